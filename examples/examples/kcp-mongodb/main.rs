@@ -1,0 +1,163 @@
+//! A database service for kcp workspaces: each `Database` of a workspace becomes a `MongoDBCommunity` on the service cluster, where
+//! the operator of MongoDB runs it.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::Context;
+use clap::Parser;
+use examples::OutputArgs;
+use kube::ResourceExt;
+use mcr::{
+    BuiltController, ClusterName, HUB, ManagerBuilder, Provider,
+    args::{HubArgs, ManagerArgs},
+};
+use mcr_provider_kcp::{KcpProvider, Readiness};
+use mcr_sync::{SourceName, Sync, TargetNamespace, hashed};
+use serde_json::{Value, json};
+
+mod api;
+mod mongodb;
+
+use api::{Database, Phase, Size};
+use mongodb::{Authentication, MongoDBCommunity, MongoDBCommunitySpec, Role, Security, SecretRef, User};
+
+const EXAMPLES: &str = "\
+Examples:
+  cargo run -p examples --features kcp --example kcp-mongodb -- --kcp-kubeconfig controller.kubeconfig --hub-kubeconfig service.kubeconfig";
+
+/// Offer databases to kcp workspaces.
+///
+/// Each Database of a workspace that binds the APIExport becomes a MongoDBCommunity on the service cluster. Its status comes
+/// back to the Database, and the Secret with the way to connect is copied beside it.
+///
+/// The hub is the service cluster. The server in the kubeconfig of kcp is the workspace of the APIExport: it ends with
+/// /clusters/WORKSPACE.
+#[derive(Parser)]
+#[command(after_long_help = EXAMPLES)]
+struct Args {
+    /// The kubeconfig file for kcp
+    #[arg(long, value_name = "PATH", help_heading = "Clusters")]
+    kcp_kubeconfig: PathBuf,
+    /// The APIExportEndpointSlice, which kcp creates with the name of the APIExport
+    #[arg(long, value_name = "NAME", default_value = "mongodb", help_heading = "Clusters")]
+    slice: String,
+    #[command(flatten)]
+    hub: HubArgs,
+    #[command(flatten)]
+    manager: ManagerArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// The namespace on the service cluster in which the operator works.
+pub(crate) const NAMESPACE: &str = "mongodb";
+
+/// What the service is: where databases are placed, what is made of them, and what comes back.
+pub(crate) fn databases() -> anyhow::Result<BuiltController> {
+    let databases = Sync::<Database, MongoDBCommunity>::new("databases")
+        .to(ClusterName::new(HUB)?)
+        .namespace(TargetNamespace::Fixed(NAMESPACE.into()))
+        .create_namespaces(false)
+        .project(project)
+        .status(status)
+        .condition("Synced");
+    Ok(databases.build()?)
+}
+
+/// The name on the service cluster. The same namespace and name may exist in each workspace, so it has a hash with the workspace.
+fn name_of(database: &Database) -> anyhow::Result<String> {
+    let cluster = database.annotations().get("kcp.io/cluster");
+    Ok(hashed(SourceName {
+        cluster: cluster.context("the Database does not come from kcp: it has no annotation kcp.io/cluster")?,
+        namespace: database.metadata.namespace.as_deref(),
+        name: &database.name_any(),
+    }))
+}
+
+fn project(database: &Database) -> anyhow::Result<MongoDBCommunity> {
+    let name = name_of(database)?;
+    let admin = |role: &str| Role {
+        name: role.into(),
+        db: "admin".into(),
+    };
+    let user = User {
+        name: "admin".into(),
+        db: "admin".into(),
+        password_secret_ref: SecretRef {
+            name: format!("{name}-password"),
+        },
+        roles: vec![admin("readWriteAnyDatabase"), admin("dbAdminAnyDatabase")],
+        scram_credentials_secret_name: name.clone(),
+        connection_string_secret_name: format!("{name}-connection"),
+    };
+    let spec = MongoDBCommunitySpec {
+        members: match database.spec.size {
+            Size::Small => 1,
+            Size::Large => 3,
+        },
+        kind: "ReplicaSet".into(),
+        version: database.spec.version.clone(),
+        security: Security {
+            authentication: Authentication {
+                modes: vec!["SCRAM".into()],
+            },
+        },
+        users: vec![user],
+    };
+    Ok(MongoDBCommunity::new(&name, spec))
+}
+
+/// Consumers see the state of their database, and nothing of how it is run.
+fn status(database: &Database, targets: &[(ClusterName, MongoDBCommunity)]) -> anyhow::Result<Value> {
+    let status = targets.first().and_then(|(_, mongodb)| mongodb.status.as_ref());
+    let Some(status) = status else {
+        let message = "the operator has not looked at the database yet";
+        return Ok(json!({"phase": Phase::Creating, "members": 0, "message": message}));
+    };
+    let is_current = status.version.as_ref() == Some(&database.spec.version);
+    let phase = match &*status.phase {
+        "Failed" => Phase::Failed,
+        "Running" if is_current => Phase::Ready,
+        _ if status.version.is_some() => Phase::Updating,
+        _ => Phase::Creating,
+    };
+    Ok(json!({
+        "phase": phase,
+        "version": status.version,
+        "members": status.current_mongodb_members,
+        "message": status.message,
+        "connectionSecret": format!("{}-connection", database.name_any()),
+    }))
+}
+
+/// The program over the consumers in kcp and the service cluster.
+pub(crate) fn manager(
+    manager: ManagerBuilder,
+    consumers: KcpProvider,
+    service: impl Provider,
+) -> anyhow::Result<ManagerBuilder> {
+    Ok(manager
+        .provider(consumers)
+        .provider(service)
+        .controller(databases()?))
+}
+
+/// The workspaces that bind the export and have accepted its claims.
+pub(crate) fn consumers(access: impl Into<mcr::Access>, slice: String) -> anyhow::Result<KcpProvider> {
+    let provider = KcpProvider::builder().access(access).slice(slice);
+    Ok(provider.readiness(Readiness::PermissionClaimsApplied).build()?)
+}
+
+async fn run(args: Args) -> anyhow::Result<()> {
+    let (_, stop) = args.output.start()?;
+    let mut kcp = HubArgs::default();
+    kcp.hub_kubeconfig = Some(args.kcp_kubeconfig);
+    let consumers = consumers(kcp.hub()?, args.slice)?;
+    let program = manager(args.manager.manager_in(&args.hub), consumers, args.hub.hub()?)?;
+    Ok(program.build()?.run_until(stop).await?)
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    examples::exit(run(Args::parse()).await)
+}
