@@ -8,10 +8,10 @@ use examples::OutputArgs;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{
     Api, Resource, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams},
+    api::{Patch, PatchParams},
 };
 use mcr::{
-    Action, BoxError, BuildError, BuiltController, Controller, Manager, ObjectKey, Request, Watched,
+    Action, BoxError, BuildError, BuiltController, Controller, ObjectKey, Request, Watched,
     args::{HubArgs, ManagerArgs},
 };
 use serde_json::json;
