@@ -9,6 +9,7 @@ mod controller;
 #[path = "../../examples/kcp-mongodb/operator.rs"]
 #[allow(dead_code, reason = "the main function and its flags")]
 mod operator;
+mod trouble;
 mod world;
 
 use operator::Mood;

@@ -11,17 +11,18 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
-use mcr::{Access, Fleet, HUB, Manager, ManagerError, Trust};
+use mcr::{Access, Fleet, HUB, Manager, ManagerBuilder, ManagerError, Trust};
 use mcr_provider_single::SingleProvider;
 use mcr_testkit::{
     kcp::{Kcp, KcpServer},
-    sim::{SimCluster, SimRule, SimUser},
+    sim::{SimAuditEvent, SimCluster, SimRule, SimUser},
     waiting::{Background, OrFail},
 };
 use serde_json::{Value, json};
+use tokio::runtime::Runtime;
 
 use super::{controller, operator};
-use crate::kcp::{Example, PATIENCE, texts};
+use crate::kcp::{Example, PATIENCE, requests, texts};
 
 pub(super) const EXAMPLE: Example = Example("kcp-mongodb");
 pub(super) const ROLE: &str = "mongodb-controller";
@@ -330,18 +331,35 @@ impl World {
 
     /// Starts the controller, with the rights of the manifests.
     pub(super) fn start(&mut self) {
-        let service = self.sim.client_with_token("least");
-        self.start_at(Access::from(service));
+        self.start_at(Access::from(self.least()));
     }
 
     /// As [`start`](Self::start), with this way to the service cluster.
     pub(super) fn start_at(&mut self, service: Access) {
-        let consumers = controller::consumers(self.kcp_access(), "mongodb".into()).or_fail();
-        let service = SingleProvider::named(HUB, service).or_fail();
-        let manager = controller::manager(Manager::builder(), consumers, service).or_fail();
-        let manager = manager.build().or_fail();
+        let manager = self.program(Manager::builder(), service).build().or_fail();
         let fleet = manager.fleet().clone();
         self.controller = Some((fleet, Background::start(|stop| manager.run_until(stop))));
+    }
+
+    /// A controller that can be killed: its runtime ends at once, whatever runs.
+    pub(super) fn victim(&self, manager: impl FnOnce() -> ManagerBuilder) -> Runtime {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let _entered = runtime.enter();
+        let manager = self.program(manager(), Access::from(self.least())).build().or_fail();
+        runtime.spawn(manager.run());
+        drop(_entered);
+        runtime
+    }
+
+    /// The service cluster with the rights of the manifest.
+    pub(super) fn least(&self) -> Client {
+        self.sim.client_with_token("least")
+    }
+
+    fn program(&self, manager: ManagerBuilder, service: Access) -> ManagerBuilder {
+        let consumers = controller::consumers(self.kcp_access(), "mongodb".into()).or_fail();
+        let service = SingleProvider::named(HUB, service).or_fail();
+        controller::manager(manager, consumers, service).or_fail()
     }
 
     pub(super) async fn stop(&mut self) {
@@ -419,14 +437,23 @@ impl World {
         until(&what, async || self.placed(workspace).await.is_none().then_some(())).await;
     }
 
-    /// The writes of the controller to the service cluster.
+    /// The writes of the controller to the service cluster, without those to its Lease.
     pub(super) fn writes(&self) -> usize {
-        let is_write = |verb: &str| ["create", "update", "patch", "delete"].contains(&verb);
-        let of = |user: &str| user == "database-service";
-        self.sim
-            .audit()
-            .count(|event| event.is_start() && is_write(&event.verb) && of(&event.user))
+        self.sim.audit().count(|event| {
+            let counts = event.is_start() && event.user == "database-service" && event.resource != "leases";
+            counts && is_write(event)
+        })
     }
+
+    /// The writes of the controller to kcp. None on a real one.
+    pub(super) fn writes_to_kcp(&self) -> usize {
+        let all = self.double().map(requests).unwrap_or_default();
+        all.iter().filter(|event| is_write(event)).count()
+    }
+}
+
+fn is_write(event: &SimAuditEvent) -> bool {
+    ["create", "update", "patch", "delete"].contains(&&*event.verb)
 }
 
 /// The kubeconfig with another workspace.
