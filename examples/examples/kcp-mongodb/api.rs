@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// A database.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug)]
 #[kube(group = "db.example.io", version = "v1", kind = "Database", namespaced)]
-#[kube(status = "DatabaseStatus", schema = "disabled")]
+#[kube(schema = "disabled")]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DatabaseSpec {
     /// The version of MongoDB.
@@ -22,7 +22,7 @@ pub(crate) enum Size {
     Large,
 }
 
-#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Serialize, Debug)]
 pub(crate) enum Phase {
     Creating,
     Ready,
@@ -30,7 +30,8 @@ pub(crate) enum Phase {
     Failed,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+/// What consumers are told. It is written, and never read: a condition may be the only field of a status.
+#[derive(Serialize, Debug)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DatabaseStatus {
     pub(crate) phase: Phase,

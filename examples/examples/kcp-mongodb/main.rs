@@ -13,12 +13,12 @@ use mcr::{
 };
 use mcr_provider_kcp::{KcpProvider, Readiness};
 use mcr_sync::{SourceName, Sync, TargetNamespace, hashed};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 mod api;
 mod mongodb;
 
-use api::{Database, Phase, Size};
+use api::{Database, DatabaseStatus, Phase, Size};
 use mongodb::{Authentication, MongoDBCommunity, MongoDBCommunitySpec, Role, Security, SecretRef, User};
 
 const EXAMPLES: &str = "\
@@ -108,26 +108,28 @@ fn project(database: &Database) -> anyhow::Result<MongoDBCommunity> {
 }
 
 /// Consumers see the state of their database, and nothing of how it is run.
-fn status(database: &Database, targets: &[(ClusterName, MongoDBCommunity)]) -> anyhow::Result<Value> {
+fn status(database: &Database, targets: &[(ClusterName, MongoDBCommunity)]) -> serde_json::Result<Value> {
     let status = targets.first().and_then(|(_, mongodb)| mongodb.status.as_ref());
-    let Some(status) = status else {
-        let message = "the operator has not looked at the database yet";
-        return Ok(json!({"phase": Phase::Creating, "members": 0, "message": message}));
-    };
-    let is_current = status.version.as_ref() == Some(&database.spec.version);
-    let phase = match &*status.phase {
-        "Failed" => Phase::Failed,
-        "Running" if is_current => Phase::Ready,
-        _ if status.version.is_some() => Phase::Updating,
+    let version = status.and_then(|status| status.version.clone());
+    let phase = match status.map(|status| &*status.phase) {
+        Some("Failed") => Phase::Failed,
+        Some("Running") if version.as_ref() == Some(&database.spec.version) => Phase::Ready,
+        _ if version.is_some() => Phase::Updating,
         _ => Phase::Creating,
     };
-    Ok(json!({
-        "phase": phase,
-        "version": status.version,
-        "members": status.current_mongodb_members,
-        "message": status.message,
-        "connectionSecret": format!("{}-connection", database.name_any()),
-    }))
+    let unseen = "the operator has not looked at the database yet";
+    serde_json::to_value(DatabaseStatus {
+        phase,
+        version,
+        members: status.map_or(0, |status| status.current_mongodb_members),
+        message: status.map_or_else(|| Some(unseen.into()), |status| status.message.clone()),
+        connection_secret: status.map(|_| connection(database)),
+    })
+}
+
+/// The name of the Secret with the way to connect, in the workspace.
+fn connection(database: &Database) -> String {
+    format!("{}-connection", database.name_any())
 }
 
 /// The program over the consumers in kcp and the service cluster.

@@ -20,6 +20,7 @@ use mcr_testkit::{
 };
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
 
 use super::{controller, operator};
 use crate::kcp::{Example, PATIENCE, requests, texts};
@@ -144,6 +145,7 @@ impl Workspace {
         let what = format!("orders in {}: {what}", self.path);
         until(&what, async || {
             let found = self.server.get(DATABASE, "default/orders").await;
+            if std::env::var("DBG").is_ok() { eprintln!("{} {:?}", self.path, found.as_ref().map(|f| f["status"].to_string())); tokio::time::sleep(Duration::from_secs(1)).await; }
             found.filter(|object| wanted(object))
         })
         .await
@@ -346,7 +348,7 @@ impl World {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let _entered = runtime.enter();
         let manager = self.program(manager(), Access::from(self.least())).build().or_fail();
-        runtime.spawn(manager.run());
+        runtime.spawn(manager.run_until(CancellationToken::new()));
         drop(_entered);
         runtime
     }
