@@ -2,7 +2,7 @@
 
 use kube::{
     Api,
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
     core::{ApiResource, DynamicObject},
 };
 use mcr::{Cluster, ObjectKey, RequestKey};
@@ -164,6 +164,37 @@ impl Remote {
             // It has changed or is gone. The next read says which.
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(()),
             Err(error) => Err(self.failed("delete")(error)),
+        }
+    }
+}
+
+/// Lists objects of a kind, in one namespace or in all.
+pub(crate) async fn list(
+    cluster: &Cluster,
+    resource: &ApiResource,
+    namespace: Option<&str>,
+    labels: Option<&str>,
+) -> Result<Vec<DynamicObject>, SyncError> {
+    let api: Api<DynamicObject> = match namespace {
+        Some(namespace) => Api::namespaced_with(cluster.client(), namespace, resource),
+        None => Api::all_with(cluster.client(), resource),
+    };
+    let params = ListParams {
+        label_selector: labels.map(str::to_owned),
+        ..ListParams::default()
+    };
+    match api.list(&params).await {
+        Ok(list) => Ok(list.items),
+        Err(source) => {
+            let object = match namespace {
+                Some(namespace) => ObjectKey::namespaced(namespace, resource.plural.as_str()),
+                None => ObjectKey::cluster_scoped(resource.plural.as_str()),
+            };
+            Err(SyncError::Api {
+                verb: "list",
+                key: RequestKey::new(cluster.name().clone(), object),
+                source: Box::new(source),
+            })
         }
     }
 }

@@ -7,8 +7,8 @@ use kube::{
     core::{ApiResource, DynamicObject},
 };
 use mcr::{
-    BoxError, BuiltController, Cluster, ClusterName, ClusterSelector, Controller, Fleet, RequestKey,
-    WatchOptions, Watched,
+    BoxError, BuiltController, Cluster, ClusterName, ClusterSelector, Controller, Fleet, FleetEvent,
+    RequestKey, WatchOptions, Watched,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -18,6 +18,7 @@ use crate::{
     link::Link,
     name::NameTemplate,
     reconcile::reconcile,
+    related::{self, Related, Rule},
     relation::{Place, Project, Relation, Status, TargetNamespace, Test},
 };
 
@@ -58,6 +59,7 @@ pub struct Sync<S, T> {
     adopt: Option<Test<T>>,
     abandon_after: Option<Duration>,
     create_namespaces: bool,
+    related: Vec<Rule<S, T>>,
     kinds: PhantomData<fn() -> (S, T)>,
 }
 
@@ -102,6 +104,7 @@ where
             adopt: None,
             abandon_after: None,
             create_namespaces: true,
+            related: Vec::new(),
             kinds: PhantomData,
         }
     }
@@ -234,6 +237,15 @@ where
         self
     }
 
+    /// Copies related objects along with each source and its targets. See [`Related`].
+    pub fn related<K>(mut self, related: Related<S, T, K>) -> Self
+    where
+        K: Resource + DeserializeOwned + Serialize,
+    {
+        self.related.push(related.into_rule());
+        self
+    }
+
     /// Makes the controller.
     ///
     /// # Errors
@@ -250,14 +262,18 @@ where
         self,
         change: impl FnOnce(Controller<DynamicObject>) -> Controller<DynamicObject>,
     ) -> Result<BuiltController, BuildError> {
-        let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
         let name = self.name;
-        let is_valid = name.len() <= MAX_SYNC_NAME
-            && name.starts_with(is_word)
-            && name.ends_with(is_word)
-            && name.chars().all(|c| is_word(c) || c == '-');
-        if !is_valid {
+        if !is_label(&name) {
             return Err(BuildError::Name(name));
+        }
+        for (at, rule) in self.related.iter().enumerate() {
+            let is_taken = self.related[..at].iter().any(|other| other.id == rule.id);
+            if is_taken || !is_label(&rule.id) {
+                return Err(BuildError::RelatedId(rule.id.clone()));
+            }
+            if rule.selection.is_none() {
+                return Err(BuildError::NoSelection(rule.id.clone()));
+            }
         }
         let Some((targets, place)) = self.place else {
             return Err(BuildError::NoPlacement(name));
@@ -281,9 +297,19 @@ where
             adopt: self.adopt,
             abandon_after: self.abandon_after,
             create_namespaces: self.create_namespaces,
+            related: self.related,
         });
         Ok(change(controller(&relation)).build(reconcile::<S, T>, relation)?)
     }
+}
+
+/// Whether a name is usable as the value of a label and as a part of the name of an annotation.
+fn is_label(name: &str) -> bool {
+    let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    name.len() <= MAX_SYNC_NAME
+        && name.starts_with(is_word)
+        && name.ends_with(is_word)
+        && name.chars().all(|c| is_word(c) || c == '-')
 }
 
 fn controller<S, T>(relation: &Arc<Relation<S, T>>) -> Controller<DynamicObject>
@@ -297,15 +323,21 @@ where
         .request(move |_| watch)
         .optional();
     let of_fleet = relation.clone();
-    Controller::<DynamicObject>::with(relation.name.clone(), &relation.source)
+    let controller = Controller::<DynamicObject>::with(relation.name.clone(), &relation.source)
         .clusters(relation.sources.clone())
-        .watches_with(&relation.target, source_of, targets)
+        .watches_with(&relation.target, |target| source_of(&target), targets)
         // Any change of the fleet may change a placement, or end the wait for a cluster.
-        .watches_fleet(move |_, fleet| sources(&of_fleet, fleet))
+        .watches_fleet(move |event, fleet| {
+            if let FleetEvent::Disengaged { name, .. } = event {
+                related::forget_cluster(&of_fleet, name);
+            }
+            sources(&of_fleet, fleet)
+        });
+    related::watches(controller, relation, source_of)
 }
 
 /// The source that a target names.
-fn source_of(target: Watched<DynamicObject>) -> Option<RequestKey> {
+fn source_of(target: &Watched<DynamicObject>) -> Option<RequestKey> {
     let meta = &target.object.metadata;
     let source = Link::read(meta.labels.as_ref()?, meta.annotations.as_ref()?)?.source;
     let object = match source.namespace {

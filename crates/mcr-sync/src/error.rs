@@ -19,6 +19,15 @@ pub enum BuildError {
     /// Nothing says how a target is made from a source.
     #[error("the sync {0:?} has no projection; call `project` or `mirror`")]
     NoProjection(String),
+    /// A relation to related objects has an id that is not usable as a label, or that another one has.
+    #[error(
+        "a relation to related objects has the id {0:?}; use 1 to 50 lower case letters, digits and '-', with a letter or digit at \
+         both ends, and a different one for each relation"
+    )]
+    RelatedId(String),
+    /// Nothing says which related objects are copied.
+    #[error("the relation to related objects {0:?} chooses no objects; call `named`, `labelled` or `select`")]
+    NoSelection(String),
     /// The controller refused its settings.
     #[error(transparent)]
     Controller(#[from] mcr::BuildError),

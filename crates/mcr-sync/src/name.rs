@@ -71,8 +71,12 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 /// assert!(name.starts_with("db-") && name.len() <= 63);
 /// ```
 pub fn hashed(source: SourceName<'_>) -> String {
-    let mut readable: String = source
-        .name
+    readable_with(source.name, &source.hash())
+}
+
+/// A name of the readable part of another name, and the first digits of a hash.
+pub(crate) fn readable_with(name: &str, hash: &str) -> String {
+    let mut readable: String = name
         .chars()
         .map(|c| match c {
             'a'..='z' | '0'..='9' => c,
@@ -85,8 +89,16 @@ pub fn hashed(source: SourceName<'_>) -> String {
     if readable.is_empty() {
         readable.push('x');
     }
-    let hash = source.hash();
     format!("{readable}-{}", &hash[..HASH_DIGITS])
+}
+
+/// Whether Kubernetes accepts the name for every kind that has names like those of ConfigMaps.
+pub(crate) fn is_valid(name: &str) -> bool {
+    let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let mut labels = name.split('.');
+    name.len() <= MAX_OBJECT_NAME
+        && labels.all(|label| label.starts_with(is_word) && label.ends_with(is_word))
+        && name.chars().all(|c| is_word(c) || c == '-' || c == '.')
 }
 
 /// A template of names, such as `{cluster}-{name}`. The variables are `cluster`, `namespace`, `name` and `hash`.
@@ -181,11 +193,7 @@ impl NameTemplate {
         if name.len() > MAX_OBJECT_NAME {
             return Err(NameError::TooLong(name.len()));
         }
-        let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-        let labels_are_valid = name
-            .split('.')
-            .all(|label| label.starts_with(is_word) && label.ends_with(is_word));
-        if !labels_are_valid || !name.chars().all(|c| is_word(c) || c == '-' || c == '.') {
+        if !is_valid(&name) {
             return Err(NameError::Invalid(name));
         }
         Ok(name)

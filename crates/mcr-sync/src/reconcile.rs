@@ -9,16 +9,15 @@ use std::{
 use kube::core::DynamicObject;
 use mcr::{Action, BoxError, Request, RequestKey, RequestObject, TerminalError};
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
 
 use crate::{
-    api::{Remote, Written, value},
+    api::{Written, value},
     desired,
     error::SyncError,
-    plan::{Hold, HoldReason, Step, next_step},
-    record,
+    plan::{HoldReason, Step, next_step},
+    record, related,
     relation::Relation,
-    sight::{Holds, Look, Sight, Targets},
+    sight::{Holds, Look, Sight, Targets, settled},
 };
 
 /// The most steps of one reconcile for each place, besides those for the source.
@@ -46,7 +45,10 @@ where
         RequestObject::Deleted { .. } => None,
         RequestObject::LeftWatch { .. } if request.confirm_deleted_with(&relation.source).await? => None,
         // Nobody saw the source deleted. Its targets stay.
-        _ => return Ok(Action::done()),
+        _ => {
+            related::forget_source(&relation, &request.key);
+            return Ok(Action::done());
+        }
     };
     let mut sight = Sight {
         relation: &*relation,
@@ -54,13 +56,16 @@ where
         confirmed: source.is_none(),
         source,
         live: BTreeMap::new(),
+        related: related::Answers::default(),
     };
     let outcome = sight.converge().await;
     let reported = sight.report(&outcome).await;
     match outcome.and_then(|done| reported.map(|()| done)) {
         Ok((holds, _)) => {
             let held = holds.iter().filter(|hold| hold.reason != HoldReason::Foreign);
-            let next = held.map(|hold| look_again(&request, hold)).min();
+            let notes = sight.related.notes().iter().filter(|note| note.needs_a_look());
+            let places = held.map(|hold| &hold.place).chain(notes.map(|note| &note.key));
+            let next = places.map(|place| look_again(&request, place)).min();
             Ok(next.map_or_else(Action::done, Action::requeue))
         }
         Err(error) if error.is_terminal() => Err(TerminalError::new(error).into()),
@@ -68,8 +73,8 @@ where
     }
 }
 
-fn look_again(request: &Request<DynamicObject>, hold: &Hold<RequestKey>) -> Duration {
-    let is_listing = request.fleet.get(&hold.place.cluster).is_ok_and(|cluster| {
+fn look_again(request: &Request<DynamicObject>, place: &RequestKey) -> Duration {
+    let is_listing = request.fleet.get(&place.cluster).is_ok_and(|cluster| {
         let since = cluster.state_since().elapsed().unwrap_or_default();
         cluster.state().is_ready() && since < LISTS_WITHIN
     });
@@ -86,7 +91,13 @@ where
         let mut steps = 0;
         loop {
             let look = self.look().await?;
-            let step = next_step(&look.observed);
+            let step = self.relate(&look, next_step(&look.observed)).await?;
+            let most = 16 + STEPS_PER_PLACE * (look.observed.targets.len() + self.related.size());
+            steps += 1;
+            if steps > most {
+                return Err(SyncError::Unsettled(most));
+            }
+            let Some(step) = step else { continue };
             if let Step::Rest(holds) = step {
                 let wanted = look.observed.wanted.into_iter();
                 let mut objects = look.objects;
@@ -99,11 +110,6 @@ where
                     .filter_map(|place| objects.remove(&place).map(|object| (place.cluster, object)))
                     .collect();
                 return Ok((holds, targets));
-            }
-            let most = 16 + STEPS_PER_PLACE * look.observed.targets.len();
-            steps += 1;
-            if steps > most {
-                return Err(SyncError::Unsettled(most));
             }
             // The stores may be older than the clusters. Before each write the servers are asked, and the step is chosen again.
             if !self.confirm(&step, &look.observed).await? {
@@ -125,7 +131,8 @@ where
                 let written = remote
                     .create(desired::to_create(desired)?, self.relation.create_namespaces)
                     .await?;
-                self.settle(place, remote, desired, written).await
+                self.live.insert(place, settled(&remote, desired, written).await?);
+                Ok(())
             }
             Step::Adopt(place) | Step::Update(place) => {
                 let (Some(desired), Some(object)) = (&look.desired, look.objects.get(&place)) else {
@@ -136,7 +143,8 @@ where
                 };
                 let remote = self.remote(&place)?;
                 let written = remote.patch(patch).await?;
-                self.settle(place, remote, desired, written).await
+                self.live.insert(place, settled(&remote, desired, written).await?);
+                Ok(())
             }
             Step::Delete(place) => {
                 let Some(object) = look.objects.get(&place) else {
@@ -149,27 +157,6 @@ where
             }
             Step::Rest(_) => Ok(()),
         }
-    }
-
-    /// Notes what the server stored in place of what it was sent.
-    async fn settle(
-        &mut self,
-        place: RequestKey,
-        remote: Remote,
-        desired: &Value,
-        mut written: Written,
-    ) -> Result<(), SyncError> {
-        if let Written::Done(stored) = &written
-            && let Some(patch) = desired::to_settle(desired, &value(stored))?
-        {
-            written = remote.patch(patch).await?;
-        }
-        let found = match written {
-            Written::Done(object) => Some(*object),
-            Written::Outdated => remote.get().await?,
-        };
-        self.live.insert(place, found);
-        Ok(())
     }
 
     async fn write_record(&mut self, places: Option<&BTreeSet<RequestKey>>) -> Result<(), SyncError> {

@@ -11,6 +11,7 @@ use crate::{
     error::SyncError,
     link::{Link, SYNC},
     name::{NameTemplate, SourceName, hashed},
+    related::Rule,
 };
 
 type Fallible<T> = Result<T, BoxError>;
@@ -47,6 +48,7 @@ pub(crate) struct Relation<S, T> {
     pub(crate) adopt: Option<Test<T>>,
     pub(crate) abandon_after: Option<Duration>,
     pub(crate) create_namespaces: bool,
+    pub(crate) related: Vec<Rule<S, T>>,
 }
 
 impl<S, T> Relation<S, T>

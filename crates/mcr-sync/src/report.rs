@@ -9,6 +9,7 @@ use crate::{
     error::SyncError,
     plan::{Hold, HoldReason},
     record,
+    related::Note,
     relation::decode,
     sight::{Holds, Sight, Targets},
     status::{Condition, status_difference},
@@ -52,7 +53,8 @@ where
         }
         if let Some(kind) = &relation.condition {
             let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-            let condition = condition(kind, outcome).observed(source.metadata.generation);
+            let condition =
+                condition(kind, outcome, self.related.notes()).observed(source.metadata.generation);
             wanted["conditions"] = condition.among(live["status"].get("conditions"), &now);
         }
         let Some(patch) = status_difference(live.get("status"), &wanted) else {
@@ -68,17 +70,19 @@ where
     }
 }
 
-fn condition(kind: &str, outcome: &Result<(Holds, Targets), SyncError>) -> Condition {
+fn condition(kind: &str, outcome: &Result<(Holds, Targets), SyncError>, notes: &[Note]) -> Condition {
     match outcome {
-        Ok((holds, _)) if holds.is_empty() => {
+        Ok((holds, _)) if holds.is_empty() && notes.is_empty() => {
             Condition::new(kind, true, "Synced", "all targets are as they should be")
         }
         Ok((holds, _)) => {
-            let told: Vec<String> = holds.iter().map(told).collect();
-            let reason = match holds[0].reason {
-                HoldReason::Away => "ClusterAway",
-                HoldReason::Deleting => "TargetDeleting",
-                HoldReason::Foreign => "NameTaken",
+            let mut told: Vec<String> = holds.iter().map(told).collect();
+            told.extend(notes.iter().map(ToString::to_string));
+            let reason = match holds.first().map(|hold| hold.reason) {
+                Some(HoldReason::Away) => "ClusterAway",
+                Some(HoldReason::Deleting) => "TargetDeleting",
+                Some(HoldReason::Foreign) => "NameTaken",
+                None => notes.first().map_or("Related", Note::reason),
             };
             Condition::new(kind, false, reason, told.join("; "))
         }

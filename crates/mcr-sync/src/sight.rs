@@ -11,12 +11,13 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    api::{Remote, value},
+    api::{Remote, Written, value},
     desired,
     error::SyncError,
     link::Ownership,
     plan::{Hold, Observed, SourceState, Step, TargetState},
     record,
+    related::{Answers, is_copy},
     relation::{Relation, decode},
 };
 
@@ -33,6 +34,8 @@ pub(crate) struct Sight<'a, S, T> {
     pub(crate) confirmed: bool,
     /// The targets that the server was asked for.
     pub(crate) live: BTreeMap<RequestKey, Option<DynamicObject>>,
+    /// What the servers were asked about related objects.
+    pub(crate) related: Answers,
 }
 
 /// The desired state of one look at the source.
@@ -134,6 +137,9 @@ where
             Some(Some(object)) => object,
         };
         let live = value(object);
+        if is_copy(&object.metadata) {
+            return Ok(TargetState::Foreign { adoptable: false });
+        }
         if desired::ownership(&live, &self.relation.link(&self.request.key)) == Ownership::Foreign {
             let adoptable = match &self.relation.adopt {
                 Some(adopt) => adopt(&decode("rule for adoption", live)?),
@@ -211,5 +217,22 @@ where
     pub(crate) fn remote(&self, place: &RequestKey) -> Result<Remote, SyncError> {
         let cluster = self.request.fleet.get(&place.cluster)?;
         Ok(Remote::new(&cluster, &self.relation.target, &place.object))
+    }
+}
+
+/// What the server has after a write. Notes what it stored in place of what it was sent.
+pub(crate) async fn settled(
+    remote: &Remote,
+    desired: &Value,
+    mut written: Written,
+) -> Result<Option<DynamicObject>, SyncError> {
+    if let Written::Done(stored) = &written
+        && let Some(patch) = desired::to_settle(desired, &value(stored))?
+    {
+        written = remote.patch(patch).await?;
+    }
+    match written {
+        Written::Done(object) => Ok(Some(*object)),
+        Written::Outdated => remote.get().await,
     }
 }

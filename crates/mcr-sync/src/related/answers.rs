@@ -1,0 +1,52 @@
+//! What servers have answered about related objects during one reconcile.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube::core::DynamicObject;
+use mcr::{ClusterName, RequestKey};
+
+use super::{index::Selected, notes::Note};
+
+/// A copy: the position of its rule, and where it is.
+pub(crate) type CopyKey = (usize, RequestKey);
+
+#[derive(Default)]
+pub(crate) struct Answers {
+    /// Per rule and place: the origins of this selection.
+    pub(super) origins: BTreeMap<(usize, RequestKey), (Selected, Vec<DynamicObject>)>,
+    /// Copies as their servers have them.
+    pub(super) copies: BTreeMap<CopyKey, Option<DynamicObject>>,
+    /// Those of them that were read by name, and not by a list that may be older by now.
+    asked: BTreeSet<CopyKey>,
+    /// The rules and clusters whose copies of the source were listed.
+    pub(super) listed: BTreeSet<(usize, ClusterName)>,
+    /// The copies of the last look.
+    pub(super) size: usize,
+    /// What the last look found that is not as it should be.
+    pub(super) notes: Vec<Note>,
+}
+
+impl Answers {
+    /// The number of copies that the last look found or wants.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    pub(crate) fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+
+    pub(super) fn set_notes(&mut self, notes: Vec<Note>) {
+        self.notes = notes;
+    }
+
+    /// Whether the server was asked for this copy by its name.
+    pub(super) fn has_asked(&self, key: &CopyKey) -> bool {
+        self.asked.contains(key)
+    }
+
+    pub(super) fn saw(&mut self, key: CopyKey, found: Option<DynamicObject>) {
+        self.asked.insert(key.clone());
+        self.copies.insert(key, found);
+    }
+}

@@ -1,0 +1,242 @@
+//! Related objects: those that a service makes beside a target, or that a consumer gives beside a source.
+
+mod answers;
+mod carry;
+mod copy;
+mod index;
+mod look;
+mod notes;
+mod plan;
+mod rule;
+mod watch;
+
+use std::{fmt, marker::PhantomData, sync::Arc};
+
+use kube::{Resource, core::ApiResource};
+use mcr::BoxError;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+pub(crate) use self::{
+    answers::Answers,
+    copy::is_copy,
+    notes::Note,
+    rule::Rule,
+    watch::{forget_cluster, forget_source, watches},
+};
+use self::{
+    index::Index,
+    rule::{Selection, Way},
+};
+
+/// Related objects of a sync: objects of the kind `K` that are copied along with each source `S` and its targets `T`.
+///
+/// - [`up`](Self::up): objects in the namespace of the target are copied to the namespace of the source. An example is the Secret
+///   with the password that a service makes.
+/// - [`down`](Self::down): objects in the namespace of the source are copied to the namespace of the target. An example is a
+///   ConfigMap with settings that a consumer gives.
+///
+/// Choose the objects with [`named`](Self::named), [`labelled`](Self::labelled) or [`select`](Self::select). A copy follows its
+/// origin. It is deleted when its origin is deleted or no longer chosen, and before its target is deleted. It stays while the cluster
+/// of its origin is away. An object of somebody else that has the name of a copy is told and not touched.
+///
+/// The kind must be namespaced if the source and the target are, and cluster-scoped if they are.
+///
+/// **Choose objects of `up` by what the target says, not by what the source says**, if targets of several consumers share a
+/// namespace. The author of a source could otherwise name an object of somebody else, and would get a copy of it.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// use mcr::ClusterName;
+/// use mcr_sync::{Related, Sync};
+///
+/// let controller = Sync::<ConfigMap, ConfigMap>::new("dbs")
+///     .to(ClusterName::new("service")?)
+///     .mirror()
+///     // The Secret that the service makes and names in its own object is copied beside the source.
+///     .related(
+///         Related::<_, _, Secret>::up("connection")
+///             .named(|_: &ConfigMap, target: Option<&ConfigMap>| target?.data.as_ref()?.get("secret").cloned())
+///             .name_by(|source, _| format!("{}-connection", source.metadata.name.as_deref().unwrap_or_default())),
+///     )
+///     // The settings that the consumer gives are copied beside the target.
+///     .related(Related::<_, _, ConfigMap>::down("settings").labelled(|source: &ConfigMap, _| {
+///         source.metadata.name.clone().map(|name| ("settings-of", name))
+///     }))
+///     .build()?;
+/// # let _ = controller;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "it does nothing until it is given to Sync::related"]
+pub struct Related<S, T, K> {
+    rule: Rule<S, T>,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<S, T, K> Related<S, T, K>
+where
+    K: Resource + DeserializeOwned + Serialize,
+{
+    /// Copies objects from beside the target to beside the source. The id becomes a label of the copies: 1 to 50 lower case
+    /// letters, digits and '-'. Another id is another relation, which does not know the copies of the former one.
+    pub fn up(id: impl Into<String>) -> Self
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        Self::up_with(id, &())
+    }
+
+    /// As [`up`](Self::up), of a kind that is known at run time.
+    ///
+    /// ```
+    /// use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+    /// use mcr_sync::Related;
+    ///
+    /// let bindings = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Binding"));
+    /// let related = Related::<DynamicObject, DynamicObject, DynamicObject>::up_with("binding", &bindings)
+    ///     .named(|_, target| target?.data["status"]["binding"].as_str().map(str::to_owned));
+    /// # let _ = related;
+    /// ```
+    pub fn up_with(id: impl Into<String>, kind: &K::DynamicType) -> Self {
+        Self::new(Way::Up, id.into(), kind)
+    }
+
+    /// Copies objects from beside the source to beside the target. They are copied before the target is made, so that the
+    /// service finds them. The id is as that of [`up`](Self::up).
+    pub fn down(id: impl Into<String>) -> Self
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        Self::down_with(id, &())
+    }
+
+    /// As [`down`](Self::down), of a kind that is known at run time.
+    pub fn down_with(id: impl Into<String>, kind: &K::DynamicType) -> Self {
+        Self::new(Way::Down, id.into(), kind)
+    }
+
+    fn new(way: Way, id: String, kind: &K::DynamicType) -> Self {
+        let rule = Rule {
+            id,
+            way,
+            resource: ApiResource::erase::<K>(kind),
+            selection: None,
+            project: None,
+            name: None,
+            watch_labels: None,
+            index: Arc::new(Index::default()),
+        };
+        let kind = PhantomData;
+        Self { rule, kind }
+    }
+
+    /// Chooses objects by name. The function gets the source and its target, and returns an `Option`, a `Vec`, or another iterator
+    /// of names. The target is `None` while there is none.
+    ///
+    /// A named object that does not exist is told in the condition of the source. Until it exists, a target that moves stays in its
+    /// former place too. The function must not block.
+    pub fn named<I>(
+        mut self,
+        names: impl Fn(&S, Option<&T>) -> I + Send + std::marker::Sync + 'static,
+    ) -> Self
+    where
+        I: IntoIterator<Item: Into<String>>,
+    {
+        let names =
+            move |source: &S, target: Option<&T>| names(source, target).into_iter().map(Into::into).collect();
+        self.rule.selection = Some(Selection::Names(Arc::new(names)));
+        self
+    }
+
+    /// Chooses the objects that have all these labels. No labels choose no objects.
+    ///
+    /// Each reconcile goes over the keys of all watched objects of the origin's cluster; limit them with
+    /// [`watch_labels`](Self::watch_labels).
+    pub fn labelled<I, A, B>(
+        mut self,
+        labels: impl Fn(&S, Option<&T>) -> I + Send + std::marker::Sync + 'static,
+    ) -> Self
+    where
+        I: IntoIterator<Item = (A, B)>,
+        A: Into<String>,
+        B: Into<String>,
+    {
+        let labels = move |source: &S, target: Option<&T>| {
+            let labels = labels(source, target).into_iter();
+            labels.map(|(key, value)| (key.into(), value.into())).collect()
+        };
+        self.rule.selection = Some(Selection::Labels(Arc::new(labels)));
+        self
+    }
+
+    /// Chooses the objects of the namespace for which the function returns true. It costs as much as
+    /// [`labelled`](Self::labelled), and a change of any object of the namespace leads to a reconcile.
+    pub fn select(
+        mut self,
+        select: impl Fn(&S, Option<&T>, &K) -> bool + Send + std::marker::Sync + 'static,
+    ) -> Self {
+        let choose = move |source: &S, target: Option<&T>, object: &Value| {
+            Ok(select(source, target, &decode(object)?))
+        };
+        self.rule.selection = Some(Selection::Choose(Arc::new(choose)));
+        self
+    }
+
+    /// Makes the copy from its origin. Name, namespace and status of the returned object are ignored. Default: all of the origin,
+    /// but of its metadata only labels and annotations, without those of kcp and kubectl.
+    ///
+    /// An error is told in the condition of the source, so it must have no secret values. The copy stays as it is until the source
+    /// or the origin changes.
+    pub fn project<E>(
+        mut self,
+        project: impl Fn(&S, &K) -> Result<K, E> + Send + std::marker::Sync + 'static,
+    ) -> Self
+    where
+        E: Into<BoxError>,
+    {
+        let make = move |source: &S, object: &Value| {
+            let made = project(source, &decode(object)?).map_err(|error| error.into().to_string())?;
+            serde_json::to_value(made).map_err(|_| "the projected object can't be written as JSON".to_owned())
+        };
+        self.rule.project = Some(Arc::new(make));
+        self
+    }
+
+    /// Names the copy. Default: the readable part of the origin's name, and a hash of sync, relation, source and origin.
+    ///
+    /// If two origins of a source get the same name, the first one is copied, and the condition of the source tells about the other.
+    pub fn name_by(mut self, name: impl Fn(&S, &K) -> String + Send + std::marker::Sync + 'static) -> Self {
+        let name = move |source: &S, object: &Value| Ok(name(source, &decode(object)?));
+        self.rule.name = Some(Arc::new(name));
+        self
+    }
+
+    /// Limits the watch of origins by a label selector, as in `app=db,tier!=test`. Default: all objects of the kind are watched.
+    /// Objects that do not match are not copied.
+    pub fn watch_labels(mut self, selector: impl Into<String>) -> Self {
+        self.rule.watch_labels = Some(selector.into());
+        self
+    }
+
+    pub(crate) fn into_rule(self) -> Rule<S, T> {
+        self.rule
+    }
+}
+
+/// Decodes an object as its type. The error of the decoder is left out: it may have values of a Secret.
+fn decode<K: DeserializeOwned>(object: &Value) -> Result<K, String> {
+    K::deserialize(object).map_err(|_| {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        format!("the object {name} is not valid for its type")
+    })
+}
+
+impl<S, T, K> fmt::Debug for Related<S, T, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Related")
+            .field("id", &self.rule.id)
+            .field("way", &self.rule.way)
+            .field("kind", &self.rule.resource.kind)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,71 @@
+//! What is not as it should be with related objects, in words.
+
+use std::fmt;
+
+use mcr::RequestKey;
+
+/// A related object or a copy that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Note {
+    pub(crate) id: String,
+    pub(crate) kind: String,
+    /// The origin or the copy.
+    pub(crate) key: RequestKey,
+    pub(crate) problem: Problem,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Problem {
+    /// The selection names it, and it does not exist.
+    Missing,
+    /// The objects of its kind are not known in its cluster, with the reason.
+    Unknown(String),
+    /// The copy is being deleted.
+    Deleting,
+    /// The name of the copy is taken by somebody else.
+    Foreign,
+    /// Two origins have a copy of this name.
+    Twice,
+    /// A function of the user failed.
+    Failed(String),
+}
+
+impl Note {
+    /// The reason for the condition, in one word.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self.problem {
+            Problem::Missing => "RelatedMissing",
+            Problem::Unknown(_) => "RelatedUnknown",
+            Problem::Deleting => "CopyDeleting",
+            Problem::Foreign | Problem::Twice => "NameTaken",
+            Problem::Failed(_) => "FunctionFailed",
+        }
+    }
+
+    /// Whether no event tells when this is over.
+    pub(crate) fn needs_a_look(&self) -> bool {
+        matches!(self.problem, Problem::Unknown(_) | Problem::Deleting)
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, kind, key, .. } = self;
+        let RequestKey { cluster, object } = key;
+        let what = format!("{kind} {object} in cluster {cluster}, related by {id:?},");
+        match &self.problem {
+            Problem::Missing => write!(f, "{what} does not exist"),
+            Problem::Unknown(reason) => write!(f, "{what} is not known: {reason}"),
+            Problem::Deleting => write!(f, "{what} is being deleted and waits for its finalizers"),
+            Problem::Foreign => write!(
+                f,
+                "{what} belongs to somebody else, so no copy is made; rename or delete it"
+            ),
+            Problem::Twice => write!(
+                f,
+                "{what} is the copy of another object already; give copies different names"
+            ),
+            Problem::Failed(reason) => write!(f, "{what} is not copied: {reason}"),
+        }
+    }
+}
