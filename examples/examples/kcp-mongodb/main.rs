@@ -1,18 +1,18 @@
 //! A database service for kcp workspaces: each `Database` of a workspace becomes a `MongoDBCommunity` on the service cluster, where
 //! the operator of MongoDB runs it.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{convert::Infallible, path::PathBuf, process::ExitCode};
 
-use anyhow::Context;
 use clap::Parser;
 use examples::OutputArgs;
+use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use mcr::{
     BuiltController, ClusterName, HUB, ManagerBuilder, Provider,
     args::{HubArgs, ManagerArgs},
 };
 use mcr_provider_kcp::{KcpProvider, Readiness};
-use mcr_sync::{SourceName, Sync, TargetNamespace, hashed};
+use mcr_sync::{Related, SourceName, Sync, TargetNamespace, hashed};
 use serde_json::Value;
 
 mod api;
@@ -51,31 +51,45 @@ struct Args {
 
 /// The namespace on the service cluster in which the operator works.
 pub(crate) const NAMESPACE: &str = "mongodb";
+/// The consumers let the controller see the Secrets with this label.
+const SECRETS: &str = "db.example.io/secret=true";
 
 /// What the service is: where databases are placed, what is made of them, and what comes back.
 pub(crate) fn databases() -> anyhow::Result<BuiltController> {
-    let databases = Sync::<Database, MongoDBCommunity>::new("databases")
+    // The password that the consumer has chosen is copied beside the database, before that is made.
+    let password = Related::<Database, MongoDBCommunity, Secret>::down("password")
+        .watch_labels(SECRETS)
+        .named(|database, _| Some(database.spec.password_secret.clone()))
+        .name_by(|database, _| format!("{}-password", name(database)));
+    // The Secret that the operator writes is copied beside the Database of the consumer.
+    let connection = Related::<Database, MongoDBCommunity, Secret>::up("connection")
+        .named(|_, mongodb| Some(mongodb?.spec.users.first()?.connection_string_secret_name.clone()))
+        .name_by(|database, _| connection(database));
+    let databases = Sync::new("databases")
         .to(ClusterName::new(HUB)?)
         .namespace(TargetNamespace::Fixed(NAMESPACE.into()))
         .create_namespaces(false)
         .project(project)
         .status(status)
-        .condition("Synced");
+        .condition("Synced")
+        .related(password)
+        .related(connection);
     Ok(databases.build()?)
 }
 
 /// The name on the service cluster. The same namespace and name may exist in each workspace, so it has a hash with the workspace.
-fn name_of(database: &Database) -> anyhow::Result<String> {
+fn name(database: &Database) -> String {
+    // kcp sets the annotation on each object.
     let cluster = database.annotations().get("kcp.io/cluster");
-    Ok(hashed(SourceName {
-        cluster: cluster.context("the Database does not come from kcp: it has no annotation kcp.io/cluster")?,
+    hashed(SourceName {
+        cluster: cluster.map_or("", String::as_str),
         namespace: database.metadata.namespace.as_deref(),
         name: &database.name_any(),
-    }))
+    })
 }
 
-fn project(database: &Database) -> anyhow::Result<MongoDBCommunity> {
-    let name = name_of(database)?;
+fn project(database: &Database) -> Result<MongoDBCommunity, Infallible> {
+    let name = name(database);
     let admin = |role: &str| Role {
         name: role.into(),
         db: "admin".into(),

@@ -1,7 +1,12 @@
 //! `kcp-mongodb`, on a double of kcp and a simulated service cluster, with the manifests and the rights of its README. With
 //! `MCR_KCP_KUBECONFIG` the tests `mongodb_a` to `mongodb_l` run on a real kcp.
 
+use std::collections::BTreeSet;
+
+use k8s_openapi::ByteString;
 use serde_json::{Value, json};
+
+use crate::kcp;
 
 #[path = "../../examples/kcp-mongodb/main.rs"]
 #[allow(dead_code, reason = "the main function and its flags")]
@@ -13,7 +18,7 @@ mod trouble;
 mod world;
 
 use operator::Mood;
-use world::{BINDING, DATABASE, EXAMPLE, MONGODB, SLICE, World, until};
+use world::{BINDING, DATABASE, EXAMPLE, MONGODB, ROLE, SECRET, SLICE, World, until};
 
 const FINALIZER: &str = "sync.mcr.dev/databases";
 
@@ -36,6 +41,34 @@ async fn mongodb_a_the_manifests_make_a_service_with_two_consumers() {
         let placed = world.placed(workspace).await.unwrap();
         assert_eq!(placed["spec"]["type"], "ReplicaSet");
     }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mongodb_the_connection_comes_back_to_its_consumer_and_follows_the_password() {
+    let mut world = World::new().await;
+    world.start();
+    for (workspace, password) in [(&world.shop, "shop's"), (&world.bank, "bank's")] {
+        world.bind(workspace).await;
+        world.order(workspace).await;
+        workspace.password(password).await;
+    }
+    for (workspace, password) in [(&world.shop, "shop's"), (&world.bank, "bank's")] {
+        let secret = workspace.secret("orders-connection", password).await;
+        let orders = workspace.phase("Ready").await;
+        assert_eq!(orders["status"]["connectionSecret"], "orders-connection");
+        assert!(!orders.to_string().contains(password), "{orders}");
+        let uri: ByteString = serde_json::from_value(secret["data"]["connectionString.standard"].clone()).unwrap();
+        let uri = String::from_utf8(uri.0).unwrap();
+        assert!(uri.contains(&world.name(workspace)), "{uri}");
+    }
+    world.shop.password("rotated").await;
+    world.shop.secret("orders-connection", "rotated").await;
+    world.bank.secret("orders-connection", "bank's").await;
+    // A Secret that the consumer has not given to the controller is no password.
+    world.shop.change(json!({"passwordSecret": "absent"})).await;
+    let message = world.shop.told("RelatedMissing").await;
+    assert!(message.contains("absent"), "{message}");
     world.stop().await;
 }
 
@@ -201,6 +234,43 @@ async fn mongodb_j_a_restarted_controller_goes_on_without_duplicates() {
     let left = world.service.list(MONGODB, "mongodb").await;
     assert_eq!(left.len(), 1, "{left:#?}");
     assert_eq!(left[0]["metadata"]["name"], world.name(&world.shop));
-    assert_eq!(world.writes() - before, 2, "one change and one deletion");
+    assert_eq!(world.writes() - before, 3, "one change, and the deletion of a database and its password");
     world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mongodb_l_the_rights_of_the_manifests_are_enough_and_each_is_used() {
+    let mut world = World::ready().await;
+    for workspace in [&world.shop, &world.bank] {
+        workspace.secret("orders-connection", "change-me").await;
+        workspace.change(json!({"version": "7.0.1"})).await;
+        workspace.password("another").await;
+        workspace.secret("orders-connection", "another").await;
+        workspace.server.delete(DATABASE, "default/orders").await;
+        workspace.gone(DATABASE, "default/orders").await;
+        workspace.gone(SECRET, "default/orders-connection").await;
+    }
+    world.stop().await;
+    let Some(server) = world.double() else { return };
+    let mut used = BTreeSet::new();
+    for event in kcp::requests(server) {
+        assert_ne!(event.code, 403, "{event:?}");
+        let of_content = event.uri.contains("/services/apiexport/");
+        let resource = if of_content { "apiexports/content" } else { &event.resource };
+        used.insert((resource.to_owned(), event.verb.clone()));
+    }
+    assert_eq!(used, kcp::granted(&EXAMPLE.rules(ROLE)));
+    let mut used = BTreeSet::new();
+    for event in world.sim.audit().events() {
+        // The fleet asks for the identity of a cluster, and does without it.
+        let anybody = event.resource == "namespaces"
+            || ["authentication.k8s.io", "authorization.k8s.io"].contains(&&*event.group);
+        if event.user == "database-service" && event.is_start() && !event.resource.is_empty() && !anybody {
+            assert_ne!(event.code, 403, "{event:?}");
+            used.insert((event.resource.clone(), event.verb.clone()));
+        }
+    }
+    let mut granted = EXAMPLE.manifest("service-rbac.yaml");
+    granted.retain(|object| object["kind"] == "ClusterRole");
+    assert_eq!(used, kcp::granted(granted[0]["rules"].as_array().unwrap()));
 }

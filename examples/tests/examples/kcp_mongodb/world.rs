@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use k8s_openapi::ByteString;
 use kube::{
     Api, Client, Config,
     api::{DeleteParams, Patch, PatchParams},
@@ -171,6 +172,23 @@ impl Workspace {
         self.server.patch(DATABASE, "default/orders", patch).await;
     }
 
+    /// The consumer chooses a password.
+    pub(super) async fn password(&self, password: &str) {
+        let patch = json!({"stringData": {"password": password}});
+        self.server.patch(SECRET, "default/orders-password", patch).await;
+    }
+
+    /// A Secret of the consumer, when it has this password.
+    pub(super) async fn secret(&self, name: &str, password: &str) -> Value {
+        let wanted = json!(ByteString(password.as_bytes().to_vec()));
+        let what = format!("{name} in {}", self.path);
+        until(&what, async || {
+            let found = self.server.get(SECRET, &format!("default/{name}")).await;
+            found.filter(|secret| secret["data"]["password"] == wanted)
+        })
+        .await
+    }
+
     pub(super) async fn gone(&self, kind: Kind, key: &str) {
         let what = format!("{key} is gone from {}", self.path);
         until(&what, async || {
@@ -304,7 +322,7 @@ impl World {
                     secret["data"]["token"].as_str().map(str::to_owned)
                 })
                 .await;
-                let token: k8s_openapi::ByteString = serde_json::from_value(token.into()).unwrap();
+                let token: ByteString = serde_json::from_value(token.into()).unwrap();
                 self.token = String::from_utf8(token.0).unwrap();
             }
         }
@@ -406,9 +424,6 @@ impl World {
         for object in EXAMPLE.manifest("database.yaml") {
             workspace.server.apply(object).await;
         }
-        // INTERIM
-        let name = format!("{}-password", self.name(workspace));
-        self.service.apply(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "mongodb"}, "data": {"password": "eA=="}})).await;
     }
 
     /// The name on the service cluster of what `orders` in a workspace became.
