@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// A database.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug)]
 #[kube(group = "db.example.io", version = "v1", kind = "Database", namespaced)]
-#[kube(schema = "disabled")]
+#[kube(status = "DatabaseStatus", schema = "disabled")]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DatabaseSpec {
     /// The version of MongoDB.
@@ -22,7 +22,7 @@ pub(crate) enum Size {
     Large,
 }
 
-#[derive(Serialize, Debug)]
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Creating,
     Ready,
@@ -30,15 +30,15 @@ pub(crate) enum Phase {
     Failed,
 }
 
-/// What consumers are told. It is written, and never read: a condition may be the only field of a status.
-#[derive(Serialize, Debug)]
+/// What consumers are told. Each field may be missing, because a condition may be the only content of a status.
+#[derive(Serialize, Deserialize, Clone, Debug)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DatabaseStatus {
-    pub(crate) phase: Phase,
+    pub(crate) phase: Option<Phase>,
     /// The version that runs.
     pub(crate) version: Option<String>,
     /// How many members run.
-    pub(crate) members: i64,
+    pub(crate) members: Option<i64>,
     /// What the operator says when something is wrong or unfinished.
     pub(crate) message: Option<String>,
     /// The Secret beside the database with the way to connect.

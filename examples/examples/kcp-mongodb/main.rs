@@ -16,10 +16,11 @@ use mcr_sync::{Related, SourceName, Sync, TargetNamespace, hashed};
 use serde_json::Value;
 
 mod api;
+mod events;
 mod mongodb;
 
 use api::{Database, DatabaseStatus, Phase, Size};
-use mongodb::{Authentication, MongoDBCommunity, MongoDBCommunitySpec, Role, Security, SecretRef, User};
+use mongodb::{Authentication, MongoDBCommunity, MongoDBCommunitySpec, Role, SecretRef, Security, User};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,7 +40,12 @@ struct Args {
     #[arg(long, value_name = "PATH", help_heading = "Clusters")]
     kcp_kubeconfig: PathBuf,
     /// The APIExportEndpointSlice, which kcp creates with the name of the APIExport
-    #[arg(long, value_name = "NAME", default_value = "mongodb", help_heading = "Clusters")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "mongodb",
+        help_heading = "Clusters"
+    )]
     slice: String,
     #[command(flatten)]
     hub: HubArgs,
@@ -133,9 +139,9 @@ fn status(database: &Database, targets: &[(ClusterName, MongoDBCommunity)]) -> s
     };
     let unseen = "the operator has not looked at the database yet";
     serde_json::to_value(DatabaseStatus {
-        phase,
+        phase: Some(phase),
         version,
-        members: status.map_or(0, |status| status.current_mongodb_members),
+        members: status.map(|status| status.current_mongodb_members),
         message: status.map_or_else(|| Some(unseen.into()), |status| status.message.clone()),
         connection_secret: status.map(|_| connection(database)),
     })
@@ -155,7 +161,8 @@ pub(crate) fn manager(
     Ok(manager
         .provider(consumers)
         .provider(service)
-        .controller(databases()?))
+        .controller(databases()?)
+        .controller(events::events()))
 }
 
 /// The workspaces that bind the export and have accepted its claims.

@@ -4,8 +4,17 @@ use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug)]
-#[kube(group = "mongodbcommunity.mongodb.com", version = "v1", kind = "MongoDBCommunity")]
-#[kube(plural = "mongodbcommunity", namespaced, status = "MongoDBCommunityStatus", schema = "disabled")]
+#[kube(
+    group = "mongodbcommunity.mongodb.com",
+    version = "v1",
+    kind = "MongoDBCommunity"
+)]
+#[kube(
+    plural = "mongodbcommunity",
+    namespaced,
+    status = "MongoDBCommunityStatus",
+    schema = "disabled"
+)]
 pub(crate) struct MongoDBCommunitySpec {
     pub(crate) members: i64,
     #[serde(rename = "type")]

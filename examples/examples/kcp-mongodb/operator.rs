@@ -21,8 +21,16 @@ mod mongodb;
 
 use mongodb::{MongoDBCommunity, MongoDBCommunityStatus, User};
 
+const EXAMPLES: &str = "\
+Examples:
+  cargo run -p examples --example kcp-mongodb-operator -- --hub-kubeconfig service.kubeconfig --mood slow";
+
 /// Simulate the operator of MongoDB on the hub.
+///
+/// It runs no database. For each MongoDBCommunity it writes the status and the Secret with the way to connect, as the real
+/// operator does.
 #[derive(Parser)]
+#[command(after_long_help = EXAMPLES)]
 struct Args {
     /// How the operator behaves
     #[arg(long, value_enum, default_value_t)]
@@ -66,7 +74,10 @@ fn users_of(secret: Watched<Secret>) -> Vec<ObjectKey> {
         mongodb.namespace() == secret.object.namespace()
             && users.any(|user| user.password_secret_ref.name == secret.object.name_any())
     };
-    all.iter().filter(uses).filter_map(|mongodb| ObjectKey::of(&**mongodb)).collect()
+    all.iter()
+        .filter(uses)
+        .filter_map(|mongodb| ObjectKey::of(&**mongodb))
+        .collect()
 }
 
 async fn reconcile(request: Request<MongoDBCommunity>, mood: Arc<Mood>) -> Result<Action, BoxError> {
@@ -75,7 +86,10 @@ async fn reconcile(request: Request<MongoDBCommunity>, mood: Arc<Mood>) -> Resul
     };
     let secrets: Api<Secret> = request.cluster.namespaced(namespace);
     let spec = &mongodb.spec;
-    let uri = format!("mongodb://{}-svc.{namespace}.svc.cluster.local:27017", request.name());
+    let uri = format!(
+        "mongodb://{}-svc.{namespace}.svc.cluster.local:27017",
+        request.name()
+    );
     let mut status = MongoDBCommunityStatus {
         phase: "Pending".into(),
         mongo_uri: uri.clone(),
@@ -85,7 +99,10 @@ async fn reconcile(request: Request<MongoDBCommunity>, mood: Arc<Mood>) -> Resul
         message: None,
     };
     let mut next = Action::await_change();
-    let is_begun = mongodb.status.as_ref().is_some_and(|status| status.phase != "Failed");
+    let is_begun = mongodb
+        .status
+        .as_ref()
+        .is_some_and(|status| status.phase != "Failed");
     let missing = missing(&secrets, &spec.users).await?;
     if let Some(missing) = missing {
         status.message = Some(format!("the Secret {missing} with the password does not exist"));

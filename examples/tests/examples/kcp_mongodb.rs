@@ -18,7 +18,7 @@ mod trouble;
 mod world;
 
 use operator::Mood;
-use world::{BINDING, DATABASE, EXAMPLE, MONGODB, ROLE, SECRET, SLICE, World, until};
+use world::{BINDING, DATABASE, EVENT, EXAMPLE, MONGODB, ROLE, SECRET, SLICE, Workspace, World, until};
 
 const FINALIZER: &str = "sync.mcr.dev/databases";
 
@@ -32,12 +32,18 @@ async fn mongodb_a_the_manifests_make_a_service_with_two_consumers() {
     let mut world = World::ready().await;
     for workspace in [&world.shop, &world.bank] {
         let binding = workspace.server.get(BINDING, "mongodb").await.unwrap();
-        let applied = binding["status"]["appliedPermissionClaims"].as_array().unwrap().len();
+        let applied = binding["status"]["appliedPermissionClaims"]
+            .as_array()
+            .unwrap()
+            .len();
         assert_eq!(applied, 2, "{binding:#}");
         let orders = workspace.server.get(DATABASE, "default/orders").await.unwrap();
         assert_eq!(orders["status"]["version"], "6.0.5");
         assert_eq!(orders["status"]["members"], 1);
-        assert_eq!(workspace.told("Synced").await, "all targets are as they should be");
+        assert_eq!(
+            workspace.told("Synced").await,
+            "all targets are as they should be"
+        );
         let placed = world.placed(workspace).await.unwrap();
         assert_eq!(placed["spec"]["type"], "ReplicaSet");
     }
@@ -58,7 +64,8 @@ async fn mongodb_the_connection_comes_back_to_its_consumer_and_follows_the_passw
         let orders = workspace.phase("Ready").await;
         assert_eq!(orders["status"]["connectionSecret"], "orders-connection");
         assert!(!orders.to_string().contains(password), "{orders}");
-        let uri: ByteString = serde_json::from_value(secret["data"]["connectionString.standard"].clone()).unwrap();
+        let uri: ByteString =
+            serde_json::from_value(secret["data"]["connectionString.standard"].clone()).unwrap();
         let uri = String::from_utf8(uri.0).unwrap();
         assert!(uri.contains(&world.name(workspace)), "{uri}");
     }
@@ -78,7 +85,10 @@ async fn mongodb_b_the_controller_starts_without_endpoints_and_the_first_consume
     world.start();
     let (fleet, mongodb) = (world.fleet().clone(), world.mongodb.clone());
     until("the fleet knows its clusters", async || {
-        fleet.get(mcr::HUB).is_ok_and(|hub| hub.state().is_ready()).then_some(())
+        fleet
+            .get(mcr::HUB)
+            .is_ok_and(|hub| hub.state().is_ready())
+            .then_some(())
     })
     .await;
     assert!(endpoints(&world).await.is_null(), "nobody uses {}", mongodb.path);
@@ -119,7 +129,10 @@ async fn mongodb_d_a_change_of_the_order_reaches_the_database() {
     };
     world.shop.orders("updated", updated).await;
     let other = world.placed(&world.bank).await.unwrap();
-    assert_eq!((&other["spec"]["version"], &other["spec"]["members"]), (&json!("6.0.5"), &json!(1)));
+    assert_eq!(
+        (&other["spec"]["version"], &other["spec"]["members"]),
+        (&json!("6.0.5"), &json!(1))
+    );
     world.stop().await;
 }
 
@@ -136,15 +149,24 @@ async fn mongodb_e_what_the_operator_says_comes_to_the_right_consumer_only() {
     let waits = |of: &'static str| {
         move |object: &Value| object["status"]["phase"] == "Creating" && object["status"]["message"] == of
     };
-    world.shop.orders("waits", waits("0 of 1 members are ready")).await;
-    world.bank.orders("waits", waits("0 of 3 members are ready")).await;
+    world
+        .shop
+        .orders("waits", waits("0 of 1 members are ready"))
+        .await;
+    world
+        .bank
+        .orders("waits", waits("0 of 3 members are ready"))
+        .await;
     world.operate(Mood::Quick).await;
     for (workspace, members) in [(&world.shop, 1), (&world.bank, 3)] {
         let orders = workspace.phase("Ready").await;
         assert_eq!(orders["status"]["members"], members);
         assert_eq!(orders["status"]["message"], Value::Null);
         let text = orders.to_string();
-        assert!(!text.contains("mongodb://"), "the address is not for the status: {text}");
+        assert!(
+            !text.contains("mongodb://"),
+            "the address is not for the status: {text}"
+        );
     }
     world.stop().await;
 }
@@ -156,7 +178,11 @@ async fn mongodb_f_a_changed_or_deleted_database_is_made_as_ordered() {
     let first = world.placed(&world.shop).await.unwrap();
     world
         .service
-        .patch(MONGODB, &key, json!({"spec": {"members": 7}, "metadata": {"labels": {"theirs": "kept"}}}))
+        .patch(
+            MONGODB,
+            &key,
+            json!({"spec": {"members": 7}, "metadata": {"labels": {"theirs": "kept"}}}),
+        )
         .await;
     let repaired = |object: &Value| {
         object["metadata"]["generation"].as_i64() > Some(2) && object["spec"]["members"] == 1
@@ -178,7 +204,10 @@ async fn mongodb_g_a_deleted_order_ends_its_database_before_it_is_released() {
     // The database takes a while to end.
     let key = format!("mongodb/{}", world.name(&world.shop));
     let hold = |list: Value| json!({"metadata": {"finalizers": list}});
-    world.service.patch(MONGODB, &key, hold(json!(["test/hold"]))).await;
+    world
+        .service
+        .patch(MONGODB, &key, hold(json!(["test/hold"])))
+        .await;
     world.shop.server.delete(DATABASE, "default/orders").await;
     let message = world.shop.told("TargetDeleting").await;
     assert!(message.contains("waits for its finalizers"), "{message}");
@@ -198,7 +227,10 @@ async fn mongodb_h_an_unbinding_ends_the_databases_of_this_consumer_only() {
     world.ended(&world.shop).await;
     world.shop.gone(BINDING, "mongodb").await;
     let (fleet, shop) = (world.fleet().clone(), world.shop.id.clone());
-    until("the workspace has left", async || fleet.get(&shop).is_err().then_some(())).await;
+    until("the workspace has left", async || {
+        fleet.get(&shop).is_err().then_some(())
+    })
+    .await;
     world.bank.change(json!({"version": "7.0.1"})).await;
     let updated = |object: &Value| object["status"]["version"] == "7.0.1";
     world.bank.orders("updated", updated).await;
@@ -213,7 +245,10 @@ async fn mongodb_i_after_the_last_consumer_has_left_another_one_may_come() {
         world.ended(workspace).await;
         workspace.gone(BINDING, "mongodb").await;
     }
-    until("no endpoint", async || endpoints(&world).await.is_null().then_some(())).await;
+    until("no endpoint", async || {
+        endpoints(&world).await.is_null().then_some(())
+    })
+    .await;
     world.bind(&world.shop).await;
     world.order(&world.shop).await;
     world.shop.phase("Ready").await;
@@ -234,8 +269,52 @@ async fn mongodb_j_a_restarted_controller_goes_on_without_duplicates() {
     let left = world.service.list(MONGODB, "mongodb").await;
     assert_eq!(left.len(), 1, "{left:#?}");
     assert_eq!(left[0]["metadata"]["name"], world.name(&world.shop));
-    assert_eq!(world.writes() - before, 3, "one change, and the deletion of a database and its password");
+    assert_eq!(
+        world.writes() - before,
+        3,
+        "one change, and the deletion of a database and its password"
+    );
     world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mongodb_k_a_consumer_sees_in_events_what_has_become_of_its_database() {
+    let mut world = World::new().await;
+    world.operate(Mood::Failing).await;
+    world.start();
+    world.bind(&world.shop).await;
+    world.order(&world.shop).await;
+    let shop = world.shop.clone();
+    let told = async |reason: &str, note: &str| {
+        until(&format!("an event {reason}"), async || {
+            let events = shop.server.list(EVENT, "default").await;
+            let is_told = |event: &Value| {
+                event["reason"] == reason && event["note"] == note && event["regarding"]["name"] == "orders"
+            };
+            events.iter().any(is_told).then_some(())
+        })
+        .await;
+    };
+    told("Failed", "no node has enough memory for the database").await;
+    world.operate(Mood::Quick).await;
+    told("Ready", "the database runs").await;
+    // A new process tells what changes, and not what is.
+    world.stop().await;
+    world.shop.server.delete(EVENT, &failed(&shop).await).await;
+    world.start();
+    world.operate(Mood::Failing).await;
+    told("Failed", "no node has enough memory for the database").await;
+    let events = shop.server.list(EVENT, "default").await;
+    let ready: Vec<&Value> = events.iter().filter(|event| event["reason"] == "Ready").collect();
+    assert!(ready.len() == 1 && ready[0]["series"].is_null(), "{ready:#?}");
+    world.stop().await;
+}
+
+/// The event about a failure.
+async fn failed(workspace: &Workspace) -> String {
+    let events = workspace.server.list(EVENT, "default").await;
+    let event = events.iter().find(|event| event["reason"] == "Failed").unwrap();
+    format!("default/{}", event["metadata"]["name"].as_str().unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -256,7 +335,11 @@ async fn mongodb_l_the_rights_of_the_manifests_are_enough_and_each_is_used() {
     for event in kcp::requests(server) {
         assert_ne!(event.code, 403, "{event:?}");
         let of_content = event.uri.contains("/services/apiexport/");
-        let resource = if of_content { "apiexports/content" } else { &event.resource };
+        let resource = if of_content {
+            "apiexports/content"
+        } else {
+            &event.resource
+        };
         used.insert((resource.to_owned(), event.verb.clone()));
     }
     assert_eq!(used, kcp::granted(&EXAMPLE.rules(ROLE)));

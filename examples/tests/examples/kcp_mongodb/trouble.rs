@@ -50,7 +50,13 @@ async fn killed(at: usize) -> bool {
     }
     world.start();
     // It goes on wherever the first one was stopped.
-    if world.shop.server.get(DATABASE, "default/orders").await.is_some_and(|orders| orders["metadata"]["deletionTimestamp"].is_null()) {
+    if world
+        .shop
+        .server
+        .get(DATABASE, "default/orders")
+        .await
+        .is_some_and(|orders| orders["metadata"]["deletionTimestamp"].is_null())
+    {
         story(&world).await;
     } else {
         world.shop.gone(DATABASE, "default/orders").await;
@@ -75,14 +81,17 @@ async fn mongodb_a_controller_killed_at_any_write_leaves_nothing_behind() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mongodb_a_workspace_that_moves_to_another_shard_keeps_its_database() {
     let mut world = World::with_shards(2).await;
-    let Some(kcp) = world.double().map(|server| server.kcp().clone()) else { return };
+    let Some(kcp) = world.double().map(|server| server.kcp().clone()) else {
+        return;
+    };
     world.start();
     world.bind(&world.shop).await;
     world.order(&world.shop).await;
     world.shop.phase("Ready").await;
     let before = world.placed(&world.shop).await.unwrap();
     let writes = world.writes();
-    kcp.move_workspace(&world.shop.path, "shard-1", KcpMove::NewFirst).or_fail();
+    kcp.move_workspace(&world.shop.path, "shard-1", KcpMove::NewFirst)
+        .or_fail();
     world.shop.change(json!({"version": "7.0.1"})).await;
     let updated = |object: &Value| object["status"]["version"] == "7.0.1";
     world.shop.orders("updated on the other shard", updated).await;
@@ -97,7 +106,10 @@ async fn mongodb_a_service_cluster_that_is_away_is_told_to_consumers_and_loses_n
     let mut world = World::new().await;
     let server = world.sim.serve().await.or_fail();
     let proxy = FaultProxy::start(&server).await.or_fail();
-    world.start_at(Access::kubeconfig(proxy.kubeconfig_with_token("least"), Trust::Trusted));
+    world.start_at(Access::kubeconfig(
+        proxy.kubeconfig_with_token("least"),
+        Trust::Trusted,
+    ));
     world.bind(&world.shop).await;
     world.order(&world.shop).await;
     world.shop.phase("Ready").await;
@@ -126,7 +138,10 @@ async fn mongodb_the_second_replica_takes_over_when_the_leader_is_killed() {
     let world = World::new().await;
     let replica = |name: &'static str| {
         let client = world.least();
-        let election = LeaderElection::new("database-service").client(client).namespace("mongodb").identity(name);
+        let election = LeaderElection::new("database-service")
+            .client(client)
+            .namespace("mongodb")
+            .identity(name);
         let election = election
             .lease_duration(Duration::from_secs(3))
             .renew_deadline(Duration::from_secs(2))
@@ -134,11 +149,22 @@ async fn mongodb_the_second_replica_takes_over_when_the_leader_is_killed() {
         world.victim(|| Manager::builder().leader_election(election))
     };
     let holder = || {
-        let lease = world.sim.get("leases.coordination.k8s.io", "mongodb/database-service")?;
-        Some(lease["spec"]["holderIdentity"].as_str()?.split('_').next()?.to_owned())
+        let lease = world
+            .sim
+            .get("leases.coordination.k8s.io", "mongodb/database-service")?;
+        Some(
+            lease["spec"]["holderIdentity"]
+                .as_str()?
+                .split('_')
+                .next()?
+                .to_owned(),
+        )
     };
     let first = replica("first");
-    until("the first one leads", async || holder().filter(|holder| holder == "first")).await;
+    until("the first one leads", async || {
+        holder().filter(|holder| holder == "first")
+    })
+    .await;
     let second = replica("second");
     world.bind(&world.shop).await;
     world.order(&world.shop).await;
@@ -160,7 +186,10 @@ async fn mongodb_a_consumer_reads_why_the_operator_is_slow_or_fails() {
     world.bind(&world.shop).await;
     world.order(&world.shop).await;
     let orders = world.shop.phase("Failed").await;
-    assert_eq!(orders["status"]["message"], "no node has enough memory for the database");
+    assert_eq!(
+        orders["status"]["message"],
+        "no node has enough memory for the database"
+    );
     world.operate(Mood::Slow).await;
     let orders = world.shop.phase("Creating").await;
     assert_eq!(orders["status"]["message"], "0 of 1 members are ready");

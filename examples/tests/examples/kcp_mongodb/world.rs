@@ -82,7 +82,9 @@ impl Server {
     pub(super) async fn list(&self, kind: Kind, namespace: &str) -> Vec<Value> {
         let found = self.api(kind, Some(namespace)).list(&Default::default()).await;
         let found = found.or_fail().items.into_iter();
-        found.map(|object| serde_json::to_value(object).unwrap()).collect()
+        found
+            .map(|object| serde_json::to_value(object).unwrap())
+            .collect()
     }
 
     pub(super) async fn delete(&self, kind: Kind, key: &str) {
@@ -107,7 +109,10 @@ impl Server {
             Some(namespace) => Api::namespaced_with(self.0.clone(), namespace, &resource),
             None => Api::all_with(self.0.clone(), &resource),
         };
-        let (name, params) = (text(&object["metadata"]["name"]), PatchParams::apply("test").force());
+        let (name, params) = (
+            text(&object["metadata"]["name"]),
+            PatchParams::apply("test").force(),
+        );
         let what = format!("{kind} {name} is accepted");
         until(&what, async || {
             let applied = api.patch(&name, &params, &Patch::Apply(&object)).await;
@@ -146,14 +151,22 @@ impl Workspace {
         let what = format!("orders in {}: {what}", self.path);
         until(&what, async || {
             let found = self.server.get(DATABASE, "default/orders").await;
-            if std::env::var("DBG").is_ok() { eprintln!("{} {:?}", self.path, found.as_ref().map(|f| f["status"].to_string())); tokio::time::sleep(Duration::from_secs(1)).await; }
+            if std::env::var("DBG").is_ok() {
+                eprintln!(
+                    "{} {:?}",
+                    self.path,
+                    found.as_ref().map(|f| f["status"].to_string())
+                );
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
             found.filter(|object| wanted(object))
         })
         .await
     }
 
     pub(super) async fn phase(&self, phase: &str) -> Value {
-        self.orders(phase, |object| object["status"]["phase"] == phase).await
+        self.orders(phase, |object| object["status"]["phase"] == phase)
+            .await
     }
 
     /// The condition `Synced` has this reason. Returns its message.
@@ -238,7 +251,11 @@ impl World {
                 Home::Double(server) => {
                     let path = format!("root:{name}");
                     // The consumers are on different shards if there are two.
-                    let shard = if number == 2 && shards > 1 { "shard-1" } else { "root" };
+                    let shard = if number == 2 && shards > 1 {
+                        "shard-1"
+                    } else {
+                        "root"
+                    };
                     let made = server.kcp().create_workspace_on(&path, shard).or_fail();
                     Workspace {
                         server: Server(server.kcp().client(&path)),
@@ -342,7 +359,8 @@ impl World {
             Home::Real(kubeconfig) => {
                 let mut least = at(kubeconfig, &self.mongodb.path);
                 let user = least.auth_infos.first_mut().unwrap();
-                *user = serde_json::from_value(json!({"name": user.name, "user": {"token": self.token}})).unwrap();
+                *user = serde_json::from_value(json!({"name": user.name, "user": {"token": self.token}}))
+                    .unwrap();
                 serde_json::to_string(&least).unwrap()
             }
         };
@@ -363,9 +381,16 @@ impl World {
 
     /// A controller that can be killed: its runtime ends at once, whatever runs.
     pub(super) fn victim(&self, manager: impl FnOnce() -> ManagerBuilder) -> Runtime {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
         let _entered = runtime.enter();
-        let manager = self.program(manager(), Access::from(self.least())).build().or_fail();
+        let manager = self
+            .program(manager(), Access::from(self.least()))
+            .build()
+            .or_fail();
         runtime.spawn(manager.run_until(CancellationToken::new()));
         drop(_entered);
         runtime
@@ -443,15 +468,26 @@ impl World {
     }
 
     /// The same, when it is as wanted.
-    pub(super) async fn runs(&self, workspace: &Workspace, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub(super) async fn runs(
+        &self,
+        workspace: &Workspace,
+        what: &str,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Value {
         let what = format!("the database of {}: {what}", workspace.path);
-        until(&what, async || self.placed(workspace).await.filter(|object| wanted(object))).await
+        until(&what, async || {
+            self.placed(workspace).await.filter(|object| wanted(object))
+        })
+        .await
     }
 
     /// It is gone.
     pub(super) async fn ended(&self, workspace: &Workspace) {
         let what = format!("the database of {} is gone", workspace.path);
-        until(&what, async || self.placed(workspace).await.is_none().then_some(())).await;
+        until(&what, async || {
+            self.placed(workspace).await.is_none().then_some(())
+        })
+        .await;
     }
 
     /// The writes of the controller to the service cluster, without those to its Lease.
@@ -479,7 +515,9 @@ fn at(kubeconfig: &Kubeconfig, path: &str) -> Kubeconfig {
     let current = kubeconfig.current_context.clone().unwrap();
     kubeconfig.contexts.retain(|context| context.name == current);
     let context = kubeconfig.contexts[0].context.clone().unwrap();
-    kubeconfig.clusters.retain(|cluster| cluster.name == context.cluster);
+    kubeconfig
+        .clusters
+        .retain(|cluster| cluster.name == context.cluster);
     let user = context.user.unwrap();
     kubeconfig.auth_infos.retain(|info| info.name == user);
     let cluster = kubeconfig.clusters[0].cluster.as_mut().unwrap();
