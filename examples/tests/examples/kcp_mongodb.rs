@@ -15,6 +15,7 @@ mod controller;
 #[allow(dead_code, reason = "the main function and its flags")]
 mod operator;
 mod trouble;
+mod walk;
 mod world;
 
 use operator::Mood;
