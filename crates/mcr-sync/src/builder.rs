@@ -224,7 +224,7 @@ where
     }
 
     /// Takes over an object of somebody else that has the name of a target, if the function returns true. Default: never; the
-    /// object is reported and not touched.
+    /// object is reported and not touched. The function is not asked about targets of other sources.
     pub fn adopt(mut self, rule: impl Fn(&T) -> bool + Send + std::marker::Sync + 'static) -> Self {
         self.adopt = Some(Arc::new(rule));
         self

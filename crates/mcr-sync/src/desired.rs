@@ -47,6 +47,11 @@ pub(crate) fn ownership(live: &Value, link: &Link<'_>) -> Ownership {
     link.owns(&map(live, "labels"), &map(live, "annotations"))
 }
 
+/// Whether a target belongs to a source, whichever it is.
+pub(crate) fn is_linked(live: &Value) -> bool {
+    link::is_linked(&map(live, "labels"), &map(live, "annotations"))
+}
+
 fn record_of(live: &Value) -> Option<Record> {
     Record::decode(live["metadata"]["annotations"][link::FIELDS].as_str()?)
 }

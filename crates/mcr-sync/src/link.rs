@@ -95,6 +95,12 @@ impl<'a> Link<'a> {
     }
 }
 
+/// Whether an object is the target of some source, or was and lost a part of its link.
+pub(crate) fn is_linked(labels: &Map, annotations: &Map) -> bool {
+    let has = |map: &Map, keys: &[&str]| keys.iter().any(|key| map.contains_key(*key));
+    has(labels, &[SYNC, SOURCE]) || has(annotations, &[CLUSTER, NAMESPACE, NAME])
+}
+
 /// Whether a label or annotation of a source may be copied to its target. Those of kcp, of kubectl and of this crate may not:
 /// they describe the source.
 ///
@@ -142,6 +148,7 @@ mod tests {
             assert!(labels.values().all(|value| value.len() <= 63));
         }
         assert_eq!(Link::read(&Map::new(), &Map::new()), None);
+        assert!(!is_linked(&Map::new(), &Map::new()));
     }
 
     #[test]
@@ -157,6 +164,8 @@ mod tests {
                 Ownership::Damaged,
                 "{key}"
             );
+            let only = |map: &Map| -> Map { map.clone().into_iter().filter(|(k, _)| k == key).collect() };
+            assert!(is_linked(&only(&labels), &only(&annotations)), "{key}");
             let other = |map: &Map| -> Map {
                 let mut map = map.clone();
                 if let Some(value) = map.get_mut(key) {

@@ -20,7 +20,7 @@ use crate::{
     sight::{Holds, Look, Sight, Targets, settled},
 };
 
-/// The most steps of one reconcile for each place, besides those for the source.
+/// The most steps of one reconcile for each place, and as many for the source. A step whose answers are outdated is taken again.
 const STEPS_PER_PLACE: usize = 8;
 
 /// The time until a place that is away or being deleted is looked at again. Events of the fleet and of targets come before.
@@ -28,6 +28,10 @@ const LOOK_AGAIN: Duration = Duration::from_secs(15);
 
 /// That time for a cluster that was connected less than [`LISTS_WITHIN`] ago: no event tells that its targets are listed.
 const LOOK_AGAIN_SOON: Duration = Duration::from_secs(1);
+
+/// The time until a name that is taken is looked at again. No watch tells when it is free, because watches of targets select
+/// those of this sync; each look costs two requests.
+const LOOK_AGAIN_TAKEN: Duration = Duration::from_secs(60);
 
 /// The time in which most clusters list the targets.
 const LISTS_WITHIN: Duration = Duration::from_secs(30);
@@ -56,16 +60,19 @@ where
         confirmed: source.is_none(),
         source,
         live: BTreeMap::new(),
+        failed: BTreeMap::new(),
         related: related::Answers::default(),
     };
     let outcome = sight.converge().await;
     let reported = sight.report(&outcome).await;
     match outcome.and_then(|done| reported.map(|()| done)) {
         Ok((holds, _)) => {
-            let held = holds.iter().filter(|hold| hold.reason != HoldReason::Foreign);
-            let notes = sight.related.notes().iter().filter(|note| note.needs_a_look());
-            let places = held.map(|hold| &hold.place).chain(notes.map(|note| &note.key));
-            let next = places.map(|place| look_again(&request, place)).min();
+            let holds = holds
+                .iter()
+                .map(|hold| look_again(&request, &hold.place, hold.reason));
+            let notes = sight.related.notes().iter();
+            let notes = notes.filter_map(|note| Some(look_again(&request, &note.key, note.hold()?)));
+            let next = holds.chain(notes).min();
             Ok(next.map_or_else(Action::done, Action::requeue))
         }
         Err(error) if error.is_terminal() => Err(TerminalError::new(error).into()),
@@ -73,12 +80,24 @@ where
     }
 }
 
-fn look_again(request: &Request<DynamicObject>, place: &RequestKey) -> Duration {
+fn look_again(request: &Request<DynamicObject>, place: &RequestKey, reason: HoldReason) -> Duration {
+    if reason == HoldReason::Foreign {
+        return LOOK_AGAIN_TAKEN;
+    }
     let is_listing = request.fleet.get(&place.cluster).is_ok_and(|cluster| {
         let since = cluster.state_since().elapsed().unwrap_or_default();
         cluster.state().is_ready() && since < LISTS_WITHIN
     });
     if is_listing { LOOK_AGAIN_SOON } else { LOOK_AGAIN }
+}
+
+fn place_of(step: &Step<RequestKey>) -> Option<RequestKey> {
+    match step {
+        Step::Create(place) | Step::Adopt(place) | Step::Update(place) | Step::Delete(place) => {
+            Some(place.clone())
+        }
+        _ => None,
+    }
 }
 
 impl<S, T> Sight<'_, S, T>
@@ -88,17 +107,25 @@ where
 {
     /// Takes steps until there is nothing to write. Returns what is held up, and the targets in their wanted places.
     async fn converge(&mut self) -> Result<(Holds, Targets), SyncError> {
-        let mut steps = 0;
+        let mut steps = BTreeMap::<_, usize>::new();
         loop {
             let look = self.look().await?;
-            let step = self.relate(&look, next_step(&look.observed)).await?;
-            let most = 16 + STEPS_PER_PLACE * (look.observed.targets.len() + self.related.size());
-            steps += 1;
-            if steps > most {
-                return Err(SyncError::Unsettled(most));
-            }
-            let Some(step) = step else { continue };
+            let step = next_step(&look.observed);
+            let place = place_of(&step);
+            let step = match self.relate(&look, step).await {
+                Ok(Some(step)) => step,
+                Ok(None) => continue,
+                Err(error) => {
+                    self.fail(place, error)?;
+                    continue;
+                }
+            };
             if let Step::Rest(holds) = step {
+                // One error is told. A retry that may help comes before an error that waits for a change of the source.
+                let failed = std::mem::take(&mut self.failed).into_values();
+                if let Some(error) = failed.min_by_key(SyncError::is_terminal) {
+                    return Err(error);
+                }
                 let wanted = look.observed.wanted.into_iter();
                 let mut objects = look.objects;
                 let is_foreign = |place: &RequestKey| {
@@ -111,11 +138,33 @@ where
                     .collect();
                 return Ok((holds, targets));
             }
-            // The stores may be older than the clusters. Before each write the servers are asked, and the step is chosen again.
-            if !self.confirm(&step, &look.observed).await? {
-                self.take(step, look).await?;
+            let place = place_of(&step);
+            let taken = steps.entry(place.clone()).or_default();
+            *taken += 1;
+            let done = if *taken > STEPS_PER_PLACE {
+                Err(SyncError::Unsettled(STEPS_PER_PLACE))
+            } else {
+                self.advance(step, look).await
+            };
+            if let Err(error) = done {
+                self.fail(place, error)?;
             }
         }
+    }
+
+    /// Notes that a step failed at a place: the other places must not wait for it.
+    fn fail(&mut self, place: Option<RequestKey>, error: SyncError) -> Result<(), SyncError> {
+        let Some(place) = place else { return Err(error) };
+        self.failed.insert(place, error);
+        Ok(())
+    }
+
+    /// Takes a step, if the servers still see what it follows from. The stores may be older than the clusters.
+    async fn advance(&mut self, step: Step<RequestKey>, look: Look) -> Result<(), SyncError> {
+        if self.confirm(&step, &look.observed).await? {
+            return Ok(());
+        }
+        self.take(step, look).await
     }
 
     /// Carries out one step. What it has written is seen by the next look.

@@ -34,6 +34,8 @@ pub(crate) struct Sight<'a, S, T> {
     pub(crate) confirmed: bool,
     /// The targets that the server was asked for.
     pub(crate) live: BTreeMap<RequestKey, Option<DynamicObject>>,
+    /// The places where a step failed. Nothing is known of them any more, as of those that are away.
+    pub(crate) failed: BTreeMap<RequestKey, SyncError>,
     /// What the servers were asked about related objects.
     pub(crate) related: Answers,
 }
@@ -105,6 +107,9 @@ where
 
     /// The object at a place. `None` if the cluster is away.
     async fn find(&self, place: &RequestKey) -> Result<Option<Option<DynamicObject>>, SyncError> {
+        if self.failed.contains_key(place) {
+            return Ok(None);
+        }
         if let Some(live) = self.live.get(place) {
             return Ok(Some(live.clone()));
         }
@@ -142,8 +147,9 @@ where
         }
         if desired::ownership(&live, &self.relation.link(&self.request.key)) == Ownership::Foreign {
             let adoptable = match &self.relation.adopt {
-                Some(adopt) => adopt(&decode("rule for adoption", live)?),
-                None => false,
+                // The target of another source has an owner, whatever the rule says about its contents.
+                Some(adopt) if !desired::is_linked(&live) => adopt(&decode("rule for adoption", live)?),
+                _ => false,
             };
             return Ok(TargetState::Foreign { adoptable });
         }

@@ -41,11 +41,11 @@ fn sync_local_to_remote_copies_from_the_hub() {
                 folder.path().to_str().unwrap(),
             ],
         );
-        program.line("a copy", says(Alpha.context(), "created"));
+        program.line("a copy", says(Alpha.context(), "copied"));
         beta.join(folder.path());
         program.line(
             "a copy in the cluster that joined",
-            says(Beta.context(), "created"),
+            says(Beta.context(), "copied"),
         );
 
         edit(&hub.maps(name), "settings", json!({"data": {"key": "2"}})).await;

@@ -7,6 +7,7 @@ mod report;
 mod rollout;
 mod rollout_decision;
 mod sync;
+mod two_clusters;
 mod world;
 
 #[path = "../../examples/database-operator.rs"]
@@ -21,3 +22,6 @@ mod progressive_rollout;
 #[path = "../../examples/secret-sync.rs"]
 #[allow(dead_code, reason = "the main function and its flags")]
 mod secret_sync;
+#[path = "../../examples/sync-two-clusters.rs"]
+#[allow(dead_code, reason = "the main function")]
+mod sync_two_clusters;

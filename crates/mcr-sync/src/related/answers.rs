@@ -10,6 +10,9 @@ use super::{index::Selected, notes::Note};
 /// A copy: the position of its rule, and where it is.
 pub(crate) type CopyKey = (usize, RequestKey);
 
+/// The most steps of one reconcile for each copy. A step whose answers are outdated is taken again.
+const STEPS_PER_COPY: usize = 8;
+
 #[derive(Default)]
 pub(crate) struct Answers {
     /// Per rule and place: the origins of this selection.
@@ -22,14 +25,17 @@ pub(crate) struct Answers {
     pub(super) listed: BTreeSet<(usize, ClusterName)>,
     /// The copies of the last look.
     pub(super) size: usize,
+    steps: usize,
     /// What the last look found that is not as it should be.
     pub(super) notes: Vec<Note>,
 }
 
 impl Answers {
-    /// The number of copies that the last look found or wants.
-    pub(crate) fn size(&self) -> usize {
-        self.size
+    /// Counts a step. Returns the limit if it is reached.
+    pub(super) fn count(&mut self) -> Option<usize> {
+        let most = 16 + STEPS_PER_COPY * self.size;
+        self.steps += 1;
+        (self.steps > most).then_some(most)
     }
 
     pub(crate) fn notes(&self) -> &[Note] {

@@ -63,9 +63,12 @@ where
         if phase == Phase::Early || leaving.clusters().is_empty() && !matches!(leaving, Leaving::All(_)) {
             return Ok(Some(step));
         }
-        for (at, cluster) in self.to_list(&leaving, look) {
-            if self.list_copies(at, &cluster).await? {
-                return Ok(None);
+        // Nothing is written to a source that is gone, so what the stores miss now may be found later.
+        if observed.source != SourceState::Deleted {
+            for (at, cluster) in self.to_list(&leaving, look) {
+                if self.list_copies(at, &cluster).await? {
+                    return Ok(None);
+                }
             }
         }
         let copies = self.copies(look, wanted, &leaving).await?;
@@ -149,15 +152,35 @@ where
                 return Ok(Some(notes));
             }
         };
+        let place = copies.desired.get(&key).map(|(_, place)| place.clone());
+        match (self.write(look, copies, step, key).await, place) {
+            // The copies of other places must not wait for this one.
+            (Err(error), Some(place)) => drop(self.failed.insert(place, error)),
+            (done, _) => done?,
+        }
+        Ok(None)
+    }
+
+    /// Carries out one step, if the servers still see what it follows from.
+    async fn write(
+        &mut self,
+        look: &Look,
+        copies: Copies,
+        step: Step<CopyKey>,
+        key: CopyKey,
+    ) -> Result<(), SyncError> {
+        if let Some(most) = self.related.count() {
+            return Err(SyncError::Unsettled(most));
+        }
         if self.confirm_copy(look, &copies, &key).await? {
-            return Ok(None);
+            return Ok(());
         }
         let remote = self.remote_copy(&key)?;
         let desired = copies.desired.get(&key).map(|(desired, _)| desired);
         let found = match (&step, desired, copies.found.get(&key)) {
             (Step::Create(_), Some(desired), _) => {
-                let namespaces =
-                    self.relation.create_namespaces && self.relation.related[key.0].way == Way::Down;
+                let is_down = self.relation.related[key.0].way == Way::Down;
+                let namespaces = self.relation.create_namespaces && is_down;
                 let written = remote.create(desired::to_create(desired)?, namespaces).await?;
                 settled(&remote, desired, written).await?
             }
@@ -177,7 +200,7 @@ where
             _ => remote.get().await?,
         };
         self.related.saw(key, found);
-        Ok(None)
+        Ok(())
     }
 
     /// Asks the servers about all that a write of this copy depends on. Returns whether anything was asked.

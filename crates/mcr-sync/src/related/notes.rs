@@ -4,6 +4,8 @@ use std::fmt;
 
 use mcr::RequestKey;
 
+use crate::plan::HoldReason;
+
 /// A related object or a copy that is not as it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Note {
@@ -42,9 +44,14 @@ impl Note {
         }
     }
 
-    /// Whether no event tells when this is over.
-    pub(crate) fn needs_a_look(&self) -> bool {
-        matches!(self.problem, Problem::Unknown(_) | Problem::Deleting)
+    /// Why the copy is looked at again. `None` if an event tells when this is over.
+    pub(crate) fn hold(&self) -> Option<HoldReason> {
+        match self.problem {
+            Problem::Unknown(_) => Some(HoldReason::Away),
+            Problem::Deleting => Some(HoldReason::Deleting),
+            Problem::Foreign => Some(HoldReason::Foreign),
+            Problem::Missing | Problem::Twice | Problem::Failed(_) => None,
+        }
     }
 }
 
