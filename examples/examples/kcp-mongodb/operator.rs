@@ -16,7 +16,11 @@ use mcr::{
 };
 use serde_json::json;
 
-#[allow(dead_code, reason = "the operator does not read all fields")]
+#[allow(
+    dead_code,
+    clippy::duplicate_mod,
+    reason = "the operator does not read all fields, and a test has both programs"
+)]
 mod mongodb;
 
 use mongodb::{MongoDBCommunity, MongoDBCommunityStatus, User};

@@ -28,7 +28,6 @@ use crate::kcp::{Example, PATIENCE, requests, texts};
 
 pub(super) const EXAMPLE: Example = Example("kcp-mongodb");
 pub(super) const ROLE: &str = "mongodb-controller";
-pub(super) const SERVICE_ROLE: &str = "database-service";
 const REAL: &str = "MCR_KCP_KUBECONFIG";
 
 /// A kind: group, version, kind, plural.
