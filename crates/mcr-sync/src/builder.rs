@@ -328,7 +328,10 @@ where
         .watches_with(&relation.target, |target| source_of(&target), targets)
         // Any change of the fleet may change a placement, or end the wait for a cluster.
         .watches_fleet(move |event, fleet| {
-            if let FleetEvent::Disengaged { name, .. } = event {
+            // The event may come after another cluster has taken the name.
+            if let FleetEvent::Disengaged { name, .. } = event
+                && fleet.get(name).is_err()
+            {
                 related::forget_cluster(&of_fleet, name);
             }
             sources(&of_fleet, fleet)

@@ -214,10 +214,9 @@ async fn sync_related_secret_that_the_service_makes_comes_up_and_follows_it() {
         .delete("secrets", "default/team-a-db-secret")
         .unwrap();
     gone(&world.team_a, "secrets", "db-connection").await;
-    world
-        .berlin
-        .create(secret("team-a-db-secret", "dGhyZWU="))
-        .unwrap();
+    let mut third = secret("team-a-db-secret", "dGhyZWU=");
+    third["immutable"] = true.into();
+    world.berlin.create(third).unwrap();
     let mut copy = is(
         &world.team_a,
         "secrets",
@@ -225,6 +224,8 @@ async fn sync_related_secret_that_the_service_makes_comes_up_and_follows_it() {
         json!({"password": "dGhyZWU="}),
     )
     .await;
+
+    assert!(copy["immutable"].is_null(), "it must be able to follow a new one");
 
     // Drift is repaired, what others add stays, and a copy that is deleted is made again.
     copy["data"] = json!({"password": "ZHJpZnQ=", "theirs": "a2VwdA=="});

@@ -11,6 +11,7 @@ use super::{
     notes::{Note, Problem},
     plan::{CopyHold, Phase, Step, next},
     rule::Way,
+    watch::forget_source,
 };
 use crate::{
     api::value,
@@ -44,7 +45,9 @@ where
             MainStep::Create(_) | MainStep::Adopt(_) | MainStep::Update(_) => Phase::Early,
             _ => Phase::Late,
         };
-        if !wanted.is_empty() {
+        if wanted.is_empty() {
+            forget_source(self.relation, &self.request.key);
+        } else {
             let copies = self.copies(look, wanted, &Leaving::Some(BTreeSet::new())).await?;
             let Some(notes) = self.carry(look, copies, phase).await? else {
                 return Ok(None);

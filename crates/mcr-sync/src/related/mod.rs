@@ -183,7 +183,8 @@ where
     }
 
     /// Makes the copy from its origin. Name, namespace and status of the returned object are ignored. Default: all of the origin,
-    /// but of its metadata only labels and annotations, without those of kcp and kubectl.
+    /// but of its metadata only labels and annotations, without those of kcp and kubectl, and without the `immutable` of Secrets
+    /// and ConfigMaps.
     ///
     /// An error is told in the condition of the source, so it must have no secret values. The copy stays as it is until the source
     /// or the origin changes.

@@ -113,7 +113,14 @@ impl<S, T> Rule<S, T> {
         }
         let projected = match &self.project {
             Some(project) => project(source, &live)?,
-            None => live,
+            None => {
+                let mut copy = live;
+                // An origin that is made anew may have other values, and its copy must be able to follow.
+                if let Some(fields) = copy.as_object_mut() {
+                    fields.remove("immutable");
+                }
+                copy
+            }
         };
         Ok((name, copy::compose(projected, &self.id, origin, link)))
     }

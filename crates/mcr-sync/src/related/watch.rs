@@ -1,7 +1,5 @@
 //! The watches of related objects: those of the origins, and those of the copies.
 
-use std::sync::Arc;
-
 use kube::core::DynamicObject;
 use mcr::{ClusterName, Controller, ObjectKey, RequestKey, WatchOptions, Watched};
 
@@ -48,14 +46,14 @@ pub(crate) fn watches<S, T>(
 }
 
 /// Forgets which objects concern this source.
-pub(crate) fn forget_source<S, T>(relation: &Arc<Relation<S, T>>, source: &RequestKey) {
+pub(crate) fn forget_source<S, T>(relation: &Relation<S, T>, source: &RequestKey) {
     for rule in &relation.related {
         rule.index.note(source, Default::default());
     }
 }
 
 /// Forgets the sources and the copies of a cluster that has left.
-pub(crate) fn forget_cluster<S, T>(relation: &Arc<Relation<S, T>>, cluster: &ClusterName) {
+pub(crate) fn forget_cluster<S, T>(relation: &Relation<S, T>, cluster: &ClusterName) {
     for rule in &relation.related {
         rule.index.forget_cluster(cluster);
     }
