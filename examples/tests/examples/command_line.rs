@@ -25,6 +25,9 @@ fn every_example_explains_itself() {
         #[cfg(feature = "kcp")]
         ("kcp-apiexport", "--slice"),
         #[cfg(feature = "kcp")]
+        ("kcp-mongodb", "--kcp-kubeconfig"),
+        ("kcp-mongodb-operator", "--mood"),
+        #[cfg(feature = "kcp")]
         ("kcp-path-aware", "--slice"),
         #[cfg(feature = "kcp")]
         ("kcp-initializing", "--workspace-type"),

@@ -25,6 +25,8 @@ mod kcp_fleet;
 #[cfg(feature = "kcp")]
 mod kcp_lifecycle;
 #[cfg(feature = "kcp")]
+mod kcp_mongodb;
+#[cfg(feature = "kcp")]
 mod kcp_path_aware;
 #[cfg(feature = "kubeconfig")]
 mod kubeconfig;

@@ -1,6 +1,6 @@
 //! What a reconcile sees of related objects: origins and copies, from the stores first and from the servers before a write.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use kube::core::DynamicObject;
 use mcr::{Cluster, ClusterName, ObjectKey, RequestKey, Store, StoreError, WatchRequest};
@@ -170,10 +170,14 @@ where
                 match made {
                     Ok((name, desired)) => {
                         let key = (at, key_in(&to, &name));
-                        if all.desired.contains_key(&key) {
-                            all.notes.push(Self::note(rule, key.1, Problem::Twice));
-                        } else {
-                            all.desired.insert(key, (desired, place.clone()));
+                        match all.desired.entry(key) {
+                            Entry::Occupied(entry) => {
+                                let taken = entry.key().1.clone();
+                                all.notes.push(Self::note(rule, taken, Problem::Twice));
+                            }
+                            Entry::Vacant(entry) => {
+                                entry.insert((desired, place.clone()));
+                            }
                         }
                     }
                     Err(reason) => {

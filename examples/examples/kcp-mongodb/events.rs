@@ -1,0 +1,51 @@
+//! Events in the workspaces of the consumers: a database has become Ready, or has Failed.
+
+use std::sync::Arc;
+
+use kube::{
+    Resource,
+    runtime::events::{Event, EventType},
+};
+use mcr::{Action, BoxError, BuildError, BuiltController, Controller, Predicate, Request};
+
+use super::api::{Database, Phase};
+
+pub(crate) fn events() -> Result<BuiltController, BuildError> {
+    // A database that is seen for the first time has told its state before.
+    let changes = |old: Option<&Database>, new: Option<&Database>| old.is_some() && state(old) != state(new);
+    Controller::<Database>::new("events")
+        .predicate(Predicate::of(changes))
+        .build(tell, Arc::new(()))
+}
+
+fn state(database: Option<&Database>) -> Option<(Phase, Option<&str>)> {
+    let status = database?.status.as_ref()?;
+    Some((status.phase?, status.version.as_deref()))
+}
+
+async fn tell(request: Request<Database>, _: Arc<()>) -> Result<Action, BoxError> {
+    let Some(database) = request.live() else {
+        return Ok(Action::await_change());
+    };
+    let (type_, reason, note) = match state(Some(database)) {
+        Some((Phase::Ready, _)) => (EventType::Normal, "Ready", Some("the database runs".into())),
+        Some((Phase::Failed, _)) => {
+            let message = database.status.as_ref().and_then(|status| status.message.clone());
+            (EventType::Warning, "Failed", message)
+        }
+        _ => return Ok(Action::await_change()),
+    };
+    let event = Event {
+        type_,
+        reason: reason.into(),
+        note,
+        action: "Run".into(),
+        secondary: None,
+    };
+    let recorder = request.cluster.recorder();
+    match recorder.publish(&event, &database.object_ref(&())).await {
+        // The consumer has not accepted the claim on events.
+        Err(kube::Error::Api(status)) if status.code == 403 => Ok(Action::await_change()),
+        told => Ok(told.map(|()| Action::await_change())?),
+    }
+}
