@@ -150,14 +150,6 @@ impl Workspace {
         let what = format!("orders in {}: {what}", self.path);
         until(&what, async || {
             let found = self.server.get(DATABASE, "default/orders").await;
-            if std::env::var("DBG").is_ok() {
-                eprintln!(
-                    "{} {:?}",
-                    self.path,
-                    found.as_ref().map(|f| f["status"].to_string())
-                );
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
             found.filter(|object| wanted(object))
         })
         .await
