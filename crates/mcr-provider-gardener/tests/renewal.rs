@@ -124,7 +124,11 @@ async fn a_garden_that_is_away_is_noticed_only_once_a_kubeconfig_has_expired() {
 
     world.garden.set_away(true);
     let before = Instant::now();
-    let change = timeout(3 * HOUR, heard.0.next()).await.expect("the reason").unwrap().unwrap();
+    let change = timeout(3 * HOUR, heard.0.next())
+        .await
+        .expect("the reason")
+        .unwrap()
+        .unwrap();
     let why = line(&change);
     assert!(
         why.starts_with("!dev/a: Shoot garden-dev/a: its kubeconfig has expired, and there is no new one: "),
