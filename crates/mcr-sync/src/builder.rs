@@ -16,11 +16,12 @@ use serde_json::Value;
 use crate::{
     affected::TargetClusters,
     apply::{Conflicts, Mode},
+    copies,
     error::BuildError,
     link::Link,
     name::NameTemplate,
     reconcile::reconcile,
-    related::{self, Related, Rule},
+    related::{Related, Rule},
     relation::{Place, Project, Relation, Status, TargetNamespace, Test},
 };
 
@@ -373,11 +374,11 @@ where
             if let FleetEvent::Disengaged { name, .. } = event
                 && fleet.get(name).is_err()
             {
-                related::forget_cluster(&of_fleet, name);
+                copies::forget_cluster(&of_fleet, name);
             }
             target_clusters.affected(&of_fleet, event, fleet)
         });
-    related::watches(controller, relation, source_of)
+    copies::watches(controller, relation, source_of)
 }
 
 /// The source that a target names.

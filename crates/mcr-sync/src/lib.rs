@@ -6,6 +6,7 @@ mod affected;
 mod api;
 mod apply;
 mod builder;
+mod copies;
 mod desired;
 mod error;
 mod link;

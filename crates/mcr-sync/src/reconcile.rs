@@ -12,7 +12,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     api::{Written, value},
-    apply,
+    apply, copies,
     error::SyncError,
     plan::{HoldReason, Step, next_step},
     record, related,
@@ -50,7 +50,7 @@ where
         RequestObject::LeftWatch { .. } if request.confirm_deleted_with(&relation.source).await? => None,
         // Nobody saw the source deleted. Its targets stay.
         _ => {
-            related::forget_source(&relation, &request.key);
+            copies::forget_source(&relation, &request.key);
             return Ok(Action::done());
         }
     };

@@ -16,23 +16,23 @@ const STEPS_PER_COPY: usize = 8;
 #[derive(Default)]
 pub(crate) struct Answers {
     /// Per rule and place: the origins of this selection.
-    pub(super) origins: BTreeMap<(usize, RequestKey), (Selected, Vec<DynamicObject>)>,
+    pub(crate) origins: BTreeMap<(usize, RequestKey), (Selected, Vec<DynamicObject>)>,
     /// Copies as their servers have them.
-    pub(super) copies: BTreeMap<CopyKey, Option<DynamicObject>>,
+    pub(crate) copies: BTreeMap<CopyKey, Option<DynamicObject>>,
     /// Those of them that were read by name, and not by a list that may be older by now.
     asked: BTreeSet<CopyKey>,
     /// The rules and clusters whose copies of the source were listed.
-    pub(super) listed: BTreeSet<(usize, ClusterName)>,
+    pub(crate) listed: BTreeSet<(usize, ClusterName)>,
     /// The copies of the last look.
-    pub(super) size: usize,
+    pub(crate) size: usize,
     steps: usize,
     /// What the last look found that is not as it should be.
-    pub(super) notes: Vec<Note>,
+    pub(crate) notes: Vec<Note>,
 }
 
 impl Answers {
     /// Counts a step. Returns the limit if it is reached.
-    pub(super) fn count(&mut self) -> Option<usize> {
+    pub(crate) fn count(&mut self) -> Option<usize> {
         let most = 16 + STEPS_PER_COPY * self.size;
         self.steps += 1;
         (self.steps > most).then_some(most)
@@ -42,16 +42,16 @@ impl Answers {
         &self.notes
     }
 
-    pub(super) fn set_notes(&mut self, notes: Vec<Note>) {
+    pub(crate) fn set_notes(&mut self, notes: Vec<Note>) {
         self.notes = notes;
     }
 
     /// Whether the server was asked for this copy by its name.
-    pub(super) fn has_asked(&self, key: &CopyKey) -> bool {
+    pub(crate) fn has_asked(&self, key: &CopyKey) -> bool {
         self.asked.contains(key)
     }
 
-    pub(super) fn saw(&mut self, key: CopyKey, found: Option<DynamicObject>) {
+    pub(crate) fn saw(&mut self, key: CopyKey, found: Option<DynamicObject>) {
         self.asked.insert(key.clone());
         self.copies.insert(key, found);
     }

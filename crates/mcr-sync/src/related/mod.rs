@@ -1,14 +1,11 @@
 //! Related objects: those that a service makes beside a target, or that a consumer gives beside a source.
 
-mod answers;
-mod carry;
-mod copy;
-mod index;
-mod look;
-mod notes;
-mod plan;
-mod rule;
-mod watch;
+pub(crate) mod answers;
+pub(crate) mod copy;
+pub(crate) mod index;
+pub(crate) mod notes;
+pub(crate) mod plan;
+pub(crate) mod rule;
 
 use std::{fmt, marker::PhantomData, sync::Arc};
 
@@ -17,13 +14,7 @@ use mcr::BoxError;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-pub(crate) use self::{
-    answers::Answers,
-    copy::is_copy,
-    notes::Note,
-    rule::Rule,
-    watch::{forget_cluster, forget_source, watches},
-};
+pub(crate) use self::{answers::Answers, copy::is_copy, notes::Note, rule::Rule};
 use self::{
     index::Index,
     rule::{Selection, Way},

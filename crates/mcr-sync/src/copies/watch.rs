@@ -3,8 +3,7 @@
 use kube::core::DynamicObject;
 use mcr::{ClusterName, Controller, ObjectKey, RequestKey, WatchOptions, Watched};
 
-use super::rule::Way;
-use crate::relation::Relation;
+use crate::{related::rule::Way, relation::Relation};
 
 /// Adds the watches. `source_of` reads the source from the marks of a copy.
 pub(crate) fn watches<S, T>(

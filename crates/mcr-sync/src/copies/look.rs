@@ -7,19 +7,19 @@ use mcr::{Cluster, ClusterName, ObjectKey, RequestKey, Store, StoreError, WatchR
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{
-    answers::CopyKey,
-    copy,
-    index::{Scope, Selected},
-    notes::{Note, Problem},
-    plan::Copy,
-    rule::{Rule, Way},
-};
 use crate::{
     api::{self, Remote, value},
     desired,
     error::SyncError,
     plan::TargetState,
+    related::{
+        answers::CopyKey,
+        copy,
+        index::{Scope, Selected},
+        notes::{Note, Problem},
+        plan::Copy,
+        rule::{Rule, Way},
+    },
     relation::decode,
     sight::{Look, Sight},
 };

@@ -6,11 +6,7 @@ use mcr::{ClusterName, RequestKey};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    answers::CopyKey,
     look::{Copies, Leaving},
-    notes::{Note, Problem},
-    plan::{CopyHold, Phase, Step, next},
-    rule::Way,
     watch::forget_source,
 };
 use crate::{
@@ -18,6 +14,12 @@ use crate::{
     desired,
     error::SyncError,
     plan::{SourceState, Step as MainStep, TargetState},
+    related::{
+        answers::CopyKey,
+        notes::{Note, Problem},
+        plan::{CopyHold, Phase, Step, next},
+        rule::Way,
+    },
     sight::{Look, Sight, settled},
 };
 
