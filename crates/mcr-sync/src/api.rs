@@ -20,6 +20,8 @@ pub(crate) struct Remote {
     api: Api<DynamicObject>,
     cluster: Cluster,
     manager: Option<String>,
+    /// Whether objects that were read keep their `managedFields`.
+    keeps_managed_fields: bool,
 }
 
 /// The end of a write that depends on what was read before.
@@ -41,17 +43,27 @@ impl Remote {
             },
             cluster: cluster.clone(),
             manager: None,
+            keeps_managed_fields: false,
         }
     }
 
-    /// Writes under this name of a field manager.
-    pub(crate) fn managed_by(mut self, manager: String) -> Self {
+    /// Writes under this name of a field manager. Server-side apply also reads `managedFields`.
+    pub(crate) fn managed_by(mut self, manager: String, keeps_managed_fields: bool) -> Self {
         self.manager = Some(manager);
+        self.keeps_managed_fields = keeps_managed_fields;
         self
     }
 
     fn name(&self) -> &str {
         &self.key.object.name
+    }
+
+    /// The object as the stores keep it. Its `managedFields` are as long as the rest, and merge patches do not need them.
+    fn kept(&self, mut object: DynamicObject) -> DynamicObject {
+        if !self.keeps_managed_fields {
+            object.metadata.managed_fields = None;
+        }
+        object
     }
 
     fn failed(&self, verb: &'static str) -> impl FnOnce(kube::Error) -> SyncError {
@@ -69,7 +81,7 @@ impl Remote {
     /// of something in front of the server, says nothing about the object.
     pub(crate) async fn get(&self) -> Result<Option<DynamicObject>, SyncError> {
         match self.api.get(self.name()).await {
-            Ok(object) => Ok(Some(without_managed_fields(object))),
+            Ok(object) => Ok(Some(self.kept(object))),
             Err(kube::Error::Api(status)) if status.is_not_found() => {
                 let details = status.details.as_ref();
                 if details.is_some_and(|details| details.name == self.name()) {
@@ -102,7 +114,7 @@ impl Remote {
             answer = self.api.create(&post, &object).await;
         }
         match answer {
-            Ok(object) => Ok(Written::Done(Box::new(without_managed_fields(object)))),
+            Ok(object) => Ok(Written::Done(Box::new(self.kept(object)))),
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(Written::Outdated),
             Err(error) => Err(self.failed("create")(error)),
         }
@@ -195,7 +207,7 @@ impl Remote {
 
     fn written(&self, verb: &'static str, answer: kube::Result<DynamicObject>) -> Result<Written, SyncError> {
         match answer {
-            Ok(object) => Ok(Written::Done(Box::new(without_managed_fields(object)))),
+            Ok(object) => Ok(Written::Done(Box::new(self.kept(object)))),
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
                 Ok(Written::Outdated)
             }
@@ -275,10 +287,4 @@ pub(crate) fn value(object: &DynamicObject) -> Value {
         all.insert("kind".to_owned(), types.kind.clone().into());
     }
     Value::Object(all)
-}
-
-/// The object as the stores keep it: nobody reads `managedFields`, and they are as long as the rest.
-fn without_managed_fields(mut object: DynamicObject) -> DynamicObject {
-    object.metadata.managed_fields = None;
-    object
 }

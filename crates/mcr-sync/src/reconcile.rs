@@ -190,7 +190,8 @@ where
                 Ok(())
             }
             Step::Adopt(place) | Step::Update(place) => {
-                let (Some(desired), Some(object)) = (&look.desired, look.objects.get(&place)) else {
+                // The server's answer has `managedFields`, and the store's object of the same version has none.
+                let (Some(desired), Some(Some(object))) = (&look.desired, self.live.get(&place)) else {
                     return Ok(());
                 };
                 let (mode, name) = (self.relation.mode, &self.relation.name);

@@ -269,7 +269,8 @@ where
     pub(crate) fn remote(&self, place: &RequestKey) -> Result<Remote, SyncError> {
         let cluster = self.request.fleet.get(&place.cluster)?;
         let manager = apply::manager(&self.relation.name);
-        Ok(Remote::new(&cluster, &self.relation.target, &place.object).managed_by(manager))
+        let remote = Remote::new(&cluster, &self.relation.target, &place.object);
+        Ok(remote.managed_by(manager, self.relation.mode.is_some()))
     }
 }
 
