@@ -10,6 +10,7 @@
 //!
 //! let server = SimCluster::builder().build();
 //! server.create(Garden::crd())?;
+//! server.create(serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "garden-dev"}}))?;
 //! server.create(Garden::shoot("garden-dev", "one"))?;
 //! let garden = Garden::new(|ask| async move {
 //!     match &*ask.name {
