@@ -29,9 +29,9 @@ use serde_json::json;
 use support::locally;
 
 /// What never comes is given up after this.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// How long the certificates are valid.
-const LIFE: Duration = Duration::from_secs(5);
+const LIFE: Duration = Duration::from_secs(8);
 const RENEWALS: usize = 20;
 
 async fn eventually(what: &str, mut so: impl FnMut() -> bool) {

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 const CLUSTERS: usize = 500;
 const OBJECTS: usize = 20;
 const EDITS: usize = 10_000;
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(500);
 
 /// The source clusters, their target cluster, and the highest counter of each source.
 struct World {
