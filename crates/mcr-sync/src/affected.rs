@@ -57,14 +57,14 @@ impl TargetClusters {
     }
 }
 
-/// The sources in the store of a cluster.
+/// The sources in the store of a cluster, also while they are listed for the first time: those that come later are looked at anyway.
 fn known<S, T>(relation: &Relation<S, T>, cluster: &Cluster) -> Vec<RequestKey>
 where
     S: DeserializeOwned,
     T: DeserializeOwned + Serialize,
 {
     let store = cluster.store_of::<DynamicObject>(&relation.source_watch());
-    let keys = store.and_then(|store| store.keys()).unwrap_or_default();
+    let keys = store.and_then(|store| store.keys_unsynced()).unwrap_or_default();
     keys.into_iter()
         .map(|key| RequestKey::new(cluster.name().clone(), key))
         .collect()

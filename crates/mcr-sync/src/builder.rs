@@ -148,7 +148,8 @@ where
     /// function may return: targets are watched there.
     ///
     /// If the function returns other clusters than before, the new targets are made first, and the former ones are deleted
-    /// when the new ones are as they should be. The function runs often and must not block.
+    /// when the new ones are as they should be. The function runs often and must not block. It is not called again for events of
+    /// clusters that `clusters` does not select, except that of the source.
     pub fn place(
         mut self,
         clusters: ClusterSelector,
@@ -219,6 +220,9 @@ where
     /// Writes a condition of this type to the source: `True` if all targets are as they should be, otherwise `False` with the
     /// reason in words. The kind needs the status subresource and `status.conditions`. Without them, as for a ConfigMap, leave it
     /// out.
+    ///
+    /// The condition may be the first field of the status. So a status type with required fields must not be a part of `S`: a
+    /// source that has only the condition could not be decoded.
     pub fn condition(mut self, kind: impl Into<String>) -> Self {
         self.condition = Some(kind.into());
         self
