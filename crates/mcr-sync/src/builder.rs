@@ -6,23 +6,21 @@ use kube::{
     Resource,
     core::{ApiResource, DynamicObject},
 };
-use mcr::{
-    BoxError, BuiltController, Cluster, ClusterName, ClusterSelector, Controller, Fleet, FleetEvent,
-    RequestKey, WatchOptions, Watched,
-};
+use mcr::{BoxError, BuiltController, Cluster, ClusterName, ClusterSelector, Controller, Fleet};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    affected::TargetClusters,
     apply::{Conflicts, Mode},
-    copies,
+    claims::Claims,
     error::BuildError,
-    link::Link,
+    kinds::StatusKinds,
     name::NameTemplate,
     reconcile::reconcile,
     related::{Related, Rule},
-    relation::{Place, Project, Relation, Status, TargetNamespace, Test},
+    relation::{Mutate, Place, Project, Relation, Status, TargetNamespace, Test},
+    told::Told,
+    watches::controller,
 };
 
 /// The longest name of a sync: it is a part of the name of an annotation.
@@ -48,12 +46,13 @@ const MAX_SYNC_NAME: usize = 50;
 /// ```
 #[must_use = "a sync does nothing until it is built and run"]
 pub struct Sync<S, T> {
-    name: String,
+    pub(crate) name: String,
     source: ApiResource,
-    target: ApiResource,
+    pub(crate) target: ApiResource,
     sources: ClusterSelector,
-    place: Option<(ClusterSelector, Place<S>)>,
+    pub(crate) place: Option<(ClusterSelector, Place<S>)>,
     project: Option<Project<S, T>>,
+    mutations: Vec<Mutate<S, T>>,
     template: Option<NameTemplate>,
     namespace: TargetNamespace,
     status: Option<Status<S, T>>,
@@ -62,9 +61,10 @@ pub struct Sync<S, T> {
     adopt: Option<Test<T>>,
     abandon_after: Option<Duration>,
     create_namespaces: bool,
-    related: Vec<Rule<S, T>>,
+    pub(crate) related: Vec<Rule<S, T>>,
     mode: Mode,
     replaces: bool,
+    events: bool,
     kinds: PhantomData<fn() -> (S, T)>,
 }
 
@@ -101,6 +101,7 @@ where
             sources: ClusterSelector::default(),
             place: None,
             project: None,
+            mutations: Vec::new(),
             template: None,
             namespace: TargetNamespace::Same,
             status: None,
@@ -112,6 +113,7 @@ where
             related: Vec::new(),
             mode: None,
             replaces: false,
+            events: false,
             kinds: PhantomData,
         }
     }
@@ -184,6 +186,41 @@ where
         self.project(|source: &S| Ok::<T, BoxError>(source.clone().into()))
     }
 
+    /// Changes each projected target for its cluster, such as an address or a size that differs between clusters. The function gets
+    /// the target, its source, the cluster of the source and the cluster of the target. Several functions run in the order of
+    /// these calls.
+    ///
+    /// What the function sets is owned as what [`project`](Self::project) sets. It runs while the target cluster is in the fleet, and
+    /// again when the source or the labels and properties of that cluster change. An error is told, and holds the target in that cluster
+    /// only.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use mcr::{BoxError, ClusterSelector};
+    /// use mcr_sync::Sync;
+    ///
+    /// let sync = Sync::<ConfigMap, ConfigMap>::new("settings").to_each(ClusterSelector::all()).mirror().mutate(
+    ///     |target, _source, _from, to| {
+    ///         let region = to.label("region").ok_or("the cluster has no label region")?;
+    ///         target.data.get_or_insert_default().insert("region".to_owned(), region);
+    ///         Ok::<_, BoxError>(())
+    ///     },
+    /// );
+    /// # let _ = sync;
+    /// ```
+    pub fn mutate<E>(
+        mut self,
+        mutate: impl Fn(&mut T, &S, &Cluster, &Cluster) -> Result<(), E> + Send + std::marker::Sync + 'static,
+    ) -> Self
+    where
+        E: Into<BoxError>,
+    {
+        self.mutations.push(Box::new(move |target, source, from, to| {
+            mutate(target, source, from, to).map_err(Into::into)
+        }));
+        self
+    }
+
     /// Names targets by a template. Default: [`hashed`](crate::hashed).
     pub fn name_by(mut self, template: NameTemplate) -> Self {
         self.template = Some(template);
@@ -225,6 +262,24 @@ where
     /// source that has only the condition could not be decoded.
     pub fn condition(mut self, kind: impl Into<String>) -> Self {
         self.condition = Some(kind.into());
+        self
+    }
+
+    /// Sets whether the sync publishes Kubernetes events on its sources: what it creates, takes over and deletes, what is wrong in
+    /// the words of the [`condition`](Self::condition), and a target that was given up. Default `false`.
+    ///
+    /// The program then needs the right to create and patch `events` of `events.k8s.io` in the source clusters. A sync whose
+    /// events are refused goes on without them; the first refusal of a cluster is logged.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use mcr_sync::Sync;
+    ///
+    /// let sync = Sync::<ConfigMap, ConfigMap>::new("settings").publish_events(true);
+    /// # let _ = sync;
+    /// ```
+    pub fn publish_events(mut self, publish: bool) -> Self {
+        self.events = publish;
         self
     }
 
@@ -289,6 +344,13 @@ where
         self
     }
 
+    pub(crate) fn check_name(&self) -> Result<(), BuildError> {
+        if is_label(&self.name) {
+            return Ok(());
+        }
+        Err(BuildError::Name(self.name.clone()))
+    }
+
     /// Makes the controller.
     ///
     /// # Errors
@@ -305,10 +367,8 @@ where
         self,
         change: impl FnOnce(Controller<DynamicObject>) -> Controller<DynamicObject>,
     ) -> Result<BuiltController, BuildError> {
+        self.check_name()?;
         let name = self.name;
-        if !is_label(&name) {
-            return Err(BuildError::Name(name));
-        }
         for (at, rule) in self.related.iter().enumerate() {
             let is_taken = self.related[..at].iter().any(|other| other.id == rule.id);
             if is_taken || !is_label(&rule.id) {
@@ -332,6 +392,7 @@ where
             targets,
             place,
             project,
+            mutations: self.mutations,
             template: self.template,
             namespace: self.namespace,
             status: self.status,
@@ -343,6 +404,10 @@ where
             related: self.related,
             mode: self.mode,
             replaces: self.replaces,
+            events: self.events,
+            claims: Claims::default(),
+            told: Told::default(),
+            status_kinds: StatusKinds::default(),
         });
         Ok(change(controller(&relation)).build(reconcile::<S, T>, relation)?)
     }
@@ -355,45 +420,6 @@ fn is_label(name: &str) -> bool {
         && name.starts_with(is_word)
         && name.ends_with(is_word)
         && name.chars().all(|c| is_word(c) || c == '-')
-}
-
-fn controller<S, T>(relation: &Arc<Relation<S, T>>) -> Controller<DynamicObject>
-where
-    S: DeserializeOwned + Send + std::marker::Sync + 'static,
-    T: DeserializeOwned + Serialize + Send + std::marker::Sync + 'static,
-{
-    let watch = relation.target_watch();
-    let targets = WatchOptions::new()
-        .clusters(relation.targets.clone())
-        .request(move |_| watch)
-        .optional();
-    let of_fleet = relation.clone();
-    let target_clusters = TargetClusters::default();
-    let controller = Controller::<DynamicObject>::with(relation.name.clone(), &relation.source)
-        .clusters(relation.sources.clone())
-        .watches_with(&relation.target, |target| source_of(&target), targets)
-        // A change of the fleet may change a placement, or end the wait for a cluster.
-        .watches_fleet(move |event, fleet| {
-            // The event may come after another cluster has taken the name.
-            if let FleetEvent::Disengaged { name, .. } = event
-                && fleet.get(name).is_err()
-            {
-                copies::forget_cluster(&of_fleet, name);
-            }
-            target_clusters.affected(&of_fleet, event, fleet)
-        });
-    copies::watches(controller, relation, source_of)
-}
-
-/// The source that a target names.
-fn source_of(target: &Watched<DynamicObject>) -> Option<RequestKey> {
-    let meta = &target.object.metadata;
-    let source = Link::read(meta.labels.as_ref()?, meta.annotations.as_ref()?)?.source;
-    let object = match source.namespace {
-        Some(namespace) => mcr::ObjectKey::namespaced(namespace, source.name),
-        None => mcr::ObjectKey::cluster_scoped(source.name),
-    };
-    Some(RequestKey::new(ClusterName::new(source.cluster).ok()?, object))
 }
 
 impl<S, T> fmt::Debug for Sync<S, T> {

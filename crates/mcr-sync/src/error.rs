@@ -106,11 +106,7 @@ impl SyncError {
     pub(crate) fn is_terminal(&self) -> bool {
         matches!(
             self,
-            Self::Function { .. }
-                | Self::Name(_)
-                | Self::TooManyFields(_)
-                | Self::NoStatus(_)
-                | Self::TooLarge { .. }
+            Self::Function { .. } | Self::Name(_) | Self::TooManyFields(_) | Self::TooLarge { .. }
         )
     }
 

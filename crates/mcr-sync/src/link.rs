@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use mcr::RequestKey;
+
 use crate::name::SourceName;
 
 /// The prefix of every label, annotation and finalizer of this crate.
@@ -44,6 +46,18 @@ pub(crate) enum Ownership {
 }
 
 impl<'a> Link<'a> {
+    /// The link of the targets of a source.
+    pub(crate) fn of(sync: &'a str, source: &'a RequestKey) -> Self {
+        Self {
+            sync,
+            source: SourceName {
+                cluster: &source.cluster,
+                namespace: source.object.namespace.as_deref(),
+                name: &source.object.name,
+            },
+        }
+    }
+
     /// The labels and the annotations of the target.
     pub(crate) fn write(&self) -> (Map, Map) {
         let entry = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());

@@ -28,7 +28,7 @@ pub(crate) enum TargetState {
     Away,
     /// The cluster is gone for good: by its owner's word, or because the limit has passed. Its objects count as gone.
     Abandoned,
-    /// There is no object of this name.
+    /// There is no object of this name, or none that a creation has met.
     Absent,
     /// The object of this source.
     Ours {
@@ -98,6 +98,8 @@ pub(crate) enum HoldReason {
     Deleting,
     /// An object of somebody else has the name. It is not touched.
     Foreign,
+    /// The object names the source, and is in none of its places. It is not touched. The plan never gives this reason.
+    Claimed,
 }
 
 /// Chooses the next step.

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use kube::core::DynamicObject;
+use kube::{core::DynamicObject, runtime::events::EventType};
 use mcr::{Action, BoxError, Request, RequestKey, RequestObject, TerminalError};
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -14,7 +14,7 @@ use crate::{
     api::{Written, value},
     apply, copies,
     error::SyncError,
-    plan::{HoldReason, Step, next_step},
+    plan::{HoldReason, Step, TargetState, next_step},
     record, related,
     relation::Relation,
     sight::{Holds, Look, Sight, Targets, settled},
@@ -61,6 +61,7 @@ where
         source,
         live: BTreeMap::new(),
         failed: BTreeMap::new(),
+        taken: BTreeSet::new(),
         related: related::Answers::default(),
         projected: None,
     };
@@ -70,10 +71,12 @@ where
         Ok((holds, _)) => {
             let holds = holds
                 .iter()
-                .map(|hold| look_again(&request, &hold.place, hold.reason));
+                .filter_map(|hold| look_again(&request, &hold.place, hold.reason));
             let notes = sight.related.notes().iter();
-            let notes = notes.filter_map(|note| Some(look_again(&request, &note.key, note.hold()?)));
-            let next = holds.chain(notes).min();
+            let notes = notes.filter_map(|note| look_again(&request, &note.key, note.hold()?));
+            // A limit that has passed leaves no hold.
+            let next = holds.chain(notes).min().into_iter().chain(sight.abandons_in());
+            let next = next.filter(|next| !next.is_zero()).min();
             Ok(next.map_or_else(Action::done, Action::requeue))
         }
         Err(error) if error.is_terminal() => Err(TerminalError::new(error).into()),
@@ -81,15 +84,18 @@ where
     }
 }
 
-fn look_again(request: &Request<DynamicObject>, place: &RequestKey, reason: HoldReason) -> Duration {
-    if reason == HoldReason::Foreign {
-        return LOOK_AGAIN_TAKEN;
+/// When a place is looked at again. `None` if an event tells when.
+fn look_again(request: &Request<DynamicObject>, place: &RequestKey, reason: HoldReason) -> Option<Duration> {
+    match reason {
+        HoldReason::Foreign => return Some(LOOK_AGAIN_TAKEN),
+        HoldReason::Claimed => return None,
+        HoldReason::Away | HoldReason::Deleting => {}
     }
     let is_listing = request.fleet.get(&place.cluster).is_ok_and(|cluster| {
         let since = cluster.state_since().elapsed().unwrap_or_default();
         cluster.state().is_ready() && since < LISTS_WITHIN
     });
-    if is_listing { LOOK_AGAIN_SOON } else { LOOK_AGAIN }
+    Some(if is_listing { LOOK_AGAIN_SOON } else { LOOK_AGAIN })
 }
 
 fn place_of(step: &Step<RequestKey>) -> Option<RequestKey> {
@@ -121,12 +127,13 @@ where
                     continue;
                 }
             };
-            if let Step::Rest(holds) = step {
+            if let Step::Rest(mut holds) = step {
                 // One error is told. A retry that may help comes before an error that waits for a change of the source.
                 let failed = std::mem::take(&mut self.failed).into_values();
                 if let Some(error) = failed.min_by_key(SyncError::is_terminal) {
                     return Err(error);
                 }
+                holds.extend(self.claims(&look.observed).await);
                 let wanted = look.observed.wanted.into_iter();
                 let mut objects = look.objects;
                 let is_foreign = |place: &RequestKey| {
@@ -170,35 +177,48 @@ where
 
     /// Carries out one step. What it has written is seen by the next look.
     async fn take(&mut self, step: Step<RequestKey>, look: Look) -> Result<(), SyncError> {
+        let mode = self.relation.mode;
         match step {
-            Step::Claim(places) | Step::Forget(places) => self.write_record(Some(&places)).await,
-            Step::Release => self.write_record(None).await,
+            Step::Claim(places) => {
+                self.check_status().await?;
+                self.write_record(Some(&places)).await
+            }
+            Step::Forget(places) => {
+                self.write_record(Some(&places)).await?;
+                self.tell_abandoned(&look, &places).await;
+                Ok(())
+            }
+            Step::Release => {
+                self.write_record(None).await?;
+                self.tell_abandoned(&look, &BTreeSet::new()).await;
+                Ok(())
+            }
             Step::Create(place) => {
-                let Some(desired) = &look.desired else {
+                let Some(desired) = look.desired.get(&place) else {
                     return Ok(());
                 };
                 let remote = self.remote(&place)?;
-                let written = remote
-                    .create(
-                        apply::to_create(self.relation.mode, desired)?,
-                        self.relation.create_namespaces,
-                    )
-                    .await?;
-                let mode = self.relation.mode;
-                self.live
-                    .insert(place, settled(mode, &remote, desired, written).await?);
+                let object = apply::to_create(mode, desired)?;
+                let written = remote.create(object, self.relation.create_namespaces).await?;
+                match written {
+                    Written::Done(_) => self.tell_done("TargetCreated", "Create", "created", &place).await,
+                    Written::Outdated => drop(self.taken.insert(place.clone())),
+                }
+                let found = settled(mode, &remote, desired, written).await?;
+                self.live.insert(place, found);
                 Ok(())
             }
-            Step::Adopt(place) | Step::Update(place) => {
+            Step::Adopt(ref place) | Step::Update(ref place) => {
                 // The server's answer has `managedFields`, and the store's object of the same version has none.
-                let (Some(desired), Some(Some(object))) = (&look.desired, self.live.get(&place)) else {
+                let (Some(desired), Some(Some(object))) = (look.desired.get(place), self.live.get(place))
+                else {
                     return Ok(());
                 };
-                let (mode, name) = (self.relation.mode, &self.relation.name);
+                let name = &self.relation.name;
                 let Some(write) = apply::to_write(mode, name, desired, &value(object))? else {
                     return Ok(());
                 };
-                let remote = self.remote(&place)?;
+                let remote = self.remote(place)?;
                 let written = match remote.write(write).await {
                     Err(refusal)
                         if self.relation.replaces
@@ -206,12 +226,17 @@ where
                             && remote.accepts(apply::to_create(mode, desired)?).await? =>
                     {
                         remote.delete(object).await?;
+                        let done = "deleted, to make it anew because its server refuses the change,";
+                        self.tell_done("TargetReplaced", "Delete", done, place).await;
                         Written::Outdated
                     }
                     written => written?,
                 };
+                if matches!((&step, &written), (Step::Adopt(_), Written::Done(_))) {
+                    self.tell_done("TargetAdopted", "Adopt", "took over", place).await;
+                }
                 let found = settled(mode, &remote, desired, written).await?;
-                self.live.insert(place, found);
+                self.live.insert(place.clone(), found);
                 Ok(())
             }
             Step::Delete(place) => {
@@ -220,10 +245,49 @@ where
                 };
                 let remote = self.remote(&place)?;
                 remote.delete(object).await?;
+                self.tell_done("TargetDeleted", "Delete", "deleted", &place).await;
                 self.live.insert(place, remote.get().await?);
                 Ok(())
             }
             Step::Rest(_) => Ok(()),
+        }
+    }
+
+    /// Refuses a source that can't have the status which the sync is to write. Nothing is written to it before.
+    async fn check_status(&self) -> Result<(), SyncError> {
+        let Relation {
+            status,
+            condition,
+            source,
+            ..
+        } = self.relation;
+        let is_written = status.is_some() || condition.is_some();
+        let kinds = &self.relation.status_kinds;
+        if is_written && kinds.is_missing(&self.request.cluster, source).await {
+            return Err(SyncError::NoStatus(self.request.key.clone()));
+        }
+        Ok(())
+    }
+
+    async fn tell_done(&self, reason: &str, action: &str, done: &str, place: &RequestKey) {
+        let RequestKey { cluster, object } = place;
+        let note = format!("{done} {object} in cluster {cluster}");
+        self.tell(EventType::Normal, reason, action, &note).await;
+    }
+
+    /// Tells which places left the record although their objects may exist.
+    async fn tell_abandoned(&self, look: &Look, kept: &BTreeSet<RequestKey>) {
+        for place in look.observed.recorded.difference(kept) {
+            if look.observed.targets.get(place) == Some(&TargetState::Abandoned) {
+                let RequestKey { cluster, object } = place;
+                let note = format!(
+                    "gave up {object} in cluster {cluster}, which is away; if the cluster comes back, the object is still there"
+                );
+                let (sync, source) = (&*self.relation.name, &self.request.key);
+                tracing::warn!(sync, %source, "{note}");
+                self.tell(EventType::Warning, "TargetAbandoned", "Abandon", &note)
+                    .await;
+            }
         }
     }
 

@@ -9,16 +9,21 @@ use serde_json::Value;
 
 use crate::{
     apply::Mode,
+    claims::Claims,
     error::SyncError,
+    kinds::StatusKinds,
     link::{Link, SYNC},
-    name::{NameTemplate, SourceName, hashed},
+    name::{NameTemplate, hashed},
     related::Rule,
+    told::Told,
 };
 
 type Fallible<T> = Result<T, BoxError>;
 pub(crate) type Place<S> = Arc<dyn Fn(&S, &Cluster, &Fleet) -> Vec<ClusterName> + Send + Sync>;
 pub(crate) type Project<S, T> = Arc<dyn Fn(&S) -> Fallible<T> + Send + Sync>;
 pub(crate) type Status<S, T> = Arc<dyn Fn(&S, &[(ClusterName, T)]) -> Fallible<Value> + Send + Sync>;
+/// Changes the target for its cluster. The clusters are that of the source and that of the target.
+pub(crate) type Mutate<S, T> = Box<dyn Fn(&mut T, &S, &Cluster, &Cluster) -> Fallible<()> + Send + Sync>;
 pub(crate) type Test<K> = Arc<dyn Fn(&K) -> bool + Send + Sync>;
 
 /// The namespace of targets.
@@ -41,6 +46,7 @@ pub(crate) struct Relation<S, T> {
     pub(crate) targets: ClusterSelector,
     pub(crate) place: Place<S>,
     pub(crate) project: Project<S, T>,
+    pub(crate) mutations: Vec<Mutate<S, T>>,
     pub(crate) template: Option<NameTemplate>,
     pub(crate) namespace: TargetNamespace,
     pub(crate) status: Option<Status<S, T>>,
@@ -52,6 +58,10 @@ pub(crate) struct Relation<S, T> {
     pub(crate) related: Vec<Rule<S, T>>,
     pub(crate) mode: Mode,
     pub(crate) replaces: bool,
+    pub(crate) events: bool,
+    pub(crate) claims: Claims,
+    pub(crate) told: Told,
+    pub(crate) status_kinds: StatusKinds,
 }
 
 impl<S, T> Relation<S, T>
@@ -69,14 +79,7 @@ where
     }
 
     pub(crate) fn link<'a>(&'a self, key: &'a RequestKey) -> Link<'a> {
-        Link {
-            sync: &self.name,
-            source: SourceName {
-                cluster: &key.cluster,
-                namespace: key.object.namespace.as_deref(),
-                name: &key.object.name,
-            },
-        }
+        Link::of(&self.name, key)
     }
 
     /// Whether the object may be a source. A target of this sync never is, or it would be copied again and again.
@@ -111,14 +114,20 @@ where
             .collect())
     }
 
-    /// The projected object.
-    pub(crate) fn projected(&self, typed: &S) -> Result<Value, SyncError> {
-        let failed = |source| SyncError::Function {
-            function: "projection",
-            source,
-        };
-        let target = (self.project)(typed).map_err(failed)?;
-        serde_json::to_value(target).map_err(|error| failed(error.into()))
+    /// The projected object, for a target cluster if there are mutations.
+    pub(crate) fn projected(
+        &self,
+        typed: &S,
+        clusters: Option<(&Cluster, &Cluster)>,
+    ) -> Result<Value, SyncError> {
+        let failed = |function| move |source| SyncError::Function { function, source };
+        let mut target = (self.project)(typed).map_err(failed("projection"))?;
+        if let Some((from, to)) = clusters {
+            for mutate in &self.mutations {
+                mutate(&mut target, typed, from, to).map_err(failed("mutation"))?;
+            }
+        }
+        serde_json::to_value(target).map_err(|error| failed("projection")(error.into()))
     }
 }
 

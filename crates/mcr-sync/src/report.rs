@@ -20,14 +20,19 @@ where
     S: DeserializeOwned + Send + Sync,
     T: DeserializeOwned + Serialize + Send + Sync,
 {
-    /// Writes status and condition of the source, if they differ.
+    /// Tells how the sync of the source stands, and writes its status and condition if they differ.
     pub(crate) async fn report(
         &mut self,
         outcome: &Result<(Holds, Targets), SyncError>,
     ) -> Result<(), SyncError> {
         let relation = self.relation;
+        let stand = stand(outcome, self.related.notes());
+        let problem = (!stand.is_synced).then_some((stand.reason, &*stand.message));
+        self.tell_problem(problem).await;
         let Some(source) = &self.source else { return Ok(()) };
-        if relation.status.is_none() && relation.condition.is_none() {
+        // Without the subresource there is nothing to write to.
+        let has_no_status = matches!(outcome, Err(SyncError::NoStatus(_)));
+        if has_no_status || relation.status.is_none() && relation.condition.is_none() {
             return Ok(());
         }
         let live = value(source);
@@ -53,8 +58,8 @@ where
         }
         if let Some(kind) = &relation.condition {
             let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-            let condition =
-                condition(kind, outcome, self.related.notes()).observed(source.metadata.generation);
+            let condition = Condition::new(kind, stand.is_synced, stand.reason, stand.message)
+                .observed(source.metadata.generation);
             wanted["conditions"] = condition.among(live["status"].get("conditions"), &now);
         }
         // Nothing is chosen, so there is nothing to write, even if the source has no status at all.
@@ -74,10 +79,21 @@ where
     }
 }
 
-fn condition(kind: &str, outcome: &Result<(Holds, Targets), SyncError>, notes: &[Note]) -> Condition {
-    match outcome {
+/// How the sync of a source stands.
+struct Stand {
+    is_synced: bool,
+    reason: &'static str,
+    message: String,
+}
+
+fn stand(outcome: &Result<(Holds, Targets), SyncError>, notes: &[Note]) -> Stand {
+    let (reason, message) = match outcome {
         Ok((holds, _)) if holds.is_empty() && notes.is_empty() => {
-            Condition::new(kind, true, "Synced", "all targets are as they should be")
+            return Stand {
+                is_synced: true,
+                reason: "Synced",
+                message: "all targets are as they should be".to_owned(),
+            };
         }
         Ok((holds, _)) => {
             let mut told: Vec<String> = holds.iter().map(told).collect();
@@ -86,11 +102,17 @@ fn condition(kind: &str, outcome: &Result<(Holds, Targets), SyncError>, notes: &
                 Some(HoldReason::Away) => "ClusterAway",
                 Some(HoldReason::Deleting) => "TargetDeleting",
                 Some(HoldReason::Foreign) => "NameTaken",
+                Some(HoldReason::Claimed) => "ClaimedTwice",
                 None => notes.first().map_or("Related", Note::reason),
             };
-            Condition::new(kind, false, reason, told.join("; "))
+            (reason, told.join("; "))
         }
-        Err(error) => Condition::new(kind, false, error.reason(), error.to_string()),
+        Err(error) => (error.reason(), error.to_string()),
+    };
+    Stand {
+        is_synced: false,
+        reason,
+        message,
     }
 }
 
@@ -104,6 +126,12 @@ fn told(hold: &Hold<RequestKey>) -> String {
         HoldReason::Foreign => {
             format!(
                 "{object} in cluster {cluster} belongs to somebody else; rename or delete it, or allow its adoption"
+            )
+        }
+        HoldReason::Claimed => {
+            format!(
+                "{object} in cluster {cluster} names this source too, and the sync has no target there; delete it, or remove its \
+                 labels and annotations of sync.mcr.dev"
             )
         }
     }

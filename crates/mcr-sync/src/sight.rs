@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use kube::core::{DynamicObject, ObjectMeta};
@@ -17,7 +17,7 @@ use crate::{
     desired,
     error::SyncError,
     link::Ownership,
-    plan::{Hold, Observed, SourceState, Step, TargetState},
+    plan::{Hold, HoldReason, Observed, SourceState, Step, TargetState},
     record,
     related::{Answers, is_copy},
     relation::{Relation, decode},
@@ -40,6 +40,8 @@ pub(crate) struct Sight<'a, S, T> {
     pub(crate) failed: BTreeMap<RequestKey, SyncError>,
     /// What the servers were asked about related objects.
     pub(crate) related: Answers,
+    /// The places where a creation was refused because an object has the name.
+    pub(crate) taken: BTreeSet<RequestKey>,
     /// What was decoded and projected last, and the version of the source that it was made of.
     pub(crate) projected: Option<(Version, Projected<S>)>,
 }
@@ -54,13 +56,15 @@ fn version(meta: &ObjectMeta) -> Version {
 /// A source as its type, and its desired state, once that was needed.
 pub(crate) struct Projected<S> {
     typed: S,
-    desired: Option<Arc<Value>>,
+    /// Per target cluster if there are mutations, otherwise one for all.
+    desired: BTreeMap<Option<ClusterName>, Arc<Value>>,
 }
 
 /// The desired state of one look at the source.
 pub(crate) struct Look {
     pub(crate) observed: Observed<RequestKey>,
-    pub(crate) desired: Option<Arc<Value>>,
+    /// Per wanted place whose cluster is not away.
+    pub(crate) desired: BTreeMap<RequestKey, Arc<Value>>,
     pub(crate) objects: BTreeMap<RequestKey, DynamicObject>,
 }
 
@@ -87,7 +91,7 @@ where
             Some((_, projected)) => projected,
             None => Projected {
                 typed: decode("decoding", value(source))?,
-                desired: None,
+                desired: BTreeMap::new(),
             },
         };
         Ok(&mut self.projected.insert((now, projected)).1)
@@ -96,7 +100,7 @@ where
     pub(crate) async fn look(&mut self) -> Result<Look, SyncError> {
         let (relation, request, meta) = (self.relation, self.request, self.meta());
         let mut recorded = record::places(&relation.name, &meta);
-        let (mut wanted, mut desired) = (BTreeSet::new(), None);
+        let mut wanted = BTreeSet::new();
         let mut state = SourceState::Deleted;
         if let Some(source) = self.source.take() {
             let decoded = self.decoded(&source);
@@ -105,29 +109,40 @@ where
                     return Ok(None);
                 }
                 let (key, cluster) = (&request.key, &request.cluster);
-                let wanted = relation.wanted(key, &known.typed, cluster, &request.fleet)?;
-                if known.desired.is_none() && !wanted.is_empty() {
-                    let composed = desired::compose(relation.projected(&known.typed)?, &relation.link(key));
-                    known.desired = Some(Arc::new(composed));
-                }
-                Ok(Some((wanted, known.desired.clone())))
+                relation
+                    .wanted(key, &known.typed, cluster, &request.fleet)
+                    .map(Some)
             });
             self.source = Some(source);
             state = SourceState::Ending;
             if let Some(looked) = looked? {
                 state = SourceState::Live;
-                (wanted, desired) = looked;
+                wanted = looked;
             }
         } else if let Some(last) = self.request.object.last_known() {
             recorded = record::places(&relation.name, &last.metadata);
         }
-        let (mut targets, mut objects) = (BTreeMap::new(), BTreeMap::new());
+        // A projection that fails is told also while all targets are away.
+        if relation.mutations.is_empty() && !wanted.is_empty() {
+            self.desired(None)?;
+        }
+        let (mut targets, mut objects, mut desired) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         for place in recorded.union(&wanted) {
-            let found = self.find(place).await?;
+            let mut found = self.find(place).await?;
+            if found.is_some() && wanted.contains(place) {
+                match self.desired(Some(&place.cluster)) {
+                    Ok(made) => desired.extend(made.map(|made| (place.clone(), made))),
+                    Err(error) => {
+                        self.failed.insert(place.clone(), error);
+                        found = None;
+                    }
+                }
+            }
             let is_wanted = wanted.contains(place);
+            let made = desired.get(place).map(|made| &**made);
             targets.insert(
                 place.clone(),
-                self.state_of(place, found.as_ref(), is_wanted, desired.as_deref())?,
+                self.state_of(place, found.as_ref(), is_wanted, made)?,
             );
             if let Some(Some(object)) = found {
                 objects.insert(place.clone(), object);
@@ -145,6 +160,49 @@ where
             desired,
             objects,
         })
+    }
+
+    /// The desired state in a target cluster. `None` if no source is decoded.
+    fn desired(&mut self, cluster: Option<&ClusterName>) -> Result<Option<Arc<Value>>, SyncError> {
+        let (relation, request) = (self.relation, self.request);
+        let cluster = cluster.filter(|_| !relation.mutations.is_empty());
+        let Some((_, known)) = &mut self.projected else {
+            return Ok(None);
+        };
+        if let Some(made) = known.desired.get(&cluster.cloned()) {
+            return Ok(Some(made.clone()));
+        }
+        let to = cluster.map(|name| request.fleet.get(name)).transpose()?;
+        let clusters = to.as_ref().map(|to| (&request.cluster, to));
+        let projected = relation.projected(&known.typed, clusters)?;
+        let made = Arc::new(desired::compose(projected, &relation.link(&request.key)));
+        known.desired.insert(cluster.cloned(), made.clone());
+        Ok(Some(made))
+    }
+
+    /// The objects that name the source, and are in none of its places. Their servers are asked, because the store may be older
+    /// than a deletion in a former place.
+    pub(crate) async fn claims(&self, observed: &Observed<RequestKey>) -> Holds {
+        let (claims, key) = (&self.relation.claims, &self.request.key);
+        let mut others = Vec::new();
+        for place in claims.of(key) {
+            let is_own = observed.recorded.contains(&place) || observed.wanted.contains(&place);
+            let found = match self.remote(&place) {
+                _ if is_own => Ok(None),
+                Ok(remote) => remote.get().await,
+                Err(away) => Err(away),
+            };
+            // Without an answer nothing is known, and the next event of the cluster leads here again.
+            let Ok(found) = found else { continue };
+            match self.state_of(&place, Some(&found), false, None) {
+                Ok(TargetState::Ours { deleting: false, .. }) => others.push(Hold {
+                    place,
+                    reason: HoldReason::Claimed,
+                }),
+                _ => claims.remove(key, &place),
+            }
+        }
+        others
     }
 
     /// The object at a place. `None` if the cluster is away.
@@ -188,6 +246,10 @@ where
             return Ok(TargetState::Foreign { adoptable: false });
         }
         if desired::ownership(&live, &self.relation.link(&self.request.key)) == Ownership::Foreign {
+            // Only a creation that was refused shows that the name is taken.
+            if is_wanted && !self.taken.contains(place) {
+                return Ok(TargetState::Absent);
+            }
             let adoptable = match &self.relation.adopt {
                 // The target of another source has an owner, whatever the rule says about its contents.
                 Some(adopt) if !desired::is_linked(&live) => adopt(&decode("rule for adoption", live)?),
@@ -205,14 +267,16 @@ where
         Ok(TargetState::Ours { differs, deleting })
     }
 
+    /// The time until places that are away are given up. `None`: never.
+    pub(crate) fn abandons_in(&self) -> Option<Duration> {
+        let deleted = self.source.as_ref()?.metadata.deletion_timestamp.as_ref()?;
+        let waited = SystemTime::now().duration_since(SystemTime::from(deleted.0));
+        let limit = self.relation.abandon_after?;
+        Some(limit.saturating_sub(waited.unwrap_or_default()))
+    }
+
     fn is_abandoned(&self, place: &RequestKey) -> bool {
-        let meta = self.meta();
-        let since = meta.deletion_timestamp.map(|at| SystemTime::from(at.0));
-        let waited = since.and_then(|since| SystemTime::now().duration_since(since).ok());
-        let is_over = waited
-            .zip(self.relation.abandon_after)
-            .is_some_and(|(waited, limit)| waited >= limit);
-        is_over
+        self.abandons_in() == Some(Duration::ZERO)
             || self
                 .source
                 .as_ref()
@@ -230,12 +294,11 @@ where
             is_other = before != self.source.as_ref().map(|source| version(&source.metadata));
         }
         let places: Vec<&RequestKey> = match step {
-            Step::Create(place) | Step::Adopt(place) | Step::Update(place) | Step::Delete(place) => {
-                vec![place]
-            }
+            Step::Adopt(place) | Step::Update(place) | Step::Delete(place) => vec![place],
             Step::Forget(kept) => observed.recorded.difference(kept).collect(),
             Step::Release => observed.recorded.iter().collect(),
-            Step::Claim(_) | Step::Rest(_) => Vec::new(),
+            // The server refuses a creation if there is an object.
+            Step::Create(_) | Step::Claim(_) | Step::Rest(_) => Vec::new(),
         };
         for place in places {
             let is_abandoned = observed.targets.get(place) == Some(&TargetState::Abandoned);

@@ -1,142 +1,19 @@
 //! Syncs on simulated API servers.
 #![allow(clippy::unwrap_used)]
 
-use std::time::Duration;
+mod world;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
-use mcr::{Access, BoxError, ClusterName, ClusterSelector, ClusterSpec, Manager, ManagerError};
-use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
-use mcr_sync::{BuildError, SourceName, Sync, hashed};
+use kube::core::DynamicObject;
+use mcr::{Access, ClusterSelector, ClusterSpec};
+use mcr_sync::BuildError;
 use mcr_testkit::{
     sim::{SimCluster, SimRule, SimUser},
-    waiting::{Background, eventually},
+    waiting::eventually,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
-const LIMIT: Duration = Duration::from_secs(60);
-
-type Maps = Sync<ConfigMap, ConfigMap>;
-
-fn name(cluster: &str) -> ClusterName {
-    ClusterName::new(cluster).unwrap()
-}
-
-/// The source clusters `team-a` and `team-b`, and the target clusters `berlin` and `lyon`.
-struct World {
-    team_a: SimCluster,
-    team_b: SimCluster,
-    berlin: SimCluster,
-    lyon: SimCluster,
-    clusters: ClustersHandle,
-    running: Option<Background<Result<(), ManagerError>>>,
-}
-
-fn spec(cluster: &SimCluster, role: &str) -> ClusterSpec {
-    ClusterSpec::named(cluster.name(), Access::from(cluster.client()))
-        .unwrap()
-        .label("role", role)
-}
-
-impl World {
-    fn new() -> Self {
-        let cluster = |name: &str| SimCluster::builder().name(name).build();
-        Self {
-            team_a: cluster("team-a"),
-            team_b: cluster("team-b"),
-            berlin: cluster("berlin"),
-            lyon: cluster("lyon"),
-            clusters: ClustersProvider::new().handle(),
-            running: None,
-        }
-    }
-
-    /// Starts a program with this sync, and all four clusters in its fleet.
-    fn start<S, T>(&mut self, sync: Sync<S, T>)
-    where
-        S: kube::Resource + serde::de::DeserializeOwned + Send + std::marker::Sync + 'static,
-        T: kube::Resource
-            + serde::de::DeserializeOwned
-            + serde::Serialize
-            + Send
-            + std::marker::Sync
-            + 'static,
-    {
-        let provider = ClustersProvider::new();
-        self.clusters = provider.handle();
-        for (cluster, role) in [
-            (&self.team_a, "source"),
-            (&self.team_b, "source"),
-            (&self.berlin, "target"),
-            (&self.lyon, "target"),
-        ] {
-            self.clusters.add(spec(cluster, role));
-        }
-        let controller = sync
-            .from(ClusterSelector::label("role", "source"))
-            .build()
-            .unwrap();
-        let manager = Manager::builder()
-            .provider(provider)
-            .controller(controller)
-            .build()
-            .unwrap();
-        self.running = Some(Background::start(|stop| manager.run_until(stop)));
-    }
-
-    async fn stop(&mut self) {
-        self.running.take().unwrap().stop().await.unwrap();
-    }
-}
-
-fn map(name: &str, data: Value) -> Value {
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": data})
-}
-
-fn key(cluster: &str, name: &str) -> String {
-    let source = SourceName {
-        cluster,
-        namespace: Some("default"),
-        name,
-    };
-    format!("default/{}", hashed(source))
-}
-
-fn target(cluster: &SimCluster, source: &SimCluster, name: &str) -> Option<Value> {
-    cluster.get("configmaps", &key(source.name(), name))
-}
-
-async fn data(cluster: &SimCluster, source: &SimCluster, name: &str, wanted: Value) -> Value {
-    let what = format!("{name} of {} in {} with {wanted}", source.name(), cluster.name());
-    eventually(LIMIT, what, || {
-        target(cluster, source, name).filter(|found| found["data"] == wanted)
-    })
-    .await
-}
-
-async fn gone(cluster: &SimCluster, key: &str) {
-    let what = format!("{key} is gone from {}", cluster.name());
-    eventually(LIMIT, what, || {
-        cluster.get("configmaps", key).is_none().then_some(())
-    })
-    .await;
-}
-
-fn writes(cluster: &SimCluster) -> usize {
-    let is_write = |verb: &str| ["create", "update", "patch", "delete"].contains(&verb);
-    cluster.audit().count(|event| is_write(&event.verb))
-}
-
-/// Copies the ConfigMaps with a `size`.
-fn maps() -> Maps {
-    Maps::new("maps")
-        .filter(|map| map.data.as_ref().is_some_and(|data| data.contains_key("size")))
-        .mirror()
-}
-
-fn to_berlin() -> Maps {
-    maps().to(name("berlin"))
-}
+use crate::world::*;
 
 #[tokio::test]
 async fn sync_names_of_two_source_clusters_do_not_collide_and_each_follows_its_source() {
@@ -403,58 +280,6 @@ async fn sync_to_each_serves_a_cluster_that_joins_and_a_source_that_is_no_longer
     world.stop().await;
 }
 
-fn widgets() -> ApiResource {
-    ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget"))
-}
-
-fn widget_crd(subresources: Value) -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "widgets.example.com"},
-        "spec": {
-            "group": "example.com", "scope": "Namespaced", "names": {"kind": "Widget", "plural": "widgets"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "subresources": subresources, "schema": {"openAPIV3Schema": {
-                "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-                "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
-                    "properties": {"tier": {"type": "string", "default": "basic"}}}},
-            }}}],
-        },
-    })
-}
-
-fn widget(spec: Value) -> Value {
-    json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "default"}, "spec": spec})
-}
-
-type Widgets = Sync<DynamicObject, DynamicObject>;
-
-fn widget_sync() -> Widgets {
-    Widgets::with("widgets", &widgets(), &widgets())
-        .to(name("berlin"))
-        .project(|source: &DynamicObject| {
-            if source.data["spec"]["bad"] == true {
-                return Err(BoxError::from("the size is missing"));
-            }
-            let mut target = DynamicObject::new("", &widgets());
-            target.data = json!({"spec": source.data["spec"]});
-            Ok(target)
-        })
-        .status(|_, targets| {
-            let (cluster, target) = &targets[0];
-            Ok::<Value, BoxError>(json!({"at": cluster, "phase": target.data["status"]["phase"]}))
-        })
-        .condition("Synced")
-}
-
-fn synced(world: &World) -> Option<Value> {
-    let widget = world.team_a.get("widgets.example.com", "default/w")?;
-    let conditions = widget["status"]["conditions"].as_array()?;
-    conditions
-        .iter()
-        .find(|condition| condition["type"] == "Synced")
-        .cloned()
-}
-
 #[tokio::test]
 async fn sync_status_comes_up_with_a_condition_and_nothing_is_written_without_a_difference() {
     let mut world = World::new();
@@ -609,43 +434,45 @@ fn a_sync_that_makes_no_sense_is_not_built() {
 }
 
 #[tokio::test]
-async fn sync_kind_without_a_status_subresource_is_an_error_that_is_told() {
+async fn sync_kind_without_a_status_subresource_is_an_error_before_anything_is_written() {
     let mut world = World::new();
-    for cluster in [&world.team_a, &world.team_b, &world.berlin, &world.lyon] {
-        cluster.create(widget_crd(json!({}))).unwrap();
+    world.team_a.create(widget_crd(json!({}))).unwrap();
+    for cluster in [&world.team_b, &world.berlin, &world.lyon] {
+        cluster.create(widget_crd(json!({"status": {}}))).unwrap();
     }
-    world.team_a.create(widget(json!({"size": 1}))).unwrap();
-    let provider = ClustersProvider::new();
-    let clusters = provider.handle();
-    clusters.add(spec(&world.team_a, "source"));
-    clusters.add(spec(&world.berlin, "target"));
+    for source in [&world.team_a, &world.team_b] {
+        source.create(widget(json!({"size": 1}))).unwrap();
+    }
     let controller = widget_sync()
         .from(ClusterSelector::label("role", "source"))
         .build()
         .unwrap();
-    let manager = Manager::builder()
-        .provider(provider)
-        .controller(controller)
-        .build()
-        .unwrap();
-    let controller = manager.controllers().remove(0);
-    world.running = Some(Background::start(|stop| manager.run_until(stop)));
+    let handle = controller.handle();
+    world.run([controller], "");
     let told = || {
-        let clusters = controller.status().clusters.into_iter();
+        let clusters = handle.status().clusters.into_iter();
         clusters
             .flat_map(|(_, status)| status.failing)
             .find(|request| request.error.contains("has no status subresource"))
-            // The finalizer that the sync writes leads to one more attempt.
-            .filter(|request| request.retry_at.is_none())
     };
-    eventually(LIMIT, "the error, without a retry", told).await;
-    assert!(
-        world
-            .berlin
-            .get("widgets.example.com", &key("team-a", "w"))
-            .is_some(),
-        "the target is made nevertheless"
-    );
+    let failing = eventually(LIMIT, "the error", told).await;
+    assert!(failing.retry_at.is_some(), "the kind may change");
+    let of = |source: &str| world.berlin.get("widgets.example.com", &key(source, "w"));
+    eventually(LIMIT, "the target of the other cluster", || of("team-b")).await;
+    assert_eq!(of("team-a"), None);
+    let source = world.team_a.get("widgets.example.com", "default/w").unwrap();
+    assert_eq!(source["metadata"]["finalizers"], json!(null));
+    // The kind gets the subresource.
+    let mut crd = world
+        .team_a
+        .get(
+            "customresourcedefinitions.apiextensions.k8s.io",
+            "widgets.example.com",
+        )
+        .unwrap();
+    crd["spec"]["versions"][0]["subresources"] = json!({"status": {}});
+    world.team_a.update(crd).unwrap();
+    eventually(LIMIT, "the target", || of("team-a")).await;
     world.stop().await;
 }
 

@@ -1,0 +1,94 @@
+//! Tells people what the sync does: events on the source, and the log.
+
+use std::time::Duration;
+
+use kube::{
+    Resource,
+    runtime::events::{Event, EventType},
+};
+use tokio::time::timeout;
+
+use crate::sight::Sight;
+
+/// The most bytes of the text of an event that an API server takes.
+const MAX_NOTE: usize = 1024;
+
+/// The time that an event may take. A reconcile must not wait longer for it.
+const PUBLISHED_WITHIN: Duration = Duration::from_secs(5);
+
+impl<S, T> Sight<'_, S, T> {
+    /// Tells about a problem of the source, or that it is over, unless that was told before.
+    pub(crate) async fn tell_problem(&self, problem: Option<(&str, &str)>) {
+        if !self.relation.told.is_new(&self.request.key, problem) {
+            return;
+        }
+        let (sync, source) = (&*self.relation.name, &self.request.key);
+        match problem {
+            Some((reason, note)) => {
+                tracing::warn!(sync, %source, reason, "{note}");
+                self.tell(EventType::Warning, reason, "Sync", note).await;
+                if self.source.is_none() {
+                    self.relation.told.forget(source);
+                }
+            }
+            None => {
+                tracing::info!(sync, %source, "all targets are as they should be again");
+                let note = "all targets are as they should be";
+                self.tell(EventType::Normal, "Synced", "Sync", note).await;
+            }
+        }
+    }
+
+    /// Publishes an event on the source, if the sync publishes events. An event that fails is lost: nothing depends on it.
+    pub(crate) async fn tell(&self, type_: EventType, reason: &str, action: &str, note: &str) {
+        if !self.relation.events {
+            return;
+        }
+        let last_known = || self.request.object.last_known().map(|object| &**object);
+        let Some(source) = self.source.as_ref().or_else(last_known) else {
+            return;
+        };
+        let event = Event {
+            type_,
+            reason: reason.to_owned(),
+            note: Some(shortened(note)),
+            action: action.to_owned(),
+            secondary: None,
+        };
+        let cluster = &self.request.cluster;
+        let (recorder, on) = (cluster.recorder(), source.object_ref(&self.relation.source));
+        let error = match timeout(PUBLISHED_WITHIN, recorder.publish(&event, &on)).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => mcr::core::explain_error(&error).to_string(),
+            Err(_) => format!("no answer within {PUBLISHED_WITHIN:?}"),
+        };
+        let is_first = self.relation.told.is_first_refusal(cluster.name());
+        let (sync, cluster) = (&*self.relation.name, &**cluster.name());
+        if is_first {
+            tracing::warn!(sync, cluster, %error, "could not publish an event; give the program the right to create and patch events.events.k8s.io, or leave out `publish_events`");
+        } else {
+            tracing::debug!(sync, cluster, %error, "could not publish an event");
+        }
+    }
+}
+
+/// At most as much of a text as an event may have.
+fn shortened(note: &str) -> String {
+    let mut end = note.len().min(MAX_NOTE);
+    while !note.is_char_boundary(end) {
+        end -= 1;
+    }
+    note[..end].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_is_cut_between_letters() {
+        assert_eq!(shortened("short"), "short");
+        let long = format!("{}é and more", "a".repeat(MAX_NOTE - 1));
+        assert_eq!(shortened(&long), "a".repeat(MAX_NOTE - 1));
+    }
+}

@@ -1,0 +1,46 @@
+//! Whether the source kind of a cluster has the status subresource.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use kube::core::ApiResource;
+use mcr::{Cluster, ClusterName};
+
+/// The clusters whose source kind is known to have the status subresource, with the number of their engagement.
+#[derive(Default)]
+pub(crate) struct StatusKinds(Mutex<HashMap<ClusterName, u64>>);
+
+impl StatusKinds {
+    fn known(&self) -> MutexGuard<'_, HashMap<ClusterName, u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the API server says that the kind has no status subresource. An API server that does not answer the question, as
+    /// one that allows no discovery, does not say so: the first write of a status then tells.
+    pub(crate) async fn is_missing(&self, cluster: &Cluster, resource: &ApiResource) -> bool {
+        if self.known().get(cluster.name()) == Some(&cluster.epoch()) {
+            return false;
+        }
+        let client = cluster.client();
+        let served = if resource.group.is_empty() {
+            client.list_core_api_resources(&resource.version).await
+        } else {
+            client.list_api_group_resources(&resource.api_version).await
+        };
+        let Ok(served) = served else { return false };
+        let has = |name: &str| served.resources.iter().any(|resource| resource.name == name);
+        if has(&format!("{}/status", resource.plural)) {
+            self.known().insert(cluster.name().clone(), cluster.epoch());
+            return false;
+        }
+        // A kind that is not served at all is another error.
+        has(&resource.plural)
+    }
+
+    /// Forgets a cluster that has left.
+    pub(crate) fn forget_cluster(&self, cluster: &ClusterName) {
+        self.known().remove(cluster);
+    }
+}

@@ -1,0 +1,270 @@
+//! Deletes the targets of source clusters that have left the fleet for good. Only on request.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use kube::{
+    Resource,
+    core::{ApiResource, DynamicObject},
+};
+use mcr::{
+    Action, BoxError, BuiltController, Cluster, ClusterName, Controller, Fleet, FleetEvent, ObjectKey,
+    Request, RequestKey, WatchRequest,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::time::Instant;
+
+use crate::{
+    api::{Remote, list, value},
+    builder::Sync,
+    desired,
+    error::{BuildError, SyncError},
+    link::{Link, Ownership, SOURCE, SYNC},
+    related::{is_copy, rule::Way},
+};
+
+/// The time until the fleet is looked at again while its providers have not announced all their clusters.
+const LOOK_AGAIN: Duration = Duration::from_secs(15);
+
+impl<S, T> Sync<S, T>
+where
+    S: Resource + DeserializeOwned + Send + std::marker::Sync + 'static,
+    T: Resource + DeserializeOwned + Serialize + Send + std::marker::Sync + 'static,
+{
+    /// Makes a second controller, which deletes the targets of a source cluster that has not been in the fleet for `grace`, and
+    /// their related copies. Without it, targets of a cluster that has left stay for ever. Give both controllers to the
+    /// manager.
+    ///
+    /// The grace begins when the cluster leaves. When the program starts, it begins anew as soon as all providers have announced
+    /// their clusters. A cluster that comes back within the grace loses nothing. One that comes back later gets new targets. A
+    /// cluster that is in the fleet keeps its targets, also if it is down or [`from`](Self::from) no longer selects it.
+    ///
+    /// **Choose a grace that is longer than the repair of a mistake**, such as a kubeconfig that was deleted by accident: hours, not
+    /// minutes.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use mcr::ClusterName;
+    /// use mcr_sync::Sync;
+    ///
+    /// let sync = Sync::<ConfigMap, ConfigMap>::new("dbs").to(ClusterName::new("service")?).mirror();
+    /// let orphans = sync.delete_orphans_after(Duration::from_secs(24 * 3600))?;
+    /// let controller = sync.build()?;
+    /// // Manager::builder().controller(controller).controller(orphans)
+    /// # let _ = (controller, orphans);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`BuildError`] if the name of the sync is not usable, or it has no placement.
+    pub fn delete_orphans_after(&self, grace: Duration) -> Result<BuiltController, BuildError> {
+        self.check_name()?;
+        let Some((clusters, _)) = &self.place else {
+            return Err(BuildError::NoPlacement(self.name.clone()));
+        };
+        let down = self.related.iter().filter(|rule| rule.way == Way::Down);
+        let orphans = Arc::new(Orphans {
+            sync: self.name.clone(),
+            copies: down.map(|rule| rule.resource.clone()).collect(),
+            target: self.target.clone(),
+            grace,
+            left: Mutex::default(),
+        });
+        let (watch, of_fleet) = (orphans.watch(), orphans.clone());
+        let controller = Controller::<DynamicObject>::with(format!("{}-orphans", self.name), &self.target)
+            .clusters(clusters.clone())
+            .watch_request(|_| watch)
+            .watches_fleet(move |event, fleet| of_fleet.affected(event, fleet));
+        Ok(controller.build(clean, orphans)?)
+    }
+}
+
+struct Orphans {
+    sync: String,
+    target: ApiResource,
+    /// The kinds of the related copies beside targets.
+    copies: Vec<ApiResource>,
+    grace: Duration,
+    /// Since when a source cluster has not been in the fleet, as far as this program knows.
+    left: Mutex<HashMap<ClusterName, Instant>>,
+}
+
+/// What is done about a target whose source cluster has left, or has not.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Keep,
+    LookAgain(Duration),
+    Delete,
+}
+
+impl Orphans {
+    fn watch(&self) -> WatchRequest {
+        WatchRequest::resource(&self.target).labels(format!("{SYNC}={}", self.sync))
+    }
+
+    fn left(&self) -> MutexGuard<'_, HashMap<ClusterName, Instant>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn verdict(&self, cluster: &ClusterName, is_in_fleet: bool, is_discovered: bool) -> Verdict {
+        let mut left = self.left();
+        if is_in_fleet {
+            left.remove(cluster);
+            return Verdict::Keep;
+        }
+        // A provider that has not announced all its clusters says nothing about those that are missing.
+        if !is_discovered {
+            return Verdict::LookAgain(LOOK_AGAIN);
+        }
+        let now = Instant::now();
+        let since = *left.entry(cluster.clone()).or_insert(now);
+        match self.grace.saturating_sub(now - since) {
+            Duration::ZERO => Verdict::Delete,
+            rest => Verdict::LookAgain(rest),
+        }
+    }
+
+    /// The targets of a cluster that has left. Notes who is in the fleet.
+    fn affected(&self, event: &FleetEvent, fleet: &Fleet) -> Vec<RequestKey> {
+        match event {
+            FleetEvent::Engaged(cluster) => {
+                self.left().remove(cluster.name());
+                Vec::new()
+            }
+            FleetEvent::Disengaged { name, .. } if fleet.get(name).is_err() => {
+                self.left().insert(name.clone(), Instant::now());
+                let clusters = fleet.clusters().into_iter();
+                clusters
+                    .flat_map(|cluster| self.targets_of(name, &cluster))
+                    .collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn targets_of(&self, source: &ClusterName, cluster: &Cluster) -> Vec<RequestKey> {
+        let Ok(store) = cluster.store_of::<DynamicObject>(&self.watch()) else {
+            return Vec::new();
+        };
+        let names = |key: &ObjectKey| {
+            let object = store.get(key).ok().flatten();
+            object.is_some_and(|object| {
+                self.source(&object)
+                    .is_some_and(|(cluster, _)| cluster == *source)
+            })
+        };
+        let keys = store.keys_unsynced().unwrap_or_default().into_iter();
+        keys.filter(names)
+            .map(|key| RequestKey::new(cluster.name().clone(), key))
+            .collect()
+    }
+
+    /// The cluster and the key of the source that a target of this sync names.
+    fn source(&self, object: &DynamicObject) -> Option<(ClusterName, ObjectKey)> {
+        let meta = &object.metadata;
+        let link = Link::read(meta.labels.as_ref()?, meta.annotations.as_ref()?)?;
+        if link.sync != self.sync || is_copy(meta) {
+            return None;
+        }
+        let source = link.source;
+        let key = match source.namespace {
+            Some(namespace) => ObjectKey::namespaced(namespace, source.name),
+            None => ObjectKey::cluster_scoped(source.name),
+        };
+        Some((ClusterName::new(source.cluster).ok()?, key))
+    }
+}
+
+async fn clean(request: Request<DynamicObject>, orphans: Arc<Orphans>) -> Result<Action, BoxError> {
+    let Some(target) = request.live() else {
+        return Ok(Action::done());
+    };
+    let Some((from, source)) = orphans.source(target) else {
+        return Ok(Action::done());
+    };
+    let (is_in_fleet, is_discovered) = (request.fleet.get(&from).is_ok(), request.fleet.is_discovered());
+    match orphans.verdict(&from, is_in_fleet, is_discovered) {
+        Verdict::Keep => Ok(Action::done()),
+        Verdict::LookAgain(after) => Ok(Action::requeue(after)),
+        Verdict::Delete => {
+            let source = RequestKey::new(from, source);
+            orphans.delete(&request, &source).await?;
+            tracing::info!(sync = orphans.sync, target = %request.key, %source, "deleted a target: the cluster of its source has left the fleet");
+            Ok(Action::done())
+        }
+    }
+}
+
+impl Orphans {
+    /// Deletes the related copies first, so that the target stays until they are gone.
+    async fn delete(&self, request: &Request<DynamicObject>, source: &RequestKey) -> Result<(), SyncError> {
+        let link = Link::of(&self.sync, source);
+        let cluster = &request.cluster;
+        let namespace = request.key.object.namespace.as_deref();
+        let labels = format!("{SYNC}={},{SOURCE}={}", self.sync, link.source.hash());
+        for kind in &self.copies {
+            for copy in list(cluster, kind, namespace, Some(&labels)).await? {
+                if is_copy(&copy.metadata)
+                    && let Some(key) = ObjectKey::of(&copy)
+                {
+                    delete(&Remote::new(cluster, kind, &key), &copy, &link).await?;
+                }
+            }
+        }
+        let remote = Remote::new(cluster, &self.target, &request.key.object);
+        match remote.get().await? {
+            Some(target) => delete(&remote, &target, &link).await,
+            None => Ok(()),
+        }
+    }
+}
+
+async fn delete(remote: &Remote, object: &DynamicObject, link: &Link<'_>) -> Result<(), SyncError> {
+    let is_ours = desired::ownership(&value(object), link) == Ownership::Ours;
+    if is_ours && object.metadata.deletion_timestamp.is_none() {
+        remote.delete(object).await?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_target_goes_after_the_grace_of_a_cluster_that_is_certainly_not_in_the_fleet() {
+        let hour = Duration::from_secs(3600);
+        let orphans = Orphans {
+            sync: "dbs".into(),
+            target: ApiResource::erase::<k8s_openapi::api::core::v1::ConfigMap>(&()),
+            copies: Vec::new(),
+            grace: hour,
+            left: Mutex::default(),
+        };
+        let cluster = ClusterName::new("team-a").unwrap();
+        let verdict = |is_in_fleet, is_discovered| orphans.verdict(&cluster, is_in_fleet, is_discovered);
+        assert_eq!(verdict(false, false), Verdict::LookAgain(LOOK_AGAIN));
+        tokio::time::advance(2 * hour).await;
+        assert_eq!(
+            verdict(false, true),
+            Verdict::LookAgain(hour),
+            "the grace begins now"
+        );
+        tokio::time::advance(hour / 2).await;
+        assert_eq!(verdict(false, true), Verdict::LookAgain(hour / 2));
+        assert_eq!(verdict(true, true), Verdict::Keep);
+        tokio::time::advance(hour).await;
+        assert_eq!(
+            verdict(false, true),
+            Verdict::LookAgain(hour),
+            "it was back meanwhile"
+        );
+        tokio::time::advance(hour).await;
+        assert_eq!(verdict(false, false), Verdict::LookAgain(LOOK_AGAIN));
+        assert_eq!(verdict(false, true), Verdict::Delete);
+    }
+}

@@ -1,0 +1,202 @@
+//! The clusters of the tests, on simulated API servers.
+// Each test program uses some of it.
+#![allow(dead_code, unreachable_pub)]
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use mcr::{
+    Access, BoxError, BuiltController, ClusterName, ClusterSelector, ClusterSpec, Manager, ManagerError,
+};
+use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
+use mcr_sync::{SourceName, Sync, hashed};
+use mcr_testkit::{
+    sim::SimCluster,
+    waiting::{Background, eventually},
+};
+use serde_json::{Value, json};
+
+pub const LIMIT: Duration = Duration::from_secs(60);
+
+pub type Maps = Sync<ConfigMap, ConfigMap>;
+
+pub fn name(cluster: &str) -> ClusterName {
+    ClusterName::new(cluster).unwrap()
+}
+
+/// The source clusters `team-a` and `team-b`, and the target clusters `berlin` and `lyon`.
+pub struct World {
+    pub team_a: SimCluster,
+    pub team_b: SimCluster,
+    pub berlin: SimCluster,
+    pub lyon: SimCluster,
+    pub clusters: ClustersHandle,
+    pub running: Option<Background<Result<(), ManagerError>>>,
+}
+
+pub fn spec(cluster: &SimCluster, role: &str) -> ClusterSpec {
+    ClusterSpec::named(cluster.name(), Access::from(cluster.client()))
+        .unwrap()
+        .label("role", role)
+}
+
+impl World {
+    pub fn new() -> Self {
+        let cluster = |name: &str| SimCluster::builder().name(name).build();
+        Self {
+            team_a: cluster("team-a"),
+            team_b: cluster("team-b"),
+            berlin: cluster("berlin"),
+            lyon: cluster("lyon"),
+            clusters: ClustersProvider::new().handle(),
+            running: None,
+        }
+    }
+
+    /// Starts a program with this sync, and all four clusters in its fleet.
+    pub fn start<S, T>(&mut self, sync: Sync<S, T>)
+    where
+        S: kube::Resource + serde::de::DeserializeOwned + Send + std::marker::Sync + 'static,
+        T: kube::Resource
+            + serde::de::DeserializeOwned
+            + serde::Serialize
+            + Send
+            + std::marker::Sync
+            + 'static,
+    {
+        let controller = sync
+            .from(ClusterSelector::label("role", "source"))
+            .build()
+            .unwrap();
+        self.run([controller], "");
+    }
+
+    /// Starts a program with these controllers, and all four clusters in its fleet except the absent one.
+    pub fn run(&mut self, controllers: impl IntoIterator<Item = BuiltController>, absent: &str) {
+        let provider = ClustersProvider::new();
+        self.clusters = provider.handle();
+        for (cluster, role) in [
+            (&self.team_a, "source"),
+            (&self.team_b, "source"),
+            (&self.berlin, "target"),
+            (&self.lyon, "target"),
+        ] {
+            if cluster.name() != absent {
+                self.clusters.add(spec(cluster, role));
+            }
+        }
+        let manager = controllers
+            .into_iter()
+            .fold(Manager::builder(), |manager, controller| {
+                manager.controller(controller)
+            });
+        let manager = manager.provider(provider).build().unwrap();
+        self.running = Some(Background::start(|stop| manager.run_until(stop)));
+    }
+
+    pub async fn stop(&mut self) {
+        self.running.take().unwrap().stop().await.unwrap();
+    }
+}
+
+pub fn map(name: &str, data: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": data})
+}
+
+pub fn key(cluster: &str, name: &str) -> String {
+    let source = SourceName {
+        cluster,
+        namespace: Some("default"),
+        name,
+    };
+    format!("default/{}", hashed(source))
+}
+
+pub fn target(cluster: &SimCluster, source: &SimCluster, name: &str) -> Option<Value> {
+    cluster.get("configmaps", &key(source.name(), name))
+}
+
+pub async fn data(cluster: &SimCluster, source: &SimCluster, name: &str, wanted: Value) -> Value {
+    let what = format!("{name} of {} in {} with {wanted}", source.name(), cluster.name());
+    eventually(LIMIT, what, || {
+        target(cluster, source, name).filter(|found| found["data"] == wanted)
+    })
+    .await
+}
+
+pub async fn gone(cluster: &SimCluster, key: &str) {
+    let what = format!("{key} is gone from {}", cluster.name());
+    eventually(LIMIT, what, || {
+        cluster.get("configmaps", key).is_none().then_some(())
+    })
+    .await;
+}
+
+pub fn writes(cluster: &SimCluster) -> usize {
+    let is_write = |verb: &str| ["create", "update", "patch", "delete"].contains(&verb);
+    cluster.audit().count(|event| is_write(&event.verb))
+}
+
+/// Copies the ConfigMaps with a `size`.
+pub fn maps() -> Maps {
+    Maps::new("maps")
+        .filter(|map| map.data.as_ref().is_some_and(|data| data.contains_key("size")))
+        .mirror()
+}
+
+pub fn to_berlin() -> Maps {
+    maps().to(name("berlin"))
+}
+
+pub fn widgets() -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget"))
+}
+
+pub fn widget_crd(subresources: Value) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"kind": "Widget", "plural": "widgets"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "subresources": subresources, "schema": {"openAPIV3Schema": {
+                "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                    "properties": {"tier": {"type": "string", "default": "basic"}}}},
+            }}}],
+        },
+    })
+}
+
+pub fn widget(spec: Value) -> Value {
+    json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "default"}, "spec": spec})
+}
+
+pub type Widgets = Sync<DynamicObject, DynamicObject>;
+
+pub fn widget_sync() -> Widgets {
+    Widgets::with("widgets", &widgets(), &widgets())
+        .to(name("berlin"))
+        .project(|source: &DynamicObject| {
+            if source.data["spec"]["bad"] == true {
+                return Err(BoxError::from("the size is missing"));
+            }
+            let mut target = DynamicObject::new("", &widgets());
+            target.data = json!({"spec": source.data["spec"]});
+            Ok(target)
+        })
+        .status(|_, targets| {
+            let (cluster, target) = &targets[0];
+            Ok::<Value, BoxError>(json!({"at": cluster, "phase": target.data["status"]["phase"]}))
+        })
+        .condition("Synced")
+}
+
+pub fn synced(world: &World) -> Option<Value> {
+    let widget = world.team_a.get("widgets.example.com", "default/w")?;
+    let conditions = widget["status"]["conditions"].as_array()?;
+    conditions
+        .iter()
+        .find(|condition| condition["type"] == "Synced")
+        .cloned()
+}
