@@ -14,12 +14,12 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    affected::TargetClusters,
+    affected::Clusters,
     apply::{Conflicts, Mode},
     copies,
     error::BuildError,
     link::Link,
-    name::NameTemplate,
+    name::{MAX_NAME, NameTemplate},
     reconcile::reconcile,
     related::{Related, Rule},
     relation::{Place, Project, Relation, Status, TargetNamespace, Test},
@@ -53,6 +53,7 @@ pub struct Sync<S, T> {
     target: ApiResource,
     sources: ClusterSelector,
     place: Option<(ClusterSelector, Place<S>)>,
+    placement_sees_clusters: bool,
     project: Option<Project<S, T>>,
     template: Option<NameTemplate>,
     namespace: TargetNamespace,
@@ -100,6 +101,7 @@ where
             target: ApiResource::erase::<T>(target),
             sources: ClusterSelector::default(),
             place: None,
+            placement_sees_clusters: true,
             project: None,
             template: None,
             namespace: TargetNamespace::Same,
@@ -128,6 +130,7 @@ where
     pub fn to(self, cluster: ClusterName) -> Self {
         let selector = ClusterSelector::name(&*cluster);
         self.place(selector, move |_, _, _| vec![cluster.clone()])
+            .by_selector()
     }
 
     /// Places a target of each source in each of these clusters, except in the cluster of the source.
@@ -142,20 +145,29 @@ where
                 .map(|cluster| cluster.name().clone())
                 .collect()
         })
+        .by_selector()
+    }
+
+    /// The placement follows from the selector of the target clusters.
+    fn by_selector(mut self) -> Self {
+        self.placement_sees_clusters = false;
+        self
     }
 
     /// Places targets by a function of the source, its cluster and the fleet. `clusters` selects the clusters that the
     /// function may return: targets are watched there.
     ///
     /// If the function returns other clusters than before, the new targets are made first, and the former ones are deleted
-    /// when the new ones are as they should be. The function runs often and must not block. It is not called again for events of
-    /// clusters that `clusters` does not select, except that of the source.
+    /// when the new ones are as they should be. The function runs often and must not block. It is called again if a cluster that
+    /// `clusters` selects joins, leaves, becomes Ready or is no longer so, or has other labels or properties. Other clusters lead to no
+    /// call, except that of the source.
     pub fn place(
         mut self,
         clusters: ClusterSelector,
         place: impl Fn(&S, &Cluster, &Fleet) -> Vec<ClusterName> + Send + std::marker::Sync + 'static,
     ) -> Self {
         self.place = Some((clusters, Arc::new(place)));
+        self.placement_sees_clusters = true;
         self
     }
 
@@ -306,12 +318,17 @@ where
         change: impl FnOnce(Controller<DynamicObject>) -> Controller<DynamicObject>,
     ) -> Result<BuiltController, BuildError> {
         let name = self.name;
-        if !is_label(&name) {
+        if !is_label(&name, MAX_SYNC_NAME) {
             return Err(BuildError::Name(name));
+        }
+        if let TargetNamespace::Fixed(namespace) = &self.namespace
+            && !is_label(namespace, MAX_NAME)
+        {
+            return Err(BuildError::Namespace(namespace.clone()));
         }
         for (at, rule) in self.related.iter().enumerate() {
             let is_taken = self.related[..at].iter().any(|other| other.id == rule.id);
-            if is_taken || !is_label(&rule.id) {
+            if is_taken || !is_label(&rule.id, MAX_SYNC_NAME) {
                 return Err(BuildError::RelatedId(rule.id.clone()));
             }
             if rule.selection.is_none() {
@@ -331,6 +348,7 @@ where
             sources: self.sources,
             targets,
             place,
+            placement_sees_clusters: self.placement_sees_clusters,
             project,
             template: self.template,
             namespace: self.namespace,
@@ -348,10 +366,11 @@ where
     }
 }
 
-/// Whether a name is usable as the value of a label and as a part of the name of an annotation.
-fn is_label(name: &str) -> bool {
+/// Whether a name of at most so many characters is usable as the value of a label, as a part of the name of an annotation, and as
+/// that of a namespace.
+fn is_label(name: &str, most: usize) -> bool {
     let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    name.len() <= MAX_SYNC_NAME
+    name.len() <= most
         && name.starts_with(is_word)
         && name.ends_with(is_word)
         && name.chars().all(|c| is_word(c) || c == '-')
@@ -368,7 +387,7 @@ where
         .request(move |_| watch)
         .optional();
     let of_fleet = relation.clone();
-    let target_clusters = TargetClusters::default();
+    let clusters = Clusters::default();
     let controller = Controller::<DynamicObject>::with(relation.name.clone(), &relation.source)
         .clusters(relation.sources.clone())
         .watches_with(&relation.target, |target| source_of(&target), targets)
@@ -380,7 +399,7 @@ where
             {
                 copies::forget_cluster(&of_fleet, name);
             }
-            target_clusters.affected(&of_fleet, event, fleet)
+            clusters.affected(&of_fleet, event, fleet)
         });
     copies::watches(controller, relation, source_of)
 }

@@ -11,6 +11,7 @@ mod desired;
 mod error;
 mod link;
 mod name;
+mod orphan;
 mod owned;
 mod plan;
 mod reconcile;

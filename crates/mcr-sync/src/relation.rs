@@ -1,6 +1,11 @@
 //! One relation between sources and targets: what the user has set, without its builder.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
 
 use kube::core::{ApiResource, DynamicObject};
 use mcr::{BoxError, Cluster, ClusterName, ClusterSelector, Fleet, ObjectKey, RequestKey, WatchRequest};
@@ -11,7 +16,7 @@ use crate::{
     apply::Mode,
     error::SyncError,
     link::{Link, SYNC},
-    name::{NameTemplate, SourceName, hashed},
+    name::{NameError, NameTemplate, SourceName, hashed},
     related::Rule,
 };
 
@@ -40,6 +45,8 @@ pub(crate) struct Relation<S, T> {
     pub(crate) sources: ClusterSelector,
     pub(crate) targets: ClusterSelector,
     pub(crate) place: Place<S>,
+    /// Whether the placement is a function of the user, which may look at whatever is known of clusters.
+    pub(crate) placement_sees_clusters: bool,
     pub(crate) project: Project<S, T>,
     pub(crate) template: Option<NameTemplate>,
     pub(crate) namespace: TargetNamespace,
@@ -80,11 +87,28 @@ where
     }
 
     /// Whether the object may be a source. A target of this sync never is, or it would be copied again and again.
-    pub(crate) fn selects(&self, object: &DynamicObject, typed: &S) -> bool {
+    pub(crate) fn selects(&self, object: &DynamicObject, typed: &S) -> Result<bool, SyncError> {
         let labels = object.metadata.labels.as_ref();
         let is_target =
             labels.is_some_and(|labels| labels.get(SYNC).is_some_and(|sync| **sync == *self.name));
-        !is_target && self.filter.as_ref().is_none_or(|filter| filter(typed))
+        match &self.filter {
+            Some(filter) if !is_target => call("filter", || filter(typed)),
+            _ => Ok(!is_target),
+        }
+    }
+
+    /// The name of the targets of this source, in whichever cluster.
+    pub(crate) fn target_key(&self, key: &RequestKey) -> Result<ObjectKey, NameError> {
+        let source = self.link(key).source;
+        let name = match &self.template {
+            Some(template) => template.render(source)?,
+            None => hashed(source),
+        };
+        Ok(match (&self.namespace, source.namespace) {
+            (TargetNamespace::Same, Some(namespace)) => ObjectKey::namespaced(namespace, name),
+            (TargetNamespace::Fixed(namespace), _) => ObjectKey::namespaced(namespace.clone(), name),
+            (TargetNamespace::Same, None) | (TargetNamespace::None, _) => ObjectKey::cluster_scoped(name),
+        })
     }
 
     /// The places where targets of this source shall be.
@@ -95,17 +119,8 @@ where
         cluster: &Cluster,
         fleet: &Fleet,
     ) -> Result<BTreeSet<RequestKey>, SyncError> {
-        let source = self.link(key).source;
-        let name = match &self.template {
-            Some(template) => template.render(source)?,
-            None => hashed(source),
-        };
-        let object = match (&self.namespace, source.namespace) {
-            (TargetNamespace::Same, Some(namespace)) => ObjectKey::namespaced(namespace, name),
-            (TargetNamespace::Fixed(namespace), _) => ObjectKey::namespaced(namespace.clone(), name),
-            (TargetNamespace::Same, None) | (TargetNamespace::None, _) => ObjectKey::cluster_scoped(name),
-        };
-        let clusters = (self.place)(typed, cluster, fleet).into_iter();
+        let object = self.target_key(key)?;
+        let clusters = call("placement", || (self.place)(typed, cluster, fleet))?.into_iter();
         Ok(clusters
             .map(|cluster| RequestKey::new(cluster, object.clone()))
             .collect())
@@ -113,13 +128,22 @@ where
 
     /// The projected object.
     pub(crate) fn projected(&self, typed: &S) -> Result<Value, SyncError> {
-        let failed = |source| SyncError::Function {
-            function: "projection",
-            source,
-        };
-        let target = (self.project)(typed).map_err(failed)?;
+        let function = "projection";
+        let failed = |source| SyncError::Function { function, source };
+        let target = call(function, || (self.project)(typed))?.map_err(failed)?;
         serde_json::to_value(target).map_err(|error| failed(error.into()))
     }
+}
+
+/// Calls a function of the user. A panic in it is an error of this source, as if the function had returned one. The message of the
+/// panic is left out, because it may have values of a Secret.
+pub(crate) fn call<A>(function: &'static str, call: impl FnOnce() -> A) -> Result<A, SyncError> {
+    // Unwind safe in effect: what the function was to return is dropped, and it has got nothing that it could change.
+    catch_unwind(AssertUnwindSafe(call)).map_err(|_| SyncError::Function {
+        function,
+        source: "it panicked, which is a fault in its code; the standard error of this program says where"
+            .into(),
+    })
 }
 
 /// Decodes an object as its type.
