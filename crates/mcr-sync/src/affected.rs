@@ -1,8 +1,10 @@
 //! The sources that an event of the fleet may concern.
 
 use std::{
-    collections::HashSet,
-    sync::{Mutex, MutexGuard, PoisonError},
+    collections::{HashMap, hash_map::DefaultHasher},
+    hash::{Hash, Hasher},
+    sync::{Mutex, PoisonError},
+    time::SystemTime,
 };
 
 use kube::core::DynamicObject;
@@ -11,17 +13,46 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::relation::Relation;
 
-/// The clusters that may have targets, as far as the fleet has told. A change of another cluster moves no target.
+/// The clusters of a sync, as far as the fleet has told.
 #[derive(Default)]
-pub(crate) struct TargetClusters(Mutex<HashSet<ClusterName>>);
+pub(crate) struct Clusters(Mutex<HashMap<ClusterName, Seen>>);
 
-impl TargetClusters {
-    fn names(&self) -> MutexGuard<'_, HashSet<ClusterName>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+/// What a sync sees of a cluster. Other changes of it move no target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    may_have_targets: bool,
+    ready_since: Option<SystemTime>,
+    /// A hash of the labels and the properties, if a function of the user may look at them.
+    described: u64,
+}
+
+impl Seen {
+    fn now<S, T>(relation: &Relation<S, T>, cluster: &Cluster) -> Self {
+        let mut described = DefaultHasher::new();
+        if relation.sees_clusters {
+            (cluster.labels(), cluster.properties()).hash(&mut described);
+        }
+        Self {
+            may_have_targets: relation.targets.matches(cluster),
+            ready_since: cluster.state().is_ready().then(|| cluster.state_since()),
+            described: described.finish(),
+        }
+    }
+}
+
+impl Clusters {
+    /// Notes what is seen of a cluster. Returns what was seen before.
+    fn note(&self, name: &ClusterName, seen: Option<Seen>) -> Option<Seen> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match seen {
+            Some(seen) => all.insert(name.clone(), seen),
+            None => all.remove(name),
+        }
     }
 
-    /// The sources to look at after this event: all of them if it is of a cluster that may have targets, or might have had some;
-    /// otherwise those of the cluster itself, because the placement sees the cluster of a source.
+    /// The sources to look at after this event. None, if it changes nothing that the sync sees. All of them if it is of a cluster
+    /// that may have targets, or might have had some. Otherwise those of the cluster itself, because the placement sees the
+    /// cluster of a source.
     pub(crate) fn affected<S, T>(
         &self,
         relation: &Relation<S, T>,
@@ -34,15 +65,17 @@ impl TargetClusters {
     {
         let is_target = match event {
             FleetEvent::Engaged(cluster) | FleetEvent::Updated(cluster) => {
-                if relation.targets.matches(cluster) {
-                    self.names().insert(cluster.name().clone());
-                    true
-                } else {
-                    // A cluster whose labels have changed may have lost its targets.
-                    self.names().remove(cluster.name())
+                let seen = Seen::now(relation, cluster);
+                let before = self.note(cluster.name(), Some(seen));
+                if matches!(event, FleetEvent::Updated(_)) && before == Some(seen) {
+                    return Vec::new();
                 }
+                // A cluster whose labels have changed may have lost its targets.
+                seen.may_have_targets || before.is_some_and(|before| before.may_have_targets)
             }
-            FleetEvent::Disengaged { name, .. } => self.names().remove(name),
+            FleetEvent::Disengaged { name, .. } => self
+                .note(name, None)
+                .is_some_and(|before| before.may_have_targets),
             _ => true,
         };
         let clusters = match event {

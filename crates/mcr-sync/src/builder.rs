@@ -15,7 +15,7 @@ use crate::{
     claims::Claims,
     error::BuildError,
     kinds::StatusKinds,
-    name::NameTemplate,
+    name::{MAX_NAME, NameTemplate},
     reconcile::reconcile,
     related::{Related, Rule},
     relation::{Mutate, Place, Project, Relation, Status, TargetNamespace, Test},
@@ -51,6 +51,7 @@ pub struct Sync<S, T> {
     pub(crate) target: ApiResource,
     sources: ClusterSelector,
     pub(crate) place: Option<(ClusterSelector, Place<S>)>,
+    placement_sees_clusters: bool,
     project: Option<Project<S, T>>,
     mutations: Vec<Mutate<S, T>>,
     template: Option<NameTemplate>,
@@ -100,6 +101,7 @@ where
             target: ApiResource::erase::<T>(target),
             sources: ClusterSelector::default(),
             place: None,
+            placement_sees_clusters: true,
             project: None,
             mutations: Vec::new(),
             template: None,
@@ -130,6 +132,7 @@ where
     pub fn to(self, cluster: ClusterName) -> Self {
         let selector = ClusterSelector::name(&*cluster);
         self.place(selector, move |_, _, _| vec![cluster.clone()])
+            .by_selector()
     }
 
     /// Places a target of each source in each of these clusters, except in the cluster of the source.
@@ -144,20 +147,29 @@ where
                 .map(|cluster| cluster.name().clone())
                 .collect()
         })
+        .by_selector()
+    }
+
+    /// The placement follows from the selector of the target clusters.
+    fn by_selector(mut self) -> Self {
+        self.placement_sees_clusters = false;
+        self
     }
 
     /// Places targets by a function of the source, its cluster and the fleet. `clusters` selects the clusters that the
     /// function may return: targets are watched there.
     ///
     /// If the function returns other clusters than before, the new targets are made first, and the former ones are deleted
-    /// when the new ones are as they should be. The function runs often and must not block. It is not called again for events of
-    /// clusters that `clusters` does not select, except that of the source.
+    /// when the new ones are as they should be. The function runs often and must not block. It is called again if a cluster that
+    /// `clusters` selects joins, leaves, becomes Ready or is no longer so, or has other labels or properties. Other clusters lead to no
+    /// call, except that of the source.
     pub fn place(
         mut self,
         clusters: ClusterSelector,
         place: impl Fn(&S, &Cluster, &Fleet) -> Vec<ClusterName> + Send + std::marker::Sync + 'static,
     ) -> Self {
         self.place = Some((clusters, Arc::new(place)));
+        self.placement_sees_clusters = true;
         self
     }
 
@@ -345,7 +357,7 @@ where
     }
 
     pub(crate) fn check_name(&self) -> Result<(), BuildError> {
-        if is_label(&self.name) {
+        if is_label(&self.name, MAX_SYNC_NAME) {
             return Ok(());
         }
         Err(BuildError::Name(self.name.clone()))
@@ -369,9 +381,14 @@ where
     ) -> Result<BuiltController, BuildError> {
         self.check_name()?;
         let name = self.name;
+        if let TargetNamespace::Fixed(namespace) = &self.namespace
+            && !is_label(namespace, MAX_NAME)
+        {
+            return Err(BuildError::Namespace(namespace.clone()));
+        }
         for (at, rule) in self.related.iter().enumerate() {
             let is_taken = self.related[..at].iter().any(|other| other.id == rule.id);
-            if is_taken || !is_label(&rule.id) {
+            if is_taken || !is_label(&rule.id, MAX_SYNC_NAME) {
                 return Err(BuildError::RelatedId(rule.id.clone()));
             }
             if rule.selection.is_none() {
@@ -391,6 +408,7 @@ where
             sources: self.sources,
             targets,
             place,
+            sees_clusters: self.placement_sees_clusters || !self.mutations.is_empty(),
             project,
             mutations: self.mutations,
             template: self.template,
@@ -413,10 +431,11 @@ where
     }
 }
 
-/// Whether a name is usable as the value of a label and as a part of the name of an annotation.
-fn is_label(name: &str) -> bool {
+/// Whether a name of at most so many characters is usable as the value of a label, as a part of the name of an annotation, and as
+/// that of a namespace.
+fn is_label(name: &str, most: usize) -> bool {
     let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    name.len() <= MAX_SYNC_NAME
+    name.len() <= most
         && name.starts_with(is_word)
         && name.ends_with(is_word)
         && name.chars().all(|c| is_word(c) || c == '-')

@@ -4,6 +4,9 @@ use mcr::{BoxError, RequestKey};
 
 use crate::{name::NameError, owned::TooManyFields};
 
+/// The reason of [`SyncError::NoStatus`].
+pub(crate) const NO_STATUS: &str = "NoStatus";
+
 /// Why a sync can't be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -16,6 +19,12 @@ pub enum BuildError {
     /// Nothing says in which clusters the targets shall be.
     #[error("the sync {0:?} has no placement; call `to`, `to_each` or `place`")]
     NoPlacement(String),
+    /// The namespace of [`TargetNamespace::Fixed`](crate::TargetNamespace::Fixed) is not valid.
+    #[error(
+        "the sync has the namespace {0:?} for its targets; use 1 to 63 lower case letters, digits and '-', with a letter or digit at \
+         both ends"
+    )]
+    Namespace(String),
     /// Nothing says how a target is made from a source.
     #[error("the sync {0:?} has no projection; call `project` or `mirror`")]
     NoProjection(String),
@@ -58,7 +67,7 @@ pub enum SyncError {
     )]
     NoStatus(RequestKey),
     /// An API server refused a request, or did not answer. The sync tries again with growing delays.
-    #[error("could not {verb} {key}: {}", mcr::core::explain_error(.source))]
+    #[error("could not {verb} {key}: {}{}", mcr::core::explain_error(.source), advice(.source))]
     Api {
         /// What was to be done.
         verb: &'static str,
@@ -96,9 +105,32 @@ pub enum SyncError {
          version of the kind"
     )]
     NotServed(RequestKey),
+    /// A target is left although its source is gone. It is never deleted: see the design.
+    #[error(
+        "{target} was made for {source_key}, which no longer exists, and nobody saw its deletion, most likely because somebody removed its \
+         finalizer. The target stays, because a source cluster that was restored from a backup would look the same; delete it by hand if \
+         it is not needed"
+    )]
+    Orphan {
+        /// The target.
+        target: RequestKey,
+        /// The source that it names.
+        source_key: RequestKey,
+    },
     /// The objects changed each time between a read and the write that followed. The sync tries again.
     #[error("the source or its targets changed during each of {0} attempts to write; it is tried again")]
     Unsettled(usize),
+}
+
+/// What to do about a refused request, if its answer does not say so.
+fn advice(error: &kube::Error) -> &'static str {
+    match error {
+        // Admission and a namespace that ends have this code too, and say what they want.
+        kube::Error::Api(status) if status.code == 403 && status.message.contains(" cannot ") => {
+            ". Grant this verb to the credentials of the cluster; it is tried again"
+        }
+        _ => "",
+    }
 }
 
 impl SyncError {
@@ -106,7 +138,11 @@ impl SyncError {
     pub(crate) fn is_terminal(&self) -> bool {
         matches!(
             self,
-            Self::Function { .. } | Self::Name(_) | Self::TooManyFields(_) | Self::TooLarge { .. }
+            Self::Function { .. }
+                | Self::Name(_)
+                | Self::TooManyFields(_)
+                | Self::TooLarge { .. }
+                | Self::Orphan { .. }
         )
     }
 
@@ -121,12 +157,13 @@ impl SyncError {
             Self::Function { .. } => "FunctionFailed",
             Self::Name(_) => "InvalidName",
             Self::TooManyFields(_) => "TooManyFields",
-            Self::NoStatus(_) => "NoStatus",
+            Self::NoStatus(_) => NO_STATUS,
             Self::Api { .. } => "RequestFailed",
             Self::TooLarge { .. } => "TooLarge",
             Self::Conflict { .. } => "FieldConflict",
             Self::Cluster(_) => "ClusterAway",
             Self::NotServed(_) => "NotServed",
+            Self::Orphan { .. } => "Orphan",
             Self::Unsettled(_) => "Unsettled",
         }
     }

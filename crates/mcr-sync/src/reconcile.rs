@@ -14,6 +14,7 @@ use crate::{
     api::{Written, value},
     apply, copies,
     error::SyncError,
+    orphan,
     plan::{HoldReason, Step, TargetState, next_step},
     record, related,
     relation::Relation,
@@ -51,6 +52,9 @@ where
         // Nobody saw the source deleted. Its targets stay.
         _ => {
             copies::forget_source(&relation, &request.key);
+            if matches!(request.object, RequestObject::Absent) {
+                orphan::tell(&relation, &request).await?;
+            }
             return Ok(Action::done());
         }
     };

@@ -1,6 +1,11 @@
 //! One relation between sources and targets: what the user has set, without its builder.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
 
 use kube::core::{ApiResource, DynamicObject};
 use mcr::{BoxError, Cluster, ClusterName, ClusterSelector, Fleet, ObjectKey, RequestKey, WatchRequest};
@@ -13,7 +18,7 @@ use crate::{
     error::SyncError,
     kinds::StatusKinds,
     link::{Link, SYNC},
-    name::{NameTemplate, hashed},
+    name::{NameError, NameTemplate, hashed},
     related::Rule,
     told::Told,
 };
@@ -45,6 +50,8 @@ pub(crate) struct Relation<S, T> {
     pub(crate) sources: ClusterSelector,
     pub(crate) targets: ClusterSelector,
     pub(crate) place: Place<S>,
+    /// Whether a placement or a mutation may look at whatever is known of clusters.
+    pub(crate) sees_clusters: bool,
     pub(crate) project: Project<S, T>,
     pub(crate) mutations: Vec<Mutate<S, T>>,
     pub(crate) template: Option<NameTemplate>,
@@ -83,11 +90,28 @@ where
     }
 
     /// Whether the object may be a source. A target of this sync never is, or it would be copied again and again.
-    pub(crate) fn selects(&self, object: &DynamicObject, typed: &S) -> bool {
+    pub(crate) fn selects(&self, object: &DynamicObject, typed: &S) -> Result<bool, SyncError> {
         let labels = object.metadata.labels.as_ref();
         let is_target =
             labels.is_some_and(|labels| labels.get(SYNC).is_some_and(|sync| **sync == *self.name));
-        !is_target && self.filter.as_ref().is_none_or(|filter| filter(typed))
+        match &self.filter {
+            Some(filter) if !is_target => call("filter", || filter(typed)),
+            _ => Ok(!is_target),
+        }
+    }
+
+    /// The name of the targets of this source, in whichever cluster.
+    pub(crate) fn target_key(&self, key: &RequestKey) -> Result<ObjectKey, NameError> {
+        let source = self.link(key).source;
+        let name = match &self.template {
+            Some(template) => template.render(source)?,
+            None => hashed(source),
+        };
+        Ok(match (&self.namespace, source.namespace) {
+            (TargetNamespace::Same, Some(namespace)) => ObjectKey::namespaced(namespace, name),
+            (TargetNamespace::Fixed(namespace), _) => ObjectKey::namespaced(namespace.clone(), name),
+            (TargetNamespace::Same, None) | (TargetNamespace::None, _) => ObjectKey::cluster_scoped(name),
+        })
     }
 
     /// The places where targets of this source shall be.
@@ -98,17 +122,8 @@ where
         cluster: &Cluster,
         fleet: &Fleet,
     ) -> Result<BTreeSet<RequestKey>, SyncError> {
-        let source = self.link(key).source;
-        let name = match &self.template {
-            Some(template) => template.render(source)?,
-            None => hashed(source),
-        };
-        let object = match (&self.namespace, source.namespace) {
-            (TargetNamespace::Same, Some(namespace)) => ObjectKey::namespaced(namespace, name),
-            (TargetNamespace::Fixed(namespace), _) => ObjectKey::namespaced(namespace.clone(), name),
-            (TargetNamespace::Same, None) | (TargetNamespace::None, _) => ObjectKey::cluster_scoped(name),
-        };
-        let clusters = (self.place)(typed, cluster, fleet).into_iter();
+        let object = self.target_key(key)?;
+        let clusters = call("placement", || (self.place)(typed, cluster, fleet))?.into_iter();
         Ok(clusters
             .map(|cluster| RequestKey::new(cluster, object.clone()))
             .collect())
@@ -121,14 +136,28 @@ where
         clusters: Option<(&Cluster, &Cluster)>,
     ) -> Result<Value, SyncError> {
         let failed = |function| move |source| SyncError::Function { function, source };
-        let mut target = (self.project)(typed).map_err(failed("projection"))?;
+        let function = "projection";
+        let mut target = call(function, || (self.project)(typed))?.map_err(failed(function))?;
         if let Some((from, to)) = clusters {
+            let function = "mutation";
             for mutate in &self.mutations {
-                mutate(&mut target, typed, from, to).map_err(failed("mutation"))?;
+                let mutated = call(function, || mutate(&mut target, typed, from, to))?;
+                mutated.map_err(failed(function))?;
             }
         }
-        serde_json::to_value(target).map_err(|error| failed("projection")(error.into()))
+        serde_json::to_value(target).map_err(|error| failed(function)(error.into()))
     }
+}
+
+/// Calls a function of the user. A panic in it is an error of this source, as if the function had returned one. The message of the
+/// panic is left out, because it may have values of a Secret.
+pub(crate) fn call<A>(function: &'static str, call: impl FnOnce() -> A) -> Result<A, SyncError> {
+    // Unwind safe in effect: what the function was to return is dropped, and it has got nothing that it could change.
+    catch_unwind(AssertUnwindSafe(call)).map_err(|_| SyncError::Function {
+        function,
+        source: "it panicked, which is a fault in its code; the standard error of this program says where"
+            .into(),
+    })
 }
 
 /// Decodes an object as its type.

@@ -2,15 +2,15 @@
 
 use mcr::{ClusterName, RequestKey};
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     api::{Written, value},
-    error::SyncError,
+    error::{NO_STATUS, SyncError},
     plan::{Hold, HoldReason},
     record,
     related::Note,
-    relation::decode,
+    relation::{call, decode},
     sight::{Holds, Sight, Targets},
     status::{Condition, status_difference},
 };
@@ -25,36 +25,57 @@ where
         &mut self,
         outcome: &Result<(Holds, Targets), SyncError>,
     ) -> Result<(), SyncError> {
-        let relation = self.relation;
-        let stand = stand(outcome, self.related.notes());
+        let (wanted, failed) = match self.status_up(outcome) {
+            Ok(wanted) => (wanted, None),
+            Err(error) => (json!({}), Some(Err(error))),
+        };
+        let stand = self.stand(failed.as_ref().unwrap_or(outcome));
         let problem = (!stand.is_synced).then_some((stand.reason, &*stand.message));
         self.tell_problem(problem).await;
-        let Some(source) = &self.source else { return Ok(()) };
-        // Without the subresource there is nothing to write to.
-        let has_no_status = matches!(outcome, Err(SyncError::NoStatus(_)));
-        if has_no_status || relation.status.is_none() && relation.condition.is_none() {
+        let written = self.write_status(wanted, stand).await;
+        match failed {
+            Some(Err(error)) => Err(error),
+            _ => written,
+        }
+    }
+
+    /// The status that the function of the user makes.
+    fn status_up(&self, outcome: &Result<(Holds, Targets), SyncError>) -> Result<Value, SyncError> {
+        let (Some(source), Some(status), Ok((_, targets))) = (&self.source, &self.relation.status, outcome)
+        else {
+            return Ok(json!({}));
+        };
+        if source.metadata.deletion_timestamp.is_some() || targets.is_empty() {
+            return Ok(json!({}));
+        }
+        let typed: S = decode("decoding", value(source))?;
+        let decoded = targets
+            .iter()
+            .map(|(cluster, object)| Ok((cluster.clone(), decode("decoding of a target", value(object))?)));
+        let targets: Vec<(ClusterName, T)> = decoded.collect::<Result<_, SyncError>>()?;
+        let function = "status";
+        let failed = |source| SyncError::Function { function, source };
+        call(function, || status(&typed, &targets))?.map_err(failed)
+    }
+
+    async fn write_status(&self, mut wanted: Value, stand: Stand) -> Result<(), SyncError> {
+        let relation = self.relation;
+        // A kind without the subresource has nothing to write to.
+        let has_no_status = stand.reason == NO_STATUS;
+        let (Some(source), false) = (&self.source, has_no_status) else {
+            return Ok(());
+        };
+        if relation.status.is_none() && relation.condition.is_none() {
             return Ok(());
         }
         let live = value(source);
-        let is_synced =
-            |typed: &S| source.metadata.deletion_timestamp.is_none() && relation.selects(source, typed);
+        let is_synced = |typed: &S| {
+            source.metadata.deletion_timestamp.is_none() && relation.selects(source, typed).unwrap_or(false)
+        };
         if !record::has_finalizer(&relation.name, &source.metadata)
             && !decode("decoding", live.clone()).is_ok_and(|typed: S| is_synced(&typed))
         {
             return Ok(());
-        }
-        let mut wanted = json!({});
-        if let (Some(status), Ok((_, targets))) = (&relation.status, outcome)
-            && source.metadata.deletion_timestamp.is_none()
-            && !targets.is_empty()
-        {
-            let typed: S = decode("decoding", live.clone())?;
-            let decoded = targets.iter().map(|(cluster, object)| {
-                Ok((cluster.clone(), decode("decoding of a target", value(object))?))
-            });
-            let targets: Vec<(ClusterName, T)> = decoded.collect::<Result<_, SyncError>>()?;
-            let function = "status";
-            wanted = status(&typed, &targets).map_err(|source| SyncError::Function { function, source })?;
         }
         if let Some(kind) = &relation.condition {
             let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
@@ -77,58 +98,77 @@ where
             Written::Outdated => Ok(()),
         }
     }
+
+    /// Why a connected cluster can't list the targets, if somebody must change something there.
+    fn unlisted(&self, place: &RequestKey) -> Option<String> {
+        let cluster = self.request.fleet.get(&place.cluster).ok()?;
+        let watch = self.relation.target_watch().to_string();
+        let mut kinds = cluster.kinds().into_iter().filter(|kind| kind.watch == watch);
+        let is_connected = cluster.state().is_ready();
+        kinds.find(|kind| is_connected && kind.blocked)?.problem
+    }
+
+    fn stand(&self, outcome: &Result<(Holds, Targets), SyncError>) -> Stand {
+        let notes = self.related.notes();
+        let (reason, message) = match outcome {
+            Ok((holds, _)) if holds.is_empty() && notes.is_empty() => {
+                return Stand {
+                    is_synced: true,
+                    reason: "Synced",
+                    message: "all targets are as they should be".to_owned(),
+                };
+            }
+            Ok((holds, _)) => {
+                let tell = |hold: &Hold<RequestKey>| told(hold, self.unlisted(&hold.place));
+                let mut told: Vec<String> = holds.iter().map(tell).collect();
+                told.extend(notes.iter().map(ToString::to_string));
+                let reason = match holds.first().map(|hold| hold.reason) {
+                    Some(HoldReason::Away) if self.unlisted(&holds[0].place).is_some() => "NotListed",
+                    Some(HoldReason::Away) => "ClusterAway",
+                    Some(HoldReason::Deleting) => "TargetDeleting",
+                    Some(HoldReason::Foreign) => "NameTaken",
+                    Some(HoldReason::Claimed) => "ClaimedTwice",
+                    None => notes.first().map_or("Related", Note::reason),
+                };
+                (reason, told.join("; "))
+            }
+            Err(error) => (error.reason(), error.to_string()),
+        };
+        Stand {
+            is_synced: false,
+            reason,
+            message,
+        }
+    }
 }
 
-/// How the sync of a source stands.
+/// How the sync of a source stands, as its condition and its events say.
 struct Stand {
     is_synced: bool,
     reason: &'static str,
     message: String,
 }
 
-fn stand(outcome: &Result<(Holds, Targets), SyncError>, notes: &[Note]) -> Stand {
-    let (reason, message) = match outcome {
-        Ok((holds, _)) if holds.is_empty() && notes.is_empty() => {
-            return Stand {
-                is_synced: true,
-                reason: "Synced",
-                message: "all targets are as they should be".to_owned(),
-            };
-        }
-        Ok((holds, _)) => {
-            let mut told: Vec<String> = holds.iter().map(told).collect();
-            told.extend(notes.iter().map(ToString::to_string));
-            let reason = match holds.first().map(|hold| hold.reason) {
-                Some(HoldReason::Away) => "ClusterAway",
-                Some(HoldReason::Deleting) => "TargetDeleting",
-                Some(HoldReason::Foreign) => "NameTaken",
-                Some(HoldReason::Claimed) => "ClaimedTwice",
-                None => notes.first().map_or("Related", Note::reason),
-            };
-            (reason, told.join("; "))
-        }
-        Err(error) => (error.reason(), error.to_string()),
-    };
-    Stand {
-        is_synced: false,
-        reason,
-        message,
-    }
-}
-
-fn told(hold: &Hold<RequestKey>) -> String {
+fn told(hold: &Hold<RequestKey>, unlisted: Option<String>) -> String {
     let RequestKey { cluster, object } = &hold.place;
-    match hold.reason {
-        HoldReason::Away => format!("cluster {cluster} is away, so the state of {object} there is not known"),
-        HoldReason::Deleting => {
+    match (hold.reason, unlisted) {
+        (HoldReason::Away, Some(problem)) => {
+            format!(
+                "the state of {object} in cluster {cluster} is not known, because its kind can't be listed there: {problem}"
+            )
+        }
+        (HoldReason::Away, None) => {
+            format!("cluster {cluster} is away, so the state of {object} there is not known")
+        }
+        (HoldReason::Deleting, _) => {
             format!("{object} in cluster {cluster} is being deleted and waits for its finalizers")
         }
-        HoldReason::Foreign => {
+        (HoldReason::Foreign, _) => {
             format!(
                 "{object} in cluster {cluster} belongs to somebody else; rename or delete it, or allow its adoption"
             )
         }
-        HoldReason::Claimed => {
+        (HoldReason::Claimed, _) => {
             format!(
                 "{object} in cluster {cluster} names this source too, and the sync has no target there; delete it, or remove its \
                  labels and annotations of sync.mcr.dev"

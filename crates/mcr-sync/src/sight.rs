@@ -20,7 +20,7 @@ use crate::{
     plan::{Hold, HoldReason, Observed, SourceState, Step, TargetState},
     record,
     related::{Answers, is_copy},
-    relation::{Relation, decode},
+    relation::{Relation, call, decode},
 };
 
 pub(crate) type Holds = Vec<Hold<RequestKey>>;
@@ -103,9 +103,16 @@ where
         let mut wanted = BTreeSet::new();
         let mut state = SourceState::Deleted;
         if let Some(source) = self.source.take() {
-            let decoded = self.decoded(&source);
+            // What is being deleted must go, whatever is in it.
+            let is_live = meta.deletion_timestamp.is_none();
+            let decoded = if is_live {
+                self.decoded(&source).map(Some)
+            } else {
+                Ok(None)
+            };
             let looked = decoded.and_then(|known| {
-                if meta.deletion_timestamp.is_some() || !relation.selects(&source, &known.typed) {
+                let Some(known) = known else { return Ok(None) };
+                if !relation.selects(&source, &known.typed)? {
                     return Ok(None);
                 }
                 let (key, cluster) = (&request.key, &request.cluster);
@@ -252,7 +259,11 @@ where
             }
             let adoptable = match &self.relation.adopt {
                 // The target of another source has an owner, whatever the rule says about its contents.
-                Some(adopt) if !desired::is_linked(&live) => adopt(&decode("rule for adoption", live)?),
+                Some(adopt) if !desired::is_linked(&live) => {
+                    let function = "rule for adoption";
+                    let object = decode(function, live)?;
+                    call(function, || adopt(&object))?
+                }
                 _ => false,
             };
             return Ok(TargetState::Foreign { adoptable });

@@ -6,7 +6,7 @@ use kube::core::DynamicObject;
 use mcr::{ClusterName, Controller, FleetEvent, RequestKey, WatchOptions, Watched};
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{affected::TargetClusters, copies, link::Link, relation::Relation};
+use crate::{affected::Clusters, copies, link::Link, relation::Relation};
 
 /// The controller with its watches of sources, targets, related objects and the fleet.
 pub(crate) fn controller<S, T>(relation: &Arc<Relation<S, T>>) -> Controller<DynamicObject>
@@ -20,7 +20,7 @@ where
         .request(move |_| watch)
         .optional();
     let (of_fleet, of_targets) = (relation.clone(), relation.clone());
-    let target_clusters = TargetClusters::default();
+    let clusters = Clusters::default();
     let controller = Controller::<DynamicObject>::with(relation.name.clone(), &relation.source)
         .clusters(relation.sources.clone())
         .watches_with(
@@ -39,7 +39,7 @@ where
                 of_fleet.told.forget_cluster(name);
                 of_fleet.status_kinds.forget_cluster(name);
             }
-            target_clusters.affected(&of_fleet, event, fleet)
+            clusters.affected(&of_fleet, event, fleet)
         });
     copies::watches(controller, relation, source_of)
 }

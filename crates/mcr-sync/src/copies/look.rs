@@ -20,9 +20,12 @@ use crate::{
         plan::Copy,
         rule::{Rule, Way},
     },
-    relation::decode,
+    relation::{call, decode},
     sight::{Look, Sight},
 };
+
+/// What the functions of related objects are called in errors.
+const RELATED: &str = "function for related objects";
 
 /// The copies of one look.
 #[derive(Default)]
@@ -122,7 +125,7 @@ where
                 }
             };
             if let Some(source) = &source {
-                let selected = rule.selected(source, target.as_ref());
+                let selected = call(RELATED, || rule.selected(source, target.as_ref()))?;
                 selections.push((place.clone(), target, selected));
             }
         }
@@ -162,13 +165,15 @@ where
                 }
                 missing.remove(&*origin.object.name);
                 let link = self.relation.link(&own);
-                let made = match rule.chooses(&source, target.as_ref(), &value(&object)) {
-                    Ok(false) => continue,
-                    Ok(true) => rule.copy_of(&source, &origin, &object, &link),
-                    Err(reason) => Err(reason),
-                };
-                match made {
-                    Ok((name, desired)) => {
+                let made = call(RELATED, || {
+                    let chosen = rule.chooses(&source, target.as_ref(), &value(&object))?;
+                    chosen
+                        .then(|| rule.copy_of(&source, &origin, &object, &link))
+                        .transpose()
+                });
+                match made.unwrap_or_else(|panicked| Err(panicked.to_string())) {
+                    Ok(None) => {}
+                    Ok(Some((name, desired))) => {
                         let key = (at, key_in(&to, &name));
                         match all.desired.entry(key) {
                             Entry::Occupied(entry) => {

@@ -1,0 +1,99 @@
+//! Which events of the fleet lead to a look at the sources.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use kube::core::DynamicObject;
+use mcr::ClusterSelector;
+use serde_json::json;
+
+use crate::world::{World, cluster, is_gone, is_there, name, spec, sync, widget};
+
+/// Counts the looks at sources since the last call. Time goes on only when every task waits, so all that is ready has run.
+async fn looks(calls: &AtomicUsize) -> usize {
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    calls.swap(0, Ordering::Relaxed)
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_event_of_the_fleet_leads_to_a_look_at_the_sources_that_it_may_move_and_at_no_others() {
+    let mut world = World::new();
+    for cluster in [&world.team, &world.other] {
+        cluster
+            .create(widget("default", cluster.name(), json!({"size": 1})))
+            .unwrap();
+    }
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = calls.clone();
+    let targets = ClusterSelector::label("role", "target");
+    let sync = sync().place(targets, move |_: &DynamicObject, _, _| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        vec![name("berlin")]
+    });
+    let [berlin, team] = [spec(&world.berlin, "target"), spec(&world.team, "source")];
+    world.start_with(sync.build().unwrap(), [berlin.clone(), team.clone()]);
+    is_there(&world.berlin, "default/team", 1).await;
+    is_there(&world.berlin, "default/other", 1).await;
+    looks(&calls).await;
+
+    // A cluster that is no target, and has no sources.
+    let paris = spec(&cluster("paris"), "bystander");
+    world.clusters.add(paris.clone());
+    assert_eq!(looks(&calls).await, 0, "it joins");
+    world.clusters.add(paris.label("size", "large"));
+    assert_eq!(looks(&calls).await, 0, "its labels");
+    world.clusters.remove("paris");
+    assert_eq!(looks(&calls).await, 0, "it leaves");
+    // The placement may look at labels and properties.
+    world.clusters.add(berlin.clone().label("size", "large"));
+    assert_eq!(looks(&calls).await, 2, "the labels of a target cluster");
+    world
+        .clusters
+        .add(berlin.label("size", "large").property("size", "large"));
+    assert_eq!(looks(&calls).await, 2, "its properties");
+    world.clusters.add(team.label("size", "large"));
+    assert_eq!(
+        looks(&calls).await,
+        1,
+        "the source of a cluster with other labels"
+    );
+    world.clusters.remove("lyon");
+    assert_eq!(looks(&calls).await, 2, "a target cluster leaves");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_to_each_does_not_look_at_the_sources_for_labels_that_select_the_same_clusters() {
+    let mut world = World::new();
+    world
+        .team
+        .create(widget("default", "w", json!({"size": 1})))
+        .unwrap();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = calls.clone();
+    let sync = sync()
+        .to_each(ClusterSelector::label("role", "target"))
+        .filter(move |_| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            true
+        });
+    let lyon = spec(&world.lyon, "target");
+    world.start_with(sync.build().unwrap(), [lyon.clone()]);
+    is_there(&world.berlin, "default/w", 1).await;
+    is_there(&world.lyon, "default/w", 1).await;
+    looks(&calls).await;
+    world
+        .clusters
+        .add(lyon.clone().label("size", "large").property("nodes", "7"));
+    assert_eq!(looks(&calls).await, 0);
+    world.clusters.add(lyon.clone().label("role", "retired"));
+    is_gone(&world.lyon, "default/w").await;
+    world.clusters.add(lyon);
+    is_there(&world.lyon, "default/w", 1).await;
+    world.stop().await;
+}
