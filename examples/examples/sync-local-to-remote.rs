@@ -53,6 +53,7 @@ fn sync() -> anyhow::Result<BuiltController> {
         .to_each(!ClusterSelector::hub())
         .filter(|map| map.labels().get(PROPAGATE).is_some_and(|value| value == "true"))
         .name_by(NameTemplate::parse("{name}")?)
+        .replace_when_immutable(true)
         .project(|original| {
             let mut copy = ConfigMap::clone(original);
             // A copy is not itself an original.

@@ -178,7 +178,7 @@ where
     ///
     /// The fields that the function sets are owned by the sync: changes of them are reverted, and a field that the function
     /// no longer sets is removed. Other fields of the target are not touched. An error is reported, and the function is called
-    /// again when the source changes.
+    /// again when the source changes. A panic counts as an error; its message is not told, because it may have secret values.
     pub fn project<E>(
         mut self,
         project: impl Fn(&S) -> Result<T, E> + Send + std::marker::Sync + 'static,
@@ -267,7 +267,7 @@ where
     }
 
     /// Writes a condition of this type to the source: `True` if all targets are as they should be, otherwise `False` with the
-    /// reason in words. The kind needs the status subresource and `status.conditions`. Without them, as for a ConfigMap, leave it
+    /// reason in words. A source of which nobody knows whether it is selected, because its filter has failed, gets none. The kind needs the status subresource and `status.conditions`. Without them, as for a ConfigMap, leave it
     /// out.
     ///
     /// The condition may be the first field of the status. So a status type with required fields must not be a part of `S`: a
@@ -281,7 +281,8 @@ where
     /// the words of the [`condition`](Self::condition), and a target that was given up. Default `false`.
     ///
     /// The program then needs the right to create and patch `events` of `events.k8s.io` in the source clusters. A sync whose
-    /// events are refused goes on without them; the first refusal of a cluster is logged.
+    /// events are refused goes on without them; the first refusal of a cluster is logged. A source with a name of more than about 230
+    /// characters gets no events, because kube makes the name of an event from it.
     ///
     /// ```
     /// use k8s_openapi::api::core::v1::ConfigMap;

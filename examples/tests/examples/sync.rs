@@ -173,12 +173,21 @@ fn immutable_copies_are_replaced() {
             map.and_then(|map| map.immutable) == Some(true)
         })
         .await;
-        // Its copy goes first.
+        // An original that was made anew without the program: its copy is replaced.
+        program.interrupt();
+        patch(
+            hub,
+            "sync-immutable",
+            "fixed",
+            json!({"metadata": {"finalizers": null}}),
+        )
+        .await;
         delete(hub, "sync-immutable", "fixed").await;
         eventually(hub, "sync-immutable", "fixed", "no original", |map| map.is_none()).await;
         create(hub, "sync-immutable", "fixed", LABEL).await;
         let another = json!({"immutable": true, "data": {"key": "another"}});
         patch(hub, "sync-immutable", "fixed", another).await;
+        let program = Program::start("sync-local-to-remote", args);
         eventually(berlin, "sync-immutable", "fixed", "the other copy", |map| {
             entry(map, "key") == Some("another") && map.and_then(|map| map.immutable) == Some(true)
         })

@@ -165,7 +165,8 @@ async fn sync_source_that_can_not_be_decoded_is_told_and_released_when_it_is_del
             target.data = json!({"spec": {"size": source.spec.size}});
             Ok::<_, BoxError>(target)
         })
-        .condition("Synced");
+        .condition("Synced")
+        .publish_events(true);
     world.start_with(sync.build().unwrap(), []);
     is_there(&world.berlin, "default/bad", 1).await;
     world.edit("bad", json!({"weight": 1}));

@@ -1,31 +1,42 @@
-//! An admission webhook before a cluster.
+//! What stands before a cluster: an admission webhook, and a watch that lags.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use bytes::Bytes;
+use futures::stream;
 use http::{Method, Request, Response};
-use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use kube::{Client, client::Body};
 use mcr::{Access, ClusterSpec};
 use mcr_testkit::sim::{SimCluster, SimService};
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
 
-/// Refuses writes of objects of one name.
+/// Refuses creations of objects of one name, and delays the events of watches.
 #[derive(Clone, Default)]
-pub(crate) struct Webhook {
+pub(crate) struct Gate {
     /// The name, and the code and the reason of the answer. `None` lets all through.
     refuses: Arc<Mutex<Option<(String, u16, String)>>>,
     refused: Arc<Mutex<Vec<Instant>>>,
+    /// The pause before each event of a watch.
+    lag: Arc<Mutex<Duration>>,
 }
 
-impl Webhook {
+impl Gate {
     pub(crate) fn refuse(&self, name: &str, code: u16, reason: &str) {
         *self.refuses.lock().unwrap() = Some((name.to_owned(), code, reason.to_owned()));
         self.refused.lock().unwrap().clear();
+    }
+
+    /// From now on, each event of a watch comes this much after the one before it.
+    pub(crate) fn lag(&self, pause: Duration) {
+        *self.lag.lock().unwrap() = pause;
     }
 
     pub(crate) fn allow(&self) {
@@ -37,10 +48,10 @@ impl Webhook {
         self.refused.lock().unwrap().clone()
     }
 
-    /// The cluster behind this webhook.
+    /// The cluster behind this gate.
     pub(crate) fn before(&self, cluster: &SimCluster, role: &str) -> ClusterSpec {
-        let (webhook, service) = (self.clone(), cluster.service().with_token(&cluster.admin_token()));
-        let answer = tower::service_fn(move |request| webhook.clone().answer(service.clone(), request));
+        let (gate, service) = (self.clone(), cluster.service().with_token(&cluster.admin_token()));
+        let answer = tower::service_fn(move |request| gate.clone().answer(service.clone(), request));
         let access = Access::from(Client::new(answer, "default"));
         ClusterSpec::named(cluster.name(), access)
             .unwrap()
@@ -48,6 +59,10 @@ impl Webhook {
     }
 
     async fn answer(self, service: SimService, request: Request<Body>) -> Result<Answer, BoxError> {
+        let is_watch = request
+            .uri()
+            .query()
+            .is_some_and(|query| query.contains("watch="));
         let (head, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
         let object: Value = serde_json::from_slice(&body).unwrap_or_default();
@@ -71,9 +86,14 @@ impl Webhook {
             .answer(Request::from_parts(head, Full::from(body)))
             .await
             .into_parts();
-        Ok(Response::from_parts(
-            head,
-            body.map_err(|never| match never {}).boxed_unsync(),
-        ))
+        let frames = stream::unfold((self, body), move |(gate, mut body)| async move {
+            let Ok(frame) = body.frame().await?;
+            let pause = *gate.lag.lock().unwrap();
+            if is_watch && !pause.is_zero() {
+                sleep(pause).await;
+            }
+            Some((Ok::<_, BoxError>(frame), (gate, body)))
+        });
+        Ok(Response::from_parts(head, StreamBody::new(frames).boxed_unsync()))
     }
 }

@@ -5,7 +5,10 @@ use std::time::Duration;
 use mcr_testkit::waiting::eventually;
 use serde_json::{Value, json};
 
-use crate::world::{LIMIT, WIDGETS, World, is_gone, is_there, sync, widget};
+use crate::{
+    gate::Gate,
+    world::{LIMIT, WIDGETS, World, is_gone, is_there, sync, widget},
+};
 
 #[tokio::test(start_paused = true)]
 async fn sync_target_whose_source_is_gone_without_its_finalizer_is_told_and_stays() {
@@ -81,5 +84,43 @@ async fn sync_source_cluster_that_was_replaced_by_an_empty_one_loses_no_target()
     assert_eq!(found["metadata"]["uid"], target["metadata"]["uid"]);
     world.told("w", "Synced").await;
     assert_eq!(world.failing(), []);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_target_that_is_gone_before_its_watch_tells_is_no_orphan() {
+    let mut world = World::new();
+    world
+        .team
+        .create(widget("default", "w", json!({"size": 1})))
+        .unwrap();
+    let gate = Gate::default();
+    let berlin = gate.before(&world.berlin, "target");
+    world.start_with(sync().build().unwrap(), [berlin]);
+    is_there(&world.berlin, "default/w", 1).await;
+    world.told("w", "Synced").await;
+    gate.lag(Duration::from_secs(30));
+    // The event of this change comes when source and target are gone, and that of the deletion after it.
+    let mut target = world.berlin.get(WIDGETS, "default/w").unwrap();
+    target["metadata"]["labels"]["theirs"] = "yes".into();
+    world.berlin.update(target).unwrap();
+    world.team.delete(WIDGETS, "default/w").unwrap();
+    is_gone(&world.team, "default/w").await;
+    assert!(world.berlin.get(WIDGETS, "default/w").is_none());
+    let asked = || {
+        world
+            .team
+            .audit()
+            .count(|event| event.verb == "get" && event.code == 404)
+    };
+    let before = asked();
+    eventually(LIMIT, "the source is asked for", || {
+        (asked() > before).then_some(())
+    })
+    .await;
+    for _ in 0..10 {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(world.failing(), []);
+    }
     world.stop().await;
 }

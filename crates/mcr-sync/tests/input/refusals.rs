@@ -7,7 +7,7 @@ use mcr_testkit::waiting::eventually;
 use serde_json::json;
 
 use crate::{
-    gate::Webhook,
+    gate::Gate,
     world::{LIMIT, WIDGETS, World, is_gone, is_there, sync, widget},
 };
 
@@ -73,7 +73,7 @@ async fn sync_target_that_its_schema_refuses_is_told_with_the_words_of_the_serve
 #[tokio::test(start_paused = true)]
 async fn sync_refusal_of_an_admission_webhook_is_told_and_tried_later_and_later() {
     let mut world = World::new();
-    let webhook = Webhook::default();
+    let webhook = Gate::default();
     let berlin = webhook.before(&world.berlin, "target");
     world.start_with(
         sync()

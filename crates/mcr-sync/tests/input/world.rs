@@ -74,6 +74,7 @@ pub(crate) fn sync() -> Widgets {
         .name_by(NameTemplate::parse("{name}").unwrap())
         .project(spec_of)
         .condition("Synced")
+        .publish_events(true)
 }
 
 pub(crate) fn spec_of(source: &DynamicObject) -> Result<DynamicObject, BoxError> {
@@ -193,10 +194,31 @@ impl World {
         Some((text("reason")?, text("message")?))
     }
 
-    /// Waits until the condition of a source in `team` has this reason. Returns its message.
+    /// Waits until the condition of a source in `team` has this reason, and a problem is an event with the same text too. Returns
+    /// the message.
     pub(crate) async fn told(&self, name: &str, reason: &str) -> String {
         let find = || self.condition(name).filter(|(found, _)| found == reason);
-        eventually(LIMIT, format!("{reason} for {name}"), find).await.1
+        let message = eventually(LIMIT, format!("{reason} for {name}"), find).await.1;
+        // kube names an event after its object, and adds up to 20 characters.
+        if reason != "Synced" && name.len() <= 230 {
+            let short: String = message.chars().take(1000).collect();
+            let is_it = |event: &Value| {
+                event["regarding"]["name"] == name
+                    && event["reason"] == reason
+                    && event["type"] == "Warning"
+                    && event["note"]
+                        .as_str()
+                        .is_some_and(|note| note.starts_with(&short))
+            };
+            let events = || {
+                self.team
+                    .list("events.events.k8s.io", "default")
+                    .into_iter()
+                    .find(is_it)
+            };
+            eventually(LIMIT, format!("the event {reason} for {name}"), events).await;
+        }
+        message
     }
 
     /// Edits a source in `team`.
