@@ -16,7 +16,10 @@ use mcr_testkit::{
     waiting::{Background, eventually},
 };
 use serde_json::json;
-use support::{Heard, PATIENCE, kubeconfig, locally, seed::SeedWorld};
+use support::{
+    Heard, PATIENCE, kubeconfig, locally,
+    seed::{CLUSTERS, SeedWorld},
+};
 use tokio::time::{Instant, timeout};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -119,6 +122,10 @@ async fn clusters_without_a_shoot_are_told_and_names_need_no_project() {
     let mut shoot = Garden::shoot("garden-old", "two");
     shoot["status"]["technicalID"] = "shoot-old-two".into();
     seed.0.create(Garden::cluster(&shoot)).unwrap();
+    // Another one of that namespace, with a name as today.
+    let mut newer = Garden::shoot("garden-old", "three");
+    newer["status"]["technicalID"] = "shoot--old--three".into();
+    seed.0.create(Garden::cluster(&newer)).unwrap();
     for (name, spec) in [("shoot--dev--empty", json!({})), ("other", json!({"shoot": 7}))] {
         let mut cluster = Garden::cluster(&shoot);
         cluster["metadata"]["name"] = name.into();
@@ -128,7 +135,7 @@ async fn clusters_without_a_shoot_are_told_and_names_need_no_project() {
     let mut heard = seed.heard();
     let mut told = heard.until("synced").await;
     told.sort();
-    let [empty, other, one, synced, two] = <[String; 5]>::try_from(told).unwrap();
+    let [empty, other, one, synced, two, three] = <[String; 6]>::try_from(told).unwrap();
     assert_eq!((&*one, &*synced), ("+dev/one", "synced"));
     assert_eq!(
         empty,
@@ -139,7 +146,16 @@ async fn clusters_without_a_shoot_are_told_and_names_need_no_project() {
         two,
         "~garden-old/two: its Secret shoot-old-two/gardener with the kubeconfig is not there"
     );
-    // One that can't be read any more keeps its kubeconfig and its name.
+    assert!(three.starts_with("~old/three: "), "{three}");
+    // One that can't be read any more keeps its kubeconfig and its name, also if the name of its Cluster does not have it.
+    let mut cluster = seed.0.get(CLUSTERS, "shoot-old-two").unwrap();
+    cluster["spec"] = json!({});
+    seed.0.update(cluster).unwrap();
+    let why = heard.line().await;
+    assert!(
+        why.starts_with("!garden-old/two: Shoot garden-old/two: "),
+        "{why}"
+    );
     seed.shoot("one", |shoot| *shoot = json!({"spec": 7}));
     let why = heard.line().await;
     assert!(
@@ -299,6 +315,11 @@ async fn renewals_are_swapped_below_the_running_watches() {
     });
     let ready = || matches!(fleet.get("dev/a").map(|a| a.state()), Ok(ClusterState::Ready));
     eventually(PATIENCE, "it is ready", || ready().then_some(())).await;
+    assert_eq!(
+        seed.gets(),
+        1,
+        "the two watches are joined before anything is read"
+    );
     let cluster = fleet.get("dev/a").unwrap();
     let maps = cluster.watch(WatchRequest::of::<ConfigMap>(), None).unwrap();
     eventually(PATIENCE, "its objects are listed", || {
