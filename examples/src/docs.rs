@@ -17,6 +17,8 @@ mod code {
     struct Comparison;
     #[doc = include_str!("../../docs/faq.md")]
     struct Faq;
+    #[doc = include_str!("../../docs/gardener.md")]
+    struct Gardener;
     #[doc = include_str!("../../docs/kcp.md")]
     struct Kcp;
     #[doc = include_str!("../../docs/metrics.md")]
@@ -38,10 +40,11 @@ mod tests {
     use std::{collections::BTreeMap, env, fs, path::Path, process::Command};
 
     /// The documents that have lines for a `Cargo.toml`, besides the READMEs of the crates.
-    const WITH_LINES: [&str; 8] = [
+    const WITH_LINES: [&str; 9] = [
         "README.md",
         "docs/cluster-api.md",
         "docs/cluster-inventory.md",
+        "docs/gardener.md",
         "docs/kcp.md",
         "docs/quickstart.md",
         "docs/sync.md",

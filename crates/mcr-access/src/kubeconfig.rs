@@ -5,10 +5,18 @@ use std::{
     net::IpAddr,
     path::PathBuf,
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
+use futures::future::BoxFuture;
+
 use crate::{
-    credential::CredentialSource, endpoint::Endpoint, policy::AccessPolicy, resolved::Resolved, trust::Trust,
+    credential::{Credential, CredentialError, CredentialSource, Refresh},
+    endpoint::Endpoint,
+    fingerprint::Fingerprint,
+    policy::AccessPolicy,
+    resolved::Resolved,
+    trust::Trust,
 };
 
 /// Access to a cluster by a context of a kubeconfig.
@@ -151,12 +159,67 @@ impl KubeconfigAccess {
         }
     }
 
+    /// Calls `refused` whenever the API server has refused the credential with a 401. For a provider that can get another one.
+    ///
+    /// Only after a successful [`resolve`](crate::resolve) or [`check`](crate::check) of a kubeconfig with inline data. Without
+    /// these nothing is called.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn on_refusal(self, refused: impl Fn() + Send + Sync + 'static) -> Self {
+        let Some((cached, inline)) = self
+            .cached()
+            .and_then(|cached| Some((cached, cached.inline.clone()?)))
+        else {
+            return self;
+        };
+        let credentials = Arc::new(ReportedRefusals {
+            source: inline.credentials,
+            refused,
+        });
+        let cached = CachedResolution {
+            yaml: cached.yaml.clone(),
+            context: cached.context.clone(),
+            default_namespace: cached.default_namespace.clone(),
+            inline: Some(CachedEndpoint {
+                endpoint: inline.endpoint,
+                credentials,
+            }),
+        };
+        Self {
+            cached: Arc::new(OnceLock::from(cached)),
+            ..self
+        }
+    }
+
     /// Resolves a path in the kubeconfig against its folder.
     pub(crate) fn absolute(&self, path: &str) -> PathBuf {
         match &self.base_dir {
             Some(dir) => dir.join(path),
             None => PathBuf::from(path),
         }
+    }
+}
+
+/// A source that reports when its credential was refused.
+struct ReportedRefusals<F> {
+    source: Arc<dyn CredentialSource>,
+    refused: F,
+}
+
+impl<F: Fn() + Send + Sync + 'static> CredentialSource for ReportedRefusals<F> {
+    fn fingerprint(&self) -> Fingerprint {
+        self.source.fingerprint()
+    }
+
+    fn credential(&self, why: Refresh) -> BoxFuture<'_, Result<Credential, CredentialError>> {
+        if matches!(why, Refresh::Unauthorized) {
+            (self.refused)();
+        }
+        self.source.credential(why)
+    }
+
+    fn renew_every(&self) -> Option<Duration> {
+        self.source.renew_every()
     }
 }
 

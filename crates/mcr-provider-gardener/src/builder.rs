@@ -5,14 +5,16 @@ use mcr_core::{AccessPolicy, WatchSettings, internal::namespace};
 
 use crate::{
     GardenerError, GardenerProvider,
-    config::{Config, Rights, Times},
+    config::{Config, Rights, Times, Topology},
+    label_selector,
     memory::Memory,
-    selection::Selection,
+    selection::{InSeed, Selection},
     v1beta1::Shoot,
 };
 
 /// Gardener issues no kubeconfig for less.
 const SHORTEST: Duration = Duration::from_secs(600);
+const VALID_FOR: Duration = Duration::from_secs(3600);
 
 /// Builds a [`GardenerProvider`]. [`GardenerProvider::builder`] creates it.
 ///
@@ -25,8 +27,9 @@ pub struct GardenerProviderBuilder {
     namespace: Namespaces,
     labels: Option<String>,
     selection: Selection,
+    topology: Topology,
     rights: Rights,
-    valid_for: Duration,
+    valid_for: Option<Duration>,
     at_once: usize,
     policy: Option<AccessPolicy>,
     times: Times,
@@ -48,8 +51,9 @@ impl GardenerProvider {
             namespace: Namespaces::Default,
             labels: None,
             selection: Selection::default(),
+            topology: Topology::default(),
             rights: Rights::Admin,
-            valid_for: Duration::from_secs(3600),
+            valid_for: None,
             at_once: 10,
             policy: None,
             times: Times::default(),
@@ -65,14 +69,35 @@ impl GardenerProviderBuilder {
         self
     }
 
-    /// Sets the client of the garden's API server (the virtual garden), where the Shoots are.
+    /// Sets the client of the garden's API server (the virtual garden), where the Shoots are; or with
+    /// [`topology`](Self::topology) that of a seed.
     #[must_use]
     pub fn client(mut self, client: Client) -> Self {
         self.client = Some(client);
         self
     }
 
-    /// Sets the namespace of the Shoots, which is that of one Project. Default: the default namespace of the client.
+    /// Sets where the Shoots are found: in a garden, or in a seed. Default: in a garden.
+    ///
+    /// A seed knows the Shoots whose control plane it runs, of all Projects. Names, properties and options are the same, but
+    /// [`viewer`](Self::viewer) and [`valid_for`](Self::valid_for), which a seed does not have.
+    ///
+    /// ```no_run
+    /// use mcr_provider_gardener::{GardenerProvider, Topology};
+    ///
+    /// # fn example(seed: kube::Client) -> Result<(), mcr_core::BoxError> {
+    /// let clusters = GardenerProvider::builder().client(seed).topology(Topology::Seed).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn topology(mut self, topology: Topology) -> Self {
+        self.topology = topology;
+        self
+    }
+
+    /// Sets the namespace of the Shoots, which is that of one Project. Default: the default namespace of the client;
+    /// in a seed all.
     #[must_use]
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Namespaces::One(namespace.into());
@@ -153,11 +178,11 @@ impl GardenerProviderBuilder {
     /// Sets how long a kubeconfig shall be valid. Default: 1 hour. Gardener grants at least 10 minutes, and may grant less than asked.
     #[must_use]
     pub fn valid_for(mut self, life: Duration) -> Self {
-        self.valid_for = life;
+        self.valid_for = Some(life);
         self
     }
 
-    /// Sets how many kubeconfigs are asked for at once. Default: 10. 0 counts as 1.
+    /// Sets how many kubeconfigs are asked for, or read in a seed, at once. Default: 10. 0 counts as 1.
     #[must_use]
     pub fn requests_at_once(mut self, requests: usize) -> Self {
         self.at_once = requests;
@@ -199,10 +224,13 @@ impl GardenerProviderBuilder {
     /// Builds the provider. Opens no connection yet.
     ///
     /// # Errors
-    /// [`GardenerError`] if there is no client, or if the namespace, the label selector or the life of the kubeconfigs is invalid.
+    /// [`GardenerError`] if there is no client, if the namespace, the label selector or the life of the kubeconfigs is invalid, or
+    /// if a seed does not have an option.
     pub fn build(self) -> Result<GardenerProvider, GardenerError> {
-        let client = self.client.ok_or(GardenerError::NoGarden)?;
-        let namespace = match self.namespace {
+        let client = self.client.ok_or(GardenerError::NoClient)?;
+        let in_seed = self.topology == Topology::Seed;
+        let mut namespace = match self.namespace {
+            Namespaces::Default if in_seed => None,
             Namespaces::Default => Some(client.default_namespace().to_owned()),
             Namespaces::One(namespace) => Some(namespace),
             Namespaces::All => None,
@@ -213,22 +241,41 @@ impl GardenerProviderBuilder {
         {
             return Err(GardenerError::Namespace(namespace.clone()));
         }
-        if let Some(labels) = self.labels.as_ref().filter(|labels| !is_selector(labels)) {
+        let mut labels = self.labels;
+        if let Some(labels) = labels.as_ref().filter(|labels| !is_selector(labels)) {
             return Err(GardenerError::Labels(labels.clone()));
         }
+        let mut selection = self.selection;
+        if in_seed {
+            if self.rights == Rights::Viewer {
+                return Err(GardenerError::NotInSeed("viewer"));
+            }
+            if self.valid_for.is_some() {
+                return Err(GardenerError::NotInSeed("valid_for"));
+            }
+            selection.in_seed = InSeed {
+                namespace: namespace.take(),
+                labels: labels
+                    .take()
+                    .map(|labels| label_selector::parse(&labels).ok_or(GardenerError::Labels(labels)))
+                    .transpose()?,
+            };
+        }
+        let valid_for = self.valid_for.unwrap_or(VALID_FOR);
         // Gardener takes seconds in 32 bits.
-        if self.valid_for < SHORTEST || self.valid_for.as_secs() > u64::from(u32::MAX) {
-            return Err(GardenerError::ValidFor(self.valid_for));
+        if valid_for < SHORTEST || valid_for.as_secs() > u64::from(u32::MAX) {
+            return Err(GardenerError::ValidFor(valid_for));
         }
         Ok(GardenerProvider {
             name: self.name,
             config: Arc::new(Config {
                 client,
+                topology: self.topology,
                 namespace,
-                labels: self.labels,
-                selection: Arc::new(self.selection),
+                labels,
+                selection: Arc::new(selection),
                 rights: self.rights,
-                valid_for: self.valid_for,
+                valid_for,
                 at_once: self.at_once,
                 policy: self.policy,
                 memory: Arc::new(Memory::default()),
@@ -250,6 +297,7 @@ impl fmt::Debug for GardenerProviderBuilder {
             .field("namespace", &self.namespace)
             .field("labels", &self.labels)
             .field("selection", &self.selection)
+            .field("topology", &self.topology)
             .field("rights", &self.rights)
             .field("valid_for", &self.valid_for)
             .field("requests_at_once", &self.at_once)

@@ -1,15 +1,29 @@
 use std::{sync::Arc, time::Duration};
 
+use k8s_openapi::api::core::v1::Secret;
 use kube::{Client, core::ApiResource};
 use mcr_core::{AccessPolicy, WatchRequest, WatchSettings};
 
-use crate::{memory::Memory, selection::Selection};
+use crate::{memory::Memory, seed::SECRET, selection::Selection, v1alpha1::Cluster, v1beta1::Shoot};
+
+/// Where a provider finds Shoots.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Topology {
+    /// In the garden, as Shoots. Gardener issues a kubeconfig on request.
+    #[default]
+    Garden,
+    /// In a seed, as the Clusters of Gardener's extensions. The kubeconfig is in a Secret beside the control plane.
+    Seed,
+}
 
 /// The options of a provider, checked.
 pub(crate) struct Config {
     pub(crate) client: Client,
-    /// None: all.
+    pub(crate) topology: Topology,
+    /// The namespace that the watch selects. None: all. In a seed the selection has it.
     pub(crate) namespace: Option<String>,
+    /// The label selector of the watch. In a seed the selection has it.
     pub(crate) labels: Option<String>,
     pub(crate) selection: Arc<Selection>,
     pub(crate) rights: Rights,
@@ -71,13 +85,11 @@ impl Default for Times {
 }
 
 impl Config {
+    /// The Shoots of a garden, or the Clusters of a seed.
     pub(crate) fn shoots(&self) -> WatchRequest {
-        let request = WatchRequest::resource(&ApiResource {
-            group: "core.gardener.cloud".into(),
-            version: "v1beta1".into(),
-            api_version: "core.gardener.cloud/v1beta1".into(),
-            kind: "Shoot".into(),
-            plural: "shoots".into(),
+        let request = WatchRequest::resource(&match self.topology {
+            Topology::Garden => ApiResource::erase::<Shoot>(&()),
+            Topology::Seed => ApiResource::erase::<Cluster>(&()),
         });
         let request = match &self.namespace {
             Some(namespace) => request.namespace(namespace),
@@ -87,5 +99,12 @@ impl Config {
             Some(labels) => request.labels(labels),
             None => request,
         }
+    }
+
+    /// The Secrets of a seed with the kubeconfigs of Shoots. Their content does not come with the watch.
+    pub(crate) fn secrets(&self) -> WatchRequest {
+        WatchRequest::resource(&ApiResource::erase::<Secret>(&()))
+            .fields(format!("metadata.name={SECRET}"))
+            .metadata_only()
     }
 }

@@ -1,4 +1,4 @@
-//! The facts of a Shoot that the provider needs, as the watch of the garden keeps them.
+//! The facts of a Shoot that the provider needs, as the watch keeps them.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -34,7 +34,7 @@ const LONGEST_REASON: usize = 300;
 /// The facts of a Shoot that belongs to the fleet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Facts {
-    /// None if the garden has no UIDs.
+    /// None if the API server has no UIDs.
     pub(crate) uid: Option<Arc<str>>,
     pub(crate) labels: Pairs,
     /// Without the project, which the Shoot does not name.
@@ -42,6 +42,16 @@ pub(crate) struct Facts {
     /// Where the control plane is and which credentials it takes. If this changes, a kubeconfig from before may be useless.
     pub(crate) place: Fingerprint,
     pub(crate) state: State,
+    /// None in a garden.
+    pub(crate) in_seed: Option<InSeed>,
+}
+
+/// Where a seed has a Shoot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct InSeed {
+    /// The namespace of the control plane, whose name is that of the Cluster, too.
+    pub(crate) control_plane: Arc<str>,
+    pub(crate) project: Arc<str>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +66,7 @@ pub(crate) enum State {
 }
 
 /// Names and values. A map would take at least 544 bytes.
-pub(crate) type Pairs = Box<[(Box<str>, Box<str>)]>;
+pub(crate) type Pairs = Arc<[(Box<str>, Box<str>)]>;
 
 pub(crate) fn map(pairs: &Pairs) -> BTreeMap<String, String> {
     pairs
@@ -70,13 +80,18 @@ impl Facts {
     pub(crate) fn read(object: &Object, selection: &Selection) -> Option<Arc<Self>> {
         match object.decode() {
             Ok(shoot) => selection.takes(&shoot).then(|| Arc::new(Self::of(&shoot))),
-            Err(error) => Some(Arc::new(Self {
-                uid: None,
-                labels: Pairs::default(),
-                properties: Pairs::default(),
-                place: Fingerprint::of(&()),
-                state: State::Unreadable(error.to_string().into()),
-            })),
+            Err(error) => Some(Arc::new(Self::unreadable(error.to_string()))),
+        }
+    }
+
+    pub(crate) fn unreadable(why: String) -> Self {
+        Self {
+            uid: None,
+            labels: Pairs::default(),
+            properties: Pairs::default(),
+            place: Fingerprint::of(&()),
+            state: State::Unreadable(why.into()),
+            in_seed: None,
         }
     }
 
@@ -91,6 +106,7 @@ impl Facts {
             properties: properties(shoot),
             place: place(shoot),
             state: state(shoot),
+            in_seed: None,
         }
     }
 

@@ -1,4 +1,4 @@
-//! The Shoots of the garden, and what was announced of them. It decides what to announce and which kubeconfig to ask for next. No
+//! The Shoots of a garden or a seed, and what was announced of them. It decides what to announce and which kubeconfig to ask for next. No
 //! I/O, no clock of its own.
 
 use std::{
@@ -14,7 +14,7 @@ use mcr_core::{
 use tokio::time::Instant;
 
 use crate::{
-    facts::{Facts, State},
+    facts::{Facts, InSeed, State},
     kubeconfig::{Failure, Held},
     member::{Attempt, Member, Said, Verdict},
     memory::Memory,
@@ -45,6 +45,8 @@ pub(crate) struct Request {
     pub(crate) key: ObjectKey,
     pub(crate) name: ClusterName,
     pub(crate) place: Fingerprint,
+    /// None in a garden.
+    pub(crate) in_seed: Option<InSeed>,
     /// The kubeconfig in use.
     pub(crate) held: Option<Held>,
     /// The last attempt failed.
@@ -83,9 +85,10 @@ impl Inventory {
     /// A Shoot was created or changed, or joined the selection.
     pub(crate) fn shoot(&mut self, key: &ObjectKey, facts: Arc<Facts>, now: Instant) -> Outcome {
         let mut outcome = Outcome::default();
-        let namespace: Arc<str> = key.namespace.as_deref().unwrap_or_default().into();
+        let namespace: Arc<str> = key.namespace.clone().unwrap_or_default();
         if !self.projects.contains_key(&namespace) {
-            let known = self.memory.project(&namespace);
+            let in_seed = facts.in_seed.as_ref().map(|in_seed| in_seed.project.clone());
+            let known = in_seed.or_else(|| self.memory.project(&namespace));
             if known.is_none() {
                 outcome.lookups.push(namespace.clone());
             }
@@ -168,6 +171,7 @@ impl Inventory {
                     ticket,
                     name,
                     place: member.facts.place,
+                    in_seed: member.facts.in_seed.clone(),
                     held: member.held.clone(),
                     again: member.failure.is_some(),
                     key,
@@ -216,6 +220,17 @@ impl Inventory {
         self.settle(&request.key, now, &mut outcome);
         self.say_synced(&mut outcome);
         outcome
+    }
+
+    /// The API server of a Shoot has refused the kubeconfig with this content. Another one is asked for.
+    pub(crate) fn refused(&mut self, key: &ObjectKey, content: Fingerprint) {
+        let due = self
+            .shoots
+            .get(key)
+            .and_then(|member| member.refused(content, self.pauses.1));
+        if let Some(due) = due {
+            self.schedule.plan(key, Line::Healthy, due);
+        }
     }
 
     /// The garden answers again after an outage. What it has refused is asked for at once.
@@ -285,9 +300,7 @@ impl Inventory {
             member.attempt = Attempt::Planned;
         }
         let verdict = member.verdict(engaged, now);
-        if let Some(Verdict::Good(held)) = &verdict {
-            self.memory.engaged(key, uid.as_ref(), Some((*held).clone()));
-        }
+        let good = matches!(verdict, Some(Verdict::Good(_)));
         let said = verdict.and_then(|verdict| member.announcement(key, name, &project, verdict));
         if let Some((said, change)) = said {
             member.said = said;
@@ -295,6 +308,9 @@ impl Inventory {
         }
         if let Some(held) = &mut member.held {
             held.settle(&self.fleet_policy);
+        }
+        if good {
+            self.memory.engaged(key, uid.as_ref(), member.held.clone());
         }
         if matches!(member.said, Said::Nothing) && !self.said_synced {
             self.unsaid.insert(key.clone());
@@ -305,8 +321,17 @@ impl Inventory {
 
     /// The name of the cluster and its project. None if the project is not known yet.
     fn name(&self, key: &ObjectKey) -> Option<(ClusterName, Arc<str>)> {
-        let namespace = key.namespace.as_deref().unwrap_or_default();
-        let project = self.projects.get(namespace)?.clone()?;
+        let in_seed = self
+            .shoots
+            .get(key)
+            .and_then(|member| member.facts.in_seed.as_ref());
+        let project = match in_seed {
+            Some(in_seed) => in_seed.project.clone(),
+            None => {
+                let namespace = key.namespace.as_deref().unwrap_or_default();
+                self.projects.get(namespace)?.clone()?
+            }
+        };
         match ClusterName::new(format!("{project}/{}", key.name)) {
             Ok(name) => Some((name, project)),
             Err(error) => {

@@ -1,4 +1,4 @@
-//! Asks the garden for kubeconfigs, and tries those that are doubtful.
+//! Asks for kubeconfigs, and tries those that are doubtful.
 
 use std::{
     sync::Arc,
@@ -9,39 +9,51 @@ use http::{Method, StatusCode, header::RETRY_AFTER};
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
 use mcr_core::{
-    AccessPolicy, ClusterSpec, KubeconfigAccess, ObjectKey, explain_error,
+    AccessPolicy, ClusterSpec, Fingerprint, KubeconfigAccess, ObjectKey, explain_error,
     internal::{OneOffClients, jitter},
 };
 use serde_json::json;
 use tokio::{
+    sync::mpsc,
     task::spawn_blocking,
     time::{Instant, timeout},
 };
 
 use crate::{
     config::Config,
+    facts::InSeed,
     inventory::Request,
     kubeconfig::{Checks, Failure, Held},
     renewal::renew_after,
+    seed::SECRET,
 };
 
-/// A kubeconfig with a few contexts and certificates is far smaller.
-const LARGEST_BODY: usize = 1 << 20;
+/// A Secret has 1 MiB of data at most, which is base64 in JSON, and its metadata. A kubeconfig is far smaller.
+const LARGEST_BODY: usize = 3 << 20;
 /// The answer to a trial is a version of Kubernetes.
 const LARGEST_TRIAL: usize = 64 << 10;
 /// How long a trial may take.
 const TRIAL: Duration = Duration::from_secs(10);
 
+/// A kubeconfig that the API server of a Shoot has refused, by its content.
+pub(crate) type Refusal = (ObjectKey, Fingerprint);
+
 /// Asks for kubeconfigs.
 pub(crate) struct Issuer {
     config: Arc<Config>,
+    refusals: mpsc::Sender<Refusal>,
     checks: Arc<Checks>,
     clients: OneOffClients,
 }
 
 impl Issuer {
-    pub(crate) fn new(config: Arc<Config>, fleet_policy: &AccessPolicy) -> Self {
+    pub(crate) fn new(
+        config: Arc<Config>,
+        fleet_policy: &AccessPolicy,
+        refusals: mpsc::Sender<Refusal>,
+    ) -> Self {
         Self {
+            refusals,
             checks: Arc::new(Checks {
                 policy: config.policy.clone(),
                 fleet_policy: fleet_policy.clone(),
@@ -52,7 +64,7 @@ impl Issuer {
         }
     }
 
-    /// A new kubeconfig for a Shoot. Tries it if it differs from the one in use in more than the credentials.
+    /// A new kubeconfig for a Shoot, or in a seed the one that there is now. Tries it if it differs from the one in use in more than the credentials.
     ///
     /// # Errors
     /// If there is none, or if it does not work and the one in use still does.
@@ -61,9 +73,10 @@ impl Issuer {
             false => self.config.times.first,
             true => self.config.times.request,
         };
-        let new = timeout(limit, self.ask(request)).await.unwrap_or_else(|_| {
+        let mut new = timeout(limit, self.ask(request)).await.unwrap_or_else(|_| {
             Err(Failure::new(format!(
-                "the garden did not answer within {} s",
+                "the {} did not answer within {} s",
+                whom(request),
                 limit.as_secs_f32()
             )))
         })?;
@@ -75,10 +88,72 @@ impl Issuer {
                 "the new kubeconfig does not work, so the old one stays in use: {why}"
             )));
         }
+        let (refusals, refusal) = (self.refusals.clone(), (request.key.clone(), new.fingerprint));
+        // If there is no place for it, the fleet will report the next one.
+        new.access = new
+            .access
+            .on_refusal(move || _ = refusals.try_send(refusal.clone()));
         Ok(new)
     }
 
     async fn ask(&self, request: &Request) -> Result<Held, Failure> {
+        let asked = (SystemTime::now(), Instant::now());
+        let whom = whom(request);
+        let question = self
+            .question(request)
+            .map_err(|error| Failure::new(error.to_string()))?;
+        // kube would decode the body and log it if it can't.
+        let response = self.config.client.send(question).await.map_err(|error| {
+            Failure::new(format!(
+                "the {whom} can't be asked for a kubeconfig: {}",
+                explain_error(&error)
+            ))
+        })?;
+        let status = response.status();
+        if let (Some(InSeed { control_plane, .. }), StatusCode::NOT_FOUND) = (&request.in_seed, status) {
+            return Err(Failure {
+                absent: true,
+                retry_after: Some(self.config.times.pauses.1),
+                ..Failure::new(format!(
+                    "its Secret {control_plane}/{SECRET} with the kubeconfig is not there"
+                ))
+            });
+        }
+        if !status.is_success() {
+            let seconds = response.headers().get(RETRY_AFTER);
+            let seconds = seconds.and_then(|value| value.to_str().ok()?.parse().ok());
+            return Err(Failure {
+                retry_after: seconds.map(Duration::from_secs),
+                ..Failure::new(self.refusal(request, status))
+            });
+        }
+        let body = Limited::new(response.into_body(), LARGEST_BODY).collect().await;
+        let body = body
+            .map_err(|_| {
+                Failure::new(format!(
+                    "the answer of the {whom} broke off, or is larger than 3 MiB"
+                ))
+            })?
+            .to_bytes();
+        // Parsing may take long, and a parser may panic.
+        let (checks, place, in_seed) = (self.checks.clone(), request.place, request.in_seed.is_some());
+        let chance = jitter(Duration::from_secs(1)).as_secs_f64();
+        let read = move || match in_seed {
+            true => checks.read_secret(&body, place, asked),
+            false => checks.read(&body, place, asked, |life| renew_after(life, chance)),
+        };
+        spawn_blocking(read).await.unwrap_or_else(|_| {
+            Err(Failure::new(
+                "mcr panicked when it read the kubeconfig; please report this",
+            ))
+        })
+    }
+
+    fn question(&self, request: &Request) -> Result<http::Request<Body>, http::Error> {
+        if let Some(InSeed { control_plane, .. }) = &request.in_seed {
+            let path = format!("/api/v1/namespaces/{control_plane}/secrets/{SECRET}");
+            return http::Request::get(path).body(Body::empty());
+        }
         let ObjectKey { namespace, name } = &request.key;
         let (namespace, rights) = (namespace.as_deref().unwrap_or_default(), self.config.rights);
         let subresource = rights.subresource();
@@ -89,52 +164,34 @@ impl Issuer {
             "kind": rights.kind(),
             "spec": {"expirationSeconds": self.config.valid_for.as_secs()},
         });
-        let post = http::Request::builder()
+        http::Request::builder()
             .method(Method::POST)
             .uri(path)
             .header(http::header::CONTENT_TYPE, "application/json")
             .body(Body::from(body.to_string().into_bytes()))
-            .map_err(|error| Failure::new(error.to_string()))?;
-        let asked = (SystemTime::now(), Instant::now());
-        // kube would decode the body and log it if it can't.
-        let response = self.config.client.send(post).await.map_err(|error| {
-            Failure::new(format!(
-                "the garden can't be asked for a kubeconfig: {}",
-                explain_error(&error)
-            ))
-        })?;
-        let status = response.status();
-        if !status.is_success() {
-            let hint = match status {
-                StatusCode::FORBIDDEN => format!(
-                    "; grant the verb create on shoots/{subresource} in namespace {namespace} to the client of the garden"
-                ),
-                StatusCode::NOT_FOUND => "; the Shoot is gone, or this is no garden".to_owned(),
-                _ => String::new(),
-            };
-            let seconds = response.headers().get(RETRY_AFTER);
-            let seconds = seconds.and_then(|value| value.to_str().ok()?.parse().ok());
-            return Err(Failure {
-                retry_after: seconds.map(Duration::from_secs),
-                ..Failure::new(format!(
-                    "the garden refused {subresource} with {}{hint}",
-                    status.as_u16()
-                ))
-            });
-        }
-        let body = Limited::new(response.into_body(), LARGEST_BODY).collect().await;
-        let body = body
-            .map_err(|_| Failure::new("the garden's answer broke off, or is larger than 1 MiB"))?
-            .to_bytes();
-        // Parsing may take long, and a parser may panic.
-        let (checks, place) = (self.checks.clone(), request.place);
-        let chance = jitter(Duration::from_secs(1)).as_secs_f64();
-        let read = move || checks.read(&body, place, asked, |life| renew_after(life, chance));
-        spawn_blocking(read).await.unwrap_or_else(|_| {
-            Err(Failure::new(
-                "mcr panicked when it read the kubeconfig; please report this",
-            ))
-        })
+    }
+
+    /// Why there is no kubeconfig, and what to do about it.
+    fn refusal(&self, request: &Request, status: StatusCode) -> String {
+        let namespace = request.key.namespace.as_deref().unwrap_or_default();
+        let subresource = self.config.rights.subresource();
+        let (what, right) = match &request.in_seed {
+            Some(InSeed { control_plane, .. }) => (
+                format!("Secret {control_plane}/{SECRET}"),
+                format!("get on the secrets named {SECRET}"),
+            ),
+            None => (
+                subresource.to_owned(),
+                format!("create on shoots/{subresource} in namespace {namespace}"),
+            ),
+        };
+        let whom = whom(request);
+        let hint = match status {
+            StatusCode::FORBIDDEN => format!("; grant the verb {right} to the client of the {whom}"),
+            StatusCode::NOT_FOUND => "; the Shoot is gone, or this is no garden".to_owned(),
+            _ => String::new(),
+        };
+        format!("the {whom} refused {what} with {}{hint}", status.as_u16())
     }
 
     /// Whether a cluster answers to a kubeconfig.
@@ -158,5 +215,12 @@ impl Issuer {
         timeout(TRIAL, asked)
             .await
             .unwrap_or_else(|_| Err("no answer within 10 s".into()))
+    }
+}
+
+fn whom(request: &Request) -> &'static str {
+    match request.in_seed {
+        Some(_) => "seed",
+        None => "garden",
     }
 }

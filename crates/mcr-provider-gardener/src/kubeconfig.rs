@@ -1,4 +1,4 @@
-//! A kubeconfig that the garden has issued. No I/O.
+//! A kubeconfig that the garden has issued, or that a seed has. No I/O.
 
 use std::{
     fmt,
@@ -15,6 +15,8 @@ use mcr_core::{
 use serde::Deserialize;
 use tokio::time::Instant;
 
+use crate::renewal::{FOREVER, look_after};
+
 /// A kubeconfig that can be used, and how long.
 #[derive(Clone)]
 pub(crate) struct Held {
@@ -30,6 +32,11 @@ pub(crate) struct Held {
 }
 
 impl Held {
+    /// When it was issued, or read in a seed.
+    pub(crate) fn issued(&self) -> Instant {
+        self.ends - self.life
+    }
+
     /// Whether this one is to be tried before it replaces the other one.
     pub(crate) fn is_doubtful_after(&self, other: &Self) -> bool {
         self.target != other.target || self.life < other.life.mul_f64(0.9)
@@ -57,8 +64,10 @@ impl fmt::Debug for Held {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) why: Arc<str>,
-    /// The garden has issued a kubeconfig that can't be used.
+    /// There is a kubeconfig that can't be used.
     pub(crate) unusable: bool,
+    /// A seed has no kubeconfig yet. Its watch will tell of one.
+    pub(crate) absent: bool,
     /// The garden wants to be left alone for so long.
     pub(crate) retry_after: Option<Duration>,
 }
@@ -68,6 +77,7 @@ impl Failure {
         Self {
             why: why.into(),
             unusable: false,
+            absent: false,
             retry_after: None,
         }
     }
@@ -75,9 +85,7 @@ impl Failure {
     fn unusable(why: impl fmt::Display) -> Self {
         Self {
             unusable: true,
-            ..Self::new(format!(
-                "the garden has issued a kubeconfig that can't be used: {why}"
-            ))
+            ..Self::new(format!("the kubeconfig of the Shoot can't be used: {why}"))
         }
     }
 }
@@ -95,6 +103,37 @@ struct Status<'a> {
     #[serde(borrow)]
     kubeconfig: std::borrow::Cow<'a, str>,
     expiration_timestamp: Time,
+}
+
+/// No Debug: it holds secrets.
+#[derive(Deserialize)]
+struct Secret<'a> {
+    #[serde(default)]
+    metadata: Metadata,
+    #[serde(borrow, default)]
+    data: Option<Data<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Metadata {
+    annotations: Option<Annotations>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Annotations {
+    /// When Gardener will replace the token.
+    #[serde(rename = "serviceaccount.resources.gardener.cloud/token-renew-timestamp")]
+    renew: Option<String>,
+}
+
+/// No Debug: it holds secrets.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Data<'a> {
+    #[serde(borrow)]
+    kubeconfig: Option<std::borrow::Cow<'a, str>>,
 }
 
 /// How the kubeconfigs of a provider are judged.
@@ -121,18 +160,7 @@ impl Checks {
         now: (SystemTime, Instant),
         renew_after: impl FnOnce(Duration) -> Duration,
     ) -> Result<Held, Failure> {
-        let answer: Answer<'_> = serde_json::from_slice(body).map_err(|error| {
-            Failure::unusable(format!(
-                "the answer can't be read: {}",
-                describe_json_error(&error)
-            ))
-        })?;
-        let yaml = STANDARD
-            .decode(answer.status.kubeconfig.as_bytes())
-            .map_err(|_| Failure::unusable("it is not base64"))?;
-        let access = KubeconfigAccess::new(&yaml, Trust::Untrusted);
-        check_announced(&access, self.policy.as_ref(), &self.fleet_policy)
-            .map_err(|problem| Failure::unusable(problem.text))?;
+        let answer: Answer<'_> = parse(body)?;
         let (clock, now) = now;
         // A clock of this process that is behind must not make a life longer than it is.
         let life = SystemTime::from(answer.status.expiration_timestamp.0)
@@ -143,6 +171,45 @@ impl Checks {
                 )
             })?
             .min(self.valid_for);
+        let renew_at = now + renew_after(life).max(Duration::from_secs(1));
+        self.held(&answer.status.kubeconfig, place, now, life, renew_at)
+    }
+
+    /// Reads the Secret of a Shoot in a seed. Blocks while the kubeconfig is parsed.
+    ///
+    /// # Errors
+    /// If the kubeconfig can't be used. The text has nothing of it.
+    pub(crate) fn read_secret(
+        &self,
+        body: &[u8],
+        place: Fingerprint,
+        now: (SystemTime, Instant),
+    ) -> Result<Held, Failure> {
+        let secret: Secret<'_> = parse(body)?;
+        let yaml = secret.data.unwrap_or_default().kubeconfig;
+        let yaml = yaml.ok_or_else(|| Failure::unusable("the Secret has no key \"kubeconfig\""))?;
+        let annotation = secret.metadata.annotations.unwrap_or_default().renew;
+        let renews: Option<Time> = annotation.and_then(|text| serde_json::from_value(text.into()).ok());
+        let (clock, now) = now;
+        let renews_in = renews.map(|renews| SystemTime::from(renews.0).duration_since(clock).ok());
+        let renew_at = renews_in.map_or(now + FOREVER, |renews_in| now + look_after(renews_in));
+        self.held(&yaml, place, now, FOREVER, renew_at)
+    }
+
+    fn held(
+        &self,
+        encoded: &str,
+        place: Fingerprint,
+        now: Instant,
+        life: Duration,
+        renew_at: Instant,
+    ) -> Result<Held, Failure> {
+        let yaml = STANDARD
+            .decode(encoded)
+            .map_err(|_| Failure::unusable("it is not base64"))?;
+        let access = KubeconfigAccess::new(&yaml, Trust::Untrusted);
+        check_announced(&access, self.policy.as_ref(), &self.fleet_policy)
+            .map_err(|problem| Failure::unusable(problem.text))?;
         let target = access.resolved(&self.fleet_policy).map(|resolved| {
             let endpoint = resolved.endpoint;
             Fingerprint::of(&(endpoint.server.to_string(), &endpoint.certificate_authority))
@@ -154,7 +221,14 @@ impl Checks {
             place,
             life,
             ends: now + life,
-            renew_at: now + renew_after(life).max(Duration::from_secs(1)),
+            renew_at,
         })
     }
+}
+
+fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Failure> {
+    serde_json::from_slice(body).map_err(|error| {
+        let why = describe_json_error(&error);
+        Failure::unusable(format!("the answer can't be read: {why}"))
+    })
 }

@@ -4,12 +4,14 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // The types of Gardener.
+pub mod v1alpha1;
 pub mod v1beta1;
 
 // Options.
 mod builder;
 mod config;
 mod error;
+mod label_selector;
 mod selection;
 
 // Decisions without I/O: what a Shoot says, when a kubeconfig is asked for, and what to announce.
@@ -19,13 +21,16 @@ mod kubeconfig;
 mod member;
 mod memory;
 mod renewal;
+mod seed;
 
 // I/O.
 mod issue;
 mod project;
 mod provider;
+mod source;
 
 pub use builder::GardenerProviderBuilder;
+pub use config::Topology;
 pub use error::GardenerError;
 pub use facts::{
     CLOUD_PROFILE_PROPERTY, INFRASTRUCTURE_PROPERTY, NAMESPACE_PROPERTY, PROJECT_PROPERTY, PURPOSE_PROPERTY,

@@ -90,6 +90,16 @@ impl Member {
         }
     }
 
+    /// The API server of the Shoot has refused the kubeconfig with this content. When another one is to be asked for, if this is
+    /// news.
+    ///
+    /// A kubeconfig is used for `at_least` before, so that one that is always refused does not keep the garden busy.
+    pub(crate) fn refused(&self, content: Fingerprint, at_least: Duration) -> Option<Instant> {
+        let held = self.held.as_ref().filter(|held| held.fingerprint == content)?;
+        let is_new = self.attempt == Attempt::Planned && self.failure.is_none();
+        is_new.then(|| held.issued() + at_least)
+    }
+
     /// When the next kubeconfig is needed.
     pub(crate) fn due(&self, now: Instant) -> Instant {
         match &self.held {
@@ -110,6 +120,7 @@ impl Member {
             (Some(held), None) => Some(Verdict::Good(held)),
             (Some(held), Some(failure)) if !failure.unusable && held.ends > now => Some(Verdict::Good(held)),
             (_, None) => None,
+            (_, Some(failure)) if failure.absent => Some(Verdict::Waiting(failure.why.clone())),
             (held, Some(failure)) => {
                 let why = match held.as_ref().filter(|held| held.ends <= now) {
                     Some(_) => format!(

@@ -1,31 +1,35 @@
 use std::{collections::VecDeque, fmt, future::pending, sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::FuturesUnordered};
-use mcr_core::{
-    AccessPolicy, BoxError, Change, Discovery, HubEvent, HubWatch, Provider, internal::LoggedWatch,
+use mcr_core::{AccessPolicy, BoxError, Change, Discovery, Provider};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep_until},
 };
-use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    config::Config,
-    facts::Facts,
+    config::{Config, Topology},
     inventory::{Inventory, Outcome, Request},
-    issue::Issuer,
+    issue::{Issuer, Refusal},
     kubeconfig::{Failure, Held},
     project::project,
+    seed::{SECRET, ShootEvent},
+    source::Source,
 };
 
+/// So many refused kubeconfigs may wait to be looked at.
+const REFUSALS: usize = 1024;
 /// While the garden does not answer, the provider looks in this interval whether it does again.
 const TICK: Duration = Duration::from_secs(1);
 
-/// A provider that finds clusters in the Shoots of a Gardener; see the [documentation of the crate](crate).
+/// A provider that finds clusters in the Shoots of a Gardener, in its garden or in one of its seeds; see the [documentation of the crate](crate).
 ///
 /// Clones share their memory of the kubeconfigs in use.
 ///
 /// # Cancellation
-/// A discovery has one task, its watch, which ends when the discovery is dropped or its token is cancelled. If the discovery is
-/// reading a kubeconfig at that moment, this finishes in the background.
+/// A discovery has one task for each of its watches, one in a garden and two in a seed. They end when the discovery is dropped or
+/// its token is cancelled. If the discovery is reading a kubeconfig at that moment, this finishes in the background.
 #[derive(Clone)]
 pub struct GardenerProvider {
     pub(crate) name: Arc<str>,
@@ -36,6 +40,7 @@ impl fmt::Debug for GardenerProvider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GardenerProvider")
             .field("name", &self.name)
+            .field("topology", &self.config.topology)
             .field("shoots", &self.config.shoots().to_string())
             .field("selection", &self.config.selection)
             .field("rights", &self.config.rights)
@@ -50,14 +55,20 @@ impl Provider for GardenerProvider {
     }
 
     fn searched(&self) -> String {
+        let (shoots, selection) = (self.config.shoots(), self.config.selection.in_words());
         let subresource = self.config.rights.subresource();
-        format!(
-            "{}{} of the garden, that are created and awake. To add a cluster, create a Shoot; if there is one, check its \
-             namespace and labels, and whether the garden's credentials may list and watch Shoots, and create \
-             shoots/{subresource} there",
-            self.config.shoots(),
-            self.config.selection.in_words()
-        )
+        match self.config.topology {
+            Topology::Garden => format!(
+                "{shoots}{selection} of the garden, that are created and awake. To add a cluster, create a Shoot; if there is \
+                 one, check its namespace and labels, and whether the garden's credentials may list and watch Shoots, and \
+                 create shoots/{subresource} there"
+            ),
+            Topology::Seed => format!(
+                "{shoots}{selection} of the seed, whose Shoots are created and awake. To add a cluster, create a Shoot on this \
+                 seed; if there is one, check whether the seed's credentials may list and watch Clusters and Secrets, and get \
+                 the Secrets named {SECRET}"
+            ),
+        }
     }
 
     fn discover(&self, stop: CancellationToken) -> Discovery {
@@ -77,7 +88,8 @@ impl Provider for GardenerProvider {
 
 struct Running {
     config: Arc<Config>,
-    shoots: LoggedWatch<Arc<Facts>>,
+    source: Source,
+    refusals: mpsc::Receiver<Refusal>,
     issuer: Arc<Issuer>,
     inventory: Inventory,
     requests: FuturesUnordered<BoxFuture<'static, (Request, Result<Held, Failure>)>>,
@@ -89,16 +101,11 @@ struct Running {
 
 impl Running {
     fn start(config: Arc<Config>, policy: &AccessPolicy) -> Self {
-        let (request, selection) = (config.shoots(), config.selection.clone());
-        let shoots = HubWatch::projected_with_settings(
-            config.client.clone(),
-            request.clone(),
-            config.times.watch.clone(),
-            move |object| Facts::read(object, &selection),
-        );
+        let (refused, refusals) = mpsc::channel(REFUSALS);
         Self {
-            shoots: LoggedWatch::new(shoots, request, config.times.blocked_for),
-            issuer: Arc::new(Issuer::new(config.clone(), policy)),
+            source: Source::start(&config),
+            refusals,
+            issuer: Arc::new(Issuer::new(config.clone(), policy, refused)),
             inventory: Inventory::new(
                 config.selection.clone(),
                 config.memory.clone(),
@@ -136,7 +143,11 @@ impl Running {
                 }
             };
             let outcome = tokio::select! {
-                event = self.shoots.next() => self.heard(event),
+                event = self.source.next() => self.heard(event),
+                Some((key, content)) = self.refusals.recv() => {
+                    self.inventory.refused(&key, content);
+                    Outcome::default()
+                }
                 Some((request, answer)) = self.requests.next(), if !self.requests.is_empty() => {
                     self.answered(&request, answer)
                 }
@@ -156,17 +167,16 @@ impl Running {
         }
     }
 
-    fn heard(&mut self, event: HubEvent<Arc<Facts>>) -> Outcome {
+    fn heard(&mut self, event: ShootEvent) -> Outcome {
         match event {
-            HubEvent::Applied(key, facts) => self.inventory.shoot(&key, facts, Instant::now()),
-            HubEvent::Deleted(key) => self.inventory.shoot_gone(&key),
-            HubEvent::Synced => self.inventory.synced(),
+            ShootEvent::Applied(key, facts) => self.inventory.shoot(&key, facts, Instant::now()),
+            ShootEvent::Deleted(key) => self.inventory.shoot_gone(&key),
+            ShootEvent::Synced => self.inventory.synced(),
             // The watch logs it.
-            HubEvent::Failing(_) => {
+            ShootEvent::Failing => {
                 self.outage = Some(Instant::now() + TICK);
                 Outcome::default()
             }
-            _ => Outcome::default(),
         }
     }
 
@@ -174,7 +184,7 @@ impl Running {
         if self.outage.is_none_or(|look| look > now) {
             return;
         }
-        self.outage = self.shoots.is_failing().then_some(now + TICK);
+        self.outage = self.source.is_failing().then_some(now + TICK);
         if self.outage.is_none() {
             self.inventory.garden_is_back(now);
         }

@@ -1,6 +1,8 @@
 //! Which Shoots of the garden belong to the fleet.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use kube::core::{Selector, SelectorExt};
 
 use crate::v1beta1::Shoot;
 
@@ -9,6 +11,8 @@ pub(crate) type Predicate = Arc<dyn Fn(&Shoot) -> bool + Send + Sync>;
 /// The options that look at a Shoot. An empty list takes all.
 #[derive(Clone, Default)]
 pub(crate) struct Selection {
+    /// In a seed only. A garden applies them itself.
+    pub(crate) in_seed: InSeed,
     pub(crate) projects: Vec<String>,
     pub(crate) purposes: Vec<String>,
     pub(crate) seeds: Vec<String>,
@@ -17,7 +21,28 @@ pub(crate) struct Selection {
     pub(crate) keep_while: Option<Predicate>,
 }
 
+/// What a garden selects and a seed does not.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct InSeed {
+    /// None: all.
+    pub(crate) namespace: Option<String>,
+    pub(crate) labels: Option<Selector>,
+}
+
 impl Selection {
+    /// Whether a Shoot of this project belongs to the fleet now, for a seed, which selects nothing itself.
+    pub(crate) fn takes_in_seed(&self, shoot: &Shoot, project: &str) -> bool {
+        let InSeed { namespace, labels } = &self.in_seed;
+        let none = BTreeMap::new();
+        let of = shoot.metadata.labels.as_ref().unwrap_or(&none);
+        namespace
+            .as_ref()
+            .is_none_or(|namespace| shoot.metadata.namespace.as_ref() == Some(namespace))
+            && labels.as_ref().is_none_or(|labels| labels.matches(of))
+            && self.takes_project(project)
+            && self.takes(shoot)
+    }
+
     /// Whether the Shoot belongs to the fleet now, if its project does.
     pub(crate) fn takes(&self, shoot: &Shoot) -> bool {
         let has = |wanted: &[String], there: Option<&str>| {
@@ -38,6 +63,12 @@ impl Selection {
     /// What is selected on this side of the API, for people.
     pub(crate) fn in_words(&self) -> String {
         let mut words = String::new();
+        if let Some(namespace) = &self.in_seed.namespace {
+            words.push_str(&format!(", of namespace {namespace}"));
+        }
+        if let Some(labels) = &self.in_seed.labels {
+            words.push_str(&format!(", with labels {labels}"));
+        }
         for (what, wanted) in [
             ("of project", &self.projects),
             ("with purpose", &self.purposes),
@@ -72,6 +103,7 @@ pub(crate) fn cloud_profile(shoot: &Shoot) -> Option<&str> {
 impl fmt::Debug for Selection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Selection")
+            .field("in_seed", &self.in_seed)
             .field("projects", &self.projects)
             .field("purposes", &self.purposes)
             .field("seeds", &self.seeds)

@@ -1,4 +1,4 @@
-//! What every provider must do; see `mcr_testkit::conformance`. The garden is a stand-in on a simulated API server.
+//! What every provider must do; see `mcr_testkit::conformance`. The garden is a stand-in on a simulated API server, the seed is one.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
@@ -7,13 +7,13 @@ mod support;
 use std::sync::Arc;
 
 use mcr_core::{ClusterName, Provider};
-use mcr_provider_gardener::GardenerProvider;
+use mcr_provider_gardener::{GardenerProvider, Topology};
 use mcr_testkit::{
     conformance::{Ability, Draft, Subject},
     garden::Garden,
 };
 use serde_json::json;
-use support::{SHOOTS, World, hour, locally};
+use support::{SHOOTS, World, hour, locally, seed::SeedWorld};
 
 /// With `KEEP`, clusters stay while their Shoots are being deleted. Without it they leave at once.
 struct Shoots<const ALL: bool, const KEEP: bool>(World);
@@ -147,6 +147,109 @@ impl<const ALL: bool, const KEEP: bool> Subject for Shoots<ALL, KEEP> {
     async fn remove(&mut self, draft: &Draft) {
         self.0.delete(&draft.name());
     }
+}
+
+/// The Shoots of a seed. With `KEEP`, clusters stay while their Shoots are being deleted.
+struct InSeed<const KEEP: bool>(SeedWorld);
+
+impl<const KEEP: bool> InSeed<KEEP> {
+    fn put_as(&self, draft: &Draft, kubeconfig: &str) {
+        self.0.kubeconfig(&draft.name(), kubeconfig);
+        self.0.shoot(&draft.name(), |shoot| {
+            shoot["metadata"]["uid"] = draft.uid().into();
+            shoot["metadata"]["labels"] = json!({"version": draft.label()});
+        });
+    }
+
+    fn put(&self, draft: &Draft) {
+        self.put_as(draft, &draft.kubeconfig());
+    }
+
+    fn hibernate(&self, draft: &Draft, enabled: bool) {
+        self.0.shoot(&draft.name(), |shoot| {
+            shoot["spec"]["hibernation"] = json!({"enabled": enabled});
+        });
+    }
+}
+
+impl<const KEEP: bool> Subject for InSeed<KEEP> {
+    const CAN: &'static [Ability] = Shoots::<false, KEEP>::CAN;
+
+    async fn start() -> Self {
+        Self(SeedWorld::new())
+    }
+
+    fn provider(&self) -> Arc<dyn Provider> {
+        let mut builder = GardenerProvider::builder()
+            .client(self.0.0.client())
+            .topology(Topology::Seed)
+            .access_policy(locally());
+        if KEEP {
+            builder = builder.keep_while(|_| true);
+        }
+        Arc::new(builder.build().unwrap())
+    }
+
+    async fn add(&mut self, draft: &Draft) -> ClusterName {
+        self.put(draft);
+        Shoots::<false, KEEP>::name(draft)
+    }
+
+    async fn change(&mut self, draft: &Draft) {
+        self.put(draft);
+    }
+
+    async fn rotate(&mut self, draft: &Draft) {
+        self.put(draft);
+    }
+
+    async fn replace(&mut self, draft: &Draft) {
+        self.0.delete(&draft.name());
+        self.put(draft);
+    }
+
+    async fn break_it(&mut self, draft: &Draft) -> ClusterName {
+        let content = draft.kubeconfig();
+        let at = content.find(&draft.token()).unwrap() + draft.token().len();
+        self.put_as(draft, &content[..at]);
+        Shoots::<false, KEEP>::name(draft)
+    }
+
+    async fn repair(&mut self, draft: &Draft) {
+        self.put(draft);
+    }
+
+    async fn suspend(&mut self, draft: &Draft) {
+        self.hibernate(draft, true);
+    }
+
+    async fn resume(&mut self, draft: &Draft) {
+        self.hibernate(draft, false);
+    }
+
+    async fn begin_deletion(&mut self, draft: &Draft) {
+        self.0.shoot(&draft.name(), |shoot| {
+            shoot["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        });
+    }
+
+    async fn finish_deletion(&mut self, draft: &Draft) {
+        self.0.delete(&draft.name());
+    }
+
+    async fn remove(&mut self, draft: &Draft) {
+        self.0.delete(&draft.name());
+    }
+}
+
+mod in_seed {
+    type InSeed = super::InSeed<false>;
+    mcr_testkit::provider_conformance!(InSeed);
+}
+
+mod in_seed_and_kept {
+    type InSeedAndKept = super::InSeed<true>;
+    mcr_testkit::provider_conformance!(InSeedAndKept);
 }
 
 mod one_namespace {

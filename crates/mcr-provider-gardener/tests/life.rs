@@ -153,9 +153,7 @@ async fn an_unusable_kubeconfig_is_told_and_the_last_one_stays_in_use() {
     );
     let told = heard.line().await;
     assert!(
-        told.starts_with(
-            "!dev/a: Shoot garden-dev/a: the garden has issued a kubeconfig that can't be used: "
-        ),
+        told.starts_with("!dev/a: Shoot garden-dev/a: the kubeconfig of the Shoot can't be used: "),
         "{told}"
     );
     world.answers("a", hour(&kubeconfig("t2")));

@@ -175,6 +175,34 @@ async fn a_short_life_is_renewed_in_its_middle() {
     }
 }
 
+/// The garden answers ten requests at once, and takes 50 ms for each.
+#[tokio::test(start_paused = true)]
+async fn a_thousand_are_engaged_in_hardly_more_time_than_the_garden_takes_to_issue() {
+    const MANY: usize = 1000;
+    const EACH: Duration = Duration::from_millis(50);
+    let places = Arc::new(tokio::sync::Semaphore::new(10));
+    let world = World::of(Garden::new(move |ask| {
+        let places = places.clone();
+        async move {
+            let _place = places.acquire().await.unwrap();
+            tokio::time::sleep(EACH).await;
+            hour(&kubeconfig(&ask.name))
+        }
+    }));
+    for n in 0..MANY {
+        let shoot = Garden::shoot("garden-dev", &format!("shoot-{n:03}"));
+        world.server.create(shoot).unwrap();
+    }
+    let mut heard = world.heard();
+    let before = Instant::now();
+    let told = heard.until("synced").await;
+    assert_eq!(told.iter().filter(|line| line.starts_with('+')).count(), MANY);
+    let issuing = EACH * (MANY / 10) as u32;
+    let ratio = before.elapsed().as_secs_f64() / issuing.as_secs_f64();
+    println!("{ratio:.2} of the time that the garden takes");
+    assert!(ratio <= 1.3, "{ratio:.2}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn of_a_thousand_only_those_wait_that_the_garden_does_not_answer_for() {
     const MANY: usize = 1000;

@@ -9,15 +9,16 @@ use mcr_testkit::{
     sim::{SimRule, SimUser},
 };
 use serde_json::Value;
-use support::{Heard, World, hour, kubeconfig};
+use support::{Heard, World, hour, kubeconfig, seed::SeedWorld};
 
 const MANIFEST: &str = include_str!("../deploy/rbac.yaml");
+const SEED_MANIFEST: &str = include_str!("../deploy/rbac-seed.yaml");
 const README: &str = include_str!("../README.md");
 
 /// The rules of each role.
 fn roles(manifest: &str) -> Vec<Vec<SimRule>> {
     let texts = |rule: &Value, of: &str| {
-        let texts = rule[of].as_array().unwrap().iter();
+        let texts = rule[of].as_array().into_iter().flatten();
         texts
             .map(|text| text.as_str().unwrap().to_owned())
             .collect::<Vec<_>>()
@@ -32,6 +33,7 @@ fn roles(manifest: &str) -> Vec<Vec<SimRule>> {
                     texts(rule, "resources"),
                     texts(rule, "verbs"),
                 )
+                .names(texts(rule, "resourceNames"))
             })
             .collect()
     };
@@ -39,10 +41,27 @@ fn roles(manifest: &str) -> Vec<Vec<SimRule>> {
 }
 
 #[test]
-fn the_page_has_the_rules_of_the_manifest() {
-    let page = README.split("```yaml").nth(1).unwrap();
-    let page = page.split("```").next().unwrap();
-    assert_eq!(format!("{:?}", roles(page)), format!("{:?}", roles(MANIFEST)));
+fn the_page_has_the_rules_of_the_manifests() {
+    for (number, manifest) in [MANIFEST, SEED_MANIFEST].into_iter().enumerate() {
+        let page = README.split("```yaml").nth(number + 1).unwrap();
+        let page = page.split("```").next().unwrap();
+        assert_eq!(format!("{:?}", roles(page)), format!("{:?}", roles(manifest)));
+    }
+}
+
+#[tokio::test]
+async fn in_a_seed_the_rights_of_the_manifest_are_enough() {
+    let seed = SeedWorld::new();
+    seed.add("one");
+    let [rules] = <[_; 1]>::try_from(roles(SEED_MANIFEST)).unwrap();
+    let user = rules.into_iter().fold(SimUser::new("reader"), SimUser::rule);
+    seed.0.set_user("reader", user);
+    let client = seed.0.client_with_token("reader");
+    let provider = seed.builder().client(client).build().unwrap();
+    assert_eq!(Heard::of(&provider).until("synced").await, ["+dev/one", "synced"]);
+    for event in seed.0.audit().events() {
+        assert!(event.user != "reader" || event.code < 300, "{event:?}");
+    }
 }
 
 #[tokio::test]

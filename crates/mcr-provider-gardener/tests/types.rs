@@ -3,7 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use mcr_provider_gardener::v1beta1::{Project, Shoot};
+use mcr_provider_gardener::{
+    v1alpha1::Cluster,
+    v1beta1::{Project, Shoot},
+};
 use serde_json::{Value, json};
 
 const SCHEMA: &str = include_str!("data/schema.txt");
@@ -55,6 +58,20 @@ fn each_field_is_read_and_none_has_another_name() {
     assert_eq!(serde_json::to_value(shoot).unwrap(), full("Shoot"));
     let project: Project = serde_json::from_value(full("Project")).unwrap();
     assert_eq!(serde_json::to_value(project).unwrap(), full("Project"));
+}
+
+/// The Shoot of a Cluster is a whole Shoot, with its kind.
+#[test]
+fn a_cluster_has_a_shoot() {
+    let cluster = json!({
+        "apiVersion": "extensions.gardener.cloud/v1alpha1", "kind": "Cluster", "metadata": {"name": "shoot--dev--a"},
+        "spec": {"shoot": full("Shoot"), "seed": {"kind": "Seed"}, "cloudProfile": {"kind": "CloudProfile"}},
+    });
+    let mut read = serde_json::to_value(serde_json::from_value::<Cluster>(cluster.clone()).unwrap()).unwrap();
+    for ignored in ["seed", "cloudProfile"] {
+        read["spec"][ignored] = cluster["spec"][ignored].clone();
+    }
+    assert_eq!(read, cluster);
 }
 
 #[test]

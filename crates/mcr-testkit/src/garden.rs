@@ -1,4 +1,4 @@
-//! A stand-in for the API server of a Gardener.
+//! A stand-in for the API server of a Gardener, and the objects of a seed.
 //!
 //! A custom resource can't have the subresources `adminkubeconfig` and `viewerkubeconfig` of a Shoot. A [`Garden`] stands in front of an
 //! API server that has Shoots as a custom resource, real or simulated, and answers these two itself: as the test says.
@@ -146,20 +146,40 @@ impl Garden {
 
     /// The CRD of Shoots.
     pub fn crd() -> Value {
+        crd("core.gardener.cloud", "v1beta1", "Namespaced", "Shoot", "shoots")
+    }
+
+    /// The CRD of the Clusters that a seed has for Gardener's extensions.
+    pub fn cluster_crd() -> Value {
+        crd(
+            "extensions.gardener.cloud",
+            "v1alpha1",
+            "Cluster",
+            "Cluster",
+            "clusters",
+        )
+    }
+
+    /// The Cluster of a Shoot in its seed. It has the name of the Shoot's control plane, `status.technicalID`.
+    pub fn cluster(shoot: &Value) -> Value {
         json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "apiVersion": "extensions.gardener.cloud/v1alpha1", "kind": "Cluster",
+            "metadata": {"name": shoot["status"]["technicalID"]},
+            "spec": {"cloudProfile": {"kind": "CloudProfile"}, "seed": {"kind": "Seed"}, "shoot": shoot},
+        })
+    }
+
+    /// The Secret with the kubeconfig of a Shoot, in the namespace of its control plane in a seed. Gardener will replace the token at
+    /// this time.
+    pub fn secret(control_plane: &str, kubeconfig: &str, renew: SystemTime) -> Value {
+        let renew = jiff::Timestamp::try_from(renew).unwrap_or_default();
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
             "metadata": {
-                "name": "shoots.core.gardener.cloud",
-                "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
+                "name": "gardener", "namespace": control_plane,
+                "annotations": {"serviceaccount.resources.gardener.cloud/token-renew-timestamp": format!("{renew:.0}")},
             },
-            "spec": {
-                "group": "core.gardener.cloud", "scope": "Namespaced",
-                "names": {"kind": "Shoot", "listKind": "ShootList", "plural": "shoots", "singular": "shoot"},
-                "versions": [{
-                    "name": "v1beta1", "served": true, "storage": true,
-                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-                }],
-            },
+            "data": {"kubeconfig": STANDARD.encode(kubeconfig)},
         })
     }
 
@@ -240,6 +260,26 @@ impl Garden {
             }
         }
     }
+}
+
+fn crd(group: &str, version: &str, scope: &str, kind: &str, plural: &str) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": format!("{plural}.{group}"),
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
+        },
+        "spec": {
+            "group": group, "scope": scope,
+            "names": {
+                "kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": kind.to_lowercase(),
+            },
+            "versions": [{
+                "name": version, "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            }],
+        },
+    })
 }
 
 /// Counts a request while it runs.

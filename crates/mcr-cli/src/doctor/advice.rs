@@ -2,6 +2,7 @@
 
 use super::{
     command::{CLUSTERS, Command, Grant, PROFILES},
+    diagnosis_gardener,
     facts::{Api, ClusterFacts, Connection, Failure, FailureKind, Origin, Right, Verdict},
     fix::Fix,
 };
@@ -16,6 +17,10 @@ pub(super) fn describe_again(origin: &Origin) -> Fix {
             "correct the Secret {namespace}/{name}-kubeconfig, or delete it if a control plane provider owns it, which then \
              writes a new one"
         )),
+        Origin::Shoot { namespace, name } => {
+            let look = "look at the Shoot, whose kubeconfig Gardener makes";
+            Fix::action(look).and_run(diagnosis_gardener::describe(namespace, name))
+        }
         Origin::ClusterProfile { namespace, name } => {
             let look =
                 "look at status.accessProviders of the ClusterProfile, which its cluster manager writes";
@@ -38,6 +43,9 @@ pub(super) fn refused(origin: &Origin, reason: &str) -> Fix {
         Fix::action("grant the rights that the findings about the provider name")
     } else {
         match origin {
+            Origin::Shoot { .. } if reason.contains("grant the verb ") => {
+                Fix::action("grant the rights that the findings about the provider name")
+            }
             Origin::ClusterApi { namespace, name } if reason.starts_with("the Cluster: ") => {
                 Fix::action("correct the Cluster").and_run(describe_managed(namespace, name))
             }
@@ -125,6 +133,10 @@ pub(super) fn renew(origin: &Origin) -> Fix {
         Origin::ClusterProfile { .. } => {
             Fix::action("renew the credentials that the plugin gives, or the Secret of the cluster")
         }
+        Origin::Shoot { namespace, name } => {
+            Fix::action("look at the Shoot; the provider asks for new credentials by itself")
+                .and_run(diagnosis_gardener::describe(namespace, name))
+        }
         Origin::KcpAddress => Fix::action("renew the credentials in the kubeconfig of the hub"),
         Origin::KcpWorkspace { .. } | Origin::Other => {
             Fix::action("renew the credentials where the provider gets them from")
@@ -174,6 +186,12 @@ pub(super) fn wake(origin: &Origin) -> Option<Fix> {
         Origin::ClusterApi { namespace, name } => {
             let look = Fix::action("look at the Cluster, which says what Cluster API waits for");
             Some(look.and_run(describe_managed(namespace, name)))
+        }
+        Origin::Shoot { namespace, name } => {
+            let look = Fix::action(
+                "look at the Shoot, which says what Gardener does; one that is hibernated can be woken up",
+            );
+            Some(look.and_run(diagnosis_gardener::describe(namespace, name)))
         }
         Origin::ClusterProfile { namespace, name } => {
             let look = Fix::action("look at the ClusterProfile, whose conditions its cluster manager writes");

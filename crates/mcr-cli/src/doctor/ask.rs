@@ -137,6 +137,7 @@ pub(super) async fn right(
     }
     Right {
         resource: wanted.to_string(),
+        name: wanted.name.clone(),
         verbs: verbs.to_vec(),
         denied,
     }

@@ -6,6 +6,10 @@ use crate::output::printable;
 
 /// The Clusters of Cluster API.
 pub(super) const CLUSTERS: &str = "clusters.cluster.x-k8s.io";
+/// The Shoots of Gardener.
+pub(super) const SHOOTS: &str = "shoots.core.gardener.cloud";
+/// What a seed says of them.
+pub(super) const SEED_CLUSTERS: &str = "clusters.extensions.gardener.cloud";
 /// The ClusterProfiles of the Cluster Inventory API.
 pub(super) const PROFILES: &str = "clusterprofiles.multicluster.x-k8s.io";
 

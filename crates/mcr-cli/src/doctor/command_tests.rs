@@ -66,6 +66,13 @@ fn samples(server: &str, folder: &Path) -> Vec<Command> {
             namespace: "fleet".into(),
             name: "eu-1".into(),
         },
+        Command::ListAll(SHOOTS),
+        Command::Describe {
+            resource: SHOOTS,
+            namespace: "fleet".into(),
+            name: "eu-1".into(),
+        },
+        Command::ListAll(SEED_CLUSTERS),
         Command::ListAll(PROFILES),
         Command::Describe {
             resource: PROFILES,
@@ -129,6 +136,7 @@ fn samples(server: &str, folder: &Path) -> Vec<Command> {
         (2, Some("fleet"), "pods/log"),
         (3, Some("fleet"), "events.events.k8s.io"),
         (4, None, "*"),
+        (5, Some("fleet"), "shoots.core.gardener.cloud/adminkubeconfig"),
     ] {
         samples.push(Command::Grant(Box::new(Grant {
             elsewhere: number % 2 == 0,
@@ -167,6 +175,18 @@ const CRD_OF_PROFILES: &str = "{apiVersion: apiextensions.k8s.io/v1, kind: Custo
     versions: [{name: v1alpha2, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}";
 const PROFILE: &str =
     "{apiVersion: multicluster.x-k8s.io/v1alpha2, kind: ClusterProfile, metadata: {name: eu-1}}";
+
+const CRD_OF_SHOOTS: &str = "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, \
+    metadata: {name: shoots.core.gardener.cloud}, \
+    spec: {group: core.gardener.cloud, scope: Namespaced, names: {kind: Shoot, plural: shoots}, \
+    versions: [{name: v1beta1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}";
+const SHOOT: &str = "{apiVersion: core.gardener.cloud/v1beta1, kind: Shoot, metadata: {name: eu-1}}";
+const CRD_OF_SEED_CLUSTERS: &str = "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, \
+    metadata: {name: clusters.extensions.gardener.cloud}, \
+    spec: {group: extensions.gardener.cloud, scope: Cluster, names: {kind: Cluster, plural: clusters}, \
+    versions: [{name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}";
+const SEED_CLUSTER: &str =
+    "{apiVersion: extensions.gardener.cloud/v1alpha1, kind: Cluster, metadata: {name: eu-1}}";
 
 fn of(how: Tested, server: &str, folder: &Path) -> Vec<String> {
     let samples = samples(server, folder);
@@ -302,8 +322,12 @@ async fn each_printed_kubectl_command_runs_on_a_server() {
     for (name, text) in [
         (CLUSTERS, CRD_OF_CLUSTERS),
         (PROFILES, CRD_OF_PROFILES),
+        (SHOOTS, CRD_OF_SHOOTS),
+        (SEED_CLUSTERS, CRD_OF_SEED_CLUSTERS),
         ("eu-1-of-clusters.cluster.x-k8s.io", CLUSTER),
         ("eu-1-of-clusterprofiles.multicluster.x-k8s.io", PROFILE),
+        ("eu-1-of-shoots.core.gardener.cloud", SHOOT),
+        ("eu-1-of-clusters.extensions.gardener.cloud", SEED_CLUSTER),
     ] {
         std::fs::write(folder.path().join(format!("{name}.yaml")), text).unwrap();
     }
@@ -312,7 +336,7 @@ async fn each_printed_kubectl_command_runs_on_a_server() {
         if line.contains(" label ") {
             run("kubectl -n fleet create secret generic eu-1", folder.path());
         }
-        for kind in [CLUSTERS, PROFILES] {
+        for kind in [CLUSTERS, PROFILES, SHOOTS, SEED_CLUSTERS] {
             if line.contains(&format!(" get {kind}")) {
                 run(&format!("kubectl create -f {kind}.yaml"), folder.path());
                 let established = format!("kubectl wait --for=condition=Established crd {kind}");

@@ -228,6 +228,7 @@ fn of_endpoint(
             let (resource, verbs) = hub.api.right();
             let right = Right {
                 resource: resource.to_owned(),
+                name: None,
                 verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
                 denied: Ok(Vec::new()),
             };

@@ -20,6 +20,7 @@ fn right(resource: &str, denied: &[&str]) -> Right {
     let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
     Right {
         resource: resource.into(),
+        name: None,
         verbs: texts(&["list", "watch"]),
         denied: Ok(texts(denied)),
     }

@@ -1,8 +1,9 @@
 //! Turns facts about providers into findings, and facts about names that no provider announces. Without I/O.
 
 use super::{
-    command::{CLUSTERS, Command, Grant, PROFILES},
+    command::{CLUSTERS, Command, Grant, PROFILES, SEED_CLUSTERS, SHOOTS},
     diagnosis_cluster_api::{Obstacle, obstacle},
+    diagnosis_gardener,
     diagnosis_inventory::absent,
     diagnosis_kcp,
     facts::{Hub, HubApi, MissingFacts, ProviderFacts, Right, SecretFact, ServedHub, Source},
@@ -62,6 +63,14 @@ pub(super) fn provider(facts: &ProviderFacts) -> Vec<Finding> {
             };
             say(check, level, saw, none_hint(facts));
         }
+        (None, false)
+            if let Source::Served(hub) = &facts.of
+                && !hub.is_installed() =>
+        {
+            let (group, title) = hub.api.group();
+            let saw = format!("the hub does not serve {group}, {title}");
+            say(check, Level::Problem, saw, Some(look_at_another_hub(hub.api)));
+        }
         (None, false) => {
             let saw = "it has not said in time which clusters there are".to_owned();
             say(
@@ -108,6 +117,10 @@ fn look_at_another_hub(api: HubApi) -> Fix {
         HubApi::ClusterApi => {
             "choose the management cluster with --hub-context or --hub-kubeconfig, or install Cluster API in this one"
         }
+        HubApi::Garden => "choose the garden with --hub-context or --hub-kubeconfig; for a seed, add --seed",
+        HubApi::Seed => {
+            "choose the seed with --hub-context or --hub-kubeconfig; for a garden, leave --seed out"
+        }
         HubApi::ClusterInventory => {
             "choose the hub of the cluster manager with --hub-context or --hub-kubeconfig, or install the CRD of ClusterProfile \
              in this one"
@@ -149,6 +162,8 @@ fn none_hint(facts: &ProviderFacts) -> Option<Fix> {
             let (kind, resource) = match found.api {
                 HubApi::ClusterApi => ("Clusters", CLUSTERS),
                 HubApi::ClusterInventory => ("ClusterProfiles", PROFILES),
+                HubApi::Garden => ("Shoots", SHOOTS),
+                HubApi::Seed => ("Clusters", SEED_CLUSTERS),
             };
             let look = format!("look at the {kind} that there are");
             let elsewhere = match found.hub.namespace {
@@ -168,10 +183,7 @@ fn none_hint(facts: &ProviderFacts) -> Option<Fix> {
 
 /// The findings about a hub whose objects of an API describe clusters.
 fn of_served(found: &ServedHub, say: &mut impl FnMut(Check, Level, String, Option<Fix>)) {
-    let (group, title) = match found.api {
-        HubApi::ClusterApi => ("cluster.x-k8s.io", "Cluster API"),
-        HubApi::ClusterInventory => ("multicluster.x-k8s.io", "the Cluster Inventory API"),
-    };
+    let (group, title) = found.api.group();
     match &found.versions {
         // The error of the provider says so already. Rights on a kind that is not there say nothing.
         Ok(versions) if versions.is_empty() => return,
@@ -211,7 +223,10 @@ fn of_hub(hub: &Hub, say: &mut impl FnMut(Check, Level, String, Option<Fix>)) {
     }
     for right in &hub.rights {
         let events = right.resource.starts_with("events");
-        let resource = &right.resource;
+        let resource = match &right.name {
+            Some(name) => format!("{} named {name}", right.resource),
+            None => right.resource.clone(),
+        };
         match &right.denied {
             Ok(denied) if denied.is_empty() => {
                 say(
@@ -237,8 +252,8 @@ fn of_hub(hub: &Hub, say: &mut impl FnMut(Check, Level, String, Option<Fix>)) {
                     role: role(right),
                     namespace: hub.namespace.clone(),
                     verbs: right.verbs.join(","),
-                    resource: resource.clone(),
-                    name: None,
+                    resource: right.resource.clone(),
+                    name: right.name.clone(),
                     user: hub.user.clone(),
                 }));
                 say(Check::Rights, level, saw, Some(grant.into()));
@@ -256,8 +271,12 @@ fn of_hub(hub: &Hub, say: &mut impl FnMut(Check, Level, String, Option<Fix>)) {
 
 /// The name of a role with a right: `mcr-secrets`, `mcr-clusters`.
 fn role(right: &Right) -> String {
-    let plural = right.resource.split('.').next().unwrap_or_default();
-    format!("mcr-{plural}")
+    let (resource, subresource) = right.resource.split_once('/').unwrap_or((&right.resource, ""));
+    let plural = resource.split('.').next().unwrap_or_default();
+    match subresource {
+        "" => format!("mcr-{plural}"),
+        subresource => format!("mcr-{plural}-{subresource}"),
+    }
 }
 
 /// The findings about a name that no provider announces.
@@ -290,6 +309,10 @@ pub(super) fn missing(facts: &MissingFacts) -> Vec<Finding> {
         let in_order = format!("there is a ClusterProfile {}/{}", profile.namespace, profile.name);
         of_object(&profile.provider, absent(profile), in_order)
     });
+    let of_shoots = facts.shoots.iter().map(|shoot| {
+        let in_order = format!("there is a Shoot {}/{}", shoot.namespace, shoot.name);
+        of_object(&shoot.provider, diagnosis_gardener::absent(shoot), in_order)
+    });
     let of_workspaces = facts.workspaces.iter().map(|(provider, cluster)| {
         let saw = format!("this is the path of a workspace, whose cluster is named {cluster}");
         let fix = Fix::action(format!("repeat with the name {cluster}"));
@@ -298,6 +321,7 @@ pub(super) fn missing(facts: &MissingFacts) -> Vec<Finding> {
     let of_objects: Vec<Finding> = of_secrets
         .chain(of_clusters)
         .chain(of_profiles)
+        .chain(of_shoots)
         .chain(of_workspaces)
         .collect();
     if !of_objects.is_empty() {

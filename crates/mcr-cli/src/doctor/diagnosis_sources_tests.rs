@@ -21,6 +21,7 @@ fn facts(of: Source) -> ProviderFacts {
 fn hub(namespace: Option<&str>) -> Hub {
     let right = |resource: &str, verbs: &[&str]| Right {
         resource: resource.into(),
+        name: None,
         verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
         denied: Ok(Vec::new()),
     };
@@ -214,6 +215,7 @@ fn secret(namespace: &str, labelled: Option<&str>) -> MissingFacts {
         known: vec!["us-1".into()],
         clusters: Vec::new(),
         profiles: Vec::new(),
+        shoots: Vec::new(),
         workspaces: Vec::new(),
         secrets: vec![SecretFact {
             provider: "kubeconfig".into(),
@@ -314,6 +316,52 @@ fn a_hub_without_cluster_api_is_told_once() {
 }
 
 #[test]
+fn a_hub_without_shoots_is_told_although_its_provider_goes_on_to_ask() {
+    let mut nowhere = management(Ok(&[]));
+    let Source::Served(hub) = &mut nowhere.of else {
+        panic!("it is one")
+    };
+    hub.api = HubApi::Garden;
+    (nowhere.synced, nowhere.error) = (false, None);
+    let found = only(&provider(&nowhere), Level::Problem);
+    let fix = found.fix_text().unwrap();
+    assert!(
+        found.saw.contains("does not serve core.gardener.cloud") && fix.contains("add --seed"),
+        "{}: {fix}",
+        found.saw
+    );
+}
+
+#[test]
+fn a_right_on_one_object_or_a_subresource_has_a_role_of_its_own() {
+    let mut denied = management(Ok(&["v1beta1"]));
+    let Source::Served(found) = &mut denied.of else {
+        panic!("it is one")
+    };
+    found.hub.rights.truncate(1);
+    let right = &mut found.hub.rights[0];
+    right.resource = "shoots.core.gardener.cloud/adminkubeconfig".into();
+    (right.verbs, right.denied) = (vec!["create".into()], Ok(vec!["create".into()]));
+    let fix = only(&provider(&denied), Level::Problem).fix_text().unwrap();
+    let role = "kubectl create role mcr-shoots-adminkubeconfig -n fleet --verb=create \
+                --resource=shoots.core.gardener.cloud/adminkubeconfig; ";
+    assert!(fix.starts_with(role), "{fix}");
+
+    let Source::Served(found) = &mut denied.of else {
+        panic!("it is one")
+    };
+    let right = &mut found.hub.rights[0];
+    (right.resource, right.name) = ("secrets".into(), Some("gardener".into()));
+    let found = only(&provider(&denied), Level::Problem);
+    assert!(found.saw.contains("secrets named gardener"), "{}", found.saw);
+    let fix = found.fix_text().unwrap();
+    assert!(
+        fix.contains("--resource=secrets --resource-name=gardener"),
+        "{fix}"
+    );
+}
+
+#[test]
 fn a_right_on_clusters_has_a_role_of_its_own() {
     let mut denied = management(Ok(&["v1beta2"]));
     let Source::Served(found) = &mut denied.of else {
@@ -321,6 +369,7 @@ fn a_right_on_clusters_has_a_role_of_its_own() {
     };
     found.hub.rights[0] = Right {
         resource: "clusters.cluster.x-k8s.io".into(),
+        name: None,
         verbs: vec!["list".into(), "watch".into()],
         denied: Ok(vec!["watch".into()]),
     };

@@ -55,6 +55,11 @@ pub(super) enum Origin {
         namespace: String,
         name: String,
     },
+    /// A Shoot of Gardener.
+    Shoot {
+        namespace: String,
+        name: String,
+    },
     /// A workspace of kcp, with its address at kcp's front proxy.
     KcpWorkspace {
         address: String,
@@ -160,6 +165,8 @@ pub(super) struct Version {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Right {
     pub(super) resource: String,
+    /// Of one object only.
+    pub(super) name: Option<String>,
     pub(super) verbs: Vec<String>,
     /// The refused verbs, or why they are unknown.
     pub(super) denied: Result<Vec<String>, String>,
@@ -209,6 +216,20 @@ pub(super) struct Hub {
 pub(super) enum HubApi {
     ClusterApi,
     ClusterInventory,
+    Garden,
+    Seed,
+}
+
+impl HubApi {
+    /// The API group, and the name of the API for people.
+    pub(super) fn group(self) -> (&'static str, &'static str) {
+        match self {
+            Self::ClusterApi => ("cluster.x-k8s.io", "Cluster API"),
+            Self::ClusterInventory => ("multicluster.x-k8s.io", "the Cluster Inventory API"),
+            Self::Garden => ("core.gardener.cloud", "the API of Gardener"),
+            Self::Seed => ("extensions.gardener.cloud", "the API of Gardener's extensions"),
+        }
+    }
 }
 
 /// A hub that serves such an API.
@@ -301,6 +322,7 @@ pub(super) struct MissingFacts {
     pub(super) secrets: Vec<SecretFact>,
     pub(super) clusters: Vec<ClusterApiFacts>,
     pub(super) profiles: Vec<ProfileFacts>,
+    pub(super) shoots: Vec<ShootFacts>,
     /// The clusters whose workspace has this name as its path: the provider and the name of each.
     pub(super) workspaces: Vec<(String, String)>,
 }
@@ -340,6 +362,19 @@ pub(super) struct ManagedCluster {
     pub(super) phase: Option<String>,
     /// The first condition on the way to a control plane that is not true, with its message.
     pub(super) waits_for: Option<String>,
+}
+
+/// A Shoot of Gardener that is not in the fleet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ShootFacts {
+    pub(super) provider: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    /// The namespace in which the provider looks for Shoots. `None`: all namespaces.
+    pub(super) looks_in: Option<String>,
+    /// Whether the label selector of the provider matches.
+    pub(super) selected: bool,
+    pub(super) deleting: bool,
 }
 
 /// A ClusterProfile of the Cluster Inventory API.

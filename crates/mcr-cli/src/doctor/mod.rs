@@ -8,12 +8,14 @@ mod cluster_api;
 mod command;
 mod diagnosis;
 mod diagnosis_cluster_api;
+mod diagnosis_gardener;
 mod diagnosis_inventory;
 mod diagnosis_kcp;
 mod diagnosis_sources;
 mod facts;
 mod finding;
 mod fix;
+mod gardener;
 mod hub_objects;
 mod inventory;
 mod kcp;
@@ -303,6 +305,22 @@ async fn origin(name: &str, status: &ClusterStatus, running: &Running, options: 
                 Some(namespace) if tap.kind == Kind::ClusterApi => Origin::ClusterApi { namespace, name },
                 Some(namespace) => Origin::ClusterProfile { namespace, name },
                 None => Origin::Other,
+            }
+        }
+        Kind::Gardener => {
+            // A cluster that was never usable has no properties, but the announcement of its provider names the Shoot.
+            let heard = tap.heard();
+            let object = heard
+                .broken
+                .get(plain)
+                .and_then(|(object, _)| object.strip_prefix("Shoot ")?.split_once('/'));
+            match (property("namespace").zip(property("shoot")), object) {
+                (Some((namespace, name)), _) => Origin::Shoot { namespace, name },
+                (None, Some((namespace, name))) => Origin::Shoot {
+                    namespace: namespace.to_owned(),
+                    name: name.to_owned(),
+                },
+                (None, None) => Origin::Other,
             }
         }
         Kind::Kcp(_) => match hub_address(options)

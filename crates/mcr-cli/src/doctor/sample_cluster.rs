@@ -69,6 +69,7 @@ pub(super) fn well() -> ClusterFacts {
             user: Some("anna".into()),
             rights: vec![Right {
                 resource: "configmaps".into(),
+                name: None,
                 verbs: vec!["get".into(), "list".into()],
                 denied: Ok(Vec::new()),
             }],

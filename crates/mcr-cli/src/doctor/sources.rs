@@ -10,6 +10,7 @@ use super::{
     ask::{GroupResource, in_time, right, user, version},
     cluster_api,
     facts::{Hub, HubApi, MissingFacts, ProfileFacts, ProviderFacts, SecretFact, ServedHub, Source},
+    gardener,
     hub_objects::{Selected, versions},
     inventory, kcp,
 };
@@ -48,7 +49,9 @@ pub(super) async fn providers(
             synced: false,
             clusters: 0,
             of: match linked.kind {
-                Kind::Kubeconfig | Kind::ClusterApi | Kind::ClusterInventory => Source::NoHub,
+                Kind::Kubeconfig | Kind::ClusterApi | Kind::ClusterInventory | Kind::Gardener => {
+                    Source::NoHub
+                }
                 Kind::Kcp(api) if options.flags().names_source(api) => Source::NoHub,
                 _ => Source::Other,
             },
@@ -87,6 +90,22 @@ async fn source(kind: Kind, options: &ProviderOptions, limit: Duration) -> Sourc
             }
             Err(_) => Source::Other,
         },
+        Kind::Gardener => match options.hub().await {
+            Ok(client) => {
+                let flags = options.flags();
+                let (api, rights) = match (flags.seed, flags.viewer) {
+                    (true, _) => (HubApi::Seed, &OF_SEED),
+                    (false, false) => (HubApi::Garden, &OF_SHOOTS),
+                    (false, true) => (HubApi::Garden, &OF_VIEWED_SHOOTS),
+                };
+                Source::Served(Box::new(ServedHub {
+                    api,
+                    versions: versions(&client, api.group().0, limit).await,
+                    hub: hub(&client, rights, options, limit).await,
+                }))
+            }
+            Err(_) => Source::Other,
+        },
         Kind::Kcp(api) => match kcp::hub(api, options, limit).await {
             Some(hub) => Source::Kcp(Box::new(hub)),
             None => Source::Other,
@@ -120,8 +139,25 @@ const OF_PROFILES: [(&str, &[&str]); 2] = [
     ("secrets", &["list", "watch"]),
 ];
 
+const OF_SHOOTS: [(&str, &[&str]); 2] = [
+    ("shoots.core.gardener.cloud", &["list", "watch"]),
+    ("shoots.core.gardener.cloud/adminkubeconfig", &["create"]),
+];
+const OF_VIEWED_SHOOTS: [(&str, &[&str]); 2] = [
+    ("shoots.core.gardener.cloud", &["list", "watch"]),
+    ("shoots.core.gardener.cloud/viewerkubeconfig", &["create"]),
+];
+const OF_SEED: [(&str, &[&str]); 2] = [
+    ("clusters.extensions.gardener.cloud", &["list", "watch"]),
+    ("secrets", &["list", "watch", "get"]),
+];
+/// The Secrets that a provider reads in a seed.
+const SECRET_OF_SEED: &str = "gardener";
+
 async fn hub(client: &Client, used: &Rights, options: &ProviderOptions, limit: Duration) -> Hub {
-    let namespace = looks_in(client, options);
+    let in_seed = options.flags().seed;
+    // In a seed, the option is the namespace in the garden.
+    let namespace = looks_in(client, options).filter(|_| !in_seed);
     let place = namespace.as_deref();
     let exists = match place {
         Some(name) => {
@@ -133,7 +169,8 @@ async fn hub(client: &Client, used: &Rights, options: &ProviderOptions, limit: D
     };
     let mut rights = Vec::new();
     for (resource, verbs) in used {
-        if let Ok(resource) = resource.parse::<GroupResource>() {
+        if let Ok(parsed) = resource.parse::<GroupResource>() {
+            let resource = parsed.named(Some(SECRET_OF_SEED).filter(|_| in_seed && *resource == "secrets"));
             let verbs: Vec<String> = verbs.iter().map(|verb| (*verb).to_owned()).collect();
             rights.push(right(client, &resource, &verbs, place, limit).await);
         }
@@ -161,6 +198,7 @@ pub(super) async fn missing(
         secrets: Vec::new(),
         clusters: Vec::new(),
         profiles: Vec::new(),
+        shoots: Vec::new(),
         workspaces: Vec::new(),
     };
     for tap in &running.taps {
@@ -181,7 +219,7 @@ pub(super) async fn missing(
         }
         if !matches!(
             tap.kind,
-            Kind::Kubeconfig | Kind::ClusterApi | Kind::ClusterInventory
+            Kind::Kubeconfig | Kind::ClusterApi | Kind::ClusterInventory | Kind::Gardener
         ) {
             continue;
         }
@@ -194,6 +232,20 @@ pub(super) async fn missing(
             None => (looks_in(&client, options), plain),
         };
         if !crate::values::is_subdomain(secret) {
+            continue;
+        }
+        if tap.kind == Kind::Gardener {
+            if !options.flags().seed {
+                let home = looks_in(&client, options);
+                let selected = Selected {
+                    provider: tap.name(),
+                    looks_in: home.as_deref(),
+                    selector: options.flags().selector.as_deref(),
+                };
+                let project = namespace.as_deref().filter(|_| plain.contains('/'));
+                let found = gardener::shoots(selected, &client, (project, secret), limit).await;
+                facts.shoots.extend(found);
+            }
             continue;
         }
         if tap.kind == Kind::ClusterInventory {

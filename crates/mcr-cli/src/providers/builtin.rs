@@ -139,7 +139,7 @@ fn gardener() -> Linked {
     Linked::new(
         "gardener",
         about,
-        super::Kind::Other,
+        super::Kind::Gardener,
         async |options: super::ProviderOptions| {
             let flags = options.flags();
             let mut builder = mcr_provider_gardener::GardenerProvider::builder()
@@ -156,6 +156,9 @@ fn gardener() -> Linked {
             }
             if flags.viewer {
                 builder = builder.viewer();
+            }
+            if flags.seed {
+                builder = builder.topology(mcr_provider_gardener::Topology::Seed);
             }
             Ok(builder.build()?)
         },

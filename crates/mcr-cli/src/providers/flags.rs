@@ -80,6 +80,9 @@ pub(crate) struct ClusterFlags {
     /// place of shoots/adminkubeconfig
     #[arg(long)]
     pub(crate) viewer: bool,
+    /// For the provider gardener: the hub is a seed; the clusters are the Shoots whose control planes run there
+    #[arg(long, conflicts_with = "viewer")]
+    pub(crate) seed: bool,
     /// For the providers cluster-api, cluster-inventory, gardener and kubeconfig: allow loopback addresses, such as those of kind
     #[arg(long)]
     pub(crate) allow_loopback: bool,

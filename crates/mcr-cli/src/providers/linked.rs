@@ -23,6 +23,7 @@ type Make =
         feature = "cluster-api",
         feature = "cluster-inventory",
         feature = "file",
+        feature = "gardener",
         feature = "kcp",
         feature = "kind",
         feature = "kubeconfig"
@@ -34,6 +35,7 @@ pub(crate) enum Kind {
     Kubeconfig,
     ClusterApi,
     ClusterInventory,
+    Gardener,
     Kcp(KcpApi),
     Engine,
     Other,

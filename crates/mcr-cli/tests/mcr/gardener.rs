@@ -1,27 +1,44 @@
-//! `mcr clusters` with the provider `gardener`, on a simulated garden.
+//! `mcr clusters` and `mcr doctor` with the provider `gardener`, on a simulated garden and a simulated seed.
 
-use mcr_testkit::{garden::Garden, sim::SimCluster, waiting::OrFail};
+use std::time::SystemTime;
+
+use mcr_testkit::{
+    garden::Garden,
+    sim::{SimCluster, SimRule, SimServer, SimUser},
+    waiting::OrFail,
+};
 use serde_json::json;
 
 use crate::harness::User;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn shoots_are_shown_with_what_they_wait_for() {
-    let garden = SimCluster::builder().name("garden").build();
+/// A garden with hibernated Shoots of two Projects.
+async fn garden() -> SimServer {
+    let garden = SimCluster::builder().name("garden").admin_token("admin").build();
     garden.create(Garden::crd()).or_fail();
-    let namespace = json!({
-        "apiVersion": "v1", "kind": "Namespace",
-        "metadata": {"name": "garden-dev", "labels": {"project.gardener.cloud/name": "dev"}},
-    });
-    garden.create(namespace).or_fail();
-    for (name, environment) in [("one", "prod"), ("two", "test")] {
-        let mut shoot = Garden::shoot("garden-dev", name);
+    for project in ["dev", "other"] {
+        let namespace = json!({
+            "apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": format!("garden-{project}"), "labels": {"project.gardener.cloud/name": project}},
+        });
+        garden.create(namespace).or_fail();
+    }
+    for (project, name, environment) in [
+        ("dev", "one", "prod"),
+        ("dev", "two", "test"),
+        ("other", "three", "prod"),
+    ] {
+        let mut shoot = Garden::shoot(&format!("garden-{project}"), name);
         shoot["metadata"]["labels"] = json!({"env": environment});
         shoot["spec"]["hibernation"] = json!({"enabled": true});
         shoot["status"]["hibernated"] = true.into();
         garden.create(shoot).or_fail();
     }
-    let garden = garden.serve().await.or_fail();
+    garden.serve().await.or_fail()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shoots_are_shown_with_what_they_wait_for() {
+    let garden = garden().await;
     let user = User::with([garden.kubeconfig()]);
     let flags = [
         "clusters",
@@ -39,5 +56,127 @@ async fn shoots_are_shown_with_what_they_wait_for() {
     assert_eq!(shown.out.lines().count(), 2, "{}", shown.out);
     for part in ["dev/one", "Suspended", "it is hibernated"] {
         assert!(shown.out.contains(part), "{part}:\n{}", shown.out);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_doctor_says_what_a_shoot_waits_for_and_which_right_is_missing() {
+    let garden = garden().await;
+    let reader = [
+        SimRule::new(["core.gardener.cloud"], ["shoots"], ["list", "watch"]),
+        SimRule::new([""], ["namespaces"], ["get"]),
+    ];
+    let reader = reader.into_iter().fold(SimUser::new("robot"), SimUser::rule);
+    garden.cluster().set_user("reader", reader);
+    let users = [garden.kubeconfig_with_token("reader"), garden.kubeconfig()].map(|hub| User::with([hub]));
+    let doctor = [
+        "doctor",
+        "--provider",
+        "gardener",
+        "-n",
+        "garden-dev",
+        "-o",
+        "json",
+        "--timeout",
+        "60s",
+    ];
+    let missing = [
+        &doctor[..],
+        &["-l", "env=prod", "dev/two", "other/three", "dev/none"],
+    ]
+    .concat();
+    let (said, missing) = futures::join!(users[0].mcr(doctor), users[1].mcr(missing));
+    let (said, missing) = (said.ended(1), missing.ended(1));
+    let (level, saw, fix) = said.found("dev/one", "state");
+    assert!(
+        level == "warning" && saw.contains("suspended: it is hibernated"),
+        "{saw}"
+    );
+    assert!(
+        fix.contains("kubectl -n garden-dev describe shoots.core.gardener.cloud one"),
+        "{fix}"
+    );
+    for part in [
+        "serves core.gardener.cloud in v1beta1",
+        "may list, watch shoots.core.gardener.cloud in namespace garden-dev",
+        "robot may not create shoots.core.gardener.cloud/adminkubeconfig in namespace garden-dev (403)",
+        "kubectl create role mcr-shoots-adminkubeconfig -n garden-dev --verb=create",
+    ] {
+        assert!(said.out.contains(part), "{part}:\n{}", said.out);
+    }
+    for (name, saw, fix) in [
+        ("dev/two", "do not match --selector", "--selector"),
+        (
+            "other/three",
+            "the provider looks in garden-dev",
+            "repeat with -n garden-other",
+        ),
+        (
+            "dev/none",
+            "no provider has a cluster of this name",
+            "mcr clusters",
+        ),
+    ] {
+        let found = missing.found(name, "name");
+        assert!(
+            found.1.contains(saw) && found.2.contains(fix),
+            "{name}: {found:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_shoots_of_a_seed_are_shown() {
+    let member = SimCluster::builder()
+        .name("member")
+        .build()
+        .serve()
+        .await
+        .or_fail();
+    let seed = SimCluster::builder().name("seed").build();
+    seed.create(Garden::cluster_crd()).or_fail();
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shoot--dev--one"}});
+    seed.create(namespace).or_fail();
+    let secret = Garden::secret("shoot--dev--one", &member.kubeconfig(), SystemTime::now());
+    seed.create(secret).or_fail();
+    for name in ["one", "two"] {
+        let shoot = Garden::shoot("garden-dev", name);
+        seed.create(Garden::cluster(&shoot)).or_fail();
+    }
+    let seed = seed.serve().await.or_fail();
+    let user = User::with([seed.kubeconfig()]);
+    let flags = [
+        "--provider",
+        "gardener",
+        "--seed",
+        "--allow-loopback",
+        "--timeout",
+        "60s",
+    ];
+    let (shown, said) = futures::join!(
+        user.mcr([&["clusters"], &flags[..]].concat()),
+        user.mcr([&["doctor", "-o", "json"], &flags[..]].concat()),
+    );
+    let (shown, said) = (shown.ended(0), said.ended(0));
+    for parts in [
+        ["dev/one", "Ready"],
+        [
+            "dev/two",
+            "its Secret shoot--dev--two/gardener with the kubeconfig is not there",
+        ],
+    ] {
+        let line = shown.out.lines().find(|line| line.starts_with(parts[0]));
+        assert!(
+            line.is_some_and(|line| line.contains(parts[1])),
+            "{parts:?}:\n{}",
+            shown.out
+        );
+    }
+    for part in [
+        "serves extensions.gardener.cloud in v1alpha1",
+        "may list, watch clusters.extensions.gardener.cloud in all namespaces",
+        "may list, watch, get secrets named gardener in all namespaces",
+    ] {
+        assert!(said.out.contains(part), "{part}:\n{}", said.out);
     }
 }

@@ -7,6 +7,8 @@
     reason = "each test file uses its part"
 )]
 
+pub(crate) mod seed;
+
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},
@@ -174,4 +176,14 @@ pub(crate) fn line(change: &Change) -> String {
         Change::Synced => "synced".into(),
         other => format!("{other:?}"),
     }
+}
+
+/// What the fleet does when the API server of a cluster refuses the credential.
+pub(crate) async fn refuse(spec: &mcr_core::ClusterSpec) {
+    let mcr_core::Access::Kubeconfig(access) = &spec.access else {
+        panic!("{:?}", spec.access);
+    };
+    let resolved = access.resolved(&locally()).unwrap();
+    let why = mcr_core::Refresh::Unauthorized;
+    resolved.credentials.credential(why).await.unwrap();
 }

@@ -1,0 +1,196 @@
+//! A garden and Shoots that refuse, are slow, or give less than asked.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod support;
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Namespace;
+use mcr_core::{ClusterState, Fleet};
+use mcr_testkit::{
+    garden::{Garden, Issued},
+    sim::{SimCluster, SimFleet, SimRule, SimUser},
+    waiting::{self, Background},
+};
+use support::{Heard, PATIENCE, World, hour, kubeconfig, line};
+use tokio::time::{Instant, sleep, timeout};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+async fn eventually(what: &str, mut so: impl FnMut() -> bool) {
+    waiting::eventually(PATIENCE, what, || so().then_some(())).await;
+}
+
+/// A kubeconfig that was revoked, or whose authority has gone, is refused long before it expires.
+#[tokio::test]
+async fn a_kubeconfig_that_the_shoot_refuses_is_renewed_before_its_time() {
+    let member = SimCluster::builder().name("a").build();
+    let members = SimFleet::serve([member.clone()]).await.unwrap();
+    let template = members.kubeconfig("a").unwrap();
+    let issued = Arc::new(AtomicUsize::new(0));
+    let garden = Garden::new({
+        let (issued, member) = (issued.clone(), member.clone());
+        move |_| {
+            let token = format!("token-{}", issued.fetch_add(1, SeqCst) + 1);
+            member.set_user(&token, SimUser::new(&token).rule(SimRule::all()));
+            let kubeconfig = template.replace(&member.admin_token(), &token);
+            async move { hour(&kubeconfig) }
+        }
+    });
+    let world = World::of(garden);
+    world.server.create(Garden::shoot("garden-dev", "a")).unwrap();
+    let fleet = Fleet::builder()
+        .provider(world.builder().build().unwrap())
+        .settings(|settings| settings.access_policy = support::locally())
+        .build();
+    let running = Background::start({
+        let fleet = fleet.clone();
+        |stop| async move { fleet.run(stop).await }
+    });
+    let ready = || matches!(fleet.get("dev/a").map(|a| a.state()), Ok(ClusterState::Ready));
+    eventually("it is ready", ready).await;
+    let read = kube::Api::<Namespace>::all(fleet.get("dev/a").unwrap().client());
+    for number in 1..=3 {
+        assert_eq!(
+            issued.load(SeqCst),
+            number,
+            "a kubeconfig that works is not renewed"
+        );
+        member.remove_user(&format!("token-{number}"));
+        let begun = Instant::now();
+        while read.get("default").await.is_err() {
+            assert!(begun.elapsed() < PATIENCE, "it has no new kubeconfig");
+        }
+        eventually("it is ready again", ready).await;
+    }
+    assert_eq!(issued.load(SeqCst), 4);
+    running.stop().await;
+}
+
+/// Else each answer of a Shoot that refuses everything would be another request to the garden.
+#[tokio::test(start_paused = true)]
+async fn a_shoot_that_refuses_each_kubeconfig_does_not_keep_the_garden_busy() {
+    let issued = Arc::new(AtomicUsize::new(0));
+    let world = World::of(Garden::new({
+        let issued = issued.clone();
+        move |_| {
+            let token = format!("token-{}", issued.fetch_add(1, SeqCst));
+            async move { hour(&kubeconfig(&token)) }
+        }
+    }));
+    world.server.create(Garden::shoot("garden-dev", "a")).unwrap();
+    // The default pauses, of up to a minute.
+    let builder = mcr_provider_gardener::GardenerProvider::builder()
+        .client(world.garden.client(world.server.client()))
+        .namespace("garden-dev")
+        .access_policy(support::locally());
+    let mut heard = Heard::of(&builder.build().unwrap());
+    let began = Instant::now();
+    while began.elapsed() < 30 * MINUTE && issued.load(SeqCst) < 100 {
+        if let Ok(Some(Ok(mcr_core::Change::Upsert(spec)))) = timeout(2 * MINUTE, heard.0.next()).await {
+            support::refuse(&spec).await;
+        }
+    }
+    let issued = issued.load(SeqCst);
+    assert!((20..=31).contains(&issued), "{issued} in half an hour");
+}
+
+#[tokio::test]
+async fn a_viewer_asks_for_less() {
+    let asked = Arc::<Mutex<Vec<(bool, u64)>>>::default();
+    let world = World::of(Garden::new({
+        let asked = asked.clone();
+        move |ask| {
+            asked.lock().unwrap().push((ask.viewer, ask.seconds));
+            async move { hour(&kubeconfig("viewer")) }
+        }
+    }));
+    world.server.create(Garden::shoot("garden-dev", "a")).unwrap();
+    let rules = [
+        SimRule::new(["core.gardener.cloud"], ["shoots"], ["list", "watch"]),
+        SimRule::new(["core.gardener.cloud"], ["shoots/viewerkubeconfig"], ["create"]),
+    ];
+    let user = rules.into_iter().fold(SimUser::new("viewer"), SimUser::rule);
+    world.server.set_user("viewer", user);
+    let client = || world.garden.client(world.server.client_with_token("viewer"));
+    let viewer = world.builder().client(client()).viewer().valid_for(20 * MINUTE);
+    let told = Heard::of(&viewer.build().unwrap()).until("synced").await;
+    assert_eq!(told, ["+garden-dev/a", "synced"]);
+    assert_eq!(*asked.lock().unwrap(), [(true, 1200)]);
+    // It has no other right.
+    let admin = world.builder().client(client()).build().unwrap();
+    let told = Heard::of(&admin).line().await;
+    assert!(told.contains("refused adminkubeconfig with 403"), "{told}");
+}
+
+/// The garden decides how long a kubeconfig is valid.
+#[tokio::test(start_paused = true)]
+async fn a_kubeconfig_that_lives_shorter_than_asked_is_renewed_in_its_time() {
+    let issued = AtomicUsize::new(0);
+    let world = World::of(Garden::new(move |ask| {
+        assert_eq!(ask.seconds, 8 * 3600);
+        let yaml = kubeconfig(&format!("token-{}", issued.fetch_add(1, SeqCst)));
+        async move { Issued::kubeconfig(yaml, 20 * MINUTE) }
+    }));
+    world.server.create(Garden::shoot("garden-dev", "a")).unwrap();
+    let provider = world.builder().valid_for(8 * 60 * MINUTE).build().unwrap();
+    let mut heard = Heard::of(&provider);
+    heard.until("synced").await;
+    for _ in 0..3 {
+        let before = Instant::now();
+        let change = timeout(30 * MINUTE, heard.0.next())
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
+        assert_eq!(line(&change), "+dev/a");
+        let used = before.elapsed();
+        assert!((12 * MINUTE..=15 * MINUTE).contains(&used), "{used:?}");
+    }
+}
+
+/// A garden that is slow, and one that fails, are told. A first request may take 3 s, the next ones 30.
+#[tokio::test(start_paused = true)]
+async fn a_slow_garden_is_given_more_time_and_a_failing_one_is_asked_again() {
+    let asked = AtomicUsize::new(0);
+    let world = World::of(Garden::new(move |_| {
+        let number = asked.fetch_add(1, SeqCst);
+        async move {
+            match number {
+                0 => Issued::refused(500, "secret-canary"),
+                _ => {
+                    sleep(Duration::from_secs(10)).await;
+                    hour(&kubeconfig("a"))
+                }
+            }
+        }
+    }));
+    world.server.create(Garden::shoot("garden-dev", "a")).unwrap();
+    world.server.create(Garden::shoot("garden-dev", "b")).unwrap();
+    let provider = mcr_provider_gardener::GardenerProvider::builder()
+        .client(world.garden.client(world.server.client()))
+        .namespace("garden-dev")
+        .requests_at_once(1)
+        .access_policy(support::locally());
+    let mut heard = Heard::of(&provider.build().unwrap());
+    let told = heard.until("synced").await;
+    assert_eq!(
+        told,
+        [
+            "!dev/a: Shoot garden-dev/a: the garden refused adminkubeconfig with 500",
+            "!dev/b: Shoot garden-dev/b: the garden did not answer within 3 s",
+            "synced",
+        ]
+    );
+    let mut later = [heard.line().await, heard.line().await];
+    later.sort();
+    assert_eq!(later, ["+dev/a", "+dev/b"]);
+}
