@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, copy_bidirectional},
     net::{TcpListener, TcpStream},
+    time::sleep,
 };
 
 use super::{
@@ -178,6 +179,8 @@ fn wanted(password: &str, database: Option<(&str, i64)>) -> Value {
 async fn becomes(world: &World, what: &str, wanted: Value) -> Result<()> {
     let mut last = Value::Null;
     let end = until(what, async || {
+        // Many lives run at once, and a look at all of it costs more than what is looked at.
+        sleep(Duration::from_millis(50)).await;
         last = state(world).await?;
         Ok((last == wanted).then_some(()))
     });
