@@ -1,8 +1,8 @@
 //! JSON: one object for each step, one at the end.
 
-use serde_json::json;
+use examples::{Step, Summary, print};
 
-use crate::show::{Show, Step, Summary, in_millis, print};
+use crate::show::Show;
 
 pub(crate) struct Json;
 
@@ -10,21 +10,10 @@ impl Show for Json {
     fn begin(&self, _: &str) {}
 
     fn step(&self, step: &Step) {
-        print(&format!("{}\n", json!(step)));
+        print(&step.json());
     }
 
     fn summary(&self, summary: &Summary) {
-        let done = summary.steps.iter().filter(|step| step.ok).count();
-        let failed = summary.steps.len() - done;
-        let summary = json!({
-            "summary": {
-                "backend": summary.backend,
-                "ok": summary.ok,
-                "done": done,
-                "failed": failed,
-                "tookMs": in_millis(summary.took),
-            },
-        });
-        print(&format!("{summary}\n"));
+        print(&summary.json());
     }
 }

@@ -1,6 +1,8 @@
 //! Text where there is no terminal: a line when a step begins, one when it has ended.
 
-use crate::show::{Show, Step, Summary, duration, print};
+use examples::{Step, Summary, print};
+
+use crate::show::Show;
 
 pub(crate) struct Lines;
 
@@ -14,13 +16,7 @@ impl Show for Lines {
     }
 
     fn step(&self, step: &Step) {
-        let mark = if step.ok { "✓" } else { "✗" };
-        print(&format!(
-            "{mark}  {}: {} ({})\n",
-            step.step,
-            step.what,
-            duration(step.took)
-        ));
+        print(&step.text());
     }
 
     fn summary(&self, summary: &Summary) {

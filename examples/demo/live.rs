@@ -5,7 +5,9 @@ use std::{
     time::Instant,
 };
 
-use crate::show::{Row, Show, Step, Summary, duration, print};
+use examples::{Step, Summary, duration, print};
+
+use crate::show::{Row, Show};
 
 /// Wider lines would break, and then there are more lines to go up than were printed.
 const WIDTH: usize = 79;

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use examples::in_millis;
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
-use crate::{seen::Seen, show::in_millis, world::Member};
+use crate::{seen::Seen, world::Member};
 
 /// Times from writes to their reconciles, in order.
 #[derive(Default)]

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{bail, ensure};
-use examples::Backend;
+use examples::{Backend, Done, Step, Summary, duration, in_millis};
 use mcr::{Cluster, ClusterState, Fleet};
 use mcr_testkit::faults::Fault;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ use crate::{
     backend::servers,
     measure::{Latencies, round},
     seen::{Seen, short_name},
-    show::{Show, Step, Summary, duration, in_millis},
+    show::Show,
     world::{Folder, World, change, delete},
 };
 
@@ -28,13 +28,6 @@ const FIRST: [&str; 3] = ["amsterdam", "berlin", "chicago"];
 const LATER: &str = "dakar";
 /// How many objects are written into each cluster.
 const OBJECTS: usize = 30;
-
-/// What a step has to say.
-struct Done {
-    what: String,
-    took: Duration,
-    details: Value,
-}
 
 /// Runs all steps. Returns what was started, if it was, for it to go on.
 pub(crate) async fn run(
@@ -183,28 +176,8 @@ impl<'a> Script<'a> {
         doing: &str,
         run: impl Future<Output = anyhow::Result<(T, Done)>>,
     ) -> Option<T> {
-        let begun = Instant::now();
         self.show.begin(doing);
-        let result = run.await;
-        let (done, value) = match result {
-            Ok((value, done)) => (done, Some(value)),
-            Err(error) => {
-                let done = Done {
-                    what: format!("{error:#}"),
-                    took: begun.elapsed(),
-                    details: Value::Null,
-                };
-                (done, None)
-            }
-        };
-        let step = Step {
-            step,
-            backend: self.backend,
-            what: done.what,
-            took: done.took,
-            ok: value.is_some(),
-            details: done.details,
-        };
+        let (step, value) = Step::run(step, self.backend, run).await;
         self.show.step(&step);
         self.steps.push(step);
         value

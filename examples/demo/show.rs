@@ -5,10 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use examples::Backend;
+use examples::{Step, Summary};
 use mcr::Fleet;
-use serde::{Serialize, Serializer};
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::seen::{Seen, short_name};
@@ -27,61 +25,6 @@ pub(crate) trait Show: Send + Sync {
     fn hint(&self, _: &str) {}
     /// The clusters as they are; called several times a second.
     fn clusters(&self, _: &[Row]) {}
-}
-
-/// What happened in a step and how long it took.
-#[derive(Serialize, Clone)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Step {
-    /// A short name, the same every time.
-    pub(crate) step: &'static str,
-    pub(crate) backend: Backend,
-    /// What happened, in words.
-    pub(crate) what: String,
-    #[serde(rename = "tookMs", serialize_with = "millis")]
-    pub(crate) took: Duration,
-    pub(crate) ok: bool,
-    /// The same in numbers.
-    pub(crate) details: Value,
-}
-
-/// All that happened.
-pub(crate) struct Summary {
-    pub(crate) backend: Backend,
-    pub(crate) steps: Vec<Step>,
-    pub(crate) took: Duration,
-    pub(crate) ok: bool,
-}
-
-impl Summary {
-    pub(crate) fn failed(&self) -> String {
-        let failed = self.steps.iter().filter(|step| !step.ok);
-        failed
-            .map(|step| format!("{} ({})", step.step, step.what))
-            .collect::<Vec<_>>()
-            .join(", ")
-    }
-
-    /// The table at the end.
-    pub(crate) fn text(&self) -> String {
-        let width = self
-            .steps
-            .iter()
-            .map(|step| step.what.chars().count())
-            .max()
-            .unwrap_or_default();
-        let mut text = format!("\n   {:<11}{:<width$}  {:>8}\n", "STEP", "WHAT HAPPENED", "TOOK");
-        for step in &self.steps {
-            let mark = if step.ok { "✓" } else { "✗" };
-            text += &format!(
-                "{mark}  {:<11}{:<width$}  {:>8}\n",
-                step.step,
-                step.what,
-                duration(step.took)
-            );
-        }
-        text + &format!("   {:<11}{:<width$}  {:>8}\n", "in all", "", duration(self.took))
-    }
 }
 
 /// A cluster in the live table.
@@ -123,28 +66,4 @@ pub(crate) fn rows(fleet: &Fleet, seen: &Seen) -> Vec<Row> {
         }
     };
     clusters.iter().map(row).collect()
-}
-
-pub(crate) fn duration(took: Duration) -> String {
-    match took.as_secs_f64() {
-        seconds if seconds < 0.01 => format!("{:.1} ms", seconds * 1000.0),
-        seconds if seconds < 1.0 => format!("{:.0} ms", seconds * 1000.0),
-        seconds => format!("{seconds:.1} s"),
-    }
-}
-
-/// Milliseconds with three digits after the point.
-pub(crate) fn in_millis(took: Duration) -> f64 {
-    (took.as_secs_f64() * 1e6).round() / 1e3
-}
-
-fn millis<S: Serializer>(took: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(in_millis(*took))
-}
-
-/// Prints; that nobody reads is no reason to leave servers running half way through a step.
-pub(crate) fn print(text: &str) {
-    use std::io::Write;
-    let mut stdout = std::io::stdout().lock();
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }

@@ -12,6 +12,8 @@ mod docs;
 mod export;
 mod fleet;
 mod output;
+#[cfg(feature = "demo")]
+mod steps;
 mod stop;
 mod yaml;
 
@@ -24,6 +26,8 @@ pub use clusters::{ClusterArgs, ProviderKind, SecretArgs};
 pub use export::export_kubeconfig;
 pub use fleet::{FleetArgs, selector};
 pub use output::{Format, ObjectLine, Output, OutputArgs, printable};
+#[cfg(feature = "demo")]
+pub use steps::{Done, Step, Summary, duration, in_millis, print};
 pub use stop::stop_at_signal;
 pub use yaml::documents;
 

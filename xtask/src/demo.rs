@@ -12,7 +12,8 @@ use crate::{assets, workspace};
 #[derive(clap::Args, Default)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
-    /// Passed on to the demo: --once, --backend auto|real|sim, --format json, --serve ADDRESS, --help
+    /// --kcp for the database service on kcp; all others are passed on to the demo: --once, --backend auto|real|sim, --format json,
+    /// --serve ADDRESS, --help
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) args: Vec<OsString>,
 }
@@ -29,24 +30,31 @@ pub(crate) struct Clusters {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    become_example("demo", &args.args)
+    match of_kcp(&args.args) {
+        Some(args) => become_example("kcp-mongodb-demo", "demo,kcp", &args, Wanted::of_kcp(&args)),
+        None => become_example("demo", "demo", &args.args, Wanted::of(&args.args)),
+    }
+}
+
+/// The arguments of the demo on kcp, if it is wanted.
+fn of_kcp(args: &[OsString]) -> Option<Vec<OsString>> {
+    let rest: Vec<_> = args.iter().filter(|arg| *arg != "--kcp").cloned().collect();
+    (rest.len() < args.len()).then_some(rest)
 }
 
 pub(crate) fn clusters(args: &Clusters) -> Result<()> {
     let count = args.count.to_string();
-    become_example(
-        "clusters",
-        &[&count, "--backend", &args.backend].map(OsString::from),
-    )
+    let args = [&count, "--backend", &args.backend].map(OsString::from);
+    become_example("clusters", "demo", &args, Wanted::of(&args))
 }
 
 /// Becomes the program, so that its exit code and what Ctrl-C does are its own.
-fn become_example(name: &str, args: &[OsString]) -> Result<()> {
-    let example = ["-p", "examples", "--example", name, "--features", "demo"];
+fn become_example(name: &str, features: &str, args: &[OsString], wanted: Wanted) -> Result<()> {
+    let example = ["-p", "examples", "--example", name, "--features", features];
     let mut run = workspace::cargo();
     run.args(["run", "--quiet"]).args(example).arg("--").args(args);
     let mut say = None;
-    match Wanted::of(args) {
+    match wanted {
         Wanted::Auto => match real_if_possible()? {
             Some(folder) => {
                 run.env("KUBEBUILDER_ASSETS", folder);
@@ -107,6 +115,18 @@ impl Wanted {
         }
         wanted
     }
+
+    /// The demo on kcp starts a kube-apiserver, unless a cluster is given.
+    fn of_kcp(args: &[OsString]) -> Self {
+        let needs_none = |arg: &OsString| {
+            let arg = arg.to_string_lossy();
+            ["--help", "-h"].contains(&&*arg) || arg.starts_with("--service-kubeconfig")
+        };
+        match args.iter().any(needs_none) {
+            true => Self::NoAssets,
+            false => Self::Real,
+        }
+    }
 }
 
 /// The binaries, found, downloaded or built; none if there is no way to get any, which is no error.
@@ -139,9 +159,11 @@ fn become_it(command: &mut Command) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
     use clap::Parser;
 
-    use super::{Clusters, Wanted};
+    use super::{Clusters, Wanted, of_kcp};
 
     #[derive(Parser)]
     struct Cli {
@@ -161,9 +183,27 @@ mod tests {
         }
     }
 
+    fn args(line: &str) -> Vec<OsString> {
+        line.split_whitespace().map(Into::into).collect()
+    }
+
     fn wanted(line: &str) -> Wanted {
-        let args: Vec<_> = line.split_whitespace().map(Into::into).collect();
-        Wanted::of(&args)
+        Wanted::of(&args(line))
+    }
+
+    #[test]
+    fn the_demo_on_kcp_is_chosen_by_its_flag_and_needs_binaries_unless_it_is_given_a_cluster() {
+        assert_eq!(of_kcp(&args("--once --format json")), None);
+        let rest = of_kcp(&args("--kcp --format json"));
+        assert_eq!(rest, Some(args("--format json")));
+        for (line, wanted) in [
+            ("--format json", Wanted::Real),
+            ("--help", Wanted::NoAssets),
+            ("--service-kubeconfig kind.yaml", Wanted::NoAssets),
+            ("--service-kubeconfig=kind.yaml", Wanted::NoAssets),
+        ] {
+            assert_eq!(Wanted::of_kcp(&args(line)), wanted, "{line}");
+        }
     }
 
     #[test]

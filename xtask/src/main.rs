@@ -40,7 +40,8 @@ enum Task {
     Lint(lint::Args),
     /// Plant bugs on purpose and check that the tests catch each
     Planted(planted::Args),
-    /// Watch one controller over several clusters that come, change and go, on real or simulated API servers
+    /// Watch one controller over several clusters that come, change and go, on real or simulated API servers; with --kcp, a database
+    /// service for kcp workspaces
     Demo(demo::Args),
     /// Start API servers and keep them until Ctrl-C; prints the `export KUBECONFIG=…` for them
     Clusters(demo::Clusters),

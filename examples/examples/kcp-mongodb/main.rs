@@ -47,6 +47,14 @@ struct Args {
         help_heading = "Clusters"
     )]
     slice: String,
+    /// The namespace on the service cluster in which the operator runs databases
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "mongodb",
+        help_heading = "Clusters"
+    )]
+    namespace: String,
     #[command(flatten)]
     hub: HubArgs,
     #[command(flatten)]
@@ -55,13 +63,11 @@ struct Args {
     output: OutputArgs,
 }
 
-/// The namespace on the service cluster in which the operator works.
-pub(crate) const NAMESPACE: &str = "mongodb";
 /// The consumers let the controller see the Secrets with this label.
 const SECRETS: &str = "db.example.io/secret=true";
 
 /// What the service is: where databases are placed, what is made of them, and what comes back.
-pub(crate) fn databases() -> anyhow::Result<BuiltController> {
+fn databases(namespace: String) -> anyhow::Result<BuiltController> {
     // The password that the consumer has chosen is copied beside the database, before that is made.
     let password = Related::<Database, MongoDBCommunity, Secret>::down("password")
         .watch_labels(SECRETS)
@@ -73,7 +79,7 @@ pub(crate) fn databases() -> anyhow::Result<BuiltController> {
         .name_by(|database, _| connection(database));
     let databases = Sync::new("databases")
         .to(ClusterName::new(HUB)?)
-        .namespace(TargetNamespace::Fixed(NAMESPACE.into()))
+        .namespace(TargetNamespace::Fixed(namespace))
         .create_namespaces(false)
         .project(project)
         .status(status)
@@ -157,11 +163,12 @@ pub(crate) fn manager(
     manager: ManagerBuilder,
     consumers: KcpProvider,
     service: impl Provider,
+    namespace: String,
 ) -> anyhow::Result<ManagerBuilder> {
     Ok(manager
         .provider(consumers)
         .provider(service)
-        .controller(databases()?)
+        .controller(databases(namespace)?)
         .controller(events::events()))
 }
 
@@ -176,7 +183,8 @@ async fn run(args: Args) -> anyhow::Result<()> {
     let mut kcp = HubArgs::default();
     kcp.hub_kubeconfig = Some(args.kcp_kubeconfig);
     let consumers = consumers(kcp.hub()?, args.slice)?;
-    let program = manager(args.manager.manager_in(&args.hub), consumers, args.hub.hub()?)?;
+    let builder = args.manager.manager_in(&args.hub);
+    let program = manager(builder, consumers, args.hub.hub()?, args.namespace)?;
     Ok(program.build()?.run_until(stop).await?)
 }
 

@@ -11,7 +11,8 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use mcr::{
-    Action, BoxError, BuildError, BuiltController, Controller, ObjectKey, Request, Watched,
+    Action, BoxError, BuildError, BuiltController, Controller, ObjectKey, Request, WatchOptions,
+    WatchRequest, Watched,
     args::{HubArgs, ManagerArgs},
 };
 use serde_json::json;
@@ -39,6 +40,9 @@ struct Args {
     /// How the operator behaves
     #[arg(long, value_enum, default_value_t)]
     mood: Mood,
+    /// The namespace whose databases it runs
+    #[arg(long, value_name = "NAME", default_value = "mongodb")]
+    namespace: String,
     #[command(flatten)]
     hub: HubArgs,
     #[command(flatten)]
@@ -61,22 +65,28 @@ pub(crate) enum Mood {
 /// How long a database is Pending.
 const MOMENT: Duration = Duration::from_millis(50);
 
-pub(crate) fn operator(mood: Mood) -> Result<BuiltController, BuildError> {
+pub(crate) fn operator(mood: Mood, namespace: &str) -> Result<BuiltController, BuildError> {
+    let databases = WatchRequest::of::<MongoDBCommunity>().namespace(namespace);
+    let secrets = namespace.to_owned();
     Controller::<MongoDBCommunity>::new("mongodb-operator")
         .clusters(mcr::ClusterSelector::all())
-        .watches(users_of)
+        .watch_request(|watch| watch.namespace(namespace))
+        .watches_with(
+            &(),
+            move |secret: Watched<Secret>| users_of(&secret, &databases),
+            WatchOptions::new().request(|watch| watch.namespace(secrets)),
+        )
         .timeout(Duration::from_secs(30))
         .build(reconcile, Arc::new(mood))
 }
 
 /// The databases whose password is in this Secret.
-fn users_of(secret: Watched<Secret>) -> Vec<ObjectKey> {
-    let all = secret.cluster.store::<MongoDBCommunity>();
+fn users_of(secret: &Watched<Secret>, databases: &WatchRequest) -> Vec<ObjectKey> {
+    let all = secret.cluster.store_of::<MongoDBCommunity>(databases);
     let all = all.and_then(|store| store.list()).unwrap_or_default();
     let uses = |mongodb: &&Arc<MongoDBCommunity>| {
         let mut users = mongodb.spec.users.iter();
-        mongodb.namespace() == secret.object.namespace()
-            && users.any(|user| user.password_secret_ref.name == secret.object.name_any())
+        users.any(|user| user.password_secret_ref.name == secret.object.name_any())
     };
     all.iter()
         .filter(uses)
@@ -179,7 +189,7 @@ async fn connect(
 async fn run(args: Args) -> anyhow::Result<()> {
     let (_, stop) = args.output.start()?;
     let manager = args.manager.manager_in(&args.hub).provider(args.hub.hub()?);
-    let manager = manager.controller(operator(args.mood)).build()?;
+    let manager = manager.controller(operator(args.mood, &args.namespace)).build()?;
     Ok(manager.run_until(stop).await?)
 }
 

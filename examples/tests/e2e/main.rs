@@ -7,6 +7,7 @@ mod cluster;
 mod common;
 mod deploy;
 mod image;
+mod mongodb;
 mod policies;
 mod providers;
 mod quickstart;

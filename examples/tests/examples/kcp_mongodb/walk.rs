@@ -6,17 +6,20 @@ use mcr::{Access, HUB, Manager, Trust};
 use mcr_provider_single::SingleProvider;
 use mcr_testkit::{
     kcp::Kcp,
-    sim::SimCluster,
     waiting::{Background, OrFail},
 };
 
 use super::{
     controller,
     operator::{Mood, operator},
-    world::{EXAMPLE, ROLE},
 };
-use crate::{kcp, page};
+use crate::{
+    kcp::{self, Example},
+    page,
+};
 
+const EXAMPLE: Example = Example("kcp-mongodb");
+const ROLE: &str = "mongodb-controller";
 const README: &str = "examples/examples/kcp-mongodb/README.md";
 
 #[test]
@@ -30,9 +33,9 @@ async fn mongodb_the_commands_of_the_readme_lead_to_databases_and_away() {
     let Some(terminal) = kcp::terminal(&server, EXAMPLE.0) else {
         return;
     };
-    let sim = SimCluster::builder().name("service").build();
-    let service = sim.serve().await.or_fail();
-    fs::write(terminal.file(".kcp/service.kubeconfig"), service.kubeconfig()).unwrap();
+    // The page has the namespace mongodb of the cluster for itself.
+    let service = super::service().await.kubeconfig();
+    fs::write(terminal.file(".kcp/service.kubeconfig"), &service).unwrap();
     let run = async |block: &str| terminal.run(block).await;
     let blocks = page::blocks(README);
     let [
@@ -59,15 +62,15 @@ async fn mongodb_the_commands_of_the_readme_lead_to_databases_and_away() {
         "mongodb-controller-token",
     );
     run(kubeconfig).await;
-    let hub = || SingleProvider::named(HUB, sim.client()).or_fail();
+    let hub = || SingleProvider::named(HUB, Access::kubeconfig(service.clone(), Trust::Trusted)).or_fail();
     let made = fs::read_to_string(terminal.file(".kcp/controller.kubeconfig")).unwrap();
     let access = Access::kubeconfig(made, Trust::Trusted);
     let workspaces = controller::consumers(access, "mongodb".into()).or_fail();
     let programs = [
-        controller::manager(Manager::builder(), workspaces, hub()).or_fail(),
+        controller::manager(Manager::builder(), workspaces, hub(), "mongodb".into()).or_fail(),
         Manager::builder()
             .provider(hub())
-            .controller(operator(Mood::Quick)),
+            .controller(operator(Mood::Quick, "mongodb")),
     ];
     let programs = programs.map(|manager| {
         let manager = manager.build().or_fail();
