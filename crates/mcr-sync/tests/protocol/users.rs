@@ -115,9 +115,28 @@ impl World {
                 toggle_block(&mut target);
             }
             4 => return self.delete(cluster, &name),
+            5 => return self.copy_or_delete(source, cluster, target),
             _ => return,
         }
         self.update(cluster, target);
+    }
+
+    /// Somebody copies a target under another name with all that names its source, or deletes that copy.
+    fn copy_or_delete(&mut self, source: Source, cluster: usize, mut target: Value) {
+        let name = Self::copy_name(source);
+        let place = (cluster, name.clone());
+        if self.foreign.remove(&place).is_some() {
+            return self.delete(cluster, &name);
+        }
+        if !self.has_whole_link(&target) {
+            return;
+        }
+        let meta = target["metadata"].take();
+        target["metadata"] = json!({"name": name, "namespace": "default",
+            "labels": meta["labels"], "annotations": meta["annotations"]});
+        if let Ok(made) = self.sims[cluster].create(target) {
+            self.foreign.insert(place, made);
+        }
     }
 
     fn has_whole_link(&self, target: &Value) -> bool {

@@ -202,6 +202,11 @@ impl World {
         })
     }
 
+    /// The name of the copy that somebody makes of a target.
+    pub(crate) fn copy_name((cluster, name): Source) -> String {
+        format!("copy-{}-{}", CLUSTERS[cluster], NAMES[name])
+    }
+
     pub(crate) fn create(&self, cluster: usize, name: &str, labels: Value, spec: Value) -> Option<Value> {
         let metadata = json!({"name": name, "namespace": "default", "labels": labels});
         let widget =
@@ -411,12 +416,18 @@ impl World {
         let own = self.source(source);
         let wanted = own.as_ref().map(wanted).unwrap_or_default();
         let fault = |fault: String| Err(format!("{source:?}: {fault}: {own:?}"));
-        let (mut held, mut left, mut phases) = (false, false, Vec::new());
+        let (mut held, mut left, mut claimed, mut phases) = (false, false, false, Vec::new());
         for cluster in SOURCE_CLUSTERS..CLUSTERS.len() {
             let (at, is_wanted) = (CLUSTERS[cluster], wanted.contains(&cluster));
             if away.contains(&cluster) {
                 held |= is_wanted;
                 continue;
+            }
+            if let Some(made) = self.foreign.get(&(cluster, Self::copy_name(source))) {
+                if self.get(cluster, &Self::copy_name(source)).as_ref() != Some(made) {
+                    return fault(format!("the copy in {at} is no longer {made}"));
+                }
+                claimed = true;
             }
             let found = self.get(cluster, &name);
             let ours = found
@@ -440,7 +451,9 @@ impl World {
                     held = true;
                 }
                 (true, None, None) => return fault(format!("no target in {at}")),
-                (false, Some(target), _) => left |= !self.excused.contains(&(cluster, uid(target))),
+                // A target that was given up names its source still.
+                (false, Some(target), _) if self.excused.contains(&(cluster, uid(target))) => claimed = true,
+                (false, Some(_), _) => left = true,
                 (false, None, _) => {}
             }
         }
@@ -461,7 +474,7 @@ impl World {
             };
         }
         let condition = &own["status"]["conditions"][0];
-        let expected = if held || waits { "False" } else { "True" };
+        let expected = if held || waits || claimed { "False" } else { "True" };
         if condition["status"] != expected || condition["observedGeneration"] != own["metadata"]["generation"]
         {
             return fault(format!("the condition is not {expected}"));
