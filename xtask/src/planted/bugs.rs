@@ -82,7 +82,7 @@ pub(super) const BUGS: &[Planted] = &[
     bug(SYNC, "sync-adopts-the-target-of-another", "mcr-sync", "protocol", PROTOCOL),
     bug(SYNC, "sync-forgets-a-name-that-is-taken", "mcr-sync", "protocol", PROTOCOL),
     bug(SYNC, "sync-adopts-before-a-refusal", "mcr-sync", "life", "claims::sync_adoption_follows_only_a_creation_that_the_server_refused"),
-    bug(SYNC, "sync-misses-a-second-claim", "mcr-sync", "life", "claims::sync_an_object_that_names_a_source_and_is_not_its_target_is_told_and_not_touched"),
+    bug(SYNC, "sync-misses-a-second-claim", "mcr-sync", "protocol", PROTOCOL),
     bug(SYNC, "sync-writes-before-the-status-check", "mcr-sync", "sync", "sync_kind_without_a_status_subresource_is_an_error_before_anything_is_written"),
     bug(SYNC, "sync-deletes-orphans-at-once", "mcr-sync", "life", "orphans::sync_the_grace_of_orphans_begins_anew_when_the_program_starts"),
 ];
