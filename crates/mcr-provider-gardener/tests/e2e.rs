@@ -123,7 +123,7 @@ async fn a_shoot_works_through_renewals_hibernation_migration_and_a_new_life() {
     world.server.create(Garden::shoot("garden-dev", "alpha")).unwrap();
     alpha.ask("again").await;
     alpha.answered("again", "dev/alpha").await;
-    running.stop().await;
+    running.stop().await.or_fail();
     Arc::into_inner(alpha)
         .map(|alpha| alpha.remove())
         .expect("the last user")

@@ -1,4 +1,4 @@
-//! Renewals of real client certificates, with real API servers as the garden and as a Shoot.
+//! Renewals of real client certificates, with real API servers as the garden, as a seed and as a Shoot.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
@@ -10,16 +10,19 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::{
+    core::v1::{ConfigMap, Namespace, Secret},
+    rbac::v1::PolicyRule,
+};
 use kube::{
     Api,
-    api::{ApiResource, DynamicObject, PostParams},
+    api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
 };
 use mcr_core::{ClusterState, Fleet, WatchRequest};
-use mcr_provider_gardener::GardenerProvider;
+use mcr_provider_gardener::{GardenerProvider, Topology, v1alpha1::Cluster};
 use mcr_testkit::{
     control_plane::{ControlPlane, Etcd, policy_rule},
     garden::{Garden, Issued},
@@ -45,7 +48,8 @@ async fn twenty_renewals_of_real_certificates_list_nothing_and_fail_nothing() {
         .name("garden")
         .etcd(&etcd)
         .audit(true)
-        .crd(Garden::crd());
+        .crd(Garden::crd())
+        .crd(Garden::cluster_crd());
     let member = ControlPlane::builder().name("member").etcd(&etcd).audit(true);
     let (garden, member) = tokio::join!(garden.start(), member.start());
     let (garden, member) = (garden.or_fail(), member.or_fail());
@@ -128,7 +132,84 @@ async fn twenty_renewals_of_real_certificates_list_nothing_and_fail_nothing() {
         let uses = audit.count(|event| event.user == format!("user-{number}"));
         assert!(uses > 0, "nothing was done as user {number}");
     }
+    in_a_seed(&garden, &member).await;
     for event in garden.audit().await.or_fail().events() {
-        assert!(event.user != "reader" || event.code < 300, "{event:?}");
+        assert!(!event.user.ends_with("reader") || event.code < 300, "{event:?}");
     }
+}
+
+/// The same with the topology of a seed. RBAC limits its rights to the Secrets of one name.
+async fn in_a_seed(seed: &ControlPlane, member: &ControlPlane) {
+    let mut shoot = Garden::shoot("garden-dev", "b");
+    shoot["metadata"]["uid"] = "uid-of-b".into();
+    let params = PostParams::default();
+    let cluster: Cluster = serde_json::from_value(Garden::cluster(&shoot)).unwrap();
+    let namespace = serde_json::from_value(json!({"metadata": {"name": "shoot--dev--b"}})).unwrap();
+    Api::<Namespace>::all(seed.client())
+        .create(&params, &namespace)
+        .await
+        .or_fail();
+    let secrets = Api::<Secret>::namespaced(seed.client(), "shoot--dev--b");
+    let put = async |number: usize| {
+        let user = member
+            .user(format!("seed-user-{number}"))
+            .groups(["system:masters"]);
+        let kubeconfig = user.create().await.or_fail().kubeconfig().to_owned();
+        let secret = Garden::secret("shoot--dev--b", &kubeconfig, SystemTime::now());
+        let apply = PatchParams::apply("gardener").force();
+        secrets
+            .patch("gardener", &apply, &Patch::Apply(secret))
+            .await
+            .or_fail();
+    };
+    put(0).await;
+    Api::<Cluster>::all(seed.client())
+        .create(&params, &cluster)
+        .await
+        .or_fail();
+    let reader = seed
+        .user("seed-reader")
+        .rules([
+            policy_rule(["extensions.gardener.cloud"], ["clusters"], ["list", "watch"]),
+            PolicyRule {
+                resource_names: Some(vec!["gardener".into()]),
+                ..policy_rule([""], ["secrets"], ["list", "watch", "get"])
+            },
+        ])
+        .create()
+        .await
+        .or_fail();
+    let provider = GardenerProvider::builder()
+        .client(reader.client().await.or_fail())
+        .topology(Topology::Seed)
+        .build()
+        .unwrap();
+    let fleet = Fleet::builder()
+        .provider(provider)
+        .settings(|settings| settings.access_policy = locally())
+        .build();
+    let running = Background::start({
+        let fleet = fleet.clone();
+        |stop| async move { fleet.run(stop).await }
+    });
+    let ready = || matches!(fleet.get("dev/b").map(|b| b.state()), Ok(ClusterState::Ready));
+    eventually("it is ready", ready).await;
+    let cluster = fleet.get("dev/b").unwrap();
+    let maps = cluster.watch(WatchRequest::of::<ConfigMap>(), None).unwrap();
+    eventually("its objects are listed", || maps.status().synced).await;
+    let read = Api::<Namespace>::all(cluster.client());
+    for number in 1..=3 {
+        put(number).await;
+        let name = format!("seed-user-{number}");
+        let begun = std::time::Instant::now();
+        while member.audit().await.or_fail().count(|event| event.user == name) == 0 {
+            assert!(begun.elapsed() < PATIENCE, "nothing was done as {name}");
+            read.get("default").await.unwrap();
+        }
+        assert!(ready());
+    }
+    running.stop().await;
+    let audit = member.audit().await.or_fail();
+    let lists = audit.count(|event| event.is_list("configmaps") && event.user.starts_with("seed-user-"));
+    assert_eq!(lists, 1, "no LIST but the first");
 }

@@ -15,7 +15,7 @@ use std::{
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-use mcr_core::{ClusterState, Fleet, WatchRequest};
+use mcr_core::{ClusterState, Fleet, WatchRequest, WatchSettings};
 use mcr_provider_gardener::GardenerProvider;
 use mcr_testkit::{
     garden::{Garden, Issued},
@@ -114,7 +114,12 @@ async fn two_days_of_credentials_for_an_hour_list_nothing_and_fail_nothing() {
 async fn a_garden_that_is_away_is_noticed_only_once_a_kubeconfig_has_expired() {
     let world = World::of(fresh());
     world.server.create(Garden::shoot("garden-dev", "a")).unwrap();
-    let mut heard = world.heard();
+    // Hours with the short pauses of the other tests would be a hundred thousand requests.
+    let pause = Duration::from_secs(2);
+    let builder = world
+        .builder()
+        .times(WatchSettings::default(), PATIENCE, (PATIENCE, PATIENCE), pause);
+    let mut heard = Heard::of(&builder.build().unwrap());
     assert_eq!(heard.until("synced").await, ["+dev/a", "synced"]);
     world.garden.set_away(true);
     let silence = timeout(59 * MINUTE, heard.0.next()).await;
