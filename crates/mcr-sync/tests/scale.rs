@@ -213,10 +213,8 @@ async fn sync_500_clusters_restart_without_a_write_and_a_burst_of_edits_is_never
         (settled == CLUSTERS * OBJECTS).then_some(())
     })
     .await;
-    program.running.stop().await.unwrap();
     assert_eq!(world.writes(&marks), 0, "writes after a restart");
 
-    let program = world.start();
     let version = world.target.resource_version();
     world.burst().await;
     world.converged().await;
