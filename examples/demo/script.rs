@@ -10,7 +10,7 @@ use anyhow::{bail, ensure};
 use examples::{Backend, Done, Step, Summary, duration, in_millis};
 use mcr::{Cluster, ClusterState, Fleet};
 use mcr_testkit::faults::Fault;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::{
     task::JoinHandle,
     time::{sleep, timeout},

@@ -157,7 +157,7 @@ impl Server {
             let applied = api.patch(&name, &params, &Patch::Apply(&object)).await;
             match applied {
                 Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404 | 409) => Ok(None),
-                applied => Ok(Some(drop(applied?))),
+                applied => Ok(Some(applied.map(drop)?)),
             }
         })
         .await

@@ -124,9 +124,7 @@ impl World {
 
     /// Starts the operator, or replaces it by one that behaves like this.
     pub(crate) async fn operate(&mut self, mood: operator::Mood) -> Result<()> {
-        if let Some(former) = self.operator.take() {
-            former.stop().await?;
-        }
+        self.rest().await?;
         let cluster = SingleProvider::named("service", self.service.admin()?)?;
         let manager = Manager::builder()
             .provider(cluster)
@@ -134,6 +132,14 @@ impl World {
             .build()?;
         self.operator = Some(Background::start(|stop| manager.run_until(stop)));
         Ok(())
+    }
+
+    /// Ends the operator.
+    pub(crate) async fn rest(&mut self) -> Result<()> {
+        match self.operator.take() {
+            Some(operator) => Ok(operator.stop().await?),
+            None => Ok(()),
+        }
     }
 
     /// The workspace binds the export.
@@ -160,10 +166,14 @@ impl World {
         Ok(())
     }
 
-    /// The endpoints of the export.
+    /// How many endpoints the export has. kcp makes the slice a moment after the export.
     pub(crate) async fn endpoints(&self) -> Result<usize> {
-        let slice = self.mongodb.server.get(SLICE, "mongodb").await?;
-        let slice = slice.context("no endpoint slice")?;
+        let slice = self
+            .mongodb
+            .server
+            .get(SLICE, "mongodb")
+            .await?
+            .unwrap_or_default();
         Ok(slice["status"]["endpoints"].as_array().map_or(0, Vec::len))
     }
 
@@ -240,9 +250,7 @@ impl World {
         if self.controller.is_some() {
             self.stop().await?;
         }
-        if let Some(operator) = self.operator.take() {
-            operator.stop().await?;
-        }
+        self.rest().await?;
         for workspace in [&self.shop, &self.bank, &self.mongodb] {
             self.home.remove(workspace).await?;
         }
