@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures::TryStreamExt;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::api::{Api, WatchEvent, WatchParams};
 use mcr::{Access, BoxError, ClusterName, ClusterSelector, ClusterSpec, Manager, ManagerError};
 use mcr_provider_clusters::ClustersProvider;
@@ -47,7 +47,7 @@ impl World {
         };
         let template = builder().build();
         for at in 0..OBJECTS {
-            template.create(map(at, 0)).unwrap();
+            template.create(quota(at, 0)).unwrap();
         }
         let source = |at| {
             builder()
@@ -77,18 +77,20 @@ impl World {
         }
         let settled = Arc::<Mutex<HashSet<_>>>::default();
         let seen = settled.clone();
-        let controller = Sync::<ConfigMap, ConfigMap>::new("maps")
+        let controller = Sync::<ResourceQuota, ResourceQuota>::new("quotas")
             .from(!ClusterSelector::name("target"))
             .to(ClusterName::new("target").unwrap())
-            .filter(|map| map.data.as_ref().is_some_and(|data| data.contains_key("counter")))
+            .filter(|quota| counter(quota).is_some())
             .mirror()
             // It is asked only about a source whose target exists, after all its writes. Null is no status, so none is written.
-            .status(move |_: &ConfigMap, targets: &[(ClusterName, ConfigMap)]| {
-                let target = targets[0].1.metadata.annotations.as_ref().unwrap();
-                let source = |part: &str| target[&format!("sync.mcr.dev/source-{part}")].clone();
-                seen.lock().unwrap().insert((source("cluster"), source("name")));
-                Ok::<_, BoxError>(Value::Null)
-            })
+            .status(
+                move |_: &ResourceQuota, targets: &[(ClusterName, ResourceQuota)]| {
+                    let target = targets[0].1.metadata.annotations.as_ref().unwrap();
+                    let source = |part: &str| target[&format!("sync.mcr.dev/source-{part}")].clone();
+                    seen.lock().unwrap().insert((source("cluster"), source("name")));
+                    Ok::<_, BoxError>(Value::Null)
+                },
+            )
             .build()
             .unwrap();
         let manager = Manager::builder()
@@ -117,7 +119,7 @@ impl World {
 
     fn target_of(&self, (cluster, object): (usize, usize)) -> String {
         let cluster = self.sources[cluster].name();
-        let (namespace, name) = (Some("default"), &format!("map-{object:02}"));
+        let (namespace, name) = (Some("default"), &format!("quota-{object:02}"));
         format!(
             "default/{}",
             hashed(SourceName {
@@ -132,8 +134,8 @@ impl World {
     async fn converged(&self) {
         let mut open: Vec<_> = self.counters.iter().collect();
         let is_right = |(source, counter): &(&(usize, usize), &usize)| {
-            let target = self.target.get("configmaps", &self.target_of(**source));
-            target.is_some_and(|target| target["data"]["counter"] == counter.to_string())
+            let target = self.target.get("resourcequotas", &self.target_of(**source));
+            target.is_some_and(|target| target["spec"]["hard"]["counter"] == counter.to_string())
         };
         eventually(LIMIT, "all targets as their sources", || {
             while open.last().is_some_and(is_right) {
@@ -158,9 +160,9 @@ impl World {
             *counter += 1;
             let source = &self.sources[key.0];
             let mut live = source
-                .get("configmaps", &format!("default/map-{:02}", key.1))
+                .get("resourcequotas", &format!("default/quota-{:02}", key.1))
                 .unwrap();
-            live["data"]["counter"] = counter.to_string().into();
+            live["spec"]["hard"]["counter"] = counter.to_string().into();
             source.update(live).unwrap();
             if edit % 50 == 0 {
                 tokio::task::yield_now().await;
@@ -170,21 +172,24 @@ impl World {
 
     /// The counters of each target in the order of its writes after this version.
     async fn history(&self, version: u64) -> BTreeMap<String, Vec<usize>> {
-        let maps: Api<ConfigMap> = Api::all(self.target.client());
+        let quotas: Api<ResourceQuota> = Api::all(self.target.client());
         let last = self.target.resource_version();
-        let watch = maps
+        let watch = quotas
             .watch(&WatchParams::default(), &version.to_string())
             .await
             .unwrap();
         let mut watch = std::pin::pin!(watch);
         let mut found = BTreeMap::<_, Vec<usize>>::new();
         while let Some(event) = watch.try_next().await.unwrap() {
-            let (WatchEvent::Added(map) | WatchEvent::Modified(map)) = event else {
+            let (WatchEvent::Added(quota) | WatchEvent::Modified(quota)) = event else {
                 panic!("the target cluster has seen {event:?}");
             };
-            let counter = map.data.unwrap()["counter"].parse().unwrap();
-            found.entry(map.metadata.name.unwrap()).or_default().push(counter);
-            if map.metadata.resource_version.unwrap().parse() == Ok(last) {
+            let counter = counter(&quota).unwrap();
+            found
+                .entry(quota.metadata.name.unwrap())
+                .or_default()
+                .push(counter);
+            if quota.metadata.resource_version.unwrap().parse() == Ok(last) {
                 break;
             }
         }
@@ -192,11 +197,16 @@ impl World {
     }
 }
 
-fn map(at: usize, counter: usize) -> Value {
+/// A kind of every cluster that has the status subresource.
+fn quota(at: usize, counter: usize) -> Value {
     json!({
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("map-{at:02}"), "namespace": "default"},
-        "data": {"counter": counter.to_string()},
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": format!("quota-{at:02}"), "namespace": "default"},
+        "spec": {"hard": {"counter": counter.to_string()}},
     })
+}
+
+fn counter(quota: &ResourceQuota) -> Option<usize> {
+    quota.spec.as_ref()?.hard.as_ref()?.get("counter")?.0.parse().ok()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
