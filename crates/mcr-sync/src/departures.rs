@@ -152,10 +152,8 @@ impl Orphans {
         };
         let names = |key: &ObjectKey| {
             let object = store.get(key).ok().flatten();
-            object.is_some_and(|object| {
-                self.source(&object)
-                    .is_some_and(|(cluster, _)| cluster == *source)
-            })
+            let named = object.and_then(|object| self.source(&object));
+            named.is_some_and(|named| named.cluster == *source)
         };
         let keys = store.keys_unsynced().unwrap_or_default().into_iter();
         keys.filter(names)
@@ -163,19 +161,12 @@ impl Orphans {
             .collect()
     }
 
-    /// The cluster and the key of the source that a target of this sync names.
-    fn source(&self, object: &DynamicObject) -> Option<(ClusterName, ObjectKey)> {
+    /// The source that a target of this sync names.
+    fn source(&self, object: &DynamicObject) -> Option<RequestKey> {
         let meta = &object.metadata;
         let link = Link::read(meta.labels.as_ref()?, meta.annotations.as_ref()?)?;
-        if link.sync != self.sync || is_copy(meta) {
-            return None;
-        }
-        let source = link.source;
-        let key = match source.namespace {
-            Some(namespace) => ObjectKey::namespaced(namespace, source.name),
-            None => ObjectKey::cluster_scoped(source.name),
-        };
-        Some((ClusterName::new(source.cluster).ok()?, key))
+        let is_target = link.sync == self.sync && !is_copy(meta);
+        link.source_key().filter(|_| is_target)
     }
 }
 
@@ -183,15 +174,17 @@ async fn clean(request: Request<DynamicObject>, orphans: Arc<Orphans>) -> Result
     let Some(target) = request.live() else {
         return Ok(Action::done());
     };
-    let Some((from, source)) = orphans.source(target) else {
+    let Some(source) = orphans.source(target) else {
         return Ok(Action::done());
     };
-    let (is_in_fleet, is_discovered) = (request.fleet.get(&from).is_ok(), request.fleet.is_discovered());
-    match orphans.verdict(&from, is_in_fleet, is_discovered) {
+    let (is_in_fleet, is_discovered) = (
+        request.fleet.get(&source.cluster).is_ok(),
+        request.fleet.is_discovered(),
+    );
+    match orphans.verdict(&source.cluster, is_in_fleet, is_discovered) {
         Verdict::Keep => Ok(Action::done()),
         Verdict::LookAgain(after) => Ok(Action::requeue(after)),
         Verdict::Delete => {
-            let source = RequestKey::new(from, source);
             orphans.delete(&request, &source).await?;
             tracing::info!(sync = orphans.sync, target = %request.key, %source, "deleted a target: the cluster of its source has left the fleet");
             Ok(Action::done())

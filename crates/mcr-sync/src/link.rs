@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mcr::RequestKey;
+use mcr::{ClusterName, ObjectKey, RequestKey};
 
 use crate::name::SourceName;
 
@@ -85,6 +85,20 @@ impl<'a> Link<'a> {
         })
     }
 
+    /// The key of the source. `None` if the name of its cluster is not valid.
+    pub(crate) fn source_key(&self) -> Option<RequestKey> {
+        let SourceName {
+            cluster,
+            namespace,
+            name,
+        } = self.source;
+        let object = match namespace {
+            Some(namespace) => ObjectKey::namespaced(namespace, name),
+            None => ObjectKey::cluster_scoped(name),
+        };
+        Some(RequestKey::new(ClusterName::new(cluster).ok()?, object))
+    }
+
     /// Whether the object with these labels and annotations belongs to the source of this link.
     ///
     /// Either the annotations or the labels suffice, so that an object is found again after somebody removed the others. An
@@ -153,6 +167,8 @@ mod tests {
             };
             let (labels, annotations) = link.write();
             assert_eq!(Link::read(&labels, &annotations), Some(link));
+            let key = link.source_key().unwrap();
+            assert_eq!(Link::of("databases", &key), link);
             assert_eq!(link.owns(&labels, &annotations), Ownership::Ours);
             assert!(labels.values().all(|value| value.len() <= 63));
         }

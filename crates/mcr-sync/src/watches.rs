@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kube::core::DynamicObject;
-use mcr::{ClusterName, Controller, FleetEvent, RequestKey, WatchOptions, Watched};
+use mcr::{Controller, FleetEvent, RequestKey, WatchOptions, Watched};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{affected::Clusters, copies, link::Link, relation::Relation};
@@ -60,10 +60,5 @@ fn claimed<S, T>(relation: &Relation<S, T>, target: &Watched<DynamicObject>) -> 
 /// The source that a target names.
 fn source_of(target: &Watched<DynamicObject>) -> Option<RequestKey> {
     let meta = &target.object.metadata;
-    let source = Link::read(meta.labels.as_ref()?, meta.annotations.as_ref()?)?.source;
-    let object = match source.namespace {
-        Some(namespace) => mcr::ObjectKey::namespaced(namespace, source.name),
-        None => mcr::ObjectKey::cluster_scoped(source.name),
-    };
-    Some(RequestKey::new(ClusterName::new(source.cluster).ok()?, object))
+    Link::read(meta.labels.as_ref()?, meta.annotations.as_ref()?)?.source_key()
 }
