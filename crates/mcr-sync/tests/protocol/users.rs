@@ -115,15 +115,19 @@ impl World {
                 toggle_block(&mut target);
             }
             4 => return self.delete(cluster, &name),
-            5 => return self.copy_or_delete(source, cluster, target),
+            5 => return self.copy_or_delete(cluster, target),
             _ => return,
         }
         self.update(cluster, target);
     }
 
     /// Somebody copies a target under another name with all that names its source, or deletes that copy.
-    fn copy_or_delete(&mut self, source: Source, cluster: usize, mut target: Value) {
-        let name = Self::copy_name(source);
+    fn copy_or_delete(&mut self, cluster: usize, mut target: Value) {
+        // Sources of two clusters may want this name, and the target belongs to one of them.
+        let Some(owner) = self.owner(cluster, &target) else {
+            return;
+        };
+        let name = Self::copy_name(owner);
         let place = (cluster, name.clone());
         if self.foreign.remove(&place).is_some() {
             return self.delete(cluster, &name);
