@@ -96,9 +96,12 @@ where
     S: DeserializeOwned,
     T: DeserializeOwned + Serialize,
 {
-    let store = cluster.store_of::<DynamicObject>(&relation.source_watch());
-    let keys = store.and_then(|store| store.keys_unsynced()).unwrap_or_default();
+    let store = relation
+        .source_watch()
+        .and_then(|watch| cluster.store_of::<DynamicObject>(watch).ok());
+    let keys = store.and_then(|store| store.keys_unsynced().ok());
     keys.into_iter()
+        .flatten()
         .map(|key| RequestKey::new(cluster.name().clone(), key))
         .collect()
 }

@@ -1,6 +1,11 @@
 //! The builder of a sync.
 
-use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    marker::PhantomData,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use kube::{
     Resource,
@@ -424,11 +429,16 @@ where
             mode: self.mode,
             replaces: self.replaces,
             events: self.events,
+            source_watch: OnceLock::new(),
             claims: Claims::default(),
             told: Told::default(),
             status_kinds: StatusKinds::default(),
         });
-        Ok(change(controller(&relation)).build(reconcile::<S, T>, relation)?)
+        let controller = change(controller(&relation)).watch_request(|request| {
+            relation.source_watch.get_or_init(|| request.clone());
+            request
+        });
+        Ok(controller.build(reconcile::<S, T>, relation)?)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Objects that name a source and are in none of its places.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -10,38 +10,63 @@ use mcr::{ClusterName, RequestKey};
 /// Where objects that name a source were seen. The watch of the targets adds each of them, and a reconcile of the source removes
 /// those that are in its places. So only objects that the sync did not make stay, such as a copy that somebody made of a target.
 #[derive(Default)]
-pub(crate) struct Claims(Mutex<HashMap<RequestKey, BTreeSet<RequestKey>>>);
+pub(crate) struct Claims(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    /// By source: its objects, each with the number of the look at which it was seen last.
+    seen: HashMap<RequestKey, BTreeMap<RequestKey, u64>>,
+    looks: u64,
+}
+
+impl Inner {
+    fn remove_if(&mut self, source: &RequestKey, object: &RequestKey, is_it: impl FnOnce(u64) -> bool) {
+        if let Some(objects) = self.seen.get_mut(source) {
+            if objects.get(object).is_some_and(|look| is_it(*look)) {
+                objects.remove(object);
+            }
+            if objects.is_empty() {
+                self.seen.remove(source);
+            }
+        }
+    }
+}
 
 impl Claims {
-    fn inner(&self) -> MutexGuard<'_, HashMap<RequestKey, BTreeSet<RequestKey>>> {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes an object that names this source.
     pub(crate) fn add(&self, source: &RequestKey, object: RequestKey) {
-        self.inner().entry(source.clone()).or_default().insert(object);
+        let mut inner = self.inner();
+        inner.looks += 1;
+        let look = inner.looks;
+        inner.seen.entry(source.clone()).or_default().insert(object, look);
     }
 
     /// Forgets an object that is gone, or is in a place of the source.
     pub(crate) fn remove(&self, source: &RequestKey, object: &RequestKey) {
-        let mut inner = self.inner();
-        if let Some(objects) = inner.get_mut(source) {
-            objects.remove(object);
-            if objects.is_empty() {
-                inner.remove(source);
-            }
-        }
+        self.inner().remove_if(source, object, |_| true);
     }
 
-    /// The objects that name this source, as far as they were not removed.
-    pub(crate) fn of(&self, source: &RequestKey) -> Vec<RequestKey> {
-        self.inner().get(source).into_iter().flatten().cloned().collect()
+    /// Forgets an object that was gone when its server was asked, unless the watch has seen it again since `look`.
+    pub(crate) fn remove_unless_seen_since(&self, source: &RequestKey, object: &RequestKey, look: u64) {
+        self.inner().remove_if(source, object, |last| last == look);
+    }
+
+    /// The objects that name this source, as far as they were not removed, each with the number of the look at which it was seen
+    /// last.
+    pub(crate) fn of(&self, source: &RequestKey) -> Vec<(RequestKey, u64)> {
+        let inner = self.inner();
+        let objects = inner.seen.get(source).into_iter().flatten();
+        objects.map(|(object, look)| (object.clone(), *look)).collect()
     }
 
     /// Forgets the objects in a cluster that has left. They are seen again when it is back.
     pub(crate) fn forget_cluster(&self, cluster: &ClusterName) {
-        self.inner().retain(|_, objects| {
-            objects.retain(|object| object.cluster != *cluster);
+        self.inner().seen.retain(|_, objects| {
+            objects.retain(|object, _| object.cluster != *cluster);
             !objects.is_empty()
         });
     }
@@ -69,8 +94,24 @@ mod tests {
         assert!(claims.of(&key("team-b", "db")).is_empty());
         claims.remove(&source, &key("berlin", "y"));
         claims.forget_cluster(&ClusterName::new("lyon").unwrap());
-        assert_eq!(claims.of(&source), [key("berlin", "x")]);
-        claims.remove(&source, &key("berlin", "x"));
-        assert!(claims.inner().is_empty());
+        let [(last, _)] = &*claims.of(&source) else {
+            panic!("one is left");
+        };
+        assert_eq!(*last, key("berlin", "x"));
+        claims.remove(&source, last);
+        assert!(claims.inner().seen.is_empty());
+    }
+
+    #[test]
+    fn a_late_answer_does_not_remove_an_object_that_was_made_anew() {
+        let (claims, source, object) = (Claims::default(), key("team-a", "db"), key("berlin", "x"));
+        claims.add(&source, object.clone());
+        let (_, asked_at) = claims.of(&source)[0];
+        claims.remove(&source, &object);
+        claims.add(&source, object.clone());
+        claims.remove_unless_seen_since(&source, &object, asked_at);
+        let (_, seen_at) = claims.of(&source)[0];
+        claims.remove_unless_seen_since(&source, &object, seen_at);
+        assert!(claims.inner().seen.is_empty());
     }
 }

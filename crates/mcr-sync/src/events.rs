@@ -44,8 +44,7 @@ impl<S, T> Sight<'_, S, T> {
         if !self.relation.events {
             return;
         }
-        let last_known = || self.request.object.last_known().map(|object| &**object);
-        let Some(source) = self.source.as_ref().or_else(last_known) else {
+        let Some(source) = self.last_known() else {
             return;
         };
         let event = Event {

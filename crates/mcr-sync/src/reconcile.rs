@@ -283,6 +283,10 @@ where
     async fn tell_abandoned(&self, look: &Look, kept: &BTreeSet<RequestKey>) {
         for place in look.observed.recorded.difference(kept) {
             if look.observed.targets.get(place) == Some(&TargetState::Abandoned) {
+                // No event tells that a cluster still has the object when it is back without a new list.
+                if self.request.fleet.get(&place.cluster).is_ok() {
+                    self.relation.claims.add(&self.request.key, place.clone());
+                }
                 let RequestKey { cluster, object } = place;
                 let note = format!(
                     "gave up {object} in cluster {cluster}, which is away; if the cluster comes back, the object is still there"

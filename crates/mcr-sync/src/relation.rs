@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -66,6 +66,7 @@ pub(crate) struct Relation<S, T> {
     pub(crate) mode: Mode,
     pub(crate) replaces: bool,
     pub(crate) events: bool,
+    pub(crate) source_watch: OnceLock<WatchRequest>,
     pub(crate) claims: Claims,
     pub(crate) told: Told,
     pub(crate) status_kinds: StatusKinds,
@@ -76,8 +77,9 @@ where
     S: DeserializeOwned,
     T: DeserializeOwned + Serialize,
 {
-    pub(crate) fn source_watch(&self) -> WatchRequest {
-        WatchRequest::resource(&self.source)
+    /// The watch of the sources, as the user has limited it. `None` before the controller is built.
+    pub(crate) fn source_watch(&self) -> Option<&WatchRequest> {
+        self.source_watch.get()
     }
 
     /// Targets are watched by the label of the sync.

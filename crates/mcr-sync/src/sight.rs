@@ -68,6 +68,14 @@ pub(crate) struct Look {
     pub(crate) objects: BTreeMap<RequestKey, DynamicObject>,
 }
 
+impl<S, T> Sight<'_, S, T> {
+    /// The source, or what was last known of it.
+    pub(crate) fn last_known(&self) -> Option<&DynamicObject> {
+        let last_known = || self.request.object.last_known().map(|object| &**object);
+        self.source.as_ref().or_else(last_known)
+    }
+}
+
 impl<S, T> Sight<'_, S, T>
 where
     S: DeserializeOwned + Send + Sync,
@@ -128,6 +136,8 @@ where
             }
         } else if let Some(last) = self.request.object.last_known() {
             recorded = record::places(&relation.name, &last.metadata);
+            // A target that was given up stays, also if its cluster is back before the source is seen as deleted.
+            recorded.retain(|place| !self.is_abandoned(place));
         }
         // A projection that fails is told also while all targets are away.
         if relation.mutations.is_empty() && !wanted.is_empty() {
@@ -192,10 +202,12 @@ where
     pub(crate) async fn claims(&self, observed: &Observed<RequestKey>) -> Holds {
         let (claims, key) = (&self.relation.claims, &self.request.key);
         let mut others = Vec::new();
-        for place in claims.of(key) {
-            let is_own = observed.recorded.contains(&place) || observed.wanted.contains(&place);
+        for (place, look) in claims.of(key) {
+            if observed.recorded.contains(&place) || observed.wanted.contains(&place) {
+                claims.remove(key, &place);
+                continue;
+            }
             let found = match self.remote(&place) {
-                _ if is_own => Ok(None),
                 Ok(remote) => remote.get().await,
                 Err(away) => Err(away),
             };
@@ -206,7 +218,7 @@ where
                     place,
                     reason: HoldReason::Claimed,
                 }),
-                _ => claims.remove(key, &place),
+                _ => claims.remove_unless_seen_since(key, &place, look),
             }
         }
         others
@@ -280,7 +292,7 @@ where
 
     /// The time until places that are away are given up. `None`: never.
     pub(crate) fn abandons_in(&self) -> Option<Duration> {
-        let deleted = self.source.as_ref()?.metadata.deletion_timestamp.as_ref()?;
+        let deleted = self.last_known()?.metadata.deletion_timestamp.as_ref()?;
         let waited = SystemTime::now().duration_since(SystemTime::from(deleted.0));
         let limit = self.relation.abandon_after?;
         Some(limit.saturating_sub(waited.unwrap_or_default()))
@@ -289,8 +301,7 @@ where
     fn is_abandoned(&self, place: &RequestKey) -> bool {
         self.abandons_in() == Some(Duration::ZERO)
             || self
-                .source
-                .as_ref()
+                .last_known()
                 .is_some_and(|source| record::is_abandoned(&source.metadata, &place.cluster))
     }
 

@@ -12,7 +12,10 @@ use kube::core::DynamicObject;
 use mcr::ClusterSelector;
 use serde_json::json;
 
-use crate::world::{World, cluster, is_gone, is_there, name, spec, sync, widget};
+use crate::{
+    gate::Gate,
+    world::{WIDGETS, World, cluster, is_gone, is_there, name, spec, sync, widget},
+};
 
 /// Counts the looks at sources since the last call. Time goes on only when every task waits, so all that is ready has run.
 async fn looks(calls: &AtomicUsize) -> usize {
@@ -95,5 +98,45 @@ async fn sync_to_each_does_not_look_at_the_sources_for_labels_that_select_the_sa
     is_gone(&world.lyon, "default/w").await;
     world.clusters.add(lyon);
     is_there(&world.lyon, "default/w", 1).await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_source_of_a_watch_with_a_selector_learns_that_its_target_cluster_has_left() {
+    let mut world = World::new();
+    let mut source = widget("default", "w", json!({"size": 1}));
+    source["metadata"]["labels"] = json!({"copy": "yes"});
+    world.team.create(source).unwrap();
+    let controller =
+        sync().build_with(|controller| controller.watch_request(|request| request.labels("copy=yes")));
+    world.start_with(controller.unwrap(), []);
+    world.told("w", "Synced").await;
+    world.clusters.remove("berlin");
+    let message = world.told("w", "ClusterAway").await;
+    assert!(message.contains("berlin"), "{message}");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_target_that_was_given_up_stays_if_its_cluster_is_back_before_the_deletion_is_seen() {
+    let mut world = World::new();
+    world
+        .team
+        .create(widget("default", "w", json!({"size": 1})))
+        .unwrap();
+    let gate = Gate::default();
+    world.start_with(sync().build().unwrap(), [gate.before(&world.team, "source")]);
+    world.told("w", "Synced").await;
+    world.clusters.remove("berlin");
+    world.told("w", "ClusterAway").await;
+    gate.lag(Duration::from_secs(60));
+    let mut source = world.team.get(WIDGETS, "default/w").unwrap();
+    source["metadata"]["annotations"][mcr_sync::ABANDON] = "berlin".into();
+    world.team.update(source).unwrap();
+    world.team.delete(WIDGETS, "default/w").unwrap();
+    is_gone(&world.team, "default/w").await;
+    world.clusters.add(spec(&world.berlin, "target"));
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    is_there(&world.berlin, "default/w", 1).await;
     world.stop().await;
 }

@@ -169,7 +169,7 @@ impl World {
     }
 
     pub(crate) fn note(&mut self, line: String) {
-        if self.log.len() == 60 {
+        if self.log.len() == 300 {
             self.log.pop_front();
         }
         self.log.push_back(line);
@@ -477,7 +477,8 @@ impl World {
         let expected = if held || waits || claimed { "False" } else { "True" };
         if condition["status"] != expected || condition["observedGeneration"] != own["metadata"]["generation"]
         {
-            return fault(format!("the condition is not {expected}"));
+            let why = format!("held {held}, waits {waits}, claimed {claimed}, away {away:?}");
+            return fault(format!("the condition is not {expected} ({why})"));
         }
         if !held && own["status"]["phases"] != phases.join(",") {
             return fault(format!("the status is not {phases:?}"));
