@@ -143,7 +143,7 @@ impl World {
         }
     }
 
-    fn has_whole_link(&self, target: &Value) -> bool {
+    pub(crate) fn has_whole_link(&self, target: &Value) -> bool {
         let meta = &target["metadata"];
         let labels = ["sync", "source"].map(|key| &meta["labels"][format!("sync.mcr.dev/{key}")]);
         let annotations =
