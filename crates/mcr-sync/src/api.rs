@@ -94,6 +94,16 @@ impl Remote {
         }
     }
 
+    /// The object, if this label selector selects it.
+    pub(crate) async fn get_labelled(&self, labels: &str) -> Result<Option<DynamicObject>, SyncError> {
+        let params = ListParams::default()
+            .labels(labels)
+            .fields(&format!("metadata.name={}", self.name()));
+        let listed = self.api.list(&params).await;
+        let found = listed.map_err(self.failed("read"))?.items.pop();
+        Ok(found.map(|object| self.kept(object)))
+    }
+
     /// Creates the object. With `namespaces`, creates its namespace too if that is missing.
     pub(crate) async fn create(&self, object: Value, namespaces: bool) -> Result<Written, SyncError> {
         let object = self.named(object)?;

@@ -122,16 +122,17 @@ fn is_applied(desired: &Value, live: &Value) -> bool {
     })
 }
 
-/// Whether all of `desired` is in `live`. A list may have more elements, and in another order: the server merges those of
-/// several managers.
+/// Whether all of `desired` is in `live`. The elements of a list may have more fields, such as defaults, but there may be no others
+/// among them: only the server knows whether it merges the list with those of others. If so, the next apply notes them.
 fn contains(live: &Value, desired: &Value) -> bool {
     match (live, desired) {
         (Value::Object(live), Value::Object(desired)) => desired
             .iter()
             .all(|(key, desired)| live.get(key).is_some_and(|live| contains(live, desired))),
-        (Value::Array(live), Value::Array(desired)) => desired
-            .iter()
-            .all(|desired| live.iter().any(|live| contains(live, desired))),
+        (Value::Array(live), Value::Array(desired)) => {
+            let mut pairs = live.iter().zip(desired);
+            live.len() == desired.len() && pairs.all(|(live, desired)| contains(live, desired))
+        }
         (live, desired) => live == desired,
     }
 }
@@ -182,8 +183,13 @@ mod tests {
         let desired =
             json!({"metadata": {"labels": {"a": "b"}}, "spec": {"ports": [{"port": 1}], "size": "1000m"}});
         let mut live = with_note(&desired, None);
-        live["spec"]["ports"] = json!([{"port": 2}, {"port": 1, "protocol": "TCP"}]);
+        live["spec"]["ports"] = json!([{"port": 1, "protocol": "TCP"}]);
         assert!(is_applied(&desired, &live));
+        live["spec"]["ports"] = json!([{"port": 1, "protocol": "TCP"}, {"port": 2}]);
+        assert!(
+            !is_applied(&desired, &live),
+            "nobody knows whether the list is merged"
+        );
         live["spec"]["size"] = "1".into();
         assert!(!is_applied(&desired, &live));
         let Some(Write::Apply { object, .. }) = to_settle(Some(Conflicts::Tell), &desired, &live).unwrap()

@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use crate::{
     apply::{Conflicts, Mode},
+    away::Away,
     claims::Claims,
     error::BuildError,
     kinds::StatusKinds,
@@ -317,8 +318,11 @@ where
         self
     }
 
-    /// Releases a source that has been waiting for its deletion for this time although a target cluster is away. What is left
-    /// there stays. Default: never; the annotation [`ABANDON`](crate::ABANDON) releases it.
+    /// Releases a source that is being deleted once a target cluster has been away for this time. What is left there stays.
+    /// Default: never; the annotation [`ABANDON`](crate::ABANDON) releases it.
+    ///
+    /// The time begins when the deletion first waits for the cluster, and anew when the cluster was back or the program has
+    /// started. A cluster that answers is not away, also if it refuses the deletion.
     pub fn abandon_after(mut self, limit: Duration) -> Self {
         self.abandon_after = Some(limit);
         self
@@ -377,7 +381,12 @@ where
         self.build_with(|controller| controller)
     }
 
-    /// As [`build`](Self::build), with a change of the controller's settings, such as its concurrency.
+    /// As [`build`](Self::build), with a change of the controller's settings, such as its concurrency. The clusters stay those of
+    /// [`from`](Self::from).
+    ///
+    /// The watch of the sources may be limited, for example to a namespace. **A source that leaves such a watch keeps its targets and
+    /// its finalizer**, and its deletion waits until it is back in the watch or somebody removes the finalizer. The failure is told
+    /// once. To choose sources by a label that may change, use [`filter`](Self::filter).
     ///
     /// # Errors
     /// As [`build`](Self::build).
@@ -431,13 +440,16 @@ where
             events: self.events,
             source_watch: OnceLock::new(),
             claims: Claims::default(),
+            away: Away::default(),
             told: Told::default(),
             status_kinds: StatusKinds::default(),
         });
-        let controller = change(controller(&relation)).watch_request(|request| {
-            relation.source_watch.get_or_init(|| request.clone());
-            request
-        });
+        let controller = change(controller(&relation))
+            .clusters(relation.sources.clone())
+            .watch_request(|request| {
+                relation.source_watch.get_or_init(|| request.clone());
+                request
+            });
         Ok(controller.build(reconcile::<S, T>, relation)?)
     }
 }

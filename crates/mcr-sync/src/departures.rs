@@ -136,11 +136,15 @@ impl Orphans {
                 Vec::new()
             }
             FleetEvent::Disengaged { name, .. } if fleet.get(name).is_err() => {
-                self.left().insert(name.clone(), Instant::now());
                 let clusters = fleet.clusters().into_iter();
-                clusters
+                let targets: Vec<_> = clusters
                     .flat_map(|cluster| self.targets_of(name, &cluster))
-                    .collect()
+                    .collect();
+                // Clusters come and go under new names, and most have no targets.
+                if !targets.is_empty() {
+                    self.left().insert(name.clone(), Instant::now());
+                }
+                targets
             }
             _ => Vec::new(),
         }
@@ -185,43 +189,57 @@ async fn clean(request: Request<DynamicObject>, orphans: Arc<Orphans>) -> Result
         Verdict::Keep => Ok(Action::done()),
         Verdict::LookAgain(after) => Ok(Action::requeue(after)),
         Verdict::Delete => {
-            orphans.delete(&request, &source).await?;
-            tracing::info!(sync = orphans.sync, target = %request.key, %source, "deleted a target: the cluster of its source has left the fleet");
+            if !orphans.copies_are_gone(&request, &source).await? {
+                return Ok(Action::requeue(LOOK_AGAIN));
+            }
+            let remote = Remote::new(&request.cluster, &orphans.target, &request.key.object);
+            let link = Link::of(&orphans.sync, &source);
+            if let Some(target) = remote.get().await?
+                && delete(&remote, &target, &link).await?
+            {
+                tracing::info!(sync = orphans.sync, target = %request.key, %source, "deleted a target: the cluster of its source has left the fleet");
+            }
             Ok(Action::done())
         }
     }
 }
 
 impl Orphans {
-    /// Deletes the related copies first, so that the target stays until they are gone.
-    async fn delete(&self, request: &Request<DynamicObject>, source: &RequestKey) -> Result<(), SyncError> {
+    /// Deletes the related copies. Returns whether there are none: only the target leads to them, so it must stay until then.
+    async fn copies_are_gone(
+        &self,
+        request: &Request<DynamicObject>,
+        source: &RequestKey,
+    ) -> Result<bool, SyncError> {
         let link = Link::of(&self.sync, source);
+        let mut are_gone = true;
         let cluster = &request.cluster;
         let namespace = request.key.object.namespace.as_deref();
         let labels = format!("{SYNC}={},{SOURCE}={}", self.sync, link.source.hash());
         for kind in &self.copies {
             for copy in list(cluster, kind, namespace, Some(&labels)).await? {
                 if is_copy(&copy.metadata)
+                    && desired::ownership(&value(&copy), &link) != Ownership::Foreign
                     && let Some(key) = ObjectKey::of(&copy)
                 {
-                    delete(&Remote::new(cluster, kind, &key), &copy, &link).await?;
+                    let remote = Remote::new(cluster, kind, &key);
+                    delete(&remote, &copy, &link).await?;
+                    are_gone &= remote.get().await?.is_none();
                 }
             }
         }
-        let remote = Remote::new(cluster, &self.target, &request.key.object);
-        match remote.get().await? {
-            Some(target) => delete(&remote, &target, &link).await,
-            None => Ok(()),
-        }
+        Ok(are_gone)
     }
 }
 
-async fn delete(remote: &Remote, object: &DynamicObject, link: &Link<'_>) -> Result<(), SyncError> {
-    let is_ours = desired::ownership(&value(object), link) == Ownership::Ours;
-    if is_ours && object.metadata.deletion_timestamp.is_none() {
+/// Deletes an object of this link. Returns whether that was asked for.
+async fn delete(remote: &Remote, object: &DynamicObject, link: &Link<'_>) -> Result<bool, SyncError> {
+    let is_ours = desired::ownership(&value(object), link) != Ownership::Foreign;
+    let deletes = is_ours && object.metadata.deletion_timestamp.is_none();
+    if deletes {
         remote.delete(object).await?;
     }
-    Ok(())
+    Ok(deletes)
 }
 
 #[cfg(test)]

@@ -117,6 +117,17 @@ pub enum SyncError {
         /// The source that it names.
         source_key: RequestKey,
     },
+    /// A source has left the watch, which `build_with` has limited, and exists. Its targets and its finalizer stay.
+    #[error(
+        "{key} is no longer in the watch of the sync, and still has the finalizer {finalizer}; put it back into the watch, for example by its \
+         label, or remove the finalizer and delete its targets by hand"
+    )]
+    LeftWatch {
+        /// The source.
+        key: RequestKey,
+        /// The finalizer.
+        finalizer: String,
+    },
     /// The objects changed each time between a read and the write that followed. The sync tries again.
     #[error("the source or its targets changed during each of {0} attempts to write; it is tried again")]
     Unsettled(usize),
@@ -143,6 +154,7 @@ impl SyncError {
                 | Self::TooManyFields(_)
                 | Self::TooLarge { .. }
                 | Self::Orphan { .. }
+                | Self::LeftWatch { .. }
         )
     }
 
@@ -164,6 +176,7 @@ impl SyncError {
             Self::Cluster(_) => "ClusterAway",
             Self::NotServed(_) => "NotServed",
             Self::Orphan { .. } => "Orphan",
+            Self::LeftWatch { .. } => "LeftWatch",
             Self::Unsettled(_) => "Unsettled",
         }
     }

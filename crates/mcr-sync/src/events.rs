@@ -8,7 +8,7 @@ use kube::{
 };
 use tokio::time::timeout;
 
-use crate::sight::Sight;
+use crate::{sight::Sight, told::Problem};
 
 /// The most bytes of the text of an event that an API server takes.
 const MAX_NOTE: usize = 1024;
@@ -17,25 +17,27 @@ const MAX_NOTE: usize = 1024;
 const PUBLISHED_WITHIN: Duration = Duration::from_secs(5);
 
 impl<S, T> Sight<'_, S, T> {
-    /// Tells about a problem of the source, or that it is over, unless that was told before.
-    pub(crate) async fn tell_problem(&self, problem: Option<(&str, &str)>) {
-        if !self.relation.told.is_new(&self.request.key, problem) {
+    /// Tells about a problem of the source, unless that was told before.
+    pub(crate) async fn tell_problem(&self, problem: &mut Problem) {
+        let (sync, source) = (&*self.relation.name, &self.request.key);
+        if !self.relation.told.is_new(source, problem) {
             return;
         }
+        let Problem { reason, message, .. } = problem;
+        tracing::warn!(sync, %source, reason, "{message}");
+        self.tell(EventType::Warning, reason, "Sync", message).await;
+        if self.source.is_none() {
+            self.relation.told.forget(source);
+        }
+    }
+
+    /// Tells that the source has no problem any more, if it had one.
+    pub(crate) async fn tell_synced(&self) {
         let (sync, source) = (&*self.relation.name, &self.request.key);
-        match problem {
-            Some((reason, note)) => {
-                tracing::warn!(sync, %source, reason, "{note}");
-                self.tell(EventType::Warning, reason, "Sync", note).await;
-                if self.source.is_none() {
-                    self.relation.told.forget(source);
-                }
-            }
-            None => {
-                tracing::info!(sync, %source, "all targets are as they should be again");
-                let note = "all targets are as they should be";
-                self.tell(EventType::Normal, "Synced", "Sync", note).await;
-            }
+        if self.relation.told.is_over(source) {
+            tracing::info!(sync, %source, "all targets are as they should be again");
+            let note = "all targets are as they should be";
+            self.tell(EventType::Normal, "Synced", "Sync", note).await;
         }
     }
 

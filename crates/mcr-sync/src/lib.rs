@@ -5,6 +5,7 @@
 mod affected;
 mod api;
 mod apply;
+mod away;
 mod builder;
 mod claims;
 mod copies;
@@ -13,6 +14,7 @@ mod desired;
 mod error;
 mod events;
 mod kinds;
+mod left;
 mod link;
 mod name;
 mod orphan;

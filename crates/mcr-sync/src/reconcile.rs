@@ -14,7 +14,7 @@ use crate::{
     api::{Written, value},
     apply, copies,
     error::SyncError,
-    orphan,
+    left, orphan,
     plan::{HoldReason, Step, TargetState, next_step},
     record, related,
     relation::Relation,
@@ -30,8 +30,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(15);
 /// That time for a cluster that was connected less than [`LISTS_WITHIN`] ago: no event tells that its targets are listed.
 const LOOK_AGAIN_SOON: Duration = Duration::from_secs(1);
 
-/// The time until a name that is taken is looked at again. No watch tells when it is free, because watches of targets select
-/// those of this sync; each look costs two requests.
+/// The time until a name that is taken, or an object that names a source wrongly, is looked at again. No watch tells when a name is
+/// free, because watches of targets select those of this sync. Each look costs up to two requests.
 const LOOK_AGAIN_TAKEN: Duration = Duration::from_secs(60);
 
 /// The time in which most clusters list the targets.
@@ -45,15 +45,23 @@ where
     S: DeserializeOwned + Send + Sync,
     T: DeserializeOwned + Serialize + Send + Sync,
 {
+    let last_known = request.object.last_known().map(|object| &object.metadata);
+    let has_vanished = last_known.is_some_and(|last| record::may_not_be_deleted(&relation.name, last));
     let source = match &request.object {
         RequestObject::Live(source) => Some((**source).clone()),
-        RequestObject::Deleted { .. } => None,
-        RequestObject::LeftWatch { .. } if request.confirm_deleted_with(&relation.source).await? => None,
+        RequestObject::Deleted { .. } if !has_vanished => None,
+        RequestObject::LeftWatch { .. }
+            if request.confirm_deleted_with(&relation.source).await? && !has_vanished =>
+        {
+            None
+        }
         // Nobody saw the source deleted. Its targets stay.
-        _ => {
-            copies::forget_source(&relation, &request.key);
-            if matches!(request.object, RequestObject::Absent) {
-                orphan::tell(&relation, &request).await?;
+        object => {
+            forget(&relation, &request.key);
+            match object {
+                RequestObject::LeftWatch { .. } => left::tell(&relation, &request).await?,
+                RequestObject::Unwatched => {}
+                _ => orphan::tell(&relation, &request).await?,
             }
             return Ok(Action::done());
         }
@@ -68,38 +76,47 @@ where
         taken: BTreeSet::new(),
         related: related::Answers::default(),
         projected: None,
+        look_again: None,
     };
     let outcome = sight.converge().await;
     let reported = sight.report(&outcome).await;
-    match outcome.and_then(|done| reported.map(|()| done)) {
-        Ok((holds, _)) => {
-            let holds = holds
-                .iter()
-                .filter_map(|hold| look_again(&request, &hold.place, hold.reason));
-            let notes = sight.related.notes().iter();
-            let notes = notes.filter_map(|note| look_again(&request, &note.key, note.hold()?));
-            // A limit that has passed leaves no hold.
-            let next = holds.chain(notes).min().into_iter().chain(sight.abandons_in());
-            let next = next.filter(|next| !next.is_zero()).min();
-            Ok(next.map_or_else(Action::done, Action::requeue))
-        }
-        Err(error) if error.is_terminal() => Err(TerminalError::new(error).into()),
+    let notes = sight.related.notes().iter();
+    let notes = notes.filter_map(|note| Some(look_again(&request, &note.key, note.hold()?)));
+    // A limit that has passed leaves no hold.
+    let next = sight
+        .look_again
+        .into_iter()
+        .chain(notes)
+        .chain(sight.abandons_in());
+    let next = next.filter(|next| !next.is_zero()).min();
+    if sight.source.is_none() && request.live().is_none() {
+        forget(&relation, &request.key);
+    }
+    match outcome.and(reported) {
+        Ok(()) => Ok(next.map_or_else(Action::done, Action::requeue)),
+        // An error that waits for a change of the source must not end the wait for another place.
+        Err(error) if error.is_terminal() && next.is_none() => Err(TerminalError::new(error).into()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// When a place is looked at again. `None` if an event tells when.
-fn look_again(request: &Request<DynamicObject>, place: &RequestKey, reason: HoldReason) -> Option<Duration> {
+/// Forgets what is remembered of a source that is gone.
+fn forget<S, T>(relation: &Relation<S, T>, source: &RequestKey) {
+    copies::forget_source(relation, source);
+    relation.away.forget(source);
+}
+
+/// When a place is looked at again.
+fn look_again(request: &Request<DynamicObject>, place: &RequestKey, reason: HoldReason) -> Duration {
     match reason {
-        HoldReason::Foreign => return Some(LOOK_AGAIN_TAKEN),
-        HoldReason::Claimed => return None,
+        HoldReason::Foreign | HoldReason::Claimed => return LOOK_AGAIN_TAKEN,
         HoldReason::Away | HoldReason::Deleting => {}
     }
     let is_listing = request.fleet.get(&place.cluster).is_ok_and(|cluster| {
         let since = cluster.state_since().elapsed().unwrap_or_default();
         cluster.state().is_ready() && since < LISTS_WITHIN
     });
-    Some(if is_listing { LOOK_AGAIN_SOON } else { LOOK_AGAIN })
+    if is_listing { LOOK_AGAIN_SOON } else { LOOK_AGAIN }
 }
 
 fn place_of(step: &Step<RequestKey>) -> Option<RequestKey> {
@@ -132,12 +149,18 @@ where
                 }
             };
             if let Step::Rest(mut holds) = step {
-                // One error is told. A retry that may help comes before an error that waits for a change of the source.
-                let failed = std::mem::take(&mut self.failed).into_values();
+                holds.extend(self.claims(&look.observed).await);
+                let held = holds.iter().filter(|hold| !self.failed.contains_key(&hold.place));
+                let again = held.map(|hold| look_again(self.request, &hold.place, hold.reason));
+                self.look_again = again.min();
+                // One error is told. A retry that may help comes before an error that waits for a change of the source. A place that
+                // was given up has none.
+                let failed = std::mem::take(&mut self.failed).into_iter();
+                let failed = failed.filter(|(place, _)| look.observed.targets.contains_key(place));
+                let failed = failed.map(|(_, error)| error);
                 if let Some(error) = failed.min_by_key(SyncError::is_terminal) {
                     return Err(error);
                 }
-                holds.extend(self.claims(&look.observed).await);
                 let wanted = look.observed.wanted.into_iter();
                 let mut objects = look.objects;
                 let is_foreign = |place: &RequestKey| {

@@ -28,6 +28,12 @@ pub(crate) fn has_finalizer(sync: &str, meta: &ObjectMeta) -> bool {
         .is_some_and(|list| list.contains(&finalizer))
 }
 
+/// Whether this object, as it was last known, can't have been deleted: the API server deletes nothing that has a finalizer. If it is
+/// gone nevertheless, somebody has removed the finalizer unseen, or the storage of its cluster was restored from a backup.
+pub(crate) fn may_not_be_deleted(sync: &str, last: &ObjectMeta) -> bool {
+    has_finalizer(sync, last) && last.deletion_timestamp.is_none()
+}
+
 fn text<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     Some(meta.annotations.as_ref()?.get(key)?.as_str())
 }

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::{
     apply::Mode,
+    away::Away,
     claims::Claims,
     error::SyncError,
     kinds::StatusKinds,
@@ -68,6 +69,7 @@ pub(crate) struct Relation<S, T> {
     pub(crate) events: bool,
     pub(crate) source_watch: OnceLock<WatchRequest>,
     pub(crate) claims: Claims,
+    pub(crate) away: Away,
     pub(crate) told: Told,
     pub(crate) status_kinds: StatusKinds,
 }

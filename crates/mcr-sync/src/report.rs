@@ -13,6 +13,7 @@ use crate::{
     relation::{call, decode},
     sight::{Holds, Sight, Targets},
     status::{Condition, status_difference},
+    told::Problem,
 };
 
 impl<S, T> Sight<'_, S, T>
@@ -29,10 +30,12 @@ where
             Ok(wanted) => (wanted, None),
             Err(error) => (json!({}), Some(Err(error))),
         };
-        let stand = self.stand(failed.as_ref().unwrap_or(outcome));
-        let problem = (!stand.is_synced).then_some((stand.reason, &*stand.message));
-        self.tell_problem(problem).await;
-        let written = self.write_status(wanted, stand).await;
+        let mut problem = self.problem(failed.as_ref().unwrap_or(outcome));
+        match &mut problem {
+            Some(problem) => self.tell_problem(problem).await,
+            None => self.tell_synced().await,
+        }
+        let written = self.write_status(wanted, problem).await;
         match failed {
             Some(Err(error)) => Err(error),
             _ => written,
@@ -58,10 +61,12 @@ where
         call(function, || status(&typed, &targets))?.map_err(failed)
     }
 
-    async fn write_status(&self, mut wanted: Value, stand: Stand) -> Result<(), SyncError> {
+    async fn write_status(&self, mut wanted: Value, problem: Option<Problem>) -> Result<(), SyncError> {
         let relation = self.relation;
         // A kind without the subresource has nothing to write to.
-        let has_no_status = stand.reason == NO_STATUS;
+        let has_no_status = problem
+            .as_ref()
+            .is_some_and(|problem| problem.reason == NO_STATUS);
         let (Some(source), false) = (&self.source, has_no_status) else {
             return Ok(());
         };
@@ -79,8 +84,12 @@ where
         }
         if let Some(kind) = &relation.condition {
             let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-            let condition = Condition::new(kind, stand.is_synced, stand.reason, stand.message)
-                .observed(source.metadata.generation);
+            let (is_synced, reason, message) = match problem {
+                Some(problem) => (false, problem.reason, problem.message),
+                None => (true, "Synced", "all targets are as they should be".to_owned()),
+            };
+            let condition =
+                Condition::new(kind, is_synced, reason, message).observed(source.metadata.generation);
             wanted["conditions"] = condition.among(live["status"].get("conditions"), &now);
         }
         // Nothing is chosen, so there is nothing to write, even if the source has no status at all.
@@ -108,16 +117,11 @@ where
         kinds.find(|kind| is_connected && kind.blocked)?.problem
     }
 
-    fn stand(&self, outcome: &Result<(Holds, Targets), SyncError>) -> Stand {
+    /// What is wrong with the sync of the source, as its condition and its events say.
+    fn problem(&self, outcome: &Result<(Holds, Targets), SyncError>) -> Option<Problem> {
         let notes = self.related.notes();
         let (reason, message) = match outcome {
-            Ok((holds, _)) if holds.is_empty() && notes.is_empty() => {
-                return Stand {
-                    is_synced: true,
-                    reason: "Synced",
-                    message: "all targets are as they should be".to_owned(),
-                };
-            }
+            Ok((holds, _)) if holds.is_empty() && notes.is_empty() => return None,
             Ok((holds, _)) => {
                 let tell = |hold: &Hold<RequestKey>| told(hold, self.unlisted(&hold.place));
                 let mut told: Vec<String> = holds.iter().map(tell).collect();
@@ -134,19 +138,12 @@ where
             }
             Err(error) => (error.reason(), error.to_string()),
         };
-        Stand {
-            is_synced: false,
+        Some(Problem {
             reason,
             message,
-        }
+            generation: outcome.as_ref().err().and_then(|_| self.meta().generation),
+        })
     }
-}
-
-/// How the sync of a source stands, as its condition and its events say.
-struct Stand {
-    is_synced: bool,
-    reason: &'static str,
-    message: String,
 }
 
 fn told(hold: &Hold<RequestKey>, unlisted: Option<String>) -> String {

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use kube::core::{DynamicObject, ObjectMeta};
@@ -44,6 +44,8 @@ pub(crate) struct Sight<'a, S, T> {
     pub(crate) taken: BTreeSet<RequestKey>,
     /// What was decoded and projected last, and the version of the source that it was made of.
     pub(crate) projected: Option<(Version, Projected<S>)>,
+    /// When a place that is held up is looked at again.
+    pub(crate) look_again: Option<Duration>,
 }
 
 /// The UID and the version of an object.
@@ -137,7 +139,8 @@ where
         } else if let Some(last) = self.request.object.last_known() {
             recorded = record::places(&relation.name, &last.metadata);
             // A target that was given up stays, also if its cluster is back before the source is seen as deleted.
-            recorded.retain(|place| !self.is_abandoned(place));
+            let stays = record::may_not_be_deleted(&relation.name, &last.metadata);
+            recorded.retain(|place| !stays && !self.is_abandoned(place));
         }
         // A projection that fails is told also while all targets are away.
         if relation.mutations.is_empty() && !wanted.is_empty() {
@@ -145,25 +148,28 @@ where
         }
         let (mut targets, mut objects, mut desired) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         for place in recorded.union(&wanted) {
-            let mut found = self.find(place).await?;
-            if found.is_some() && wanted.contains(place) {
-                match self.desired(Some(&place.cluster)) {
-                    Ok(made) => desired.extend(made.map(|made| (place.clone(), made))),
-                    Err(error) => {
-                        self.failed.insert(place.clone(), error);
-                        found = None;
-                    }
-                }
-            }
             let is_wanted = wanted.contains(place);
-            let made = desired.get(place).map(|made| &**made);
-            targets.insert(
-                place.clone(),
-                self.state_of(place, found.as_ref(), is_wanted, made)?,
-            );
-            if let Some(Some(object)) = found {
-                objects.insert(place.clone(), object);
-            }
+            let found = self.find(place).await;
+            let looked = found.and_then(|found| {
+                let made = match &found {
+                    Some(_) if is_wanted => self.desired(Some(&place.cluster))?,
+                    _ => None,
+                };
+                self.note_away(place, found.is_none());
+                let target = self.state_of(place, found.as_ref(), is_wanted, made.as_deref())?;
+                Ok((target, made, found.flatten()))
+            });
+            let (target, made, object) = match looked {
+                Ok(looked) => looked,
+                // The other places must not wait for this one.
+                Err(error) => {
+                    self.failed.insert(place.clone(), error);
+                    (self.state_of(place, None, is_wanted, None)?, None, None)
+                }
+            };
+            targets.insert(place.clone(), target);
+            desired.extend(made.map(|made| (place.clone(), made)));
+            objects.extend(object.map(|object| (place.clone(), object)));
         }
         let observed = Observed {
             source: state,
@@ -211,10 +217,10 @@ where
                 Ok(remote) => remote.get().await,
                 Err(away) => Err(away),
             };
-            // Without an answer nothing is known, and the next event of the cluster leads here again.
-            let Ok(found) = found else { continue };
-            match self.state_of(&place, Some(&found), false, None) {
-                Ok(TargetState::Ours { deleting: false, .. }) => others.push(Hold {
+            // Without an answer, what the watch has told last counts.
+            let found = found.map(|found| self.state_of(&place, Some(&found), false, None));
+            match found {
+                Ok(Ok(TargetState::Ours { deleting: false, .. })) | Err(_) => others.push(Hold {
                     place,
                     reason: HoldReason::Claimed,
                 }),
@@ -271,7 +277,7 @@ where
             }
             let adoptable = match &self.relation.adopt {
                 // The target of another source has an owner, whatever the rule says about its contents.
-                Some(adopt) if !desired::is_linked(&live) => {
+                Some(adopt) if is_wanted && !desired::is_linked(&live) => {
                     let function = "rule for adoption";
                     let object = decode(function, live)?;
                     call(function, || adopt(&object))?
@@ -290,16 +296,27 @@ where
         Ok(TargetState::Ours { differs, deleting })
     }
 
-    /// The time until places that are away are given up. `None`: never.
+    /// Notes whether the deletion of the source waits for a cluster that is away.
+    fn note_away(&self, place: &RequestKey, is_away: bool) {
+        let is_deleting = |source: &DynamicObject| source.metadata.deletion_timestamp.is_some();
+        if self.relation.abandon_after.is_some() && self.source.as_ref().is_some_and(is_deleting) {
+            let is_away = is_away && !self.failed.contains_key(place);
+            let away = &self.relation.away;
+            away.note(&self.request.key, &place.cluster, is_away);
+        }
+    }
+
+    /// The time until the next place that is away is given up. `None`: never.
     pub(crate) fn abandons_in(&self) -> Option<Duration> {
-        let deleted = self.last_known()?.metadata.deletion_timestamp.as_ref()?;
-        let waited = SystemTime::now().duration_since(SystemTime::from(deleted.0));
         let limit = self.relation.abandon_after?;
-        Some(limit.saturating_sub(waited.unwrap_or_default()))
+        let waited = self.relation.away.waited(&self.request.key).into_iter();
+        waited.map(|waited| limit.saturating_sub(waited)).min()
     }
 
     fn is_abandoned(&self, place: &RequestKey) -> bool {
-        self.abandons_in() == Some(Duration::ZERO)
+        let (away, key) = (&self.relation.away, &self.request.key);
+        let limit = self.relation.abandon_after;
+        limit.is_some_and(|limit| away.waited_for(key, &place.cluster) >= limit)
             || self
                 .last_known()
                 .is_some_and(|source| record::is_abandoned(&source.metadata, &place.cluster))

@@ -36,6 +36,7 @@ where
             {
                 copies::forget_cluster(&of_fleet, name);
                 of_fleet.claims.forget_cluster(name);
+                of_fleet.away.forget_cluster(name);
                 of_fleet.told.forget_cluster(name);
                 of_fleet.status_kinds.forget_cluster(name);
             }

@@ -111,22 +111,26 @@ where
             _ => None,
         };
         for place in wanted {
-            let target: Option<T> = match look.observed.targets.get(place) {
-                Some(TargetState::Ours { deleting: false, .. }) => {
-                    let object = look.objects.get(place);
-                    object
-                        .map(|object| decode("decoding of a target", value(object)))
-                        .transpose()?
-                }
+            let object = match look.observed.targets.get(place) {
+                Some(TargetState::Ours { deleting: false, .. }) => look.objects.get(place),
                 Some(TargetState::Absent) if rule.way == Way::Down => None,
                 _ => {
                     uncertain.insert(place.cluster.clone());
                     continue;
                 }
             };
-            if let Some(source) = &source {
+            let Some(source) = &source else { continue };
+            let target = object.map(|object| decode("decoding of a target", value(object)));
+            let selected = target.transpose().and_then(|target: Option<T>| {
                 let selected = call(RELATED, || rule.selected(source, target.as_ref()))?;
-                selections.push((place.clone(), target, selected));
+                Ok((target, selected))
+            });
+            match selected {
+                Ok((target, selected)) => selections.push((place.clone(), target, selected)),
+                Err(error) => {
+                    uncertain.insert(place.cluster.clone());
+                    self.failed.insert(place.clone(), error);
+                }
             }
         }
         let mut interests: BTreeMap<Scope, BTreeSet<Selected>> = BTreeMap::new();
@@ -229,7 +233,7 @@ where
         for key in keys {
             let copy_key = (at, key.clone());
             let desired = all.desired.get(&copy_key);
-            let found = match self.copy_at(at, rule, &key).await? {
+            let found = match self.copy_at(at, rule, &key).await {
                 Ok(found) => found,
                 Err(reason) => {
                     if desired.is_some() {
@@ -247,10 +251,16 @@ where
                 .as_ref()
                 .is_some_and(|object| object.metadata.deletion_timestamp.is_some());
             let copy = match (desired, ours) {
-                (Some((desired, _)), Some((_, live))) => {
-                    let differs = desired::to_patch(desired, live)?.is_some();
-                    Some(TargetState::Ours { differs, deleting })
-                }
+                (Some((desired, place)), Some((_, live))) => match desired::to_patch(desired, live) {
+                    Ok(patch) => {
+                        let differs = patch.is_some();
+                        Some(TargetState::Ours { differs, deleting })
+                    }
+                    Err(error) => {
+                        self.failed.insert(place.clone(), error.into());
+                        continue;
+                    }
+                },
                 (Some(_), None) if found.is_some() => Some(TargetState::Foreign { adoptable: false }),
                 (Some(_), None) => Some(TargetState::Absent),
                 (None, _) => None,
@@ -356,21 +366,25 @@ where
         at: usize,
         rule: &Rule<S, T>,
         key: &RequestKey,
-    ) -> Result<Result<Option<DynamicObject>, String>, SyncError> {
+    ) -> Result<Option<DynamicObject>, String> {
         if let Some(found) = self.related.copies.get(&(at, key.clone())) {
-            return Ok(Ok(found.clone()));
+            return Ok(found.clone());
         }
         match self.stored(&key.cluster, &rule.copy_watch(&self.relation.name)) {
             Stored::Store(store) => match store.get(&key.object) {
-                Ok(found) => Ok(Ok(found.map(|object| (*object).clone()))),
-                Err(error) => Ok(Err(error.to_string())),
+                Ok(found) => Ok(found.map(|object| (*object).clone())),
+                Err(error) => Err(error.to_string()),
             },
             Stored::Unwatched(cluster) => {
-                let found = Remote::new(&cluster, &rule.resource, &key.object).get().await?;
+                let remote = Remote::new(&cluster, &rule.resource, &key.object);
+                let found = match remote.get().await {
+                    Ok(found) => found,
+                    Err(error) => return Err(error.to_string()),
+                };
                 self.related.copies.insert((at, key.clone()), found.clone());
-                Ok(Ok(found))
+                Ok(found)
             }
-            Stored::Unknown(reason) => Ok(Err(reason)),
+            Stored::Unknown(reason) => Err(reason),
         }
     }
 
@@ -417,7 +431,10 @@ where
                 // A name that is not valid can't exist, and would be another path in a request.
                 for name in names.iter().filter(|name| crate::name::is_valid(name)) {
                     let remote = Remote::new(&cluster, &rule.resource, &key_in(&from, name).object);
-                    objects.extend(remote.get().await?);
+                    objects.extend(match &rule.watch_labels {
+                        Some(labels) => remote.get_labelled(labels).await?,
+                        None => remote.get().await?,
+                    });
                 }
             }
             Selected::Labels(_) | Selected::All => {
