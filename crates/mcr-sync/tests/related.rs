@@ -733,3 +733,25 @@ fn a_relation_without_a_usable_id_or_without_a_selection_is_not_built() {
         BuildError::NoSelection(_)
     ));
 }
+
+#[tokio::test]
+async fn sync_related_object_that_no_longer_matches_its_watch_is_no_longer_copied() {
+    let mut world = World::new();
+    let connection = connection().watch_labels("app=db");
+    world.start(maps().related(connection));
+    world.team_a.create(map("db", json!({"at": "berlin"}))).unwrap();
+    is(&world.berlin, "configmaps", "team-a-db", json!({"at": "berlin"})).await;
+    world.berlin.create(secret("team-a-db-secret", "YQ==")).unwrap();
+    is(
+        &world.team_a,
+        "secrets",
+        "db-connection",
+        json!({"password": "YQ=="}),
+    )
+    .await;
+    let mut origin = world.berlin.get("secrets", "default/team-a-db-secret").unwrap();
+    origin["metadata"]["labels"]["app"] = "other".into();
+    world.berlin.update(origin).unwrap();
+    gone(&world.team_a, "secrets", "db-connection").await;
+    world.stop().await;
+}

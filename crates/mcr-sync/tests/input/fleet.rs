@@ -140,3 +140,32 @@ async fn sync_target_that_was_given_up_stays_if_its_cluster_is_back_before_the_d
     is_there(&world.berlin, "default/w", 1).await;
     world.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn sync_source_that_leaves_a_limited_watch_is_told_and_keeps_its_target() {
+    let mut world = World::new();
+    let mut source = widget("default", "w", json!({"size": 1}));
+    source["metadata"]["labels"] = json!({"copy": "yes"});
+    world.team.create(source).unwrap();
+    let controller = sync().build_with(|controller| {
+        let controller = controller.clusters(ClusterSelector::all());
+        controller.watch_request(|request| request.labels("copy=yes"))
+    });
+    world.start_with(controller.unwrap(), []);
+    world.told("w", "Synced").await;
+    let label = |value: &str| {
+        let mut source = world.team.get(WIDGETS, "default/w").unwrap();
+        source["metadata"]["labels"]["copy"] = value.into();
+        world.team.update(source).unwrap();
+    };
+    label("no");
+    let words = "cluster://team/default/w is no longer in the watch of the sync, and still has the finalizer sync.mcr.dev/widgets";
+    let failure = world.fails_with(words).await;
+    assert_eq!(failure.retry_at, None, "{failure:?}");
+    is_there(&world.berlin, "default/w", 1).await;
+    label("yes");
+    world.team.delete(WIDGETS, "default/w").unwrap();
+    is_gone(&world.team, "default/w").await;
+    is_gone(&world.berlin, "default/w").await;
+    world.stop().await;
+}

@@ -1,4 +1,4 @@
-//! What stands before a cluster: an admission webhook, and a watch that lags.
+//! What stands before a cluster: an admission webhook, slow lists, and a watch that lags.
 
 use std::{
     sync::{Arc, Mutex},
@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
 
-/// Refuses creations of objects of one name, and delays the events of watches.
+/// Refuses creations of objects of one name, and delays lists and the events of watches.
 #[derive(Clone, Default)]
 pub(crate) struct Gate {
     /// The name, and the code and the reason of the answer. `None` lets all through.
@@ -26,6 +26,8 @@ pub(crate) struct Gate {
     refused: Arc<Mutex<Vec<Instant>>>,
     /// The pause before each event of a watch.
     lag: Arc<Mutex<Duration>>,
+    /// The pause before each list of Widgets.
+    slowness: Arc<Mutex<Duration>>,
 }
 
 impl Gate {
@@ -37,6 +39,11 @@ impl Gate {
     /// From now on, each event of a watch comes this much after the one before it.
     pub(crate) fn lag(&self, pause: Duration) {
         *self.lag.lock().unwrap() = pause;
+    }
+
+    /// From now on, each list of Widgets takes this long.
+    pub(crate) fn slow_lists(&self, pause: Duration) {
+        *self.slowness.lock().unwrap() = pause;
     }
 
     pub(crate) fn allow(&self) {
@@ -74,13 +81,21 @@ impl Gate {
             self.refused.lock().unwrap().push(Instant::now());
             let status = json!({
                 "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,
-                "message": "admission webhook \"sizes.example.com\" denied the request: the team has no budget",
+                "message": format!(
+                    "admission webhook \"sizes.example.com\" denied the request: the team has no budget (request {})",
+                    self.refused().len(),
+                ),
             });
             let body = Full::from(status.to_string()).map_err(|never| match never {});
             return Ok(Response::builder()
                 .status(code)
                 .header("content-type", "application/json")
                 .body(body.boxed_unsync())?);
+        }
+        let is_list = head.method == Method::GET && head.uri.path().ends_with("/widgets") && !is_watch;
+        let pause = *self.slowness.lock().unwrap();
+        if is_list && !pause.is_zero() {
+            sleep(pause).await;
         }
         let (head, body) = service
             .answer(Request::from_parts(head, Full::from(body)))

@@ -9,6 +9,7 @@ mod gate;
 mod kinds;
 mod names;
 mod orphans;
+mod places;
 mod refusals;
 mod rights;
 mod world;

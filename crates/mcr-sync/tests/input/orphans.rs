@@ -124,3 +124,31 @@ async fn sync_target_that_is_gone_before_its_watch_tells_is_no_orphan() {
     }
     world.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn sync_source_that_vanishes_with_its_finalizer_while_the_program_runs_is_told_and_its_target_stays() {
+    let mut world = World::new();
+    world
+        .team
+        .create(widget("default", "w", json!({"size": 1})))
+        .unwrap();
+    let gate = Gate::default();
+    let team = gate.before(&world.team, "source");
+    world.start_with(sync().build().unwrap(), [team]);
+    world.told("w", "Synced").await;
+    // No event tells what happens now, as when the storage of the cluster is replaced by a backup.
+    gate.lag(Duration::from_secs(100_000));
+    let mut source = world.team.get(WIDGETS, "default/w").unwrap();
+    source["metadata"]["finalizers"] = Value::Null;
+    world.team.update(source).unwrap();
+    world.team.delete(WIDGETS, "default/w").unwrap();
+    world.team.compact(world.team.resource_version());
+    gate.lag(Duration::ZERO);
+    world.team.end_watches();
+    world
+        .fails_with("was made for cluster://team/default/w, which no longer exists")
+        .await;
+    assert_eq!(world.berlin.audit().count(|event| event.verb == "delete"), 0);
+    is_there(&world.berlin, "default/w", 1).await;
+    world.stop().await;
+}

@@ -125,6 +125,32 @@ async fn sync_refusal_of_an_admission_webhook_is_told_and_tried_later_and_later(
 }
 
 #[tokio::test(start_paused = true)]
+async fn sync_error_with_other_words_each_time_is_told_once_and_tried_later_and_later() {
+    let mut world = World::new();
+    let webhook = Gate::default();
+    let berlin = webhook.before(&world.berlin, "target");
+    world.start_with(sync().build().unwrap(), [berlin]);
+    webhook.refuse("w", 500, "InternalError");
+    world
+        .team
+        .create(widget("default", "w", json!({"size": 1})))
+        .unwrap();
+    world.told("w", "RequestFailed").await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let attempts = webhook.refused().len();
+    assert!((5..30).contains(&attempts), "{attempts} attempts");
+    let told = || {
+        let is_patch = |verb: &str| verb == "patch";
+        let audit = world.team.audit();
+        audit.count(|event| is_patch(&event.verb) && event.resource.ends_with("/status"))
+    };
+    assert!(told() <= 2, "the words stay for a minute");
+    webhook.allow();
+    world.told("w", "Synced").await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn sync_namespace_that_ends_is_told_and_made_anew_and_others_are_synced() {
     let mut world = World::new();
     for namespace in ["ends", "stays"] {

@@ -1,0 +1,118 @@
+//! A place that fails holds itself, and a place that is away is given up only then.
+
+use std::time::Duration;
+
+use kube::core::DynamicObject;
+use mcr::{BoxError, Cluster, ClusterSelector};
+use serde_json::json;
+
+use crate::{
+    gate::Gate,
+    world::{WIDGETS, Widgets, World, allow, is_gone, is_there, spec, sync, widget},
+};
+
+/// Longer than all waits of the sync together.
+const LONG: Duration = Duration::from_secs(600);
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn to_each() -> Widgets {
+    sync().to_each(ClusterSelector::label("role", "target"))
+}
+
+fn new_world() -> World {
+    let world = World::new();
+    world
+        .team
+        .create(widget("default", "w", json!({"size": 1})))
+        .unwrap();
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_error_that_waits_for_the_source_does_not_end_the_wait_for_another_cluster() {
+    let mut world = new_world();
+    let mutate = |_: &mut DynamicObject, _: &DynamicObject, _: &Cluster, to: &Cluster| {
+        if **to.name() == *"berlin" {
+            return Err(BoxError::from("berlin has no region"));
+        }
+        Ok(())
+    };
+    let gate = Gate::default();
+    gate.slow_lists(Duration::from_secs(20));
+    let lyon = gate.before(&world.lyon, "target");
+    world.start_with(to_each().mutate(mutate).build().unwrap(), [lyon]);
+    assert!(
+        world
+            .told("w", "FunctionFailed")
+            .await
+            .contains("berlin has no region")
+    );
+    assert!(world.lyon.get(WIDGETS, "default/w").is_none(), "it lists");
+    is_there(&world.lyon, "default/w", 1).await;
+    assert!(world.berlin.get(WIDGETS, "default/w").is_none());
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_former_target_cluster_that_refuses_to_be_read_holds_no_other_and_can_be_given_up() {
+    let mut world = new_world();
+    let berlin = spec(&world.berlin, "target");
+    world.start_with(to_each().build().unwrap(), [berlin.clone()]);
+    for cluster in [&world.berlin, &world.lyon] {
+        is_there(cluster, "default/w", 1).await;
+    }
+    allow(&world.berlin, &["list", "watch"]);
+    world.clusters.add(berlin.label("role", "retired"));
+    world.edit("w", json!({"size": 2}));
+    is_there(&world.lyon, "default/w", 2).await;
+    let message = world.told("w", "RequestFailed").await;
+    assert!(message.contains("berlin"), "{message}");
+    let mut source = world.team.get(WIDGETS, "default/w").unwrap();
+    source["metadata"]["annotations"][mcr_sync::ABANDON] = "berlin".into();
+    world.team.update(source).unwrap();
+    world.team.delete(WIDGETS, "default/w").unwrap();
+    is_gone(&world.team, "default/w").await;
+    is_gone(&world.lyon, "default/w").await;
+    is_there(&world.berlin, "default/w", 1).await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_target_cluster_that_answers_is_never_given_up() {
+    let mut world = new_world();
+    world.start(sync().abandon_after(LIMIT));
+    is_there(&world.berlin, "default/w", 1).await;
+    allow(&world.berlin, &["get", "list", "watch", "create", "patch"]);
+    world.team.delete(WIDGETS, "default/w").unwrap();
+    tokio::time::sleep(LONG).await;
+    assert!(
+        world.team.get(WIDGETS, "default/w").is_some(),
+        "berlin refuses, and is not away"
+    );
+    allow(&world.berlin, &["*"]);
+    is_gone(&world.team, "default/w").await;
+    assert!(world.berlin.get(WIDGETS, "default/w").is_none());
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_wait_for_a_cluster_begins_anew_when_the_program_starts() {
+    let mut world = new_world();
+    world.start(sync().abandon_after(LIMIT));
+    is_there(&world.berlin, "default/w", 1).await;
+    world.told("w", "Synced").await;
+    world.stop().await;
+    world.team.delete(WIDGETS, "default/w").unwrap();
+    tokio::time::sleep(LONG).await;
+    let gate = Gate::default();
+    gate.slow_lists(LIMIT / 2);
+    let berlin = gate.before(&world.berlin, "target");
+    world.start_with(sync().abandon_after(LIMIT).build().unwrap(), [berlin]);
+    is_gone(&world.team, "default/w").await;
+    assert!(
+        world.berlin.get(WIDGETS, "default/w").is_none(),
+        "berlin was only listed late"
+    );
+    world.stop().await;
+}
