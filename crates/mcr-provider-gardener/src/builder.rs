@@ -7,7 +7,6 @@ use crate::{
     GardenerError, GardenerProvider,
     config::{Config, Rights, Times, Topology},
     label_selector,
-    memory::Memory,
     selection::{InSeed, Selection},
     v1beta1::Shoot,
 };
@@ -182,7 +181,8 @@ impl GardenerProviderBuilder {
         self
     }
 
-    /// Sets how many kubeconfigs are asked for, or read in a seed, at once. Default: 10. 0 counts as 1.
+    /// Sets how many kubeconfigs are asked for, or read in a seed, at once, and how many Projects are looked up at once. Default: 10.
+    /// 0 counts as 1.
     #[must_use]
     pub fn requests_at_once(mut self, requests: usize) -> Self {
         self.at_once = requests;
@@ -278,7 +278,8 @@ impl GardenerProviderBuilder {
                 valid_for,
                 at_once: self.at_once,
                 policy: self.policy,
-                memory: Arc::new(Memory::default()),
+                memory: Arc::default(),
+                refusals: Arc::default(),
                 times: self.times,
             }),
         })

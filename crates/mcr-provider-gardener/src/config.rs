@@ -4,7 +4,9 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Client, core::ApiResource};
 use mcr_core::{AccessPolicy, WatchRequest, WatchSettings};
 
-use crate::{memory::Memory, seed::SECRET, selection::Selection, v1alpha1::Cluster, v1beta1::Shoot};
+use crate::{
+    memory::Memory, refusals::Refusals, seed::SECRET, selection::Selection, v1alpha1::Cluster, v1beta1::Shoot,
+};
 
 /// Where a provider finds Shoots.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,6 +34,7 @@ pub(crate) struct Config {
     /// None if the policy of the fleet applies.
     pub(crate) policy: Option<AccessPolicy>,
     pub(crate) memory: Arc<Memory>,
+    pub(crate) refusals: Arc<Refusals>,
     pub(crate) times: Times,
 }
 

@@ -59,7 +59,7 @@ pub(crate) enum State {
     Ready,
     /// With the reason.
     Waiting(Arc<str>),
-    /// The control plane moves to another seed. With the reason.
+    /// The control plane moves to another seed, or has no address, so that the garden issues no kubeconfig. With the reason.
     Moving(Arc<str>),
     /// The Shoot can't be decoded. With the reason.
     Unreadable(Arc<str>),
@@ -79,9 +79,18 @@ impl Facts {
     /// The facts of an object of the garden. None if it does not belong to the fleet.
     pub(crate) fn read(object: &Object, selection: &Selection) -> Option<Arc<Self>> {
         match object.decode() {
-            Ok(shoot) => selection.takes(&shoot).then(|| Arc::new(Self::of(&shoot))),
+            Ok(shoot) => selection.takes(&shoot).then(|| Arc::new(Self::in_garden(&shoot))),
             Err(error) => Some(Arc::new(Self::unreadable(error.to_string()))),
         }
+    }
+
+    fn in_garden(shoot: &Shoot) -> Self {
+        let mut facts = Self::of(shoot);
+        let addresses = shoot.status.as_ref().map(|status| &status.advertised_addresses);
+        if facts.state == State::Ready && addresses.is_none_or(Vec::is_empty) {
+            facts.state = State::Moving("its API server has no address yet".into());
+        }
+        facts
     }
 
     pub(crate) fn unreadable(why: String) -> Self {
@@ -154,7 +163,8 @@ fn place(shoot: &Shoot) -> Fingerprint {
 fn state(shoot: &Shoot) -> State {
     let status = shoot.status.as_ref();
     let operation = status.and_then(|status| status.last_operation.as_ref());
-    let Some(operation) = operation else {
+    // While Gardener's reconciliations are stopped, a new Shoot has an operation without a type.
+    let Some(operation) = operation.filter(|operation| !operation.type_.is_empty()) else {
         return waiting("its creation has not begun".into());
     };
     let done = operation.state == "Succeeded";

@@ -18,6 +18,7 @@ use crate::{
     kubeconfig::{Failure, Held},
     member::{Attempt, Member, Said, Verdict},
     memory::Memory,
+    project::Found,
     selection::Selection,
 };
 
@@ -108,15 +109,11 @@ impl Inventory {
         }
         match self.shoots.get_mut(key) {
             Some(member) => {
-                if let State::Unreadable(why) = &facts.state {
-                    member.unreadable = Some(why.clone());
-                } else {
-                    member.unreadable = None;
-                    if member.facts.place != facts.place && member.attempt == Attempt::Planned {
-                        self.schedule.cancel(key);
-                        member.attempt = Attempt::None;
-                    }
-                    member.facts = facts;
+                let place = member.facts.place;
+                member.learn(facts);
+                if member.facts.place != place && member.attempt == Attempt::Planned {
+                    self.schedule.cancel(key);
+                    member.attempt = Attempt::None;
                 }
             }
             None => {
@@ -143,14 +140,21 @@ impl Inventory {
     pub(crate) fn synced(&mut self) -> Outcome {
         let mut outcome = Outcome::default();
         self.synced = true;
+        // Those that vanished while no discovery ran are never told to be gone.
+        self.memory.keep(|key| self.shoots.contains_key(key));
         self.say_synced(&mut outcome);
         outcome
     }
 
-    /// The project of a namespace is known.
-    pub(crate) fn project(&mut self, namespace: &Arc<str>, project: &Arc<str>, now: Instant) -> Outcome {
+    /// The project of a namespace is known, or will not be known.
+    pub(crate) fn project(&mut self, found: &Found, now: Instant) -> Outcome {
         let mut outcome = Outcome::default();
-        self.memory.set_project(namespace, project);
+        let Found { namespace, project } = found;
+        if let Some(project) = project {
+            self.memory.set_project(namespace, project);
+        }
+        // The next discovery may be allowed to read it.
+        let project = project.as_ref().unwrap_or(namespace);
         self.projects.insert(namespace.clone(), Some(project.clone()));
         let there = |key: &&ObjectKey| key.namespace.as_deref().unwrap_or_default() == &**namespace;
         let shoots: Vec<ObjectKey> = self.shoots.keys().filter(there).cloned().collect();
@@ -238,7 +242,8 @@ impl Inventory {
         for (key, member) in &mut self.shoots {
             if member.attempt == Attempt::Planned && member.failure.is_some() {
                 member.backoff.reset();
-                self.schedule.plan(key, Line::Healthy, now);
+                // The garden may still hang for it.
+                self.schedule.plan(key, member.line(), now);
             }
         }
     }
@@ -284,9 +289,7 @@ impl Inventory {
         }
         let uid = member.facts.uid.clone();
         let engaged = self.memory.get(key).is_some_and(|engaged| engaged.uid == uid);
-        if member.unreadable.is_some() {
-            // The last kubeconfig stays in use, and is renewed.
-        } else if member.waits(engaged).is_some() {
+        if member.waits(engaged).is_some() {
             self.schedule.cancel(key);
             member.attempt = Attempt::None;
             member.held = None;
@@ -295,21 +298,27 @@ impl Inventory {
             if engaged {
                 self.memory.engaged(key, uid.as_ref(), None);
             }
-        } else if member.attempt == Attempt::None {
-            self.schedule.plan(key, Line::Healthy, member.due(now));
+        } else if member.attempt == Attempt::None && member.wants_kubeconfig() {
+            self.schedule.plan(key, member.line(), member.due(now));
             member.attempt = Attempt::Planned;
         }
+        let renewed = member.renewed_unread(name.clone(), &project);
+        let mut in_use = renewed.is_some();
+        if let Some((said, change)) = renewed {
+            member.says(said);
+            outcome.changes.push(change);
+        }
         let verdict = member.verdict(engaged, now);
-        let good = matches!(verdict, Some(Verdict::Good(_)));
+        in_use |= matches!(verdict, Some(Verdict::Good(_)));
         let said = verdict.and_then(|verdict| member.announcement(key, name, &project, verdict));
         if let Some((said, change)) = said {
-            member.said = said;
+            member.says(said);
             outcome.changes.push(change);
         }
         if let Some(held) = &mut member.held {
             held.settle(&self.fleet_policy);
         }
-        if good {
+        if in_use {
             self.memory.engaged(key, uid.as_ref(), member.held.clone());
         }
         if matches!(member.said, Said::Nothing) && !self.said_synced {

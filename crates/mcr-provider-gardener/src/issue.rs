@@ -9,12 +9,11 @@ use http::{Method, StatusCode, header::RETRY_AFTER};
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
 use mcr_core::{
-    AccessPolicy, ClusterSpec, Fingerprint, KubeconfigAccess, ObjectKey, explain_error,
+    AccessPolicy, ClusterSpec, KubeconfigAccess, ObjectKey, explain_error,
     internal::{OneOffClients, jitter},
 };
 use serde_json::json;
 use tokio::{
-    sync::mpsc,
     task::spawn_blocking,
     time::{Instant, timeout},
 };
@@ -35,25 +34,16 @@ const LARGEST_TRIAL: usize = 64 << 10;
 /// How long a trial may take.
 const TRIAL: Duration = Duration::from_secs(10);
 
-/// A kubeconfig that the API server of a Shoot has refused, by its content.
-pub(crate) type Refusal = (ObjectKey, Fingerprint);
-
 /// Asks for kubeconfigs.
 pub(crate) struct Issuer {
     config: Arc<Config>,
-    refusals: mpsc::Sender<Refusal>,
     checks: Arc<Checks>,
     clients: OneOffClients,
 }
 
 impl Issuer {
-    pub(crate) fn new(
-        config: Arc<Config>,
-        fleet_policy: &AccessPolicy,
-        refusals: mpsc::Sender<Refusal>,
-    ) -> Self {
+    pub(crate) fn new(config: Arc<Config>, fleet_policy: &AccessPolicy) -> Self {
         Self {
-            refusals,
             checks: Arc::new(Checks {
                 policy: config.policy.clone(),
                 fleet_policy: fleet_policy.clone(),
@@ -88,11 +78,11 @@ impl Issuer {
                 "the new kubeconfig does not work, so the old one stays in use: {why}"
             )));
         }
-        let (refusals, refusal) = (self.refusals.clone(), (request.key.clone(), new.fingerprint));
-        // If there is no place for it, the fleet will report the next one.
-        new.access = new
-            .access
-            .on_refusal(move || _ = refusals.try_send(refusal.clone()));
+        let (refusals, refusal) = (
+            self.config.refusals.clone(),
+            (request.key.clone(), new.fingerprint),
+        );
+        new.access = new.access.on_refusal(move || refusals.report(&refusal));
         Ok(new)
     }
 

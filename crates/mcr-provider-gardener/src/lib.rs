@@ -27,6 +27,7 @@ mod seed;
 mod issue;
 mod project;
 mod provider;
+mod refusals;
 mod source;
 
 pub use builder::GardenerProviderBuilder;

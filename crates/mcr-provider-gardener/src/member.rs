@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use mcr_core::{
     BrokenCluster, Change, ClusterName, ClusterSpec, Fingerprint, KubeconfigAccess, ObjectKey, Trust,
-    internal::{Backoff, Ticket},
+    internal::{Backoff, Line, Ticket},
 };
 use tokio::time::Instant;
 
@@ -24,6 +24,8 @@ pub(crate) struct Member {
     pub(crate) failure: Option<Failure>,
     pub(crate) backoff: Backoff,
     pub(crate) said: Said,
+    /// The content of the kubeconfig that was announced last. None if there is none, or once a suspension has ended its use.
+    announced: Option<Fingerprint>,
 }
 
 /// The request for a kubeconfig.
@@ -77,13 +79,35 @@ impl Member {
             failure: None,
             backoff: Backoff::new(pauses.0, pauses.1),
             said: Said::Nothing,
+            announced: None,
         }
+    }
+
+    /// The Shoot was created or changed.
+    pub(crate) fn learn(&mut self, facts: Arc<Facts>) {
+        let State::Unreadable(why) = &facts.state else {
+            self.unreadable = None;
+            self.facts = facts;
+            return;
+        };
+        self.unreadable = Some(why.clone());
+        // The Secret in a seed may be a new one, although its Cluster can't be decoded.
+        if facts.in_seed.is_some() {
+            Arc::make_mut(&mut self.facts).place = facts.place;
+        }
+    }
+
+    /// Whether the Shoot is to have a kubeconfig, if it does not wait. One that can't be decoded keeps what it has: the kubeconfig in
+    /// use is renewed, and no other one is asked for.
+    pub(crate) fn wants_kubeconfig(&self) -> bool {
+        self.unreadable.is_none() || self.announced.is_some()
     }
 
     /// Why the cluster can't be used now, if the Shoot says so. A cluster that was engaged stays so while its control plane
     /// moves: the fleet finds out by itself whether it answers.
     pub(crate) fn waits(&self, engaged: bool) -> Option<&Arc<str>> {
         match &self.facts.state {
+            _ if self.unreadable.is_some() => None,
             State::Waiting(why) => Some(why),
             State::Moving(why) if !engaged => Some(why),
             _ => None,
@@ -98,6 +122,14 @@ impl Member {
         let held = self.held.as_ref().filter(|held| held.fingerprint == content)?;
         let is_new = self.attempt == Attempt::Planned && self.failure.is_none();
         is_new.then(|| held.issued() + at_least)
+    }
+
+    /// The line in which it waits for the next kubeconfig.
+    pub(crate) fn line(&self) -> Line {
+        match self.failure {
+            Some(_) => Line::Failing,
+            None => Line::Healthy,
+        }
     }
 
     /// When the next kubeconfig is needed.
@@ -139,6 +171,30 @@ impl Member {
                 })
             }
         }
+    }
+
+    /// Notes what is announced.
+    pub(crate) fn says(&mut self, said: Said) {
+        match &said {
+            Said::Good(_, content) => self.announced = Some(*content),
+            Said::Waiting(..) => self.announced = None,
+            Said::Nothing | Said::Broken(_) => {}
+        }
+        self.said = said;
+    }
+
+    /// The change that announces the renewed kubeconfig of a Shoot that can't be decoded, with the facts from before. It is to be
+    /// followed by what is wrong: a fleet keeps the last good description of a broken cluster.
+    pub(crate) fn renewed_unread(&self, name: ClusterName, project: &str) -> Option<(Said, Change)> {
+        let held = self.held.as_ref().filter(|_| self.unreadable.is_some())?;
+        let is_new = self.announced? != held.fingerprint;
+        is_new.then(|| {
+            let spec = self.facts.spec(name, project, held.access.clone());
+            (
+                Said::Good(self.facts.clone(), held.fingerprint),
+                Change::Upsert(spec),
+            )
+        })
     }
 
     /// The change that says it, and what is said then. None if that was said last.

@@ -40,6 +40,11 @@ impl Memory {
         lock(&self.shoots).remove(key)
     }
 
+    /// Forgets the Shoots that are gone.
+    pub(crate) fn keep(&self, is_there: impl Fn(&ObjectKey) -> bool) {
+        lock(&self.shoots).retain(|key, _| is_there(key));
+    }
+
     pub(crate) fn project(&self, namespace: &str) -> Option<Arc<str>> {
         lock(&self.projects).get(namespace).cloned()
     }

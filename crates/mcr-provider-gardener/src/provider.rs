@@ -11,15 +11,14 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     config::{Config, Topology},
     inventory::{Inventory, Outcome, Request},
-    issue::{Issuer, Refusal},
+    issue::Issuer,
     kubeconfig::{Failure, Held},
-    project::project,
+    project::{Found, Lookups},
+    refusals::Refusal,
     seed::{SECRET, ShootEvent},
     source::Source,
 };
 
-/// So many refused kubeconfigs may wait to be looked at.
-const REFUSALS: usize = 1024;
 /// While the garden does not answer, the provider looks in this interval whether it does again.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -87,13 +86,13 @@ impl Provider for GardenerProvider {
 }
 
 struct Running {
-    config: Arc<Config>,
     source: Source,
     refusals: mpsc::Receiver<Refusal>,
     issuer: Arc<Issuer>,
     inventory: Inventory,
     requests: FuturesUnordered<BoxFuture<'static, (Request, Result<Held, Failure>)>>,
-    lookups: FuturesUnordered<BoxFuture<'static, (Arc<str>, Arc<str>)>>,
+    projects: Arc<Lookups>,
+    lookups: FuturesUnordered<BoxFuture<'static, Found>>,
     /// When to look next whether the garden answers again. None if it does.
     outage: Option<Instant>,
     ready: VecDeque<Change>,
@@ -101,11 +100,10 @@ struct Running {
 
 impl Running {
     fn start(config: Arc<Config>, policy: &AccessPolicy) -> Self {
-        let (refused, refusals) = mpsc::channel(REFUSALS);
         Self {
             source: Source::start(&config),
-            refusals,
-            issuer: Arc::new(Issuer::new(config.clone(), policy, refused)),
+            refusals: config.refusals.listen(),
+            issuer: Arc::new(Issuer::new(config.clone(), policy)),
             inventory: Inventory::new(
                 config.selection.clone(),
                 config.memory.clone(),
@@ -114,10 +112,10 @@ impl Running {
                 config.times.pauses,
             ),
             requests: FuturesUnordered::new(),
+            projects: Arc::new(Lookups::new(config.clone())),
             lookups: FuturesUnordered::new(),
             outage: None,
             ready: VecDeque::new(),
-            config,
         }
     }
 
@@ -151,8 +149,8 @@ impl Running {
                 Some((request, answer)) = self.requests.next(), if !self.requests.is_empty() => {
                     self.answered(&request, answer)
                 }
-                Some((namespace, project)) = self.lookups.next(), if !self.lookups.is_empty() => {
-                    self.inventory.project(&namespace, &project, Instant::now())
+                Some(found) = self.lookups.next(), if !self.lookups.is_empty() => {
+                    self.inventory.project(&found, Instant::now())
                 }
                 () = due => {
                     self.look_after_outage(Instant::now());
@@ -161,8 +159,8 @@ impl Running {
             };
             self.ready.extend(outcome.changes);
             for namespace in outcome.lookups {
-                let (client, pauses) = (self.config.client.clone(), self.config.times.pauses);
-                self.lookups.push(project(client, namespace, pauses).boxed());
+                self.lookups
+                    .push(self.projects.clone().project(namespace).boxed());
             }
         }
     }

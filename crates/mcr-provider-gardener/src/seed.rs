@@ -98,17 +98,24 @@ pub(crate) struct Seed {
 impl Seed {
     /// A Cluster was created or changed, or joined the selection.
     pub(crate) fn cluster(&mut self, name: &Arc<str>, shoot: Arc<SeedShoot>) -> Vec<ShootEvent> {
-        let known = self.clusters.get(name).map(|known| known.key.clone());
-        let shoot = match &known {
-            // Its Shoot is the one that was read last.
-            Some(key) if matches!(shoot.facts.state, State::Unreadable(_)) => Arc::new(SeedShoot {
-                key: key.clone(),
-                facts: shoot.facts.clone(),
-            }),
+        let known = self.clusters.get(name);
+        let shoot = match known {
+            // Its Shoot is the one that was read last, and is where it was.
+            Some(known) if matches!(shoot.facts.state, State::Unreadable(_)) => {
+                let mut facts = (*shoot.facts).clone();
+                facts.place = known.facts.place;
+                Arc::new(SeedShoot {
+                    key: known.key.clone(),
+                    facts: Arc::new(facts),
+                })
+            }
             _ => shoot,
         };
         let mut events = Vec::new();
-        if let Some(known) = known.filter(|known| *known != shoot.key) {
+        if let Some(known) = known
+            .map(|known| known.key.clone())
+            .filter(|known| *known != shoot.key)
+        {
             events.push(ShootEvent::Deleted(known));
         }
         self.clusters.insert(name.clone(), shoot);

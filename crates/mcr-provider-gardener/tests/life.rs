@@ -44,6 +44,9 @@ async fn a_life_is_told_step_by_step() {
         heard.line().await,
         "~dev/one: its creation has failed: what happened"
     );
+    // As after a creation that was stopped for a while.
+    operation_is("Reconcile", "Processing");
+    assert_eq!(heard.line().await, "~dev/one: its API server has no address yet");
     assert_eq!(world.garden.asked("garden-dev/one"), 0, "it is not there yet");
     world.change("one", |shoot| shoot["status"] = done);
     assert_eq!(heard.line().await, "+dev/one");
@@ -101,6 +104,34 @@ async fn one_that_was_never_engaged_waits_until_its_control_plane_has_moved() {
         heard.line().await,
         "~dev/one: its control plane leaves seed seed-a"
     );
+}
+
+/// While its reconciliations are stopped, Gardener writes an operation without a type.
+#[tokio::test]
+async fn one_whose_creation_is_held_back_is_not_created() {
+    let world = World::new();
+    world.add("one");
+    world.change("one", |shoot| {
+        shoot["status"]["lastOperation"] = json!({"state": "Pending"});
+    });
+    let mut heard = world.heard();
+    assert_eq!(heard.line().await, "~dev/one: its creation has not begun");
+    assert_eq!(world.garden.asked("garden-dev/one"), 0);
+}
+
+/// The garden issues no kubeconfig for it, but the one in use may still work.
+#[tokio::test]
+async fn one_that_runs_stays_connected_while_its_addresses_are_not_told() {
+    let world = World::new();
+    world.add("one");
+    let mut heard = world.heard();
+    assert_eq!(heard.until("synced").await, ["+dev/one", "synced"]);
+    world.answers("one", Issued::refused(422, "no addresses"));
+    world.change("one", |shoot| {
+        shoot["status"]["advertisedAddresses"] = json!([]);
+        shoot["metadata"]["labels"] = json!({"tier": "gold"});
+    });
+    assert_eq!(heard.line().await, "+dev/one", "with its new label");
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 mod support;
 
 use std::{
+    future::pending,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -14,14 +15,14 @@ use std::{
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Namespace;
-use mcr_core::{ClusterState, Fleet};
+use mcr_core::{ClusterState, Fleet, WatchSettings};
 use mcr_testkit::{
     garden::{Garden, Issued},
     sim::{SimCluster, SimFleet, SimRule, SimUser},
     waiting::{self, Background},
 };
 use support::{Heard, PATIENCE, World, hour, kubeconfig, line};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -193,4 +194,58 @@ async fn a_slow_garden_is_given_more_time_and_a_failing_one_is_asked_again() {
     let mut later = [heard.line().await, heard.line().await];
     later.sort();
     assert_eq!(later, ["+dev/a", "+dev/b"]);
+}
+
+/// Those for which the garden hangs wait in their own line, also after an outage and after a change of place.
+#[tokio::test(start_paused = true)]
+async fn shoots_that_hang_leave_places_to_others_after_an_outage() {
+    const HANGING: usize = 20;
+    let world = World::of(Garden::new(|ask| async move {
+        match &*ask.name {
+            "healthy" | "another" => hour(&kubeconfig(&ask.name)),
+            _ => pending().await,
+        }
+    }));
+    let hangs = |n: usize| format!("hangs-{n:02}");
+    for n in 0..HANGING {
+        let shoot = Garden::shoot("garden-dev", &hangs(n));
+        world.server.create(shoot).unwrap();
+    }
+    // The limits of requests are the default ones.
+    let mut watch = WatchSettings::default();
+    watch.retry_cap = Duration::from_millis(200);
+    let limits = (Duration::from_secs(3), Duration::from_secs(30));
+    let provider = world
+        .builder()
+        .times(watch, PATIENCE, limits, Duration::from_secs(1));
+    let mut heard = Heard::of(&provider.build().unwrap());
+    let told = heard.until("synced").await;
+    assert_eq!(told.len(), HANGING + 1, "each has failed once: {told:?}");
+
+    let joins = async |heard: &mut Heard, name: &str| {
+        world.server.create(Garden::shoot("garden-dev", name)).unwrap();
+        let joined = format!("+dev/{name}");
+        let told = timeout(Duration::from_secs(5), heard.until(&joined)).await;
+        told.expect("it does not wait for those that hang");
+    };
+    // Why they have failed last is told meanwhile.
+    let passes = async |heard: &mut Heard| {
+        let end = Instant::now() + Duration::from_secs(3);
+        while timeout_at(end, heard.0.next()).await.is_ok() {}
+    };
+    // A short break of the watch.
+    world.garden.set_away(true);
+    world.server.end_watches();
+    passes(&mut heard).await;
+    world.garden.set_away(false);
+    passes(&mut heard).await;
+    joins(&mut heard, "healthy").await;
+    // At another place, they are asked for at once.
+    for n in 0..HANGING {
+        world.change(&hangs(n), |shoot| {
+            shoot["status"]["advertisedAddresses"][0]["url"] = "https://another.example.com".into();
+        });
+    }
+    passes(&mut heard).await;
+    joins(&mut heard, "another").await;
 }

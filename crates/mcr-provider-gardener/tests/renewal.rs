@@ -15,7 +15,7 @@ use std::{
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-use mcr_core::{ClusterState, Fleet, WatchRequest, WatchSettings};
+use mcr_core::{Change, ClusterState, Fleet, WatchRequest, WatchSettings};
 use mcr_provider_gardener::GardenerProvider;
 use mcr_testkit::{
     garden::{Garden, Issued},
@@ -155,6 +155,87 @@ async fn another_discovery_asks_for_nothing_that_is_still_valid() {
         assert_eq!(Heard::of(&provider).until("synced").await, ["+dev/a", "synced"]);
     }
     assert_eq!(world.garden.asked("garden-dev/a"), 1);
+}
+
+/// A fleet keeps the last good description of a Shoot that can't be decoded, so it has to get each new kubeconfig.
+#[tokio::test(start_paused = true)]
+async fn a_shoot_that_cannot_be_decoded_has_its_kubeconfig_renewed() {
+    let world = World::of(fresh());
+    world.server.create(Garden::shoot("garden-dev", "a")).unwrap();
+    let provider = world.builder().build().unwrap();
+    let mut heard = Heard::of(&provider);
+    assert_eq!(heard.until("synced").await, ["+dev/a", "synced"]);
+    world.change("a", |shoot| shoot["spec"] = 7.into());
+    let why = heard.line().await;
+    assert!(why.starts_with("!dev/a: Shoot garden-dev/a: "), "{why}");
+    for renewals in 1..=3 {
+        let next = timeout(55 * MINUTE, heard.0.next()).await;
+        let Change::Upsert(spec) = next.expect("it is renewed").unwrap().unwrap() else {
+            panic!("it is not renewed");
+        };
+        assert_eq!(spec.properties["region"], "local", "with what was known last");
+        assert_eq!(world.garden.asked("garden-dev/a"), renewals + 1);
+        assert_eq!(heard.line().await, why);
+    }
+    // The next discovery knows the kubeconfig, but nothing of the Shoot: it leaves the cluster as it is.
+    drop(heard);
+    let mut heard = Heard::of(&provider);
+    assert_eq!(heard.until("synced").await, [&why, "synced"]);
+    let silence = timeout(55 * MINUTE, heard.0.next()).await;
+    assert!(silence.is_err(), "{silence:?}");
+}
+
+/// A fleet keeps the access that it has while the credentials are the same, so a refusal may come from what the first discovery has
+/// announced.
+#[tokio::test(start_paused = true)]
+async fn another_discovery_replaces_a_kubeconfig_that_is_refused() {
+    let engaged = async |heard: &mut Heard| {
+        let Change::Upsert(spec) = heard.next().await else {
+            panic!("not engaged");
+        };
+        assert_eq!(heard.line().await, "synced");
+        spec
+    };
+    for of_first in [true, false] {
+        let world = World::of(fresh());
+        world.server.create(Garden::shoot("garden-dev", "a")).unwrap();
+        let provider = world.builder().build().unwrap();
+        let mut first = Heard::of(&provider);
+        let from_first = engaged(&mut first).await;
+        drop(first);
+        let mut second = Heard::of(&provider);
+        let from_second = engaged(&mut second).await;
+        assert_eq!(world.garden.asked("garden-dev/a"), 1);
+        let refused = if of_first { from_first } else { from_second };
+        support::refuse(&refused).await;
+        let renewed = timeout(MINUTE, second.line()).await;
+        assert_eq!(renewed.expect("it is renewed"), "+dev/a");
+        assert_eq!(world.garden.asked("garden-dev/a"), 2);
+    }
+}
+
+/// Nobody needs the credentials of a Shoot that is gone.
+#[tokio::test(start_paused = true)]
+async fn what_has_vanished_between_two_discoveries_is_forgotten() {
+    let world = World::of(fresh());
+    for name in ["a", "b"] {
+        world.server.create(Garden::shoot("garden-dev", name)).unwrap();
+    }
+    let provider = world.builder().build().unwrap();
+    let discover = async || {
+        let mut told = Heard::of(&provider).until("synced").await;
+        told.sort();
+        told
+    };
+    assert_eq!(discover().await, ["+dev/a", "+dev/b", "synced"]);
+    let shoot = world.server.get(support::SHOOTS, "garden-dev/a").unwrap();
+    world.delete("a");
+    assert_eq!(discover().await, ["+dev/b", "synced"]);
+    // With the same UID, a kubeconfig that was remembered would be used.
+    world.server.restore(shoot).unwrap();
+    assert_eq!(discover().await, ["+dev/a", "+dev/b", "synced"]);
+    assert_eq!(world.garden.asked("garden-dev/a"), 2);
+    assert_eq!(world.garden.asked("garden-dev/b"), 1);
 }
 
 #[tokio::test(start_paused = true)]

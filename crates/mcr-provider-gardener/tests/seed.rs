@@ -271,6 +271,35 @@ async fn a_seed_that_refuses_the_secret_is_told() {
     assert_eq!(heard.until("+dev/a").await.last().unwrap(), "+dev/a");
 }
 
+/// Gardener replaces the token also while the Cluster has a Shoot that can't be decoded.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_cannot_be_decoded_follows_its_secret() {
+    let seed = SeedWorld::new();
+    seed.add("a");
+    let mut heard = seed.heard();
+    assert_eq!(heard.until("synced").await, ["+dev/a", "synced"]);
+    seed.shoot("a", |shoot| shoot["spec"] = 7.into());
+    let why = heard.line().await;
+    assert!(
+        why.starts_with("!dev/a: Shoot garden-dev/a: the Cluster "),
+        "{why}"
+    );
+    let silence = timeout(MINUTE, heard.0.next()).await;
+    assert!(silence.is_err(), "{silence:?}");
+    assert_eq!(seed.gets(), 1, "its Secret is the same");
+    for token in ["second", "third"] {
+        seed.kubeconfig("a", &kubeconfig(token));
+        let next = timeout(MINUTE, heard.next()).await;
+        let Change::Upsert(spec) = next.expect("its new kubeconfig") else {
+            panic!("no new kubeconfig");
+        };
+        assert_eq!(spec.identity.as_deref(), Some("uid-of-a"), "what was known last");
+        assert!(matches!(spec.access, Access::Kubeconfig(access)
+            if String::from_utf8_lossy(&access.yaml).contains(token)));
+        assert_eq!(heard.line().await, why);
+    }
+}
+
 /// A watch can lose an event, and Gardener can be late.
 #[tokio::test(start_paused = true)]
 async fn a_secret_is_read_again_once_gardener_should_have_renewed_it() {

@@ -1,6 +1,9 @@
 //! The fields of a target that the sync owns, and the three-way merge that changes no other field.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    io::{self, Write as _},
+};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -126,26 +129,41 @@ impl Record {
 
 /// The same for equal values, whatever the order of their keys.
 pub(crate) fn digest(value: &Value) -> String {
-    fn add(value: &Value, hash: &mut Sha256) {
+    /// Takes the text as it is made, because this runs at every look.
+    struct Hash(Sha256);
+
+    impl io::Write for Hash {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.update(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn add(value: &Value, hash: &mut Hash) -> io::Result<()> {
         match value {
             Value::Object(fields) => {
-                hash.update(format!("{{{}", fields.len()));
+                write!(hash, "{{{}", fields.len())?;
                 for (key, value) in BTreeMap::from_iter(fields) {
-                    add(&Value::String(key.clone()), hash);
-                    add(value, hash);
+                    serde_json::to_writer(&mut *hash, key)?;
+                    add(value, hash)?;
                 }
             }
             Value::Array(values) => {
-                hash.update(format!("[{}", values.len()));
-                values.iter().for_each(|value| add(value, hash));
+                write!(hash, "[{}", values.len())?;
+                values.iter().try_for_each(|value| add(value, hash))?;
             }
-            scalar => hash.update(scalar.to_string()),
+            scalar => serde_json::to_writer(&mut *hash, scalar)?,
         }
-        hash.update(",");
+        hash.write_all(b",")
     }
-    let mut hash = Sha256::new();
-    add(value, &mut hash);
-    hex(&hash.finalize()[..16])
+    let mut hash = Hash(Sha256::new());
+    // A hash takes all that is written to it.
+    let _ = add(value, &mut hash);
+    hex(&hash.0.finalize()[..16])
 }
 
 /// Removes nulls, which Kubernetes treats as absent, from a desired state.

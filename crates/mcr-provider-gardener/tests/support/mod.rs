@@ -31,6 +31,9 @@ pub(crate) const SHOOTS: &str = "shoots.core.gardener.cloud";
 /// What never comes is given up after this.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// A garden that has forbidden something for so long is believed.
+pub(crate) const BLOCKED_FOR: Duration = Duration::from_millis(200);
+
 /// What kubeconfigs may do here, where all clusters are on this machine.
 pub(crate) fn locally() -> AccessPolicy {
     AccessPolicy::default().addresses(AddressPolicy::default().allow_loopback(true))
@@ -110,7 +113,12 @@ impl World {
             .client(self.garden.client(self.server.client()))
             .namespace("garden-dev")
             .access_policy(locally())
-            .times(watch, PATIENCE, (PATIENCE, PATIENCE), Duration::from_millis(20))
+            .times(
+                watch,
+                BLOCKED_FOR,
+                (PATIENCE, PATIENCE),
+                Duration::from_millis(20),
+            )
     }
 
     pub(crate) fn heard(&self) -> Heard {
