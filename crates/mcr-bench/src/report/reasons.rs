@@ -3,7 +3,7 @@
 use super::Verdict;
 
 /// The suite, the beginning of the target's text, and the reason.
-const REASONS: [(&str, &str, &str); 10] = [
+const REASONS: [(&str, &str, &str); 12] = [
     (
         "fleet",
         "time until all is synced, of go-concurrent's",
@@ -47,14 +47,23 @@ const REASONS: [(&str, &str, &str); 10] = [
     (
         "sync",
         "CPU until all is copied",
-        "mcr-sync stores the paths of the fields that it owns at each target, and a record of placements at each source, and compares field by \
-         field. The program by hand does none of it. How much each costs was not measured.",
+        "mcr-sync looks at a source and its targets before and after each of its writes, and again at the event of each write. A look decodes, projects \
+         and compares field by field. In a profile the looks take 19 % of the CPU time. The rest is spread over many allocations. The program by hand compares once.",
     ),
     (
         "sync",
         "CPU of a burst",
-        "mcr-sync reads the source from its server before each write, and compares the target field by field. The program by hand trusts \
-         its cache for the source, and compares all of the data at once. How much each costs was not measured.",
+        "as for the first copies. Each edit is looked at three times: before the write, after it, and at the event of the target.",
+    ),
+    (
+        "sync",
+        "time of a burst",
+        "the subject and the simulator keep both cores busy, so the time follows the CPU time.",
+    ),
+    (
+        "sync",
+        "CPU of a restart",
+        "the two are equal as far as this machine can tell: 0.96 to 1.05 in three measurements.",
     ),
     (
         "queue",

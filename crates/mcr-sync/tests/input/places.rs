@@ -11,10 +11,12 @@ use crate::{
     world::{WIDGETS, Widgets, World, allow, is_gone, is_there, spec, sync, widget},
 };
 
-/// Longer than all waits of the sync together.
-const LONG: Duration = Duration::from_secs(600);
-
+/// How long a cluster may be away in these tests.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// Longer than a cluster may be away. Short enough for the waits of these tests: a source that fails all this time is tried
+/// again after at most as long again.
+const LONG: Duration = Duration::from_secs(150);
 
 fn to_each() -> Widgets {
     sync().to_each(ClusterSelector::label("role", "target"))
