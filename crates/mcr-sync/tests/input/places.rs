@@ -57,10 +57,10 @@ async fn sync_error_that_waits_for_the_source_does_not_end_the_wait_for_another_
 }
 
 #[tokio::test(start_paused = true)]
-async fn sync_former_target_cluster_that_refuses_to_be_read_holds_no_other_and_can_be_given_up() {
+async fn sync_former_target_cluster_that_refuses_to_be_read_holds_no_other_and_is_given_up_on_request() {
     let mut world = new_world();
     let berlin = spec(&world.berlin, "target");
-    world.start_with(to_each().build().unwrap(), [berlin.clone()]);
+    world.start_with(to_each().abandon_after(LIMIT).build().unwrap(), [berlin.clone()]);
     for cluster in [&world.berlin, &world.lyon] {
         is_there(cluster, "default/w", 1).await;
     }
@@ -70,12 +70,14 @@ async fn sync_former_target_cluster_that_refuses_to_be_read_holds_no_other_and_c
     is_there(&world.lyon, "default/w", 2).await;
     let message = world.told("w", "RequestFailed").await;
     assert!(message.contains("berlin"), "{message}");
-    let mut source = world.team.get(WIDGETS, "default/w").unwrap();
+    world.team.delete(WIDGETS, "default/w").unwrap();
+    is_gone(&world.lyon, "default/w").await;
+    tokio::time::sleep(LONG).await;
+    let source = world.team.get(WIDGETS, "default/w");
+    let mut source = source.expect("berlin refuses, and is not away");
     source["metadata"]["annotations"][mcr_sync::ABANDON] = "berlin".into();
     world.team.update(source).unwrap();
-    world.team.delete(WIDGETS, "default/w").unwrap();
     is_gone(&world.team, "default/w").await;
-    is_gone(&world.lyon, "default/w").await;
     is_there(&world.berlin, "default/w", 1).await;
     world.stop().await;
 }
