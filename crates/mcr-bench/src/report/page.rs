@@ -303,7 +303,8 @@ pub fn page(rows: &[Row], verdicts: &[Verdict], machine: &Machine) -> String {
          for each core; the server shares the cores. In variant `threads N` each has so many. Subjects take turns within a run, figures are medians of the runs. `cargo xtask bench fleet --kubeconfig FILE` measures on clusters of yours, `--help` \
          tells the rest.\n\n\
          ## Targets\n\n\
-         Ratios are of one call on one machine. The rows behind them are below.\n\n{}\n",
+         Ratios are of one call on one machine. The rows behind them are below. \
+         Suites that the last call did not measure keep the rows of an earlier call, which may have run on another machine.\n\n{}\n",
         machine.date,
         machine.processor,
         machine.cores,

@@ -1,4 +1,4 @@
-//! A place that fails holds itself, and a place that is away is given up only then.
+//! A place that fails holds up no other place, and a place is given up only if its cluster is away or its user says so.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use crate::{
 /// How long a cluster may be away in these tests.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Longer than a cluster may be away. Short enough for the waits of these tests: a source that fails all this time is tried
-/// again after at most as long again.
+/// Longer than a cluster may be away. A source that fails all this time is tried again after about as long again, and the waits
+/// of these tests are longer than that.
 const LONG: Duration = Duration::from_secs(150);
 
 fn to_each() -> Widgets {
