@@ -52,7 +52,7 @@ pub use fingerprint::Fingerprint;
 pub use kubeconfig::KubeconfigAccess;
 pub use labels::LABELS_EXTENSION;
 pub use name::{ClusterName, InvalidClusterName};
-pub use policy::{AccessPolicy, AddressPolicy, CredentialPluginPolicy, ForbiddenAddress};
+pub use policy::{AccessPolicy, AddressPolicy, AllowedPlugin, CredentialPluginPolicy, ForbiddenAddress};
 pub use resolve::{check, resolve};
 pub use resolved::Resolved;
 pub use trust::Trust;
@@ -66,9 +66,10 @@ pub mod internal {
         error::list_names,
         exec::output as exec_output,
         kubeconfig_problem::{KubeconfigProblem, check_announced},
+        policy::{args_follow, loads_programs},
         resolve::{InlineCertificate, InlineCredential, inline_credential, resolve_with},
         sync::lock,
-        time::{rfc3339, rfc3339_option},
+        time::{parse_rfc3339, rfc3339, rfc3339_option},
         unprintable::is_format,
         weak_cache::WeakCache,
     };

@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use mcr_access::{AccessPolicy, AddressPolicy, CredentialPluginPolicy, KubeconfigAccess, Trust, check};
+use mcr_access::{
+    AccessPolicy, AddressPolicy, AllowedPlugin, CredentialPluginPolicy, KubeconfigAccess, Trust, check,
+};
 
 const CANARY: &str = "canary-77aa";
 const V1_CERTIFICATE: &str = include_str!("data/client-v1.crt");
@@ -434,7 +436,9 @@ fn untrusted_kubeconfigs_get_inline_data_only() {
     }
     // With a policy that allows them, the same fields are accepted.
     let policy = AccessPolicy::default()
-        .credential_plugins(CredentialPluginPolicy::allowlist(["/bin/sh"]))
+        .credential_plugins(CredentialPluginPolicy::allowlist([AllowedPlugin::new("/bin/sh")
+            .args(["get", "*"])
+            .env(["AWS_PROFILE", "LD_PRELOAD"])]))
         .allow_files_under("/fleet")
         .allow_insecure_tls(true)
         .allow_proxy("http://h:1".parse().unwrap())
@@ -447,15 +451,29 @@ fn untrusted_kubeconfigs_get_inline_data_only() {
         ),
         "fine"
     );
+    let exec = |more: &str| {
+        let exec = "exec: {command: /bin/sh, apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, ";
+        allowed("server: 'https://h'", &format!("{exec}{more}}}"))
+    };
+    let refused = |name: &str, what: &str| format!("{field}.exec.{name}: {what}");
+    let args = "passes arguments that untrusted kubeconfigs may not pass to this command; allow them with AllowedPlugin::args";
+    let info = "is set, which untrusted kubeconfigs may not do for this command; remove it, or allow it with \
+                AllowedPlugin::cluster_info";
+    assert_eq!(exec("args: [get, a], env: [{name: AWS_PROFILE, value: x}]"), "fine");
+    for more in ["", "args: [canary-77aa]", "args: [get]", "args: [get, -c]", "args: [get, a, b]"] {
+        assert_eq!(exec(more), refused("args", args), "{more}");
+    }
+    for name in ["LD_PRELOAD", "PATH", "BASH_ENV", "BASH_FUNC_x%%", "aws_profile", "KUBECONFIG"] {
+        let env = format!(
+            "sets {name:?}, which untrusted kubeconfigs may not set for this command; remove it, or allow it with \
+             AllowedPlugin::env"
+        );
+        let more = format!("args: [get, a], env: [{{name: '{name}', value: canary-77aa}}]");
+        assert_eq!(exec(&more), refused("env", &env));
+    }
     assert_eq!(
-        allowed("server: 'https://h'", exec),
-        format!(
-            "{field}.exec.env: sets PATH, LD_* or DYLD_*, which untrusted kubeconfigs may not do; remove it"
-        )
-    );
-    assert_eq!(
-        allowed("server: 'https://h'", &exec.replace("LD_PRELOAD", "AWS_PROFILE")),
-        "fine"
+        exec("args: [get, a], provideClusterInfo: true"),
+        refused("provideClusterInfo", info)
     );
     // A check does not read the files of an untrusted kubeconfig, even if the policy allows them.
     assert_eq!(

@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
+use mcr_core::internal::{args_follow, loads_programs};
 use serde_json::{Value, json};
 
 use crate::{
@@ -147,18 +148,19 @@ pub(crate) fn args(
     provider: &AccessProviderConfig,
     of_profile: Option<&Value>,
 ) -> Result<Vec<String>, String> {
-    let mut args = provider.args.clone();
-    match (provider.args_policy, of_profile) {
-        (ArgsPolicy::Ignore, _) | (_, None) => {}
-        (ArgsPolicy::Append, Some(Value::Array(more))) => {
-            for more in more {
-                let more = text(more).ok_or_else(|| not(ARGS_EXTENSION, "a list of strings"))?;
-                args.push(more);
-            }
-        }
-        (ArgsPolicy::Append, Some(_)) => return Err(not(ARGS_EXTENSION, "a list of strings")),
+    let more = match (provider.args_policy, of_profile) {
+        (ArgsPolicy::Ignore, _) | (_, None) => return Ok(provider.args.clone()),
+        (ArgsPolicy::Append, Some(Value::Array(more))) => more.iter().map(text).collect(),
+        (ArgsPolicy::Append, Some(_)) => None,
+    };
+    let more: Vec<String> = more.ok_or_else(|| not(ARGS_EXTENSION, "a list of strings"))?;
+    if !more.is_empty() && !provider.profile_args.iter().any(|rule| args_follow(rule, &more)) {
+        return Err(format!(
+            "the extension {ARGS_EXTENSION} has arguments that a ClusterProfile may not add; correct it, or allow them with \
+             mcr.dev/profileSourcedCLIArgs in the provider file"
+        ));
     }
-    Ok(args)
+    Ok([provider.args.clone(), more].concat())
 }
 
 /// The environment variables of the plugin: those of the configuration in their order, then those of the profile by their names.
@@ -175,24 +177,25 @@ pub(crate) fn env(
     let mut added = BTreeMap::new();
     for (name, value) in more {
         let value = text(value).ok_or_else(|| not(ENV_EXTENSION, "an object of strings"))?;
-        if loads_programs(name) {
+        let own = env.iter_mut().find(|(known, _)| known == name);
+        if own.is_some() && provider.env_policy == EnvPolicy::AppendIfNotExists {
+            continue;
+        }
+        // A profile may not choose the program that runs, even if somebody lists these names.
+        if loads_programs(name) || !provider.profile_env.contains(name) {
             return Err(format!(
-                "the extension {ENV_EXTENSION} sets PATH, LD_* or DYLD_*, with which a plugin runs other programs; remove it"
+                "the extension {ENV_EXTENSION} sets {}, which a ClusterProfile may not set; remove it, or allow it with \
+                 mcr.dev/profileSourcedEnvVars in the provider file",
+                shortened(name)
             ));
         }
-        match env.iter_mut().find(|(known, _)| known == name) {
-            Some((_, known)) if provider.env_policy == EnvPolicy::Replace => *known = value,
-            Some(_) => {}
+        match own {
+            Some((_, known)) => *known = value,
             None => _ = added.insert(name.clone(), value),
         }
     }
     env.extend(added);
     Ok(env)
-}
-
-/// A profile may not choose the program that runs.
-fn loads_programs(name: &str) -> bool {
-    name == "PATH" || name.starts_with("LD_") || name.starts_with("DYLD_")
 }
 
 /// YAML, which other consumers read extensions as, takes numbers and booleans for strings too.

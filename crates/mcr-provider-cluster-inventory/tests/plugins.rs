@@ -59,7 +59,9 @@ impl World {
             .args(["get"])
             .provide_cluster_info(true)
             .args_policy(ArgsPolicy::Append)
-            .env_policy(EnvPolicy::Replace);
+            .env_policy(EnvPolicy::Replace)
+            .profile_args(["--tenant", "*"])
+            .profile_env(["TENANT"]);
         let other = AccessProviderConfig::new("other", plugin.to_str().unwrap())
             .args(["other"])
             .provide_cluster_info(true);

@@ -54,7 +54,7 @@ pub use mcr_lease::{Leadership, LeaseGuard, LeaseStatus, Role};
 pub use mcr_core as core;
 // How to reach a cluster.
 pub use mcr_core::{
-    Access, AccessPolicy, AddressPolicy, Credential, CredentialError, CredentialPluginPolicy,
+    Access, AccessPolicy, AddressPolicy, AllowedPlugin, Credential, CredentialError, CredentialPluginPolicy,
     CredentialSource, Endpoint, EndpointAccess, KubeconfigAccess, StaticCredential, Trust,
 };
 pub use mcr_core::{

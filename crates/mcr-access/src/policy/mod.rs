@@ -11,7 +11,8 @@ use std::{
 };
 
 pub use addresses::{AddressPolicy, ForbiddenAddress};
-pub use plugins::CredentialPluginPolicy;
+pub(crate) use plugins::Asked;
+pub use plugins::{AllowedPlugin, CredentialPluginPolicy, args_follow, loads_programs};
 
 use crate::{endpoint::redacted_uri, exec::DEFAULT_DEADLINE};
 

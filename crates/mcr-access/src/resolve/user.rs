@@ -1,9 +1,6 @@
 //! From the user entry of a kubeconfig to a source of credentials.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{path::PathBuf, sync::Arc};
 
 use super::entry::{Entry, base64, filled};
 use crate::{
@@ -14,7 +11,7 @@ use crate::{
     exec::{ApiVersion, ExecPlugin},
     file_source::{FileSource, PemSource},
     pem,
-    policy::CredentialPluginPolicy,
+    policy::Asked,
 };
 
 pub(super) fn credential_source(
@@ -216,13 +213,32 @@ fn exec_plugin(
     } else {
         entry.access.absolute(&command)
     };
-    if entry.is_untrusted() {
-        check_plugin(
-            entry,
-            &command,
-            exec.env.iter().flatten().filter_map(|env| env.name.as_deref()),
-        )?;
+    let args = exec.args.unwrap_or_default();
+    let mut env = Vec::new();
+    for variable in exec.env.into_iter().flatten() {
+        let name = variable.name.unwrap_or_default();
+        let value = variable.value.unwrap_or_default();
+        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+            return Err(entry.invalid(
+                "exec.env",
+                "holds a variable without a usable name or value; correct it",
+            ));
+        }
+        env.push((name, value));
     }
+    let cluster_info = exec.provide_cluster_info == Some(true);
+    let command = if entry.is_untrusted() {
+        let asked = Asked {
+            command: &command,
+            args: &args,
+            env: &env,
+            cluster_info,
+        };
+        let checked = entry.policy.credential_plugins.check(&asked);
+        checked.map_err(|(field, problem)| entry.refused(field, problem))?
+    } else {
+        command
+    };
     let version = match exec.api_version.as_deref() {
         Some("client.authentication.k8s.io/v1") => ApiVersion::V1,
         Some("client.authentication.k8s.io/v1beta1") => ApiVersion::V1Beta1,
@@ -262,23 +278,15 @@ fn exec_plugin(
     }
     let mut plugin = ExecPlugin::new(command)
         .api_version(version)
-        .args(exec.args.unwrap_or_default())
+        .args(args)
         .deadline(entry.policy.plugin_deadline);
-    for env in exec.env.into_iter().flatten() {
-        let name = env.name.unwrap_or_default();
-        let value = env.value.unwrap_or_default();
-        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-            return Err(entry.invalid(
-                "exec.env",
-                "holds a variable without a usable name or value; correct it",
-            ));
-        }
+    for (name, value) in env {
         plugin = plugin.env(name, value);
     }
     if let Some(hint) = filled(exec.install_hint) {
         plugin = plugin.install_hint(hint);
     }
-    if exec.provide_cluster_info == Some(true) {
+    if cluster_info {
         let extensions = cluster.extensions.iter().flatten();
         let config = extensions
             .filter(|extension| extension.name.as_deref() == Some("client.authentication.k8s.io/exec"))
@@ -287,32 +295,4 @@ fn exec_plugin(
         plugin = plugin.cluster_info(endpoint, config, cluster.disable_compression == Some(true));
     }
     Ok(plugin)
-}
-
-/// Checks that the policy allows to run a command with these environment variables.
-fn check_plugin<'a>(
-    entry: &Entry<'_>,
-    command: &Path,
-    mut env: impl Iterator<Item = &'a str>,
-) -> Result<(), AccessError> {
-    let policy = &entry.policy.credential_plugins;
-    if !policy.allows(command) {
-        return Err(entry.refused(
-            "exec",
-            format!(
-                "asks to run {}, which untrusted kubeconfigs may not do; use a token or client certificate, or allow \
-                 the command with AccessPolicy::credential_plugins",
-                quote(&command.to_string_lossy())
-            ),
-        ));
-    }
-    // These variables make an allowed program load or run another one.
-    let loads_programs = |name: &str| name == "PATH" || name.starts_with("LD_") || name.starts_with("DYLD_");
-    if matches!(policy, CredentialPluginPolicy::Allowlist(_)) && env.any(loads_programs) {
-        return Err(entry.refused(
-            "exec.env",
-            "sets PATH, LD_* or DYLD_*, which untrusted kubeconfigs may not do; remove it",
-        ));
-    }
-    Ok(())
 }

@@ -8,7 +8,6 @@
 )]
 
 use std::{
-    collections::BTreeSet,
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -72,11 +71,8 @@ pub(crate) fn client(hub: &SimCluster) -> kube::Client {
 pub(crate) fn locally(plugins: &[&Path]) -> AccessPolicy {
     AccessPolicy::default()
         .addresses(AddressPolicy::default().allow_loopback(true))
-        .credential_plugins(CredentialPluginPolicy::Allowlist(
-            plugins
-                .iter()
-                .map(|plugin| plugin.to_path_buf())
-                .collect::<BTreeSet<_>>(),
+        .credential_plugins(CredentialPluginPolicy::allowlist(
+            plugins.iter().map(|plugin| plugin.to_path_buf()),
         ))
 }
 
