@@ -33,6 +33,8 @@ mod error;
 mod fingerprint;
 mod name;
 mod namespace;
+mod process;
+mod schedule;
 mod slug;
 mod sync;
 mod time;
@@ -68,6 +70,7 @@ pub mod internal {
         kubeconfig_problem::{KubeconfigProblem, check_announced},
         policy::{args_follow, loads_programs},
         resolve::{InlineCertificate, InlineCredential, inline_credential, resolve_with},
+        schedule::{Line, Schedule, Ticket},
         sync::lock,
         time::{parse_rfc3339, rfc3339, rfc3339_option},
         unprintable::is_format,
@@ -76,6 +79,10 @@ pub mod internal {
 
     pub mod claims {
         pub use crate::claims::{Claims, of};
+    }
+
+    pub mod process {
+        pub use crate::process::{FinishError, Finished, Running, begin, start};
     }
 
     pub mod namespace {

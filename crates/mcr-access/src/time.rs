@@ -1,12 +1,61 @@
 //! The form of times in JSON.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
+use jiff::{SignedDuration, civil};
 use serde::Serializer;
+
+/// The time 0, on the calendar. Unlike `jiff::Timestamp`, the calendar has all of the year 9999.
+const EPOCH: civil::DateTime = civil::datetime(1970, 1, 1, 0, 0, 0, 0);
+
+/// Reads a time of RFC 3339, up to the end of the year 9999 and with any number of digits after the seconds. Digits after
+/// the ninth are cut off.
+pub fn parse_rfc3339(text: &str) -> Option<SystemTime> {
+    let (date, rest) = text.trim().split_at_checked("0000-00-00T00:00:00".len())?;
+    let written = date.as_bytes();
+    if written[4] != b'-' || !matches!(written[10], b'T' | b't' | b' ') {
+        return None;
+    }
+    let date: civil::DateTime = date.parse().ok()?;
+    let (nanos, offset) = match rest.strip_prefix('.') {
+        None => (0, rest),
+        Some(fraction) => {
+            let end = fraction.find(|c: char| !c.is_ascii_digit())?;
+            let digits = format!("{:0<9.9}", &fraction[..end]);
+            (digits.parse().ok().filter(|_| end > 0)?, &fraction[end..])
+        }
+    };
+    let offset = match offset {
+        "Z" | "z" => 0,
+        _ => {
+            let (hours, minutes) = offset.get(1..)?.split_once(':')?;
+            let number = |text: &str, below| -> Option<i64> {
+                let two = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+                text.parse().ok().filter(|number| two && *number < below)
+            };
+            let seconds = number(hours, 24)? * 3600 + number(minutes, 60)? * 60;
+            match offset.as_bytes()[0] {
+                b'+' => seconds,
+                b'-' => -seconds,
+                _ => return None,
+            }
+        }
+    };
+    let since = date.duration_since(EPOCH) - SignedDuration::from_secs(offset) + SignedDuration::from_nanos(nanos);
+    match Duration::try_from(since) {
+        Ok(after) => SystemTime::UNIX_EPOCH.checked_add(after),
+        Err(_) => SystemTime::UNIX_EPOCH.checked_sub(since.unsigned_abs()),
+    }
+}
 
 /// A time as RFC 3339 in UTC, with milliseconds. `unknown` for a time that RFC 3339 can't express.
 fn text(time: &SystemTime) -> String {
-    jiff::Timestamp::try_from(*time).map_or_else(|_| "unknown".to_owned(), |time| format!("{time:.3}"))
+    let since = match time.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(after) => SignedDuration::try_from(after),
+        Err(before) => SignedDuration::try_from(before.duration()).map(|before| -before),
+    };
+    let date = since.ok().and_then(|since| EPOCH.checked_add(since).ok());
+    date.map_or_else(|| "unknown".to_owned(), |date| format!("{date:.3}Z"))
 }
 
 /// Serialises a time as RFC 3339, for `serialize_with`.
@@ -24,11 +73,49 @@ pub fn rfc3339_option<S: Serializer>(time: &Option<SystemTime>, serializer: S) -
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
-    fn times_read_as_rfc3339() {
-        let time = SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(1_500);
-        assert_eq!(text(&time), "1970-01-01T00:00:01.500Z");
+    fn times_of_rfc3339_are_read_and_written() {
+        // Written with milliseconds.
+        for (read, written) in [
+            ("1970-01-01T00:00:01.5Z", "1970-01-01T00:00:01.500Z"),
+            ("9999-12-31T23:59:59Z", "9999-12-31T23:59:59.000Z"),
+            ("9999-12-31T23:59:59.999999Z", "9999-12-31T23:59:59.999Z"),
+            ("9999-12-31T00:00:00-00:00", "9999-12-31T00:00:00.000Z"),
+            ("2026-01-01T00:00:00.123456789012345678901234567890Z", "2026-01-01T00:00:00.123Z"),
+            ("2026-01-01t00:00:00.1z", "2026-01-01T00:00:00.100Z"),
+            ("2026-01-01T00:00:00+01:30", "2025-12-31T22:30:00.000Z"),
+            ("2016-12-31T23:59:60Z", "2016-12-31T23:59:59.000Z"),
+            ("0001-01-01T00:00:00Z", "0001-01-01T00:00:00.000Z"),
+        ] {
+            assert_eq!(parse_rfc3339(read).map(|time| text(&time)).as_deref(), Some(written), "{read}");
+        }
+        for wrong in [
+            "", "Z", "2026-01-01", "2026-01-01T00:00:00", "2026-01-01T00:00:00.Z", "2026-01-01T00:00:00.1",
+            "2026-02-30T00:00:00Z", "2026-01-01T00:00:00+1:00", "2026-01-01T00:00:00+24:00", "2026-01-01T00:00:00*01:00",
+            "2026-01-01T00:00:00Zx", "20260101T000000000Z", "2026-01-01T00:00:00é", "ééééééééééZ",
+        ] {
+            assert_eq!(parse_rfc3339(wrong), None, "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_time_that_another_program_writes_is_read_as_it_does(
+            second in -62_135_596_800i64..253_402_207_200, nanos in 0i32..1_000_000_000,
+        ) {
+            let nanos = if second < 0 { -nanos } else { nanos };
+            let time = jiff::Timestamp::new(second, nanos).unwrap();
+            prop_assert_eq!(parse_rfc3339(&time.to_string()), Some(SystemTime::from(time)));
+        }
+
+        #[test]
+        fn no_text_panics(text in any::<String>(), rest in "[-+.:TZ0-9]{0,30}") {
+            let _ = parse_rfc3339(&text);
+            let _ = parse_rfc3339(&format!("2026-01-01T00:00:0{rest}"));
+        }
     }
 }

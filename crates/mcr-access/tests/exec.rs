@@ -291,19 +291,67 @@ async fn a_401_bypasses_the_cache_once() {
     assert_eq!(plugin.runs(), 2);
 }
 
-#[tokio::test]
-async fn expired_credentials_are_not_handed_out() {
-    let plugin = Plugin::new();
-    let soon = SystemTime::now() + Duration::from_secs(5);
-    let soon = jiff::Timestamp::try_from(soon).unwrap();
+/// A plugin whose tokens differ, and expire at this time.
+fn expiring(plugin: &Plugin, at: &str) -> ExecPlugin {
     let script = format!(
-        r#"echo '{{"apiVersion":"client.authentication.k8s.io/v1beta1","kind":"ExecCredential","status":{{"token":"t","expirationTimestamp":"{soon}"}}}}'"#
+        r#"echo '{{"apiVersion":"client.authentication.k8s.io/v1beta1","kind":"ExecCredential","status":{{"token":"'$$'","expirationTimestamp":"{at}"}}}}'"#
     );
-    let source = plugin.source(&script).api_version(ApiVersion::V1Beta1);
-    let credential = source.credential(Refresh::First).await.unwrap();
-    assert_eq!(credential.expires_at, Some(SystemTime::from(soon)));
-    source.credential(Refresh::First).await.unwrap();
-    assert_eq!(plugin.runs(), 2);
+    plugin.source(&script).api_version(ApiVersion::V1Beta1)
+}
+
+#[tokio::test]
+async fn the_expiry_is_read_in_all_forms_of_rfc_3339() {
+    for (at, expires) in [
+        ("2126-01-01T00:00:00Z", Some(4_922_899_200)),
+        ("2126-01-01T01:00:00.000000000000+01:00", Some(4_922_899_200)),
+        ("9999-12-31T23:59:59Z", Some(253_402_300_799)),
+        ("9999-12-31T00:00:00Z", Some(253_402_214_400)),
+        ("0001-01-01T00:00:00Z", None),
+        ("0001-01-01T01:00:00+01:00", None),
+    ] {
+        let source = expiring(&Plugin::new(), at);
+        let credential = source.credential(Refresh::First).await.unwrap();
+        let expires = expires.map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(credential.expires_at, expires, "{at}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_runs_of_a_plugin_are_paced_whatever_its_credentials_are_good_for() {
+    let _clock = hold_clock();
+    let soon = |seconds| {
+        let at = SystemTime::now() + Duration::from_secs(seconds);
+        jiff::Timestamp::try_from(at).unwrap().to_string()
+    };
+    let past = || "2020-01-01T00:00:00Z".to_owned();
+    // Asked twice a second for a minute. One that has expired on arrival is a failure: 1, 2, 4, 8, 16 and 32 seconds.
+    for (at, runs) in [(past(), 5..=8), (soon(300), 6..=8), (soon(3600), 6..=8)] {
+        let plugin = Plugin::new();
+        let source = expiring(&plugin, &at);
+        for _ in 0..120 {
+            source.credential(Refresh::Unauthorized).await.unwrap();
+            advance(Duration::from_millis(500)).await;
+        }
+        assert!(runs.contains(&plugin.runs()), "{at}: {}", plugin.runs());
+    }
+    let plugin = Plugin::new();
+    let at = soon(5);
+    let source = expiring(&plugin, &at);
+    for (pause, runs) in [(0, 1), (500, 1), (3_000, 2)] {
+        advance(Duration::from_millis(pause)).await;
+        source.credential(Refresh::Expiring).await.unwrap();
+        assert_eq!(plugin.runs(), runs, "{at}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plugin_that_fails_is_remembered_while_no_cluster_uses_it() {
+    let _clock = hold_clock();
+    let plugin = Plugin::new();
+    for _ in 0..5 {
+        plugin.source("exit 1").credential(Refresh::First).await.unwrap_err();
+    }
+    assert_eq!(plugin.runs(), 1);
 }
 
 #[tokio::test(start_paused = true)]

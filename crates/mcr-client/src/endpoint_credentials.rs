@@ -6,15 +6,15 @@ use std::{
 };
 
 use mcr_access::{Credential, CredentialSource, Endpoint, Refresh, Resolved, Trust};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    backoff::jitter,
+    backoff::{Backoff, jitter},
     channel::Channel,
     connect_error::ConnectError,
     dialer::Dialer,
     explain::explain,
-    user_code::{CREDENTIAL_SOURCE, CatchPanic},
+    user_code::{CREDENTIAL_SOURCE, CatchPanic, catch_panic},
 };
 
 /// An endpoint and the source of its credentials: enough to connect again with a new credential.
@@ -60,7 +60,8 @@ impl EndpointCredentials {
     ///
     /// # Errors
     ///
-    /// If the source fails or panics, or takes longer than `limit`.
+    /// If the source fails or panics, or takes longer than `limit`. If its work has to wait for its turn, it has as long from
+    /// then on.
     pub async fn fetch(&self, why: Refresh, limit: Duration) -> Result<IssuedCredential, ConnectError> {
         let source = &*self.source;
         let issued = async {
@@ -68,17 +69,40 @@ impl EndpointCredentials {
             let every = source.renew_every();
             Ok::<_, String>(IssuedCredential { credential, every })
         };
-        timeout(limit, CatchPanic::new(CREDENTIAL_SOURCE, Box::pin(issued)))
-            .await
-            .map_err(|_| ConnectError::new(format!("no credential within {} s", limit.as_secs())))?
-            .map_err(|panicked| ConnectError::new(panicked.to_string()))?
-            .map_err(ConnectError::new)
+        let mut fetch = CatchPanic::new(CREDENTIAL_SOURCE, Box::pin(issued));
+        let mut end = Instant::now() + limit;
+        loop {
+            if let Ok(fetched) = timeout_at(end, &mut fetch).await {
+                return fetched
+                    .map_err(|panicked| ConnectError::new(panicked.to_string()))?
+                    .map_err(ConnectError::new);
+            }
+            let began = catch_panic(CREDENTIAL_SOURCE, || source.work_began()).ok().flatten();
+            match began.map(|began| began + limit) {
+                Some(later) if later > end => end = later,
+                _ => return Err(ConnectError::new(format!("no credential within {} s", limit.as_secs()))),
+            }
+        }
     }
 }
 
+/// The longest wait for a renewal. Timers can't hold a credential that never expires.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
 impl IssuedCredential {
-    /// When to fetch the next credential: some time before this one expires, and at the interval of its source.
-    pub fn refresh_at(&self) -> Option<Instant> {
+    /// Whether the credential had expired when it came. A server with another clock may still accept it.
+    pub fn had_expired(&self) -> bool {
+        self.credential
+            .expires_at
+            .is_some_and(|expires| expires <= SystemTime::now())
+    }
+
+    /// When to fetch the next credential: some time before this one expires, and at the interval of its source. If it has
+    /// expired already, the next one will hardly be better, so that counts as a failure, with a growing pause.
+    pub fn refresh_at(&self, failed: &mut Backoff) -> Option<Instant> {
+        if self.had_expired() {
+            return Some(Instant::now() + failed.pause());
+        }
         let before_expiry = self.credential.expires_at.map(|expires| {
             let left = expires.duration_since(SystemTime::now()).unwrap_or_default();
             // After four fifths of the remaining life, but at most five minutes before the end. Spread, so that clusters that
@@ -87,7 +111,7 @@ impl IssuedCredential {
             let spread = jitter(margin / 4);
             left.saturating_sub(margin)
                 .saturating_sub(spread)
-                .max(Duration::from_secs(1))
+                .clamp(Duration::from_secs(1), LONGEST)
         });
         let wait = match (before_expiry, self.every) {
             (Some(expiry), Some(every)) => expiry.min(every),

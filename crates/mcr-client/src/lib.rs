@@ -44,7 +44,6 @@ mod user_code;
 // Tools.
 mod backoff;
 mod observable;
-mod schedule;
 
 #[cfg(test)]
 mod tests;
@@ -61,6 +60,8 @@ pub use transport::Transport;
 /// Items for the other crates of this workspace. Not part of the API: they may change or go at any time.
 #[doc(hidden)]
 pub mod internal {
+    pub use mcr_access::internal::{Line, Schedule, Ticket};
+
     pub use crate::{
         backoff::{Backoff, jitter},
         connect_error::ConnectError,
@@ -69,7 +70,6 @@ pub mod internal {
         observable::Observable,
         prefix::{AbsolutePath, prefixed},
         request::HeadTimeout,
-        schedule::{Line, Schedule, Ticket},
     };
 
     pub mod probe {

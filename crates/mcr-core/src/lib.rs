@@ -75,7 +75,8 @@ pub mod internal {
     pub use crate::rounds::{HeldClusters, Rounds};
     pub use mcr_access::internal::{KubeconfigProblem, check_announced};
     pub use mcr_access::internal::{
-        args_follow, claims, is_format, loads_programs, lock, namespace, resolve_with, rfc3339, rfc3339_option,
+        args_follow, claims, is_format, loads_programs, lock, namespace, parse_rfc3339, process, resolve_with,
+        rfc3339, rfc3339_option,
     };
     pub use mcr_client::internal::{Backoff, Line, Schedule, Ticket, jitter};
     pub use mcr_store::describe as describe_json_error;

@@ -10,13 +10,16 @@ use std::{
 };
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use mcr_core::{BoxError, Change, internal::Backoff};
+use mcr_core::{
+    BoxError, Change,
+    internal::{Backoff, process::Running as Process},
+};
 use rand::Rng;
 use tokio::{io::AsyncReadExt, time::sleep};
 
 use crate::{
     Engine, EngineError,
-    cli::{Cli, Running as Process},
+    cli::Cli,
     config::Config,
     containers::{self, Node},
     detection::{Chosen, choose},
