@@ -150,7 +150,7 @@ pub(crate) struct Activity {
 }
 
 impl Activity {
-    /// Looks again, after about a second. Where processes can't be looked at, they wait.
+    /// Looks again. Where processes can't be looked at, they wait.
     pub(crate) fn waits(&mut self, process: u32) -> bool {
         /// A tenth of a second.
         const FEW: u64 = 10;

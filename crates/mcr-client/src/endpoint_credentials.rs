@@ -120,3 +120,73 @@ impl IssuedCredential {
         Some(Instant::now() + wait)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::future::BoxFuture;
+    use mcr_access::{CredentialError, Endpoint, EndpointAccess, Fingerprint};
+
+    use super::*;
+
+    fn issued(expires: SystemTime) -> IssuedCredential {
+        IssuedCredential {
+            credential: Credential::token("t").expires_at(expires),
+            every: None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_expired_is_fetched_again_with_growing_pauses_and_what_never_expires_has_a_timer() {
+        let mut backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(60));
+        let now = Instant::now();
+        for failures in 0..10_u32 {
+            let full = Duration::from_secs(60.min(2 << failures));
+            let wait = issued(SystemTime::UNIX_EPOCH).refresh_at(&mut backoff).unwrap() - now;
+            assert!(wait >= full / 2 && wait <= full, "{failures}: {wait:?}");
+        }
+        let never = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799);
+        assert_eq!(issued(never).refresh_at(&mut backoff), Some(now + LONGEST));
+    }
+
+    /// Waits for its turn, and then works for a while.
+    struct Queued {
+        turn: Instant,
+        works: Duration,
+    }
+
+    impl CredentialSource for Queued {
+        fn fingerprint(&self) -> Fingerprint {
+            Fingerprint::of(&"queued")
+        }
+        fn credential(&self, _: Refresh) -> BoxFuture<'_, Result<Credential, CredentialError>> {
+            Box::pin(async {
+                tokio::time::sleep_until(self.turn + self.works).await;
+                Ok(Credential::anonymous())
+            })
+        }
+        fn work_began(&self) -> Option<Instant> {
+            (Instant::now() >= self.turn).then_some(self.turn)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_limit_counts_from_the_beginning_of_the_work() {
+        for (turn, works, fetched, after) in [
+            (0, 30, true, 30),
+            (0, 1000, false, 35),
+            (30, 30, true, 60),
+            (30, 1000, false, 65),
+            (40, 1, false, 35),
+        ] {
+            let start = Instant::now();
+            let source = Queued {
+                turn: start + Duration::from_secs(turn),
+                works: Duration::from_secs(works),
+            };
+            let access = EndpointAccess::new(Endpoint::new(http::Uri::from_static("https://h")), source);
+            let fetch = EndpointCredentials::new(access.resolved(), "");
+            let result = fetch.fetch(Refresh::First, Duration::from_secs(35)).await;
+            assert_eq!((result.is_ok(), start.elapsed().as_secs()), (fetched, after), "{turn}");
+        }
+    }
+}

@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use mcr_core::{ClusterName, Provider};
 use mcr_provider_cluster_inventory::{

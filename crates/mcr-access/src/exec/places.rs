@@ -23,6 +23,8 @@ const AT_ONCE: usize = 8;
 const SLOW_AT_ONCE: usize = 1024;
 /// A plugin that runs longer than this, and does nothing but wait, takes a place for slow ones.
 pub(super) const SLOW_AFTER: Duration = Duration::from_secs(1);
+/// When to look again at one that works.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// Shared by all plugins of a process. A plugin has at most one run, and so at most one place.
 pub(super) struct Places(Mutex<State>);
@@ -97,13 +99,15 @@ impl Places {
 }
 
 impl Place {
-    /// Does the work of a plugin. `waits` is asked each second whether the plugin only waits.
+    /// Does the work of a plugin. `waits` is asked whether the plugin has only waited since it was asked last.
     pub(super) async fn hold<T>(&self, work: impl Future<Output = T>, mut waits: impl FnMut() -> bool) -> T {
         let mut work = pin!(work);
+        let mut look = SLOW_AFTER;
         loop {
-            if let Ok(done) = timeout(SLOW_AFTER, &mut work).await {
+            if let Ok(done) = timeout(look, &mut work).await {
                 return done;
             }
+            look = LOOK_AGAIN;
             if waits() {
                 self.places.change(|state| state.schedule.slow(self.ticket));
                 return work.await;
