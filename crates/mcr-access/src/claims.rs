@@ -84,7 +84,9 @@ mod tests {
             ("null", None),
             (r#""60""#, None),
         ] {
-            let claims = of(&token(&format!(r#"{{"exp": {exp}, "sub": "system:serviceaccount:a:b"}}"#)));
+            let claims = of(&token(&format!(
+                r#"{{"exp": {exp}, "sub": "system:serviceaccount:a:b"}}"#
+            )));
             let claims = claims.unwrap();
             assert_eq!(claims.expires, expires, "{exp}");
             assert!(claims.account.is_some(), "{exp}");

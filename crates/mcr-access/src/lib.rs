@@ -68,7 +68,7 @@ pub mod internal {
         error::list_names,
         exec::output as exec_output,
         kubeconfig_problem::{KubeconfigProblem, check_announced},
-        policy::{args_follow, loads_programs},
+        policy::PluginRefusal,
         resolve::{InlineCertificate, InlineCredential, inline_credential, resolve_with},
         schedule::{Line, Schedule, Ticket},
         sync::lock,
@@ -82,7 +82,7 @@ pub mod internal {
     }
 
     pub mod process {
-        pub use crate::process::{FinishError, Finished, Running, begin, start};
+        pub use crate::process::{FinishError, Running, begin, start};
     }
 
     pub mod namespace {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use tokio::{
-    io::{AsyncRead, AsyncReadExt},
+    io::AsyncReadExt,
     process::{Child, ChildStderr, ChildStdout, Command},
     time::timeout,
 };
@@ -25,17 +25,6 @@ pub struct Running {
     pub stdout: Option<ChildStdout>,
     /// Its error output, as `stdout`.
     pub stderr: Option<ChildStderr>,
-}
-
-/// The end of a program.
-#[derive(Debug)]
-pub struct Finished {
-    /// How it ended.
-    pub status: ExitStatus,
-    /// All of its output.
-    pub stdout: Vec<u8>,
-    /// The beginning of its error output.
-    pub stderr: Vec<u8>,
 }
 
 /// Why there is no end of a program.
@@ -73,11 +62,16 @@ impl Running {
         self.child.id()
     }
 
-    /// Waits for the end of the program, which may print `stdout` bytes. Of its error output `stderr` bytes are kept.
+    /// Waits for the end of the program, which may print `stdout` bytes. Of its error output `stderr` bytes are kept. Returns
+    /// how it ended and both outputs.
     ///
     /// # Errors
     /// If it prints more, or can't be read.
-    pub async fn finish(&mut self, stdout: u64, stderr: u64) -> Result<Finished, FinishError> {
+    pub async fn finish(
+        &mut self,
+        stdout: u64,
+        stderr: u64,
+    ) -> Result<(ExitStatus, Vec<u8>, Vec<u8>), FinishError> {
         let (pipe, error_pipe) = (self.stdout.take(), self.stderr.take());
         let (mut output, mut errors) = (Vec::new(), Vec::new());
         let status = {
@@ -98,31 +92,21 @@ impl Running {
                 }
             }
         };
-        Ok(Finished {
-            status: status.map_err(FinishError::Io)?,
-            stdout: output,
-            stderr: errors,
-        })
+        Ok((status.map_err(FinishError::Io)?, output, errors))
     }
 }
 
-async fn collect(
-    pipe: Option<impl AsyncRead + Unpin>,
-    most: u64,
-    into: &mut Vec<u8>,
-) -> Result<(), FinishError> {
+async fn collect(pipe: Option<ChildStdout>, most: u64, into: &mut Vec<u8>) -> Result<(), FinishError> {
     let Some(pipe) = pipe else { return Ok(()) };
     let read = pipe.take(most + 1).read_to_end(into).await;
-    read.map_err(FinishError::Io)?;
-    if into.len() as u64 > most {
-        Err(FinishError::TooMuchOutput)
-    } else {
-        Ok(())
+    match read.map_err(FinishError::Io)? as u64 > most {
+        true => Err(FinishError::TooMuchOutput),
+        false => Ok(()),
     }
 }
 
 /// Keeps the beginning of an output. Reads the rest too, or the program would block on a full pipe.
-pub async fn begin(pipe: Option<impl AsyncRead + Unpin>, most: u64, into: &mut Vec<u8>) {
+pub async fn begin(pipe: Option<ChildStderr>, most: u64, into: &mut Vec<u8>) {
     let Some(mut pipe) = pipe else { return };
     if (&mut pipe).take(most).read_to_end(into).await.is_ok() {
         tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await.ok();
@@ -159,9 +143,13 @@ impl Activity {
         let (mut ticks, mut works) = (0, false);
         let mut processes = vec![process];
         for index in 0..MOST {
-            let Some(process) = processes.get(index) else { break };
+            let Some(process) = processes.get(index) else {
+                break;
+            };
             let path = format!("/proc/{process}");
-            let Ok(stat) = std::fs::read_to_string(format!("{path}/stat")) else { continue };
+            let Ok(stat) = std::fs::read_to_string(format!("{path}/stat")) else {
+                continue;
+            };
             // The name before the bracket can hold anything.
             let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
             works |= matches!(fields.first(), Some(&("R" | "D")));
@@ -169,7 +157,12 @@ impl Activity {
             let times = fields.iter().skip(11).take(4);
             ticks += times.filter_map(|time| time.parse::<u64>().ok()).sum::<u64>();
             let children = std::fs::read_to_string(format!("{path}/task/{process}/children"));
-            processes.extend(children.iter().flat_map(|ids| ids.split(' ')).filter_map(|id| id.parse::<u32>().ok()));
+            processes.extend(
+                children
+                    .iter()
+                    .flat_map(|ids| ids.split(' '))
+                    .filter_map(|id| id.parse::<u32>().ok()),
+            );
         }
         let before = std::mem::replace(&mut self.ticks, ticks);
         !works && ticks.saturating_sub(before) <= FEW

@@ -349,7 +349,11 @@ async fn a_plugin_that_fails_is_remembered_while_no_cluster_uses_it() {
     let _clock = hold_clock();
     let plugin = Plugin::new();
     for _ in 0..5 {
-        plugin.source("exit 1").credential(Refresh::First).await.unwrap_err();
+        plugin
+            .source("exit 1")
+            .credential(Refresh::First)
+            .await
+            .unwrap_err();
     }
     assert_eq!(plugin.runs(), 1);
 }

@@ -452,28 +452,47 @@ fn untrusted_kubeconfigs_get_inline_data_only() {
         "fine"
     );
     let exec = |more: &str| {
-        let exec = "exec: {command: /bin/sh, apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, ";
+        let exec =
+            "exec: {command: /bin/sh, apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, ";
         allowed("server: 'https://h'", &format!("{exec}{more}}}"))
     };
-    let refused = |name: &str, what: &str| format!("{field}.exec.{name}: {what}");
-    let args = "passes arguments that untrusted kubeconfigs may not pass to this command; allow them with AllowedPlugin::args";
-    let info = "is set, which untrusted kubeconfigs may not do for this command; remove it, or allow it with \
-                AllowedPlugin::cluster_info";
-    assert_eq!(exec("args: [get, a], env: [{name: AWS_PROFILE, value: x}]"), "fine");
-    for more in ["", "args: [canary-77aa]", "args: [get]", "args: [get, -c]", "args: [get, a, b]"] {
-        assert_eq!(exec(more), refused("args", args), "{more}");
-    }
-    for name in ["LD_PRELOAD", "PATH", "BASH_ENV", "BASH_FUNC_x%%", "aws_profile", "KUBECONFIG"] {
-        let env = format!(
-            "sets {name:?}, which untrusted kubeconfigs may not set for this command; remove it, or allow it with \
-             AllowedPlugin::env"
-        );
-        let more = format!("args: [get, a], env: [{{name: '{name}', value: canary-77aa}}]");
-        assert_eq!(exec(&more), refused("env", &env));
-    }
+    let may_not = "\"/bin/sh\", which untrusted kubeconfigs may not do";
     assert_eq!(
-        exec("args: [get, a], provideClusterInfo: true"),
-        refused("provideClusterInfo", info)
+        exec("args: [get, a], env: [{name: AWS_PROFILE, value: x}]"),
+        "fine"
+    );
+    for more in [
+        "",
+        "args: [canary-77aa]",
+        "args: [get]",
+        "args: [get, -c]",
+        "args: [get, a, b]",
+    ] {
+        assert!(
+            exec(more).starts_with(&format!(
+                "{field}.exec.args: passes other arguments to \"/bin/sh\""
+            )),
+            "{more}"
+        );
+    }
+    for name in [
+        "LD_PRELOAD",
+        "PATH",
+        "BASH_ENV",
+        "BASH_FUNC_x%%",
+        "aws_profile",
+        "KUBECONFIG",
+    ] {
+        let more = format!("args: [get, a], env: [{{name: '{name}', value: canary-77aa}}]");
+        let why = format!(
+            "{field}.exec.env: sets {name:?} for {may_not}; remove it, or list it with AllowedPlugin::env"
+        );
+        assert_eq!(exec(&more), why);
+    }
+    let why = exec("args: [get, a], provideClusterInfo: true");
+    assert!(
+        why.starts_with(&format!("{field}.exec.provideClusterInfo: is set for {may_not}")),
+        "{why}"
     );
     // A check does not read the files of an untrusted kubeconfig, even if the policy allows them.
     assert_eq!(

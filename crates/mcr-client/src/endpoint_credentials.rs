@@ -77,10 +77,17 @@ impl EndpointCredentials {
                     .map_err(|panicked| ConnectError::new(panicked.to_string()))?
                     .map_err(ConnectError::new);
             }
-            let began = catch_panic(CREDENTIAL_SOURCE, || source.work_began()).ok().flatten();
+            let began = catch_panic(CREDENTIAL_SOURCE, || source.work_began())
+                .ok()
+                .flatten();
             match began.map(|began| began + limit) {
                 Some(later) if later > end => end = later,
-                _ => return Err(ConnectError::new(format!("no credential within {} s", limit.as_secs()))),
+                _ => {
+                    return Err(ConnectError::new(format!(
+                        "no credential within {} s",
+                        limit.as_secs()
+                    )));
+                }
             }
         }
     }
@@ -128,24 +135,25 @@ mod tests {
 
     use super::*;
 
-    fn issued(expires: SystemTime) -> IssuedCredential {
-        IssuedCredential {
-            credential: Credential::token("t").expires_at(expires),
-            every: None,
-        }
-    }
-
     #[tokio::test(start_paused = true)]
     async fn what_has_expired_is_fetched_again_with_growing_pauses_and_what_never_expires_has_a_timer() {
         let mut backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(60));
         let now = Instant::now();
+        let mut wait = |expires: u64| {
+            let expires = SystemTime::UNIX_EPOCH + Duration::from_secs(expires);
+            let credential = Credential::token("t").expires_at(expires);
+            let issued = IssuedCredential {
+                credential,
+                every: None,
+            };
+            issued.refresh_at(&mut backoff).unwrap() - now
+        };
         for failures in 0..10_u32 {
             let full = Duration::from_secs(60.min(2 << failures));
-            let wait = issued(SystemTime::UNIX_EPOCH).refresh_at(&mut backoff).unwrap() - now;
+            let wait = wait(0);
             assert!(wait >= full / 2 && wait <= full, "{failures}: {wait:?}");
         }
-        let never = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799);
-        assert_eq!(issued(never).refresh_at(&mut backoff), Some(now + LONGEST));
+        assert_eq!(wait(253_402_300_799), LONGEST);
     }
 
     /// Waits for its turn, and then works for a while.
@@ -186,7 +194,11 @@ mod tests {
             let access = EndpointAccess::new(Endpoint::new(http::Uri::from_static("https://h")), source);
             let fetch = EndpointCredentials::new(access.resolved(), "");
             let result = fetch.fetch(Refresh::First, Duration::from_secs(35)).await;
-            assert_eq!((result.is_ok(), start.elapsed().as_secs()), (fetched, after), "{turn}");
+            assert_eq!(
+                (result.is_ok(), start.elapsed().as_secs()),
+                (fetched, after),
+                "{turn}"
+            );
         }
     }
 }

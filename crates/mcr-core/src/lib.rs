@@ -38,7 +38,8 @@ pub use scope::{Capabilities, Placement, Scope, ScopeLayout, ScopeRefusal, Scope
 // A provider that reads kubeconfigs.
 pub use mcr_access::{
     AccessError, AccessPolicy, AddressPolicy, AllowedPlugin, ContextAccess, CredentialPluginPolicy,
-    ForbiddenAddress, KubeconfigAccess, KubeconfigFile, Kubeconfigs, LABELS_EXTENSION, Place, Trust, check, contexts,
+    ForbiddenAddress, KubeconfigAccess, KubeconfigFile, Kubeconfigs, LABELS_EXTENSION, Place, Trust, check,
+    contexts,
 };
 
 // Why a request failed.
@@ -75,8 +76,8 @@ pub mod internal {
     pub use crate::rounds::{HeldClusters, Rounds};
     pub use mcr_access::internal::{KubeconfigProblem, check_announced};
     pub use mcr_access::internal::{
-        args_follow, claims, is_format, loads_programs, lock, namespace, parse_rfc3339, process, resolve_with,
-        rfc3339, rfc3339_option,
+        PluginRefusal, claims, is_format, lock, namespace, parse_rfc3339, process, resolve_with, rfc3339,
+        rfc3339_option,
     };
     pub use mcr_client::internal::{Backoff, Line, Schedule, Ticket, jitter};
     pub use mcr_store::describe as describe_json_error;

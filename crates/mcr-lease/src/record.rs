@@ -46,7 +46,9 @@ impl Record {
 pub(crate) fn read(mut object: DynamicObject) -> Result<Lease, String> {
     for field in ["acquireTime", "renewTime"] {
         if let Some(time) = object.data.pointer_mut(&format!("/spec/{field}"))
-            && time.as_str().is_some_and(|time| time.parse::<Timestamp>().is_err())
+            && time
+                .as_str()
+                .is_some_and(|time| time.parse::<Timestamp>().is_err())
         {
             *time = Timestamp::MAX.to_string().into();
         }

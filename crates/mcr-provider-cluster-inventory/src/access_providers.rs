@@ -202,7 +202,7 @@ impl AccessProviderConfig {
     }
 
     /// What this access provider lets a profile ask for.
-    fn allowed(&self) -> AllowedPlugin {
+    pub(crate) fn allowed(&self) -> AllowedPlugin {
         let own = self.env.iter();
         let own = own.fold(AllowedPlugin::new(&self.command), |plugin, (name, value)| {
             plugin.env_value(name, value)

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use mcr_core::internal::{args_follow, loads_programs};
+use mcr_core::internal::PluginRefusal;
 use serde_json::{Value, json};
 
 use crate::{
@@ -114,7 +114,21 @@ fn kubeconfig(provider: &AccessProviderConfig, cluster: &Cluster) -> Result<Valu
         Some(&extension.extension)
     };
     let args = args(provider, extension(ARGS_EXTENSION))?;
-    let env: Vec<Value> = env(provider, extension(ENV_EXTENSION))?
+    let env = env(provider, extension(ENV_EXTENSION))?;
+    let checked = provider
+        .allowed()
+        .check(&args, &env, provider.provide_cluster_info);
+    checked.map_err(|refusal| match refusal {
+        PluginRefusal::Env(name) => format!(
+            "the extension {ENV_EXTENSION} sets {name}, which a ClusterProfile may not set; remove it, or list it in \
+             mcr.dev/profileSourcedEnvVars of the provider file"
+        ),
+        _ => format!(
+            "the extension {ARGS_EXTENSION} has arguments that a ClusterProfile may not add; correct it, or list them in \
+             mcr.dev/profileSourcedCLIArgs of the provider file"
+        ),
+    })?;
+    let env: Vec<Value> = env
         .into_iter()
         .map(|(name, value)| json!({"name": name, "value": value}))
         .collect();
@@ -154,12 +168,6 @@ pub(crate) fn args(
         (ArgsPolicy::Append, Some(_)) => None,
     };
     let more: Vec<String> = more.ok_or_else(|| not(ARGS_EXTENSION, "a list of strings"))?;
-    if !more.is_empty() && !provider.profile_args.iter().any(|rule| args_follow(rule, &more)) {
-        return Err(format!(
-            "the extension {ARGS_EXTENSION} has arguments that a ClusterProfile may not add; correct it, or allow them with \
-             mcr.dev/profileSourcedCLIArgs in the provider file"
-        ));
-    }
     Ok([provider.args.clone(), more].concat())
 }
 
@@ -177,20 +185,9 @@ pub(crate) fn env(
     let mut added = BTreeMap::new();
     for (name, value) in more {
         let value = text(value).ok_or_else(|| not(ENV_EXTENSION, "an object of strings"))?;
-        let own = env.iter_mut().find(|(known, _)| known == name);
-        if own.is_some() && provider.env_policy == EnvPolicy::AppendIfNotExists {
-            continue;
-        }
-        // A profile may not choose the program that runs, even if somebody lists these names.
-        if loads_programs(name) || !provider.profile_env.contains(name) {
-            return Err(format!(
-                "the extension {ENV_EXTENSION} sets {}, which a ClusterProfile may not set; remove it, or allow it with \
-                 mcr.dev/profileSourcedEnvVars in the provider file",
-                shortened(name)
-            ));
-        }
-        match own {
-            Some((_, known)) => *known = value,
+        match env.iter_mut().find(|(known, _)| known == name) {
+            Some((_, known)) if provider.env_policy == EnvPolicy::Replace => *known = value,
+            Some(_) => {}
             None => _ = added.insert(name.clone(), value),
         }
     }

@@ -9,14 +9,14 @@ use std::{
 };
 
 use mcr_core::internal::process::{self, FinishError, Running};
-use tokio::{io::AsyncRead, process::Command, time::timeout};
+use tokio::{process::Command, time::timeout};
 
 use crate::EngineError;
 
 /// The most bytes of output that are read. The description of a thousand containers is shorter.
 const MOST_STDOUT: u64 = 32 << 20;
 /// The most bytes of error output that are kept.
-const MOST_STDERR: u64 = 16 << 10;
+pub(crate) const MOST_STDERR: u64 = 16 << 10;
 /// The limit for `program -v`, which does not contact the engine.
 const GREETING: Duration = Duration::from_secs(5);
 /// A program with its environment and the deadline for its runs.
@@ -156,16 +156,11 @@ impl Cli {
                 command: self.shown(args),
                 said: error.to_string(),
             }),
-            Ok(Ok(finished)) => Ok(Output {
-                success: finished.status.success(),
-                stdout: finished.stdout,
-                stderr: String::from_utf8_lossy(&finished.stderr).into_owned(),
+            Ok(Ok((status, stdout, stderr))) => Ok(Output {
+                success: status.success(),
+                stdout,
+                stderr: String::from_utf8_lossy(&stderr).into_owned(),
             }),
         }
     }
-}
-
-/// Keeps the beginning of the error output. Reads the rest too, or the program would block on a full pipe.
-pub(crate) async fn complain(pipe: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) {
-    process::begin(pipe, MOST_STDERR, into).await;
 }

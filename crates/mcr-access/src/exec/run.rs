@@ -8,7 +8,7 @@ use super::{config::PluginConfig, places::Place, protocol};
 use crate::{
     credential::Credential,
     error::quote,
-    process::{self, Activity, FinishError, Finished, Running},
+    process::{self, Activity, FinishError, Running},
 };
 
 /// The longest output that is read, in bytes. No credential is that long.
@@ -71,10 +71,8 @@ pub(super) async fn run(config: &PluginConfig, place: &Place) -> Result<Credenti
             "ran, but its output or exit status can't be read: {}; {by_hand}",
             error.kind()
         ))),
-        Ok(Ok(Finished { status, .. })) if !status.success() => {
-            Err(fail(format!("failed ({status}); {by_hand}")))
-        }
-        Ok(Ok(Finished { stdout, .. })) => protocol::output(&stdout, config.version).map_err(|problem| {
+        Ok(Ok((status, ..))) if !status.success() => Err(fail(format!("failed ({status}); {by_hand}"))),
+        Ok(Ok((_, output, _))) => protocol::output(&output, config.version).map_err(|problem| {
             fail(format!(
                 "{problem}; check that it is the right program and version, and its arguments"
             ))

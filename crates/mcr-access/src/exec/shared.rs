@@ -186,7 +186,11 @@ impl SharedPlugin {
         self.finish_run(result, renewal)
     }
 
-    fn finish_run(self: &Arc<Self>, result: Result<Credential, Failure>, renewal: bool) -> Result<Issued, Failure> {
+    fn finish_run(
+        self: &Arc<Self>,
+        result: Result<Credential, Failure>,
+        renewal: bool,
+    ) -> Result<Issued, Failure> {
         let mut state = lock(&self.state);
         state.running = None;
         let result = result.map(|credential| {

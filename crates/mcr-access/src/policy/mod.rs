@@ -11,8 +11,7 @@ use std::{
 };
 
 pub use addresses::{AddressPolicy, ForbiddenAddress};
-pub(crate) use plugins::Asked;
-pub use plugins::{AllowedPlugin, CredentialPluginPolicy, args_follow, loads_programs};
+pub use plugins::{AllowedPlugin, CredentialPluginPolicy, PluginRefusal};
 
 use crate::{endpoint::redacted_uri, exec::DEFAULT_DEADLINE};
 

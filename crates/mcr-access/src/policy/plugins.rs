@@ -26,62 +26,37 @@ pub enum CredentialPluginPolicy {
 /// A plugin that an untrusted kubeconfig may run, and what the kubeconfig may pass to it: by default nothing.
 ///
 /// The command is a path, or a name to look up in `PATH`. A kubeconfig may name it by any absolute path that leads to the
-/// same file; the program then runs under the command given here. `From` makes one of a command alone.
+/// same file; the program then runs under the command given here.
 ///
 /// ```
 /// use mcr_access::{AllowedPlugin, CredentialPluginPolicy};
 ///
-/// let policy = CredentialPluginPolicy::allowlist([
-///     AllowedPlugin::new("/plugins/aws")
-///         .args(["eks", "get-token", "--cluster-name", "*"])
-///         .env(["AWS_PROFILE"]),
-///     "/plugins/login".into(),
-/// ]);
+/// let aws = AllowedPlugin::new("/plugins/aws")
+///     .args(["eks", "get-token", "--cluster-name", "*"])
+///     .env(["AWS_PROFILE"]);
+/// let policy = CredentialPluginPolicy::allowlist([aws, "/plugins/login".into()]);
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct AllowedPlugin {
     command: PathBuf,
-    /// The lists of arguments. Empty: no arguments.
-    args: Vec<Vec<Word>>,
+    /// The lists of arguments. None stands for any argument.
+    args: Vec<Vec<Option<String>>>,
     /// The variables. Some: only with this value.
     env: BTreeMap<String, Option<String>>,
     cluster_info: bool,
 }
 
-/// One argument of a rule.
-#[derive(Clone, PartialEq, Eq)]
-enum Word {
-    /// This text.
-    Exactly(String),
-    /// Any text that is no option and not empty.
-    Any,
-}
-
-impl Word {
-    fn allows(&self, arg: &str) -> bool {
-        match self {
-            Self::Exactly(text) => text == arg,
-            Self::Any => !arg.is_empty() && !arg.starts_with('-'),
-        }
-    }
-}
-
-/// Returns whether arguments follow a rule in the form of [`AllowedPlugin::args`].
-pub fn args_follow(rule: &[String], args: &[String]) -> bool {
-    follow(&rule.iter().cloned().map(word).collect::<Vec<_>>(), args)
-}
-
-fn follow(rule: &[Word], args: &[String]) -> bool {
-    rule.len() == args.len() && rule.iter().zip(args).all(|(word, arg)| word.allows(arg))
-}
-
-fn word(text: String) -> Word {
-    if text == "*" { Word::Any } else { Word::Exactly(text) }
-}
-
-/// Returns whether a variable makes every program load or run another one. Kubeconfigs never choose its value.
-pub fn loads_programs(name: &str) -> bool {
-    name == "PATH" || name.starts_with("LD_") || name.starts_with("DYLD_")
+/// What a policy does not allow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PluginRefusal {
+    /// To run the command.
+    Command,
+    /// To pass these arguments.
+    Args,
+    /// To set the variable of this name, which is quoted.
+    Env(String),
+    /// To describe the cluster.
+    ClusterInfo,
 }
 
 impl AllowedPlugin {
@@ -106,9 +81,9 @@ impl AllowedPlugin {
     /// allows nothing.
     #[must_use]
     pub fn env<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
-        let names = names.into_iter().map(Into::into);
-        self.env
-            .extend(names.filter(|name| !loads_programs(name)).map(|name| (name, None)));
+        let loads = |name: &str| name == "PATH" || name.starts_with("LD_") || name.starts_with("DYLD_");
+        let names = names.into_iter().map(Into::into).filter(|name| !loads(name));
+        self.env.extend(names.map(|name| (name, None)));
         self
     }
 
@@ -124,9 +99,10 @@ impl AllowedPlugin {
     #[doc(hidden)]
     #[must_use]
     pub fn args_after<A: Into<String>>(mut self, own: &[String], more: impl IntoIterator<Item = A>) -> Self {
-        let own = own.iter().cloned().map(Word::Exactly);
+        let more = more.into_iter().map(Into::into);
+        let more = more.map(|word: String| Some(word).filter(|word| word != "*"));
         self.args
-            .push(own.chain(more.into_iter().map(|text| word(text.into()))).collect());
+            .push(own.iter().cloned().map(Some).chain(more).collect());
         self
     }
 
@@ -145,31 +121,36 @@ impl AllowedPlugin {
                 || look_up(command).is_some_and(|file| look_up(&self.command) == Some(file)))
     }
 
-    /// The end of a sentence that begins with the field, and the field.
-    fn check(&self, asked: &Asked<'_>) -> Result<(), (&'static str, String)> {
-        let none = asked.args.is_empty() && self.args.is_empty();
-        if !none && !self.args.iter().any(|rule| follow(rule, asked.args)) {
-            let text = "passes arguments that untrusted kubeconfigs may not pass to this command; allow them with \
-                        AllowedPlugin::args";
-            return Err(("exec.args", text.to_owned()));
+    /// Checks what is passed to the plugin.
+    ///
+    /// # Errors
+    /// The first thing that is not allowed.
+    #[doc(hidden)]
+    pub fn check(
+        &self,
+        args: &[String],
+        env: &[(String, String)],
+        cluster_info: bool,
+    ) -> Result<(), PluginRefusal> {
+        let fits = |(word, arg): (&Option<String>, &String)| match word {
+            Some(word) => word == arg,
+            None => !arg.is_empty() && !arg.starts_with('-'),
+        };
+        let follow = |rule: &Vec<_>| rule.len() == args.len() && rule.iter().zip(args).all(fits);
+        if !(self.args.iter().any(follow) || (self.args.is_empty() && args.is_empty())) {
+            return Err(PluginRefusal::Args);
         }
-        for (name, value) in asked.env {
-            let allowed = self.env.get(name);
-            if !allowed.is_some_and(|only| only.as_ref().is_none_or(|only| only == value)) {
-                let text = format!(
-                    "sets {}, which untrusted kubeconfigs may not set for this command; remove it, or allow it with \
-                     AllowedPlugin::env",
-                    quote(name)
-                );
-                return Err(("exec.env", text));
-            }
+        let allowed = |(name, value): &&(String, String)| {
+            let only = self.env.get(name);
+            only.is_some_and(|only| only.as_ref().is_none_or(|only| only == value))
+        };
+        if let Some((name, _)) = env.iter().find(|variable| !allowed(variable)) {
+            return Err(PluginRefusal::Env(quote(name)));
         }
-        if asked.cluster_info && !self.cluster_info {
-            let text = "is set, which untrusted kubeconfigs may not do for this command; remove it, or allow it with \
-                        AllowedPlugin::cluster_info";
-            return Err(("exec.provideClusterInfo", text.to_owned()));
+        match cluster_info && !self.cluster_info {
+            true => Err(PluginRefusal::ClusterInfo),
+            false => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -179,36 +160,14 @@ impl From<&str> for AllowedPlugin {
     }
 }
 
-impl From<String> for AllowedPlugin {
-    fn from(command: String) -> Self {
-        Self::new(command)
-    }
-}
-
-impl From<PathBuf> for AllowedPlugin {
-    fn from(command: PathBuf) -> Self {
-        Self::new(command)
-    }
-}
-
 // Arguments and values of the operator can be secrets.
 impl fmt::Debug for AllowedPlugin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AllowedPlugin")
             .field("command", &self.command)
-            .field("args", &self.args.len())
             .field("env", &self.env.keys())
-            .field("cluster_info", &self.cluster_info)
-            .finish()
+            .finish_non_exhaustive()
     }
-}
-
-/// What a kubeconfig asks for.
-pub(crate) struct Asked<'a> {
-    pub(crate) command: &'a Path,
-    pub(crate) args: &'a [String],
-    pub(crate) env: &'a [(String, String)],
-    pub(crate) cluster_info: bool,
 }
 
 impl CredentialPluginPolicy {
@@ -220,30 +179,29 @@ impl CredentialPluginPolicy {
     /// Returns the command to run.
     ///
     /// # Errors
-    /// The field at fault, and the end of a sentence that begins with it.
-    pub(crate) fn check(&self, asked: &Asked<'_>) -> Result<PathBuf, (&'static str, String)> {
-        let mut refused = None;
+    /// What is not allowed.
+    pub(crate) fn check(
+        &self,
+        command: &Path,
+        args: &[String],
+        env: &[(String, String)],
+        cluster_info: bool,
+    ) -> Result<PathBuf, PluginRefusal> {
+        let mut refused = PluginRefusal::Command;
         match self {
             Self::DenyAll => {}
-            Self::AllowAll => return Ok(asked.command.to_owned()),
+            Self::AllowAll => return Ok(command.to_owned()),
             Self::Allowlist(allowed) => {
-                for plugin in allowed.iter().filter(|plugin| plugin.is_for(asked.command)) {
-                    match plugin.check(asked) {
+                for plugin in allowed.iter().filter(|plugin| plugin.is_for(command)) {
+                    match plugin.check(args, env, cluster_info) {
                         // A program may behave by the name it is run under, so that name is the operator's, too.
                         Ok(()) => return Ok(plugin.command.clone()),
-                        Err(why) => refused = Some(why),
+                        Err(why) => refused = why,
                     }
                 }
             }
         }
-        Err(refused.unwrap_or_else(|| {
-            let text = format!(
-                "asks to run {}, which untrusted kubeconfigs may not do; use a token or client certificate, or allow \
-                 the command with AccessPolicy::credential_plugins",
-                quote(&asked.command.to_string_lossy())
-            );
-            ("exec", text)
-        }))
+        Err(refused)
     }
 }
 
@@ -274,13 +232,7 @@ mod tests {
     use super::*;
 
     fn run(policy: &CredentialPluginPolicy, command: &str) -> Option<PathBuf> {
-        let asked = Asked {
-            command: Path::new(command),
-            args: &[],
-            env: &[],
-            cluster_info: false,
-        };
-        policy.check(&asked).ok()
+        policy.check(Path::new(command), &[], &[], false).ok()
     }
 
     #[test]
@@ -312,8 +264,7 @@ mod tests {
     }
 
     /// Names with which programs, interpreters and loaders are chosen, and others.
-    const NAMES: &str = "PATH|LD_PRELOAD|DYLD_INSERT_LIBRARIES|BASH_ENV|ENV|BASH_FUNC_x%%|NODE_OPTIONS|PERL5OPT|PYTHONPATH|\
-                         KUBECONFIG|AWS_CONFIG_FILE|TENANT|tenant";
+    const NAMES: &str = "PATH|LD_PRELOAD|DYLD_X|BASH_ENV|BASH_FUNC_x%%|NODE_OPTIONS|KUBECONFIG|TENANT|tenant";
     const ARGS: &str = "get|set|--tenant|--config=x|[*]|a";
 
     proptest! {
@@ -324,18 +275,17 @@ mod tests {
         #[test]
         fn what_an_untrusted_kubeconfig_chooses_is_what_the_operator_has_listed(
             listed in texts(NAMES, 4), own in texts(ARGS, 2), rule in texts(ARGS, 3), fixed in NAMES,
-            names in texts(NAMES, 3), args in texts(ARGS, 4), cluster_info: bool, allow_info: bool,
+            names in texts(NAMES, 3), args in texts(ARGS, 4), info: bool, allow_info: bool,
         ) {
-            let plugin = AllowedPlugin::new("/plugins/p")
-                .env(listed.clone()).env_value(&fixed, "own")
-                .args_after(&own, rule.clone()).cluster_info(allow_info);
+            let plugin = AllowedPlugin::new("/plugins/p").env(listed.clone()).env_value(&fixed, "own");
+            let plugin = plugin.args_after(&own, rule.clone()).cluster_info(allow_info);
             let policy = CredentialPluginPolicy::allowlist([plugin]);
             let env: Vec<_> = names.into_iter().map(|name| (name, "theirs".to_owned())).collect();
-            let asked = Asked { command: Path::new("/plugins/p"), args: &args, env: &env, cluster_info };
-            if let Ok(command) = policy.check(&asked) {
+            if let Ok(command) = policy.check(Path::new("/plugins/p"), &args, &env, info) {
                 prop_assert_eq!(command, Path::new("/plugins/p"));
-                prop_assert!(env.iter().all(|(name, _)| listed.contains(name) && !loads_programs(name)));
-                prop_assert!(allow_info || !cluster_info);
+                let loads = |name: &str| ["PATH", "LD_PRELOAD", "DYLD_X"].contains(&name);
+                prop_assert!(env.iter().all(|(name, _)| listed.contains(name) && !loads(name)));
+                prop_assert!(allow_info || !info);
                 prop_assert_eq!(args.len(), own.len() + rule.len());
                 prop_assert_eq!(&args[..own.len()], &own);
                 let mut chosen = rule.iter().zip(&args[own.len()..]);

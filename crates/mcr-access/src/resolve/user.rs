@@ -1,6 +1,9 @@
 //! From the user entry of a kubeconfig to a source of credentials.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use super::entry::{Entry, base64, filled};
 use crate::{
@@ -11,7 +14,7 @@ use crate::{
     exec::{ApiVersion, ExecPlugin},
     file_source::{FileSource, PemSource},
     pem,
-    policy::Asked,
+    policy::PluginRefusal,
 };
 
 pub(super) fn credential_source(
@@ -228,14 +231,11 @@ fn exec_plugin(
     }
     let cluster_info = exec.provide_cluster_info == Some(true);
     let command = if entry.is_untrusted() {
-        let asked = Asked {
-            command: &command,
-            args: &args,
-            env: &env,
-            cluster_info,
-        };
-        let checked = entry.policy.credential_plugins.check(&asked);
-        checked.map_err(|(field, problem)| entry.refused(field, problem))?
+        let checked = entry
+            .policy
+            .credential_plugins
+            .check(&command, &args, &env, cluster_info);
+        checked.map_err(|refusal| refused(entry, &command, refusal))?
     } else {
         command
     };
@@ -295,4 +295,35 @@ fn exec_plugin(
         plugin = plugin.cluster_info(endpoint, config, cluster.disable_compression == Some(true));
     }
     Ok(plugin)
+}
+
+fn refused(entry: &Entry<'_>, command: &Path, refusal: PluginRefusal) -> AccessError {
+    let may_not = "which untrusted kubeconfigs may not do";
+    let command = quote(&command.to_string_lossy());
+    let (field, problem) = match refusal {
+        PluginRefusal::Command => (
+            "exec",
+            format!(
+                "asks to run {command}, {may_not}; use a token or client certificate, or allow the command with \
+                 AccessPolicy::credential_plugins"
+            ),
+        ),
+        PluginRefusal::Args => (
+            "exec.args",
+            format!(
+                "passes other arguments to {command} than those listed for it, {may_not}; list them with AllowedPlugin::args"
+            ),
+        ),
+        PluginRefusal::Env(name) => (
+            "exec.env",
+            format!("sets {name} for {command}, {may_not}; remove it, or list it with AllowedPlugin::env"),
+        ),
+        PluginRefusal::ClusterInfo => (
+            "exec.provideClusterInfo",
+            format!(
+                "is set for {command}, {may_not}; remove it, or allow it with AllowedPlugin::cluster_info"
+            ),
+        ),
+    };
+    entry.refused(field, problem)
 }

@@ -259,7 +259,11 @@ impl Engagement<'_> {
             return;
         };
         let refused = why == Refresh::Unauthorized;
-        if refused && connection.refused_until.is_some_and(|until| Instant::now() < until) {
+        if refused
+            && connection
+                .refused_until
+                .is_some_and(|until| Instant::now() < until)
+        {
             transport.refresh_done();
             return self.check_refused(why).await;
         }

@@ -106,9 +106,17 @@ fn arguments_of_a_profile_follow_the_policy() {
         r#"["get","--tenant","A","7","true"]"#
     );
     assert_eq!(args(ArgsPolicy::Append, json!([])), r#"["get"]"#);
-    for foreign in [json!(["--config=/tmp/x"]), json!(["a", "b"]), json!([""]), json!(["--tenant", "-x", 7, true])] {
+    for foreign in [
+        json!(["--config=/tmp/x"]),
+        json!(["a", "b"]),
+        json!([""]),
+        json!(["--tenant", "-x", 7, true]),
+    ] {
         let why = args(ArgsPolicy::Append, foreign);
-        assert!(why.contains("arguments that a ClusterProfile may not add"), "{why}");
+        assert!(
+            why.contains("arguments that a ClusterProfile may not add"),
+            "{why}"
+        );
     }
     for wrong in [json!({"a": 1}), json!("x"), json!([["x"]]), json!([null])] {
         assert_eq!(args(ArgsPolicy::Ignore, wrong.clone()), r#"["get"]"#, "{wrong}");
@@ -152,9 +160,20 @@ fn the_environment_of_a_profile_follows_the_policy() {
                 "{why}"
             );
         }
-        for name in ["PATH", "LD_PRELOAD", "DYLD_INSERT_LIBRARIES", "BASH_ENV", "BASH_FUNC_x%%", "NODE_OPTIONS", "a"] {
+        for name in [
+            "PATH",
+            "LD_PRELOAD",
+            "DYLD_INSERT_LIBRARIES",
+            "BASH_ENV",
+            "BASH_FUNC_x%%",
+            "NODE_OPTIONS",
+            "a",
+        ] {
             let why = env(policy, json!({name: "/tmp"}));
-            assert!(why.contains(&format!("sets {name:?}, which a ClusterProfile may not set")), "{why}");
+            assert!(
+                why.contains(&format!("sets {name:?}, which a ClusterProfile may not set")),
+                "{why}"
+            );
         }
     }
 }

@@ -17,8 +17,8 @@ use std::{
 
 use futures::StreamExt;
 use mcr_core::{
-    AccessPolicy, AddressPolicy, Availability, Change, CredentialPluginPolicy, Discovery, Provider,
-    WatchSettings,
+    AccessPolicy, AddressPolicy, AllowedPlugin, Availability, Change, CredentialPluginPolicy, Discovery,
+    Provider, WatchSettings,
 };
 use mcr_provider_cluster_inventory::{
     AccessProviderConfig, AccessProviders, CONSUMER_LABEL, ClusterInventoryProvider,
@@ -72,7 +72,7 @@ pub(crate) fn locally(plugins: &[&Path]) -> AccessPolicy {
     AccessPolicy::default()
         .addresses(AddressPolicy::default().allow_loopback(true))
         .credential_plugins(CredentialPluginPolicy::allowlist(
-            plugins.iter().map(|plugin| plugin.to_path_buf()),
+            plugins.iter().map(|plugin| AllowedPlugin::new(*plugin)),
         ))
 }
 
