@@ -118,29 +118,20 @@ impl<K: Ord + Clone> Schedule<K> {
 
     /// The first of each line that has a place, in the order of their rank.
     fn fronts(&self) -> impl Iterator<Item = (Line, Instant)> + use<K> {
-        let count = |line: fn(Line) -> bool, slow| {
-            let such = |run: &&Run| line(run.line) && run.slow == slow;
+        let count = |failing, slow| {
+            let such = |run: &&Run| (run.line == Line::Failing) == failing && run.slow == slow;
             self.running.values().filter(such).count()
         };
-        let (failing, slow_failing) = (
-            count(|line| line == Line::Failing, false),
-            count(|line| line == Line::Failing, true),
-        );
-        let (others, slow) = (
-            count(|line| line != Line::Failing, false),
-            count(|line| line != Line::Failing, true),
-        );
-        let room = failing + others < self.at_once.saturating_mul(1 + slow);
-        // The last places are for those that have answered before.
+        let (failing, all) = (count(true, false), self.running.len());
+        let room = failing + count(false, false) < self.at_once.saturating_mul(1 + count(false, true));
+        let few_failing = failing < (self.at_once / 2).max(1) && count(true, true) < 4 * self.at_once;
         let places = self.at_once + self.slow_at_once;
+        // The last places are for those that have answered before.
         let last = places + self.at_once.min(self.slow_at_once);
         let has_place = |line: Line| match line {
-            Line::Healthy => room && self.running.len() < last,
-            Line::New => room && self.running.len() < places,
-            Line::Failing => {
-                let few = failing < (self.at_once / 2).max(1) && slow_failing < 4 * self.at_once;
-                room && few && self.running.len() < places
-            }
+            Line::Healthy => room && all < last,
+            Line::New => room && all < places,
+            Line::Failing => room && all < places && few_failing,
         };
         let fronts = Line::ALL.map(|line| {
             let (due, _) = self.lines[line as usize].first().filter(|_| has_place(line))?;
