@@ -168,3 +168,31 @@ impl Activity {
         !works && ticks.saturating_sub(before) <= FEW
     }
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_program_waits_if_it_and_its_children_do() {
+        for (script, waits) in [
+            ("exec sleep 1000", true),
+            ("sleep 1000 & wait", true),
+            ("while :; do :; done", false),
+            ("(while :; do :; done) & wait", false),
+        ] {
+            let program = start(Command::new("sh").args(["-c", script])).unwrap();
+            let (id, mut activity) = (program.id().unwrap(), Activity::default());
+            // It takes a while until they are started.
+            for _ in 0..600 {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                if activity.waits(id) == waits {
+                    break;
+                }
+            }
+            for _ in 0..3 {
+                assert_eq!(activity.waits(id), waits, "{script}");
+            }
+        }
+    }
+}

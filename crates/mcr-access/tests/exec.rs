@@ -420,34 +420,3 @@ async fn nothing_a_plugin_prints_is_logged() {
     assert!(text.contains("the log works"));
     assert!(!text.contains(CANARY), "{text}");
 }
-
-#[tokio::test]
-async fn no_more_than_eight_plugins_run_at_once() {
-    let dir = tempfile::tempdir().unwrap();
-    let here = dir.path().to_str().unwrap();
-    // The first eight plugins wait until eight run at the same time.
-    let script = format!(
-        "touch {here}/$$; until [ -e {here}.full ] || [ $(ls {here} | wc -l) -ge 8 ]; do sleep 0.01; done; \
-         sleep 0.1; ls {here} | wc -l >> {here}.count; touch {here}.full; sleep 0.1; rm {here}/$$\n{}",
-        answer("t")
-    );
-    let sources: Vec<_> = (0..24)
-        .map(|n| {
-            ExecPlugin::new("sh")
-                .args(["-c", &script])
-                .env("N", n.to_string())
-        })
-        .collect();
-    let all = futures::future::join_all(sources.iter().map(|source| source.credential(Refresh::First))).await;
-    assert!(all.iter().all(Result::is_ok));
-    let most = std::fs::read_to_string(format!("{here}.count")).unwrap();
-    let most = most
-        .split_whitespace()
-        .map(|n| n.parse::<usize>().unwrap())
-        .max()
-        .unwrap();
-    for file in ["count", "full"] {
-        std::fs::remove_file(format!("{here}.{file}")).unwrap();
-    }
-    assert_eq!(most, 8);
-}

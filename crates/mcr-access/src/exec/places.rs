@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_works_keeps_its_place_and_who_gives_up_its_turn() {
+    async fn no_more_than_eight_plugins_work_at_once_and_who_gives_up_keeps_its_turn() {
         let places = Places::new();
         let now = Instant::now();
         let mut held = Vec::new();

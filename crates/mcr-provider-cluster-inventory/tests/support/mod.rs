@@ -72,7 +72,9 @@ pub(crate) fn locally(plugins: &[&Path]) -> AccessPolicy {
     AccessPolicy::default()
         .addresses(AddressPolicy::default().allow_loopback(true))
         .credential_plugins(CredentialPluginPolicy::allowlist(
-            plugins.iter().map(|plugin| AllowedPlugin::new(*plugin)),
+            plugins
+                .iter()
+                .map(|plugin| AllowedPlugin::new(*plugin).cluster_info(true)),
         ))
 }
 
