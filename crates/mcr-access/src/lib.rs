@@ -56,6 +56,7 @@ pub use policy::{AccessPolicy, AddressPolicy, CredentialPluginPolicy, ForbiddenA
 pub use resolve::{check, resolve};
 pub use resolved::Resolved;
 pub use trust::Trust;
+pub use unprintable::reason;
 
 /// Items for the other crates of this workspace. They are not part of the API, and can change in any release.
 #[doc(hidden)]
@@ -65,6 +66,7 @@ pub mod internal {
         endpoint::redacted_uri,
         error::list_names,
         exec::output as exec_output,
+        kubeconfig::{literal_ip, split_zone},
         kubeconfig_problem::{KubeconfigProblem, check_announced},
         resolve::{InlineCertificate, InlineCredential, inline_credential, resolve_with},
         sync::lock,

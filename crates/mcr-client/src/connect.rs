@@ -20,7 +20,7 @@ use hyper_util::{
     },
     rt::TokioIo,
 };
-use mcr_access::{AccessError, AddressPolicy, BoxError, Endpoint};
+use mcr_access::{AccessError, AddressPolicy, BoxError, Endpoint, internal::split_zone};
 use percent_encoding::percent_decode_str;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
@@ -32,7 +32,7 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::either::Either;
 use tower::{Service, ServiceExt};
 
-use crate::{Settings, headers::basic_auth};
+use crate::{Settings, headers::basic_auth, lookups::Lookups};
 
 type Tcp = HttpConnector<Resolver>;
 /// A TCP connection to the server, or a tunnel through a proxy.
@@ -67,9 +67,12 @@ pub(crate) enum ConnectTimeout {
     Tls(Duration),
 }
 
-/// Resolves names, and drops the addresses that the policy forbids.
-#[derive(Debug, Clone)]
-pub(super) struct Resolver(AddressPolicy);
+/// Resolves names and IPv6 addresses with a zone, and drops the addresses that the policy forbids.
+#[derive(Clone)]
+pub(super) struct Resolver {
+    addresses: AddressPolicy,
+    lookups: Arc<Lookups>,
+}
 
 impl Service<Name> for Resolver {
     type Response = std::vec::IntoIter<SocketAddr>;
@@ -81,14 +84,22 @@ impl Service<Name> for Resolver {
     }
 
     fn call(&mut self, name: Name) -> Self::Future {
-        let policy = self.0;
+        let Self {
+            addresses: policy,
+            lookups,
+        } = self.clone();
         Box::pin(async move {
             let host = name.as_str();
             let unknown = |source: io::Error| UnknownHost {
                 host: host.to_owned(),
                 source,
             };
-            let found = tokio::net::lookup_host((host, 0)).await.map_err(unknown)?;
+            let found = match split_zone(host) {
+                // The system finds the number of the interface.
+                (address, Some(zone)) => lookups.look_up(&format!("{address}%{zone}")).await,
+                (host, None) => lookups.look_up(host).await,
+            };
+            let found = found.map_err(unknown)?;
             let mut forbidden = None;
             let mut allowed = Vec::new();
             for address in found {
@@ -241,8 +252,8 @@ impl Connector {
         if let Some(name) = &self.name {
             return Ok(name.clone());
         }
-        let host = server.host().unwrap_or_default();
-        Ok(ServerName::try_from(host.trim_matches(['[', ']']))?.to_owned())
+        let (host, _) = split_zone(server.host().unwrap_or_default());
+        Ok(ServerName::try_from(host)?.to_owned())
     }
 
     /// Connects to a server: `https://host:port`, or `http`. Dropping the future cancels the attempt.
@@ -267,7 +278,10 @@ impl Connector {
 }
 
 fn tcp(addresses: AddressPolicy, settings: &Settings) -> Tcp {
-    let mut tcp = HttpConnector::new_with_resolver(Resolver(addresses));
+    let mut tcp = HttpConnector::new_with_resolver(Resolver {
+        addresses,
+        lookups: Lookups::shared(),
+    });
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     // Shorter than the limit of the whole connection. With equal limits it would be chance which error a user sees.

@@ -33,8 +33,7 @@ impl PathTarget {
         };
         // Servers and proxies differ in how they read escaped slashes, empty segments and dots.
         let slashes = |text: &str| text.bytes().filter(|byte| *byte == b'/').count();
-        if slashes(path) != slashes(&decoded)
-            || segments.iter().any(|segment| matches!(*segment, "" | "." | ".."))
+        if slashes(path) != slashes(&decoded) || segments.iter().any(|segment| segment.is_empty() || is_dots(segment))
         {
             return Self::Resource;
         }
@@ -63,4 +62,36 @@ impl PathTarget {
             _ => Self::Resource,
         }
     }
+}
+
+fn is_dots(segment: &str) -> bool {
+    matches!(segment, "." | "..")
+}
+
+/// Says why a path may lead to something other than it seems, as the end of a sentence. `None`: it leads where it says.
+///
+/// Such a path nearly always has a name from data in it. What a pod or service behind a `proxy` subresource gets is its own, so
+/// there only dot segments count, which could lead out of it.
+pub(super) fn problem(path: &str) -> Option<&'static str> {
+    if !path.contains('%') && !path.contains("//") && !path.contains("/.") {
+        return None;
+    }
+    let raw: Vec<&str> = path.split('/').skip(1).collect();
+    let mut own = true;
+    for (position, segment) in raw.iter().enumerate() {
+        let decoded = percent_decode_str(segment).decode_utf8_lossy();
+        if decoded.split('/').any(is_dots) {
+            return Some("has a segment . or ..");
+        }
+        let is_last = position + 1 == raw.len();
+        if own && decoded.is_empty() && !is_last {
+            return Some("has an empty segment, so a name in it is empty or begins or ends with a slash");
+        }
+        if own && decoded.contains('/') {
+            return Some("has an escaped slash in a segment, and no name of an object holds a slash");
+        }
+        let before = || raw[..=position].join("/");
+        own = own && (*decoded != *"proxy" || PathTarget::of(&format!("/{}", before())) != PathTarget::Proxy);
+    }
+    None
 }

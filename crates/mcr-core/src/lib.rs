@@ -44,6 +44,10 @@ pub use mcr_access::{
 // Why a request failed.
 pub use mcr_client::{TransportError, TransportErrorKind, explain_error};
 
+// Names and texts that others have written.
+pub use mcr_access::reason;
+pub use mcr_client::{ObjectPath, UnusableName};
+
 // A program that runs a fleet.
 pub use fleet::{
     Cluster, ClusterNotFound, ClusterState, Fleet, FleetBuilder, FleetEvent, FleetEvents, FleetSettings, HUB,

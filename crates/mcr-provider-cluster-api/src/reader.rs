@@ -7,7 +7,7 @@ use http::{Request, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use kube::{Client, client::Body};
 use mcr_core::{
-    ObjectKey, explain_error,
+    ObjectKey, ObjectPath, explain_error,
     internal::{KubeconfigProblem, jitter},
 };
 use tokio::{
@@ -79,13 +79,17 @@ impl Reader {
 async fn get(client: &Client, read: &Read, checks: Arc<Checks>) -> Answer {
     let Read { secret, key, .. } = read;
     let namespace = secret.namespace.as_deref().unwrap_or_default();
-    if !is_segment(namespace) || !is_segment(&secret.name) {
-        return failed(
-            secret,
-            "this can't be the name of a Secret; correct `kubeconfig_secret`",
-        );
-    }
-    let path = format!("/api/v1/namespaces/{namespace}/secrets/{}", secret.name);
+    let path = ObjectPath {
+        group: "",
+        version: "v1",
+        plural: "secrets",
+        namespace: Some(namespace),
+        name: &secret.name,
+    };
+    let path = match path.path() {
+        Ok(path) => path,
+        Err(error) => return failed(secret, &format!("{error}; correct `kubeconfig_secret`")),
+    };
     // kube would decode the body and log it if it can't.
     let response = match Request::get(path).body(Body::empty()) {
         Ok(request) => client.send(request).await,
@@ -129,10 +133,4 @@ fn failed(secret: &ObjectKey, why: &str) -> Answer {
     Answer::Failed(KubeconfigProblem::new(format!(
         "Secret {secret} can't be read in the hub: {why}"
     )))
-}
-
-/// Whether the text is one segment of a path, without escapes.
-fn is_segment(text: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-    !text.is_empty() && !matches!(text, "." | "..") && text.bytes().all(fits)
 }

@@ -149,13 +149,11 @@ impl EngineError {
     }
 }
 
-/// The last line of an output that is not empty, without control characters, as part of a sentence.
+/// The last line of an output that is not empty, as part of a sentence.
 pub(crate) fn one_line(text: &str) -> String {
-    const MOST: usize = 300;
     let line = text.lines().map(str::trim).rfind(|line| !line.is_empty());
-    let clean = |c: char| if c.is_control() { ' ' } else { c };
     match line {
-        Some(line) => line.chars().map(clean).take(MOST).collect::<String>(),
+        Some(line) => mcr_core::reason(line),
         None => "it did not say why".to_owned(),
     }
 }

@@ -6,7 +6,8 @@ use k8s_openapi::serde_json;
 use kube::core::Status;
 use mcr_core::{
     ClusterName, ClusterNotFound,
-    internal::{describe_json_error, is_format},
+    internal::describe_json_error,
+    reason,
 };
 
 use crate::TerminalError;
@@ -33,7 +34,7 @@ pub(crate) struct Failure {
 impl Failure {
     /// A failure without an error.
     pub(crate) fn new(text: &str) -> Self {
-        let text = one_line(text);
+        let text = reason(text);
         Self {
             class: (0, text.clone()),
             text,
@@ -110,22 +111,6 @@ fn short(status: &Status) -> String {
         .filter(|part| !part.is_empty())
         .collect();
     parts.join(": ")
-}
-
-/// Escapes control and format characters, and cuts a long text.
-fn one_line(text: &str) -> String {
-    let mut line = String::new();
-    for character in text.trim().chars().take(MOST_CHARS + 1) {
-        if character.is_control() || is_format(character) {
-            line.extend(character.escape_default());
-        } else {
-            line.push(character);
-        }
-    }
-    if line.chars().count() > MOST_CHARS {
-        line = line.chars().take(MOST_CHARS - 1).chain(['…']).collect();
-    }
-    line
 }
 
 /// The message of a panic.

@@ -60,7 +60,7 @@ pub use mcr_core::{
 pub use mcr_core::{
     BoxError, Cluster, ClusterName, ClusterNotFound, ClusterSpec, ClusterState, DISPLAY_NAME, Fleet,
     FleetBuilder, FleetEvent, FleetEvents, FleetObjects, FleetSettings, FleetSnapshot, HUB,
-    InvalidClusterName, MissingCluster, ObjectChange, ObjectKey, Provider, SINGLE_CLUSTER, Store, StoreError,
+    InvalidClusterName, MissingCluster, ObjectChange, ObjectKey, ObjectPath, Provider, SINGLE_CLUSTER, Store, StoreError,
     WatchRequest, layer,
 };
 

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{config::PluginConfig, protocol};
-use crate::{credential::Credential, error::quote};
+use crate::{credential::Credential, error::quote, unprintable::reason};
 
 /// The longest output that is read, in bytes. No credential is that long.
 const MAX_OUTPUT: u64 = 1 << 20;
@@ -51,7 +51,7 @@ pub(super) async fn run(config: &PluginConfig) -> Result<Credential, Failure> {
         io::ErrorKind::NotFound => {
             let hint = config.install_hint.as_deref().map_or_else(
                 || "install it, or correct the command or PATH".to_owned(),
-                one_line,
+                reason,
             );
             Failure {
                 message: format!("exec plugin {name} is not there: {hint}"),
@@ -88,16 +88,6 @@ pub(super) async fn run(config: &PluginConfig) -> Result<Credential, Failure> {
             ))
         }),
     }
-}
-
-/// Turns an install hint, which is text from a kubeconfig, into one short line.
-fn one_line(hint: &str) -> String {
-    hint.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .take(300)
-        .collect::<String>()
-        .trim()
-        .to_owned()
 }
 
 fn start(config: &PluginConfig) -> io::Result<Running> {
