@@ -333,3 +333,41 @@ fn proxy_connector(
 fn decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_ipv6_zone_is_dialled_and_is_no_part_of_the_name_in_the_certificate() {
+        let policies = [AddressPolicy::any(), AddressPolicy::default()];
+        let connector = |addresses| {
+            let endpoint = Endpoint::new(Uri::from_static("https://a"));
+            let tls = crate::tls::TlsCache::default().config(&endpoint, None).unwrap();
+            let none = || Err(AccessError::invalid("", ""));
+            Connector::new(&endpoint, tls, none, addresses, &Settings::default()).unwrap()
+        };
+        for (server, scope) in [
+            ("https://[fe80::1%251]:6443", 1),
+            ("https://[fe80::1%1]:6443", 1),
+            ("https://[fe80::1%2525]", 25),
+            ("https://[fe80::1%25]", 25),
+        ] {
+            let server: Uri = server.parse().unwrap();
+            let name = connector(policies[0]).server_name(&server).unwrap();
+            assert_eq!(name, ServerName::try_from("fe80::1").unwrap());
+            let host = server.host().unwrap().trim_matches(['[', ']']);
+            let found = policies.map(|addresses| {
+                let lookups = Lookups::shared();
+                Resolver { addresses, lookups }.call(host.parse().unwrap())
+            });
+            let [any, default] = futures::future::join_all(found).await.try_into().unwrap_or_else(|_| panic!());
+            let found: Vec<SocketAddr> = any.unwrap().collect();
+            assert!(
+                matches!(found[0], SocketAddr::V6(v6) if v6.scope_id() == scope),
+                "{server}: {found:?}"
+            );
+            assert!(default.is_err(), "{server}");
+        }
+    }
+}

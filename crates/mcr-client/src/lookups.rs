@@ -65,13 +65,8 @@ impl Lookups {
         let (start, started) = oneshot::channel();
         lock(&self.state).waiting.push((host.to_owned(), start));
         self.advance();
-        let mut place = started.await.map_err(io::Error::other)?;
-        let ended = spawn_blocking(move || {
-            let begun = Instant::now();
-            let found = (place.lookups.look_up)(&place.host);
-            place.well = Some(found.is_ok() && begun.elapsed() < SLOW);
-            found
-        });
+        let place = started.await.map_err(io::Error::other)?;
+        let ended = spawn_blocking(|| place.look_up());
         ended.await.map_err(io::Error::other)?
     }
 
@@ -133,6 +128,15 @@ impl State {
             }
             self.last.insert(host.to_owned(), well);
         }
+    }
+}
+
+impl Place {
+    fn look_up(mut self) -> io::Result<Vec<SocketAddr>> {
+        let begun = Instant::now();
+        let found = (self.lookups.look_up)(&self.host);
+        self.well = Some(found.is_ok() && begun.elapsed() < SLOW);
+        found
     }
 }
 

@@ -48,7 +48,7 @@ pub struct ObjectPath<'a> {
 /// A name that no object can have on an API server, because it does not fit into a path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no object can have the name {}: it is empty, a dot segment, or holds a slash; correct whatever gives this name",
+    "no object can have the name {}, which is empty, a dot segment, or holds a slash; correct whatever gives this name",
     mcr_access::reason(&format!("{name:?}"))
 )]
 pub struct UnusableName {

@@ -95,3 +95,34 @@ pub(super) fn problem(path: &str) -> Option<&'static str> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::problem;
+
+    #[test]
+    fn paths_that_may_lead_elsewhere_are_recognised_and_what_is_proxied_is_left_alone() {
+        for (path, why) in [
+            ("/api/v1/namespaces/../secrets/a", Some("has a segment . or ..")),
+            ("/api/v1/namespaces/a/configmaps/..", Some("has a segment . or ..")),
+            ("/api/v1/namespaces/%2e%2E/secrets", Some("has a segment . or ..")),
+            ("/api/v1/namespaces/a/configmaps/..%2fb", Some("has a segment . or ..")),
+            ("/api/v1/namespaces/a/services/b/proxy/x/..%2F../c", Some("has a segment . or ..")),
+            ("/api/v1/namespaces//secrets", Some("has an empty segment")),
+            ("//api/v1/pods", Some("has an empty segment")),
+            ("/api/v1/namespaces/a%2Fsecrets/b", Some("has an escaped slash")),
+            ("/apis/a.example/v1/things/proxy//b", Some("has an empty segment")),
+            ("/api/v1/namespaces/a/services/b%2Fc/proxy/x", Some("has an escaped slash")),
+            ("/", None),
+            ("/api/v1/", None),
+            ("/.well-known/openid-configuration", None),
+            ("/api/v1/namespaces/a/configmaps/..b...%3F%25", None),
+            ("/api/v1/namespaces/a/services/https:b:443/proxy//x//a%2Fb/", None),
+            ("/clusters/root:a/api/v1/nodes/b/proxy/http://c", None),
+        ] {
+            let found = problem(path);
+            assert_eq!(found.is_some(), why.is_some(), "{path}: {found:?}");
+            assert!(found.unwrap_or_default().starts_with(why.unwrap_or_default()), "{path}: {found:?}");
+        }
+    }
+}

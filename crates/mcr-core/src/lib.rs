@@ -8,6 +8,7 @@ mod attempt;
 mod fleet;
 pub mod layer;
 mod layout;
+mod pace;
 mod provider;
 mod rounds;
 pub mod scope;
@@ -76,6 +77,7 @@ pub use mcr_client::Settings as TransportSettings;
 pub mod internal {
     pub use crate::attempt::Attempt;
     pub use crate::fleet::OneOffClients;
+    pub use crate::pace::Pace;
     pub use crate::rounds::{HeldClusters, Rounds};
     pub use mcr_access::internal::{KubeconfigProblem, check_announced};
     pub use mcr_access::internal::{

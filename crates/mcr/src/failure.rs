@@ -12,16 +12,13 @@ use mcr_core::{
 
 use crate::TerminalError;
 
-/// The most characters in the text of a failure.
-pub(crate) const MOST_CHARS: usize = 300;
-
 /// The most causes of an error that are read: `source` is code of users, and may lead in a circle.
 const MOST_CAUSES: usize = 64;
 
 /// An error, as the engine needs it.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// The error and its causes in one line, without control and format characters, of at most [`MOST_CHARS`] characters.
+    /// The error and its causes in one line, without control and format characters, of at most 300 characters.
     pub(crate) text: String,
     /// The status code and the reason of the API server's response. For other errors, zero and the text.
     pub(crate) class: (u16, String),
@@ -246,7 +243,7 @@ mod tests {
         }
         assert_eq!(Failure::new(&"\n".repeat(500)).text, "");
         let text = Failure::new(&"\0x".repeat(200)).text;
-        assert_eq!(text.chars().count(), MOST_CHARS);
+        assert_eq!(text.chars().count(), 300);
     }
 
     #[test]
