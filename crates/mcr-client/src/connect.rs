@@ -361,7 +361,10 @@ mod tests {
                 let lookups = Lookups::shared();
                 Resolver { addresses, lookups }.call(host.parse().unwrap())
             });
-            let [any, default] = futures::future::join_all(found).await.try_into().unwrap_or_else(|_| panic!());
+            let [any, default] = futures::future::join_all(found)
+                .await
+                .try_into()
+                .unwrap_or_else(|_| panic!());
             let found: Vec<SocketAddr> = any.unwrap().collect();
             assert!(
                 matches!(found[0], SocketAddr::V6(v6) if v6.scope_id() == scope),

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use http::Uri;
-use mcr_access::{AccessError, AccessPolicy, AddressPolicy, Credential, Endpoint, Trust, internal::literal_ip};
+use mcr_access::{
+    AccessError, AccessPolicy, AddressPolicy, Credential, Endpoint, Trust, internal::literal_ip,
+};
 
 use crate::{
     Settings,

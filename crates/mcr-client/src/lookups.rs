@@ -189,7 +189,11 @@ mod tests {
         let mut hung = JoinSet::new();
         for number in 0..1_000 {
             // Names of one dead zone, names of many, and the same name again and again.
-            let names = [format!("{number}.dead.example"), format!("dead.{number}"), "dead.one".to_owned()];
+            let names = [
+                format!("{number}.dead.example"),
+                format!("dead.{number}"),
+                "dead.one".to_owned(),
+            ];
             for host in names.into_iter().chain([known.to_owned()]) {
                 let lookups = lookups.clone();
                 hung.spawn(async move { lookups.look_up(&host).await });
@@ -205,7 +209,11 @@ mod tests {
             let state = lock(&lookups.state);
             assert_eq!(state.running[known], OF_ONE_HOST);
             assert_eq!(state.running["dead.one"], OF_ONE_HOST);
-            assert!(state.running[".dead.example"] <= 16 + OF_ONE_HOST, "{:?}", state.running);
+            assert!(
+                state.running[".dead.example"] <= 16 + OF_ONE_HOST,
+                "{:?}",
+                state.running
+            );
         }
         // Callers give up; what runs goes on, and keeps its places.
         hung.shutdown().await;

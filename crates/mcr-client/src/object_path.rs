@@ -72,7 +72,11 @@ impl<'a> ObjectPath<'a> {
             "" => vec!["api", version],
             group => vec!["apis", group, version],
         };
-        segments.extend(namespace.into_iter().flat_map(|namespace| ["namespaces", namespace]));
+        segments.extend(
+            namespace
+                .into_iter()
+                .flat_map(|namespace| ["namespaces", namespace]),
+        );
         segments.extend([plural, name]);
         let mut path = String::new();
         for segment in segments {

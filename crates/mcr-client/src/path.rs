@@ -33,7 +33,10 @@ impl PathTarget {
         };
         // Servers and proxies differ in how they read escaped slashes, empty segments and dots.
         let slashes = |text: &str| text.bytes().filter(|byte| *byte == b'/').count();
-        if slashes(path) != slashes(&decoded) || segments.iter().any(|segment| segment.is_empty() || is_dots(segment))
+        if slashes(path) != slashes(&decoded)
+            || segments
+                .iter()
+                .any(|segment| segment.is_empty() || is_dots(segment))
         {
             return Self::Resource;
         }
@@ -104,15 +107,27 @@ mod tests {
     fn paths_that_may_lead_elsewhere_are_recognised_and_what_is_proxied_is_left_alone() {
         for (path, why) in [
             ("/api/v1/namespaces/../secrets/a", Some("has a segment . or ..")),
-            ("/api/v1/namespaces/a/configmaps/..", Some("has a segment . or ..")),
+            (
+                "/api/v1/namespaces/a/configmaps/..",
+                Some("has a segment . or .."),
+            ),
             ("/api/v1/namespaces/%2e%2E/secrets", Some("has a segment . or ..")),
-            ("/api/v1/namespaces/a/configmaps/..%2fb", Some("has a segment . or ..")),
-            ("/api/v1/namespaces/a/services/b/proxy/x/..%2F../c", Some("has a segment . or ..")),
+            (
+                "/api/v1/namespaces/a/configmaps/..%2fb",
+                Some("has a segment . or .."),
+            ),
+            (
+                "/api/v1/namespaces/a/services/b/proxy/x/..%2F../c",
+                Some("has a segment . or .."),
+            ),
             ("/api/v1/namespaces//secrets", Some("has an empty segment")),
             ("//api/v1/pods", Some("has an empty segment")),
             ("/api/v1/namespaces/a%2Fsecrets/b", Some("has an escaped slash")),
             ("/apis/a.example/v1/things/proxy//b", Some("has an empty segment")),
-            ("/api/v1/namespaces/a/services/b%2Fc/proxy/x", Some("has an escaped slash")),
+            (
+                "/api/v1/namespaces/a/services/b%2Fc/proxy/x",
+                Some("has an escaped slash"),
+            ),
             ("/", None),
             ("/api/v1/", None),
             ("/.well-known/openid-configuration", None),
@@ -122,7 +137,10 @@ mod tests {
         ] {
             let found = problem(path);
             assert_eq!(found.is_some(), why.is_some(), "{path}: {found:?}");
-            assert!(found.unwrap_or_default().starts_with(why.unwrap_or_default()), "{path}: {found:?}");
+            assert!(
+                found.unwrap_or_default().starts_with(why.unwrap_or_default()),
+                "{path}: {found:?}"
+            );
         }
     }
 }

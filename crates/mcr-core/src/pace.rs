@@ -62,7 +62,10 @@ mod tests {
         }
         let mut pace = Pace::default();
         assert_eq!(pace.refused(now, minute), now + minute);
-        assert_eq!(pace.refused(now, Duration::from_secs(1)), now + Duration::from_secs(1));
+        assert_eq!(
+            pace.refused(now, Duration::from_secs(1)),
+            now + Duration::from_secs(1)
+        );
         pace.quiet(now + minute);
         pace.quiet(now);
         assert_eq!(pace.quiet_until(now), Some(now + minute));

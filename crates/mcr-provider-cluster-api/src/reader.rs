@@ -55,7 +55,9 @@ impl Reader {
     pub(crate) fn read(&mut self, read: Read) {
         let (config, checks, places) = (self.config.clone(), self.checks.clone(), self.places.clone());
         let (pace, early) = (self.pace.clone(), self.early.clone());
-        let due = self.pause(&read).map(|pause| lock(&pace).refused(Instant::now(), pause));
+        let due = self
+            .pause(&read)
+            .map(|pause| lock(&pace).refused(Instant::now(), pause));
         self.under_way.push(
             async move {
                 if let Some(due) = due {
@@ -69,7 +71,8 @@ impl Reader {
                 while let Some(until) = quiet(Instant::now()) {
                     sleep_until(until).await;
                 }
-                let answer = match timeout(config.times.read, get(&config.client, &read, checks, &pace)).await {
+                let answer = match timeout(config.times.read, get(&config.client, &read, checks, &pace)).await
+                {
                     Ok(answer) => answer,
                     Err(_) => failed(&read.secret, &format!("no answer within {:?}", config.times.read)),
                 };

@@ -273,10 +273,9 @@ async fn bad_options_are_refused_with_what_to_do() {
 #[tokio::test(start_paused = true)]
 async fn a_hub_that_refuses_all_secrets_is_asked_seldom_and_all_are_read_soon_after_it_allows_them() {
     let minute = Duration::from_secs(60);
-    for (many, refusal, retry_after, at_first, each_minute) in [
-        (5_000, 403, None, 5_000, 300),
-        (300, 503, Some("240"), 32, 32),
-    ] {
+    for (many, refusal, retry_after, at_first, each_minute) in
+        [(5_000, 403, None, 5_000, 300), (300, 503, Some("240"), 32, 32)]
+    {
         let hub = hub_of(SimCluster::builder().history(3 * many), &["v1beta2"]);
         for number in 0..many {
             let name = format!("c{number}");

@@ -254,7 +254,10 @@ impl Inventory {
     fn try_others(&mut self, now: Instant) {
         let others = self.pace.recovered(now);
         let refused = |member: &Member| {
-            let failure = member.failure.as_ref().filter(|_| member.attempt == Attempt::Planned);
+            let failure = member
+                .failure
+                .as_ref()
+                .filter(|_| member.attempt == Attempt::Planned);
             failure.is_some_and(|failure| !failure.absent)
         };
         let waiting = self.shoots.iter().filter(|(_, member)| refused(member));

@@ -187,7 +187,7 @@ mod tests {
         assert!(refused.contains("DOCKER_HOST"), "{refused}");
         assert_eq!(
             sorted("template: \u{7}oops\n\n"),
-            "`docker ps` failed: template:  oops"
+            "`docker ps` failed: template: \\u{7}oops"
         );
         assert_eq!(sorted(""), "`docker ps` failed: it did not say why");
     }

@@ -4,11 +4,7 @@ use std::{borrow::Cow, error::Error, iter::successors};
 
 use k8s_openapi::serde_json;
 use kube::core::Status;
-use mcr_core::{
-    ClusterName, ClusterNotFound,
-    internal::describe_json_error,
-    reason,
-};
+use mcr_core::{ClusterName, ClusterNotFound, internal::describe_json_error, reason};
 
 use crate::TerminalError;
 

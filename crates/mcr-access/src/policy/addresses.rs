@@ -118,7 +118,9 @@ fn embedded_v4(v6: Ipv6Addr) -> [Option<Ipv4Addr>; 4] {
         (0x64, 0xff9b, 1, ..) => {
             let octets = v6.octets();
             let layouts = [[6, 7, 9, 10], [7, 9, 10, 11], [9, 10, 11, 12], [12, 13, 14, 15]];
-            layouts.map(|layout| Some(Ipv4Addr::from(layout.map(|at: usize| octets[at]))).filter(|v4| v4.octets()[0] != 0))
+            layouts.map(|layout| {
+                Some(Ipv4Addr::from(layout.map(|at: usize| octets[at]))).filter(|v4| v4.octets()[0] != 0)
+            })
         }
         (0x2002, ..) => only(v4(b, c)),
         // Teredo: the client, inverted, and its server.
@@ -153,7 +155,10 @@ fn kind_v6(v6: Ipv6Addr) -> Kind {
     // Metadata and credential services with unique local addresses. AWS has several in its network, GCP one.
     let is_metadata = matches!(
         v6.segments(),
-        [0xfd00, 0xec2, 0, 0, ..] | [0xfd20, 0xce, 0, 0, ..] | [0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42] | [0xfd00, 0xa9fe, 0xa9fe, 0, ..]
+        [0xfd00, 0xec2, 0, 0, ..]
+            | [0xfd20, 0xce, 0, 0, ..]
+            | [0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42]
+            | [0xfd00, 0xa9fe, 0xa9fe, 0, ..]
     );
     if v6.is_loopback() {
         Kind::Loopback
@@ -209,7 +214,10 @@ mod tests {
             refused.is_err()
         };
         for (cloud, v4) in [
-            ("AWS, GCP, Azure, IBM, Oracle, OpenStack, DigitalOcean, Hetzner", [169, 254, 169, 254]),
+            (
+                "AWS, GCP, Azure, IBM, Oracle, OpenStack, DigitalOcean, Hetzner",
+                [169, 254, 169, 254],
+            ),
             ("ECS", [169, 254, 170, 2]),
             ("EKS Pod Identity", [169, 254, 170, 23]),
             ("Tencent", [169, 254, 0, 23]),
@@ -230,7 +238,11 @@ mod tests {
                 format!("64:ff9b:1::{v4}"),
                 format!("64:ff9b:1:{high:x}:{c:x}:{:x}::", u16::from(d) << 8),
                 format!("64:ff9b:1:{a:x}:{b:x}:{low:x}::"),
-                format!("64:ff9b:1:0:{a:x}:{:x}:{:x}::", u16::from_be_bytes([b, c]), u16::from(d) << 8),
+                format!(
+                    "64:ff9b:1:0:{a:x}:{:x}:{:x}::",
+                    u16::from_be_bytes([b, c]),
+                    u16::from(d) << 8
+                ),
                 format!("2002:{high:x}:{low:x}::1"),
                 format!("2001:0:808:808::{:x}:{:x}", !high, !low),
                 format!("fd00::5efe:{v4}"),

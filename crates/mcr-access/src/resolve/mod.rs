@@ -218,7 +218,8 @@ mod tests {
             .allow_files_under("/nowhere")
             .allow_proxy("http://proxy:3128".parse().unwrap())
             .credential_plugins(crate::CredentialPluginPolicy::AllowAll);
-        let exec = "exec: {apiVersion: client.authentication.k8s.io/v1, command: login, interactiveMode: Never}";
+        let exec =
+            "exec: {apiVersion: client.authentication.k8s.io/v1, command: login, interactiveMode: Never}";
         for (user, own) in [
             ("token: t", true),
             ("username: u, password: p", true),
@@ -231,7 +232,9 @@ mod tests {
             for more in ["", ", proxy-url: 'http://proxy:3128'"] {
                 let of = |scheme: &str, trust| {
                     let yaml = access(more, user).yaml;
-                    let yaml = std::str::from_utf8(&yaml).unwrap().replace("https://a", &format!("{scheme}://a"));
+                    let yaml = std::str::from_utf8(&yaml)
+                        .unwrap()
+                        .replace("https://a", &format!("{scheme}://a"));
                     resolve_with(&KubeconfigAccess::new(yaml, trust), &policy, false)
                 };
                 assert!(of("https", Trust::Untrusted).is_ok(), "{user}");

@@ -124,7 +124,9 @@ fn ready_goes_by_the_condition_and_by_a_predicate() {
             json!([condition("False", "one\nlevel=ERROR two\u{1b}[2J")]),
             healthy()
         ),
-        State::Unready("the condition ControlPlaneHealthy is False (Why): one\\nlevel=ERROR two\\u{1b}[2J".into()),
+        State::Unready(
+            "the condition ControlPlaneHealthy is False (Why): one\\nlevel=ERROR two\\u{1b}[2J".into()
+        ),
         "it is one line of a log"
     );
     let State::Unready(long) = state(json!([condition("False", &"x".repeat(30_000))]), healthy()) else {
