@@ -35,7 +35,13 @@ struct State {
     running: HashMap<String, usize>,
     /// Whether the last look-up of a host was quick and found something.
     last: HashMap<String, bool>,
-    waiting: Vec<(String, oneshot::Sender<Place>)>,
+    waiting: Vec<Waiting>,
+}
+
+struct Waiting {
+    host: String,
+    zone: String,
+    start: oneshot::Sender<Place>,
 }
 
 /// The right to look up a host, until the look-up ends.
@@ -63,7 +69,8 @@ impl Lookups {
     /// Looks up a host. Dropping the future gives up the wait; a look-up that runs goes on, and keeps its place.
     pub(crate) async fn look_up(self: &Arc<Self>, host: &str) -> io::Result<Vec<SocketAddr>> {
         let (start, started) = oneshot::channel();
-        lock(&self.state).waiting.push((host.to_owned(), start));
+        let (host, zone) = (host.to_owned(), zone(host));
+        lock(&self.state).waiting.push(Waiting { host, zone, start });
         self.advance();
         let place = started.await.map_err(io::Error::other)?;
         let ended = spawn_blocking(|| place.look_up());
@@ -73,7 +80,7 @@ impl Lookups {
     /// Starts the look-ups that have a place.
     fn advance(self: &Arc<Self>) {
         let started = lock(&self.state).start();
-        for (host, start) in started {
+        for Waiting { host, start, .. } in started {
             let lookups = self.clone();
             // Of a caller that has just given up, the place is dropped.
             drop(start.send(Place {
@@ -87,27 +94,30 @@ impl Lookups {
 
 impl State {
     /// The look-ups that start now: first of hosts whose last one was well, then of new ones, then of those that failed.
-    fn start(&mut self) -> Vec<(String, oneshot::Sender<Place>)> {
+    fn start(&mut self) -> Vec<Waiting> {
+        let Self {
+            total,
+            running,
+            last,
+            waiting,
+        } = self;
         let mut started = Vec::new();
-        self.waiting.retain(|(_, start)| !start.is_closed());
+        waiting.retain(|waiting| !waiting.start.is_closed());
         // So many may run at all, and in one zone, for one more of this kind to start.
-        for (last, total, of_zone) in [(Some(true), 128, 32), (None, 96, 16), (Some(false), 48, 8)] {
-            for (host, start) in std::mem::take(&mut self.waiting) {
-                let running = |of: &str| self.running.get(of).copied().unwrap_or_default();
-                let fits = self.last.get(&host).copied() == last
-                    && self.total < total
-                    && running(&host) < OF_ONE_HOST
-                    && running(&zone(&host)) < of_zone;
-                if !fits {
-                    self.waiting.push((host, start));
-                    continue;
+        for (kind, at_all, of_zone) in [(Some(true), 128, 32), (None, 96, 16), (Some(false), 48, 8)] {
+            started.extend(waiting.extract_if(.., |Waiting { host, zone, .. }| {
+                let runs = |of: &str| running.get(of).copied().unwrap_or_default();
+                let fits = *total < at_all
+                    && last.get(host).copied() == kind
+                    && runs(host) < OF_ONE_HOST
+                    && runs(zone) < of_zone;
+                if fits {
+                    *total += 1;
+                    *running.entry(host.clone()).or_default() += 1;
+                    *running.entry(zone.clone()).or_default() += 1;
                 }
-                self.total += 1;
-                for of in [host.clone(), zone(&host)] {
-                    *self.running.entry(of).or_default() += 1;
-                }
-                started.push((host, start));
-            }
+                fits
+            }));
         }
         started
     }
@@ -156,74 +166,57 @@ fn zone(host: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{
-        Condvar,
-        atomic::{AtomicUsize, Ordering},
-    };
+    use std::sync::Condvar;
 
-    use tokio::task::JoinSet;
+    use tokio::{task::JoinSet, task::yield_now};
 
     use super::*;
 
     #[tokio::test]
     async fn names_that_hang_leave_places_for_the_others_until_they_end() {
         let gate = Arc::new((Mutex::new(false), Condvar::new()));
-        let (held, most) = (gate.clone(), Arc::new(AtomicUsize::new(0)));
+        let held = gate.clone();
         let lookups = Lookups::new(move |host| {
             if host.contains("dead") {
-                let open = held.1.wait_while(lock(&held.0), |open| !*open);
-                drop(open.unwrap());
+                drop(held.1.wait_while(lock(&held.0), |open| !*open).unwrap());
             }
             Ok(Vec::new())
         });
-        let running = {
-            let (lookups, most) = (lookups.clone(), most.clone());
-            move || {
-                let total = lock(&lookups.state).total;
-                most.fetch_max(total, Ordering::Relaxed);
-                total
-            }
-        };
-        let known = "known.dead.example";
-        lock(&lookups.state).last.insert(known.to_owned(), true);
+        let total = || lock(&lookups.state).total;
+        for known in ["known.dead.example", "a.well"] {
+            lock(&lookups.state).last.insert(known.to_owned(), true);
+        }
         let mut hung = JoinSet::new();
         for number in 0..1_000 {
-            // Names of one dead zone, names of many, and the same name again and again.
-            let names = [
-                format!("{number}.dead.example"),
-                format!("dead.{number}"),
-                "dead.one".to_owned(),
-            ];
-            for host in names.into_iter().chain([known.to_owned()]) {
+            // Names of one dead zone, names of many, and the same names again and again.
+            let names = [format!("{number}.dead.example"), format!("dead.{number}")];
+            let again = ["dead.one", "known.dead.example"].map(str::to_owned);
+            for host in names.into_iter().chain(again) {
                 let lookups = lookups.clone();
                 hung.spawn(async move { lookups.look_up(&host).await });
             }
         }
-        while running() < 96 {
-            tokio::task::yield_now().await;
+        while total() < 96 {
+            yield_now().await;
         }
-        // A host that was never looked up waits no longer than for one that hangs; of known ones nobody waits.
-        lock(&lookups.state).last.insert("a.well".into(), true);
         lookups.look_up("a.well").await.unwrap();
         {
-            let state = lock(&lookups.state);
-            assert_eq!(state.running[known], OF_ONE_HOST);
-            assert_eq!(state.running["dead.one"], OF_ONE_HOST);
-            assert!(
-                state.running[".dead.example"] <= 16 + OF_ONE_HOST,
-                "{:?}",
-                state.running
+            let State { total, running, .. } = &*lock(&lookups.state);
+            assert!(*total <= 96 + OF_ONE_HOST, "{running:?}");
+            assert_eq!(
+                [running["known.dead.example"], running["dead.one"]],
+                [OF_ONE_HOST; 2]
             );
+            assert!(running[".dead.example"] <= 16 + OF_ONE_HOST, "{running:?}");
         }
         // Callers give up; what runs goes on, and keeps its places.
         hung.shutdown().await;
-        assert!(running() >= 96);
+        assert!(total() >= 96);
         *lock(&gate.0) = true;
         gate.1.notify_all();
-        while running() > 0 {
+        while total() > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        assert!(most.load(Ordering::Relaxed) <= 100, "{most:?}");
         lookups.look_up("new.well").await.unwrap();
         assert!(lock(&lookups.state).running.is_empty());
     }

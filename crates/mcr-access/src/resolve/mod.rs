@@ -239,11 +239,11 @@ mod tests {
                 };
                 assert!(of("https", Trust::Untrusted).is_ok(), "{user}");
                 assert!(of("http", Trust::Trusted).is_ok(), "{user}");
-                let untrusted = of("http", Trust::Untrusted).map_err(|error| error.to_string());
-                match own {
-                    true => drop(untrusted.unwrap()),
-                    false => assert!(untrusted.unwrap_err().contains("unencrypted"), "{user}"),
-                }
+                let untrusted = of("http", Trust::Untrusted)
+                    .map(drop)
+                    .map_err(|error| error.to_string());
+                assert!(own == untrusted.is_ok(), "{user}");
+                assert!(own || untrusted.unwrap_err().contains("unencrypted"), "{user}");
             }
         }
     }
