@@ -58,6 +58,7 @@ pub use policy::{AccessPolicy, AddressPolicy, AllowedPlugin, CredentialPluginPol
 pub use resolve::{check, resolve};
 pub use resolved::Resolved;
 pub use trust::Trust;
+pub use unprintable::reason;
 
 /// Items for the other crates of this workspace. They are not part of the API, and can change in any release.
 #[doc(hidden)]
@@ -67,6 +68,7 @@ pub mod internal {
         endpoint::redacted_uri,
         error::list_names,
         exec::output as exec_output,
+        kubeconfig::{literal_ip, split_zone},
         kubeconfig_problem::{KubeconfigProblem, check_announced},
         policy::PluginRefusal,
         resolve::{InlineCertificate, InlineCredential, inline_credential, resolve_with},

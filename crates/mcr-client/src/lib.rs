@@ -16,6 +16,7 @@ mod transport;
 mod channel;
 mod dialer;
 mod headers;
+mod object_path;
 mod path;
 mod prefix;
 mod request;
@@ -27,6 +28,7 @@ mod probe;
 
 // Connections.
 mod connect;
+mod lookups;
 mod pool;
 mod tls;
 
@@ -54,6 +56,7 @@ pub use channel::{Channel, Route};
 pub use dialer::Dialer;
 pub use error::{TransportError, TransportErrorKind};
 pub use explain::explain as explain_error;
+pub use object_path::{ObjectPath, UnusableName};
 pub use settings::Settings;
 pub use transport::Transport;
 

@@ -8,6 +8,7 @@ mod attempt;
 mod fleet;
 pub mod layer;
 mod layout;
+mod pace;
 mod provider;
 mod rounds;
 pub mod scope;
@@ -45,6 +46,10 @@ pub use mcr_access::{
 // Why a request failed.
 pub use mcr_client::{TransportError, TransportErrorKind, explain_error};
 
+// Names and texts that others have written.
+pub use mcr_access::reason;
+pub use mcr_client::{ObjectPath, UnusableName};
+
 // A program that runs a fleet.
 pub use fleet::{
     Cluster, ClusterNotFound, ClusterState, Fleet, FleetBuilder, FleetEvent, FleetEvents, FleetSettings, HUB,
@@ -73,6 +78,7 @@ pub use mcr_client::Settings as TransportSettings;
 pub mod internal {
     pub use crate::attempt::Attempt;
     pub use crate::fleet::OneOffClients;
+    pub use crate::pace::Pace;
     pub use crate::rounds::{HeldClusters, Rounds};
     pub use mcr_access::internal::{KubeconfigProblem, check_announced};
     pub use mcr_access::internal::{

@@ -212,10 +212,19 @@ impl Checks {
         let access = KubeconfigAccess::new(&yaml, Trust::Untrusted);
         check_announced(&access, self.policy.as_ref(), &self.fleet_policy)
             .map_err(|problem| Failure::unusable(problem.text))?;
-        let target = access.resolved(&self.fleet_policy).map(|resolved| {
-            let endpoint = resolved.endpoint;
-            Fingerprint::of(&(endpoint.server.to_string(), &endpoint.certificate_authority))
-        });
+        let endpoint = access
+            .resolved(&self.fleet_policy)
+            .map(|resolved| resolved.endpoint);
+        if endpoint
+            .as_ref()
+            .is_some_and(|endpoint| endpoint.server.scheme_str() != Some("https"))
+        {
+            return Err(Failure::unusable(
+                "its server is not https, so its credential would travel unencrypted",
+            ));
+        }
+        let target = endpoint
+            .map(|endpoint| Fingerprint::of(&(endpoint.server.to_string(), &endpoint.certificate_authority)));
         Ok(Held {
             fingerprint: Fingerprint::of(&yaml),
             access,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mcr_access::BoxError;
+use mcr_access::{BoxError, reason};
 use mcr_store::{EventError, ListError, Status};
 
 /// Why a kind in a cluster is not listed or watched at the moment.
@@ -121,7 +121,7 @@ impl WatchError {
         let message = if status.message.is_empty() {
             "no further words".to_owned()
         } else {
-            status.message
+            reason(&status.message)
         };
         match status.code {
             401 => Self::Unauthorized,

@@ -4,15 +4,9 @@ use std::{borrow::Cow, error::Error, iter::successors};
 
 use k8s_openapi::serde_json;
 use kube::core::Status;
-use mcr_core::{
-    ClusterName, ClusterNotFound,
-    internal::{describe_json_error, is_format},
-};
+use mcr_core::{ClusterName, ClusterNotFound, internal::describe_json_error, reason};
 
 use crate::TerminalError;
-
-/// The most characters in the text of a failure.
-pub(crate) const MOST_CHARS: usize = 300;
 
 /// The most causes of an error that are read: `source` is code of users, and may lead in a circle.
 const MOST_CAUSES: usize = 64;
@@ -20,7 +14,7 @@ const MOST_CAUSES: usize = 64;
 /// An error, as the engine needs it.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// The error and its causes in one line, without control and format characters, of at most [`MOST_CHARS`] characters.
+    /// The error and its causes in one line, without control and format characters, of at most 300 characters.
     pub(crate) text: String,
     /// The status code and the reason of the API server's response. For other errors, zero and the text.
     pub(crate) class: (u16, String),
@@ -33,7 +27,7 @@ pub(crate) struct Failure {
 impl Failure {
     /// A failure without an error.
     pub(crate) fn new(text: &str) -> Self {
-        let text = one_line(text);
+        let text = reason(text);
         Self {
             class: (0, text.clone()),
             text,
@@ -110,22 +104,6 @@ fn short(status: &Status) -> String {
         .filter(|part| !part.is_empty())
         .collect();
     parts.join(": ")
-}
-
-/// Escapes control and format characters, and cuts a long text.
-fn one_line(text: &str) -> String {
-    let mut line = String::new();
-    for character in text.trim().chars().take(MOST_CHARS + 1) {
-        if character.is_control() || is_format(character) {
-            line.extend(character.escape_default());
-        } else {
-            line.push(character);
-        }
-    }
-    if line.chars().count() > MOST_CHARS {
-        line = line.chars().take(MOST_CHARS - 1).chain(['…']).collect();
-    }
-    line
 }
 
 /// The message of a panic.
@@ -261,7 +239,7 @@ mod tests {
         }
         assert_eq!(Failure::new(&"\n".repeat(500)).text, "");
         let text = Failure::new(&"\0x".repeat(200)).text;
-        assert_eq!(text.chars().count(), MOST_CHARS);
+        assert_eq!(text.chars().count(), 300);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::{
     credential::Credential,
     error::quote,
     process::{self, Activity, FinishError, Running},
+    unprintable::reason,
 };
 
 /// The longest output that is read, in bytes. No credential is that long.
@@ -36,7 +37,7 @@ pub(super) async fn run(config: &PluginConfig, place: &Place) -> Result<Credenti
         io::ErrorKind::NotFound => {
             let hint = config.install_hint.as_deref().map_or_else(
                 || "install it, or correct the command or PATH".to_owned(),
-                one_line,
+                reason,
             );
             Failure {
                 message: format!("exec plugin {name} is not there: {hint}"),
@@ -78,16 +79,6 @@ pub(super) async fn run(config: &PluginConfig, place: &Place) -> Result<Credenti
             ))
         }),
     }
-}
-
-/// Turns an install hint, which is text from a kubeconfig, into one short line.
-fn one_line(hint: &str) -> String {
-    hint.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .take(300)
-        .collect::<String>()
-        .trim()
-        .to_owned()
 }
 
 fn start(config: &PluginConfig) -> io::Result<Running> {

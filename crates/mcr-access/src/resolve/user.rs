@@ -61,6 +61,7 @@ pub(super) fn credential_source(
     let needs_no_plugin =
         base.token.is_some() || base.basic.is_some() || token.is_some() || certificate.is_some();
     if let Some(exec) = exec.filter(|_| !needs_no_plugin) {
+        only_over_tls(entry, endpoint, "exec")?;
         return Ok(Arc::new(exec.impersonate(base.impersonate)));
     }
     match certificate {
@@ -73,12 +74,27 @@ pub(super) fn credential_source(
             Ok(Arc::new(StaticCredential::new(base)))
         }
         None if token.is_none() => Ok(Arc::new(StaticCredential::new(base))),
-        certificate => Ok(Arc::new(FileSource::new(
-            base,
-            token,
-            certificate.map(|certificate| (certificate.chain, certificate.key)),
-        ))),
+        certificate => {
+            if token.is_some() {
+                only_over_tls(entry, endpoint, "tokenFile")?;
+            }
+            let certificate = certificate.map(|certificate| (certificate.chain, certificate.key));
+            Ok(Arc::new(FileSource::new(base, token, certificate)))
+        }
     }
+}
+
+/// Refuses a plain http server for a credential that an untrusted kubeconfig does not hold itself: whoever wrote it gives away the
+/// credential of somebody else. A token that stands in the kubeconfig is the writer's own.
+fn only_over_tls(entry: &Entry<'_>, endpoint: &Endpoint, field: &str) -> Result<(), AccessError> {
+    if !entry.is_untrusted() || endpoint.server.scheme_str() == Some("https") {
+        return Ok(());
+    }
+    Err(entry.refused(
+        field,
+        "leads to a credential that does not stand in this kubeconfig, and the server of the cluster is not https, so it would \
+         travel unencrypted; write the https address of the server",
+    ))
 }
 
 pub(super) struct Certificate {
