@@ -41,6 +41,12 @@ impl Asked {
         self.get("watch") == Some("true")
     }
 
+    /// Whether it asks for the newest version only.
+    fn is_check(&self) -> bool {
+        let accept = self.header("accept").unwrap_or_default();
+        self.get("limit") == Some("1") && accept.contains("PartialObjectMetadataList")
+    }
+
     pub(crate) fn get(&self, parameter: &str) -> Option<&str> {
         self.query.get(parameter).map(String::as_str)
     }
@@ -227,6 +233,10 @@ struct Shared {
     incarnation: AtomicUsize,
     /// Whether requests get no answer any more.
     silent: watch::Sender<bool>,
+    /// The newest version, for those who ask for it alone. 0: such a request is refused.
+    newest: AtomicUsize,
+    /// How often it was asked for.
+    checks: AtomicUsize,
     /// The values of `Authorization` that are answered 401.
     refused: Mutex<HashSet<String>>,
 }
@@ -345,6 +355,16 @@ impl Server {
             .unwrap();
     }
 
+    /// From now on this is the newest version.
+    pub(crate) fn is_at(&self, version: usize) {
+        self.shared.newest.store(version, Ordering::SeqCst);
+    }
+
+    /// How often the newest version was asked for.
+    pub(crate) fn checks(&self) -> usize {
+        self.shared.checks.load(Ordering::SeqCst)
+    }
+
     /// The cluster is deleted and another one made at the same address.
     pub(crate) fn become_another(&self) {
         self.shared.incarnation.fetch_add(1, Ordering::SeqCst);
@@ -413,6 +433,8 @@ impl Shared {
             live: AtomicUsize::new(0),
             incarnation: AtomicUsize::new(0),
             silent: watch::Sender::new(false),
+            newest: AtomicUsize::new(0),
+            checks: AtomicUsize::new(0),
             refused: Mutex::default(),
         }
     }
@@ -444,6 +466,7 @@ impl Shared {
                     let uid = format!("uid-{port}-{}", self.incarnation.load(Ordering::SeqCst));
                     Answer::json(&json!({"metadata": {"name": "kube-system", "uid": uid}}))
                 }
+                _ if asked.is_check() => self.check(),
                 _ => (self.script)(&asked),
             };
             let mut events = self.events.subscribe();
@@ -473,6 +496,14 @@ impl Shared {
             if !answer.keeps || asked.header("connection") == Some("close") {
                 return;
             }
+        }
+    }
+
+    fn check(&self) -> Answer {
+        self.checks.fetch_add(1, Ordering::SeqCst);
+        match self.newest.load(Ordering::SeqCst) {
+            0 => Answer::status(403, "Forbidden", "no"),
+            newest => Answer::json(&json!({"metadata": {"resourceVersion": newest.to_string()}, "items": []})),
         }
     }
 
@@ -507,6 +538,9 @@ impl Shared {
             headers,
             nth: 0,
         };
+        if asked.is_check() {
+            return Some(asked);
+        }
         let mut all = self.asked.lock().unwrap();
         asked.nth = all
             .iter()

@@ -49,7 +49,8 @@ enum Op {
     /// Scope, place, name, UID and whether there is a deletion timestamp. The place number `PLACES` means: belongs to no
     /// place.
     Put(usize, usize, u8, u8, bool),
-    Delete(usize, usize, u8),
+    /// Scope, place, name, and whether an older object of that name is meant.
+    Delete(usize, usize, u8, bool),
     Finish(usize, bool),
     /// The delay of uncertain deletions has passed.
     Delay(usize),
@@ -67,7 +68,8 @@ fn op() -> impl Strategy<Value = Op> {
         3 => scope.clone().prop_map(Op::Begin),
         8 => (scope.clone(), 0..=PLACES, 0..3u8, 0..2u8, prop::bool::weighted(0.2))
             .prop_map(|(s, p, n, u, d)| Op::Put(s, p, n, u, d)),
-        4 => (scope.clone(), 0..=PLACES, 0..3u8).prop_map(|(s, p, n)| Op::Delete(s, p, n)),
+        4 => (scope.clone(), 0..=PLACES, 0..3u8, prop::bool::weighted(0.2))
+            .prop_map(|(s, p, n, o)| Op::Delete(s, p, n, o)),
         3 => (scope.clone(), prop::bool::weighted(0.8)).prop_map(|(s, c)| Op::Finish(s, c)),
         2 => scope.clone().prop_map(Op::Delay),
         1 => scope.clone().prop_map(Op::Abort),
@@ -277,15 +279,14 @@ impl World {
                     scope.unseen.as_mut().map(|unseen| unseen.remove(&(place, name)));
                 }
             }
-            Op::Delete(s, place, name) if self.scopes[s].unseen.is_none() => {
+            Op::Delete(s, place, name, older) if self.scopes[s].unseen.is_none() => {
                 let (scope, name) = (&mut self.scopes[s], name.to_string());
-                let json = Self::json(place, &name, 0, self.version, false);
+                let (uid, version) = if older { (9, 0) } else { (0, self.version) };
+                let json = Self::json(place, &name, uid, version, false);
                 let opened = ParsedObject::read(&json).unwrap();
-                scope
-                    .watch
-                    .delete(Ok(opened.object()), &mut self.encoder)
-                    .unwrap();
-                if place < PLACES {
+                let object = scope.watch.encode(Ok(opened.object()), &mut self.encoder);
+                object.unwrap().iter().for_each(|object| scope.watch.delete(object));
+                if place < PLACES && !older {
                     let is_read = self.is_read(s, place);
                     self.scopes[s].remove(place, name, is_read);
                 }
