@@ -199,6 +199,9 @@ impl Progress {
             self.backoff.reset();
             self.errors.clear();
             (self.stuck, self.cut_short) = (0, 0);
+            if !matches!(result, Err(WatchError::WentBack { .. })) {
+                self.versions.lasted();
+            }
         }
         // No event tells that an object is readable again, or what an object without a name kept from being deleted.
         if ended.was_silent() || ended.left_out {

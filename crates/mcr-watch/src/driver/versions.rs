@@ -2,9 +2,8 @@
 
 use crate::WatchError;
 
-/// After this many suspicions in a row that the list after them has not confirmed, versions are not compared any more. There
-/// are aggregated API servers whose versions are numbers in no order, and each suspicion costs a list.
-const FALSE_ALARMS: u32 = 3;
+/// How often in a row a lower version leads to a list. There are aggregated API servers whose versions are numbers in no order.
+const LISTS: u32 = 3;
 
 /// What a driver knows of the order of the resource versions of its kind. Versions of other kinds may be those of another
 /// etcd, so they prove nothing.
@@ -13,9 +12,12 @@ pub(super) struct Versions {
     /// Whether the data may have been restored since the last answer that showed the newest version: a restore takes the API
     /// servers away for a moment, so a request has failed.
     unconfirmed: bool,
-    /// The version before it went back, until a list has shown whether that is so.
+    /// How often a lower version has led to a list.
+    lists: u32,
+    /// The version before it went back.
     before: Option<u64>,
-    false_alarms: u32,
+    /// Whether the last list was of a lower version, too.
+    went_back: bool,
 }
 
 impl Versions {
@@ -27,7 +29,7 @@ impl Versions {
     /// Whether to ask for the newest version before a watch continues. A server whose versions are higher again by the time
     /// it sends an event would not be noticed otherwise: watches from a version of the future begin without an error.
     pub(super) fn are_unconfirmed(&self) -> bool {
-        self.unconfirmed && self.false_alarms < FALSE_ALARMS
+        self.unconfirmed && self.lists < LISTS
     }
 
     /// The API server has shown its newest version, and the watch may continue.
@@ -43,9 +45,10 @@ impl Versions {
         let (Ok(from), Ok(to)) = (reached.parse(), version.parse()) else {
             return Ok(());
         };
-        if to >= from || self.false_alarms >= FALSE_ALARMS {
+        if to >= from || self.lists >= LISTS {
             return Ok(());
         }
+        self.lists += 1;
         self.before = Some(from);
         Err(WatchError::WentBack { from, to })
     }
@@ -54,8 +57,14 @@ impl Versions {
     pub(super) fn listed(&mut self, version: &str) {
         self.unconfirmed = false;
         if let (Some(before), Ok(version)) = (self.before.take(), version.parse::<u64>()) {
-            let confirmed = version < before;
-            self.false_alarms = if confirmed { 0 } else { self.false_alarms + 1 };
+            self.went_back = version < before;
+        }
+    }
+
+    /// A watch has lasted, and its versions did not go back. So they are in order, if the last list was right to be made.
+    pub(super) fn lasted(&mut self) {
+        if self.went_back {
+            self.lists = 0;
         }
     }
 }
@@ -81,19 +90,28 @@ mod tests {
     }
 
     #[test]
-    fn versions_in_no_order_cost_three_lists_and_restores_are_always_noticed() {
+    fn each_restore_is_noticed_and_versions_in_no_order_cost_three_lists() {
+        for (listed, noticed) in [("206", true), ("251", false)] {
+            let mut versions = Versions::default();
+            for i in 0..10 {
+                versions.failed();
+                let expected = noticed || i < LISTS;
+                assert_eq!(versions.are_unconfirmed(), expected);
+                assert_eq!(versions.compare("250", "205").is_err(), expected, "{listed} {i}");
+                versions.listed(listed);
+                versions.lasted();
+            }
+        }
+    }
+
+    #[test]
+    fn versions_that_keep_going_back_cost_three_lists() {
         let mut versions = Versions::default();
-        for _ in 0..10 {
-            assert!(versions.compare("250", "205").is_err(), "a restore");
+        let lists = (0..10).filter(|_| {
+            let back = versions.compare("250", "205").is_err();
             versions.listed("206");
-        }
-        for _ in 0..FALSE_ALARMS {
-            versions.failed();
-            assert!(versions.are_unconfirmed());
-            assert!(versions.compare("250", "205").is_err());
-            versions.listed("251");
-        }
-        versions.failed();
-        assert!(versions.compare("250", "205").is_ok() && !versions.are_unconfirmed());
+            back
+        });
+        assert_eq!(lists.count(), 3);
     }
 }
