@@ -442,7 +442,9 @@ impl Place {
         let _entered = self.0.lists.enter();
         let latency = {
             let mut state = self.state();
-            state.listed += 1;
+            // One object only shows the newest version.
+            let is_list = query.get("limit").is_none_or(|limit| limit != "1");
+            state.listed += u64::from(is_list);
             state.latency
         };
         if !latency.is_zero() {

@@ -177,7 +177,7 @@ impl Listing {
             return Ahead::default();
         };
         let listed = self.objects.iter().map(|placed| (placed.named(), placed.version()));
-        Ahead(listed.filter(|(_, version)| *version > at).collect())
+        Ahead(Some(Box::new(listed.filter(|(_, version)| *version > at).collect())))
     }
 
     /// Where a watch continues. Empty before the first page.
@@ -187,21 +187,22 @@ impl Listing {
 }
 
 /// Objects that a list brought in a newer state than the watch after it has reached, with their resource versions. They are few:
-/// those that changed while the list was read.
+/// those that changed while the list was read. Boxed: hardly any watch has one.
 #[derive(Default)]
-pub(super) struct Ahead(BTreeMap<(Option<Arc<str>>, ObjectKey), u64>);
+pub(super) struct Ahead(Option<Box<BTreeMap<(Option<Arc<str>>, ObjectKey), u64>>>);
 
 impl Ahead {
     /// Whether an event is older than what the list brought of its object.
     pub(super) fn is_repetition(&mut self, event: &PlacedObject) -> bool {
-        if self.0.is_empty() {
-            return false;
-        }
+        let Some(ahead) = &mut self.0 else { return false };
         let named = event.named();
         let is_older = |listed: &u64| event.version() < *listed;
-        let repeats = self.0.get(&named).is_some_and(is_older);
+        let repeats = ahead.get(&named).is_some_and(is_older);
         if !repeats {
-            self.0.remove(&named);
+            ahead.remove(&named);
+        }
+        if ahead.is_empty() {
+            self.0 = None;
         }
         repeats
     }

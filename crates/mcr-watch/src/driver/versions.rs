@@ -3,7 +3,7 @@
 use crate::WatchError;
 
 /// How often in a row a lower version leads to a list. There are aggregated API servers whose versions are numbers in no order.
-const LISTS: u32 = 3;
+const LISTS: u8 = 3;
 
 /// What a driver knows of the order of the resource versions of its kind. Versions of other kinds may be those of another
 /// etcd, so they prove nothing.
@@ -13,9 +13,9 @@ pub(super) struct Versions {
     /// servers away for a moment, so a request has failed.
     unconfirmed: bool,
     /// How often a lower version has led to a list.
-    lists: u32,
-    /// The version before it went back.
-    before: Option<u64>,
+    lists: u8,
+    /// The version before it went back. 0: it has not since the last list.
+    before: u64,
     /// Whether the last list was of a lower version, too.
     went_back: bool,
 }
@@ -49,15 +49,16 @@ impl Versions {
             return Ok(());
         }
         self.lists += 1;
-        self.before = Some(from);
+        self.before = from;
         Err(WatchError::WentBack { from, to })
     }
 
     /// A list is complete. Its version counts, even if it is lower than those before.
     pub(super) fn listed(&mut self, version: &str) {
         self.unconfirmed = false;
-        if let (Some(before), Ok(version)) = (self.before.take(), version.parse::<u64>()) {
-            self.went_back = version < before;
+        let before = std::mem::take(&mut self.before);
+        if before > 0 {
+            self.went_back = version.parse().is_ok_and(|version: u64| version < before);
         }
     }
 
