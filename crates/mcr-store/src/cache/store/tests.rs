@@ -142,7 +142,7 @@ fn op() -> impl Strategy<Value = Op> {
 
 proptest! {
     #[test]
-    fn the_store_equals_a_map_whatever_versions_and_uids_say(ops in proptest::collection::vec(op(), 1..40)) {
+    fn the_store_equals_a_map(ops in proptest::collection::vec(op(), 1..40)) {
         equals_a_map(ops)?;
     }
 }
