@@ -270,7 +270,9 @@ impl WatchRequest {
         let mut all = self.clone();
         let inner = all.change();
         inner.labels = None;
-        inner.fields.take_if(|fields| !fields.starts_with("metadata.name="));
+        inner
+            .fields
+            .take_if(|fields| !fields.starts_with("metadata.name="));
         all
     }
 

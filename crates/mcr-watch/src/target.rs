@@ -121,9 +121,11 @@ pub struct PlacedObject {
     pub object: Arc<Object>,
 }
 
+/// What tells an object apart from the others of its watch: its place and its key.
+pub(crate) type Named = (Option<Arc<str>>, ObjectKey);
+
 impl PlacedObject {
-    /// What tells the object apart from the others of its watch.
-    pub(crate) fn named(&self) -> (Option<Arc<str>>, ObjectKey) {
+    pub(crate) fn named(&self) -> Named {
         (self.place.clone(), self.object.key().clone())
     }
 

@@ -264,7 +264,9 @@ impl Place {
     pub(crate) fn upgrade(&self) {
         let mut state = self.state();
         let State { objects, log, .. } = &mut *state;
-        let stored = objects.values_mut().chain(log.iter_mut().map(|event| &mut event.stored));
+        let stored = objects
+            .values_mut()
+            .chain(log.iter_mut().map(|event| &mut event.stored));
         stored.for_each(|stored| stored.value.push('+'));
         state.version += 1;
         state.compacted = state.version;

@@ -235,8 +235,6 @@ struct Shared {
     silent: watch::Sender<bool>,
     /// The newest version, for those who ask for it alone. 0: such a request is refused.
     newest: AtomicUsize,
-    /// How often it was asked for.
-    checks: AtomicUsize,
     /// The values of `Authorization` that are answered 401.
     refused: Mutex<HashSet<String>>,
 }
@@ -316,11 +314,11 @@ impl Server {
         self.shared.silent.send_replace(false);
     }
 
-    /// All requests so far but those that only look after the cluster.
+    /// All requests so far but those that only look after the cluster, or for its newest version.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         let all = self.shared.asked.lock().unwrap();
         all.iter()
-            .filter(|asked| !is_probe(&asked.path))
+            .filter(|asked| !is_probe(&asked.path) && !asked.is_check())
             .cloned()
             .collect()
     }
@@ -358,11 +356,6 @@ impl Server {
     /// From now on this is the newest version.
     pub(crate) fn is_at(&self, version: usize) {
         self.shared.newest.store(version, Ordering::SeqCst);
-    }
-
-    /// How often the newest version was asked for.
-    pub(crate) fn checks(&self) -> usize {
-        self.shared.checks.load(Ordering::SeqCst)
     }
 
     /// The cluster is deleted and another one made at the same address.
@@ -434,7 +427,6 @@ impl Shared {
             incarnation: AtomicUsize::new(0),
             silent: watch::Sender::new(false),
             newest: AtomicUsize::new(0),
-            checks: AtomicUsize::new(0),
             refused: Mutex::default(),
         }
     }
@@ -466,7 +458,12 @@ impl Shared {
                     let uid = format!("uid-{port}-{}", self.incarnation.load(Ordering::SeqCst));
                     Answer::json(&json!({"metadata": {"name": "kube-system", "uid": uid}}))
                 }
-                _ if asked.is_check() => self.check(),
+                _ if asked.is_check() => match self.newest.load(Ordering::SeqCst) {
+                    0 => Answer::status(403, "Forbidden", "no"),
+                    newest => Answer::json(
+                        &json!({"metadata": {"resourceVersion": newest.to_string()}, "items": []}),
+                    ),
+                },
                 _ => (self.script)(&asked),
             };
             let mut events = self.events.subscribe();
@@ -496,14 +493,6 @@ impl Shared {
             if !answer.keeps || asked.header("connection") == Some("close") {
                 return;
             }
-        }
-    }
-
-    fn check(&self) -> Answer {
-        self.checks.fetch_add(1, Ordering::SeqCst);
-        match self.newest.load(Ordering::SeqCst) {
-            0 => Answer::status(403, "Forbidden", "no"),
-            newest => Answer::json(&json!({"metadata": {"resourceVersion": newest.to_string()}, "items": []})),
         }
     }
 
@@ -538,14 +527,9 @@ impl Shared {
             headers,
             nth: 0,
         };
-        if asked.is_check() {
-            return Some(asked);
-        }
         let mut all = self.asked.lock().unwrap();
-        asked.nth = all
-            .iter()
-            .filter(|other| other.path == asked.path && other.is_watch() == asked.is_watch())
-            .count();
+        let form = |asked: &Asked| (asked.path.clone(), asked.is_watch(), asked.is_check());
+        asked.nth = all.iter().filter(|other| form(other) == form(&asked)).count();
         all.push(asked.clone());
         Some(asked)
     }

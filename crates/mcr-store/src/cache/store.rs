@@ -210,7 +210,12 @@ impl ObjectStore {
     /// `object` was deleted ([`Incarnation::outlives`]).
     pub fn delete(&self, object: Arc<Object>) -> Option<ObjectChange> {
         let mut inner = self.write();
-        if inner.objects.get(object.key())?.incarnation().outlives(object.incarnation()) {
+        if inner
+            .objects
+            .get(object.key())?
+            .incarnation()
+            .outlives(object.incarnation())
+        {
             return None;
         }
         inner.remove(object.key());

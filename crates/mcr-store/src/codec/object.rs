@@ -182,18 +182,13 @@ impl Object {
         }
     }
 
-    /// Whether both have the same UID and the same resource version. Their JSON may still differ: an upgrade of the API
+    /// Whether both have the same JSON, resource version and all. An equal version alone proves nothing: an upgrade of the API
     /// server or of a CRD changes how an object is shown that nobody has written since.
-    #[inline]
-    pub fn same_version(&self, other: &Self) -> bool {
-        self.same_uid(other) && self.resource_version() == other.resource_version()
-    }
-
-    /// Whether both have the same JSON, resource version and all.
     pub fn same_content(&self, other: &Self) -> bool {
         let same_form = self.key == other.key && self.encoding.is_same(&other.encoding);
         // Objects of two watches may have different templates for the same JSON.
-        self.same_version(other)
+        self.same_uid(other)
+            && self.resource_version() == other.resource_version()
             && (std::ptr::eq(self, other)
                 || (same_form && self.held == other.held)
                 || self.to_json() == other.to_json())

@@ -1,10 +1,14 @@
 //! Which request comes next while the driver lists. Nothing in this module sends a request or waits.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
-use mcr_store::{ListEnd, ObjectKey};
+use mcr_store::ListEnd;
 
-use crate::{WatchError, budget::Reservation, target::PlacedObject};
+use crate::{
+    WatchError,
+    budget::Reservation,
+    target::{Named, PlacedObject},
+};
 
 /// A page never asks for fewer objects.
 const SMALLEST_PAGE: u32 = 10;
@@ -172,12 +176,15 @@ impl Listing {
     /// The objects that are newer than the version from which a watch continues, because their pages are. That watch repeats what
     /// happened to them before.
     pub(super) fn ahead(&self) -> Ahead {
-        let at = self.resource_version.as_deref().and_then(|at| at.parse().ok());
+        let at: Option<u64> = self.resource_version.as_deref().and_then(|at| at.parse().ok());
         let (true, Some(at)) = (self.is_inconsistent, at) else {
             return Ahead::default();
         };
-        let listed = self.objects.iter().map(|placed| (placed.named(), placed.version()));
-        Ahead(Some(Box::new(listed.filter(|(_, version)| *version > at).collect())))
+        let listed = self
+            .objects
+            .iter()
+            .map(|placed| (placed.named(), placed.version()));
+        Ahead(listed.filter(|(_, version)| *version > at).collect())
     }
 
     /// Where a watch continues. Empty before the first page.
@@ -186,23 +193,21 @@ impl Listing {
     }
 }
 
-/// Objects that a list brought in a newer state than the watch after it has reached, with their resource versions. They are few:
-/// those that changed while the list was read. Boxed: hardly any watch has one.
+/// Objects that a list brought in a newer state than the watch after it has reached, with their resource versions: those that
+/// changed while the list was read.
 #[derive(Default)]
-pub(super) struct Ahead(Option<Box<BTreeMap<(Option<Arc<str>>, ObjectKey), u64>>>);
+pub(super) struct Ahead(BTreeMap<Named, u64>);
 
 impl Ahead {
     /// Whether an event is older than what the list brought of its object.
     pub(super) fn is_repetition(&mut self, event: &PlacedObject) -> bool {
-        let Some(ahead) = &mut self.0 else { return false };
-        let named = event.named();
-        let is_older = |listed: &u64| event.version() < *listed;
-        let repeats = ahead.get(&named).is_some_and(is_older);
-        if !repeats {
-            ahead.remove(&named);
+        if self.0.is_empty() {
+            return false;
         }
-        if ahead.is_empty() {
-            self.0 = None;
+        let named = event.named();
+        let repeats = self.0.get(&named).is_some_and(|listed| event.version() < *listed);
+        if !repeats {
+            self.0.remove(&named);
         }
         repeats
     }

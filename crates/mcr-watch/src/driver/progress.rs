@@ -122,7 +122,7 @@ impl Progress {
     /// The cluster is down. Its failures say nothing about the time after: an API server that starts forbids everything
     /// for a moment. How often a cluster that comes and goes is dialled is up to its supervisor.
     pub(super) fn cluster_down(&mut self) {
-        self.versions.failed();
+        self.versions.unconfirmed = true;
         self.backoff.reset();
     }
 
@@ -174,7 +174,7 @@ impl Progress {
 
     /// Whether the newest version has to be known before a watch continues.
     pub(super) fn is_unconfirmed(&self) -> bool {
-        self.versions.are_unconfirmed()
+        self.versions.unconfirmed
     }
 
     /// The API server has shown its newest version.
@@ -185,7 +185,7 @@ impl Progress {
         if let State::Listed(at) = &self.state {
             self.versions.compare(&at.resource_version, newest)?;
         }
-        self.versions.confirmed();
+        self.versions.unconfirmed = false;
         Ok(())
     }
 
@@ -199,9 +199,6 @@ impl Progress {
             self.backoff.reset();
             self.errors.clear();
             (self.stuck, self.cut_short) = (0, 0);
-            if !matches!(result, Err(WatchError::WentBack { .. })) {
-                self.versions.lasted();
-            }
         }
         // No event tells that an object is readable again, or what an object without a name kept from being deleted.
         if ended.was_silent() || ended.left_out {
@@ -223,7 +220,7 @@ impl Progress {
 
     /// A list or a watch has failed.
     pub(super) fn failed(&mut self, error: &WatchError) -> Retry {
-        self.versions.failed();
+        self.versions.unconfirmed = true;
         let expired = matches!(error, WatchError::Expired | WatchError::WentBack { .. });
         let stuck = self.stuck >= STUCK_AFTER;
         if stuck {
@@ -256,7 +253,12 @@ impl Progress {
         }
         // One warning for each problem: a thousand dead watches must not fill the log, and a watch that starts and fails
         // each time is one problem. A version that expires is normal unless that never ends.
-        let warn = times == if matches!(error, WatchError::Expired) { 3 } else { 1 };
+        let warn = times
+            == if matches!(error, WatchError::Expired) {
+                3
+            } else {
+                1
+            };
         Retry { pause, warn, resume }
     }
 }

@@ -97,8 +97,8 @@ mod tests {
 
     use super::*;
 
-    fn incarnation(uid: &str, version: u32) -> Incarnation {
-        let json = format!(r#"{{"metadata":{{"name":"a","uid":"{uid}","resourceVersion":"{version}"}}}}"#);
+    fn incarnation(version: u32) -> Incarnation {
+        let json = format!(r#"{{"metadata":{{"name":"a","resourceVersion":"{version}"}}}}"#);
         let mut encoder = Encoder::plain(Encoding::new("v1", "Secret"));
         let object = Object::parse(serde_json::from_str(&json).unwrap(), &mut encoder);
         object.unwrap().incarnation()
@@ -112,34 +112,34 @@ mod tests {
     fn only_another_projection_is_a_change() {
         let mut projections = Projections::new(i32::eq);
         let a = key("a");
-        assert!(!projections.put(&a, incarnation("1", 1), None), "it never counted as there");
-        assert!(projections.put(&a, incarnation("1", 1), Some(1)));
-        assert!(!projections.put(&a, incarnation("1", 1), Some(1)));
-        assert!(projections.put(&a, incarnation("1", 1), Some(2)));
+        assert!(!projections.put(&a, incarnation(1), None), "it never counted");
+        assert!(projections.put(&a, incarnation(1), Some(1)));
+        assert!(!projections.put(&a, incarnation(1), Some(1)));
+        assert!(projections.put(&a, incarnation(1), Some(2)));
         assert_eq!(projections.get(&a), Some(&2));
-        assert!(projections.put(&a, incarnation("1", 1), None));
-        assert!(!projections.put(&a, incarnation("1", 1), None));
+        assert!(projections.put(&a, incarnation(1), None));
+        assert!(!projections.put(&a, incarnation(1), None));
         assert_eq!((projections.get(&a), projections.len()), (None, 0));
-        assert!(projections.put(&a, incarnation("1", 1), Some(2)));
-        assert!(projections.delete(&a, incarnation("1", 2)));
-        assert!(!projections.delete(&a, incarnation("1", 2)));
+        assert!(projections.put(&a, incarnation(1), Some(2)));
+        assert!(projections.delete(&a, incarnation(2)));
+        assert!(!projections.delete(&a, incarnation(2)));
     }
 
     #[test]
     fn a_list_removes_what_it_lacks_and_nothing_that_it_has() {
         let mut projections = Projections::new(i32::eq);
         for name in ["same", "other", "unreadable", "lacking"] {
-            projections.put(&key(name), incarnation("1", 1), Some(1));
+            projections.put(&key(name), incarnation(1), Some(1));
         }
         // This listing breaks off.
         projections.begin_listing();
-        projections.put(&key("same"), incarnation("1", 1), Some(1));
+        projections.put(&key("same"), incarnation(1), Some(1));
 
         projections.begin_listing();
-        projections.put(&key("same"), incarnation("1", 1), Some(1));
-        projections.put(&key("other"), incarnation("1", 1), Some(2));
-        projections.put(&key("new"), incarnation("1", 1), Some(1));
-        projections.put(&key("ignored"), incarnation("1", 1), None);
+        projections.put(&key("same"), incarnation(1), Some(1));
+        projections.put(&key("other"), incarnation(1), Some(2));
+        projections.put(&key("new"), incarnation(1), Some(1));
+        projections.put(&key("ignored"), incarnation(1), None);
         projections.saw(&key("unreadable"));
         projections.saw(&key("never read"));
         assert_eq!(projections.finish_listing(), [key("lacking")]);

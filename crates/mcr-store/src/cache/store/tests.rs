@@ -197,8 +197,7 @@ fn equals_a_map(ops: Vec<Op>) -> Result<(), TestCaseError> {
             .map(|(n, (u, rv, l))| (n.clone(), object(n, *u, *rv, &l.to_string()).to_json()))
             .collect();
         let held = store.all().into_iter();
-        let held: BTreeMap<String, Vec<u8>> =
-            held.map(|o| (o.key().name.to_string(), o.to_json())).collect();
+        let held: BTreeMap<String, Vec<u8>> = held.map(|o| (o.key().name.to_string(), o.to_json())).collect();
         prop_assert_eq!(&held, &expected);
         prop_assert_eq!(&replayed, &expected);
         prop_assert_eq!(

@@ -68,7 +68,9 @@ fn receive<T: Send + 'static>(target: &HubTarget<T>, type_: &str, map: Value) ->
         mcr_store::WatchEvent::Put(event) => put(target, event.item()).is_ok(),
         mcr_store::WatchEvent::Deleted(event) => {
             let object = target.encode(event.item(), &mut encoder());
-            object.map(|object| object.iter().for_each(|object| target.delete(object))).is_ok()
+            object
+                .map(|object| object.iter().for_each(|object| target.delete(object)))
+                .is_ok()
         }
         _ => panic!("{line}"),
     }

@@ -282,7 +282,10 @@ impl World {
                 let json = Self::json(place, &name, uid, version, false);
                 let opened = ParsedObject::read(&json).unwrap();
                 let object = scope.watch.encode(Ok(opened.object()), &mut self.encoder);
-                object.unwrap().iter().for_each(|object| scope.watch.delete(object));
+                object
+                    .unwrap()
+                    .iter()
+                    .for_each(|object| scope.watch.delete(object));
                 if place < PLACES && !older {
                     let is_read = self.is_read(s, place);
                     self.scopes[s].remove(place, name, is_read);
