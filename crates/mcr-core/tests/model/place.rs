@@ -276,16 +276,14 @@ impl Place {
     /// Replaces the data by that of some versions ago, as from a backup. The server is away for a moment.
     pub(crate) fn restore(&self, ago: u64) {
         let mut state = self.state();
-        let back_to = state.version.saturating_sub(ago).max(state.compacted);
-        for plural in [MAPS, WIDGETS] {
-            let then = state.at(back_to, plural);
-            state.objects.retain(|(of, _), _| *of != plural);
-            let then = then.into_iter().map(|(key, stored)| ((plural, key), stored));
-            state.objects.extend(then);
-        }
-        state.log.retain(|event| event.version <= back_to);
-        state.version = back_to;
-        state.restored = true;
+        let version = state.version.saturating_sub(ago).max(state.compacted);
+        let then = [MAPS, WIDGETS].map(|plural| (plural, state.at(version, plural)));
+        let then = then
+            .into_iter()
+            .flat_map(|(plural, all)| all.into_iter().map(move |(key, stored)| ((plural, key), stored)));
+        state.objects = then.collect();
+        state.log.retain(|event| event.version <= version);
+        (state.version, state.restored) = (version, true);
         state.silent.clear();
         for watcher in state.watchers.drain(..) {
             let _ = watcher.sender.send(Err(reset()));

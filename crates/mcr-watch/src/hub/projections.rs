@@ -98,7 +98,8 @@ mod tests {
     use super::*;
 
     fn incarnation(version: u32) -> Incarnation {
-        let json = format!(r#"{{"metadata":{{"name":"a","resourceVersion":"{version}"}}}}"#);
+        let json =
+            format!(r#"{{"metadata":{{"name":"a","uid":"{version}","resourceVersion":"{version}"}}}}"#);
         let mut encoder = Encoder::plain(Encoding::new("v1", "Secret"));
         let object = Object::parse(serde_json::from_str(&json).unwrap(), &mut encoder);
         object.unwrap().incarnation()
@@ -121,6 +122,7 @@ mod tests {
         assert!(!projections.put(&a, incarnation(1), None));
         assert_eq!((projections.get(&a), projections.len()), (None, 0));
         assert!(projections.put(&a, incarnation(1), Some(2)));
+        assert!(!projections.delete(&a, incarnation(0)), "an older object");
         assert!(projections.delete(&a, incarnation(2)));
         assert!(!projections.delete(&a, incarnation(2)));
     }

@@ -9,8 +9,10 @@ use serde_json::{json, value::to_raw_value};
 use super::*;
 use crate::codec::{Encoder, Encoding};
 
+/// A version of 0 is not a number.
 fn object(name: &str, uid: u8, rv: u32, label: &str) -> Arc<Object> {
-    let json = json!({"metadata": {"name": name, "namespace": "n", "uid": format!("{uid:032x}"), "resourceVersion": rv.to_string(), "labels": {"l": label, "app.kubernetes.io/managed-by": "the same in all objects"}}});
+    let rv = if rv == 0 { "opaque".into() } else { rv.to_string() };
+    let json = json!({"metadata": {"name": name, "namespace": "n", "uid": format!("{uid:032x}"), "resourceVersion": rv, "labels": {"l": label, "app.kubernetes.io/managed-by": "the same in all objects"}}});
     let raw = to_raw_value(&json).unwrap();
     Object::parse(&raw, &mut Encoder::plain(Encoding::new("v1", "ConfigMap")))
         .unwrap()
@@ -29,19 +31,6 @@ fn by_label() -> Indexer {
                 .collect(),
         )
     })
-}
-
-#[test]
-fn a_relist_deletes_missing_objects_and_reports_no_change_of_the_others() {
-    let store = ObjectStore::default();
-    store.upsert(object("a", 1, 1, "x"), true);
-    store.upsert(object("b", 2, 2, "x"), true);
-    store.begin_listing();
-    assert_eq!(store.upsert(object("a", 1, 1, "x"), true).into_iter().count(), 0);
-    let deleted = store.finish_listing(true);
-    assert_eq!(deleted.len(), 1);
-    assert!(deleted[0].is_delete());
-    assert_eq!(deleted[0].key().unwrap().to_string(), "n/b");
 }
 
 #[test]
@@ -70,14 +59,6 @@ fn the_unseen_objects_of_a_list_are_those_that_the_store_still_holds() {
     assert_eq!(unseen, ["n/c"]);
     assert_eq!(store.len(), 2);
     assert!(store.finish_listing(true).is_empty(), "the listing has ended");
-}
-
-#[test]
-fn another_uid_under_the_same_name_is_a_delete_and_an_add() {
-    let store = ObjectStore::default();
-    store.upsert(object("a", 1, 1, "x"), true);
-    let changes: Vec<_> = store.upsert(object("a", 9, 2, "x"), false).into_iter().collect();
-    assert!(changes[0].is_delete() && changes[1].old.is_none());
 }
 
 #[test]
@@ -132,7 +113,7 @@ enum Op {
 type Item = (u8, u8, u32, u8);
 
 fn op() -> impl Strategy<Value = Op> {
-    let item = || (0..5u8, 0..3u8, 1..4u32, 0..3u8);
+    let item = || (0..5u8, 0..3u8, 0..4u32, 0..3u8);
     prop_oneof![
         item().prop_map(Op::Upsert),
         item().prop_map(Op::Delete),
@@ -163,7 +144,7 @@ fn equals_a_map(ops: Vec<Op>) -> Result<(), TestCaseError> {
             }
             Op::Delete(item @ (n, u, rv, _)) => {
                 let held = model.get(&n.to_string());
-                let goes = held.is_some_and(|held| held.0 == u || held.1 < rv);
+                let goes = held.is_some_and(|held| held.0 == u || (0 < held.1 && held.1 < rv));
                 if goes {
                     model.remove(&n.to_string());
                 }
