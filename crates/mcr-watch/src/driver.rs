@@ -178,7 +178,7 @@ impl Driver {
 
     /// Watches until the API server ends the watch.
     async fn watch(&mut self, endpoint: u64) -> Result<(), WatchError> {
-        if self.progress.is_unconfirmed()
+        if self.progress.versions.unconfirmed
             && let Some(newest) = Box::pin(newest_version(&self.env, &self.kind)).await
         {
             self.progress.confirm(&newest)?;

@@ -132,21 +132,3 @@ async fn a_version_that_goes_back_leads_to_one_list_however_it_shows() {
         one.running.stop().await;
     }
 }
-
-/// Nothing was restored, or the server does not show its newest version: the watch continues.
-#[tokio::test(start_paused = true)]
-async fn a_watch_that_broke_off_continues_without_a_list_where_versions_go_on() {
-    for newest in [251, 0] {
-        let server = Server::in_memory(|asked| match (asked.is_watch(), asked.nth) {
-            (false, _) => list(250, [map("a", 1)]),
-            (true, 0) => Answer::short_watch([&bookmark(251)]),
-            (true, 1) => Answer::begin().chunk("{"),
-            (true, _) => Answer::watch([&event("ADDED", map("b", 252))]),
-        });
-        server.is_at(newest);
-        let one = One::of(&server).await;
-        one.log.becomes(&["+a", "+b"]).await;
-        assert_eq!(server.lists(MAPS).len(), 1);
-        one.running.stop().await;
-    }
-}

@@ -10,31 +10,6 @@ use crate::{
     server::{Answer, Server, status_object},
 };
 
-/// kube's watcher asks again and again from the version that the answer said is too old.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_refused_with_410_lists_again() {
-    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
-        (false, 0) => list(10, [map("goes", 1), map("stays", 2)]),
-        (false, _) => list(20, [map("stays", 2)]),
-        (true, 0) => Answer::status(410, "Expired", "too old resource version"),
-        (true, _) => quiet(),
-    })
-    .await;
-    let one = One::of(&server).await;
-    // What was deleted while nobody looked is told once, and of what stayed nothing is said.
-    one.log.becomes(&["+goes", "+stays", "-goes"]).await;
-    eventually("watched from there", || {
-        (server.watches(MAPS).len() == 2).then_some(())
-    })
-    .await;
-    // Nothing else was told before what comes now.
-    server.send(MAPS, &event("ADDED", map("later", 21))).await;
-    one.log.becomes(&["+goes", "+stays", "-goes", "+later"]).await;
-    assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("20"));
-    assert_eq!((server.lists(MAPS).len(), server.watches(MAPS).len()), (2, 2));
-    one.running.stop().await;
-}
-
 /// A proxy that always says 410 would otherwise be asked for whole lists as fast as it can answer.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_always_says_410_is_not_asked_in_a_loop() {
@@ -59,42 +34,23 @@ fn growing(times: &[Instant]) -> bool {
     pauses.len() < 3 || pauses[pauses.len() - 1] > pauses[0]
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_server_that_ends_every_watch_at_once_is_not_asked_in_a_loop() {
-    let server = Server::in_memory(|asked| match asked.is_watch() {
-        false => list(10, [map("a", 1)]),
-        true => Answer::short_watch([]),
-    });
-    let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
-    one.synced().await;
-    for_millis(4000).await;
-    let watches = server.watches(MAPS);
-    assert!(
-        (3..=5).contains(&watches.len()),
-        "{} watches in 4 s",
-        watches.len()
-    );
-    assert_eq!(
-        server.lists(MAPS).len(),
-        1,
-        "the end of a watch is no reason to list"
-    );
-    one.running.stop().await;
-}
-
 /// Events on every short watch are no reason to ask without a pause either.
 #[tokio::test(start_paused = true)]
-async fn a_server_that_says_a_word_on_every_watch_and_ends_it_is_not_asked_in_a_loop() {
-    let server = Server::in_memory(|asked| match asked.is_watch() {
-        false => list(10, [map("a", 1)]),
-        true => Answer::short_watch([&bookmark(11)]),
-    });
-    let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
-    one.synced().await;
-    for_millis(3000).await;
-    let watches = server.watches(MAPS).len();
-    assert!((3..=5).contains(&watches), "{watches} watches in 3 s");
-    one.running.stop().await;
+async fn a_server_that_ends_every_watch_at_once_is_not_asked_in_a_loop() {
+    for watch in [Answer::short_watch([]), Answer::short_watch([&bookmark(11)])] {
+        let server = Server::in_memory(move |asked| match asked.is_watch() {
+            false => list(10, [map("a", 1)]),
+            true => watch.clone(),
+        });
+        let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
+        one.synced().await;
+        for_millis(4000).await;
+        let watches = server.watches(MAPS).len();
+        assert!((3..=5).contains(&watches), "{watches} watches in 4 s");
+        let lists = server.lists(MAPS).len();
+        assert_eq!(lists, 1, "the end of a watch is no reason to list");
+        one.running.stop().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -210,6 +166,8 @@ async fn an_event_cut_off_in_the_middle_is_asked_for_again_from_where_it_was() {
         (true, _) => Answer::watch([&event("ADDED", map("cut", 12))]),
     })
     .await;
+    // Nothing was restored.
+    server.is_at(11);
     let one = One::of(&server).await;
     one.log.becomes(&["+a", "+whole", "+cut"]).await;
     let from: Vec<_> = server
@@ -242,6 +200,8 @@ async fn after_what_can_not_be_understood_or_is_too_old_everything_is_listed_aga
             Answer::watch([&event("DELETED", json!({"metadata": {"name": 7}}))]),
             "deleted object can't be read",
         ),
+        // kube's watcher asks again and again from the version that the answer said is too old.
+        (Answer::status(410, "Expired", "too old"), "too old (410)"),
         (Answer::watch([&gone]), "too old (410)"),
         // The last event of a body need not end with a line feed: a 410 on one line often does not.
         (Answer::begin().chunk(gone.to_string()).end(), "too old (410)"),

@@ -104,7 +104,7 @@ pub(super) struct Progress {
     cut_short: u32,
     /// How often errors have occurred, by their reason.
     errors: BTreeMap<&'static str, u32>,
-    versions: Versions,
+    pub(super) versions: Versions,
 }
 
 impl Progress {
@@ -170,11 +170,6 @@ impl Progress {
             at.resource_version = resource_version;
         }
         Ok(())
-    }
-
-    /// Whether the newest version has to be known before a watch continues.
-    pub(super) fn is_unconfirmed(&self) -> bool {
-        self.versions.unconfirmed
     }
 
     /// The API server has shown its newest version.
