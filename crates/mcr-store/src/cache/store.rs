@@ -10,8 +10,6 @@ use super::{
     index::{Index, Indexer, Values, values},
     table::Table,
 };
-#[cfg(doc)]
-use crate::codec::Incarnation;
 use crate::{codec::Object, key::ObjectKey};
 
 /// The objects of one watch, with their indexes. Every method takes `&self`, so threads can share a store.
@@ -207,7 +205,7 @@ impl ObjectStore {
 
     /// Removes the object that has the key of `object`. The change carries `object`, which is the last state that
     /// the watch event has. `None` if the store does not hold the key, or if the object that it holds was created after
-    /// `object` was deleted ([`Incarnation::outlives`]).
+    /// `object` was deleted ([`Incarnation::outlives`](crate::Incarnation::outlives)).
     pub fn delete(&self, object: Arc<Object>) -> Option<ObjectChange> {
         let mut inner = self.write();
         if inner

@@ -248,12 +248,8 @@ impl Progress {
         }
         // One warning for each problem: a thousand dead watches must not fill the log, and a watch that starts and fails
         // each time is one problem. A version that expires is normal unless that never ends.
-        let warn = times
-            == if matches!(error, WatchError::Expired) {
-                3
-            } else {
-                1
-            };
+        let normal = matches!(error, WatchError::Expired);
+        let warn = times == if normal { 3 } else { 1 };
         Retry { pause, warn, resume }
     }
 }
