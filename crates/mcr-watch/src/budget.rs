@@ -33,28 +33,25 @@ const MIB: usize = 1 << 20;
 /// # Shares
 /// *Growth* is what lists hold beyond the bytes that they begin with, the first `first` bytes of each.
 ///
-/// - All lists hold at most `fleet` bytes. At most three quarters of them are growth: large lists that never end do not keep
-///   others from beginning.
-/// - The lists of one cluster grow only as long as all of their growth is at most twice what is left of all growth. So one
-///   cluster never has more than two thirds of it, and several large ones leave a part to others, however many they are.
-/// - The lists of one cluster hold at most half of `fleet`, with the bytes that they begin with. A list waits for its own cluster
-///   before it waits for others, so it stands in nobody's way meanwhile.
+/// - All lists hold at most `fleet` bytes, at most three quarters of them as growth: large lists keep none from beginning.
+/// - The growth of one cluster is at most twice what it leaves of all growth. So one cluster has at most two thirds of it, and
+///   each further one leaves at least a third of the rest.
+/// - The lists of one cluster hold at most half of `fleet`. A list waits for its own cluster before it waits for others.
 ///
 /// # Invariants
-/// For each [`Reservation`], while no call of it is under way:
+/// Of a [`Reservation`], while no call of it is under way:
 ///
-/// - `held` bytes are taken from `free` and from the cluster's `share`, and all but the first `first` ones from the growth:
-///   `claimed == held` and `grown == held - min(held, first)`. A call takes them in the order growth, share, `free`. If it is
-///   cancelled in between, `grown` and `claimed` may be more than `held` needs, until the next call or the end of the list.
-/// - `kept <= held`: what the list holds even if it uses less. All that it begins with while it reads, nothing while it rests.
+/// - `held == claimed`: it has taken these bytes from `free` and from the share of its cluster; and `grown == held - first`, if
+///   that is not negative. A call takes from the growth first, then from the share, then from `free`. After one that was
+///   cancelled, `grown` and `claimed` may be more, until the next call.
+/// - `kept <= held`: what it holds even if it uses less. All that it begins with while it reads, nothing while it rests.
 /// - `used <= held`, unless the last [`use_bytes`](Reservation::use_bytes) has failed or was cancelled.
 pub struct ListBudget {
     /// One permit for each byte. Only lists that grow wait for it, so they are served first.
     free: Semaphore,
     /// The bytes that lists may still grow by.
     growth: SyncMutex<usize>,
-    /// Wakes the lists that wait for growth. They are few: most lists never grow. They have no order, because a large one at
-    /// the head of a queue would stop all behind it.
+    /// Wakes all lists that wait for growth, which are few. In a queue, a large one would stop all behind it.
     growth_given_back: Notify,
     /// By cluster, as long as it has lists.
     shares: WeakCache<Share, ClusterName>,

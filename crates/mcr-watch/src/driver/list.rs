@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout};
 use super::{
     Driver,
     api::{PageError, PageRequest},
-    listing::{Arrived, Listing},
+    listing::Listing,
     page::Page,
     progress::Position,
 };
@@ -100,7 +100,7 @@ impl Driver {
                 Ok((end, objects)) => {
                     let took = asked.elapsed();
                     self.paging.succeeded(took, limit);
-                    if listing.advance(end, Arrived { objects, took }, &self.env.settings)? {
+                    if listing.advance(end, (objects, took), &self.env.settings)? {
                         return Ok(());
                     }
                 }

@@ -150,14 +150,6 @@ pub(super) struct Listing {
     empty: (u32, Duration),
 }
 
-/// A page that has arrived.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Arrived {
-    /// The number of its objects, also of those that could not be read.
-    pub(super) objects: usize,
-    pub(super) took: Duration,
-}
-
 impl Listing {
     /// A list that begins. It leaves these places out.
     pub(super) fn new(
@@ -186,14 +178,14 @@ impl Listing {
         }
     }
 
-    /// A page has arrived. Returns whether it was the last one.
+    /// A page has arrived, with so many objects, readable or not. Returns whether it was the last one.
     ///
     /// # Errors
     /// [`WatchError::ListWithoutEnd`] if there are more, and the list has had enough of them.
     pub(super) fn advance(
         &mut self,
         end: ListEnd,
-        page: Arrived,
+        (objects, took): (usize, Duration),
         settings: &WatchSettings,
     ) -> Result<bool, WatchError> {
         self.resource_version.get_or_insert(end.resource_version);
@@ -201,24 +193,24 @@ impl Listing {
         self.continue_token = end.continue_token;
         self.staged.end_page();
         self.pages += 1;
-        self.objects += page.objects;
-        self.empty = match page.objects {
-            0 => (self.empty.0 + 1, self.empty.1 + page.took),
+        self.objects += objects;
+        self.empty = match objects {
+            0 => (self.empty.0 + 1, self.empty.1 + took),
             _ => (0, Duration::ZERO),
         };
         if self.continue_token.is_none() {
             return Ok(true);
         }
-        let (timeout, took) = (settings.list_timeout, self.began.elapsed());
+        let (timeout, all) = (settings.list_timeout, self.began.elapsed());
         if self.empty.0 >= EMPTY_PAGES
             || self.empty.1 >= timeout * EMPTY_FOR
             || self.pages >= PAGES
-            || took >= (timeout * LONGEST).max(AN_HOUR)
+            || all >= (timeout * LONGEST).max(AN_HOUR)
         {
             return Err(WatchError::ListWithoutEnd {
                 pages: self.pages,
                 objects: self.objects,
-                took,
+                took: all,
             });
         }
         Ok(false)

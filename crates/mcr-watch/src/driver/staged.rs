@@ -24,10 +24,10 @@ pub(super) struct Staged {
     limit: usize,
     /// [`WatchSettings::held_bytes`](crate::WatchSettings::held_bytes), for each place.
     held_limit: Option<usize>,
-    /// What the objects of each place take in the pages that have arrived, also the ones that are left out.
+    /// What the objects of each place take, also those that are left out.
     places: HashMap<Arc<str>, usize>,
-    /// The same for the page that is being read, which may have to be read again.
-    page_places: HashMap<Arc<str>, usize>,
+    /// The same without the page that is being read, which may have to be read again.
+    places_before: HashMap<Arc<str>, usize>,
     /// The number and the memory of the objects before that page.
     before_page: (usize, usize),
     left_out: BTreeSet<Arc<str>>,
@@ -42,7 +42,7 @@ impl Staged {
             limit,
             held_limit,
             places: HashMap::new(),
-            page_places: HashMap::new(),
+            places_before: HashMap::new(),
             before_page: (0, 0),
             left_out,
         }
@@ -65,7 +65,7 @@ impl Staged {
                 _ => Ok(()),
             };
         };
-        *self.page_places.entry(place.clone()).or_default() += bytes;
+        *self.places.entry(place.clone()).or_default() += bytes;
         if self.held_limit.is_some_and(|limit| self.taken(&place) > limit) {
             self.leave_out(BTreeSet::from([place]));
         } else if !self.left_out.contains(&place) {
@@ -77,15 +77,13 @@ impl Staged {
 
     /// The page is complete.
     pub(super) fn end_page(&mut self) {
-        for (place, bytes) in self.page_places.drain() {
-            *self.places.entry(place).or_default() += bytes;
-        }
+        self.places_before.clone_from(&self.places);
         self.before_page = (self.objects.len(), self.bytes);
     }
 
     /// The page has failed: nothing of it counts.
     pub(super) fn drop_page(&mut self) {
-        self.page_places.clear();
+        self.places.clone_from(&self.places_before);
         self.objects.truncate(self.before_page.0);
         self.bytes = self.before_page.1;
     }
@@ -144,18 +142,12 @@ impl Staged {
 
     /// What the objects of a place take.
     fn taken(&self, place: &str) -> usize {
-        let of = |places: &HashMap<Arc<str>, usize>| places.get(place).copied().unwrap_or_default();
-        of(&self.places) + of(&self.page_places)
+        self.places.get(place).copied().unwrap_or_default()
     }
 
     /// The places and what their objects take, the largest first.
     fn by_size(&self) -> Vec<(Arc<str>, usize)> {
-        let new = self
-            .page_places
-            .keys()
-            .filter(|place| !self.places.contains_key(*place));
-        let all = self.places.keys().chain(new);
-        let mut sizes: Vec<_> = all.map(|place| (place.clone(), self.taken(place))).collect();
+        let mut sizes: Vec<_> = self.places.clone().into_iter().collect();
         // Of the same size, those that are left out already: they should not take turns.
         sizes.sort_by_key(|(place, bytes)| (Reverse(*bytes), !self.left_out.contains(place), place.clone()));
         sizes

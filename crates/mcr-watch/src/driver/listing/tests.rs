@@ -158,12 +158,12 @@ async fn pages(most: u32, seconds: u64, objects: impl Fn(u32) -> usize) -> (u32,
     for number in 1..=most {
         let took = Duration::from_secs(seconds);
         tokio::time::advance(took).await;
-        let page_of = Arrived {
-            objects: objects(number),
-            took,
-        };
         let token = (number < most).then_some("more");
-        if let Err(error) = list.advance(page("7", token), page_of, &WatchSettings::default()) {
+        if let Err(error) = list.advance(
+            page("7", token),
+            (objects(number), took),
+            &WatchSettings::default(),
+        ) {
             assert!(list.reservation.limit() > 0 && !list.resumes_after(&error));
             return (number, Some(error.to_string()));
         }
@@ -240,9 +240,8 @@ async fn a_page_that_fails_again_and_again_ends_the_list() {
 impl Listing {
     /// A page with an object has arrived.
     fn next(&mut self, end: ListEnd) -> bool {
-        let (objects, took) = (1, Duration::ZERO);
-        let page = Arrived { objects, took };
-        self.advance(end, page, &WatchSettings::default()).unwrap()
+        self.advance(end, (1, Duration::ZERO), &WatchSettings::default())
+            .unwrap()
     }
 
     fn expired_after_a_page(&mut self) -> bool {

@@ -9,7 +9,7 @@ fn object(place: &str, name: usize, kilobytes: usize) -> PlacedObject {
     let json = to_raw_value(&json!({"metadata": {"name": name.to_string()}, "data": {"a": text}})).unwrap();
     let mut encoder = Encoder::plain(Encoding::new("v1", "ConfigMap"));
     PlacedObject {
-        place: (!place.is_empty()).then(|| place.into()),
+        place: Some(place.into()),
         object: Arc::new(Object::parse(&json, &mut encoder).unwrap()),
     }
 }
@@ -101,18 +101,4 @@ fn nothing_of_a_page_that_failed_counts_whatever_was_left_out_of_it() {
         .map(|object| object.place.as_deref().unwrap());
     assert_eq!(places.collect::<String>(), "ab");
     assert!(staged.bytes < before && staged.taken("x") < 15_000);
-}
-
-#[test]
-fn a_list_of_one_cluster_is_never_read_in_part() {
-    let mut staged = Staged::new(100_000, Some(25_000), BTreeSet::new());
-    staged.add(object("", 1, 10)).unwrap();
-    staged.add(object("", 2, 10)).unwrap();
-    staged.make_room(15_000);
-    assert_eq!((staged.objects.len(), staged.reasons().len()), (2, 0));
-    let error = staged.add(object("", 3, 10)).unwrap_err();
-    assert!(
-        matches!(error, WatchError::HoldsTooMuch { limit: 25_000, .. }),
-        "{error}"
-    );
 }
