@@ -24,12 +24,13 @@ fn team(client: kube::Client) -> HubWatch<Arc<str>> {
     let request = WatchRequest::of::<ConfigMap>().labels("test");
     let mut settings = WatchSettings::default();
     settings.retry_cap = Duration::from_millis(50);
-    HubWatch::projected_with_settings(client, request, settings.into(), |object| {
+    let watch = HubWatch::projected(client, request, |object| {
         let map: ConfigMap = object.decode().ok()?;
         let team = map.metadata.labels?.remove("team")?;
         assert!(team != "panic", "a panic of the caller");
         Some(team.into())
-    })
+    });
+    watch.settings(settings)
 }
 
 fn key(name: &str) -> String {
