@@ -88,9 +88,9 @@ impl Staged {
         self.bytes = self.before_page.1;
     }
 
-    /// Whether less than half of the memory is taken.
+    /// Whether most of the memory is for the page, or places can make room.
     pub(super) fn has_room(&self) -> bool {
-        self.bytes <= self.limit / 2
+        self.bytes <= self.limit / 2 || !self.places.is_empty()
     }
 
     /// Leaves out the largest places, until there is room for so many bytes more. Does nothing if the objects belong to no place.
