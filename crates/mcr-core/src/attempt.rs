@@ -7,7 +7,7 @@ use mcr_client::internal::user_code::{CatchPanic, DISCOVERY, catch_panic};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::{AccessPolicy, Change, Discovery, Provider};
+use crate::{Change, Discovery, DiscoverySettings, Provider};
 
 /// A running discovery of a provider. Every kind of failure, also a panic, becomes an error text.
 ///
@@ -26,10 +26,10 @@ impl Attempt {
     pub fn begin(
         provider: &dyn Provider,
         stop: CancellationToken,
-        policy: &AccessPolicy,
+        settings: &DiscoverySettings,
     ) -> Result<Self, String> {
         let started = Instant::now();
-        match catch_panic(DISCOVERY, || provider.discover_with_policy(stop.clone(), policy)) {
+        match catch_panic(DISCOVERY, || provider.discover_with(stop.clone(), settings)) {
             Ok(discovery) => Ok(Self {
                 discovery: CatchPanic::new(DISCOVERY, discovery),
                 stop,

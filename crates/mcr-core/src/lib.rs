@@ -18,7 +18,7 @@ mod upstream;
 // Every provider.
 pub use access::Access;
 pub use mcr_access::{BoxError, ClusterName, InvalidClusterName};
-pub use provider::{BrokenCluster, Change, Discovery, Provider};
+pub use provider::{BrokenCluster, Change, Discovery, DiscoverySettings, Provider};
 pub use spec::{Availability, ClusterSpec, DISPLAY_NAME};
 
 // A provider that reads objects in a hub.

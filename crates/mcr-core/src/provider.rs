@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use futures::stream::BoxStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::{AccessPolicy, BoxError, ClusterName, ClusterSpec};
+use crate::{AccessPolicy, BoxError, ClusterName, ClusterSpec, WatchSettings};
 
 /// One announcement of a [`Provider`].
 ///
@@ -69,6 +69,24 @@ impl fmt::Display for BrokenCluster {
 /// error, shows it in the snapshot, and starts the discovery again after a growing, jittered pause.
 pub type Discovery = BoxStream<'static, Result<Change, BoxError>>;
 
+/// The settings of a fleet that concern the discoveries of its providers.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct DiscoverySettings {
+    /// What untrusted kubeconfigs may do.
+    pub access_policy: AccessPolicy,
+    /// The settings of lists and watches.
+    pub watch: Arc<WatchSettings>,
+}
+
+impl From<AccessPolicy> for DiscoverySettings {
+    /// The defaults, with this policy.
+    fn from(access_policy: AccessPolicy) -> Self {
+        let watch = Arc::default();
+        Self { access_policy, watch }
+    }
+}
+
 /// A source of clusters.
 ///
 /// A provider announces clusters, and never connects to them. The fleet may start a discovery at any time. Each discovery first
@@ -104,12 +122,13 @@ pub trait Provider: Send + Sync + 'static {
     /// Starts a discovery. The fleet calls it again when a discovery has failed.
     fn discover(&self, stop: CancellationToken) -> Discovery;
 
-    /// Starts a discovery in a fleet with this policy. The fleet calls this method instead of [`discover`](Self::discover).
+    /// Starts a discovery in a fleet with these settings. The fleet calls this method instead of [`discover`](Self::discover).
     ///
-    /// A provider that checks untrusted kubeconfigs applies `policy` unless it has a policy of its own. A layer passes `policy`
-    /// on: without it, the inner provider applies [`AccessPolicy::default`]. Default: [`discover`](Self::discover).
-    fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
-        let _ = policy;
+    /// A provider that checks untrusted kubeconfigs applies the policy unless it has a policy of its own, and a provider that
+    /// watches objects in a hub passes the settings of watches to its [`HubWatch`](crate::HubWatch). A layer passes `settings`
+    /// on: without them, the inner provider applies the defaults. Default: [`discover`](Self::discover).
+    fn discover_with(&self, stop: CancellationToken, settings: &DiscoverySettings) -> Discovery {
+        let _ = settings;
         self.discover(stop)
     }
 
@@ -129,8 +148,8 @@ macro_rules! forward {
             fn discover(&self, stop: CancellationToken) -> Discovery {
                 (**self).discover(stop)
             }
-            fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
-                (**self).discover_with_policy(stop, policy)
+            fn discover_with(&self, stop: CancellationToken, settings: &DiscoverySettings) -> Discovery {
+                (**self).discover_with(stop, settings)
             }
             fn searched(&self) -> String {
                 (**self).searched()

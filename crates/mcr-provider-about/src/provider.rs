@@ -1,7 +1,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
-use mcr_core::{AccessPolicy, Discovery, Provider, internal::lock};
+use mcr_core::{Discovery, DiscoverySettings, Provider, internal::lock};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -97,12 +97,17 @@ impl Provider for AboutApi {
     }
 
     fn discover(&self, stop: CancellationToken) -> Discovery {
-        self.discover_with_policy(stop, &AccessPolicy::default())
+        self.discover_with(stop, &DiscoverySettings::default())
     }
 
-    fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
-        let inner = self.inner.discover_with_policy(stop.clone(), policy);
-        let running = Running::start(self.options.clone(), self.shared.clone(), inner, policy);
+    fn discover_with(&self, stop: CancellationToken, settings: &DiscoverySettings) -> Discovery {
+        let inner = self.inner.discover_with(stop.clone(), settings);
+        let running = Running::start(
+            self.options.clone(),
+            self.shared.clone(),
+            inner,
+            &settings.access_policy,
+        );
         stream::unfold(running, async |mut running| {
             Some((running.next().await?, running))
         })

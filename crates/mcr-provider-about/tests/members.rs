@@ -124,7 +124,7 @@ impl World {
         Self {
             clusters,
             about: provider.handle(),
-            discovery: provider.discover_with_policy(CancellationToken::new(), policy),
+            discovery: provider.discover_with(CancellationToken::new(), &policy.clone().into()),
             heard: Vec::new(),
         }
     }

@@ -204,7 +204,7 @@ impl ClusterApiProviderBuilder {
         first_pause: Duration,
     ) -> Self {
         self.times = Times {
-            watch: watch.into(),
+            watch: Some(watch.into()),
             blocked_for,
             read,
             pauses: (first_pause, 8 * first_pause),

@@ -31,7 +31,7 @@ pub(crate) struct Config {
 /// Times that tests shorten.
 #[derive(Debug, Clone)]
 pub(crate) struct Times {
-    pub(crate) watch: Arc<WatchSettings>,
+    pub(crate) watch: Option<Arc<WatchSettings>>,
     /// The provider reports a hub that refuses a list for this long.
     pub(crate) blocked_for: Duration,
     /// A read of a Secret may take so long.
@@ -43,7 +43,7 @@ pub(crate) struct Times {
 impl Default for Times {
     fn default() -> Self {
         Self {
-            watch: Arc::default(),
+            watch: None,
             blocked_for: Duration::from_secs(10),
             read: Duration::from_secs(15),
             pauses: (Duration::from_secs(1), Duration::from_secs(60)),

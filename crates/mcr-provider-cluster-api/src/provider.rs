@@ -2,7 +2,7 @@ use std::{collections::VecDeque, fmt, sync::Arc};
 
 use futures::{StreamExt, stream};
 use mcr_core::{
-    AccessPolicy, BoxError, Change, Discovery, HubEvent, HubWatch, Provider, WatchError,
+    BoxError, Change, Discovery, DiscoverySettings, HubEvent, HubWatch, Provider, WatchError,
     internal::{EventPublisher, LoggedWatch},
 };
 use tokio_util::sync::CancellationToken;
@@ -60,17 +60,17 @@ impl Provider for ClusterApiProvider {
     }
 
     fn discover(&self, stop: CancellationToken) -> Discovery {
-        self.discover_with_policy(stop, &AccessPolicy::default())
+        self.discover_with(stop, &DiscoverySettings::default())
     }
 
-    fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
-        let start = Step::Ask(self.config.clone(), policy.clone());
+    fn discover_with(&self, stop: CancellationToken, settings: &DiscoverySettings) -> Discovery {
+        let start = Step::Ask(self.config.clone(), settings.clone());
         stream::unfold(start, async |step| match step {
-            Step::Ask(config, policy) => Some(match served(&config).await {
+            Step::Ask(config, settings) => Some(match served(&config).await {
                 // No change yet: the stream goes on at once.
                 Ok(served) => (
                     None,
-                    Step::Follow(Box::new(Running::start(config, served, policy))),
+                    Step::Follow(Box::new(Running::start(config, served, &settings))),
                 ),
                 Err(error) => (Some(Err(error)), Step::End),
             }),
@@ -92,7 +92,7 @@ async fn served(config: &Config) -> Result<Served, BoxError> {
 }
 
 enum Step {
-    Ask(Arc<Config>, AccessPolicy),
+    Ask(Arc<Config>, DiscoverySettings),
     Follow(Box<Running>),
     /// The discovery has ended with an error.
     End,
@@ -110,21 +110,23 @@ struct Running {
 }
 
 impl Running {
-    fn start(config: Arc<Config>, served: Served, policy: AccessPolicy) -> Self {
-        let (settings, selection) = (&config.times.watch, config.selection.clone());
+    fn start(config: Arc<Config>, served: Served, settings: &DiscoverySettings) -> Self {
+        let selection = config.selection.clone();
+        let watch = config.times.watch.as_ref().unwrap_or(&settings.watch);
+        let policy = &settings.access_policy;
         let request = config.clusters(served);
-        let clusters = HubWatch::projected_with_settings(
-            config.client.clone(),
-            request.clone(),
-            settings.clone(),
-            move |object| Facts::read(object, served, &selection),
+        let clusters = HubWatch::projected(config.client.clone(), request.clone(), move |object| {
+            Facts::read(object, served, &selection)
+        });
+        let clusters = LoggedWatch::new(
+            clusters.settings(watch.clone()),
+            request,
+            config.times.blocked_for,
         );
-        let clusters = LoggedWatch::new(clusters, request, config.times.blocked_for);
         let (request, any_name) = (config.secrets(), config.selection.kubeconfig_secret.is_some());
-        let secrets = HubWatch::projected_with_settings(
+        let secrets = HubWatch::projected(
             config.client.clone(),
             request.clone(),
-            settings.clone(),
             // Nothing is kept of the Secrets with the CA and the keys.
             move |object| (any_name || object.key().name.ends_with(SUFFIX)).then(|| Stamp::read(object))?,
         );
@@ -143,7 +145,7 @@ impl Running {
                 config.ledger.clone(),
             ),
             reader: Reader::new(config.clone(), checks),
-            inventory: Inventory::new(config.namespace.is_none(), config.memory.clone(), policy),
+            inventory: Inventory::new(config.namespace.is_none(), config.memory.clone(), policy.clone()),
             ready: VecDeque::new(),
             config,
         }

@@ -82,7 +82,7 @@ async fn bytes_per_cluster(tls: &SimTls, other_key: usize) -> usize {
     }
     let provider = builder(&hub).namespace("fleet").build().unwrap();
     let measure = async || {
-        let mut discovery = provider.discover_with_policy(CancellationToken::new(), &locally());
+        let mut discovery = provider.discover_with(CancellationToken::new(), &locally().into());
         let clusters = read_all(&mut discovery).await;
         assert_eq!(clusters.len(), CLUSTERS);
         // The watches that follow the lists have begun, so the bodies of the lists are gone.

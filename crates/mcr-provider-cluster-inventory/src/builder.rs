@@ -209,7 +209,7 @@ impl ClusterInventoryProviderBuilder {
         ask: Duration,
     ) -> Self {
         self.times = Times {
-            watch: watch.into(),
+            watch: Some(watch.into()),
             blocked_for,
             ask,
         };

@@ -44,7 +44,7 @@ pub(crate) enum Access {
 /// Times that tests shorten.
 #[derive(Debug, Clone)]
 pub(crate) struct Times {
-    pub(crate) watch: Arc<WatchSettings>,
+    pub(crate) watch: Option<Arc<WatchSettings>>,
     /// The provider reports a hub that refuses a list for this long.
     pub(crate) blocked_for: Duration,
     /// The hub may take so long to tell the versions that it serves.
@@ -54,7 +54,7 @@ pub(crate) struct Times {
 impl Default for Times {
     fn default() -> Self {
         Self {
-            watch: Arc::default(),
+            watch: None,
             blocked_for: Duration::from_secs(10),
             ask: Duration::from_secs(15),
         }

@@ -1,7 +1,7 @@
 use std::{fmt, sync::Arc};
 
 use futures::{StreamExt, stream};
-use mcr_core::{AccessPolicy, Discovery, Provider};
+use mcr_core::{Discovery, DiscoverySettings, Provider};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -59,17 +59,17 @@ impl Provider for ClusterInventoryProvider {
     }
 
     fn discover(&self, stop: CancellationToken) -> Discovery {
-        self.discover_with_policy(stop, &AccessPolicy::default())
+        self.discover_with(stop, &DiscoverySettings::default())
     }
 
-    fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
-        let start = Step::Ask(self.config.clone(), policy.clone());
+    fn discover_with(&self, stop: CancellationToken, settings: &DiscoverySettings) -> Discovery {
+        let start = Step::Ask(self.config.clone(), settings.clone());
         stream::unfold(start, async |step| match step {
-            Step::Ask(config, policy) => Some(match served(&config).await {
+            Step::Ask(config, settings) => Some(match served(&config).await {
                 // No change yet: the stream goes on at once.
                 Ok(served) => (
                     None,
-                    Step::Follow(Box::new(Running::start(config, served, policy))),
+                    Step::Follow(Box::new(Running::start(config, served, settings))),
                 ),
                 Err(error) => (Some(Err(error)), Step::End),
             }),
@@ -86,7 +86,7 @@ impl Provider for ClusterInventoryProvider {
 }
 
 enum Step {
-    Ask(Arc<Config>, AccessPolicy),
+    Ask(Arc<Config>, DiscoverySettings),
     Follow(Box<Running>),
     /// The discovery has ended with an error.
     End,

@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use futures::FutureExt;
-use mcr_core::{AccessPolicy, BoxError, Change, HubEvent, WatchError, WatchProblem};
+use mcr_core::{BoxError, Change, DiscoverySettings, HubEvent, WatchError, WatchProblem};
 use tokio::task::spawn_blocking;
 
 use crate::{
@@ -48,8 +48,10 @@ enum Event {
 }
 
 impl Running {
-    pub(crate) fn start(config: Arc<Config>, served: Served, policy: AccessPolicy) -> Self {
-        let (client, times) = (&config.client, &config.times);
+    pub(crate) fn start(config: Arc<Config>, served: Served, settings: DiscoverySettings) -> Self {
+        let mut times = config.times.clone();
+        times.watch.get_or_insert(settings.watch);
+        let (client, times) = (&config.client, &times);
         let lens = Lens {
             served,
             selection: config.selection.clone(),
@@ -64,7 +66,7 @@ impl Running {
         let decisions = Watches::new(client, config.decisions(), times, Slice::read);
         let checks = Checks {
             policy: config.policy.clone(),
-            fleet_policy: policy,
+            fleet_policy: settings.access_policy,
         };
         let inventory = |_| {
             Inventory::new(

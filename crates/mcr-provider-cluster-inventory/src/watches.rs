@@ -22,12 +22,8 @@ impl<T: Clone + PartialEq + Send + Sync + 'static> Watches<T> {
         let project = Arc::new(project);
         let watch = |request: WatchRequest| {
             let project = project.clone();
-            let watch = HubWatch::projected_with_settings(
-                client.clone(),
-                request.clone(),
-                times.watch.clone(),
-                move |object| project(object),
-            );
+            let watch = HubWatch::projected(client.clone(), request.clone(), move |object| project(object));
+            let watch = watch.settings(times.watch.clone().unwrap_or_default());
             LoggedWatch::new(watch, request, times.blocked_for)
         };
         Self(requests.into_iter().map(watch).enumerate().collect())

@@ -94,7 +94,7 @@ async fn a_thousand_profiles_cost_one_list_and_their_heartbeats_nothing() {
     let policy = locally(&[Path::new("/plugins/p")]);
     let provider = provider(&hub);
     let measure = async || {
-        let mut discovery = provider.discover_with_policy(CancellationToken::new(), &policy);
+        let mut discovery = provider.discover_with(CancellationToken::new(), &policy.clone().into());
         let clusters = read_all(&mut discovery).await;
         assert_eq!(clusters.len(), MANY);
         // The watch that follows the list has begun, so the body of the list is gone.
@@ -111,7 +111,7 @@ async fn a_thousand_profiles_cost_one_list_and_their_heartbeats_nothing() {
     assert!(each < 3_000, "{each} bytes for each profile");
 
     let mark = hub.audit().mark();
-    let mut discovery = provider.discover_with_policy(CancellationToken::new(), &policy);
+    let mut discovery = provider.discover_with(CancellationToken::new(), &policy.clone().into());
     assert_eq!(read_all(&mut discovery).await.len(), MANY);
     for number in 0..MANY {
         change(&hub, PROFILES, &format!("fleet/member-{number:04}"), |there| {

@@ -212,7 +212,7 @@ impl GardenerProviderBuilder {
         first_pause: Duration,
     ) -> Self {
         self.times = Times {
-            watch: watch.into(),
+            watch: Some(watch.into()),
             blocked_for,
             first: requests.0,
             request: requests.1,

@@ -1,7 +1,7 @@
 use std::{collections::VecDeque, fmt, future::pending, sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::FuturesUnordered};
-use mcr_core::{AccessPolicy, BoxError, Change, Discovery, Provider};
+use mcr_core::{BoxError, Change, Discovery, DiscoverySettings, Provider};
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep_until},
@@ -71,11 +71,11 @@ impl Provider for GardenerProvider {
     }
 
     fn discover(&self, stop: CancellationToken) -> Discovery {
-        self.discover_with_policy(stop, &AccessPolicy::default())
+        self.discover_with(stop, &DiscoverySettings::default())
     }
 
-    fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
-        let running = Running::start(self.config.clone(), policy);
+    fn discover_with(&self, stop: CancellationToken, settings: &DiscoverySettings) -> Discovery {
+        let running = Running::start(self.config.clone(), settings);
         stream::unfold(running, async |mut running| {
             let change: Result<Change, BoxError> = Ok(running.next().await);
             Some((change, running))
@@ -99,9 +99,10 @@ struct Running {
 }
 
 impl Running {
-    fn start(config: Arc<Config>, policy: &AccessPolicy) -> Self {
+    fn start(config: Arc<Config>, settings: &DiscoverySettings) -> Self {
+        let policy = &settings.access_policy;
         Self {
-            source: Source::start(&config),
+            source: Source::start(&config, &settings.watch),
             refusals: config.refusals.listen(),
             issuer: Arc::new(Issuer::new(config.clone(), policy)),
             inventory: Inventory::new(

@@ -2,7 +2,9 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use mcr_core::{Fingerprint, HubEvent, HubWatch, Object, ObjectKey, WatchRequest, internal::LoggedWatch};
+use mcr_core::{
+    Fingerprint, HubEvent, HubWatch, Object, ObjectKey, WatchRequest, WatchSettings, internal::LoggedWatch,
+};
 
 use crate::{
     config::{Config, Topology},
@@ -26,17 +28,17 @@ pub(crate) struct SeedWatches {
 }
 
 impl Source {
-    pub(crate) fn start(config: &Config) -> Self {
+    pub(crate) fn start(config: &Config, settings: &Arc<WatchSettings>) -> Self {
         let selection = config.selection.clone();
         match config.topology {
-            Topology::Garden => Self::Garden(watch(config, config.shoots(), move |object| {
+            Topology::Garden => Self::Garden(watch(config, settings, config.shoots(), move |object| {
                 Facts::read(object, &selection)
             })),
             Topology::Seed => Self::Seed(Box::new(SeedWatches {
-                clusters: watch(config, config.shoots(), move |object| {
+                clusters: watch(config, settings, config.shoots(), move |object| {
                     SeedShoot::read(object, &selection)
                 }),
-                secrets: watch(config, config.secrets(), |object| {
+                secrets: watch(config, settings, config.secrets(), |object| {
                     Some(Fingerprint::of(&object.resource_version()))
                 }),
                 seed: Seed::default(),
@@ -103,14 +105,15 @@ fn namespace(key: ObjectKey) -> Arc<str> {
 
 fn watch<T: Clone + PartialEq + Send + Sync + 'static>(
     config: &Config,
+    settings: &Arc<WatchSettings>,
     request: WatchRequest,
     read: impl Fn(&Object) -> Option<T> + Send + Sync + 'static,
 ) -> LoggedWatch<T> {
-    let watch = HubWatch::projected_with_settings(
-        config.client.clone(),
-        request.clone(),
-        config.times.watch.clone(),
-        read,
-    );
-    LoggedWatch::new(watch, request, config.times.blocked_for)
+    let watch = HubWatch::projected(config.client.clone(), request.clone(), read);
+    let settings = config.times.watch.as_ref().unwrap_or(settings);
+    LoggedWatch::new(
+        watch.settings(settings.clone()),
+        request,
+        config.times.blocked_for,
+    )
 }

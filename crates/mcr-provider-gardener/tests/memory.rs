@@ -82,7 +82,7 @@ async fn bytes_per_shoot(
 ) -> usize {
     let measure = async || {
         let provider = provider();
-        let mut discovery = provider.discover_with_policy(CancellationToken::new(), &locally());
+        let mut discovery = provider.discover_with(CancellationToken::new(), &locally().into());
         let clusters = read_all(&mut discovery).await;
         assert_eq!(clusters.len(), SHOOTS);
         // The watches that follow the lists have begun, so the bodies of the lists are gone.

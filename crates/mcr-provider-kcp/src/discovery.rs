@@ -8,8 +8,8 @@ use std::{
 };
 
 use mcr_core::{
-    AccessPolicy, BoxError, Change, ClusterName, ClusterSpec, ClusterState, DISPLAY_NAME, HubEvent, HubWatch,
-    ObjectKey, internal::lock,
+    BoxError, Change, ClusterName, ClusterSpec, ClusterState, DISPLAY_NAME, DiscoverySettings, HubEvent,
+    HubWatch, ObjectKey, WatchSettings, internal::lock,
 };
 use tokio::time::{Instant, sleep_until};
 
@@ -48,6 +48,7 @@ pub(crate) struct Running {
     config: Arc<Config>,
     credentials: Credentials,
     connections: Connections,
+    settings: Arc<WatchSettings>,
     slices: HubWatch<Result<Arc<Slice>, Arc<str>>>,
     /// The slices that may serve the API, by name.
     known: BTreeMap<Arc<str>, Slice>,
@@ -68,9 +69,14 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(crate) async fn start(config: Arc<Config>, policy: AccessPolicy) -> Result<Self, BoxError> {
-        let credentials = Credentials::of(&config.access, &policy, config.api.kind_in_words()).await?;
-        let mut connections = Connections::start(&config.name, policy);
+    pub(crate) async fn start(config: Arc<Config>, settings: DiscoverySettings) -> Result<Self, BoxError> {
+        let credentials = Credentials::of(
+            &config.access,
+            &settings.access_policy,
+            config.api.kind_in_words(),
+        )
+        .await?;
+        let mut connections = Connections::start(&config.name, settings.access_policy);
         let workspace = shown(credentials.server());
         let connection = connections.open(&workspace, credentials.workspace()).await?;
         if let ClusterState::Unreachable { reason } = attempted(&connection).await {
@@ -83,13 +89,16 @@ impl Running {
         let client = connection.client();
         let stage = config.api.stage();
         let read = move |slice: &mcr_core::Object| Some(Slice::read(slice, stage).map(Arc::new));
-        let slices = HubWatch::projected(client, config.api.request(), read).name(connection.name().clone());
+        let slices = HubWatch::projected(client, config.api.request(), read)
+            .name(connection.name().clone())
+            .settings(settings.watch.clone());
         let members = config.api.watched();
         Ok(Self {
             number: config.paths.begin(),
             config,
             credentials,
             connections,
+            settings: settings.watch,
             slices,
             known: BTreeMap::new(),
             slices_listed: false,
@@ -287,7 +296,7 @@ impl Running {
             let Ok(connection) = self.connections.open(&url, self.credentials.at(all)).await else {
                 continue;
             };
-            let endpoint = EndpointWatch::new(&self.config, url.clone(), connection, export);
+            let endpoint = EndpointWatch::new(&self.config, &self.settings, url.clone(), connection, export);
             self.endpoints.insert(url, endpoint);
         }
     }

@@ -10,7 +10,8 @@ use std::{
 use futures::future::{BoxFuture, select_all};
 use kube::core::{ApiResource, GroupVersionKind};
 use mcr_core::{
-    Cluster, HubEvent, HubWatch, Object, ObjectKey, ObjectMetadata, WatchError, WatchRequest, internal::lock,
+    Cluster, HubEvent, HubWatch, Object, ObjectKey, ObjectMetadata, WatchError, WatchRequest, WatchSettings,
+    internal::lock,
 };
 
 use crate::{
@@ -33,6 +34,7 @@ pub(crate) struct EndpointWatch {
     export: Export,
     api: Api,
     readiness: Readiness,
+    settings: Arc<WatchSettings>,
     /// None until the first attempt to connect has ended.
     watch: Option<BindingWatch>,
     /// The bindings with a deletion timestamp, and the LogicalClusters that no longer wait. Noted before the watch merges a
@@ -63,7 +65,13 @@ pub(crate) enum BindingEvent {
 }
 
 impl EndpointWatch {
-    pub(crate) fn new(config: &Config, url: Arc<str>, connection: Cluster, export: Export) -> Self {
+    pub(crate) fn new(
+        config: &Config,
+        settings: &Arc<WatchSettings>,
+        url: Arc<str>,
+        connection: Cluster,
+        export: Export,
+    ) -> Self {
         Self {
             url,
             connection,
@@ -71,6 +79,7 @@ impl EndpointWatch {
             export,
             api: config.api.clone(),
             readiness: config.readiness,
+            settings: settings.clone(),
             watch: None,
             deleting: Arc::default(),
             listed: false,
@@ -105,7 +114,9 @@ impl EndpointWatch {
                 binding
             },
         );
-        watch.name(self.connection.name().clone())
+        watch
+            .name(self.connection.name().clone())
+            .settings(self.settings.clone())
     }
 
     /// Why the bindings could not be watched the last time.

@@ -3,7 +3,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use mcr_core::{Access, AccessPolicy, Discovery, Provider, internal::lock};
+use mcr_core::{Access, Discovery, DiscoverySettings, Provider, internal::lock};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -161,11 +161,11 @@ macro_rules! lifecycle_provider {
 
             /// Starts a discovery. Poll it within a tokio runtime with an enabled time driver.
             fn discover(&self, stop: CancellationToken) -> Discovery {
-                self.discover_with_policy(stop, &AccessPolicy::default())
+                self.discover_with(stop, &DiscoverySettings::default())
             }
 
-            fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
-                discover(&self.config, stop, policy)
+            fn discover_with(&self, stop: CancellationToken, settings: &DiscoverySettings) -> Discovery {
+                discover(&self.config, stop, settings)
             }
         }
     };

@@ -4,7 +4,7 @@ use std::{
 };
 
 use futures::{StreamExt, stream};
-use mcr_core::{AccessPolicy, Discovery, Provider};
+use mcr_core::{Discovery, DiscoverySettings, Provider};
 use tokio_util::sync::CancellationToken;
 
 use crate::{Paths, config::Config, discovery::Running};
@@ -55,19 +55,23 @@ impl Provider for KcpProvider {
 
     /// Starts a discovery. Poll it within a tokio runtime with an enabled time driver.
     fn discover(&self, stop: CancellationToken) -> Discovery {
-        self.discover_with_policy(stop, &AccessPolicy::default())
+        self.discover_with(stop, &DiscoverySettings::default())
     }
 
-    fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
-        discover(&self.config, stop, policy)
+    fn discover_with(&self, stop: CancellationToken, settings: &DiscoverySettings) -> Discovery {
+        discover(&self.config, stop, settings)
     }
 }
 
 /// Starts a discovery.
-pub(crate) fn discover(config: &Arc<Config>, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
-    let start = Step::Connect(config.clone(), policy.clone());
+pub(crate) fn discover(
+    config: &Arc<Config>,
+    stop: CancellationToken,
+    settings: &DiscoverySettings,
+) -> Discovery {
+    let start = Step::Connect(config.clone(), settings.clone());
     stream::unfold(start, async |step| match step {
-        Step::Connect(config, policy) => Some(match Running::start(config, policy).await {
+        Step::Connect(config, settings) => Some(match Running::start(config, settings).await {
             // No change yet: the stream goes on at once.
             Ok(running) => (None, Step::Follow(Box::new(running))),
             Err(error) => (Some(Err(error)), Step::End),
@@ -84,7 +88,7 @@ pub(crate) fn discover(config: &Arc<Config>, stop: CancellationToken, policy: &A
 }
 
 enum Step {
-    Connect(Arc<Config>, AccessPolicy),
+    Connect(Arc<Config>, DiscoverySettings),
     Follow(Box<Running>),
     /// The discovery has ended with an error.
     End,

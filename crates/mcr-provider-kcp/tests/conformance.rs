@@ -6,7 +6,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use futures::StreamExt;
 use mcr_core::{
-    Access, AccessPolicy, Availability, BoxError, Change, ClusterName, Discovery, Provider, Trust,
+    Access, Availability, BoxError, Change, ClusterName, Discovery, DiscoverySettings, Provider, Trust,
 };
 use mcr_provider_kcp::KcpProvider;
 use mcr_testkit::{
@@ -37,19 +37,16 @@ impl Provider for Settled {
     }
 
     fn discover(&self, stop: CancellationToken) -> Discovery {
-        self.discover_with_policy(stop, &AccessPolicy::default())
+        self.discover_with(stop, &DiscoverySettings::default())
     }
 
-    fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
+    fn discover_with(&self, stop: CancellationToken, settings: &DiscoverySettings) -> Discovery {
         let is_settled = |change: &Result<Change, BoxError>| {
             let unready =
                 matches!(change, Ok(Change::Upsert(spec)) if spec.availability != Availability::Available);
             std::future::ready(!unready)
         };
-        self.0
-            .discover_with_policy(stop, policy)
-            .filter(is_settled)
-            .boxed()
+        self.0.discover_with(stop, settings).filter(is_settled).boxed()
     }
 }
 

@@ -30,7 +30,7 @@ pub struct KubeconfigProviderBuilder {
     trust: Trust,
     policy: Option<AccessPolicy>,
     events: bool,
-    watch: Arc<WatchSettings>,
+    watch: Option<Arc<WatchSettings>>,
     blocked_for: Duration,
 }
 
@@ -59,7 +59,7 @@ impl KubeconfigProviderBuilder {
             trust: Trust::Untrusted,
             policy: None,
             events: true,
-            watch: Arc::default(),
+            watch: None,
             blocked_for: BLOCKED_FOR,
         }
     }
@@ -147,7 +147,7 @@ impl KubeconfigProviderBuilder {
     #[doc(hidden)]
     #[must_use]
     pub fn times(mut self, watch: impl Into<Arc<WatchSettings>>, blocked_for: Duration) -> Self {
-        (self.watch, self.blocked_for) = (watch.into(), blocked_for);
+        (self.watch, self.blocked_for) = (Some(watch.into()), blocked_for);
         self
     }
 

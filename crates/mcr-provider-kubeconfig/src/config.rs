@@ -12,6 +12,6 @@ pub(crate) struct Config {
     pub(crate) rules: Arc<Rules>,
     pub(crate) events: bool,
     pub(crate) ledger: Arc<Ledger>,
-    pub(crate) watch: Arc<WatchSettings>,
+    pub(crate) watch: Option<Arc<WatchSettings>>,
     pub(crate) blocked_for: Duration,
 }

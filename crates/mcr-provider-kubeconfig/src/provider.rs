@@ -2,7 +2,7 @@ use std::{collections::VecDeque, fmt, sync::Arc};
 
 use futures::{FutureExt, StreamExt, stream};
 use mcr_core::{
-    AccessPolicy, BoxError, Change, Discovery, HubEvent, HubWatch, ObjectKey, Provider,
+    BoxError, Change, Discovery, DiscoverySettings, HubEvent, HubWatch, ObjectKey, Provider, WatchSettings,
     internal::{EventPublisher, LoggedWatch},
 };
 use tokio::task::spawn_blocking;
@@ -58,15 +58,16 @@ impl Provider for KubeconfigProvider {
     }
 
     fn discover(&self, stop: CancellationToken) -> Discovery {
-        self.discover_with_policy(stop, &AccessPolicy::default())
+        self.discover_with(stop, &DiscoverySettings::default())
     }
 
-    fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
+    fn discover_with(&self, stop: CancellationToken, settings: &DiscoverySettings) -> Discovery {
         let config = self.config.clone();
         let mut rules = Rules::clone(&config.rules);
-        rules.fleet_policy = policy.clone();
+        rules.fleet_policy = settings.access_policy.clone();
+        let watch = config.watch.clone().unwrap_or_else(|| settings.watch.clone());
         // The watch begins when the stream is first polled, as it needs a runtime then and not before.
-        stream::once(async move { Running::start(config, rules) })
+        stream::once(async move { Running::start(config, rules, watch) })
             .flat_map(|running| {
                 stream::unfold(running, async |mut running| {
                     let item = running.next().await?;
@@ -94,15 +95,13 @@ enum HubChange {
 }
 
 impl Running {
-    fn start(config: Arc<Config>, rules: Rules) -> Self {
+    fn start(config: Arc<Config>, rules: Rules, settings: Arc<WatchSettings>) -> Self {
         let rules = Arc::new(rules);
         let reads = rules.clone();
-        let watch = HubWatch::projected_with_settings(
-            config.client.clone(),
-            config.request.clone(),
-            config.watch.clone(),
-            move |object| Some(reads.read(object)),
-        );
+        let watch = HubWatch::projected(config.client.clone(), config.request.clone(), move |object| {
+            Some(reads.read(object))
+        })
+        .settings(settings);
         let writes_events = config.events.then(|| config.client.clone());
         Self {
             watch: LoggedWatch::new(watch, config.request.clone(), config.blocked_for),

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use mcr_core::{
-    AccessPolicy, Change, Provider,
+    Change, DiscoverySettings, Provider,
     internal::{Attempt, Backoff},
 };
 use tokio::time::{Instant, sleep_until};
@@ -28,7 +28,7 @@ pub(crate) struct Run {
     provider: Arc<dyn Provider>,
     /// Cancelled when the child is removed, and when the discovery of the multi provider itself ends.
     stop: CancellationToken,
-    policy: AccessPolicy,
+    settings: DiscoverySettings,
     attempt: Option<Attempt>,
     /// When the next attempt may begin. `None` for the first attempt.
     due: Option<Instant>,
@@ -40,13 +40,13 @@ impl Run {
         id: ChildId,
         provider: Arc<dyn Provider>,
         stop: CancellationToken,
-        policy: AccessPolicy,
+        settings: DiscoverySettings,
     ) -> Self {
         Self {
             id,
             provider,
             stop,
-            policy,
+            settings,
             attempt: None,
             due: None,
             backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
@@ -70,7 +70,7 @@ impl Run {
                 if let Some(due) = self.due {
                     sleep_until(due).await;
                 }
-                Attempt::begin(&*self.provider, self.stop.child_token(), &self.policy)
+                Attempt::begin(&*self.provider, self.stop.child_token(), &self.settings)
                     .map_err(|panicked| self.failed(panicked, Duration::ZERO))?
             }
         };
@@ -105,7 +105,7 @@ mod tests {
             0,
             Arc::new(ClustersProvider::new()),
             CancellationToken::new(),
-            AccessPolicy::default(),
+            DiscoverySettings::default(),
         );
         let mut pause = |ran| run.failed(String::new(), ran).retry_in;
         for i in 0..30 {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use mcr_core::{AccessPolicy, Change, ClusterName};
+use mcr_core::{Change, ClusterName, DiscoverySettings};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -25,8 +25,8 @@ type Step = (Run, Result<Change, Failed>);
 pub(crate) struct Running {
     registry: Arc<Registry>,
     stop: CancellationToken,
-    /// The policy of the fleet, for the children that have none of their own.
-    policy: AccessPolicy,
+    /// Those of the fleet, for the children.
+    settings: DiscoverySettings,
     /// The version of the children that this discovery has seen.
     seen: Option<u64>,
     children: BTreeMap<ChildId, Child>,
@@ -46,12 +46,16 @@ struct Child {
 }
 
 impl Running {
-    pub(crate) fn start(registry: Arc<Registry>, stop: CancellationToken, policy: AccessPolicy) -> Self {
+    pub(crate) fn start(
+        registry: Arc<Registry>,
+        stop: CancellationToken,
+        settings: DiscoverySettings,
+    ) -> Self {
         let deadline = Instant::now() + registry.options.sync_timeout;
         let departed = registry.take_departed();
         let mut running = Self {
             stop,
-            policy,
+            settings,
             seen: None,
             children: BTreeMap::new(),
             steps: FuturesUnordered::new(),
@@ -142,7 +146,7 @@ impl Running {
             releases: desired.releases,
         };
         self.children.insert(desired.id, child);
-        let run = Run::new(desired.id, desired.provider, stop, self.policy.clone());
+        let run = Run::new(desired.id, desired.provider, stop, self.settings.clone());
         self.steps.push(run.next().boxed());
     }
 

@@ -1,7 +1,7 @@
 use std::{fmt, sync::Arc};
 
 use futures::{StreamExt, stream};
-use mcr_core::{AccessPolicy, Discovery, Provider};
+use mcr_core::{Discovery, DiscoverySettings, Provider};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -55,13 +55,13 @@ impl Provider for MultiProvider {
     }
 
     fn discover(&self, stop: CancellationToken) -> Discovery {
-        self.discover_with_policy(stop, &AccessPolicy::default())
+        self.discover_with(stop, &DiscoverySettings::default())
     }
 
-    fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
+    fn discover_with(&self, stop: CancellationToken, settings: &DiscoverySettings) -> Discovery {
         let registry = self.registry.clone();
-        let policy = policy.clone();
-        let start = move || (Running::start(registry, stop.child_token(), policy), stop);
+        let settings = settings.clone();
+        let start = move || (Running::start(registry, stop.child_token(), settings), stop);
         // Children start when the stream is first polled, as their discoveries need a runtime then and not before.
         stream::once(async move { start() })
             .flat_map(|(running, stop)| {

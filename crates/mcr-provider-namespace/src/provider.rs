@@ -8,8 +8,8 @@ use std::{
 use futures::{StreamExt, stream};
 use kube::core::{ApiResource, GroupVersionKind};
 use mcr_core::{
-    Access, AccessPolicy, BoxError, Change, ClusterName, ClusterSpec, Discovery, HubEvent, HubWatch, Object,
-    ObjectKey, Provider, Scope, WatchRequest,
+    Access, BoxError, Change, ClusterName, ClusterSpec, Discovery, DiscoverySettings, HubEvent, HubWatch,
+    Object, ObjectKey, Provider, Scope, WatchRequest,
 };
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
@@ -68,13 +68,13 @@ impl Provider for NamespaceProvider {
 
     /// Starts a discovery. Poll it within a tokio runtime with an enabled time driver.
     fn discover(&self, stop: CancellationToken) -> Discovery {
-        self.discover_with_policy(stop, &AccessPolicy::default())
+        self.discover_with(stop, &DiscoverySettings::default())
     }
 
-    fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
-        let start = Step::Connect(self.clone(), policy.clone());
+    fn discover_with(&self, stop: CancellationToken, settings: &DiscoverySettings) -> Discovery {
+        let start = Step::Connect(self.clone(), settings.clone());
         stream::unfold(start, async |step| match step {
-            Step::Connect(provider, policy) => Some(match Running::start(provider, policy).await {
+            Step::Connect(provider, settings) => Some(match Running::start(provider, settings).await {
                 // No change yet: the stream goes on at once.
                 Ok(running) => (None, Step::Follow(Box::new(running))),
                 Err(error) => (Some(Err(error)), Step::End),
@@ -92,7 +92,7 @@ impl Provider for NamespaceProvider {
 }
 
 enum Step {
-    Connect(NamespaceProvider, AccessPolicy),
+    Connect(NamespaceProvider, DiscoverySettings),
     Follow(Box<Running>),
     /// The discovery has ended with an error.
     End,
@@ -135,9 +135,10 @@ fn facts(namespace: &Object) -> Result<Arc<Facts>, String> {
 }
 
 impl Running {
-    async fn start(provider: NamespaceProvider, policy: AccessPolicy) -> Result<Self, BoxError> {
+    async fn start(provider: NamespaceProvider, settings: DiscoverySettings) -> Result<Self, BoxError> {
         let config = &provider.config;
-        let host = HostCluster::connect(&provider.name, config.access.clone(), policy).await?;
+        let host =
+            HostCluster::connect(&provider.name, config.access.clone(), settings.access_policy).await?;
         // The table of kinds has to be filled before the first watch.
         config
             .mapping
@@ -150,6 +151,7 @@ impl Running {
             request = request.labels(labels);
         }
         let watch = HubWatch::projected(host.cluster.client(), request, |namespace| Some(facts(namespace)));
+        let watch = watch.settings(settings.watch);
         Ok(Self {
             provider,
             watch,

@@ -1,7 +1,16 @@
 //! The memory that the lists of a fleet may take while they are read.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    pin::pin,
+    sync::{Arc, Mutex as SyncMutex},
+    time::Duration,
+};
 
+use mcr_access::{
+    ClusterName,
+    internal::{WeakCache, lock},
+};
 use tokio::{
     sync::{Mutex, Notify, Semaphore},
     time::timeout,
@@ -19,13 +28,33 @@ const MIB: usize = 1 << 20;
 ///
 /// A list *begins* with some bytes, which are enough for most lists, and says how many it uses as it *grows*. Lists begin first
 /// come first served. Bytes that are given back go to lists that grow before others begin, because lists under way have to end.
-/// But a quarter of the budget is only for the bytes that lists begin with: a few large lists that never end do not keep the
-/// others from being listed. A list that only waits for its server gives back all bytes but those that it uses.
+/// A list that only waits for its server gives back all bytes but those that it uses.
+///
+/// # Shares
+/// *Growth* is what lists hold beyond the bytes that they begin with, the first `first` bytes of each.
+///
+/// - All lists hold at most `fleet` bytes, at most three quarters of them as growth: large lists keep none from beginning.
+/// - The growth of one cluster is at most twice what it leaves of all growth. So one cluster has at most two thirds of it, and
+///   each further one leaves at least a third of the rest.
+/// - The lists of one cluster hold at most half of `fleet`. A list waits for its own cluster before it waits for others.
+///
+/// # Invariants
+/// Of a [`Reservation`], while no call of it is under way:
+///
+/// - `held == claimed`: it has taken these bytes from `free` and from the share of its cluster; and `grown == held - first`, if
+///   that is not negative. A call takes from the growth first, then from the share, then from `free`. After one that was
+///   cancelled, `grown` and `claimed` may be more, until the next call.
+/// - `kept <= held`: what it holds even if it uses less. All that it begins with while it reads, nothing while it rests.
+/// - `used <= held`, unless the last [`use_bytes`](Reservation::use_bytes) has failed or was cancelled.
 pub struct ListBudget {
     /// One permit for each byte. Only lists that grow wait for it, so they are served first.
     free: Semaphore,
-    /// One permit for each byte that lists may take beyond those that they begin with.
-    growth: Semaphore,
+    /// The bytes that lists may still grow by.
+    growth: SyncMutex<usize>,
+    /// Wakes all lists that wait for growth, which are few. In a queue, a large one would stop all behind it.
+    growth_given_back: Notify,
+    /// By cluster, as long as it has lists.
+    shares: WeakCache<Share, ClusterName>,
     /// Locked by the one list that begins next.
     turn: Mutex<()>,
     given_back: Notify,
@@ -37,34 +66,53 @@ pub struct ListBudget {
     fleet: usize,
 }
 
+/// What the lists of one cluster may take.
+struct Share {
+    /// One permit for each byte.
+    free: Semaphore,
+    /// What they have grown by. Changes only while [`ListBudget::growth`] is locked.
+    grown: SyncMutex<usize>,
+}
+
 impl ListBudget {
     /// A budget of [`WatchSettings::fleet_list_bytes`].
     pub fn new(settings: &WatchSettings) -> Self {
         let fleet = settings.fleet_list_bytes.clamp(MIB, Semaphore::MAX_PERMITS);
-        let first = (fleet / 32).clamp(MIB, 16 * MIB);
+        let first = (fleet / 32).clamp(MIB, 16 * MIB).min(settings.list_bytes);
         Self {
             free: Semaphore::new(fleet),
-            growth: Semaphore::new(fleet - fleet / 4),
+            growth: SyncMutex::new(fleet - fleet / 4),
+            growth_given_back: Notify::new(),
+            shares: WeakCache::default(),
             turn: Mutex::default(),
             given_back: Notify::new(),
-            first: first.min(settings.list_bytes),
+            first,
             list: settings.list_bytes,
             fleet,
         }
     }
 
-    /// Waits until a list may begin. Cancel safe.
-    pub async fn begin(self: &Arc<Self>) -> Reservation {
-        self.begin_with(0).await
+    /// Waits until a list of this cluster may begin. Cancel safe.
+    pub async fn begin(self: &Arc<Self>, cluster: ClusterName) -> Reservation {
+        self.begin_with(cluster, 0).await
     }
 
     /// Waits until a list may begin that is known to need so many bytes: it has failed with
     /// [`WatchError::ListBudgetSpent`] before. Otherwise lists could make each other fail again and again. Cancel safe.
-    pub async fn begin_with(self: &Arc<Self>, bytes: usize) -> Reservation {
+    pub async fn begin_with(self: &Arc<Self>, cluster: ClusterName, bytes: usize) -> Reservation {
+        let make = || {
+            Ok::<_, Infallible>(Arc::new(Share {
+                free: Semaphore::new(self.share()),
+                grown: SyncMutex::default(),
+            }))
+        };
+        let Ok(share) = self.shares.get_or_try_insert(cluster, make);
         let mut reservation = Reservation {
+            share,
             budget: self.clone(),
-            first: bytes.clamp(self.first, self.list.min(self.most()).max(self.first)),
+            begins_with: bytes.clamp(self.first, self.limit().max(self.first)),
             held: 0,
+            claimed: 0,
             grown: 0,
             kept: 0,
             used: 0,
@@ -73,9 +121,15 @@ impl ListBudget {
         reservation
     }
 
+    /// The most bytes that the lists of one cluster can get.
+    fn share(&self) -> usize {
+        // Two lists may begin, however small the budget is.
+        (self.fleet / 2).max(2 * self.first).min(self.fleet)
+    }
+
     /// The most bytes that one list can get.
-    fn most(&self) -> usize {
-        self.fleet.min(self.first + self.fleet - self.fleet / 4)
+    fn limit(&self) -> usize {
+        self.list.min(self.share())
     }
 }
 
@@ -83,10 +137,13 @@ impl ListBudget {
 #[must_use = "a list without bytes has to wait"]
 pub struct Reservation {
     budget: Arc<ListBudget>,
+    share: Arc<Share>,
     /// The bytes that this list begins with.
-    first: usize,
+    begins_with: usize,
     held: usize,
-    /// How many of them are growth.
+    /// The bytes that are taken from the share of the cluster.
+    claimed: usize,
+    /// The bytes that are taken from the growth.
     grown: usize,
     /// The bytes that the list keeps even if it uses fewer.
     kept: usize,
@@ -94,17 +151,22 @@ pub struct Reservation {
 }
 
 impl Reservation {
+    /// The most bytes that the list can get.
+    pub fn limit(&self) -> usize {
+        self.budget.limit()
+    }
+
     /// Waits until the list may go on, if [`hold_at_most`](Self::hold_at_most) has given back all its bytes. A list that uses
     /// bytes goes on at once: if it waited here, the lists that wait could hold the whole budget. Cancel safe.
     pub async fn begin_again(&mut self) {
         if self.held == 0 {
             let budget = self.budget.clone();
-            self.grow(self.first).await;
+            self.claim(self.begins_with).await;
             let _turn = budget.turn.lock().await;
-            while !take_now(&budget.free, self.first) {
+            while !take_now(&budget.free, self.begins_with) {
                 budget.given_back.notified().await;
             }
-            (self.held, self.kept) = (self.first, self.first);
+            (self.held, self.kept) = (self.begins_with, self.begins_with);
         }
     }
 
@@ -148,7 +210,7 @@ impl Reservation {
             bytes: used,
             limit: fleet,
         };
-        if used > self.budget.most() {
+        if used > self.limit() {
             return Err(spent);
         }
         timeout(WAIT_TO_GROW, self.hold(used)).await.map_err(|_| spent)
@@ -156,20 +218,37 @@ impl Reservation {
 
     /// Waits until the list holds so many bytes.
     async fn hold(&mut self, bytes: usize) {
-        self.grow(bytes).await;
-        take(&self.budget.free, &mut self.held, bytes).await;
+        if bytes > self.held {
+            self.claim(bytes).await;
+            take(&self.budget.free, &mut self.held, bytes).await;
+        }
     }
 
-    /// Waits until the list may grow to so many bytes.
-    async fn grow(&mut self, bytes: usize) {
-        let growth = bytes.saturating_sub(self.budget.first);
-        take(&self.budget.growth, &mut self.grown, growth).await;
+    /// Waits until neither the growth nor the share of the cluster is in the way of so many bytes.
+    async fn claim(&mut self, bytes: usize) {
+        loop {
+            let mut given_back = pin!(self.budget.growth_given_back.notified());
+            given_back.as_mut().enable();
+            if grow_now(&self.budget, &self.share, &mut self.grown, bytes) {
+                break;
+            }
+            given_back.await;
+        }
+        take(&self.share.free, &mut self.claimed, bytes).await;
     }
 
     fn give_back_all_but(&mut self, bytes: usize) {
         give_back(&self.budget.free, &mut self.held, bytes);
-        let growth = self.held.saturating_sub(self.budget.first);
-        give_back(&self.budget.growth, &mut self.grown, growth);
+        give_back(&self.share.free, &mut self.claimed, self.held);
+        let spare = self.grown - self.grown.min(self.held.saturating_sub(self.budget.first));
+        if spare > 0 {
+            let mut left = lock(&self.budget.growth);
+            *left += spare;
+            *lock(&self.share.grown) -= spare;
+            drop(left);
+            self.grown -= spare;
+            self.budget.growth_given_back.notify_waiters();
+        }
         self.budget.given_back.notify_one();
     }
 }
@@ -177,6 +256,23 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         self.give_back_all_but(0);
+    }
+}
+
+/// Takes the growth of a list of so many bytes, if what its cluster then has is at most twice what is left.
+fn grow_now(budget: &ListBudget, share: &Share, grown: &mut usize, bytes: usize) -> bool {
+    let more = bytes.saturating_sub(budget.first + *grown);
+    if more == 0 {
+        return true;
+    }
+    let (mut left, mut of_cluster) = (lock(&budget.growth), lock(&share.grown));
+    match left.checked_sub(more) {
+        Some(rest) if *of_cluster + more <= 2 * rest => {
+            (*left, *of_cluster) = (rest, *of_cluster + more);
+            *grown += more;
+            true
+        }
+        _ => false,
     }
 }
 

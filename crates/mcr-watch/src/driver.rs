@@ -3,11 +3,12 @@
 mod api;
 mod env;
 mod grant;
-mod held;
+mod left_out;
 mod list;
 mod listing;
 mod page;
 mod progress;
+mod staged;
 mod unreadable;
 mod versions;
 
@@ -21,7 +22,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use self::{
     api::{newest_version, silent, start_watch},
-    held::HeldBytes,
+    left_out::LeftOutPlaces,
     listing::{Ahead, Listing, Paging},
     progress::{EndedWatch, Progress, Received},
     unreadable::Unreadable,
@@ -49,7 +50,7 @@ pub fn drive(target: Arc<dyn WatchTarget>, env: DriverEnv) -> impl Future<Output
         kind: target.query().clone(),
         progress: Progress::new(env.settings.retry_cap),
         unreadable: Unreadable::default(),
-        held: HeldBytes::new(env.settings.held_bytes),
+        left_out: Box::default(),
         paging: Paging::new(env.settings.page_size),
         listing: None,
         ahead: Ahead::default(),
@@ -74,7 +75,8 @@ struct Driver {
     encoder: Encoder,
     progress: Progress,
     unreadable: Unreadable,
-    held: HeldBytes,
+    /// Boxed: few watches have places.
+    left_out: Box<LeftOutPlaces>,
     paging: Paging,
     /// A list that has failed and can be resumed. Boxed: a watch needs no room for it.
     listing: Option<Box<Listing>>,
@@ -229,9 +231,14 @@ impl Driver {
         let mut patience = SETTLED_AFTER;
         let mut settled = false;
         loop {
-            let frame = match timeout(patience, body.frame()).await {
+            if self.left_out.is_due() {
+                self.progress.interrupt();
+                return Ok(());
+            }
+            let frame = match timeout(self.left_out.wait_at_most(patience), body.frame()).await {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break,
+                Err(_) if self.left_out.is_due() => continue,
                 Err(_) if !settled => {
                     self.target.recovered();
                     (settled, patience) = (true, limit);
@@ -270,10 +277,15 @@ impl Driver {
         let (event, applied) = match parse_event(line)? {
             WatchEvent::Put(event) => {
                 let object = self.encode(event.item()).ok().flatten();
-                let news = object.filter(|object| !self.ahead.is_repetition(object));
-                let applied = news.filter(|object| self.put(object, false).is_ok());
+                let applied = match object.filter(|object| !self.ahead.is_repetition(object)) {
+                    Some(object) if self.left_out.has(&object) => {
+                        self.left_out.changed();
+                        Some(object)
+                    }
+                    object => object.filter(|object| self.put(object, false).is_ok()),
+                };
                 if let Some(put) = &applied {
-                    self.held.put(&put.object, &*self.target)?;
+                    self.check_held(put)?;
                 }
                 (event, applied)
             }
@@ -287,6 +299,7 @@ impl Driver {
                 if let Some(deleted) = &applied {
                     self.target.delete(deleted);
                 }
+                self.left_out.changed();
                 (event, applied)
             }
             WatchEvent::Bookmark { resource_version } => {
@@ -403,7 +416,7 @@ mod tests {
         fn objects(&self) -> usize {
             0
         }
-        fn held_bytes(&self) -> usize {
+        fn held_bytes(&self, _: Option<&str>) -> usize {
             0
         }
         fn begin_listing(&self) {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mcr_access::{BoxError, reason};
+use mcr_client::{TransportError, TransportErrorKind};
 use mcr_store::{EventError, ListError, Status};
 
 /// Why a kind in a cluster is not listed or watched at the moment.
@@ -90,9 +91,9 @@ pub enum WatchError {
         /// [`WatchSettings::list_bytes`](crate::WatchSettings::list_bytes).
         limit: usize,
     },
-    /// The list needs more memory, and other lists of the fleet hold all that lists may take together.
+    /// The list needs more memory, and other lists of the fleet or of the cluster hold all that they may take together.
     #[error(
-        "the list needs {} of memory, and all lists together may take {} (WatchSettings::fleet_list_bytes). It is tried again when others have ended; raise the limit if this stays",
+        "the list needs {} of memory, and all lists together may take {} (WatchSettings::fleet_list_bytes), those of one cluster half of it. It is tried again when others have ended; raise the limit if this stays",
         mib(*.bytes), mib(*.limit)
     )]
     ListBudgetSpent {
@@ -100,6 +101,34 @@ pub enum WatchError {
         bytes: usize,
         /// [`WatchSettings::fleet_list_bytes`](crate::WatchSettings::fleet_list_bytes).
         limit: usize,
+    },
+    /// The list goes on without an end, or without an object.
+    #[error(
+        "the list has no end: after {pages} pages with {objects} objects and {} s the API server names another page. Check the API server and what is in front of it, or watch fewer objects with a selector",
+        .took.as_secs()
+    )]
+    ListWithoutEnd {
+        /// The pages that have arrived.
+        pages: u32,
+        /// The objects in them.
+        objects: usize,
+        /// The time since the first page was asked for.
+        took: Duration,
+    },
+    /// The cluster is part of a scope, and its objects take so much memory that they are left out. Its store stays as it was; other
+    /// clusters of the scope go on.
+    #[error(
+        "the objects of this cluster take {} of memory and are left out, so that they keep no other cluster behind its endpoint from being listed: {setting} is {}. Delete objects, or raise the limit",
+        mib(*.bytes), mib(*.limit)
+    )]
+    PlaceTooLarge {
+        /// What its objects take.
+        bytes: usize,
+        /// The value of the setting.
+        limit: usize,
+        /// The setting: [`list_bytes`](crate::WatchSettings::list_bytes) for the list of all clusters behind the endpoint, or
+        /// [`held_bytes`](crate::WatchSettings::held_bytes) for the objects of one.
+        setting: &'static str,
     },
     /// The objects of the watch take more memory than one watch may hold.
     #[error(
@@ -153,6 +182,17 @@ impl WatchError {
 
     #[doc(hidden)]
     pub fn from_transport(error: &BoxError) -> Self {
+        let mut causes = std::iter::successors(
+            Some(error.as_ref() as &(dyn std::error::Error + 'static)),
+            |error| error.source(),
+        );
+        let too_large = causes.find_map(|cause| match cause.downcast_ref::<TransportError>()?.kind() {
+            TransportErrorKind::TooLarge { limit } => Some(*limit),
+            _ => None,
+        });
+        if let Some(limit) = too_large {
+            return Self::ListTooLarge { bytes: limit, limit };
+        }
         Self::Transport(mcr_client::explain_error(error.as_ref()))
     }
 
@@ -172,6 +212,7 @@ impl WatchError {
         "timeout",
         "list_too_large",
         "list_budget_spent",
+        "list_without_end",
         "holds_too_much",
     ];
 
@@ -190,7 +231,8 @@ impl WatchError {
             Self::Malformed(_) => "malformed",
             Self::Transport(_) => "transport",
             Self::Timeout(_) => "timeout",
-            Self::ListTooLarge { .. } => "list_too_large",
+            Self::ListTooLarge { .. } | Self::PlaceTooLarge { .. } => "list_too_large",
+            Self::ListWithoutEnd { .. } => "list_without_end",
             Self::ListBudgetSpent { .. } => "list_budget_spent",
             Self::HoldsTooMuch { .. } => "holds_too_much",
         }
@@ -201,9 +243,12 @@ impl WatchError {
         matches!(self, Self::Unauthorized | Self::Transport(_) | Self::Timeout(_))
     }
 
-    /// Whether the kind is too large. Each attempt to list it transfers it again.
+    /// Whether the kind is too large. Each attempt to list it transfers much again.
     pub(crate) fn is_too_large(&self) -> bool {
-        matches!(self, Self::ListTooLarge { .. } | Self::HoldsTooMuch { .. })
+        matches!(
+            self,
+            Self::ListTooLarge { .. } | Self::ListWithoutEnd { .. } | Self::HoldsTooMuch { .. }
+        )
     }
 
     /// Whether somebody must change something before the kind can be listed.
@@ -211,7 +256,11 @@ impl WatchError {
     pub fn is_blocked(&self) -> bool {
         matches!(
             self,
-            Self::Forbidden { .. } | Self::NotServed | Self::NotInScope { .. } | Self::InvalidRequest { .. }
+            Self::Forbidden { .. }
+                | Self::NotServed
+                | Self::NotInScope { .. }
+                | Self::InvalidRequest { .. }
+                | Self::PlaceTooLarge { .. }
         )
     }
 }

@@ -72,13 +72,7 @@ impl HubWatch {
     /// A watch that keeps whole objects and reports each change of them. Log lines name its cluster `hub`, unless
     /// [`name`](Self::name) sets another name.
     pub fn new(client: Client, request: WatchRequest) -> Self {
-        Self::with_settings(client, request, Arc::default())
-    }
-
-    /// A watch with other timeouts. Not part of the API.
-    #[doc(hidden)]
-    pub fn with_settings(client: Client, request: WatchRequest, settings: Arc<WatchSettings>) -> Self {
-        Self::with(client, request, settings, Projection::whole())
+        Self::with(client, request, Projection::whole())
     }
 }
 
@@ -127,7 +121,7 @@ impl<T: Clone + PartialEq + Send + Sync + 'static> HubWatch<T> {
         request: WatchRequest,
         project: impl Fn(&Object) -> Option<T> + Send + Sync + 'static,
     ) -> Self {
-        Self::projected_with_settings(client, request, Arc::default(), project)
+        Self::with(client, request, Projection::of(project))
     }
 
     /// Like [`projected`](Self::projected), for an address that serves the objects of many clusters, such as
@@ -162,18 +156,7 @@ impl<T: Clone + PartialEq + Send + Sync + 'static> HubWatch<T> {
         project: impl Fn(&Object) -> Option<T> + Send + Sync + 'static,
     ) -> Self {
         let projection = Projection::of(project).by_cluster(cluster);
-        Self::with(client, request, Arc::default(), projection)
-    }
-
-    /// Like [`projected`](Self::projected), with other timeouts. Not part of the API.
-    #[doc(hidden)]
-    pub fn projected_with_settings(
-        client: Client,
-        request: WatchRequest,
-        settings: Arc<WatchSettings>,
-        project: impl Fn(&Object) -> Option<T> + Send + Sync + 'static,
-    ) -> Self {
-        Self::with(client, request, settings, Projection::of(project))
+        Self::with(client, request, projection)
     }
 }
 
@@ -187,19 +170,24 @@ impl<T: Clone + Send + 'static> HubWatch<T> {
         self
     }
 
-    fn with(
-        client: Client,
-        request: WatchRequest,
-        settings: Arc<WatchSettings>,
-        projection: Projection<T>,
-    ) -> Self {
+    /// Sets timeouts and sizes. A provider passes those that it gets from the fleet. Call it before the first
+    /// [`next`](Self::next); later it has no effect.
+    #[must_use]
+    pub fn settings(mut self, settings: impl Into<Arc<WatchSettings>>) -> Self {
+        if let Some(start) = &mut self.start {
+            start.settings = settings.into();
+        }
+        self
+    }
+
+    fn with(client: Client, request: WatchRequest, projection: Projection<T>) -> Self {
         let stop = CancellationToken::new();
         let target = Arc::new(HubTarget::new(request, projection, stop.clone()));
         let invalid = target.query().check().err();
         let start = invalid.is_none().then_some(Start {
             name: ClusterName::unchecked("hub"),
             client,
-            settings,
+            settings: Arc::default(),
         });
         if let Some(error) = invalid {
             target.failed(error);

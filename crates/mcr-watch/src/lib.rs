@@ -49,7 +49,7 @@ pub mod internal {
         notice::{Ledger, Notice, NoticeKind},
         permit::Permit,
         shared::{Feed, Grant, SharedWatch},
-        target::{Encoded, PlacedObject, UnreadableObject, WatchTarget},
+        target::{Encoded, LeftOut, PlacedObject, UnreadableObject, WatchTarget},
         watches::Watches,
     };
 }

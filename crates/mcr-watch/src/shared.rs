@@ -25,6 +25,12 @@ pub trait Feed: Send + Sync + 'static {
     /// The status of the feed.
     fn status(&self) -> WatchStatus;
 
+    /// Why the feed leaves out the objects of a watch, if it does.
+    fn problem_of(&self, watch: &SharedWatch) -> Option<WatchProblem> {
+        let _ = watch;
+        None
+    }
+
     /// When the feed last received something from the API server.
     fn last_event(&self) -> Option<SystemTime>;
 
@@ -225,11 +231,10 @@ impl SharedWatch {
     /// kind. The caller then has to run [`confirm_grant`](crate::internal::confirm_grant). Call it only inside the closure
     /// that is given to [`join_with`](Self::join_with).
     pub fn withhold(&self, reason: Option<&str>) -> Option<Grant> {
-        let blocked = |message: &str| WatchProblem {
-            error: Arc::new(WatchError::NotInScope {
+        let blocked = |message: &str| {
+            WatchProblem::new(WatchError::NotInScope {
                 message: message.to_owned(),
-            }),
-            since: SystemTime::now(),
+            })
         };
         let grant = {
             let mut withheld = lock(&self.withheld);
@@ -339,13 +344,14 @@ impl SharedWatch {
             let feed = from.status();
             // A listed kind stays listed: at another endpoint the objects are old at first, not incomplete. A kind that was
             // never listed is incomplete until the watch has arrived, although its new place is listed. Of a kind that is
-            // withheld, the feed has no objects of the cluster.
+            // withheld or left out, the feed does not have the objects of the cluster.
             let withheld = lock(&self.withheld);
             let withheld = withheld.as_ref().map(|withheld| withheld.problem.clone());
+            let own = withheld.or_else(|| from.problem_of(self));
             let awaits_list = self.awaits_list.load(Ordering::Acquire);
-            status.synced |= feed.synced && !awaits_list && withheld.is_none();
+            status.synced |= feed.synced && !awaits_list && own.is_none();
             status.lists = feed.lists;
-            status.problem = withheld.or(feed.problem);
+            status.problem = own.or(feed.problem);
         });
     }
 
@@ -368,7 +374,7 @@ impl WatchTarget for SharedWatch {
         self.cache.load().store().len()
     }
 
-    fn held_bytes(&self) -> usize {
+    fn held_bytes(&self, _: Option<&str>) -> usize {
         self.cache.load().store().held_bytes()
     }
 

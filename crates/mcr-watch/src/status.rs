@@ -33,6 +33,16 @@ pub struct WatchProblem {
     pub since: SystemTime,
 }
 
+impl WatchProblem {
+    /// A problem that begins now.
+    pub(crate) fn new(error: WatchError) -> Self {
+        Self {
+            error: Arc::new(error),
+            since: SystemTime::now(),
+        }
+    }
+}
+
 impl WatchStatus {
     #[doc(hidden)]
     pub fn listed(&mut self) {

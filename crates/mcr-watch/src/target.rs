@@ -1,13 +1,13 @@
 //! The objects that a driver keeps equal to those of the API server.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
 use futures::future::BoxFuture;
 use mcr_client::internal::Observable;
 use mcr_store::{Encoder, Item, NotAnObject, Object, ObjectKey};
 use tokio_util::sync::CancellationToken;
 
-use crate::{WatchError, WatchRequest, WatchStatus};
+use crate::{WatchError, WatchProblem, WatchRequest, WatchStatus};
 
 /// The objects of one watch: those of one cluster, or those of all clusters of a scope endpoint.
 ///
@@ -22,8 +22,9 @@ pub trait WatchTarget: Send + Sync + 'static {
     /// The number of objects.
     fn objects(&self) -> usize;
 
-    /// The memory that the objects take, in bytes. A target that keeps something else instead of objects returns 0.
-    fn held_bytes(&self) -> usize;
+    /// The memory that the objects of a place take, in bytes; none: those of a target without places. A target that keeps
+    /// something else instead of objects returns 0.
+    fn held_bytes(&self, place: Option<&str>) -> usize;
 
     /// Starts a listing: every object counts as unseen until it is put in.
     fn begin_listing(&self);
@@ -43,6 +44,14 @@ pub trait WatchTarget: Send + Sync + 'static {
 
     /// Deletes an object, unless the one that is held was created later ([`Incarnation::outlives`](mcr_store::Incarnation::outlives)).
     fn delete(&self, object: &PlacedObject);
+
+    /// These places are left out from now on, and no others. A target without places is never called.
+    ///
+    /// A listing deletes nothing there. [`put`](Self::put) is not called for the objects of such a place. Call it before
+    /// [`finish_listing`](Self::finish_listing).
+    fn leave_out(&self, places: &LeftOut) {
+        let _ = places;
+    }
 
     /// The status as the driver changes it.
     fn driver_status(&self) -> &Observable<WatchStatus>;
@@ -94,6 +103,9 @@ pub trait WatchTarget: Send + Sync + 'static {
         None
     }
 }
+
+/// The places of a scope whose objects take too much memory, with the reasons.
+pub type LeftOut = BTreeMap<Arc<str>, WatchProblem>;
 
 /// An object of a list or an event; none if it does not belong to the target.
 pub type Encoded = Result<Option<PlacedObject>, UnreadableObject>;

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr::{
-    Access, AccessPolicy, Action, BoxError, Cluster, ClusterSelector, ClusterState, Controller, Fleet,
+    Access, Action, BoxError, Cluster, ClusterSelector, ClusterState, Controller, DiscoverySettings, Fleet,
     FleetEvent, Request,
     core::{Change, Discovery, Provider, Trust, internal::lock},
 };
@@ -47,12 +47,12 @@ impl Provider for Announcing {
     }
 
     fn discover(&self, stop: CancellationToken) -> Discovery {
-        self.discover_with_policy(stop, &AccessPolicy::default())
+        self.discover_with(stop, &DiscoverySettings::default())
     }
 
-    fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
+    fn discover_with(&self, stop: CancellationToken, settings: &DiscoverySettings) -> Discovery {
         let last = self.last.clone();
-        let changes = self.provider.discover_with_policy(stop, policy);
+        let changes = self.provider.discover_with(stop, settings);
         changes
             .inspect(move |change| {
                 if let Ok(Change::Upsert(_)) = change {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use futures::{StreamExt, stream};
-use mcr_core::{AccessPolicy, Change, ClusterSpec, Discovery, Provider, explain_error, internal::lock};
+use mcr_core::{Change, ClusterSpec, Discovery, DiscoverySettings, Provider, explain_error, internal::lock};
 use tokio_util::sync::CancellationToken;
 
 use super::Kind;
@@ -87,10 +87,10 @@ impl Provider for Tap {
     }
 
     fn discover(&self, stop: CancellationToken) -> Discovery {
-        self.discover_with_policy(stop, &AccessPolicy::default())
+        self.discover_with(stop, &DiscoverySettings::default())
     }
 
-    fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
+    fn discover_with(&self, stop: CancellationToken, settings: &DiscoverySettings) -> Discovery {
         let heard = self.heard.clone();
         let ended = (heard.clone(), stop.clone());
         let update = |heard: &Mutex<Heard>, change: &dyn Fn(&mut Heard)| {
@@ -98,7 +98,7 @@ impl Provider for Tap {
         };
         let said = self
             .provider
-            .discover_with_policy(stop, policy)
+            .discover_with(stop, settings)
             .inspect(move |item| match item {
                 Ok(change) => update(&heard, &|heard| heard.hear(change)),
                 Err(error) => {

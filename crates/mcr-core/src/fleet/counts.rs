@@ -151,6 +151,11 @@ mod tests {
             WatchError::ListTooLarge { bytes: 2, limit: 1 },
             WatchError::ListBudgetSpent { bytes: 2, limit: 1 },
             WatchError::HoldsTooMuch { bytes: 2, limit: 1 },
+            WatchError::ListWithoutEnd {
+                pages: 1,
+                objects: 1,
+                took: Duration::ZERO,
+            },
         ] {
             cells.failure(&error);
         }

@@ -22,7 +22,9 @@ use super::{
     snapshot::ProviderStatus,
     supervisor::Supervisors,
 };
-use crate::{Access, AccessPolicy, Change, Provider, attempt::Attempt, rounds::HeldClusters};
+use crate::{
+    Access, AccessPolicy, Change, DiscoverySettings, Provider, attempt::Attempt, rounds::HeldClusters,
+};
 
 /// The discoveries of a fleet.
 pub(crate) struct Discoveries {
@@ -61,6 +63,14 @@ impl Discoveries {
         &self.fleet().settings().access_policy
     }
 
+    fn settings(&self) -> DiscoverySettings {
+        let watch = self.fleet().settings().watch.clone();
+        DiscoverySettings {
+            watch,
+            ..self.access_policy().clone().into()
+        }
+    }
+
     /// Runs the discovery of one provider until the fleet stops. Starts it again whenever it ends.
     pub(crate) async fn run_provider(self: Arc<Self>, id: ProviderId) {
         let RunningProvider { name, provider, .. } = &self.providers[id];
@@ -94,7 +104,7 @@ impl Discoveries {
     /// Applies the changes of one discovery until it ends. Returns why it ended.
     async fn listen(self: &Arc<Self>, id: ProviderId, provider: &dyn Provider) -> String {
         let stop = self.token().child_token();
-        let mut attempt = match Attempt::begin(provider, stop, self.access_policy()) {
+        let mut attempt = match Attempt::begin(provider, stop, &self.settings()) {
             Ok(attempt) => attempt,
             Err(error) => return error,
         };

@@ -3,7 +3,7 @@ use std::{collections::HashSet, sync::Arc};
 use futures::StreamExt;
 use tokio_util::sync::CancellationToken;
 
-use crate::{AccessPolicy, Change, ClusterName, ClusterSpec, Discovery, Provider};
+use crate::{Change, ClusterName, ClusterSpec, Discovery, DiscoverySettings, Provider};
 
 /// A provider that announces some of the clusters of another. [`filter`] creates it.
 pub struct Filter<P> {
@@ -51,14 +51,14 @@ impl<P: Provider> Provider for Filter<P> {
     }
 
     fn discover(&self, stop: CancellationToken) -> Discovery {
-        self.discover_with_policy(stop, &AccessPolicy::default())
+        self.discover_with(stop, &DiscoverySettings::default())
     }
 
-    fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
+    fn discover_with(&self, stop: CancellationToken, settings: &DiscoverySettings) -> Discovery {
         let keep = self.keep.clone();
         let mut kept = HashSet::<ClusterName>::new();
         self.inner
-            .discover_with_policy(stop, policy)
+            .discover_with(stop, settings)
             .filter_map(move |item| {
                 let out = match item {
                     Ok(Change::Upsert(spec)) if keep(&spec) => {

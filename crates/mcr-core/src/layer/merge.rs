@@ -3,7 +3,7 @@ use std::{sync::Arc, time::Duration};
 use futures::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
-use crate::{AccessPolicy, BoxError, Change, Discovery, Provider};
+use crate::{BoxError, Change, Discovery, DiscoverySettings, Provider};
 
 /// A provider that combines several. [`merge`] creates it.
 pub struct Merge {
@@ -59,10 +59,10 @@ impl Provider for Merge {
     }
 
     fn discover(&self, stop: CancellationToken) -> Discovery {
-        self.discover_with_policy(stop, &AccessPolicy::default())
+        self.discover_with(stop, &DiscoverySettings::default())
     }
 
-    fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
+    fn discover_with(&self, stop: CancellationToken, settings: &DiscoverySettings) -> Discovery {
         let mut waiting = self.children.len();
         if waiting == 0 {
             let idle = stream::pending().take_until(stop.cancelled_owned());
@@ -81,7 +81,7 @@ impl Provider for Merge {
                 ))
             })
             .filter_map(std::future::ready);
-            child.discover_with_policy(stop.clone(), policy).chain(ended)
+            child.discover_with(stop.clone(), settings).chain(ended)
         });
         let mut synced = vec![false; self.children.len()];
         stream::select_all(

@@ -1,7 +1,7 @@
 use futures::StreamExt;
 use tokio_util::sync::CancellationToken;
 
-use crate::{AccessPolicy, BoxError, BrokenCluster, Change, ClusterName, Discovery, Provider};
+use crate::{BoxError, BrokenCluster, Change, ClusterName, Discovery, DiscoverySettings, Provider};
 
 /// A provider that puts a prefix in front of the names of another. [`prefix`] creates it.
 #[derive(Debug, Clone)]
@@ -39,13 +39,13 @@ impl<P: Provider> Provider for Prefix<P> {
     }
 
     fn discover(&self, stop: CancellationToken) -> Discovery {
-        self.discover_with_policy(stop, &AccessPolicy::default())
+        self.discover_with(stop, &DiscoverySettings::default())
     }
 
-    fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
+    fn discover_with(&self, stop: CancellationToken, settings: &DiscoverySettings) -> Discovery {
         let prefix = self.prefix.clone();
         self.inner
-            .discover_with_policy(stop, policy)
+            .discover_with(stop, settings)
             .filter_map(move |item| std::future::ready(rename(&prefix, item).transpose()))
             .boxed()
     }

@@ -13,6 +13,7 @@ mod panics;
 mod real;
 mod schedule;
 mod shard;
+mod too_large;
 mod wildcard;
 mod withheld;
 mod witness;

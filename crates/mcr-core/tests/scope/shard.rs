@@ -321,7 +321,13 @@ async fn read_request(
 }
 
 fn whole(code: u16, value: &Value) -> Response<AnswerBody> {
-    let body = AnswerBody::new(http_body_util::Full::new(Bytes::from(value.to_string())));
+    // In pieces, as from a connection.
+    let body = value.to_string().into_bytes();
+    let pieces: Vec<_> = body
+        .chunks(64 << 10)
+        .map(|piece| Ok::<_, BoxError>(http_body::Frame::data(Bytes::copy_from_slice(piece))))
+        .collect();
+    let body = AnswerBody::new(StreamBody::new(stream::iter(pieces)));
     Response::builder()
         .status(StatusCode::from_u16(code).unwrap())
         .header("content-type", "application/json")

@@ -72,7 +72,8 @@ async fn a_list_that_needs_more_than_is_left_waits_until_there_is_enough() {
         (_, false) => list(10, [large_map("a", "data", 11 * MIB / 5)]),
         (_, true) => quiet(),
     });
-    let running = Running::start_with(fleet_lists(4 * MIB));
+    // Half of it for one cluster.
+    let running = Running::start_with(fleet_lists(8 * MIB));
     let cluster = running.join_by("a", server.access()).await;
     let (secrets, maps, log) = secrets_then_maps(&server, &cluster).await;
     let problem = problem(&log).await;
@@ -142,4 +143,46 @@ async fn a_body_may_be_larger_than_what_a_list_may_take() {
     one.synced().await;
     assert_eq!(one.log.problems(), [""; 0]);
     one.running.stop().await;
+}
+
+/// Two kinds of one cluster that take what they can get, and then name ever more pages, each of which comes late.
+#[tokio::test(start_paused = true)]
+async fn lists_of_one_cluster_without_an_end_leave_room_for_a_large_list_of_another() {
+    let maps = |count: usize| (0..count).map(|i| large_map(&i.to_string(), "data", MIB / 2));
+    let endless = Server::in_memory(move |asked| match (asked.is_watch(), asked.nth) {
+        (false, 0) => page(20, "t", maps(13)),
+        (false, nth) => page(20, &format!("t{nth}"), []).after(Duration::from_secs(120)),
+        (true, _) => quiet(),
+    });
+    let healthy = Server::in_memory(move |asked| {
+        if asked.is_watch() {
+            quiet()
+        } else {
+            list(10, maps(8))
+        }
+    });
+    // The defaults, divided by 32.
+    let running = Running::start_with(|settings| {
+        let watch = Arc::make_mut(&mut settings.watch);
+        (watch.fleet_list_bytes, watch.list_bytes) = (16 * MIB, 8 * MIB);
+    });
+    let bad = running.join_by("bad", endless.access()).await;
+    let (maps, _) = follow(&bad, WatchRequest::of::<ConfigMap>());
+    let (_secrets, secrets_log) = follow(&bad, WatchRequest::of::<Secret>());
+    for_millis(30_000).await;
+    let cluster = running.join_by("good", healthy.access()).await;
+    let (watch, log) = follow(&cluster, WatchRequest::of::<ConfigMap>());
+    let began = Instant::now();
+    synced(&watch).await;
+    assert!(
+        began.elapsed() < Duration::from_secs(5) && log.problems().is_empty(),
+        "{:?}",
+        began.elapsed()
+    );
+    assert!(maps.status().problem.is_none() && !secrets_log.problems().is_empty());
+    let given_up = || maps.status().problem.map(|problem| problem.error.to_string());
+    let problem =
+        mcr_testkit::waiting::eventually(Duration::from_secs(900), "it is given up", given_up).await;
+    assert!(problem.contains("6 pages with 13 objects"), "{problem}");
+    running.stop().await;
 }

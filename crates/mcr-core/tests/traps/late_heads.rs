@@ -2,12 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use mcr_core::FleetSettings;
+use k8s_openapi::api::core::v1::ConfigMap;
+use mcr_core::{FleetSettings, HubEvent, HubWatch, WatchRequest};
 use tokio::{sync::Semaphore, time::Instant};
 
 use crate::{
     harness::*,
-    server::{Answer, Server},
+    server::{Answer, Asked, Server},
 };
 
 #[tokio::test(start_paused = true)]
@@ -133,4 +134,39 @@ async fn a_watch_that_is_stopped_does_not_wait_for_its_head() {
     eventually("its connection is closed", || (server.live() == 0).then_some(())).await;
     assert!(stopped.elapsed() < Duration::from_secs(1));
     one.running.stop().await;
+}
+
+/// Servers that convert each object, and proxies that wait for the whole response.
+#[tokio::test(start_paused = true)]
+async fn a_list_waits_for_its_head_for_five_minutes_and_then_comes_in_pages() {
+    let late = |seconds| list(10, [map("a", 1)]).after(Duration::from_secs(seconds));
+    let gateway =
+        Answer::status(504, "Timeout", "the request did not complete").after(Duration::from_secs(60));
+    for (whole, lists) in [(late(295), 1), (late(100_000), 2), (gateway, 2)] {
+        let server = Server::in_memory(move |asked| match (asked.is_watch(), asked.get("limit")) {
+            (false, None) => whole.clone(),
+            (false, Some(_)) => list(10, [map("a", 1)]),
+            (true, _) => quiet(),
+        });
+        let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
+        let mut hub = HubWatch::new(server.client(), WatchRequest::of::<ConfigMap>());
+        let began = Instant::now();
+        let listed = || one.watch.status().synced.then_some(());
+        let first = mcr_testkit::waiting::eventually(Duration::from_secs(400), "it is listed", listed);
+        let hub_listed = async { while !matches!(hub.next().await, HubEvent::Synced) {} };
+        tokio::join!(first, hub_listed);
+        assert!(
+            began.elapsed() < Duration::from_secs(310),
+            "{:?}",
+            began.elapsed()
+        );
+        assert_eq!(one.log.problems().len(), lists - 1);
+        // With those of the hub, which probes with the smallest page.
+        let is_probe = |list: &&Asked| list.get("limit") == Some("1");
+        assert_eq!(
+            server.lists(MAPS).iter().filter(|list| !is_probe(list)).count(),
+            2 * lists
+        );
+        one.running.stop().await;
+    }
 }

@@ -2,12 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
-use k8s_openapi::api::core::v1::ConfigMap;
-use mcr_core::{ClusterSpec, FleetSettings};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use mcr_core::{ClusterSpec, FleetSettings, WatchRequest};
 use serde_json::json;
 
 use super::{
-    harness::{MAPS, One, Running, bookmark, event, eventually, list, list_object, map, name, page, quiet},
+    harness::{
+        MAPS, One, Running, bookmark, event, eventually, follow, list, list_object, map, name, page, quiet,
+        synced,
+    },
     server::{Answer, Asked, Server, status_object},
 };
 
@@ -443,5 +446,29 @@ async fn nothing_of_a_list_is_told_or_readable_before_it_is_complete() {
     );
     gate.add_permits(1);
     one.log.becomes(&["+a", "+b"]).await;
+    one.running.stop().await;
+}
+
+/// A server that names ever new pages without an object in them.
+#[tokio::test(start_paused = true)]
+async fn a_list_without_an_end_fails_and_the_other_kinds_go_on() {
+    let server = Server::in_memory(|asked| match (asked.path.as_str(), asked.is_watch(), asked.nth) {
+        (MAPS, false, nth @ 0..200) => page(20, &format!("t{nth}"), []),
+        (_, false, _) => list(20, [map("a", 1)]),
+        (_, true, _) => quiet(),
+    });
+    let one = One::of(&server).await;
+    let (secrets, _log) = follow(&one.cluster, WatchRequest::of::<Secret>());
+    let problem = one.problem().await;
+    assert!(
+        problem.starts_with("the list has no end: after 200 pages with 0 objects"),
+        "{problem}"
+    );
+    assert!(one.cluster.state().is_ready() && !one.watch.status().synced);
+    synced(&secrets).await;
+    let listed = || one.watch.status().synced.then_some(());
+    mcr_testkit::waiting::eventually(Duration::from_secs(600), "it is listed later", listed).await;
+    let lists = server.lists(MAPS);
+    assert!(lists.len() == 201 && lists[200].at - lists[199].at >= Duration::from_secs(300));
     one.running.stop().await;
 }

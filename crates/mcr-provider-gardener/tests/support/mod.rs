@@ -146,7 +146,7 @@ pub(crate) struct Heard(pub(crate) Discovery);
 
 impl Heard {
     pub(crate) fn of(provider: &impl Provider) -> Self {
-        Self(provider.discover_with_policy(CancellationToken::new(), &locally()))
+        Self(provider.discover_with(CancellationToken::new(), &locally().into()))
     }
 
     /// The next announcement.

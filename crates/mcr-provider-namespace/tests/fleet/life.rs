@@ -330,7 +330,7 @@ async fn an_untrusted_kubeconfig_of_the_host_may_do_what_the_policy_of_the_fleet
     let provider = NamespaceProvider::builder().access(access).build().or_fail();
     let locally = AccessPolicy::default().addresses(AddressPolicy::default().allow_loopback(true));
     let first = async |policy: &AccessPolicy| {
-        let mut discovery = provider.discover_with_policy(CancellationToken::new(), policy);
+        let mut discovery = provider.discover_with(CancellationToken::new(), &policy.clone().into());
         let first = tokio::time::timeout(PATIENCE, discovery.next()).await.or_fail();
         first.unwrap().map_err(|error| error.to_string())
     };

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use futures::{StreamExt, stream};
-use mcr_core::{AccessPolicy, Change, Discovery, Provider};
+use mcr_core::{Change, Discovery, DiscoverySettings, Provider};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -56,30 +56,28 @@ impl Provider for Tap {
     }
 
     fn discover(&self, stop: CancellationToken) -> Discovery {
-        self.discover_with_policy(stop, &AccessPolicy::default())
+        self.discover_with(stop, &DiscoverySettings::default())
     }
 
-    fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
+    fn discover_with(&self, stop: CancellationToken, settings: &DiscoverySettings) -> Discovery {
         let running = stop.child_token();
         *lock(&self.0.running) = running.clone();
-        let (tap, policy) = (self.0.clone(), policy.clone());
+        let (tap, settings) = (self.0.clone(), settings.clone());
         let begin = async move {
             // Fails only if the sender is gone, and this task holds it.
             let _ = tap.open.subscribe().wait_for(|open| *open).await;
             let provider = tap.provider.clone();
-            provider
-                .discover_with_policy(stop, &policy)
-                .inspect(move |change| {
-                    let line = match change {
-                        Ok(Change::Upsert(spec)) => format!("+{}", spec.name),
-                        Ok(Change::Broken(broken)) => format!("!{}", broken.name),
-                        Ok(Change::Remove(name)) => format!("-{name}"),
-                        Ok(Change::Synced) => "synced".to_owned(),
-                        Ok(_) => return,
-                        Err(error) => format!("error: {error}"),
-                    };
-                    lock(&tap.said).push(line);
-                })
+            provider.discover_with(stop, &settings).inspect(move |change| {
+                let line = match change {
+                    Ok(Change::Upsert(spec)) => format!("+{}", spec.name),
+                    Ok(Change::Broken(broken)) => format!("!{}", broken.name),
+                    Ok(Change::Remove(name)) => format!("-{name}"),
+                    Ok(Change::Synced) => "synced".to_owned(),
+                    Ok(_) => return,
+                    Err(error) => format!("error: {error}"),
+                };
+                lock(&tap.said).push(line);
+            })
         };
         stream::once(begin)
             .flatten()

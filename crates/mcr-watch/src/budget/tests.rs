@@ -15,6 +15,12 @@ fn budget(list: usize, fleet: usize) -> Arc<ListBudget> {
     Arc::new(ListBudget::new(&settings))
 }
 
+/// The name of another cluster with each call.
+fn new() -> ClusterName {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    ClusterName::unchecked(NEXT.fetch_add(1, Ordering::SeqCst).to_string())
+}
+
 fn free(budget: &ListBudget) -> usize {
     budget.free.available_permits()
 }
@@ -33,19 +39,19 @@ fn as_many_lists_begin_at_once_as_the_budget_has_bytes_for() {
         assert_eq!(budget(list, fleet).first, first * MIB, "of {fleet} MiB");
     }
     let budget = budget(256, 2);
-    let _two = [(); 2].map(|()| budget.begin().now_or_never().unwrap());
-    assert!(budget.begin().now_or_never().is_none());
+    let _two = [(); 2].map(|()| budget.begin(new()).now_or_never().unwrap());
+    assert!(budget.begin(new()).now_or_never().is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn lists_begin_first_come_first_served() {
     let budget = budget(256, 1);
-    let first = budget.begin().await;
+    let first = budget.begin(new()).await;
     let order = Arc::new(std::sync::Mutex::new(Vec::new()));
     let waiting = (0..50).map(|i| {
         let (budget, order) = (budget.clone(), order.clone());
         async move {
-            let _list = budget.begin().await;
+            let _list = budget.begin(new()).await;
             order.lock().unwrap().push(i);
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -59,7 +65,7 @@ async fn lists_begin_first_come_first_served() {
 #[tokio::test(start_paused = true)]
 async fn a_list_that_only_waits_gives_back_all_but_the_bytes_in_use() {
     let budget = budget(256, 64);
-    let mut list = budget.begin().await;
+    let mut list = budget.begin(new()).await;
     list.use_bytes(5).await.unwrap();
     assert_eq!(free(&budget), 62 * MIB, "it keeps the bytes that it began with");
     let answered = list
@@ -86,10 +92,10 @@ async fn a_list_that_only_waits_gives_back_all_but_the_bytes_in_use() {
 #[tokio::test(start_paused = true)]
 async fn a_list_without_bytes_begins_again_in_its_turn() {
     let budget = budget(256, 1);
-    let mut list = budget.begin().await;
+    let mut list = budget.begin(new()).await;
     list.hold_at_most(Duration::ZERO, tokio::time::sleep(Duration::from_secs(1)))
         .await;
-    let other = budget.begin().now_or_never().unwrap();
+    let other = budget.begin(new()).now_or_never().unwrap();
     assert!(list.begin_again().now_or_never().is_none());
     drop(other);
     list.begin_again().now_or_never().unwrap();
@@ -99,7 +105,7 @@ async fn a_list_without_bytes_begins_again_in_its_turn() {
 #[tokio::test(start_paused = true)]
 async fn one_list_takes_no_more_than_its_own_limit() {
     let budget = budget(16, 48);
-    let mut list = budget.begin().await;
+    let mut list = budget.begin(new()).await;
     list.use_bytes(16 * MIB).await.unwrap();
     let error = list.use_bytes(16 * MIB + 1).now_or_never().unwrap().unwrap_err();
     assert_eq!(
@@ -113,44 +119,44 @@ async fn one_list_takes_no_more_than_its_own_limit() {
 #[tokio::test(start_paused = true)]
 async fn a_list_that_needs_more_than_there_is_fails_after_a_while() {
     let budget = budget(64, 48);
-    let mut others = budget.begin().await;
-    others.use_bytes(30 * MIB).await.unwrap();
-    let mut list = budget.begin().await;
+    let mut others = budget.begin(new()).await;
+    others.use_bytes(24 * MIB).await.unwrap();
+    let mut list = budget.begin(new()).await;
     let began = Instant::now();
-    let error = list.use_bytes(10 * MIB).await.unwrap_err();
+    let error = list.use_bytes(12 * MIB).await.unwrap_err();
     assert_eq!(began.elapsed(), WAIT_TO_GROW);
     assert_eq!(
         error.to_string(),
-        "the list needs 10.0 MiB of memory, and all lists together may take 48.0 MiB (WatchSettings::fleet_list_bytes). It is \
-         tried again when others have ended; raise the limit if this stays"
+        "the list needs 12.0 MiB of memory, and all lists together may take 48.0 MiB (WatchSettings::fleet_list_bytes), those of \
+         one cluster half of it. It is tried again when others have ended; raise the limit if this stays"
     );
-    let error = list.use_bytes(38 * MIB).now_or_never().unwrap().unwrap_err();
+    let error = list.use_bytes(25 * MIB).now_or_never().unwrap().unwrap_err();
     assert!(
         matches!(error, WatchError::ListBudgetSpent { .. }),
         "no wait can help it"
     );
     // The other one ends while the list waits.
     let ends = tokio::time::sleep(WAIT_TO_GROW / 2).map(|()| drop(others));
-    let (grown, ()) = tokio::join!(list.use_bytes(37 * MIB), ends);
+    let (grown, ()) = tokio::join!(list.use_bytes(24 * MIB), ends);
     grown.unwrap();
 }
 
 /// What is under way has to end, or all would begin and none would end.
 #[tokio::test(start_paused = true)]
 async fn no_list_begins_while_one_waits_to_grow() {
-    let budget = budget(256, 3);
-    let mut list = budget.begin().await;
-    let others = [(); 2].map(|()| budget.begin().now_or_never().unwrap());
+    let budget = budget(256, 6);
+    let mut list = budget.begin(new()).await;
+    let mut others = [(); 5].map(|()| budget.begin(new()).now_or_never());
     let begun = AtomicUsize::new(0);
     let beginners = (0..10).map(|_| async {
-        let _list = budget.begin().await;
+        let _list = budget.begin(new()).await;
         begun.fetch_add(1, Ordering::SeqCst);
     });
     let growth = async {
         let ends = async {
-            for other in others {
+            for other in &mut others[..2] {
                 tokio::time::sleep(Duration::from_secs(4)).await;
-                drop(other);
+                drop(other.take());
             }
         };
         let (grown, ()) = tokio::join!(list.use_bytes(3 * MIB), ends);
@@ -166,15 +172,15 @@ async fn no_list_begins_while_one_waits_to_grow() {
 #[tokio::test(start_paused = true)]
 async fn a_large_list_that_waits_to_begin_is_not_overtaken() {
     let budget = budget(256, 8);
-    let small = join_all((0..8).map(|_| budget.begin())).await;
+    let small = join_all((0..8).map(|_| budget.begin(new()))).await;
     let later = AtomicUsize::new(0);
     let large = async {
-        drop(budget.begin_with(4 * MIB).await);
+        drop(budget.begin_with(new(), 4 * MIB).await);
         assert_eq!(later.load(Ordering::SeqCst), 0);
     };
     let others = (0..10).map(|_| async {
         tokio::time::sleep(Duration::from_millis(1)).await;
-        let _list = budget.begin().await;
+        let _list = budget.begin(new()).await;
         later.fetch_add(1, Ordering::SeqCst);
     });
     let end = async {
@@ -195,7 +201,7 @@ async fn lists_that_all_grow_at_once_do_not_wait_for_ever() {
     let lists = (0..LISTS).map(|_| async {
         let mut needed = 0;
         loop {
-            let mut list = budget.begin_with(2 * needed).await;
+            let mut list = budget.begin_with(new(), 2 * needed).await;
             let mut grow = async || {
                 for used in 1..=20 {
                     needed = used * MIB;
@@ -222,29 +228,54 @@ async fn lists_that_all_grow_at_once_do_not_wait_for_ever() {
     assert_eq!(free(&budget), 64 * MIB);
 }
 
-/// One cluster has several kinds, and a hostile one sends as much as it may and no end.
+/// Clusters whose lists take what they can get, in large lists or in many, and never end.
 #[tokio::test(start_paused = true)]
-async fn large_lists_that_never_end_leave_room_for_others() {
-    let budget = budget(256, 512);
-    let mut endless = [budget.begin().await, budget.begin().await];
-    endless[0].use_bytes(256 * MIB).await.unwrap();
-    endless[1].use_bytes(160 * MIB).await.unwrap();
-    let error = endless[1].use_bytes(160 * MIB + 1).await.unwrap_err();
-    assert!(matches!(error, WatchError::ListBudgetSpent { .. }));
-    // One that knows that it is large waits, and does not keep the small ones waiting.
-    let large = budget.begin_with(100 * MIB);
-    let small = async {
-        for _ in 0..100 {
-            let lists = join_all((0..6).map(|_| budget.begin())).await;
-            assert_eq!(free(&budget), 0);
-            drop(lists);
+async fn lists_that_never_end_leave_room_for_other_clusters() {
+    for (clusters, lists, left) in [(1, 2, 100), (1, 32, 100), (2, 2, 45), (3, 1, 25)] {
+        let budget = budget(256, 512);
+        let mut endless = tokio::task::JoinSet::new();
+        for cluster in (0..clusters).map(|_| new()) {
+            for list in 0..=lists {
+                let (budget, cluster) = (budget.clone(), cluster.clone());
+                endless.spawn(async move {
+                    // The last one knows that it is large, and waits. It may keep nobody waiting.
+                    let known = if list < lists { 0 } else { 256 * MIB };
+                    let mut list = budget.begin_with(cluster, known).await;
+                    for mib in 1..=256 {
+                        if list.use_bytes(mib * MIB).await.is_err() {
+                            break;
+                        }
+                    }
+                    std::future::pending::<()>().await;
+                });
+            }
         }
-        let freed = budget.begin().await;
-        drop(endless);
-        freed
-    };
-    let (large, small) = tokio::join!(large, small);
-    assert_eq!(free(&budget), 512 * MIB - large.held - small.held);
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        let began = Instant::now();
+        let mut large = budget.begin(new()).await;
+        large.use_bytes(left * MIB).await.unwrap();
+        let small = budget.begin(new()).await;
+        assert_eq!(
+            began.elapsed(),
+            Duration::ZERO,
+            "{clusters} clusters with {lists} lists"
+        );
+        drop((large, small));
+    }
+}
+
+/// A small list of a cluster whose large one waits for others.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_waits_to_grow_keeps_no_other_of_its_cluster_waiting() {
+    let budget = budget(256, 512);
+    let (cluster, mut held) = (new(), budget.begin(new()).await);
+    held.use_bytes(256 * MIB).await.unwrap();
+    let mut large = Box::pin(budget.begin_with(cluster.clone(), 256 * MIB));
+    assert!((&mut large).now_or_never().is_none());
+    drop(budget.begin(cluster).now_or_never().unwrap());
+    drop(held);
+    drop(large.await);
+    assert_eq!(free(&budget), 512 * MIB);
 }
 
 #[derive(Debug, Clone)]
@@ -275,13 +306,17 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         let budget = budget(8, 12);
         let mut lists: Vec<Reservation> = Vec::new();
+        let clusters = [new(), new()];
         for (step, cancel) in steps {
             // Cancelled where it waits first.
             let limit = if cancel { Duration::ZERO } else { Duration::from_secs(20) };
             runtime.block_on(async {
                 let used = lists.iter().map(|list| list.used.min(list.held)).collect::<Vec<_>>();
                 match step {
-                    Step::Begin(bytes) => lists.extend(timeout(limit, budget.begin_with(bytes)).await.ok()),
+                    Step::Begin(bytes) => {
+                        let cluster = clusters[bytes % 2].clone();
+                        lists.extend(timeout(limit, budget.begin_with(cluster, bytes)).await.ok());
+                    }
                     Step::BeginAgain(at) => if let Some(list) = lists.get_mut(at) {
                         _ = timeout(limit, list.begin_again()).await;
                     },
@@ -307,10 +342,17 @@ proptest! {
             let held: usize = lists.iter().map(|list| list.held).sum();
             let grown: usize = lists.iter().map(|list| list.grown).sum();
             prop_assert_eq!(free(&budget) + held, 12 * MIB);
-            prop_assert_eq!(budget.growth.available_permits() + grown, 9 * MIB);
-            prop_assert!(lists.iter().all(|list| list.held <= 8 * MIB));
+            prop_assert_eq!(*lock(&budget.growth) + grown, 9 * MIB);
+            for list in &lists {
+                prop_assert!(list.held <= 6 * MIB && list.kept <= list.held && list.held <= list.claimed);
+                prop_assert!(list.held.saturating_sub(budget.first) <= list.grown);
+                let of_cluster = lists.iter().filter(|other| Arc::ptr_eq(&other.share, &list.share));
+                let (claimed, grown) = of_cluster.fold((0, 0), |(claimed, grown), list| (claimed + list.claimed, grown + list.grown));
+                prop_assert_eq!(list.share.free.available_permits() + claimed, 6 * MIB);
+                prop_assert_eq!(*lock(&list.share.grown), grown);
+            }
         }
         lists.clear();
-        prop_assert_eq!((free(&budget), budget.growth.available_permits()), (12 * MIB, 9 * MIB));
+        prop_assert_eq!((free(&budget), *lock(&budget.growth)), (12 * MIB, 9 * MIB));
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use super::{env::DriverEnv, listing::Source};
 use crate::{WatchError, WatchRequest};
 
-/// How much longer than the watch itself its head may take.
+/// How much longer than a watch, or than the time limit of a list, the head may take. So the driver notices first.
 const HEAD_AFTER_END: Duration = Duration::from_secs(30);
 
 /// The time without a head after which an API server is probed that no supervisor probes. As for the clusters of a fleet.
@@ -63,8 +63,11 @@ pub(super) async fn send_list(env: &DriverEnv, page: PageRequest<'_>) -> Result<
         Source::Whole => None,
     };
     let next = page.continue_token.map(|token| ("continue", token));
-    let request = get(page.kind, page.kind.accept_list(), source.into_iter().chain(next))
+    let mut request = get(page.kind, page.kind.accept_list(), source.into_iter().chain(next))
         .map_err(PageError::Refused)?;
+    // Servers that convert objects, and proxies that wait for the whole response, send the head late.
+    let head_timeout = HeadTimeout(env.settings.list_timeout + HEAD_AFTER_END);
+    request.extensions_mut().insert(head_timeout);
     let response = env.transport.send(request).await;
     let response = response.map_err(|e| PageError::Refused(WatchError::from_transport(&e.into())))?;
     match check_status(response).await {
@@ -106,7 +109,7 @@ pub(super) async fn start_watch(
     Ok(accepted.map(Response::into_body).map_err(|refusal| refusal.error))
 }
 
-/// Resolves when the API server answers nothing any more. For a watch that waits for its head, if no supervisor probes the
+/// Resolves when the API server answers nothing any more. For a list or a watch that waits for its head, if no supervisor probes the
 /// cluster.
 pub(super) async fn silent(env: &DriverEnv, kind: &WatchRequest) -> WatchError {
     loop {

@@ -1,11 +1,15 @@
 //! The first objects of a kind that was withheld from a cluster.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use mcr_store::ObjectKey;
 use tokio::time::{sleep, timeout};
 
-use super::{api::PageRequest, env::DriverEnv, listing::Source, page::Page};
+use super::{api::PageRequest, env::DriverEnv, listing::Source, page::Page, staged::Staged};
 use crate::{
     WatchError, WatchRequest,
     shared::{Grant, SharedWatch},
@@ -62,8 +66,9 @@ fn has_exactly(watch: &SharedWatch, keys: &HashSet<ObjectKey>) -> bool {
 async fn list_keys(request: &WatchRequest, env: &DriverEnv) -> Result<HashSet<ObjectKey>, WatchError> {
     let request = request.clone().metadata_only();
     let mut keys = HashSet::new();
-    let (mut continue_token, mut bytes) = (None::<String>, 0);
-    let mut reservation = env.list_budget.begin().await;
+    let mut continue_token = None::<String>;
+    let mut reservation = env.list_budget.begin(env.cluster.clone()).await;
+    let mut staged = Staged::new(reservation.limit(), None, BTreeSet::new());
     loop {
         let request = PageRequest {
             kind: &request,
@@ -72,14 +77,14 @@ async fn list_keys(request: &WatchRequest, env: &DriverEnv) -> Result<HashSet<Ob
             continue_token: continue_token.as_deref(),
         };
         let mut page = Page::request(env, request, &mut reservation).await?;
-        while let Some(objects) = page.read(&mut reservation, bytes).await? {
+        while let Some(objects) = page.read(&mut reservation, &mut staged).await? {
             for object in objects.iter().flatten() {
                 let metadata = object.metadata();
                 let namespace = metadata.namespace().map(Into::into);
                 let name = metadata.name().map(Into::into);
                 let Some(name) = name else { continue };
                 let key = ObjectKey { namespace, name };
-                bytes += size_of_val(&key) + key.to_string().len();
+                staged.bytes += size_of_val(&key) + key.to_string().len();
                 keys.insert(key);
             }
         }

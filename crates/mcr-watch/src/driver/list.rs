@@ -1,32 +1,51 @@
 //! Reads a list, and applies it when it is complete.
 
+use std::{collections::BTreeSet, sync::Arc};
+
 use mcr_store::ListEnd;
 use tokio::time::{Instant, timeout};
 
 use super::{
     Driver,
     api::{PageError, PageRequest},
-    listing::Listing,
+    listing::{Listing, Source},
     page::Page,
     progress::Position,
 };
-use crate::{WatchError, target::PlacedObject};
+use crate::WatchError;
 
 impl Driver {
     /// Lists everything, so that a watch can continue from there.
     pub(super) async fn list(&mut self, endpoint: u64) -> Result<(), WatchError> {
         let started = Instant::now();
+        self.left_out.list_started(started);
         let mut listing = self.listing(endpoint).await;
-        // Boxed: thousands of tasks wait for bytes, and need no room for what comes after it.
-        if let Err(error) = Box::pin(self.read_pages(&mut listing)).await {
-            if let WatchError::ListBudgetSpent { bytes, .. } = &error {
-                self.needed = *bytes;
+        loop {
+            // Boxed: thousands of tasks wait for bytes, and need no room for what comes after it.
+            if let Err(error) = Box::pin(self.read_pages(&mut listing)).await {
+                if let WatchError::ListBudgetSpent { bytes, .. } = &error {
+                    self.needed = *bytes;
+                }
+                if listing.resumes_after(&error) {
+                    listing.reservation.rest(listing.staged.bytes);
+                    self.listing = Some(listing);
+                }
+                return Err(error);
             }
-            if listing.resumes_after(&error) {
-                listing.reservation.rest(listing.bytes);
-                self.listing = Some(listing);
+            match listing.staged.others_to_leave_out() {
+                // Once: now it is known what the objects of each place take.
+                Some(places) if !listing.repeats => {
+                    drop(listing);
+                    self.target.abort_listing();
+                    listing = self.new_listing(endpoint, places).await;
+                    listing.repeats = true;
+                }
+                others => {
+                    self.leave_out_places(listing.staged.reasons());
+                    self.left_out.list_completed(others.is_some());
+                    break;
+                }
             }
-            return Err(error);
         }
         self.needed = 0;
         if listing.is_inconsistent() {
@@ -56,11 +75,18 @@ impl Driver {
             }
             self.target.abort_listing();
         }
-        let reservation = self.env.list_budget.begin_with(self.needed).await;
+        let left_out = self.left_out.places.keys().cloned().collect();
+        self.new_listing(endpoint, left_out).await
+    }
+
+    async fn new_listing(&mut self, endpoint: u64, left_out: BTreeSet<Arc<str>>) -> Box<Listing> {
+        let env = &self.env;
+        let reservation = env.list_budget.begin_with(env.cluster.clone(), self.needed).await;
+        let held_limit = env.settings.held_bytes;
         self.unreadable.list_started();
         self.target.begin_listing();
         let source = self.paging.begin(self.target.may_list_from_cache());
-        Box::new(Listing::new(endpoint, source, reservation))
+        Box::new(Listing::new(endpoint, source, reservation, held_limit, left_out))
     }
 
     /// Reads pages until the list is complete.
@@ -69,13 +95,24 @@ impl Driver {
         loop {
             // This wait does not count: the cluster can't help it.
             listing.reservation.begin_again().await;
-            let (objects, bytes) = (listing.objects.len(), listing.bytes);
             let asked = Instant::now();
             let page = timeout(limit, self.read_page(listing)).await;
-            match page.unwrap_or(Err(PageError::Body(WatchError::Timeout(limit)))) {
-                Ok(end) => {
-                    self.paging.succeeded(asked.elapsed(), limit);
-                    if listing.advance(end) {
+            let page = page.unwrap_or(Err(PageError::Body(WatchError::Timeout(limit))));
+            if let Err(PageError::Refused(error) | PageError::Body(error)) = &page
+                && matches!(error, WatchError::ListTooLarge { .. })
+            {
+                listing.staged.drop_page();
+                // It may have been this page alone.
+                if listing.staged.has_room() && self.paging.shrinks(listing.source) {
+                    listing.source = Source::Pages;
+                    continue;
+                }
+            }
+            match page {
+                Ok((end, objects)) => {
+                    let took = asked.elapsed();
+                    self.paging.succeeded(took, limit);
+                    if listing.advance(end, (objects, took), &self.env.settings)? {
                         return Ok(());
                     }
                 }
@@ -85,10 +122,12 @@ impl Driver {
                         return Err(WatchError::Expired);
                     }
                 }
-                Err(PageError::Refused(error)) => return Err(error),
+                Err(PageError::Refused(error)) => {
+                    self.paging.refused(listing.source, asked.elapsed(), &error);
+                    return Err(error);
+                }
                 Err(PageError::Body(error)) => {
-                    listing.objects.truncate(objects);
-                    listing.bytes = bytes;
+                    listing.staged.drop_page();
                     if matches!(error, WatchError::Timeout(_) | WatchError::Transport(_)) {
                         self.paging.broke_off(listing.source);
                     }
@@ -98,8 +137,9 @@ impl Driver {
         }
     }
 
-    /// Reads one page into the list.
-    async fn read_page(&mut self, listing: &mut Listing) -> Result<ListEnd, PageError> {
+    /// Reads one page into the list. Returns its end, and the number of its objects.
+    async fn read_page(&mut self, listing: &mut Listing) -> Result<(ListEnd, usize), PageError> {
+        let mut count = 0;
         let request = PageRequest {
             kind: &self.kind,
             source: listing.source,
@@ -108,17 +148,14 @@ impl Driver {
         };
         let mut page = Page::request(&self.env, request, &mut listing.reservation).await?;
         loop {
-            let objects = page.read(&mut listing.reservation, listing.bytes).await;
+            let objects = page.read(&mut listing.reservation, &mut listing.staged).await;
             let Some(objects) = objects.map_err(PageError::Body)? else {
                 break;
             };
             for (i, item) in objects.iter().enumerate() {
+                count += 1;
                 match self.encode(item) {
-                    Ok(Some(object)) => {
-                        listing.bytes += size_of::<PlacedObject>() + object.object.held_bytes();
-                        listing.objects.push(object);
-                        self.held.list(listing.bytes).map_err(PageError::Body)?;
-                    }
+                    Ok(Some(object)) => listing.staged.add(object).map_err(PageError::Body)?,
                     Ok(None) => {}
                     // An object without a name may be any of those that the list lacks.
                     Err(unreadable) => listing.complete &= unreadable.error.key.is_some(),
@@ -129,20 +166,21 @@ impl Driver {
                 }
             }
         }
-        page.finish().map_err(PageError::Body)
+        let end = page.finish().map_err(PageError::Body)?;
+        Ok((end, count))
     }
 
     /// Puts the objects of a complete list into the target.
     async fn apply_list(&mut self, listing: Listing) {
         self.progress.list_brings_objects();
         let Listing {
-            objects,
+            staged,
             mut complete,
             // Held until the objects are in the target.
             reservation: _reservation,
             ..
         } = listing;
-        for (i, object) in objects.into_iter().enumerate() {
+        for (i, object) in staged.objects.into_iter().enumerate() {
             let put = self.put(&object, true);
             complete &= !put.is_err_and(|unreadable| unreadable.error.key.is_none());
             if i % 256 == 255 {

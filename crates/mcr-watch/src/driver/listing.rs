@@ -1,11 +1,17 @@
 //! Which request comes next while the driver lists. Nothing in this module sends a request or waits.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use mcr_store::ListEnd;
+use tokio::time::Instant;
 
+use super::staged::Staged;
 use crate::{
-    WatchError,
+    WatchError, WatchSettings,
     budget::Reservation,
     target::{Named, PlacedObject},
 };
@@ -15,6 +21,22 @@ const SMALLEST_PAGE: u32 = 10;
 
 /// After this many failures in a row at one page the list begins anew. Its objects would otherwise keep their memory for ever.
 const ATTEMPTS: u32 = 10;
+
+/// A list with more pages in a row that have no object has no end.
+const EMPTY_PAGES: u32 = 200;
+
+/// A list that has no object for longer has no end, in times of [`WatchSettings::list_timeout`].
+const EMPTY_FOR: u32 = 2;
+
+/// A list of more pages has no end: even the smallest pages would be a million objects.
+const PAGES: u32 = 100_000;
+
+/// A list that takes longer has no end: so many times [`WatchSettings::list_timeout`], and at least an hour.
+const LONGEST: u32 = 12;
+const AN_HOUR: Duration = Duration::from_secs(3_600);
+
+/// A request that fails after such a time was too much for the server, or for a proxy in front of it.
+const LATE: Duration = Duration::from_secs(10);
 
 /// What a list asks the API server for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +105,26 @@ impl Paging {
         }
     }
 
+    /// A response takes more memory than there is. Returns whether the next one is smaller.
+    pub(super) fn shrinks(&mut self, source: Source) -> bool {
+        let before = self.size;
+        self.broke_off(source);
+        source != Source::Pages || self.size < before
+    }
+
+    /// A request has failed before the head of a response came.
+    pub(super) fn refused(&mut self, source: Source, took: Duration, error: &WatchError) {
+        let late = match error {
+            WatchError::Timeout(_) | WatchError::Transport(_) | WatchError::Api { code: 504, .. } => {
+                took >= LATE
+            }
+            _ => false,
+        };
+        if late {
+            self.broke_off(source);
+        }
+    }
+
     /// A list in pages could not be completed, or no watch could continue it, because the API server has forgotten its version.
     pub(super) fn expired(&mut self) {
         self.pages_expired = true;
@@ -111,14 +153,27 @@ pub(super) struct Listing {
     failures: u32,
     /// Whether each object of the list is known. An object without a name may be any of those that the list lacks.
     pub(super) complete: bool,
-    pub(super) objects: Vec<PlacedObject>,
-    /// The memory of the objects.
-    pub(super) bytes: usize,
+    /// Whether the list repeats one that has left out the wrong places.
+    pub(super) repeats: bool,
+    pub(super) staged: Staged,
     pub(super) reservation: Reservation,
+    began: Instant,
+    pages: u32,
+    /// The objects of all pages, also those that are not staged.
+    objects: usize,
+    /// The pages since the last one with an object, and the time that they took.
+    empty: (u32, Duration),
 }
 
 impl Listing {
-    pub(super) fn new(endpoint: u64, source: Source, reservation: Reservation) -> Self {
+    /// A list that begins. It leaves these places out.
+    pub(super) fn new(
+        endpoint: u64,
+        source: Source,
+        reservation: Reservation,
+        held_limit: Option<usize>,
+        left_out: BTreeSet<Arc<str>>,
+    ) -> Self {
         Self {
             endpoint,
             source,
@@ -128,18 +183,52 @@ impl Listing {
             advanced: false,
             failures: 0,
             complete: true,
-            objects: Vec::new(),
-            bytes: 0,
+            repeats: false,
+            staged: Staged::new(reservation.limit(), held_limit, left_out),
             reservation,
+            began: Instant::now(),
+            pages: 0,
+            objects: 0,
+            empty: (0, Duration::ZERO),
         }
     }
 
-    /// A page has arrived. Returns whether it was the last one.
-    pub(super) fn advance(&mut self, end: ListEnd) -> bool {
+    /// A page has arrived, with so many objects, readable or not. Returns whether it was the last one.
+    ///
+    /// # Errors
+    /// [`WatchError::ListWithoutEnd`] if there are more, and the list has had enough of them.
+    pub(super) fn advance(
+        &mut self,
+        end: ListEnd,
+        (objects, took): (usize, Duration),
+        settings: &WatchSettings,
+    ) -> Result<bool, WatchError> {
         self.resource_version.get_or_insert(end.resource_version);
         (self.advanced, self.failures) = (true, 0);
         self.continue_token = end.continue_token;
-        self.continue_token.is_none()
+        self.staged.end_page();
+        self.pages += 1;
+        self.objects += objects;
+        self.empty = match objects {
+            0 => (self.empty.0 + 1, self.empty.1 + took),
+            _ => (0, Duration::ZERO),
+        };
+        if self.continue_token.is_none() {
+            return Ok(true);
+        }
+        let (timeout, all) = (settings.list_timeout, self.began.elapsed());
+        if self.empty.0 >= EMPTY_PAGES
+            || self.empty.1 >= timeout * EMPTY_FOR
+            || self.pages >= PAGES
+            || all >= (timeout * LONGEST).max(AN_HOUR)
+        {
+            return Err(WatchError::ListWithoutEnd {
+                pages: self.pages,
+                objects: self.objects,
+                took: all,
+            });
+        }
+        Ok(false)
     }
 
     /// The version of the list has expired. `token` continues it at a newer version. Returns whether the list goes on.
@@ -181,6 +270,7 @@ impl Listing {
             return Ahead::default();
         };
         let listed = self
+            .staged
             .objects
             .iter()
             .map(|placed| (placed.named(), placed.version()));

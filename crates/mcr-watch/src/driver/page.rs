@@ -7,8 +7,9 @@ use mcr_store::{ListDecoder, ListEnd, RawObjects};
 use tokio::time::Instant;
 
 use super::{
-    api::{PageError, PageRequest, send_list},
+    api::{PageError, PageRequest, send_list, silent},
     env::DriverEnv,
+    staged::Staged,
 };
 use crate::{WatchError, budget::Reservation, counters::KindCounters};
 
@@ -43,7 +44,15 @@ impl Page {
         request: PageRequest<'_>,
         reservation: &mut Reservation,
     ) -> Result<Self, PageError> {
-        let sent = send_list(env, request);
+        let sent = async {
+            tokio::select! {
+                response = send_list(env, request) => response,
+                // Boxed: few clusters are not supervised.
+                error = Box::pin(silent(env, request.kind)), if !env.health.is_supervised => {
+                    Err(PageError::Refused(error))
+                }
+            }
+        };
         let body = reservation.hold_at_most(HOLD_WHILE_WAITING, sent).await?;
         // The API server accepts the credentials and answers. Count that now, however long the body takes: a controller
         // that sees the kind listed may change how the cluster is reached, and by then this connection must count as one
@@ -60,14 +69,14 @@ impl Page {
         })
     }
 
-    /// The next objects of the page; none at its end. `staged` is the memory of those that came before.
+    /// The next objects of the page; none at its end. `staged` has those that came before.
     ///
     /// # Errors
     /// If the body breaks off, is not a list, or takes more memory than is left.
     pub(super) async fn read(
         &mut self,
         reservation: &mut Reservation,
-        staged: usize,
+        staged: &mut Staged,
     ) -> Result<Option<RawObjects<'_>>, WatchError> {
         if self.ended {
             return Ok(None);
@@ -91,7 +100,13 @@ impl Page {
                 // A buffer that doubles has room that nobody uses, and takes three times its size while it grows.
                 buffer.reserve_exact(PIECE.max(buffer.len() / 8));
             }
-            reservation.use_bytes(staged + buffer.capacity()).await?;
+            let (buffered, limit) = (buffer.capacity(), reservation.limit());
+            let over = (staged.bytes + buffered).saturating_sub(limit);
+            // Nothing helps if the buffer alone takes too much.
+            if over > 0 && buffered <= limit {
+                staged.make_room(over);
+            }
+            reservation.use_bytes(staged.bytes + buffer.capacity()).await?;
         }
         Ok(Some(self.decoder.read()?))
     }

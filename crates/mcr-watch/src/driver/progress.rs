@@ -24,7 +24,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// The pause after a list or a store was too large. Each attempt transfers everything again, and a person who
 /// deletes objects or raises a limit takes minutes.
-const TOO_LARGE_PAUSE: Duration = Duration::from_secs(300);
+pub(super) const TOO_LARGE_PAUSE: Duration = Duration::from_secs(300);
 
 /// Where a watch continues: a resource version, and the endpoint that it belongs to.
 #[derive(Debug)]
@@ -308,7 +308,12 @@ mod tests {
         let (bytes, limit) = (2 << 20, 1 << 20);
         let list = WatchError::ListTooLarge { bytes, limit };
         let held = WatchError::HoldsTooMuch { bytes, limit };
-        for error in [list, held] {
+        let endless = WatchError::ListWithoutEnd {
+            pages: 1,
+            objects: 2,
+            took: SECOND,
+        };
+        for error in [list, held, endless] {
             assert_eq!(after(listed(), &error), (None, false));
             let pauses = [(); 9].map(|()| listed().failed(&error).pause);
             assert!(

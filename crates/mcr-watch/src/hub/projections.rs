@@ -80,6 +80,12 @@ impl<T> Projections<T> {
         }
     }
 
+    /// Marks the objects as seen that the listing leaves out.
+    pub(super) fn keep(&mut self, left_out: impl Fn(&ObjectKey) -> bool) {
+        let held = self.held.iter_mut().filter(|(key, _)| left_out(key));
+        held.for_each(|(_, held)| held.seen = true);
+    }
+
     /// Removes the objects that the complete list lacks. Returns their keys.
     pub(super) fn finish_listing(&mut self) -> Vec<ObjectKey> {
         let unseen = self.held.iter().filter(|(_, held)| !held.seen);

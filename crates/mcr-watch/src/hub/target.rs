@@ -23,7 +23,7 @@ use super::{
 use crate::{
     WatchRequest, WatchStatus,
     counters::count,
-    target::{Encoded, PlacedObject, UnreadableObject, WatchTarget},
+    target::{Encoded, LeftOut, PlacedObject, UnreadableObject, WatchTarget},
 };
 
 /// Returns the part of an object that is kept; none if the object counts as not there.
@@ -88,6 +88,8 @@ pub(super) struct HubTarget<T> {
 struct State<T> {
     projections: Projections<T>,
     pending: Pending,
+    /// The clusters whose objects take too much memory, if the objects are told apart by cluster.
+    left_out: LeftOut,
 }
 
 impl<T> HubTarget<T> {
@@ -97,6 +99,7 @@ impl<T> HubTarget<T> {
             state: Mutex::new(State {
                 projections: Projections::new(projection.same),
                 pending: Pending::default(),
+                left_out: LeftOut::new(),
             }),
             projection,
             notify: Notify::new(),
@@ -140,6 +143,13 @@ impl<T> HubTarget<T> {
         object
             .encode(cluster.as_deref(), encoder)
             .map(|object| Some(Arc::new(object)))
+    }
+
+    /// Objects that are told apart by cluster have it as their place.
+    fn placed(&self, object: Arc<Object>) -> PlacedObject {
+        let cluster = self.projection.cluster.as_ref();
+        let place = cluster.and_then(|_| object.key().namespace.clone());
+        PlacedObject { place, object }
     }
 
     /// Calls the projection, without a lock.
@@ -211,7 +221,7 @@ impl<T: Send + 'static> WatchTarget for HubTarget<T> {
         self.state().projections.len()
     }
 
-    fn held_bytes(&self) -> usize {
+    fn held_bytes(&self, _: Option<&str>) -> usize {
         0
     }
 
@@ -222,6 +232,12 @@ impl<T: Send + 'static> WatchTarget for HubTarget<T> {
     fn finish_listing(&self, complete: bool) {
         if complete {
             let mut state = self.state();
+            let State {
+                projections,
+                left_out,
+                ..
+            } = &mut *state;
+            projections.keep(|key| key.namespace.as_ref().is_some_and(|of| left_out.contains_key(of)));
             for key in state.projections.finish_listing() {
                 state.pending.changed(&key);
             }
@@ -236,7 +252,7 @@ impl<T: Send + 'static> WatchTarget for HubTarget<T> {
     fn encode(&self, item: Item<'_>, encoder: &mut Encoder) -> Encoded {
         let encoded = self.encode_object(item, encoder);
         let object = encoded.inspect_err(|error| self.skip(error))?;
-        Ok(object.map(|object| PlacedObject { place: None, object }))
+        Ok(object.map(|object| self.placed(object)))
     }
 
     fn put(
@@ -255,6 +271,10 @@ impl<T: Send + 'static> WatchTarget for HubTarget<T> {
             drop(state);
             self.notify.notify_one();
         }
+    }
+
+    fn leave_out(&self, places: &LeftOut) {
+        self.state().left_out.clone_from(places);
     }
 
     fn driver_status(&self) -> &Observable<WatchStatus> {

@@ -20,8 +20,8 @@ use mcr_store::{
     RawObject,
 };
 use mcr_watch::{
-    WatchRequest, WatchStatus,
-    internal::{Cache, Encoded, Feed, PlacedObject, SharedWatch, UnreadableObject, WatchTarget},
+    WatchProblem, WatchRequest, WatchStatus,
+    internal::{Cache, Encoded, Feed, LeftOut, PlacedObject, SharedWatch, UnreadableObject, WatchTarget},
 };
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
@@ -62,6 +62,8 @@ struct State {
     /// Ids of readers that wait for the end of the list under way.
     awaiting_current_list: Vec<u64>,
     listing: bool,
+    /// The places whose objects take too much memory, with the reasons.
+    left_out: LeftOut,
     /// The deletions of objects that the caches still hold, by place and key.
     uncertain: HashMap<(Arc<str>, ObjectKey), Deletion>,
 }
@@ -314,6 +316,12 @@ impl Feed for ScopeWatch {
         status
     }
 
+    fn problem_of(&self, watch: &SharedWatch) -> Option<WatchProblem> {
+        let state = self.state();
+        let reader = state.readers.get(&watch.id())?;
+        state.left_out.get(&reader.place).cloned()
+    }
+
     fn last_event(&self) -> Option<SystemTime> {
         self.status.read(|status| status.last_event)
     }
@@ -357,9 +365,10 @@ impl WatchTarget for ScopeWatch {
         state.places.values().map(|place| place.cache.store().len()).sum()
     }
 
-    fn held_bytes(&self) -> usize {
+    fn held_bytes(&self, place: Option<&str>) -> usize {
         let state = self.state();
-        state.places.values().map(|p| p.cache.store().held_bytes()).sum()
+        let at = place.and_then(|place| state.places.get(place));
+        at.map_or(0, |at| at.cache.store().held_bytes())
     }
 
     fn begin_listing(&self) {
@@ -373,14 +382,18 @@ impl WatchTarget for ScopeWatch {
     }
 
     fn finish_listing(&self, complete: bool) {
-        let cache = |(name, place): (&Arc<str>, &PlaceCache)| (name.clone(), place.cache.clone());
-        let caches: Vec<(Arc<str>, Arc<Cache>)> = {
+        let caches: Vec<(Arc<str>, Arc<Cache>, bool)> = {
             let mut state = self.state();
             state.listing = false;
-            state.places.iter().map(cache).collect()
+            let caches = state.places.iter().map(|(name, place)| {
+                let complete = complete && !state.left_out.contains_key(name);
+                (name.clone(), place.cache.clone(), complete)
+            });
+            caches.collect()
         };
-        let uncertain = complete && self.deletions_are_uncertain();
-        for (place, cache) in caches {
+        let deletions_are_uncertain = self.deletions_are_uncertain();
+        for (place, cache, complete) in caches {
+            let uncertain = complete && deletions_are_uncertain;
             let unseen = uncertain.then(|| cache.store().take_unseen());
             for object in unseen.into_iter().flatten() {
                 self.remove(&place, object, uncertain);
@@ -399,6 +412,7 @@ impl WatchTarget for ScopeWatch {
                 let mut state = self.state();
                 let still = state.reads_at(watch.id(), &place);
                 let cache = still.then(|| self.cache_of(&mut state, &place))?;
+                let complete = complete && !state.left_out.contains_key(&place);
                 drop(state);
                 if !complete {
                     // An incomplete list deletes nothing. Nor may one unreadable object keep clusters from arriving.
@@ -441,6 +455,10 @@ impl WatchTarget for ScopeWatch {
         if let Some(place) = place {
             self.remove(place, object.clone(), self.deletions_are_uncertain());
         }
+    }
+
+    fn leave_out(&self, places: &LeftOut) {
+        self.state().left_out.clone_from(places);
     }
 
     fn driver_status(&self) -> &Observable<WatchStatus> {

@@ -7,7 +7,8 @@ const LIMIT: Duration = Duration::from_secs(300);
 
 async fn listing(source: Source) -> Listing {
     let budget = Arc::new(ListBudget::new(&WatchSettings::default()));
-    Listing::new(1, source, budget.begin().await)
+    let reservation = budget.begin(mcr_access::ClusterName::unchecked("a")).await;
+    Listing::new(1, source, reservation, None, BTreeSet::new())
 }
 
 fn page(version: &str, token: Option<&str>) -> ListEnd {
@@ -22,6 +23,14 @@ fn api(code: u16) -> WatchError {
         code,
         message: String::new(),
         retry_after: None,
+    }
+}
+
+fn endless() -> WatchError {
+    WatchError::ListWithoutEnd {
+        pages: 1,
+        objects: 2,
+        took: LIMIT,
     }
 }
 
@@ -82,28 +91,28 @@ fn after_pages_have_expired_one_list_is_whole_unless_that_was_too_much_before() 
 #[tokio::test]
 async fn a_list_ends_with_the_page_that_has_no_token() {
     let mut list = listing(Source::Pages).await;
-    assert!(!list.advance(page("7", Some("b"))));
+    assert!(!list.next(page("7", Some("b"))));
     assert_eq!(list.continue_token.as_deref(), Some("b"));
-    assert!(list.advance(page("7", None)));
+    assert!(list.next(page("7", None)));
     assert_eq!((&*list.resource_version(), list.is_inconsistent()), ("7", false));
 }
 
 #[tokio::test]
 async fn an_expired_list_goes_on_and_is_watched_from_its_first_page() {
     let mut list = listing(Source::Pages).await;
-    assert!(!list.advance(page("7", Some("b"))));
+    assert!(!list.next(page("7", Some("b"))));
     assert!(list.expired(Some("c".to_owned())));
     assert_eq!(list.continue_token.as_deref(), Some("c"));
     assert!(!list.expired(Some("d".to_owned())), "no page came in between");
     assert!(list.expired_after_a_page());
-    assert!(list.advance(page("90", None)));
+    assert!(list.next(page("90", None)));
     assert_eq!((&*list.resource_version(), list.is_inconsistent()), ("7", true));
 }
 
 #[tokio::test]
 async fn an_expired_list_without_a_new_token_ends() {
     let mut list = listing(Source::Pages).await;
-    assert!(!list.advance(page("7", Some("b"))));
+    assert!(!list.next(page("7", Some("b"))));
     assert!(!list.expired(None));
 }
 
@@ -112,7 +121,7 @@ async fn only_what_may_pass_keeps_the_pages_that_have_arrived() {
     let mut list = listing(Source::Pages).await;
     let broken = WatchError::Transport(String::new());
     assert!(!list.resumes_after(&broken), "there is nothing yet");
-    list.advance(page("7", Some("b")));
+    list.next(page("7", Some("b")));
     let passing = [
         broken,
         WatchError::Timeout(LIMIT),
@@ -135,6 +144,7 @@ async fn only_what_may_pass_keeps_the_pages_that_have_arrived() {
         WatchError::ListTooLarge { bytes, limit },
         WatchError::ListBudgetSpent { bytes, limit },
         WatchError::HoldsTooMuch { bytes, limit },
+        endless(),
     ];
     for error in lasting {
         list.failures = 0;
@@ -142,19 +152,100 @@ async fn only_what_may_pass_keeps_the_pages_that_have_arrived() {
     }
 }
 
+/// Lists pages until one is too many, or until so many have come. Returns how many came.
+async fn pages(most: u32, seconds: u64, objects: impl Fn(u32) -> usize) -> (u32, Option<String>) {
+    let mut list = listing(Source::Pages).await;
+    for number in 1..=most {
+        let took = Duration::from_secs(seconds);
+        tokio::time::advance(took).await;
+        let token = (number < most).then_some("more");
+        if let Err(error) = list.advance(
+            page("7", token),
+            (objects(number), took),
+            &WatchSettings::default(),
+        ) {
+            assert!(list.reservation.limit() > 0 && !list.resumes_after(&error));
+            return (number, Some(error.to_string()));
+        }
+    }
+    (most, None)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_has_an_end() {
+    let empty = |_| 0;
+    for (most, seconds, objects, came) in [
+        // At once, or each so slow that it is just no failure.
+        (1_000, 0, &empty as &dyn Fn(u32) -> usize, Some(200)),
+        (1_000, 299, &empty, Some(3)),
+        // An object now and then.
+        (1_000, 299, &|number| usize::from(number % 2 == 0), Some(13)),
+        (
+            200_000,
+            0,
+            &|number| usize::from(number % 100 == 0),
+            Some(100_000),
+        ),
+        // Ten minutes over a slow link, with pages that a proxy has filtered in between; and the last page has no token.
+        (600, 1, &|number| if number % 100 == 0 { 500 } else { 0 }, None),
+        (200, 2, &empty, None),
+        (20, 120, &|_| 500, None),
+        (50_000, 0, &|_| 500, None),
+    ] {
+        let (number, error) = pages(most, seconds, objects).await;
+        assert_eq!(
+            (number, error.is_some()),
+            (came.unwrap_or(most), came.is_some()),
+            "{most} pages of {seconds} s"
+        );
+    }
+    let (_, error) = pages(1_000, 1, |number| usize::from(number == 1)).await;
+    assert_eq!(
+        error.unwrap(),
+        "the list has no end: after 201 pages with 1 objects and 201 s the API server names another page. Check the API server \
+         and what is in front of it, or watch fewer objects with a selector"
+    );
+}
+
+#[test]
+fn a_list_whose_head_comes_late_comes_in_pages() {
+    let (late, soon) = (LATE, LATE / 2);
+    let broken = || WatchError::Transport(String::new());
+    for (took, error, then) in [
+        (late, broken(), Source::Pages),
+        (late, WatchError::Timeout(LIMIT), Source::Pages),
+        (late, api(504), Source::Pages),
+        (late, api(503), Source::Cache),
+        (late, WatchError::Unauthorized, Source::Cache),
+        (soon, broken(), Source::Cache),
+        (soon, api(504), Source::Cache),
+    ] {
+        let mut paging = Paging::new(500);
+        let source = paging.begin(true);
+        paging.refused(source, took, &error);
+        assert_eq!(paging.begin(true), then, "{error} after {took:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_page_that_fails_again_and_again_ends_the_list() {
     let mut list = listing(Source::Pages).await;
-    list.advance(page("7", Some("b")));
+    list.next(page("7", Some("b")));
     let resumed = [(); 10].map(|()| list.resumes_after(&api(500)));
     assert_eq!(resumed.iter().filter(|resumed| **resumed).count(), 9);
-    list.advance(page("7", Some("c")));
+    list.next(page("7", Some("c")));
     assert!(list.resumes_after(&api(500)), "another page");
 }
 
 impl Listing {
+    /// A page with an object has arrived.
+    fn next(&mut self, end: ListEnd) -> bool {
+        self.advance(end, (1, Duration::ZERO), &WatchSettings::default())
+            .unwrap()
+    }
+
     fn expired_after_a_page(&mut self) -> bool {
-        self.advance(page("90", Some("d")));
+        self.next(page("90", Some("d")));
         self.expired(Some("e".to_owned()))
     }
 }
