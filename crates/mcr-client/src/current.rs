@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use arc_swap::ArcSwapOption;
 use http::{Request, Response, StatusCode};
 use kube::client::Body;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -16,12 +17,13 @@ use crate::{
     state::TransportState,
 };
 
+/// A request that has waited for so long, while the cluster sent nothing, asks for a probe.
+const ASK_AFTER: Duration = Duration::from_secs(3);
+
 /// The current channel of a transport, and everything that decides whether a request may use it.
 pub(crate) struct CurrentChannel {
     pub(crate) state: Arc<TransportState>,
     pub(crate) generation: ArcSwapOption<Generation>,
-    /// Why requests fail at once, if they do.
-    pub(crate) blocked: ArcSwapOption<Arc<str>>,
     pub(crate) refresh: CredentialRefresh,
     /// The runtime in which the transport was made, for calls from other threads.
     pub(crate) runtime: Option<tokio::runtime::Handle>,
@@ -69,7 +71,7 @@ impl CurrentChannel {
         if self.state.closed.is_cancelled() {
             return Err(self.error(info, TransportErrorKind::Gone));
         }
-        if let Some(reason) = &*self.blocked.load() {
+        if let Some(reason) = &*self.state.blocked.load() {
             let reason = Arc::<str>::clone(reason);
             return Err(self.error(info, TransportErrorKind::NotConnected { reason }));
         }
@@ -88,11 +90,12 @@ impl CurrentChannel {
         let info = RequestInfo::of(&request);
         let mut was_refused = false;
         loop {
+            let pending = self.state.pending(info.class);
             let generation = self.generation(&info)?;
             let copy = try_clone(&request);
             let number = generation.number;
             let is_route = generation.channel.is_route();
-            if let Some(response) = self.send_over(generation, request, &info).await? {
+            if let Some(response) = self.send_over(generation, request, &info, pending).await? {
                 // Behind a route, the other cluster's transport has already handled the 401.
                 if response.status() != StatusCode::UNAUTHORIZED || is_route || was_refused {
                     return Ok(response);
@@ -113,12 +116,26 @@ impl CurrentChannel {
         }
     }
 
+    /// Waits until the requests that wait for an answer are ended. Asks for a probe if the cluster is silent meanwhile.
+    async fn lost(&self, pending: &CancellationToken) {
+        let began = Instant::now();
+        let ask = async {
+            sleep(ASK_AFTER).await;
+            if self.state.last_heard_at().is_none_or(|at| at < began) {
+                self.state.probe_wanted.notify_one();
+            }
+            std::future::pending::<()>().await;
+        };
+        pending.run_until_cancelled(ask).await;
+    }
+
     /// None if the channel was replaced while a watch waited for its head.
     async fn send_over(
         self: &Arc<Self>,
         generation: Arc<Generation>,
         request: Request<Body>,
         info: &RequestInfo,
+        pending: CancellationToken,
     ) -> Result<Option<Response<ResponseBody>>, TransportError> {
         // Some servers send the head of a watch only with its first event, which may be minutes away.
         let is_watch = info.class == RequestClass::Watch;
@@ -127,10 +144,18 @@ impl CurrentChannel {
             () = self.state.closed.cancelled() => return Err(self.error(info, TransportErrorKind::Gone)),
             sent = generation.channel.send(request) => sent,
             () = generation.rotated.cancelled(), if is_watch => return Ok(None),
+            () = self.lost(&pending), if !is_watch => return Err(self.error(info, self.state.lost())),
         };
-        let response = sent.map_err(|error| error.in_cluster(&self.state.cluster))?;
+        let response = sent.map_err(|error| {
+            use TransportErrorKind as Kind;
+            let doubtful = matches!(error.kind(), Kind::Connect { .. } | Kind::Timeout { .. } | Kind::Interrupted { .. });
+            if doubtful && !is_watch {
+                self.state.probe_wanted.notify_one();
+            }
+            error.in_cluster(&self.state.cluster)
+        })?;
         self.state.heard();
-        let tracker = BodyTracker::new(self.state.clone(), info.class, &generation.rotated);
+        let tracker = BodyTracker::new(self.state.clone(), info.class, &generation.rotated, pending);
         let response = response.map(|body| body.track(tracker));
         generation.bodies.add(response.body().source());
         Ok(Some(response))

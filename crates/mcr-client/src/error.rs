@@ -58,6 +58,14 @@ pub enum TransportErrorKind {
         /// The cause.
         explanation: String,
     },
+    /// The cluster became Unreachable before the response was complete. The API server may have carried out a write.
+    #[error(
+        "the cluster became unreachable before its answer was complete, and a write may have been carried out: {reason}"
+    )]
+    Lost {
+        /// Why it is unreachable.
+        reason: Arc<str>,
+    },
     /// The response is not one of an API server.
     #[error("the answer is not usable: {problem}")]
     MalformedResponse {

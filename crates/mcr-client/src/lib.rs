@@ -24,6 +24,7 @@ mod request;
 mod connect_error;
 mod endpoint_credentials;
 mod probe;
+mod proof;
 
 // Connections.
 mod connect;
@@ -73,7 +74,10 @@ pub mod internal {
     };
 
     pub mod probe {
-        pub use crate::probe::{ProbeConnection, alive, identify, try_credential};
+        pub use crate::{
+            probe::{ProbeConnection, alive, identify, try_credential},
+            proof::{ANONYMOUS, describe_foreign, refused_user},
+        };
     }
 
     pub mod user_code {

@@ -2,17 +2,18 @@
 
 use std::{
     sync::{
-        Arc, LazyLock,
+        Arc, LazyLock, Mutex,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, SystemTime},
 };
 
-use mcr_access::ClusterName;
-use tokio::time::Instant;
+use arc_swap::ArcSwapOption;
+use mcr_access::{ClusterName, internal::lock};
+use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use crate::Settings;
+use crate::{Settings, TransportErrorKind, request::RequestClass};
 
 static START: LazyLock<(Instant, SystemTime)> = LazyLock::new(|| (Instant::now(), SystemTime::now()));
 
@@ -22,6 +23,12 @@ pub(crate) struct TransportState {
     /// Cancelled when the transport is closed.
     pub(crate) closed: CancellationToken,
     pub(crate) open_bodies: AtomicUsize,
+    /// Why requests fail at once, if they do.
+    pub(crate) blocked: ArcSwapOption<Arc<str>>,
+    /// A request asks whether the cluster still answers. Holds one wish at most.
+    pub(crate) probe_wanted: Notify,
+    /// Cancelled to end the requests that wait for an answer; the next request makes another one.
+    pending: Mutex<Option<CancellationToken>>,
     /// Milliseconds after [`START`]; 0 for never.
     last_heard: AtomicU64,
 }
@@ -34,8 +41,36 @@ impl TransportState {
             settings,
             closed: CancellationToken::new(),
             open_bodies: AtomicUsize::new(0),
+            blocked: ArcSwapOption::empty(),
+            probe_wanted: Notify::new(),
+            pending: Mutex::default(),
             last_heard: AtomicU64::new(0),
         }
+    }
+
+    /// The token that ends a request. To be taken before `blocked` is read: then the request either sees why it is refused, or is
+    /// cancelled.
+    pub(crate) fn pending(&self, class: RequestClass) -> CancellationToken {
+        if !matches!(class, RequestClass::Unary | RequestClass::Proxy) {
+            return self.closed.clone();
+        }
+        let mut pending = lock(&self.pending);
+        pending.get_or_insert_with(|| self.closed.child_token()).clone()
+    }
+
+    /// Ends the requests that wait for an answer.
+    pub(crate) fn end_pending(&self) {
+        let pending = lock(&self.pending).take();
+        if let Some(pending) = pending {
+            pending.cancel();
+        }
+    }
+
+    /// The error of a request that was ended.
+    pub(crate) fn lost(&self) -> TransportErrorKind {
+        let reason = self.blocked.load_full();
+        let reason = reason.map_or_else(|| "it is connected again".into(), |reason| Arc::<str>::clone(&reason));
+        TransportErrorKind::Lost { reason }
     }
 
     /// Records that the cluster has sent something.

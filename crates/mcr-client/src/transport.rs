@@ -42,7 +42,6 @@ impl Transport {
         let current = CurrentChannel {
             state: Arc::new(TransportState::new(cluster, settings)),
             generation: ArcSwapOption::empty(),
-            blocked: ArcSwapOption::empty(),
             refresh: CredentialRefresh::default(),
             runtime: tokio::runtime::Handle::try_current().ok(),
         };
@@ -76,7 +75,20 @@ impl Transport {
 
     /// Makes requests fail at once with this reason; `None` lets them through again. Running responses continue.
     pub fn block(&self, reason: Option<Arc<str>>) {
-        self.current.blocked.store(reason.map(Arc::new));
+        self.current.state.blocked.store(reason.map(Arc::new));
+    }
+
+    /// Like [`block`](Self::block), and ends the requests that wait for an answer with
+    /// [`Lost`](crate::TransportErrorKind::Lost). Watches, followed logs and upgraded connections continue.
+    pub fn lose(&self, reason: Arc<str>) {
+        self.block(Some(reason));
+        self.current.state.end_pending();
+    }
+
+    /// Waits until a request has found that the cluster may not answer any more: it could not connect, its answer broke off, or
+    /// it has waited for seconds while the cluster sent nothing. Requests that find it meanwhile count as one. Cancel safe.
+    pub fn probe_wanted(&self) -> impl Future<Output = ()> {
+        self.current.state.probe_wanted.notified()
     }
 
     /// Closes the transport for good. All requests fail with [`Gone`](crate::TransportErrorKind::Gone), also those of clients

@@ -17,7 +17,7 @@ use mcr_access::ClusterName;
 use tokio::time::Sleep;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use crate::{Settings, backoff::jitter, request::RequestClass, state::TransportState};
+use crate::{Settings, TransportErrorKind, backoff::jitter, request::RequestClass, state::TransportState};
 
 /// What a body has to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,13 +29,16 @@ pub(super) enum Action {
     FailRotated,
     /// Fail, because the transport was closed.
     FailClosed,
+    /// Fail, because the cluster became unreachable.
+    FailLost,
 }
 
 /// Follows one body of a transport: counts it, records when bytes arrive, and decides when it ends.
 pub(crate) struct BodyTracker {
     state: Arc<TransportState>,
     class: RequestClass,
-    closed: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// Ends the body: the transport was closed, or its pending requests were ended.
+    pending: Pin<Box<WaitForCancellationFutureOwned>>,
     rotation: Rotation,
     at_line_start: bool,
 }
@@ -50,11 +53,16 @@ enum Rotation {
 }
 
 impl BodyTracker {
-    /// `rotated` is cancelled when the credentials of the body are rotated.
-    pub(crate) fn new(state: Arc<TransportState>, class: RequestClass, rotated: &CancellationToken) -> Self {
+    /// `rotated` is cancelled when the credentials of the body are rotated, and `pending` when the body has to end.
+    pub(crate) fn new(
+        state: Arc<TransportState>,
+        class: RequestClass,
+        rotated: &CancellationToken,
+        pending: CancellationToken,
+    ) -> Self {
         state.open_bodies.fetch_add(1, Ordering::Relaxed);
         Self {
-            closed: Box::pin(state.closed.clone().cancelled_owned()),
+            pending: Box::pin(pending.cancelled_owned()),
             rotation: Rotation::Current(Box::pin(rotated.clone().cancelled_owned())),
             state,
             class,
@@ -66,14 +74,22 @@ impl BodyTracker {
         &self.state.cluster
     }
 
+    /// The error of a body that became unreachable.
+    pub(super) fn lost(&self) -> TransportErrorKind {
+        self.state.lost()
+    }
+
     pub(super) fn is_at_line_start(&self) -> bool {
         self.at_line_start
     }
 
     /// Decides what the body does next. Wakes the task when the decision changes.
     pub(super) fn poll_action(&mut self, context: &mut Context<'_>) -> Action {
-        if self.closed.as_mut().poll(context).is_ready() {
-            return Action::FailClosed;
+        if self.pending.as_mut().poll(context).is_ready() {
+            return match self.state.closed.is_cancelled() {
+                true => Action::FailClosed,
+                false => Action::FailLost,
+            };
         }
         loop {
             match &mut self.rotation {

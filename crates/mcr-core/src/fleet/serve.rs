@@ -72,6 +72,7 @@ impl Engagement<'_> {
                 }
                 Box::pin(self.follow_spec()).await
             }
+            () = transport.probe_wanted() => Box::pin(self.check()).await,
             _ = transport.unauthorized() => { Box::pin(self.renew(Refresh::Unauthorized)).await; None }
             () = sleep_until(at) => match due {
                 Due::Renewal => { Box::pin(self.renew(Refresh::Expiring)).await; None }
@@ -105,6 +106,7 @@ impl Engagement<'_> {
                 self.cluster.change_info(|info| info.identity.clone_from(&shown));
             }
             (Ok(_), None) => {}
+            (Err(error), _) if error.busy => self.identify_at = Some(self.later()),
             (Err(error), _) => self.unreachable(error),
         }
     }
@@ -152,6 +154,7 @@ impl Engagement<'_> {
             }
             Ok(_) => {}
             Err(error) if error.unauthorized => self.renew(Refresh::Unauthorized).await,
+            Err(error) if error.busy => {}
             Err(error) => self.unreachable(error),
         }
         None
@@ -225,7 +228,7 @@ impl Engagement<'_> {
             }
             Err(error) => {
                 count(&self.fleet.counts().failed);
-                self.keep_last_good(&format!("its new credentials are not taken: {}", error.reason));
+                self.warn(&format!("credentials refused: {}; keeping the previous ones", error.reason));
                 self.retry_spec_at = Some(self.later());
             }
         }
@@ -239,7 +242,11 @@ impl Engagement<'_> {
 
     /// Shows a problem as a warning. The cluster continues with the spec and the credential in use.
     fn keep_last_good(&self, problem: &str) {
-        let warning: Arc<str> = format!("{problem}; its previous settings stay in use").into();
+        self.warn(&format!("{problem}; its previous settings stay in use"));
+    }
+
+    fn warn(&self, warning: &str) {
+        let warning: Arc<str> = warning.into();
         let known = self.cluster.info().warning.as_ref() == Some(&warning);
         if !known {
             tracing::warn!(cluster = %self.cluster.name(), %warning, "the cluster continues as before");
@@ -309,7 +316,9 @@ impl Engagement<'_> {
         let limit = self.fleet.settings().probe_timeout;
         let answer = probe::alive(&connection.channel, ProbeConnection::Close, limit).await;
         self.last_probe = Instant::now();
-        if let Err(error) = answer {
+        if let Err(error) = answer
+            && !error.busy
+        {
             self.unreachable(error);
         }
     }

@@ -10,7 +10,7 @@ use super::{
     api::{PageError, PageRequest, send_list},
     env::DriverEnv,
 };
-use crate::{WatchError, budget::Reservation, counters::KindCounters};
+use crate::{WatchError, budget::Reservation, counters::KindCounters, health::Health};
 
 /// How long a list holds the bytes that it does not use while it waits for the response. Hundreds of silent clusters may stand
 /// in line before a healthy one, so this is short. When the response comes, the list begins again.
@@ -29,6 +29,9 @@ const PIECE: usize = 64 << 10;
 /// One response of a list.
 pub(super) struct Page {
     counts: Arc<KindCounters>,
+    health: Arc<Health>,
+    /// Whether the page has been counted as an answer.
+    counted: bool,
     body: ResponseBody,
     decoder: ListDecoder,
     received: usize,
@@ -45,13 +48,11 @@ impl Page {
     ) -> Result<Self, PageError> {
         let sent = send_list(env, request);
         let body = reservation.hold_at_most(HOLD_WHILE_WAITING, sent).await?;
-        // The API server accepts the credentials and answers. Count that now, however long the body takes: a controller
-        // that sees the kind listed may change how the cluster is reached, and by then this connection must count as one
-        // that works.
-        env.health.answered();
         reservation.begin_again().await;
         Ok(Self {
             counts: env.counts.clone(),
+            health: env.health.clone(),
+            counted: false,
             body,
             decoder: ListDecoder::default(),
             received: 0,
@@ -87,6 +88,10 @@ impl Page {
                 buffer.reserve_exact(expected.saturating_sub(buffer.len()));
             }
             self.received += buffer.len() - before;
+            if !self.counted && begins_list(buffer) {
+                self.counted = true;
+                self.health.answered();
+            }
             if !self.ended && buffer.capacity() - buffer.len() < PIECE {
                 // A buffer that doubles has room that nobody uses, and takes three times its size while it grows.
                 buffer.reserve_exact(PIECE.max(buffer.len() / 8));
@@ -102,6 +107,21 @@ impl Page {
     /// If the list was cut off or has no resource version.
     pub(super) fn finish(self) -> Result<ListEnd, WatchError> {
         self.counts.read_page(self.received);
-        Ok(self.decoder.finish()?)
+        let end = self.decoder.finish()?;
+        // Before the list is applied: a controller that sees the kind listed may change how the cluster is reached, and by
+        // then this connection must count as one that works.
+        if !self.counted {
+            self.health.answered();
+        }
+        Ok(end)
     }
+}
+
+/// Whether a body begins as API servers write lists. Then the rest of a long one need not come before the cluster counts as one
+/// that answers.
+fn begins_list(body: &[u8]) -> bool {
+    let kind = body.strip_prefix(br#"{"kind":""#).unwrap_or_default();
+    let end = kind.iter().position(|byte| *byte == b'"').unwrap_or_default();
+    let (kind, rest) = kind.split_at(end);
+    kind.ends_with(b"List") && rest.starts_with(br#"","apiVersion":""#)
 }
