@@ -38,8 +38,7 @@ impl ConnectError {
         Self {
             unauthorized: true,
             ..Self::new(
-                "the API server takes the user for system:anonymous: the credentials are empty, or something before the API \
-                 server removes them; add credentials, or set FleetSettings::allow_anonymous for an access without any",
+                "the API server takes the user for system:anonymous; add credentials, or set FleetSettings::allow_anonymous",
             )
         }
     }

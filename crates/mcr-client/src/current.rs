@@ -116,17 +116,14 @@ impl CurrentChannel {
         }
     }
 
-    /// Waits until the requests that wait for an answer are ended. Asks for a probe if the cluster is silent meanwhile.
-    async fn lost(&self, pending: &CancellationToken) {
+    /// Asks for a probe if the cluster stays silent. Never ends.
+    async fn ask_if_silent(&self) {
         let began = Instant::now();
-        let ask = async {
-            sleep(ASK_AFTER).await;
-            if self.state.last_heard_at().is_none_or(|at| at < began) {
-                self.state.probe_wanted.notify_one();
-            }
-            std::future::pending::<()>().await;
-        };
-        pending.run_until_cancelled(ask).await;
+        sleep(ASK_AFTER).await;
+        if self.state.last_heard_at().is_none_or(|at| at < began) {
+            self.state.probe_wanted.notify_one();
+        }
+        std::future::pending().await
     }
 
     /// None if the channel was replaced while a watch waited for its head.
@@ -141,19 +138,15 @@ impl CurrentChannel {
         let is_watch = info.class == RequestClass::Watch;
         let sent = tokio::select! {
             biased;
-            () = self.state.closed.cancelled() => return Err(self.error(info, TransportErrorKind::Gone)),
+            () = pending.cancelled() => return Err(self.error(info, self.state.ended())),
             sent = generation.channel.send(request) => sent,
             () = generation.rotated.cancelled(), if is_watch => return Ok(None),
-            () = self.lost(&pending), if !is_watch => return Err(self.error(info, self.state.lost())),
+            () = self.ask_if_silent(), if !is_watch => return Ok(None),
         };
-        let response = sent.map_err(|error| {
-            use TransportErrorKind as Kind;
-            let doubtful = matches!(error.kind(), Kind::Connect { .. } | Kind::Timeout { .. } | Kind::Interrupted { .. });
-            if doubtful && !is_watch {
-                self.state.probe_wanted.notify_one();
-            }
-            error.in_cluster(&self.state.cluster)
-        })?;
+        if !is_watch && sent.as_ref().is_err_and(TransportError::is_doubtful) {
+            self.state.probe_wanted.notify_one();
+        }
+        let response = sent.map_err(|error| error.in_cluster(&self.state.cluster))?;
         self.state.heard();
         let tracker = BodyTracker::new(self.state.clone(), info.class, &generation.rotated, pending);
         let response = response.map(|body| body.track(tracker));

@@ -59,9 +59,7 @@ pub enum TransportErrorKind {
         explanation: String,
     },
     /// The cluster became Unreachable before the response was complete. The API server may have carried out a write.
-    #[error(
-        "the cluster became unreachable before its answer was complete, and a write may have been carried out: {reason}"
-    )]
+    #[error("the cluster became unreachable before it answered (it may have carried out a write): {reason}")]
     Lost {
         /// Why it is unreachable.
         reason: Arc<str>,
@@ -125,6 +123,12 @@ impl TransportError {
     /// Whether the cluster was removed or replaced.
     pub fn is_gone(&self) -> bool {
         self.kind == TransportErrorKind::Gone
+    }
+
+    /// Whether the cluster may not answer any more.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        use TransportErrorKind::{Connect, Interrupted, Timeout};
+        matches!(self.kind, Connect { .. } | Timeout { .. } | Interrupted { .. })
     }
 
     /// Whether the same request may succeed later. A response that is [too large](TransportErrorKind::TooLarge) would be

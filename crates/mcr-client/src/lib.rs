@@ -76,7 +76,7 @@ pub mod internal {
     pub mod probe {
         pub use crate::{
             probe::{ProbeConnection, alive, identify, try_credential},
-            proof::{ANONYMOUS, describe_foreign, refused_user},
+            proof::{ANONYMOUS, describe_foreign, is_status, refused_user},
         };
     }
 

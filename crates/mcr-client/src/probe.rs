@@ -66,7 +66,9 @@ pub async fn alive(channel: &Channel, after: ProbeConnection, limit: Duration) -
 pub async fn try_credential(channel: &Channel, limit: Duration) -> Result<(), ConnectError> {
     // Some API servers lack reviews.
     let requests = [Asked::Review, Asked::KubeSystem, Asked::Groups];
-    prove(channel, &requests, false, ProbeConnection::Keep, limit).await.map(|_| ())
+    prove(channel, &requests, false, ProbeConnection::Keep, limit)
+        .await
+        .map(|_| ())
 }
 
 /// Sends one request after the other until an answer decides. `server_suffices`: an API server that shows nothing of the user
@@ -85,7 +87,7 @@ async fn prove(
             Proof::Server if server_suffices => return Ok(None),
             Proof::Anonymous if channel.may_be_anonymous() => return Ok(None),
             Proof::Server => {}
-            Proof::NotThere(reason) => why = reason,
+            Proof::NotServed(reason) => why = reason,
             Proof::Anonymous => return Err(ConnectError::anonymous()),
             Proof::Unauthorized => return Err(ConnectError::unauthorized()),
             Proof::Busy => return Err(ConnectError::busy()),
@@ -114,7 +116,8 @@ async fn ask(
         Asked::Groups => (Request::get("/apis").header(header::ACCEPT, json), Body::empty()),
         Asked::Version => (Request::get("/version"), Body::empty()),
         Asked::Review => (
-            Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews").header(header::CONTENT_TYPE, json),
+            Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
+                .header(header::CONTENT_TYPE, json),
             Body::from(REVIEW.to_vec()),
         ),
     };

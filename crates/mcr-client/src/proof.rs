@@ -1,115 +1,114 @@
-//! What an answer proves: that an API server answers, and that it knows the user of the credentials. Nothing here sends a
-//! request.
+//! What an answer proves: that an API server answers, and that it knows the user of the credentials. No I/O.
 
 use std::sync::Arc;
 
 use http::{HeaderMap, StatusCode, Uri, header};
 use serde_json::Value;
 
-/// The user of a request whose credentials prove nothing.
+/// The user of a request without credentials.
 pub const ANONYMOUS: &str = "system:anonymous";
 
+const HTML: &str = "an HTML page";
+
 /// What a probe asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Asked {
     /// The namespace `kube-system`.
     KubeSystem,
-    /// The groups of the API. By default only users may read them.
+    /// The groups of the API, which anonymous users may not read by default.
     Groups,
-    /// The version. By default everybody may read it.
+    /// The version, which everybody may read by default.
     Version,
     /// Who the user is.
     Review,
 }
 
 /// What an answer proves.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Proof {
-    /// An API server knows the user: it gives the object, with this UID if it has one, or names the user that it refuses.
+    /// An API server knows the user: it gives the object, with this UID, or names the user to whom it refuses it.
     User(Option<Arc<str>>),
     /// An API server answers, but shows nothing of the user.
     Server,
-    /// An API server answers, and takes the user for [`ANONYMOUS`].
+    /// An API server takes the user for [`ANONYMOUS`].
     Anonymous,
     /// The credentials are refused.
     Unauthorized,
-    /// Too many requests: the answer says nothing else.
+    /// Too many requests, which says nothing else.
     Busy,
-    /// What was asked for is not there. Another request may prove more.
-    NotThere(String),
+    /// It is not served. Another request may prove more.
+    NotServed(String),
     /// No API server answers, or none that works.
     Nothing(String),
 }
 
 /// What an answer to a probe proves. A success alone proves nothing.
 pub(crate) fn proof(asked: Asked, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Proof {
-    match status {
-        StatusCode::UNAUTHORIZED => return Proof::Unauthorized,
-        StatusCode::TOO_MANY_REQUESTS => return Proof::Busy,
-        _ => {}
-    }
     let json: Value = serde_json::from_slice(body).unwrap_or_default();
     let text = |at: &str| json.pointer(at).and_then(Value::as_str).unwrap_or_default();
     let is = |version: &str, kind: &str| text("/apiVersion") == version && text("/kind") == kind;
-    if is("v1", "Status") {
-        return match (status, refused_user(text("/message"))) {
-            (StatusCode::FORBIDDEN, Some(ANONYMOUS)) => Proof::Anonymous,
-            (StatusCode::FORBIDDEN, Some(_)) => Proof::User(None),
-            _ if status.is_client_error() => Proof::NotThere(format!(
-                "the API server answers {status}, which does not show that it knows the user of the credentials"
-            )),
-            _ if status.is_server_error() => Proof::Nothing(format!(
-                "the API server answers {status}; it may be starting or overloaded"
-            )),
-            _ => Proof::Nothing(format!(
-                "a Status answered in place of an object ({status}): something before the API server changes its answers"
-            )),
-        };
-    }
-    if status.is_success() {
-        let user = text("/status/userInfo/username");
-        let proves = match asked {
-            Asked::KubeSystem => {
-                let is_it = is("v1", "Namespace") || is("meta.k8s.io/v1", "PartialObjectMetadata");
-                is_it && text("/metadata/name") == "kube-system"
-            }
-            Asked::Groups => is("v1", "APIGroupList") && json["groups"].is_array(),
-            Asked::Review if is("authentication.k8s.io/v1", "SelfSubjectReview") => match user {
-                ANONYMOUS => return Proof::Anonymous,
-                user => !user.is_empty(),
-            },
-            Asked::Review | Asked::Version => false,
-        };
-        if proves {
-            let uid = Some(text("/metadata/uid")).filter(|uid| !uid.is_empty());
-            return Proof::User(uid.map(Arc::from));
+    match (status, is("v1", "Status"), refused_user(text("/message"))) {
+        (StatusCode::UNAUTHORIZED, ..) => return Proof::Unauthorized,
+        (StatusCode::TOO_MANY_REQUESTS, ..) => return Proof::Busy,
+        (_, false, _) => {}
+        (StatusCode::FORBIDDEN, _, Some(ANONYMOUS)) => return Proof::Anonymous,
+        (StatusCode::FORBIDDEN, _, Some(_)) => return Proof::User(None),
+        _ if status.is_client_error() => {
+            return Proof::NotServed(format!("the API server answers {status} and names no user"));
         }
-        if ["/major", "/minor", "/gitVersion"].iter().all(|at| !text(at).is_empty()) {
-            return Proof::Server;
+        _ if status.is_server_error() => {
+            let why = format!("the API server answers {status}; it may be starting or overloaded");
+            return Proof::Nothing(why);
         }
+        _ => return Proof::Nothing(format!("a Status answered in place of an object ({status})")),
     }
-    let foreign = describe_foreign(status, headers, body);
-    match status {
-        StatusCode::NOT_FOUND => Proof::NotThere(foreign),
-        _ => Proof::Nothing(foreign),
+    let of_user = match (asked, text("/status/userInfo/username")) {
+        _ if !status.is_success() => false,
+        (Asked::KubeSystem, _) if text("/metadata/name") == "kube-system" => {
+            is("v1", "Namespace") || is("meta.k8s.io/v1", "PartialObjectMetadata")
+        }
+        (Asked::Groups, _) => is("v1", "APIGroupList") && json["groups"].is_array(),
+        (Asked::Review, ANONYMOUS) => return Proof::Anonymous,
+        (Asked::Review, user) => is("authentication.k8s.io/v1", "SelfSubjectReview") && !user.is_empty(),
+        _ => false,
+    };
+    let of_server = || {
+        ["/major", "/minor", "/gitVersion"]
+            .iter()
+            .all(|at| !text(at).is_empty())
+    };
+    if of_user {
+        let uid = Some(text("/metadata/uid")).filter(|uid| !uid.is_empty());
+        Proof::User(uid.map(Arc::from))
+    } else if status.is_success() && of_server() {
+        Proof::Server
+    } else if status == StatusCode::NOT_FOUND {
+        Proof::NotServed(describe_foreign(status, headers, body))
+    } else {
+        Proof::Nothing(describe_foreign(status, headers, body))
     }
+}
+
+/// Whether a body is a Status of an API server.
+pub fn is_status(body: &[u8]) -> bool {
+    let json: Value = serde_json::from_slice(body).unwrap_or_default();
+    json["kind"] == "Status" && json["apiVersion"] == "v1"
 }
 
 /// The user that the message of a 403 names, as in `User "alice" cannot get …`.
 pub fn refused_user(message: &str) -> Option<&str> {
-    let (_, rest) = message.split_once("User \"").or_else(|| message.split_once("user \""))?;
+    let (_, rest) = message.split_once("User \"")?;
     let (user, _) = rest.split_once('"')?;
     Some(user).filter(|user| !user.is_empty())
 }
 
-/// Describes an answer that is not one of an API server. Quotes nothing of it but the host to which it leads.
+/// Describes an answer that is not from an API server. Quotes nothing of it but the host to which it leads.
 pub fn describe_foreign(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> String {
-    let body = body.trim_ascii_start();
     let text_of = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let is_html = text_of(header::CONTENT_TYPE).is_some_and(|media| media.starts_with("text/html"));
-    let what = match body.first() {
-        _ if is_html => "an HTML page",
-        Some(b'<') => "an HTML page",
+    let what = match body.trim_ascii_start().first() {
+        Some(b'<') => HTML,
+        _ if is_html => HTML,
         Some(b'{' | b'[') => "JSON that is not from an API server",
         Some(_) => "text that is not from an API server",
         None => "nothing but a status",
@@ -119,94 +118,54 @@ pub fn describe_foreign(status: StatusCode, headers: &HeaderMap, body: &[u8]) ->
         let port = uri.port().map(|port| format!(":{port}")).unwrap_or_default();
         Some(format!(" to {}://{}{port}", uri.scheme_str()?, uri.host()?))
     });
+    let leads_to = leads_to.unwrap_or_default();
     let why = match status.as_u16() {
         407 => "a proxy before the API server wants a login; put it into proxy-url",
         421 => "the server does not serve this name; check the address and tls-server-name",
         426 => "the server wants another protocol; check the port",
         502..=504 => "a load balancer stands before the API server, and does not reach it",
-        _ if what == "an HTML page" || status.is_redirection() => {
-            "a login proxy or load balancer stands before the API server"
-        }
-        _ => "another server answers at this address, or something before the API server answers in its place",
+        300..400 => "a login proxy or load balancer stands before the API server",
+        _ if what == HTML => "a login proxy or load balancer stands before the API server",
+        _ => "another server answers at this address, or in place of the API server",
     };
-    format!("{what} answered ({status}{}): {why}", leads_to.unwrap_or_default())
+    format!("{what} answered ({status}{leads_to}): {why}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const STATUS: &str = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"#;
-    const NAMESPACE: &str = r#"{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"u"}}"#;
-    const VERSION: &str = r#"{"major":"1","minor":"34","gitVersion":"v1.34.1"}"#;
-    const REVIEW: &str = r#"{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1","status":{"userInfo":{"username":"#;
+    /// What is asked for, the status, the body, and what they prove.
+    #[rustfmt::skip]
+    const ANSWERS: &[(Asked, u16, &str, &str)] = &[
+        (Asked::KubeSystem, 200, r#"{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"u"}}"#, "User(Some"),
+        (Asked::KubeSystem, 200, r#"{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"another","uid":"u"}}"#, "Nothing"),
+        (Asked::KubeSystem, 200, r#"{"metadata":{"name":"kube-system","uid":"u"}}"#, "Nothing"),
+        (Asked::KubeSystem, 403, r#"{"kind":"Status","apiVersion":"v1","message":"User \"alice\" cannot"}"#, "User(None"),
+        (Asked::KubeSystem, 403, r#"{"kind":"Status","apiVersion":"v1","message":"User \"system:anonymous\" cannot"}"#, "Anonymous"),
+        (Asked::KubeSystem, 403, r#"{"kind":"Status","apiVersion":"v1","message":"User \"\" cannot"}"#, "NotServed"),
+        (Asked::KubeSystem, 403, r#"{"message":"User \"alice\" cannot"}"#, "Nothing"),
+        (Asked::KubeSystem, 200, r#"{"kind":"Status","apiVersion":"v1","message":"User \"alice\" cannot"}"#, "Nothing"),
+        (Asked::KubeSystem, 302, r#"{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system"}}"#, "Nothing"),
+        (Asked::KubeSystem, 404, r#"{"kind":"Status","apiVersion":"v1"}"#, "NotServed"),
+        (Asked::KubeSystem, 200, r#"{"major":"1","minor":"34","gitVersion":"v1.34.1"}"#, "Server"),
+        (Asked::Version, 200, r#"{"major":"1","minor":34}"#, "Nothing"),
+        (Asked::Groups, 200, r#"{"kind":"APIGroupList","apiVersion":"v1","groups":[]}"#, "User(None"),
+        (Asked::Groups, 200, r#"{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system"}}"#, "Nothing"),
+        (Asked::Review, 201, r#"{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1","status":{"userInfo":{"username":"me"}}}"#, "User(None"),
+        (Asked::Review, 201, r#"{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1","status":{"userInfo":{"username":"system:anonymous"}}}"#, "Anonymous"),
+        (Asked::Review, 201, r#"{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1","status":{}}"#, "Nothing"),
+    ];
 
     #[test]
-    fn only_what_an_api_server_says_to_a_user_it_knows_is_a_proof_of_the_user() {
-        use Asked::{Groups, KubeSystem, Review, Version};
-        let status = |message: &str| format!("{STATUS}{}}}", Value::from(message));
-        let review = |user: &str| format!("{REVIEW}{user:?}}}}}}}");
-        let forbidden = |user: &str| status(&format!("namespaces \"kube-system\" is forbidden: User {user:?} cannot get"));
-        let of = |asked, code, body: &str| {
-            match proof(asked, StatusCode::from_u16(code).unwrap(), &HeaderMap::new(), body.as_bytes()) {
-                Proof::NotThere(_) => Proof::NotThere(String::new()),
-                Proof::Nothing(_) => Proof::Nothing(String::new()),
-                proof => proof,
-            }
-        };
-        let (nothing, not_there) = (Proof::Nothing(String::new()), Proof::NotThere(String::new()));
-        for (asked, code, body, proves) in [
-            (KubeSystem, 200, NAMESPACE, Proof::User(Some("u".into()))),
-            (KubeSystem, 200, &NAMESPACE.replace("kube-system", "other"), nothing.clone()),
-            (KubeSystem, 200, r#"{"metadata":{"name":"kube-system","uid":"u"}}"#, nothing.clone()),
-            (KubeSystem, 403, &forbidden("alice"), Proof::User(None)),
-            (KubeSystem, 403, &forbidden(ANONYMOUS), Proof::Anonymous),
-            (KubeSystem, 403, &forbidden(""), not_there.clone()),
-            (KubeSystem, 403, r#"{"message":"User \"alice\" cannot"}"#, nothing.clone()),
-            (KubeSystem, 200, &forbidden("alice"), nothing.clone()),
-            (KubeSystem, 500, &forbidden("alice"), nothing.clone()),
-            (KubeSystem, 404, &status("not found"), not_there.clone()),
-            (KubeSystem, 404, "default backend - 404", not_there),
-            (KubeSystem, 401, NAMESPACE, Proof::Unauthorized),
-            (KubeSystem, 429, "", Proof::Busy),
-            (KubeSystem, 302, NAMESPACE, nothing.clone()),
-            (KubeSystem, 204, "", nothing.clone()),
-            (KubeSystem, 200, r#"{"message":"hello"}"#, nothing.clone()),
-            (KubeSystem, 200, VERSION, Proof::Server),
-            (Version, 200, VERSION, Proof::Server),
-            (Version, 200, r#"{"major":"1","minor":34}"#, nothing.clone()),
-            (Groups, 200, r#"{"kind":"APIGroupList","apiVersion":"v1","groups":[]}"#, Proof::User(None)),
-            (Groups, 200, NAMESPACE, nothing.clone()),
-            (Review, 201, &review("alice"), Proof::User(None)),
-            (Review, 201, &review(ANONYMOUS), Proof::Anonymous),
-            (Review, 201, &review(""), nothing.clone()),
-            (Review, 200, NAMESPACE, nothing),
-        ] {
-            assert_eq!(of(asked, code, body), proves, "{asked:?} {code} {body}");
-        }
-    }
-
-    #[test]
-    fn the_words_name_what_answered_and_quote_nothing() {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::LOCATION, "https://u:SECRET@login.example.test/x?token=SECRET".parse().unwrap());
-        let words = |code, headers: &HeaderMap, body: &str| {
-            describe_foreign(StatusCode::from_u16(code).unwrap(), headers, body.as_bytes())
-        };
-        assert_eq!(
-            words(302, &headers, "<html>SECRET"),
-            "an HTML page answered (302 Found to https://login.example.test): a login proxy or load balancer stands \
-             before the API server"
-        );
-        for (code, body, begins) in [
-            (204, "", "nothing but a status answered (204 No Content)"),
-            (403, "<html>SECRET", "an HTML page answered (403 Forbidden): a login proxy"),
-            (407, "", "nothing but a status answered (407 Proxy Authentication Required): a proxy"),
-            (404, "SECRET", "text that is not from an API server answered (404 Not Found): another server"),
-            (200, r#"{"a":"SECRET"}"#, "JSON that is not from an API server answered (200 OK): another server"),
-        ] {
-            let words = words(code, &HeaderMap::new(), body);
-            assert!(words.starts_with(begins) && !words.contains("SECRET"), "{words}");
+    fn only_what_an_api_server_gives_to_a_user_it_knows_proves_the_user() {
+        for (asked, status, body, proves) in ANSWERS {
+            let status = StatusCode::from_u16(*status).unwrap();
+            let proof = proof(*asked, status, &HeaderMap::new(), body.as_bytes());
+            assert!(
+                format!("{proof:?}").starts_with(proves),
+                "{proof:?} by {status} {body}"
+            );
         }
     }
 }

@@ -67,10 +67,16 @@ impl TransportState {
     }
 
     /// The error of a request that was ended.
-    pub(crate) fn lost(&self) -> TransportErrorKind {
-        let reason = self.blocked.load_full();
-        let reason = reason.map_or_else(|| "it is connected again".into(), |reason| Arc::<str>::clone(&reason));
-        TransportErrorKind::Lost { reason }
+    pub(crate) fn ended(&self) -> TransportErrorKind {
+        match self.blocked.load_full() {
+            _ if self.closed.is_cancelled() => TransportErrorKind::Gone,
+            Some(reason) => TransportErrorKind::Lost {
+                reason: Arc::clone(&reason),
+            },
+            None => TransportErrorKind::Lost {
+                reason: "it is connected again".into(),
+            },
+        }
     }
 
     /// Records that the cluster has sent something.

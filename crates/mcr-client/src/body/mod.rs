@@ -91,7 +91,7 @@ impl ResponseBody {
     fn error(&self, kind: TransportErrorKind) -> TransportError {
         let error = TransportError::new(self.request.operation.clone(), kind);
         match &self.tracker {
-            Some(tracker) => error.in_cluster(tracker.cluster()),
+            Some(tracker) => error.in_cluster(&tracker.state().cluster),
             None => error,
         }
     }
@@ -178,13 +178,10 @@ impl ResponseBody {
             .map_or(Action::Continue, |tracker| tracker.poll_action(context));
         match action {
             Action::Continue | Action::EndAtLine => {}
-            Action::FailClosed => {
-                let error = self.error(TransportErrorKind::Gone);
+            Action::FailEnded => {
+                let ended = self.tracker.as_ref().map(|tracker| tracker.state().ended());
+                let error = self.error(ended.unwrap_or(TransportErrorKind::Gone));
                 return Poll::Ready(self.end(Some(error)));
-            }
-            Action::FailLost => {
-                let lost = self.tracker.as_ref().map(|tracker| self.error(tracker.lost()));
-                return Poll::Ready(self.end(lost));
             }
             Action::FailRotated => {
                 let error = self.error(TransportErrorKind::CredentialsRotated);

@@ -13,11 +13,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use mcr_access::ClusterName;
 use tokio::time::Sleep;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use crate::{Settings, TransportErrorKind, backoff::jitter, request::RequestClass, state::TransportState};
+use crate::{Settings, backoff::jitter, request::RequestClass, state::TransportState};
 
 /// What a body has to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,10 +26,8 @@ pub(super) enum Action {
     EndAtLine,
     /// Fail, because the credentials were rotated.
     FailRotated,
-    /// Fail, because the transport was closed.
-    FailClosed,
-    /// Fail, because the cluster became unreachable.
-    FailLost,
+    /// Fail, because the transport was closed, or the cluster became unreachable.
+    FailEnded,
 }
 
 /// Follows one body of a transport: counts it, records when bytes arrive, and decides when it ends.
@@ -70,13 +67,8 @@ impl BodyTracker {
         }
     }
 
-    pub(super) fn cluster(&self) -> &ClusterName {
-        &self.state.cluster
-    }
-
-    /// The error of a body that became unreachable.
-    pub(super) fn lost(&self) -> TransportErrorKind {
-        self.state.lost()
+    pub(super) fn state(&self) -> &TransportState {
+        &self.state
     }
 
     pub(super) fn is_at_line_start(&self) -> bool {
@@ -86,10 +78,7 @@ impl BodyTracker {
     /// Decides what the body does next. Wakes the task when the decision changes.
     pub(super) fn poll_action(&mut self, context: &mut Context<'_>) -> Action {
         if self.pending.as_mut().poll(context).is_ready() {
-            return match self.state.closed.is_cancelled() {
-                true => Action::FailClosed,
-                false => Action::FailLost,
-            };
+            return Action::FailEnded;
         }
         loop {
             match &mut self.rotation {

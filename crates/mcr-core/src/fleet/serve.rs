@@ -228,7 +228,10 @@ impl Engagement<'_> {
             }
             Err(error) => {
                 count(&self.fleet.counts().failed);
-                self.warn(&format!("credentials refused: {}; keeping the previous ones", error.reason));
+                self.warn(&format!(
+                    "credentials refused: {}; keeping the previous ones",
+                    error.reason
+                ));
                 self.retry_spec_at = Some(self.later());
             }
         }

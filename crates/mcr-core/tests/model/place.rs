@@ -369,7 +369,12 @@ impl Place {
         let plural = match path {
             "/api/v1/configmaps" => MAPS,
             "/apis/example.com/v1/widgets" => WIDGETS,
-            "/version" => return Ok(whole(200, &json!({"major": "1", "minor": "36", "gitVersion": "v1.36.0"}))),
+            "/version" => {
+                return Ok(whole(
+                    200,
+                    &json!({"major": "1", "minor": "36", "gitVersion": "v1.36.0"}),
+                ));
+            }
             "/api/v1/namespaces/kube-system" => {
                 let uid = self.uid();
                 return Ok(whole(

@@ -178,7 +178,7 @@ async fn check_status(response: Response<ResponseBody>) -> Result<Response<Respo
     // API servers answer these without a Status, too; the others come from something else then.
     let by_code_alone = status.is_server_error() || matches!(status.as_u16(), 401 | 404 | 410 | 429);
     let mut parsed = parse_status(status.as_u16(), &body);
-    if !by_code_alone && !parsed.is_status() {
+    if !by_code_alone && !probe::is_status(&body) {
         return Err(Refusal {
             error: WatchError::Foreign(probe::describe_foreign(status, &headers, &body)),
             continue_token: None,

@@ -30,8 +30,6 @@ const PIECE: usize = 64 << 10;
 pub(super) struct Page {
     counts: Arc<KindCounters>,
     health: Arc<Health>,
-    /// Whether the page has been counted as an answer.
-    counted: bool,
     body: ResponseBody,
     decoder: ListDecoder,
     received: usize,
@@ -52,7 +50,6 @@ impl Page {
         Ok(Self {
             counts: env.counts.clone(),
             health: env.health.clone(),
-            counted: false,
             body,
             decoder: ListDecoder::default(),
             received: 0,
@@ -88,10 +85,6 @@ impl Page {
                 buffer.reserve_exact(expected.saturating_sub(buffer.len()));
             }
             self.received += buffer.len() - before;
-            if !self.counted && begins_list(buffer) {
-                self.counted = true;
-                self.health.answered();
-            }
             if !self.ended && buffer.capacity() - buffer.len() < PIECE {
                 // A buffer that doubles has room that nobody uses, and takes three times its size while it grows.
                 buffer.reserve_exact(PIECE.max(buffer.len() / 8));
@@ -110,18 +103,7 @@ impl Page {
         let end = self.decoder.finish()?;
         // Before the list is applied: a controller that sees the kind listed may change how the cluster is reached, and by
         // then this connection must count as one that works.
-        if !self.counted {
-            self.health.answered();
-        }
+        self.health.answered();
         Ok(end)
     }
-}
-
-/// Whether a body begins as API servers write lists. Then the rest of a long one need not come before the cluster counts as one
-/// that answers.
-fn begins_list(body: &[u8]) -> bool {
-    let kind = body.strip_prefix(br#"{"kind":""#).unwrap_or_default();
-    let end = kind.iter().position(|byte| *byte == b'"').unwrap_or_default();
-    let (kind, rest) = kind.split_at(end);
-    kind.ends_with(b"List") && rest.starts_with(br#"","apiVersion":""#)
 }

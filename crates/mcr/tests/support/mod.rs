@@ -182,10 +182,12 @@ impl Api {
                     json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "kube-system", "uid": uid}}),
                 );
             }
-            ["version"] => return full(
-                StatusCode::OK,
-                json!({"major": "1", "minor": "36", "gitVersion": "v1.36.0"}),
-            ),
+            ["version"] => {
+                return full(
+                    StatusCode::OK,
+                    json!({"major": "1", "minor": "36", "gitVersion": "v1.36.0"}),
+                );
+            }
             ["api", _, rest @ ..] | ["apis", _, _, rest @ ..] => rest,
             _ => {
                 return full(

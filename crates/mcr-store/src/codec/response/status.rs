@@ -9,11 +9,6 @@ const MAX_MESSAGE: usize = 500;
 #[derive(Debug, Clone, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct Status {
-    /// The kind in the body, which is `Status` if the API server wrote it.
-    pub kind: String,
-    /// The version of the kind, which is `v1` then.
-    #[serde(rename = "apiVersion")]
-    pub api_version: String,
     /// The HTTP status code.
     pub code: u16,
     /// The reason in one word, for example `Expired`.
@@ -24,13 +19,6 @@ pub struct Status {
     pub details: Option<StatusDetails>,
     /// The metadata, which the answer to an expired list has.
     pub metadata: Option<StatusMetadata>,
-}
-
-impl Status {
-    /// Whether the body was a `Status`.
-    pub fn is_status(&self) -> bool {
-        self.kind == "Status" && self.api_version == "v1"
-    }
 }
 
 /// The metadata of a [`Status`].
