@@ -23,23 +23,11 @@ impl ConnectError {
         }
     }
 
-    /// The API server answered 401.
-    pub(crate) fn unauthorized() -> Self {
+    /// The API server refused the credentials, or took their user for anonymous.
+    pub(crate) fn refused(reason: &str) -> Self {
         Self {
             unauthorized: true,
-            ..Self::new(
-                "the API server refuses the credentials (401 Unauthorized); they may have expired or been revoked",
-            )
-        }
-    }
-
-    /// The API server took the user for anonymous.
-    pub(crate) fn anonymous() -> Self {
-        Self {
-            unauthorized: true,
-            ..Self::new(
-                "the API server takes the user for system:anonymous; add credentials, or set FleetSettings::allow_anonymous",
-            )
+            ..Self::new(reason)
         }
     }
 

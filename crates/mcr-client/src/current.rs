@@ -35,6 +35,8 @@ pub(crate) struct Generation {
     pub(crate) number: u64,
     /// Cancelled by the next swap.
     pub(crate) rotated: CancellationToken,
+    /// Cancelled when the cluster becomes unreachable, and when the transport is closed.
+    pub(crate) lost: CancellationToken,
     pub(crate) bodies: Arc<RunningBodies>,
 }
 
@@ -90,12 +92,11 @@ impl CurrentChannel {
         let info = RequestInfo::of(&request);
         let mut was_refused = false;
         loop {
-            let pending = self.state.pending(info.class);
             let generation = self.generation(&info)?;
             let copy = try_clone(&request);
             let number = generation.number;
             let is_route = generation.channel.is_route();
-            if let Some(response) = self.send_over(generation, request, &info, pending).await? {
+            if let Some(response) = self.send_over(generation, request, &info).await? {
                 // Behind a route, the other cluster's transport has already handled the 401.
                 if response.status() != StatusCode::UNAUTHORIZED || is_route || was_refused {
                     return Ok(response);
@@ -132,13 +133,16 @@ impl CurrentChannel {
         generation: Arc<Generation>,
         request: Request<Body>,
         info: &RequestInfo,
-        pending: CancellationToken,
     ) -> Result<Option<Response<ResponseBody>>, TransportError> {
         // Some servers send the head of a watch only with its first event, which may be minutes away.
         let is_watch = info.class == RequestClass::Watch;
+        let ends = match info.class {
+            RequestClass::Unary | RequestClass::Proxy => &generation.lost,
+            _ => &self.state.closed,
+        };
         let sent = tokio::select! {
             biased;
-            () = pending.cancelled() => return Err(self.error(info, self.state.ended())),
+            () = ends.cancelled() => return Err(self.error(info, self.state.ended())),
             sent = generation.channel.send(request) => sent,
             () = generation.rotated.cancelled(), if is_watch => return Ok(None),
             () = self.ask_if_silent(), if !is_watch => return Ok(None),
@@ -148,7 +152,7 @@ impl CurrentChannel {
         }
         let response = sent.map_err(|error| error.in_cluster(&self.state.cluster))?;
         self.state.heard();
-        let tracker = BodyTracker::new(self.state.clone(), info.class, &generation.rotated, pending);
+        let tracker = BodyTracker::new(self.state.clone(), info.class, &generation.rotated, ends);
         let response = response.map(|body| body.track(tracker));
         generation.bodies.add(response.body().source());
         Ok(Some(response))

@@ -24,6 +24,11 @@ pub enum ProbeConnection {
     Close,
 }
 
+const UNAUTHORIZED: &str =
+    "the API server refuses the credentials (401 Unauthorized); they may have expired or been revoked";
+
+const ANONYMOUS_USER: &str = "the API server takes the user for system:anonymous; add credentials, or set FleetSettings::allow_anonymous";
+
 /// The size limit of an answer, in bytes. An answer to a probe has a few hundred bytes.
 const MAX_ANSWER: usize = 256 << 10;
 
@@ -88,8 +93,8 @@ async fn prove(
             Proof::Anonymous if channel.may_be_anonymous() => return Ok(None),
             Proof::Server => {}
             Proof::NotServed(reason) => why = reason,
-            Proof::Anonymous => return Err(ConnectError::anonymous()),
-            Proof::Unauthorized => return Err(ConnectError::unauthorized()),
+            Proof::Anonymous => return Err(ConnectError::refused(ANONYMOUS_USER)),
+            Proof::Unauthorized => return Err(ConnectError::refused(UNAUTHORIZED)),
             Proof::Busy => return Err(ConnectError::busy()),
             Proof::Nothing(reason) => return Err(ConnectError::new(reason)),
         }

@@ -2,18 +2,18 @@
 
 use std::{
     sync::{
-        Arc, LazyLock, Mutex,
+        Arc, LazyLock,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, SystemTime},
 };
 
 use arc_swap::ArcSwapOption;
-use mcr_access::{ClusterName, internal::lock};
+use mcr_access::ClusterName;
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Settings, TransportErrorKind, request::RequestClass};
+use crate::{Settings, TransportErrorKind};
 
 static START: LazyLock<(Instant, SystemTime)> = LazyLock::new(|| (Instant::now(), SystemTime::now()));
 
@@ -27,8 +27,6 @@ pub(crate) struct TransportState {
     pub(crate) blocked: ArcSwapOption<Arc<str>>,
     /// A request asks whether the cluster still answers. Holds one wish at most.
     pub(crate) probe_wanted: Notify,
-    /// Cancelled to end the requests that wait for an answer; the next request makes another one.
-    pending: Mutex<Option<CancellationToken>>,
     /// Milliseconds after [`START`]; 0 for never.
     last_heard: AtomicU64,
 }
@@ -43,26 +41,7 @@ impl TransportState {
             open_bodies: AtomicUsize::new(0),
             blocked: ArcSwapOption::empty(),
             probe_wanted: Notify::new(),
-            pending: Mutex::default(),
             last_heard: AtomicU64::new(0),
-        }
-    }
-
-    /// The token that ends a request. To be taken before `blocked` is read: then the request either sees why it is refused, or is
-    /// cancelled.
-    pub(crate) fn pending(&self, class: RequestClass) -> CancellationToken {
-        if !matches!(class, RequestClass::Unary | RequestClass::Proxy) {
-            return self.closed.clone();
-        }
-        let mut pending = lock(&self.pending);
-        pending.get_or_insert_with(|| self.closed.child_token()).clone()
-    }
-
-    /// Ends the requests that wait for an answer.
-    pub(crate) fn end_pending(&self) {
-        let pending = lock(&self.pending).take();
-        if let Some(pending) = pending {
-            pending.cancel();
         }
     }
 

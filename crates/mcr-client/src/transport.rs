@@ -62,6 +62,7 @@ impl Transport {
                 channel,
                 number,
                 rotated: CancellationToken::new(),
+                lost: current.state.closed.child_token(),
                 bodies: Arc::default(),
             };
             if let Some(old) = current.generation.swap(Some(Arc::new(generation))) {
@@ -82,7 +83,9 @@ impl Transport {
     /// [`Lost`](crate::TransportErrorKind::Lost). Watches, followed logs and upgraded connections continue.
     pub fn lose(&self, reason: Arc<str>) {
         self.block(Some(reason));
-        self.current.state.end_pending();
+        if let Some(generation) = &*self.current.generation.load() {
+            generation.lost.cancel();
+        }
     }
 
     /// Waits until a request has found that the cluster may not answer any more: it could not connect, its answer broke off, or

@@ -34,8 +34,8 @@ pub(super) enum Action {
 pub(crate) struct BodyTracker {
     state: Arc<TransportState>,
     class: RequestClass,
-    /// Ends the body: the transport was closed, or its pending requests were ended.
-    pending: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// The transport was closed, or the cluster became unreachable.
+    ended: Pin<Box<WaitForCancellationFutureOwned>>,
     rotation: Rotation,
     at_line_start: bool,
 }
@@ -50,16 +50,16 @@ enum Rotation {
 }
 
 impl BodyTracker {
-    /// `rotated` is cancelled when the credentials of the body are rotated, and `pending` when the body has to end.
+    /// `rotated` is cancelled when the credentials of the body are rotated, and `ends` when the body has to end.
     pub(crate) fn new(
         state: Arc<TransportState>,
         class: RequestClass,
         rotated: &CancellationToken,
-        pending: CancellationToken,
+        ends: &CancellationToken,
     ) -> Self {
         state.open_bodies.fetch_add(1, Ordering::Relaxed);
         Self {
-            pending: Box::pin(pending.cancelled_owned()),
+            ended: Box::pin(ends.clone().cancelled_owned()),
             rotation: Rotation::Current(Box::pin(rotated.clone().cancelled_owned())),
             state,
             class,
@@ -77,7 +77,7 @@ impl BodyTracker {
 
     /// Decides what the body does next. Wakes the task when the decision changes.
     pub(super) fn poll_action(&mut self, context: &mut Context<'_>) -> Action {
-        if self.pending.as_mut().poll(context).is_ready() {
+        if self.ended.as_mut().poll(context).is_ready() {
             return Action::FailEnded;
         }
         loop {

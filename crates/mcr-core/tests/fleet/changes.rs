@@ -108,7 +108,10 @@ async fn a_bad_rotation_leaves_the_working_credentials_in_place_and_says_so() {
     ] {
         running.clusters.add(spec("a", &robot.kubeconfig(token)));
         let refused = format!("credentials refused: {why}; keeping the previous ones");
-        eventually(SOON, &refused, || (*warnings() == [refused.as_str().into()]).then_some(())).await;
+        eventually(SOON, &refused, || {
+            (*warnings() == [refused.as_str().into()]).then_some(())
+        })
+        .await;
     }
     create(&plane, "still-seen").await;
     eventually(SOON, "the old credentials go on", || {
@@ -120,7 +123,10 @@ async fn a_bad_rotation_leaves_the_working_credentials_in_place_and_says_so() {
     running
         .clusters
         .add(spec("a", &robot.kubeconfig(robot.token().await.or_fail())));
-    eventually(SOON, "the warning goes with its cause", || warnings().is_empty().then_some(())).await;
+    eventually(SOON, "the warning goes with its cause", || {
+        warnings().is_empty().then_some(())
+    })
+    .await;
     running.stop().await;
 }
 
@@ -132,7 +138,12 @@ async fn a_cluster_without_credentials_is_ready_only_if_the_operator_allows_anon
     let running = Running::start();
     let cluster = running.join("a", &bare.to_yaml()).await;
     let _watch = watch_config_maps(&cluster);
-    let is_refused = || cluster.state().reason().is_some_and(|why| why.contains("system:anonymous"));
+    let is_refused = || {
+        cluster
+            .state()
+            .reason()
+            .is_some_and(|why| why.contains("system:anonymous"))
+    };
     eventually(SOON, "it is refused", || is_refused().then_some(())).await;
     let binding = serde_json::json!({
         "metadata": {"name": "everybody"},

@@ -462,7 +462,7 @@ impl Shared {
         let mut read = BufReader::new(read);
         while let Some(asked) = self.read(&mut read).await {
             if *self.silent.borrow() {
-                let _ = read.read_u8().await;
+                while read.read_u8().await.is_ok() {}
                 return;
             }
             let answer = match asked.path.as_str() {

@@ -299,7 +299,7 @@ async fn after_a_line_that_is_garbage_everything_is_listed_again() {
 async fn after_a_page_of_html_everything_is_listed_again() {
     lists_again_after(
         Answer::new(200, "text/html", "<html>\nlog in\n</html>\n"),
-        "not valid JSON",
+        "an HTML page answered (200 OK)",
     )
     .await;
 }
