@@ -147,7 +147,7 @@ impl CurrentChannel {
             () = generation.rotated.cancelled(), if is_watch => return Ok(None),
             () = self.ask_if_silent(), if !is_watch => return Ok(None),
         };
-        if !is_watch && sent.as_ref().is_err_and(TransportError::is_doubtful) {
+        if !is_watch && sent.is_err() {
             self.state.probe_wanted.notify_one();
         }
         let response = sent.map_err(|error| error.in_cluster(&self.state.cluster))?;

@@ -125,12 +125,6 @@ impl TransportError {
         self.kind == TransportErrorKind::Gone
     }
 
-    /// Whether the cluster may not answer any more.
-    pub(crate) fn is_doubtful(&self) -> bool {
-        use TransportErrorKind::{Connect, Interrupted, Timeout};
-        matches!(self.kind, Connect { .. } | Timeout { .. } | Interrupted { .. })
-    }
-
     /// Whether the same request may succeed later. A response that is [too large](TransportErrorKind::TooLarge) would be
     /// transferred each time.
     ///

@@ -642,7 +642,7 @@ fn whole(code: u16, value: &Value) -> Answer {
 fn status(code: u16, reason: &str) -> Answer {
     whole(
         code,
-        &json!({"kind": "Status", "code": code, "reason": reason, "message": reason}),
+        &json!({"kind": "Status", "apiVersion": "v1", "code": code, "reason": reason, "message": reason}),
     )
 }
 

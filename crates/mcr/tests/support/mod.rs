@@ -209,7 +209,7 @@ impl Api {
         if state.forbidden.contains(&plural) {
             return full(
                 StatusCode::FORBIDDEN,
-                json!({"message": format!("{plural} is forbidden"), "code": 403}),
+                json!({"kind": "Status", "apiVersion": "v1", "message": format!("{plural} is forbidden"), "code": 403}),
             );
         }
         let mut query = Query {
