@@ -57,12 +57,16 @@ impl Transport {
     /// end of a line, spread over [`Settings::rotation_spread`]; all its responses have ended after 30 s by default.
     pub fn swap(&self, channel: Channel) -> u64 {
         let current = &self.current;
+        // Requests of the old channel end with those of the new one.
+        let old = current.generation.load_full().map(|old| old.lost.clone());
+        let lost = old.filter(|lost| !lost.is_cancelled());
+        let lost = lost.unwrap_or_else(|| current.state.closed.child_token());
         current.refresh.start_generation(|number| {
             let generation = Generation {
                 channel,
                 number,
                 rotated: CancellationToken::new(),
-                lost: current.state.closed.child_token(),
+                lost,
                 bodies: Arc::default(),
             };
             if let Some(old) = current.generation.swap(Some(Arc::new(generation))) {
