@@ -97,7 +97,8 @@ pub fn is_status(body: &[u8]) -> bool {
 
 /// The user that the message of a 403 names, as in `User "alice" cannot get …`.
 pub fn refused_user(message: &str) -> Option<&str> {
-    let (_, rest) = message.split_once("User \"")?;
+    let named = message.split_once("User \"");
+    let (_, rest) = named.or_else(|| message.split_once("user \""))?;
     let (user, _) = rest.split_once('"')?;
     Some(user).filter(|user| !user.is_empty())
 }
