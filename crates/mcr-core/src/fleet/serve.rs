@@ -5,6 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use futures::FutureExt;
 use mcr_client::{
     Channel,
     internal::{
@@ -134,6 +135,8 @@ impl Engagement<'_> {
         const MIN_INTERVAL: Duration = Duration::from_millis(500);
         let next = self.last_probe + MIN_INTERVAL;
         sleep_until(next).await;
+        // This probe is for all who have asked by now.
+        let _ = self.cluster.transport().probe_wanted().now_or_never();
         let connection = self.connection.as_ref()?;
         let limit = self.fleet.settings().probe_timeout;
         let known = self.identity.as_ref().filter(|known| known.declared.is_none());
