@@ -134,6 +134,14 @@ impl Credential {
         self
     }
 
+    /// Whether there is nothing that proves a user: no certificate, no login and no token, or an empty one.
+    pub fn is_empty(&self) -> bool {
+        let token = self.token.as_ref();
+        self.basic.is_none()
+            && self.certificate.is_none()
+            && token.is_none_or(|token| token.expose_secret().trim().is_empty())
+    }
+
     /// Returns the [`Fingerprint`] of everything but the expiry.
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint::of(&(

@@ -58,6 +58,8 @@ pub(crate) struct PooledBackend {
     pub(crate) base_path: Box<str>,
     /// Headers of every request. A slice, because there are one or two, and a `HeaderMap` takes 600 bytes.
     pub(crate) headers: Box<[Header]>,
+    /// Whether the credential is empty.
+    pub(crate) lacks_credential: bool,
 }
 
 impl Channel {
@@ -97,6 +99,19 @@ impl Channel {
     /// Whether the channel uses the connection of another cluster.
     pub(super) fn is_route(&self) -> bool {
         matches!(self.0.backend, Backend::Route(_))
+    }
+
+    /// Whether the channel is known to send no credential, although one is wanted.
+    #[doc(hidden)]
+    pub fn lacks_credential(&self) -> bool {
+        let lacks = matches!(&self.0.backend, Backend::Pooled(backend) if backend.lacks_credential);
+        lacks && !self.0.settings.allow_anonymous
+    }
+
+    /// Whether the user may be anonymous: the operator allows it, and there is no credential that would prove nothing.
+    pub(super) fn may_be_anonymous(&self) -> bool {
+        let has = matches!(&self.0.backend, Backend::Pooled(backend) if !backend.lacks_credential);
+        self.0.settings.allow_anonymous && !has
     }
 
     /// Sends a request whose URI is a path and query, and returns with the head of the response. Dropping the future cancels the
@@ -143,6 +158,7 @@ impl Channel {
                     pool,
                     base_path,
                     headers,
+                    ..
                 } = &**backend;
                 *request.uri_mut() =
                     with_base_path(base_path, request.uri()).map_err(|error| bad_path(info, error))?;

@@ -7,8 +7,10 @@ use std::sync::Arc;
 pub struct ConnectError {
     /// The cause and what to do about it, as text for people.
     pub reason: Arc<str>,
-    /// Whether the API server refused the credentials (401).
+    /// Whether the API server refused the credentials (401), or took their user for anonymous.
     pub unauthorized: bool,
+    /// Whether there are too many requests (429), which says nothing else.
+    pub busy: bool,
 }
 
 impl ConnectError {
@@ -17,14 +19,23 @@ impl ConnectError {
         Self {
             reason: reason.into(),
             unauthorized: false,
+            busy: false,
         }
     }
 
-    /// The API server answered 401.
-    pub(crate) fn unauthorized() -> Self {
+    /// The API server refused the credentials, or took their user for anonymous.
+    pub(crate) fn refused(reason: &str) -> Self {
         Self {
-            reason: "the API server refuses the credentials (401 Unauthorized); they may have expired or been revoked".into(),
             unauthorized: true,
+            ..Self::new(reason)
+        }
+    }
+
+    /// The answer was 429.
+    pub(crate) fn busy() -> Self {
+        Self {
+            busy: true,
+            ..Self::new("too many requests (429): the API server, or something before it, asks to wait")
         }
     }
 }

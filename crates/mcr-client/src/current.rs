@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use arc_swap::ArcSwapOption;
 use http::{Request, Response, StatusCode};
 use kube::client::Body;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -17,12 +18,13 @@ use crate::{
     state::TransportState,
 };
 
+/// A request that has waited for so long, while the cluster sent nothing, asks for a probe.
+const ASK_AFTER: Duration = Duration::from_secs(3);
+
 /// The current channel of a transport, and everything that decides whether a request may use it.
 pub(crate) struct CurrentChannel {
     pub(crate) state: Arc<TransportState>,
     pub(crate) generation: ArcSwapOption<Generation>,
-    /// Why requests fail at once, if they do.
-    pub(crate) blocked: ArcSwapOption<Arc<str>>,
     pub(crate) refresh: CredentialRefresh,
     /// The runtime in which the transport was made, for calls from other threads.
     pub(crate) runtime: Option<tokio::runtime::Handle>,
@@ -34,6 +36,8 @@ pub(crate) struct Generation {
     pub(crate) number: u64,
     /// Cancelled by the next swap.
     pub(crate) rotated: CancellationToken,
+    /// Cancelled when the cluster becomes unreachable, and when the transport is closed.
+    pub(crate) lost: CancellationToken,
     pub(crate) bodies: Arc<RunningBodies>,
 }
 
@@ -70,7 +74,7 @@ impl CurrentChannel {
         if self.state.closed.is_cancelled() {
             return Err(self.error(info, TransportErrorKind::Gone));
         }
-        if let Some(reason) = &*self.blocked.load() {
+        if let Some(reason) = &*self.state.blocked.load() {
             let reason = Arc::<str>::clone(reason);
             return Err(self.error(info, TransportErrorKind::NotConnected { reason }));
         }
@@ -117,6 +121,16 @@ impl CurrentChannel {
         }
     }
 
+    /// Asks for a probe if the cluster stays silent. Never ends.
+    async fn ask_if_silent(&self) {
+        let began = Instant::now();
+        sleep(ASK_AFTER).await;
+        if self.state.last_heard_at().is_none_or(|at| at < began) {
+            self.state.probe_wanted.notify_one();
+        }
+        std::future::pending().await
+    }
+
     /// None if the channel was replaced while a watch waited for its head.
     async fn send_over(
         self: &Arc<Self>,
@@ -126,15 +140,23 @@ impl CurrentChannel {
     ) -> Result<Option<Response<ResponseBody>>, TransportError> {
         // Some servers send the head of a watch only with its first event, which may be minutes away.
         let is_watch = info.class == RequestClass::Watch;
+        let ends = match info.class {
+            RequestClass::Unary | RequestClass::Proxy => &generation.lost,
+            _ => &self.state.closed,
+        };
         let sent = tokio::select! {
             biased;
-            () = self.state.closed.cancelled() => return Err(self.error(info, TransportErrorKind::Gone)),
+            () = ends.cancelled() => return Err(self.error(info, self.state.ended())),
             sent = generation.channel.send(request) => sent,
             () = generation.rotated.cancelled(), if is_watch => return Ok(None),
+            () = self.ask_if_silent(), if !is_watch => return Ok(None),
         };
+        if !is_watch && sent.is_err() {
+            self.state.probe_wanted.notify_one();
+        }
         let response = sent.map_err(|error| error.in_cluster(&self.state.cluster))?;
         self.state.heard();
-        let tracker = BodyTracker::new(self.state.clone(), info.class, &generation.rotated);
+        let tracker = BodyTracker::new(self.state.clone(), info.class, &generation.rotated, ends);
         let response = response.map(|body| body.track(tracker));
         generation.bodies.add(response.body().source());
         Ok(Some(response))

@@ -84,6 +84,7 @@ impl Dialer {
             pool,
             base_path: endpoint.server.path().trim_end_matches('/').into(),
             headers: headers(credential, settings)?.into(),
+            lacks_credential: credential.is_empty(),
         };
         Ok(Channel::pooled(backend, settings.clone()))
     }

@@ -58,6 +58,12 @@ pub enum TransportErrorKind {
         /// The cause.
         explanation: String,
     },
+    /// The cluster became Unreachable before the response was complete. The API server may have carried out a write.
+    #[error("the cluster became unreachable before it answered (it may have carried out a write): {reason}")]
+    Lost {
+        /// Why it is unreachable.
+        reason: Arc<str>,
+    },
     /// The response is not one of an API server.
     #[error("the answer is not usable: {problem}")]
     MalformedResponse {

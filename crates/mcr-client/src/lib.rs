@@ -25,6 +25,7 @@ mod request;
 mod connect_error;
 mod endpoint_credentials;
 mod probe;
+mod proof;
 
 // Connections.
 mod connect;
@@ -76,7 +77,10 @@ pub mod internal {
     };
 
     pub mod probe {
-        pub use crate::probe::{ProbeConnection, alive, identify, try_credential};
+        pub use crate::{
+            probe::{ProbeConnection, alive, identify, try_credential},
+            proof::{ANONYMOUS, describe_foreign, is_status, refused_user},
+        };
     }
 
     pub mod user_code {

@@ -5,13 +5,13 @@ use std::{sync::Arc, time::Duration};
 use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
-use serde::Deserialize;
 use tokio::time::timeout;
 
 use crate::{
     channel::{Channel, LastRequest},
     connect_error::ConnectError,
     explain::explain,
+    proof::{Asked, Proof, proof},
 };
 
 /// What happens to the HTTP connection after a probe.
@@ -24,81 +24,108 @@ pub enum ProbeConnection {
     Close,
 }
 
+const UNAUTHORIZED: &str =
+    "the API server refuses the credentials (401 Unauthorized); they may have expired or been revoked";
+
+const ANONYMOUS_USER: &str = "the API server takes the user for system:anonymous; add credentials, or set FleetSettings::allow_anonymous";
+
 /// The size limit of an answer, in bytes. An answer to a probe has a few hundred bytes.
 const MAX_ANSWER: usize = 256 << 10;
 
 /// Reads the UID of the `kube-system` namespace. The UID is none if the credential may not read it.
 ///
-/// An answer proves that the server answers and accepts the credential.
+/// Success proves that an API server answers, and that it knows the user, unless it shows its version only.
 ///
 /// # Errors
 ///
-/// If the API server refuses the credential, or does not answer within `limit`.
+/// If the API server refuses the credential or takes its user for anonymous, if something else answers, or if nothing answers
+/// within `limit`.
 pub async fn identify(
     channel: &Channel,
     after: ProbeConnection,
     limit: Duration,
 ) -> Result<Option<Arc<str>>, ConnectError> {
-    #[derive(Deserialize)]
-    struct Namespace {
-        metadata: Metadata,
+    let uid = prove(channel, &[Asked::KubeSystem, Asked::Groups], true, after, limit).await?;
+    if channel.lacks_credential() {
+        // Anonymous users may have the right to read this. A proxy may add the credential.
+        prove(channel, &[Asked::Review, Asked::Groups], true, after, limit).await?;
     }
-    #[derive(Deserialize)]
-    struct Metadata {
-        uid: String,
-    }
-    let request = Request::get("/api/v1/namespaces/kube-system?resourceVersion=0").header(
-        header::ACCEPT,
-        "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
-    );
-    let (_, body) = ask(channel, request, Body::empty(), after, limit).await?;
-    Ok(serde_json::from_slice::<Namespace>(&body)
-        .ok()
-        .map(|namespace| namespace.metadata.uid.into()))
+    Ok(uid)
 }
 
-/// Reads the version of the API server, which is the cheapest request.
+/// Asks for the version of the API server, which is the cheapest request.
 ///
 /// # Errors
 ///
-/// If the API server refuses the credential, or does not answer within `limit`.
+/// If the API server refuses the credential, if something else answers, or if nothing answers within `limit`.
 pub async fn alive(channel: &Channel, after: ProbeConnection, limit: Duration) -> Result<(), ConnectError> {
-    ask(channel, Request::get("/version"), Body::empty(), after, limit)
+    let requests = [Asked::Version, Asked::Groups];
+    prove(channel, &requests, true, after, limit).await.map(|_| ())
+}
+
+/// Checks whether the API server knows the user of a credential, before the credential replaces one that works.
+///
+/// # Errors
+///
+/// If the answers don't prove it, or if there is none within `limit`.
+pub async fn try_credential(channel: &Channel, limit: Duration) -> Result<(), ConnectError> {
+    // Some API servers lack reviews.
+    let requests = [Asked::Review, Asked::KubeSystem, Asked::Groups];
+    prove(channel, &requests, false, ProbeConnection::Keep, limit)
         .await
         .map(|_| ())
 }
 
-/// Checks whether the API server accepts a credential, before the credential replaces one that works.
-///
-/// # Errors
-///
-/// If the API server refuses the credential, or does not answer within `limit`.
-pub async fn try_credential(channel: &Channel, limit: Duration) -> Result<(), ConnectError> {
-    let request = Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
-        .header(header::CONTENT_TYPE, "application/json");
-    let body: &[u8] = br#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
-    let (status, _) = ask(
-        channel,
-        request,
-        Body::from(body.to_vec()),
-        ProbeConnection::Keep,
-        limit,
-    )
-    .await?;
-    // Some API servers lack this API or forbid it. They check the credential of any other request as well.
-    if status == StatusCode::NOT_FOUND || status == StatusCode::FORBIDDEN {
-        alive(channel, ProbeConnection::Keep, limit).await?;
+/// Sends one request after the other until an answer decides. `server_suffices`: an API server that shows nothing of the user
+/// is enough.
+async fn prove(
+    channel: &Channel,
+    requests: &[Asked],
+    server_suffices: bool,
+    after: ProbeConnection,
+    limit: Duration,
+) -> Result<Option<Arc<str>>, ConnectError> {
+    let mut why = "the API server does not show whether it knows the user of the credentials".to_owned();
+    for asked in requests {
+        match ask(channel, *asked, after, limit).await? {
+            Proof::User(uid) => return Ok(uid),
+            Proof::Server if server_suffices => return Ok(None),
+            Proof::Anonymous if channel.may_be_anonymous() => return Ok(None),
+            Proof::Server => {}
+            Proof::NotServed(reason) => why = reason,
+            Proof::Anonymous => return Err(ConnectError::refused(ANONYMOUS_USER)),
+            Proof::Unauthorized => return Err(ConnectError::refused(UNAUTHORIZED)),
+            Proof::Busy => return Err(ConnectError::busy()),
+            Proof::Nothing(reason) => return Err(ConnectError::new(reason)),
+        }
     }
-    Ok(())
+    Err(ConnectError::new(why))
 }
 
 async fn ask(
     channel: &Channel,
-    request: http::request::Builder,
-    body: Body,
+    asked: Asked,
     after: ProbeConnection,
     limit: Duration,
-) -> Result<(StatusCode, bytes::Bytes), ConnectError> {
+) -> Result<Proof, ConnectError> {
+    const REVIEW: &[u8] = br#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
+    let json = "application/json";
+    let (request, body) = match asked {
+        Asked::KubeSystem => (
+            Request::get("/api/v1/namespaces/kube-system?resourceVersion=0").header(
+                header::ACCEPT,
+                "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+            ),
+            Body::empty(),
+        ),
+        Asked::Groups => (Request::get("/apis").header(header::ACCEPT, json), Body::empty()),
+        Asked::Version => (Request::get("/version"), Body::empty()),
+        Asked::Review => (
+            Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
+                .header(header::CONTENT_TYPE, json),
+            Body::from(REVIEW.to_vec()),
+        ),
+    };
     let mut request = request
         .body(body)
         .map_err(|error| ConnectError::new(format!("the request can't be made: {error}")))?;
@@ -110,20 +137,15 @@ async fn ask(
             .send(request)
             .await
             .map_err(|error| ConnectError::new(explain(&error)))?;
-        let status = response.status();
-        if status == StatusCode::UNAUTHORIZED {
-            return Err(ConnectError::unauthorized());
-        }
-        let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
-        let body = body
-            .map_err(|error| ConnectError::new(explain(error.as_ref())))?
-            .to_bytes();
-        if status.is_server_error() {
-            return Err(ConnectError::new(format!(
-                "the API server answers {status}; it may be starting or overloaded"
-            )));
-        }
-        Ok((status, body))
+        let (head, body) = response.into_parts();
+        let body = Limited::new(body, MAX_ANSWER).collect().await;
+        let body = match body {
+            Ok(body) => body.to_bytes(),
+            // The status is enough.
+            Err(_) if head.status == StatusCode::UNAUTHORIZED => return Ok(Proof::Unauthorized),
+            Err(error) => return Err(ConnectError::new(explain(error.as_ref()))),
+        };
+        Ok(proof(asked, head.status, &head.headers, &body))
     };
     timeout(limit, answer).await.unwrap_or_else(|_| {
         Err(ConnectError::new(format!(

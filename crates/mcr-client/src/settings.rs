@@ -35,6 +35,9 @@ pub struct Settings {
     /// For this long after a refresh that brought no newer credentials, a request that gets a 401 returns it without another
     /// refresh. 10 s by default.
     pub refresh_pause: Duration,
+    /// Whether a probe accepts an API server that takes the user for `system:anonymous`, if there is no credential. False by
+    /// default.
+    pub allow_anonymous: bool,
     pub(crate) user_agent: HeaderValue,
 }
 
@@ -51,6 +54,7 @@ impl Default for Settings {
             rotation_line_timeout: Duration::from_secs(10),
             refresh_wait: Duration::from_secs(10),
             refresh_pause: Duration::from_secs(10),
+            allow_anonymous: false,
             user_agent: HeaderValue::from_static(concat!("mcr/", env!("CARGO_PKG_VERSION"))),
         }
     }

@@ -8,11 +8,12 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use arc_swap::ArcSwapOption;
 use mcr_access::ClusterName;
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use crate::Settings;
+use crate::{Settings, TransportErrorKind};
 
 static START: LazyLock<(Instant, SystemTime)> = LazyLock::new(|| (Instant::now(), SystemTime::now()));
 
@@ -22,6 +23,10 @@ pub(crate) struct TransportState {
     /// Cancelled when the transport is closed.
     pub(crate) closed: CancellationToken,
     pub(crate) open_bodies: AtomicUsize,
+    /// Why requests fail at once, if they do.
+    pub(crate) blocked: ArcSwapOption<Arc<str>>,
+    /// A request asks whether the cluster still answers. Holds one wish at most.
+    pub(crate) probe_wanted: Notify,
     /// Milliseconds after [`START`]; 0 for never.
     last_heard: AtomicU64,
 }
@@ -34,7 +39,22 @@ impl TransportState {
             settings,
             closed: CancellationToken::new(),
             open_bodies: AtomicUsize::new(0),
+            blocked: ArcSwapOption::empty(),
+            probe_wanted: Notify::new(),
             last_heard: AtomicU64::new(0),
+        }
+    }
+
+    /// The error of a request that was ended.
+    pub(crate) fn ended(&self) -> TransportErrorKind {
+        match self.blocked.load_full() {
+            _ if self.closed.is_cancelled() => TransportErrorKind::Gone,
+            Some(reason) => TransportErrorKind::Lost {
+                reason: Arc::clone(&reason),
+            },
+            None => TransportErrorKind::Lost {
+                reason: "it is connected again".into(),
+            },
         }
     }
 

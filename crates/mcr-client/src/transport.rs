@@ -42,7 +42,6 @@ impl Transport {
         let current = CurrentChannel {
             state: Arc::new(TransportState::new(cluster, settings)),
             generation: ArcSwapOption::empty(),
-            blocked: ArcSwapOption::empty(),
             refresh: CredentialRefresh::default(),
             runtime: tokio::runtime::Handle::try_current().ok(),
         };
@@ -58,11 +57,16 @@ impl Transport {
     /// end of a line, spread over [`Settings::rotation_spread`]; all its responses have ended after 30 s by default.
     pub fn swap(&self, channel: Channel) -> u64 {
         let current = &self.current;
+        // Requests of the old channel end with those of the new one.
+        let old = current.generation.load_full().map(|old| old.lost.clone());
+        let lost = old.filter(|lost| !lost.is_cancelled());
+        let lost = lost.unwrap_or_else(|| current.state.closed.child_token());
         current.refresh.start_generation(|number| {
             let generation = Generation {
                 channel,
                 number,
                 rotated: CancellationToken::new(),
+                lost,
                 bodies: Arc::default(),
             };
             if let Some(old) = current.generation.swap(Some(Arc::new(generation))) {
@@ -76,7 +80,22 @@ impl Transport {
 
     /// Makes requests fail at once with this reason; `None` lets them through again. Running responses continue.
     pub fn block(&self, reason: Option<Arc<str>>) {
-        self.current.blocked.store(reason.map(Arc::new));
+        self.current.state.blocked.store(reason.map(Arc::new));
+    }
+
+    /// Like [`block`](Self::block), and ends the requests that wait for an answer with
+    /// [`Lost`](crate::TransportErrorKind::Lost). Watches, followed logs and upgraded connections continue.
+    pub fn lose(&self, reason: Arc<str>) {
+        self.block(Some(reason));
+        if let Some(generation) = &*self.current.generation.load() {
+            generation.lost.cancel();
+        }
+    }
+
+    /// Waits until a request has found that the cluster may not answer any more: it could not connect, its answer broke off, or
+    /// it has waited for seconds while the cluster sent nothing. Requests that find it meanwhile count as one. Cancel safe.
+    pub fn probe_wanted(&self) -> impl Future<Output = ()> {
+        self.current.state.probe_wanted.notified()
     }
 
     /// Closes the transport for good. All requests fail with [`Gone`](crate::TransportErrorKind::Gone), also those of clients

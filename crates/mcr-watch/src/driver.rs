@@ -149,10 +149,10 @@ impl Driver {
         } else {
             tracing::debug!(%cluster, %kind, %error, retry_in = ?pause, "watch failed again");
         }
-        if error.concerns_cluster() {
-            self.env.health.failed();
-        } else if error.is_blocked() {
-            self.env.health.answered();
+        match error.proves_user() {
+            Some(true) => self.env.health.answered(),
+            Some(false) => self.env.health.failed(),
+            None => self.env.health.unproven(),
         }
         if retry.resume {
             self.listing = None;

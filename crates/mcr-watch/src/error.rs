@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mcr_access::{BoxError, reason};
-use mcr_client::{TransportError, TransportErrorKind};
+use mcr_client::{TransportError, TransportErrorKind, internal::probe};
 use mcr_store::{EventError, ListError, Status};
 
 /// Why a kind in a cluster is not listed or watched at the moment.
@@ -74,6 +74,9 @@ pub enum WatchError {
     /// The response could not be read.
     #[error("{0}")]
     Malformed(String),
+    /// Something else than the API server answered.
+    #[error("{0}")]
+    Foreign(String),
     /// No complete response came: the connection failed or broke.
     #[error("{0}")]
     Transport(String),
@@ -208,6 +211,7 @@ impl WatchError {
         "throttled",
         "api",
         "malformed",
+        "foreign",
         "transport",
         "timeout",
         "list_too_large",
@@ -229,6 +233,7 @@ impl WatchError {
             Self::TooManyRequests { .. } => "throttled",
             Self::Api { .. } => "api",
             Self::Malformed(_) => "malformed",
+            Self::Foreign(_) => "foreign",
             Self::Transport(_) => "transport",
             Self::Timeout(_) => "timeout",
             Self::ListTooLarge { .. } | Self::PlaceTooLarge { .. } => "list_too_large",
@@ -240,7 +245,20 @@ impl WatchError {
 
     /// Whether the error is about the whole cluster, not about one kind in it.
     pub fn concerns_cluster(&self) -> bool {
-        matches!(self, Self::Unauthorized | Self::Transport(_) | Self::Timeout(_))
+        matches!(
+            self,
+            Self::Unauthorized | Self::Foreign(_) | Self::Transport(_) | Self::Timeout(_)
+        )
+    }
+
+    /// Whether the error proves that an API server answers, and that it knows the user. `Some(false)` is a reason to probe.
+    pub(crate) fn proves_user(&self) -> Option<bool> {
+        match self {
+            Self::Forbidden { message } => Some(probe::refused_user(message)? != probe::ANONYMOUS),
+            Self::Malformed(_) => Some(false),
+            error if error.concerns_cluster() => Some(false),
+            _ => None,
+        }
     }
 
     /// Whether the kind is too large. Each attempt to list it transfers much again.

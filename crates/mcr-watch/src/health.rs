@@ -18,10 +18,12 @@ pub enum Phase {
 /// How many requests of watches the cluster has answered, and how many failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Outcomes {
-    /// Responses.
+    /// Responses that only an API server gives to a user it knows.
     pub answers: u64,
-    /// Requests without a response, or with 401.
+    /// Requests without a response, with 401, or with the response of something else.
     pub failures: u64,
+    /// Responses that prove neither.
+    pub unproven: u64,
 }
 
 /// A record that the supervisor of a cluster shares with the cluster's watches: the supervisor sets the phase, the watches
@@ -78,6 +80,11 @@ impl Health {
     /// Counts a request that failed.
     pub fn failed(&self) {
         self.outcomes.change(|outcomes| outcomes.failures += 1);
+    }
+
+    /// Counts a request whose response proves nothing of the cluster.
+    pub fn unproven(&self) {
+        self.outcomes.change(|outcomes| outcomes.unproven += 1);
     }
 
     /// Waits until the cluster is connected. Returns the number of its endpoint.

@@ -29,8 +29,8 @@ use crate::{
 
 /// The body of a response from a cluster.
 ///
-/// It fails when no bytes arrive within the read timeout, and when the cluster leaves the fleet. After a rotation of
-/// credentials, a watch ends at the end of a line; other bodies get time to finish, and then fail.
+/// It fails when no bytes arrive within the read timeout, and when the cluster leaves the fleet. The answer to a read or a write
+/// fails when the cluster becomes Unreachable. After a rotation of credentials, a watch ends at the end of a line; other bodies get time to finish, and then fail.
 pub struct ResponseBody {
     /// Shared with the [`RunningBodies`] of the channel, which close the connection even if no task reads this body.
     source: Arc<Mutex<BodySource>>,
@@ -91,7 +91,7 @@ impl ResponseBody {
     fn error(&self, kind: TransportErrorKind) -> TransportError {
         let error = TransportError::new(self.request.operation.clone(), kind);
         match &self.tracker {
-            Some(tracker) => error.in_cluster(tracker.cluster()),
+            Some(tracker) => error.in_cluster(&tracker.state().cluster),
             None => error,
         }
     }
@@ -178,8 +178,9 @@ impl ResponseBody {
             .map_or(Action::Continue, |tracker| tracker.poll_action(context));
         match action {
             Action::Continue | Action::EndAtLine => {}
-            Action::FailClosed => {
-                let error = self.error(TransportErrorKind::Gone);
+            Action::FailEnded => {
+                let ended = self.tracker.as_ref().map(|tracker| tracker.state().ended());
+                let error = self.error(ended.unwrap_or(TransportErrorKind::Gone));
                 return Poll::Ready(self.end(Some(error)));
             }
             Action::FailRotated => {

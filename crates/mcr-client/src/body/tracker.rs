@@ -13,7 +13,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use mcr_access::ClusterName;
 use tokio::time::Sleep;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
@@ -27,15 +26,16 @@ pub(super) enum Action {
     EndAtLine,
     /// Fail, because the credentials were rotated.
     FailRotated,
-    /// Fail, because the transport was closed.
-    FailClosed,
+    /// Fail, because the transport was closed, or the cluster became unreachable.
+    FailEnded,
 }
 
 /// Follows one body of a transport: counts it, records when bytes arrive, and decides when it ends.
 pub(crate) struct BodyTracker {
     state: Arc<TransportState>,
     class: RequestClass,
-    closed: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// The transport was closed, or the cluster became unreachable.
+    ended: Pin<Box<WaitForCancellationFutureOwned>>,
     rotation: Rotation,
     at_line_start: bool,
 }
@@ -50,11 +50,16 @@ enum Rotation {
 }
 
 impl BodyTracker {
-    /// `rotated` is cancelled when the credentials of the body are rotated.
-    pub(crate) fn new(state: Arc<TransportState>, class: RequestClass, rotated: &CancellationToken) -> Self {
+    /// `rotated` is cancelled when the credentials of the body are rotated, and `ends` when the body has to end.
+    pub(crate) fn new(
+        state: Arc<TransportState>,
+        class: RequestClass,
+        rotated: &CancellationToken,
+        ends: &CancellationToken,
+    ) -> Self {
         state.open_bodies.fetch_add(1, Ordering::Relaxed);
         Self {
-            closed: Box::pin(state.closed.clone().cancelled_owned()),
+            ended: Box::pin(ends.clone().cancelled_owned()),
             rotation: Rotation::Current(Box::pin(rotated.clone().cancelled_owned())),
             state,
             class,
@@ -62,8 +67,8 @@ impl BodyTracker {
         }
     }
 
-    pub(super) fn cluster(&self) -> &ClusterName {
-        &self.state.cluster
+    pub(super) fn state(&self) -> &TransportState {
+        &self.state
     }
 
     pub(super) fn is_at_line_start(&self) -> bool {
@@ -72,8 +77,8 @@ impl BodyTracker {
 
     /// Decides what the body does next. Wakes the task when the decision changes.
     pub(super) fn poll_action(&mut self, context: &mut Context<'_>) -> Action {
-        if self.closed.as_mut().poll(context).is_ready() {
-            return Action::FailClosed;
+        if self.ended.as_mut().poll(context).is_ready() {
+            return Action::FailEnded;
         }
         loop {
             match &mut self.rotation {

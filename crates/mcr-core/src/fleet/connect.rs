@@ -68,7 +68,9 @@ impl Engagement<'_> {
             let mut new = dialled?;
             if let Some(endpoint_number) = first {
                 new.in_use = true;
-                if begin_watches(self.fleet, &cluster, &new, endpoint_number).await {
+                let answered = begin_watches(self.fleet, &cluster, &new, endpoint_number).await;
+                // Anonymous users may have the right to list.
+                if answered && !new.connection.channel.lacks_credential() {
                     return Ok(new);
                 }
             }
@@ -163,7 +165,8 @@ impl Engagement<'_> {
     }
 }
 
-/// Lets the watches begin before the identity of the cluster is read. Returns whether the cluster has answered a watch.
+/// Lets the watches begin before the identity of the cluster is read. Returns whether the cluster has answered a watch with
+/// something that only an API server gives to a user it knows.
 ///
 /// At the first connection there is no identity to compare with, so reading it can wait. A fleet that joins is then listed
 /// in little more than the time that its lists take. If the cluster has no watches, or does not answer them, the caller

@@ -146,6 +146,7 @@ mod tests {
                 retry_after: None,
             },
             WatchError::Malformed(text()),
+            WatchError::Foreign(text()),
             WatchError::Transport(text()),
             WatchError::Timeout(Duration::ZERO),
             WatchError::ListTooLarge { bytes: 2, limit: 1 },

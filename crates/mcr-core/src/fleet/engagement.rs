@@ -151,11 +151,12 @@ impl<'a> Engagement<'a> {
         self.set_state(ClusterState::Suspended { reason });
     }
 
-    /// Makes the cluster Unreachable. Its watches pause, and its requests fail at once with the reason.
+    /// Makes the cluster Unreachable. Its watches pause, and its requests fail at once with the reason, also those that wait for
+    /// an answer.
     pub(super) fn unreachable(&mut self, why: ConnectError) {
         self.refused = why.unauthorized;
         self.cluster.set_phase(Phase::Down);
-        self.cluster.transport().block(Some(why.reason.clone()));
+        self.cluster.transport().lose(why.reason.clone());
         self.set_state(ClusterState::Unreachable { reason: why.reason });
     }
 

@@ -27,7 +27,10 @@ pub(crate) struct Resources {
 }
 
 impl Resources {
-    pub(crate) fn new(settings: FleetSettings) -> Self {
+    pub(crate) fn new(mut settings: FleetSettings) -> Self {
+        if settings.allow_anonymous {
+            Arc::make_mut(&mut settings.transport).allow_anonymous = true;
+        }
         Self {
             connect_permits: Arc::new(Semaphore::new(settings.connects.max(1))),
             list_budget: Arc::new(ListBudget::new(&settings.watch)),

@@ -5,6 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use futures::FutureExt;
 use mcr_client::{
     Channel,
     internal::{
@@ -75,6 +76,7 @@ impl Engagement<'_> {
                 }
                 Box::pin(self.follow_spec()).await
             }
+            () = transport.probe_wanted() => Box::pin(self.check()).await,
             _ = transport.unauthorized() => { Box::pin(self.renew(Refresh::Unauthorized)).await; None }
             () = sleep_until(at) => match due {
                 Due::Renewal => { Box::pin(self.renew(Refresh::Expiring)).await; None }
@@ -108,6 +110,7 @@ impl Engagement<'_> {
                 self.cluster.change_info(|info| info.identity.clone_from(&shown));
             }
             (Ok(_), None) => {}
+            (Err(error), _) if error.busy => self.identify_at = Some(self.later()),
             (Err(error), _) => self.unreachable(error),
         }
     }
@@ -135,6 +138,8 @@ impl Engagement<'_> {
         const MIN_INTERVAL: Duration = Duration::from_millis(500);
         let next = self.last_probe + MIN_INTERVAL;
         sleep_until(next).await;
+        // This probe is for all who have asked by now.
+        let _ = self.cluster.transport().probe_wanted().now_or_never();
         let connection = self.connection.as_ref()?;
         let limit = self.fleet.settings().probe_timeout;
         let known = self.identity.as_ref().filter(|known| known.declared.is_none());
@@ -155,6 +160,7 @@ impl Engagement<'_> {
             }
             Ok(_) => {}
             Err(error) if error.unauthorized => self.renew(Refresh::Unauthorized).await,
+            Err(error) if error.busy => {}
             Err(error) => self.unreachable(error),
         }
         None
@@ -228,7 +234,10 @@ impl Engagement<'_> {
             }
             Err(error) => {
                 count(&self.fleet.counts().failed);
-                self.keep_last_good(&format!("its new credentials are not taken: {}", error.reason));
+                self.warn(&format!(
+                    "credentials refused: {}; keeping the previous ones",
+                    error.reason
+                ));
                 self.retry_spec_at = Some(self.later());
             }
         }
@@ -242,7 +251,11 @@ impl Engagement<'_> {
 
     /// Shows a problem as a warning. The cluster continues with the spec and the credential in use.
     fn keep_last_good(&self, problem: &str) {
-        let warning: Arc<str> = format!("{problem}; its previous settings stay in use").into();
+        self.warn(&format!("{problem}; its previous settings stay in use"));
+    }
+
+    fn warn(&self, warning: &str) {
+        let warning: Arc<str> = warning.into();
         let known = self.cluster.info().warning.as_ref() == Some(&warning);
         if !known {
             tracing::warn!(cluster = %self.cluster.name(), %warning, "the cluster continues as before");
@@ -339,7 +352,9 @@ impl Engagement<'_> {
         let limit = self.fleet.settings().probe_timeout;
         let answer = probe::alive(&connection.channel, ProbeConnection::Close, limit).await;
         self.last_probe = Instant::now();
-        if let Err(error) = answer {
+        if let Err(error) = answer
+            && !error.busy
+        {
             self.unreachable(error);
         }
     }

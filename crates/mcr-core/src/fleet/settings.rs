@@ -31,6 +31,9 @@ pub struct FleetSettings {
     pub uncertain_deletion_delay: Duration,
     /// What untrusted kubeconfigs may do. Providers without a policy of their own take this one.
     pub access_policy: AccessPolicy,
+    /// Whether a cluster whose access has no credential may be read as `system:anonymous`. Default false: such a cluster is
+    /// Unreachable, and no empty credential replaces a good one.
+    pub allow_anonymous: bool,
     /// The settings of lists and watches.
     pub watch: Arc<WatchSettings>,
     /// The `reportingComponent` of Kubernetes events. Default `mcr`.
@@ -53,6 +56,7 @@ impl Default for FleetSettings {
             credential_timeout: Duration::from_secs(35),
             uncertain_deletion_delay: Duration::from_secs(1),
             access_policy: AccessPolicy::default(),
+            allow_anonymous: false,
             watch: Arc::default(),
             event_reporter: "mcr".to_owned(),
             transport: Arc::default(),

@@ -6,12 +6,12 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::{core::v1::ConfigMap, rbac::v1::ClusterRoleBinding};
 use mcr_core::{
     ClusterSpec, ClusterState, Credential, CredentialError, CredentialSource, Endpoint, EndpointAccess,
     Fingerprint, Refresh, StoreError,
 };
-use mcr_testkit::control_plane::{ControlPlane, Etcd};
+use mcr_testkit::control_plane::{ControlPlane, Credentials, Etcd, KubeconfigBuilder};
 
 use crate::harness::*;
 
@@ -95,15 +95,24 @@ async fn a_bad_rotation_leaves_the_working_credentials_in_place_and_says_so() {
     let (_watch, log) = watch_config_maps(&cluster);
     synced(&cluster).await;
 
-    running.clusters.add(spec("a", &robot.kubeconfig("not-a-token")));
-    let warning = eventually(SOON, "the refusal is shown", || {
-        running.fleet.snapshot().clusters[0].warnings.first().cloned()
-    })
-    .await;
-    assert_eq!(
-        &*warning,
-        "its new credentials are not taken: the API server refuses the credentials (401 Unauthorized); they may have expired or been revoked; its previous settings stay in use"
-    );
+    let warnings = || running.fleet.snapshot().clusters[0].warnings.clone();
+    for (token, why) in [
+        (
+            "not-a-token",
+            "the API server refuses the credentials (401 Unauthorized); they may have expired or been revoked",
+        ),
+        (
+            "",
+            "the API server takes the user for system:anonymous; add credentials, or set FleetSettings::allow_anonymous",
+        ),
+    ] {
+        running.clusters.add(spec("a", &robot.kubeconfig(token)));
+        let refused = format!("credentials refused: {why}; keeping the previous ones");
+        eventually(SOON, &refused, || {
+            (*warnings() == [refused.as_str().into()]).then_some(())
+        })
+        .await;
+    }
     create(&plane, "still-seen").await;
     eventually(SOON, "the old credentials go on", || {
         log.has("+still-seen").then_some(())
@@ -115,12 +124,40 @@ async fn a_bad_rotation_leaves_the_working_credentials_in_place_and_says_so() {
         .clusters
         .add(spec("a", &robot.kubeconfig(robot.token().await.or_fail())));
     eventually(SOON, "the warning goes with its cause", || {
-        running.fleet.snapshot().clusters[0]
-            .warnings
-            .is_empty()
-            .then_some(())
+        warnings().is_empty().then_some(())
     })
     .await;
+    running.stop().await;
+}
+
+/// Also if anonymous users have all rights: nobody has shown that they are meant.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_without_credentials_is_ready_only_if_the_operator_allows_anonymous_users() {
+    let plane = ControlPlane::start().await.or_fail();
+    let bare = KubeconfigBuilder::new().context("a", plane.url(), plane.ca_pem(), Credentials::Anonymous);
+    let running = Running::start();
+    let cluster = running.join("a", &bare.to_yaml()).await;
+    let _watch = watch_config_maps(&cluster);
+    let is_refused = || {
+        cluster
+            .state()
+            .reason()
+            .is_some_and(|why| why.contains("system:anonymous"))
+    };
+    eventually(SOON, "it is refused", || is_refused().then_some(())).await;
+    let binding = serde_json::json!({
+        "metadata": {"name": "everybody"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "system:anonymous"}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+    });
+    let binding: ClusterRoleBinding = serde_json::from_value(binding).or_fail();
+    let bindings = kube::Api::all(plane.client());
+    bindings.create(&Default::default(), &binding).await.or_fail();
+    running.asked_again("a", 3).await;
+    assert!(is_refused(), "{}", cluster.state());
+    let allowing = Running::start_with(|settings| settings.allow_anonymous = true);
+    ready(&allowing.join("a", &bare.to_yaml()).await).await;
+    allowing.stop().await;
     running.stop().await;
 }
 

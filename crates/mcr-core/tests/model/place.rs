@@ -407,12 +407,17 @@ impl Place {
         let plural = match path {
             "/api/v1/configmaps" => MAPS,
             "/apis/example.com/v1/widgets" => WIDGETS,
-            "/version" => return Ok(whole(200, &json!({"major": "1"}))),
+            "/version" => {
+                return Ok(whole(
+                    200,
+                    &json!({"major": "1", "minor": "36", "gitVersion": "v1.36.0"}),
+                ));
+            }
             "/api/v1/namespaces/kube-system" => {
                 let uid = self.uid();
                 return Ok(whole(
                     200,
-                    &json!({"metadata": {"name": "kube-system", "uid": uid}}),
+                    &json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "kube-system", "uid": uid}}),
                 ));
             }
             _ => return Ok(status(404, "NotFound")),
@@ -680,7 +685,7 @@ fn whole(code: u16, value: &Value) -> Answer {
 fn status(code: u16, reason: &str) -> Answer {
     whole(
         code,
-        &json!({"kind": "Status", "code": code, "reason": reason, "message": reason}),
+        &json!({"kind": "Status", "apiVersion": "v1", "code": code, "reason": reason, "message": reason}),
     )
 }
 

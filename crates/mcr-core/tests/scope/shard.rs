@@ -720,6 +720,10 @@ impl Shard {
         });
         let segments: Vec<&str> = path.split('/').skip(1).collect();
         match segments.as_slice() {
+            ["clusters", _, "apis"] => Reply::Whole(
+                200,
+                json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": []}),
+            ),
             ["clusters", "*" | "%2A", rest @ ..] => self.of_all(rest, &query),
             ["clusters", cluster, rest @ ..] => {
                 if !self.state().bound.contains(*cluster) {
@@ -735,7 +739,7 @@ impl Shard {
         let watch = query.contains_key("watch");
         let mut state = self.state();
         match rest {
-            ["version"] => Reply::Whole(200, json!({"major": "1", "minor": "36"})),
+            ["version"] => Reply::Whole(200, json!({"major": "1", "minor": "36", "gitVersion": "v1.36.0"})),
             ["api", "v1", "configmaps"] if watch => state.watch(None, query),
             ["api", "v1", "configmaps"] => state.list(None, None, query),
             ["api", "v1", "namespaces", _, "configmaps"] if watch => {
@@ -768,7 +772,9 @@ impl Shard {
         let mut state = self.state();
         let missing = || status(404, "NotFound", "not found");
         match (method.as_str(), rest) {
-            ("GET", ["version"]) => Reply::Whole(200, json!({"major": "1", "minor": "36"})),
+            ("GET", ["version"]) => {
+                Reply::Whole(200, json!({"major": "1", "minor": "36", "gitVersion": "v1.36.0"}))
+            }
             ("GET", ["api", "v1", "configmaps"]) if query.contains_key("watch") => {
                 state.watch(Some(cluster), query)
             }

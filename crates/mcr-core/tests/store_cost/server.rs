@@ -71,7 +71,8 @@ impl Server {
         let said = if of_kind {
             self.list(query.contains("labelSelector"))
         } else {
-            json!({"metadata": {"name": "kube-system", "uid": format!("cluster-{}", self.cluster)}})
+            json!({"kind": "Namespace", "apiVersion": "v1",
+                "metadata": {"name": "kube-system", "uid": format!("cluster-{}", self.cluster)}})
         };
         let frame = Ok(Frame::data(Bytes::from(said.to_string())));
         Response::new(UnsyncBoxBody::new(StreamBody::new(stream::iter([frame]))))

@@ -147,7 +147,7 @@ async fn an_answer_without_items_is_a_failed_list() {
 async fn a_page_of_html_is_a_failed_list() {
     nothing_is_deleted_by(
         Answer::new(200, "text/html", "<html>log in</html>"),
-        "not valid JSON",
+        "an HTML page answered (200 OK)",
     )
     .await;
 }

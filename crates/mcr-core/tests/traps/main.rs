@@ -6,6 +6,7 @@
 // Clippy's leave to unwrap in tests does not reach the functions that tests share.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod answers;
 mod budgets;
 mod dead;
 mod harness;

@@ -5,7 +5,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -98,6 +98,14 @@ impl Answer {
         Self {
             steps: vec![Step::Write(bytes)],
             keeps: true,
+        }
+    }
+
+    /// An answer byte by byte, after which the connection closes.
+    pub(crate) fn bytes(bytes: impl AsRef<[u8]>) -> Self {
+        Self {
+            steps: vec![Step::Write(bytes.as_ref().to_vec())],
+            keeps: false,
         }
     }
 
@@ -235,6 +243,8 @@ struct Shared {
     silent: watch::Sender<bool>,
     /// The newest version, for those who ask for it alone. 0: such a request is refused.
     newest: AtomicUsize,
+    /// Whether the script answers probes, too.
+    scripts_probes: AtomicBool,
     /// The values of `Authorization` that are answered 401.
     refused: Mutex<HashSet<String>>,
 }
@@ -302,6 +312,11 @@ impl Server {
 
     pub(crate) fn kubeconfig(&self) -> String {
         kubeconfig(&format!("http://{}", self.address))
+    }
+
+    /// From now on the script answers probes, too.
+    pub(crate) fn script_probes(&self) {
+        self.shared.scripts_probes.store(true, Ordering::SeqCst);
     }
 
     /// From now on requests get no answer, and what is open stays open.
@@ -389,7 +404,19 @@ impl Server {
 }
 
 fn is_probe(path: &str) -> bool {
-    matches!(path, "/version" | "/api/v1/namespaces/kube-system")
+    matches!(path, "/version" | "/api/v1/namespaces/kube-system") || path.ends_with("/selfsubjectreviews")
+}
+
+/// What an API server answers to a probe of a user that it knows.
+pub(crate) fn probe_answer(path: &str, uid: &str) -> Answer {
+    Answer::json(&match path {
+        "/version" => json!({"major": "1", "minor": "36", "gitVersion": "v1.36.0"}),
+        "/api/v1/namespaces/kube-system" => {
+            json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "kube-system", "uid": uid}})
+        }
+        _ => json!({"kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1",
+            "status": {"userInfo": {"username": "me"}}}),
+    })
 }
 
 pub(crate) fn kubeconfig(server: &str) -> String {
@@ -427,6 +454,7 @@ impl Shared {
             incarnation: AtomicUsize::new(0),
             silent: watch::Sender::new(false),
             newest: AtomicUsize::new(0),
+            scripts_probes: AtomicBool::new(false),
             refused: Mutex::default(),
         }
     }
@@ -448,15 +476,15 @@ impl Shared {
         let mut read = BufReader::new(read);
         while let Some(asked) = self.read(&mut read).await {
             if *self.silent.borrow() {
-                let _ = read.read_u8().await;
+                while read.read_u8().await.is_ok() {}
                 return;
             }
             let answer = match asked.path.as_str() {
                 _ if self.refuses(&asked) => Answer::status(401, "Unauthorized", "Unauthorized"),
-                "/version" => Answer::json(&json!({"major": "1", "minor": "36"})),
-                "/api/v1/namespaces/kube-system" => {
+                _ if self.scripts_probes.load(Ordering::SeqCst) => (self.script)(&asked),
+                path if is_probe(path) => {
                     let uid = format!("uid-{port}-{}", self.incarnation.load(Ordering::SeqCst));
-                    Answer::json(&json!({"metadata": {"name": "kube-system", "uid": uid}}))
+                    probe_answer(path, &uid)
                 }
                 _ if asked.is_check() => match self.newest.load(Ordering::SeqCst) {
                     0 => Answer::status(403, "Forbidden", "no"),

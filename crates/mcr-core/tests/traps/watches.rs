@@ -191,7 +191,7 @@ async fn after_what_can_not_be_understood_or_is_too_old_everything_is_listed_aga
         ),
         (
             Answer::new(200, "text/html", "<html>\nlog in\n</html>\n"),
-            "not valid JSON",
+            "an HTML page answered (200 OK)",
         ),
         (Answer::watch([&event("REPLACED", map("c", 12))]), "unknown type"),
         (long.live(), "longer than 16 MiB"),

@@ -52,7 +52,7 @@ async fn kcp_bad_input_is_named_with_its_fix() {
         ),
         (
             provider(kubeconfig(&world.server.kcp().url("root:nowhere"))).slice("widgets"),
-            "APIExportEndpointSlices",
+            "can't be reached: the API server answers 404",
         ),
         (
             provider(reader).slice("widgets"),

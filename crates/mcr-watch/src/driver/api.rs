@@ -2,12 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
-use http::{Request, Response, header};
+use http::{Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use mcr_client::{
     ResponseBody,
-    internal::{HeadTimeout, jitter},
+    internal::{HeadTimeout, jitter, probe},
 };
 use mcr_store::{parse_list, parse_status};
 use tokio::time::{sleep, timeout};
@@ -175,12 +175,15 @@ struct Refusal {
 /// Turns a response that is not a success into its error.
 async fn check_status(response: Response<ResponseBody>) -> Result<Response<ResponseBody>, Refusal> {
     const MAX_STATUS: usize = 64 << 10;
-    if response.status().is_success() {
+    let (status, headers) = (response.status(), response.headers());
+    let is_html = headers
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|media| media.as_bytes().starts_with(b"text/html"));
+    if status.is_success() && status != StatusCode::NO_CONTENT && !is_html {
         return Ok(response);
     }
-    let code = response.status().as_u16();
-    let retry_after = response
-        .headers()
+    let headers = headers.clone();
+    let retry_after = headers
         .get(header::RETRY_AFTER)
         .and_then(|value| retry_after(value.to_str().ok()?, SystemTime::now()));
     let body = http_body_util::Limited::new(response.into_body(), MAX_STATUS);
@@ -190,13 +193,21 @@ async fn check_status(response: Response<ResponseBody>) -> Result<Response<Respo
         .and_then(Result::ok)
         .map(|collected| collected.to_bytes())
         .unwrap_or_default();
-    let mut status = parse_status(code, &body);
-    let continue_token = status
+    // API servers answer these without a Status, too; the others come from something else then.
+    let by_code_alone = status.is_server_error() || matches!(status.as_u16(), 401 | 404 | 410 | 429);
+    let mut parsed = parse_status(status.as_u16(), &body);
+    if !by_code_alone && !probe::is_status(&body) {
+        return Err(Refusal {
+            error: WatchError::Foreign(probe::describe_foreign(status, &headers, &body)),
+            continue_token: None,
+        });
+    }
+    let continue_token = parsed
         .metadata
         .take()
         .and_then(|metadata| metadata.continue_token);
     Err(Refusal {
-        error: WatchError::from_status(status, retry_after),
+        error: WatchError::from_status(parsed, retry_after),
         continue_token: continue_token.filter(|token| !token.is_empty()),
     })
 }

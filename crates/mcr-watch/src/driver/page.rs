@@ -11,7 +11,7 @@ use super::{
     env::DriverEnv,
     staged::Staged,
 };
-use crate::{WatchError, budget::Reservation, counters::KindCounters};
+use crate::{WatchError, budget::Reservation, counters::KindCounters, health::Health};
 
 /// How long a list holds the bytes that it does not use while it waits for the response. Hundreds of silent clusters may stand
 /// in line before a healthy one, so this is short. When the response comes, the list begins again.
@@ -30,6 +30,7 @@ const PIECE: usize = 64 << 10;
 /// One response of a list.
 pub(super) struct Page {
     counts: Arc<KindCounters>,
+    health: Arc<Health>,
     body: ResponseBody,
     decoder: ListDecoder,
     received: usize,
@@ -54,13 +55,10 @@ impl Page {
             }
         };
         let body = reservation.hold_at_most(HOLD_WHILE_WAITING, sent).await?;
-        // The API server accepts the credentials and answers. Count that now, however long the body takes: a controller
-        // that sees the kind listed may change how the cluster is reached, and by then this connection must count as one
-        // that works.
-        env.health.answered();
         reservation.begin_again().await;
         Ok(Self {
             counts: env.counts.clone(),
+            health: env.health.clone(),
             body,
             decoder: ListDecoder::default(),
             received: 0,
@@ -117,6 +115,10 @@ impl Page {
     /// If the list was cut off or has no resource version.
     pub(super) fn finish(self) -> Result<ListEnd, WatchError> {
         self.counts.read_page(self.received);
-        Ok(self.decoder.finish()?)
+        let end = self.decoder.finish()?;
+        // Before the list is applied: a controller that sees the kind listed may change how the cluster is reached, and by
+        // then this connection must count as one that works.
+        self.health.answered();
+        Ok(end)
     }
 }

@@ -221,7 +221,8 @@ impl Progress {
         if stuck {
             self.stuck = 0;
         }
-        let useless = stuck || expired || matches!(error, WatchError::Malformed(_)) || error.is_too_large();
+        let unreadable = matches!(error, WatchError::Malformed(_) | WatchError::Foreign(_));
+        let useless = stuck || expired || unreadable || error.is_too_large();
         let (state, resume) = match take(&mut self.state) {
             State::Listed(at) if !useless => (State::Listed(at), false),
             State::Interrupted { at, brought: false } if !expired => (State::Listed(at), true),

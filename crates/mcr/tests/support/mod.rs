@@ -179,10 +179,15 @@ impl Api {
                 let uid = format!("{:p}", Arc::as_ptr(&self.0));
                 return full(
                     StatusCode::OK,
-                    json!({"metadata": {"name": "kube-system", "uid": uid}}),
+                    json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "kube-system", "uid": uid}}),
                 );
             }
-            ["version"] => return full(StatusCode::OK, json!({"major": "1"})),
+            ["version"] => {
+                return full(
+                    StatusCode::OK,
+                    json!({"major": "1", "minor": "36", "gitVersion": "v1.36.0"}),
+                );
+            }
             ["api", _, rest @ ..] | ["apis", _, _, rest @ ..] => rest,
             _ => {
                 return full(
@@ -204,7 +209,7 @@ impl Api {
         if state.forbidden.contains(&plural) {
             return full(
                 StatusCode::FORBIDDEN,
-                json!({"message": format!("{plural} is forbidden"), "code": 403}),
+                json!({"kind": "Status", "apiVersion": "v1", "message": format!("{plural} is forbidden"), "code": 403}),
             );
         }
         let mut query = Query {

@@ -68,8 +68,10 @@ impl Client {
             return self.watch();
         }
         whole(&match request.uri().path() {
-            "/version" => json!({"major": "1", "minor": "36"}),
-            "/api/v1/namespaces/kube-system" => json!({"metadata": {"name": "kube-system", "uid": "u"}}),
+            "/version" => json!({"major": "1", "minor": "36", "gitVersion": "v1.36.0"}),
+            "/api/v1/namespaces/kube-system" => {
+                json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "kube-system", "uid": "u"}})
+            }
             MAPS => list_object(10, [map("a", 1)]),
             _ => list_object(10, []),
         })
