@@ -41,10 +41,6 @@ pub(super) struct NewConnection {
     pub(super) identity: KnownIdentity,
     pub(super) expires: Option<SystemTime>,
     pub(super) namespace: Arc<str>,
-    /// Whether the transport of the cluster uses it already.
-    pub(super) in_use: bool,
-    /// Whether the UID of `kube-system` has been requested.
-    pub(super) identified: bool,
 }
 
 /// Makes clients for single requests to clusters, beside the fleet that they belong to. The policy holds as it does there.
@@ -107,11 +103,10 @@ pub(super) async fn dial(
             declared: spec.identity.clone(),
             uid: None,
             target: resolved_spec.target.clone(),
+            credentials: resolved_spec.credentials,
         },
         expires: issued.and_then(|issued| issued.credential.expires_at),
         namespace,
-        in_use: false,
-        identified: false,
         connection: Connection {
             spec: resolved_spec,
             channel,

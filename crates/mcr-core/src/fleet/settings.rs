@@ -29,6 +29,11 @@ pub struct FleetSettings {
     /// How long a store keeps an object that left a scope endpoint, if its cluster may be moving to another endpoint. Default
     /// 1 second; up to twice as long, and longer while the endpoint is not connected.
     pub uncertain_deletion_delay: Duration,
+    /// Whether several clusters are engaged that answer with the same UID of `kube-system`, and so are one cluster under
+    /// several names. Default false: only the hub, or else the one that was engaged first, is. The others are Suspended until
+    /// it leaves, because a controller that copies objects between two names of one cluster takes its source for a copy, and
+    /// in the end deletes it. If you allow it, such a controller asks [`Cluster::is_hub`](crate::Cluster::is_hub).
+    pub allow_duplicates: bool,
     /// What untrusted kubeconfigs may do. Providers without a policy of their own take this one.
     pub access_policy: AccessPolicy,
     /// The settings of lists and watches.
@@ -52,6 +57,7 @@ impl Default for FleetSettings {
             reconnect_cap: Duration::from_secs(20),
             credential_timeout: Duration::from_secs(35),
             uncertain_deletion_delay: Duration::from_secs(1),
+            allow_duplicates: false,
             access_policy: AccessPolicy::default(),
             watch: Arc::default(),
             event_reporter: "mcr".to_owned(),
