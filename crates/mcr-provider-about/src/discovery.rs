@@ -1,6 +1,6 @@
 //! One discovery. It has no task: the inner discovery and the probes are polled with it and dropped with it.
 
-use std::{collections::VecDeque, future::pending, sync::Arc, time::Duration};
+use std::{collections::{BTreeSet, VecDeque}, future::pending, sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use mcr_core::{
@@ -22,6 +22,7 @@ pub(crate) struct Options {
     pub(crate) refresh: Duration,
     pub(crate) timeout: Duration,
     pub(crate) at_once: usize,
+    pub(crate) may_set: Arc<BTreeSet<String>>,
 }
 
 pub(crate) struct Running {
@@ -51,7 +52,7 @@ impl Running {
     ) -> Self {
         let memory = shared.take_memory();
         Self {
-            members: Members::new(options.refresh, options.at_once, memory),
+            members: Members::new(options.refresh, options.at_once, memory).may_set(options.may_set.clone()),
             clients: Arc::new(OneOffClients::new(policy, MAX_ANSWER)),
             options,
             shared,

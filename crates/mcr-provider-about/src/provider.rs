@@ -45,6 +45,7 @@ impl AboutApi {
                 refresh: Duration::from_secs(600),
                 timeout: Duration::from_secs(10),
                 at_once: 8,
+                may_set: Arc::default(),
             },
             shared: Arc::default(),
         }
@@ -69,6 +70,28 @@ impl AboutApi {
     #[must_use]
     pub fn probes_at_once(mut self, probes: usize) -> Self {
         self.options.at_once = probes;
+        self
+    }
+
+    /// Lets the clusters themselves set these properties, by their ClusterProperties. Default none; further calls add names.
+    ///
+    /// Controllers select clusters by properties, and place what they copy in the clusters that they select, Secrets too. Whoever
+    /// may write ClusterProperties in a cluster can then set any value of these: with [`CLUSTER_SET`](crate::CLUSTER_SET), any
+    /// ClusterSet. So name only properties by which nothing is placed that a cluster must not have, or trust every cluster. What
+    /// the inner provider sets keeps its value.
+    ///
+    /// ```
+    /// use mcr_core::Provider;
+    /// use mcr_provider_about::AboutApi;
+    ///
+    /// # fn example(kind: impl Provider) {
+    /// let provider = AboutApi::around(kind).member_properties(["region.example.com"]);
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn member_properties(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let names = names.into_iter().map(Into::into);
+        Arc::make_mut(&mut self.options.may_set).extend(names);
         self
     }
 

@@ -105,6 +105,11 @@ fn silent() -> kube::Client {
     client(|_| pending())
 }
 
+/// Every cluster may set the properties of these tests.
+fn trusting(clusters: ClustersProvider) -> AboutApi {
+    AboutApi::around(clusters).member_properties([CLUSTER_ID, CLUSTER_SET, "region.example.com"])
+}
+
 /// Clusters that the test adds, and what is announced of them.
 struct World {
     clusters: ClustersProvider,
@@ -120,7 +125,7 @@ impl World {
 
     fn with(policy: &AccessPolicy, options: impl FnOnce(AboutApi) -> AboutApi) -> Self {
         let clusters = ClustersProvider::new();
-        let provider = options(AboutApi::around(clusters.clone()));
+        let provider = options(trusting(clusters.clone()));
         Self {
             clusters,
             about: provider.handle(),
@@ -523,7 +528,7 @@ async fn a_fleet_selects_by_cluster_set_and_replaces_a_cluster_whose_id_changes(
         let mut spec = spec("a", berlin.client());
         spec.identity = identity.map(Into::into);
         let clusters = ClustersProvider::builder().cluster(spec).build();
-        let fleet = Fleet::builder().provider(AboutApi::around(clusters)).build();
+        let fleet = Fleet::builder().provider(trusting(clusters)).build();
         let runs = fleet.clone();
         let running = Background::start(|stop| async move { runs.run(stop).await });
         let in_shop = |cluster: &Cluster| ClusterSelector::cluster_set("shop").matches(cluster);
@@ -615,7 +620,7 @@ async fn errors_syncs_and_the_end_of_the_inner_discovery_are_passed_on() {
 async fn a_discovery_that_starts_again_knows_the_cluster_id_and_forgets_who_is_gone() {
     let (berlin, paris) = (member("berlin"), member("paris"));
     let clusters = ClustersProvider::new();
-    let provider = AboutApi::around(clusters.clone());
+    let provider = trusting(clusters.clone());
     let mut world = World {
         about: provider.handle(),
         discovery: provider.discover(CancellationToken::new()),

@@ -17,6 +17,9 @@ use crate::{
 /// The label that two ClusterProfiles of one namespace share if they describe the same cluster.
 pub const MEMBER_ID_LABEL: &str = "multicluster.x-k8s.io/inventory-member-id";
 
+/// The property with the id of the cluster, which is unique in its ClusterSet. KEP-2149 defines it.
+const CLUSTER_ID_PROPERTY: &str = "cluster.clusterset.k8s.io";
+
 /// The property with the version of Kubernetes: `version`.
 pub const VERSION_PROPERTY: &str = "version";
 /// The property with the name of the cluster manager: `manager`.
@@ -146,6 +149,18 @@ pub(crate) fn map(pairs: &Pairs) -> BTreeMap<String, String> {
 }
 
 impl Facts {
+    /// The identity of the cluster. A cluster manager may build another cluster under its profile: the ids of the cluster change
+    /// then, and the UID of the profile does not.
+    pub(crate) fn identity(&self) -> Option<Arc<str>> {
+        let uid = self.uid.as_ref()?;
+        let property = self.properties.iter().find(|(name, _)| **name == *CLUSTER_ID_PROPERTY);
+        let ids = [self.member_id.as_deref(), property.map(|(_, id)| &**id)];
+        Some(match ids.map(Option::unwrap_or_default) {
+            ["", ""] => uid.clone(),
+            [member, cluster] => format!("{uid}/{member}/{cluster}").into(),
+        })
+    }
+
     pub(crate) fn is_readable(&self) -> bool {
         !matches!(self.state, State::Unreadable(_))
     }
