@@ -1,6 +1,11 @@
 //! One discovery. It has no task: the inner discovery and the probes are polled with it and dropped with it.
 
-use std::{collections::{BTreeSet, VecDeque}, future::pending, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    future::pending,
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use mcr_core::{

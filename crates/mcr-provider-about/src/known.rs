@@ -211,14 +211,22 @@ mod tests {
 
     #[test]
     fn a_cluster_sets_no_property_but_those_that_the_operator_names() {
-        let told = [(CLUSTER_ID, "berlin"), (CLUSTER_SET, "shop"), ("env", "prod"), ("region", "eu")];
+        let told = [
+            (CLUSTER_ID, "berlin"),
+            (CLUSTER_SET, "shop"),
+            ("env", "prod"),
+            ("region", "eu"),
+        ];
         let announced = |may_set: &[&str]| {
             let mut known = Known {
                 found: Some(pairs(&told)),
                 ..Known::default()
             };
             let may_set = may_set.iter().map(|name| (*name).to_owned()).collect();
-            match known.announce(&spec(None).property("env", "test"), &may_set).pop() {
+            match known
+                .announce(&spec(None).property("env", "test"), &may_set)
+                .pop()
+            {
                 Some(Change::Upsert(spec)) => spec.properties,
                 other => panic!("{other:?}"),
             }

@@ -1,6 +1,11 @@
 //! The clusters of the inner provider, and what to announce of them. No I/O, no clock of its own.
 
-use std::{collections::{BTreeMap, BTreeSet}, mem::take, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem::take,
+    sync::Arc,
+    time::Duration,
+};
 
 use mcr_core::{
     Access, Availability, Change, ClusterName, ClusterSpec,

@@ -153,7 +153,10 @@ impl Facts {
     /// then, and the UID of the profile does not.
     pub(crate) fn identity(&self) -> Option<Arc<str>> {
         let uid = self.uid.as_ref()?;
-        let property = self.properties.iter().find(|(name, _)| **name == *CLUSTER_ID_PROPERTY);
+        let property = self
+            .properties
+            .iter()
+            .find(|(name, _)| **name == *CLUSTER_ID_PROPERTY);
         let ids = [self.member_id.as_deref(), property.map(|(_, id)| &**id)];
         Some(match ids.map(Option::unwrap_or_default) {
             ["", ""] => uid.clone(),

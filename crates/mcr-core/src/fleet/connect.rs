@@ -50,7 +50,12 @@ impl Engagement<'_> {
             } => dialled,
             _ = self.changes.changed() => return self.take_change(),
         };
-        let attempt = async { identify(self.fleet, dialled?).await };
+        let by_uid = self.goes_by_uid();
+        let attempt = async {
+            let mut new = identify(self.fleet, dialled?).await?;
+            new.identity.uid = new.identity.uid.filter(|_| by_uid);
+            Ok(new)
+        };
         let result = tokio::select! {
             // A connection that has answered is put to use first. A change of the spec is then a change of that connection.
             biased;
@@ -86,6 +91,12 @@ impl Engagement<'_> {
                 }
             }
         }
+    }
+
+    /// Whether the UID of `kube-system` says which cluster answers. What a scope endpoint with a declared identity shows under that
+    /// name may belong to any of its places.
+    pub(super) fn goes_by_uid(&self) -> bool {
+        self.scope_endpoint.is_none() || self.desired.spec.identity.is_none()
     }
 
     /// Whether another cluster than the known one answers by a new connection.

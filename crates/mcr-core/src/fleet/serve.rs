@@ -177,14 +177,16 @@ impl Engagement<'_> {
 
     /// Tries new credentials, and swaps to them if the API server accepts them.
     async fn swap_credentials(&mut self, spec: &Arc<Description>) -> Option<End> {
-        let prefix = self.prefix();
+        let (prefix, by_uid) = (self.prefix(), self.goes_by_uid());
         let attempt = async {
             let mut new = dial(&self.fleet.resources, spec, Refresh::First, &prefix).await?;
             let limit = self.fleet.settings().probe_timeout;
             let channel = &new.connection.channel;
             probe::try_credential(channel, limit).await?;
             // A front may choose the cluster by the credential. No request of a user may go to another one.
-            new.identity.uid = probe::identify(channel, ProbeConnection::Keep, limit).await?;
+            if by_uid {
+                new.identity.uid = probe::identify(channel, ProbeConnection::Keep, limit).await?;
+            }
             Ok::<_, ConnectError>(new)
         };
         let result = tokio::select! {

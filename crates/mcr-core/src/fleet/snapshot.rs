@@ -186,6 +186,11 @@ pub(crate) fn show_duplicates(
     }
     for status in clusters {
         status.same_as = same_as.remove(&status.name);
+        // The reason of a Suspended one says it already.
+        if let Some(first) = status.same_as.as_ref().filter(|_| status.state != "Suspended") {
+            let warning = format!("it is another name of {first}: both answer with one kube-system UID");
+            status.warnings.push(warning.into());
+        }
         status.warnings.extend(warnings.remove(&status.name));
     }
 }

@@ -23,11 +23,21 @@ fn without_duplicates() -> Running {
 }
 
 async fn waits_beside(cluster: &Cluster, other: &str) {
-    let state = cluster.wait_for(|state| matches!(state, ClusterState::Suspended { .. })).await;
+    let state = cluster
+        .wait_for(|state| matches!(state, ClusterState::Suspended { .. }))
+        .await;
     let reason = state.reason().unwrap();
-    assert!(reason.contains(&format!("the same cluster as {other} ")), "{reason}");
+    assert!(
+        reason.contains(&format!("the same cluster as {other} ")),
+        "{reason}"
+    );
     assert!(reason.contains("kube-system UID uid-0-0"), "{reason}");
-    let refused = cluster.client().request_text(get("/work")).await.unwrap_err().to_string();
+    let refused = cluster
+        .client()
+        .request_text(get("/work"))
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(refused.contains("the same cluster"), "{refused}");
 }
 
@@ -46,7 +56,11 @@ async fn another_name_of_a_cluster_is_engaged_only_when_the_first_one_leaves() {
     let (watch, _) = follow(&second, WatchRequest::of::<ConfigMap>());
     waits_beside(&second, "b").await;
     for_millis(600_000).await;
-    assert_eq!(server.lists(MAPS).len(), 0, "nothing is listed by its second name");
+    assert_eq!(
+        server.lists(MAPS).len(),
+        0,
+        "nothing is listed by its second name"
+    );
     let [a, b] = &running.fleet.snapshot().clusters[..] else {
         panic!("two are shown")
     };
@@ -66,7 +80,9 @@ async fn another_name_of_a_cluster_is_engaged_only_when_the_first_one_leaves() {
     // It is announced elsewhere.
     let elsewhere = Server::in_memory(says_nothing_more);
     elsewhere.become_another();
-    running.clusters.add(ClusterSpec::new(name("b"), elsewhere.access()));
+    running
+        .clusters
+        .add(ClusterSpec::new(name("b"), elsewhere.access()));
     ready(&again).await;
     running.stop().await;
 }
@@ -81,7 +97,10 @@ async fn the_hub_takes_the_place_of_its_other_name() {
     client.request_text(get("/work")).await.unwrap();
     let hub = running.join_by(HUB, server.access()).await;
     ready(&hub).await;
-    assert!(client.request_text(get("/work")).await.is_err(), "before the hub is Ready");
+    assert!(
+        client.request_text(get("/work")).await.is_err(),
+        "before the hub is Ready"
+    );
     let second = eventually("it is engaged anew", || {
         running.fleet.get("a").ok().filter(|now| !now.is_same(&first))
     })
@@ -93,7 +112,10 @@ async fn the_hub_takes_the_place_of_its_other_name() {
     assert!(!second.is_hub());
     running.stop().await;
     let allowing = Running::start();
-    let (a, hub) = (allowing.join_by("a", server.access()).await, allowing.join_by(HUB, server.access()).await);
+    let (a, hub) = (
+        allowing.join_by("a", server.access()).await,
+        allowing.join_by(HUB, server.access()).await,
+    );
     for cluster in [&a, &hub] {
         ready(cluster).await;
         assert!(cluster.is_hub());
@@ -151,32 +173,40 @@ async fn follows(before: &'static str, to: To, after: &'static str, declared: bo
     let works = |server: &Server, token: &str| {
         let bearer = format!("Bearer {token}");
         let asked = server.asked().into_iter();
-        asked.filter(|asked| asked.path == "/work" && asked.header("authorization") == Some(&bearer)).count()
+        asked
+            .filter(|asked| asked.path == "/work" && asked.header("authorization") == Some(&bearer))
+            .count()
     };
     eventually("it is at work", || (works(&one, before) > 0).then_some(())).await;
-    let another = |sni, number, at| spec(at, sni, Source(number, Arc::new(Mutex::new(after))), declared);
-    let at = match to {
-        To::Address => &two,
-        _ => &one,
+    let at = if matches!(to, To::Address) { &two } else { &one };
+    let (sni, number) = match to {
+        To::Name => (Some("other"), 1),
+        To::Credential => (None, 2),
+        To::Address | To::Renewed => (None, 1),
     };
-    match to {
-        To::Address => running.clusters.add(another(None, 1, at)),
-        To::Name => running.clusters.add(another(Some("other"), 1, at)),
-        To::Credential => running.clusters.add(another(None, 2, at)),
-        To::Renewed => {
-            *token.lock().unwrap() = after;
-            one.refuse(before);
-        }
-    };
+    if matches!(to, To::Renewed) {
+        *token.lock().unwrap() = after;
+        one.refuse(before);
+    } else {
+        let source = Source(number, Arc::new(Mutex::new(after)));
+        running.clusters.add(spec(at, sni, source, declared));
+    }
     if is_same {
         let route = |cluster: &Cluster| cluster.state().is_ready() && works(at, after) > 0;
         eventually("it goes on there", || running.fleet.get("a").ok().filter(&route)).await;
         assert!(running.fleet.get("a").unwrap().is_same(&first));
     } else {
         let is_new = |cluster: &Cluster| cluster.state().is_ready() && !cluster.is_same(&first);
-        eventually("another one is engaged", || running.fleet.get("a").ok().filter(is_new)).await;
+        eventually("another one is engaged", || {
+            running.fleet.get("a").ok().filter(is_new)
+        })
+        .await;
         if before != after || matches!(to, To::Address) {
-            assert_eq!(works(at, after), 0, "work for the old cluster has reached the new one");
+            assert_eq!(
+                works(at, after),
+                0,
+                "work for the old cluster has reached the new one"
+            );
         }
     }
     drop(work);

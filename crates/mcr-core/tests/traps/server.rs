@@ -441,7 +441,9 @@ impl Shared {
                 _ if self.refuses(&asked) => Answer::status(401, "Unauthorized", "Unauthorized"),
                 "/version" => Answer::json(&json!({"major": "1", "minor": "36"})),
                 "/api/v1/namespaces/kube-system" => {
-                    let by_token = asked.header("authorization").and_then(|token| token.split_once('@'));
+                    let by_token = asked
+                        .header("authorization")
+                        .and_then(|token| token.split_once('@'));
                     let uid = match by_token {
                         Some((_, uid)) => uid.to_owned(),
                         None => format!("uid-{port}-{}", self.incarnation.load(Ordering::SeqCst)),
