@@ -54,7 +54,7 @@ impl Engagement<'_> {
         let attempt = async {
             let mut new = identify(self.fleet, dialled?).await?;
             new.identity.uid = new.identity.uid.filter(|_| by_uid);
-            Ok(new)
+            Ok::<_, ConnectError>(new)
         };
         let result = tokio::select! {
             // A connection that has answered is put to use first. A change of the spec is then a change of that connection.
