@@ -146,13 +146,10 @@ impl Running {
     /// Announces changes of one cluster, and shows what is known of it now.
     fn announce(&mut self, name: &ClusterName, changes: Vec<Change>) {
         self.ready.extend(changes);
-        let status = self.members.status(name);
-        if let Some(duplicate) = lock(&self.shared.statuses).set(name, status) {
-            tracing::warn!(
-                cluster_id = ?duplicate.cluster_id, cluster_set = ?duplicate.cluster_set, clusters = ?duplicate.clusters,
-                "several names have the same cluster id, and may be the same cluster: controllers then work there more than once. \
-                 Take all but one of them from the fleet, or correct the ClusterProperty of those that are other clusters"
-            );
+        let mut statuses = lock(&self.shared.statuses);
+        match self.members.status(name) {
+            Some(status) => _ = statuses.insert(name.clone(), status),
+            None => _ = statuses.remove(name),
         }
     }
 }

@@ -5,7 +5,7 @@ use mcr_core::{AccessPolicy, Discovery, Provider, internal::lock};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Duplicate, MemberStatus,
+    MemberStatus,
     discovery::{Options, Running},
     statuses::Shared,
 };
@@ -24,8 +24,8 @@ use crate::{
 /// # fn example(kind: impl Provider) {
 /// let provider = AboutApi::around(kind);
 /// let about = provider.handle(); // the provider itself goes to the fleet
-/// for duplicate in about.duplicates() {
-///     println!("{:?} are all cluster {}", duplicate.clusters, duplicate.cluster_id);
+/// for status in about.statuses() {
+///     println!("{} says that it is in {:?}", status.name, status.cluster_set);
 /// }
 /// # }
 /// ```
@@ -154,16 +154,11 @@ pub struct AboutHandle(Arc<Shared>);
 impl AboutHandle {
     /// What is known of each cluster, in the order of their names.
     pub fn statuses(&self) -> Vec<MemberStatus> {
-        lock(&self.0.statuses).all()
+        lock(&self.0.statuses).values().cloned().collect()
     }
 
     /// What is known of a cluster. `None` if the inner provider has announced no usable description of a cluster of that name.
     pub fn status(&self, name: &str) -> Option<MemberStatus> {
-        lock(&self.0.statuses).get(name)
-    }
-
-    /// The names that share a cluster id within a ClusterSet, in the order of ClusterSets and ids.
-    pub fn duplicates(&self) -> Vec<Duplicate> {
-        lock(&self.0.statuses).duplicates()
+        lock(&self.0.statuses).get(name).cloned()
     }
 }

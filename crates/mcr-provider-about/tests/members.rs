@@ -545,34 +545,6 @@ async fn a_fleet_selects_by_cluster_set_and_replaces_a_cluster_whose_id_changes(
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn one_cluster_under_two_names_is_reported_once_and_stays() {
-    let log = Log::of_this_thread(Level::WARN);
-    let berlin = member("berlin");
-    let mut world = World::new();
-    world.add(spec("a", berlin.client()));
-    world.add(spec("b", berlin.client()));
-    world
-        .until_shown("a duplicate", |about| !about.duplicates().is_empty())
-        .await;
-    let duplicates = world.about.duplicates();
-    assert_eq!(duplicates.len(), 1);
-    assert_eq!(&*duplicates[0].cluster_id, "berlin");
-    assert_eq!(duplicates[0].cluster_set.as_deref(), Some("shop"));
-    assert_eq!(duplicates[0].clusters, [name("a"), name("b")]);
-    world.until_marked("m").await;
-    assert!(world.about.status("a").is_some() && world.about.status("b").is_some());
-    let lines = log.lines_with("several names have the same cluster id");
-    assert_eq!(lines.len(), 1, "{lines:?}");
-    assert!(
-        lines[0].contains("berlin") && lines[0].contains("\"a\""),
-        "{lines:?}"
-    );
-    world.clusters.handle().remove("b");
-    world.until("-b").await;
-    assert_eq!(world.about.duplicates(), []);
-}
-
 /// A provider that says this, and ends.
 struct Says;
 

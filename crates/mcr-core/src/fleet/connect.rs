@@ -25,9 +25,6 @@ use crate::{ClusterName, Refresh};
 impl Engagement<'_> {
     /// Tries to connect once. After a failure, waits until the next attempt is due.
     pub(super) async fn connect(&mut self) -> Option<End> {
-        if self.is_displaced() {
-            return Some(End::Replaced);
-        }
         let waits = self.identity.is_none() && self.claimed.is_some();
         let state = self.cluster.state();
         if matches!(state, ClusterState::Discovered | ClusterState::Suspended { .. }) && !waits {
@@ -101,19 +98,15 @@ impl Engagement<'_> {
 
     /// Whether another cluster than the known one answers by a new connection.
     pub(super) fn is_another(&self, new: &NewConnection) -> bool {
-        let Some(known) = self.identity.as_ref() else {
-            return false;
-        };
-        let is_another = !known.is_same(&new.identity);
-        if is_another {
-            tracing::warn!(
-                cluster = %self.cluster.name(),
-                was = known.uid.as_deref(), is = new.identity.uid.as_deref(),
-                "another cluster answers under this name, or it can't be shown to be the same, because the UID of kube-system \
-                 may not be read any more"
-            );
+        let another = self
+            .identity
+            .as_ref()
+            .filter(|known| !known.is_same(&new.identity));
+        if let Some(known) = another {
+            let (was, is) = (known.uid.as_deref(), new.identity.uid.as_deref());
+            tracing::warn!(cluster = %self.cluster.name(), was, is, "another cluster answers under this name, or its UID may not be read any more");
         }
-        is_another
+        another.is_some()
     }
 
     /// Claims the UID of a cluster that has answered. Returns it with the cluster beside which this one is not engaged.
@@ -143,7 +136,7 @@ impl Engagement<'_> {
     }
 
     /// Gives up the claim of a UID.
-    fn release(&mut self) {
+    pub(super) fn release(&mut self) {
         if let Some(uid) = self.claimed.take() {
             self.fleet.resources.identities.release(&uid, self.cluster.name());
         }

@@ -140,6 +140,9 @@ impl<'a> Engagement<'a> {
         let Some(reason) = self.desired.spec.suspended() else {
             return;
         };
+        if self.identity.is_none() {
+            self.release();
+        }
         self.cluster.set_phase(Phase::Down);
         self.cluster
             .block(Some(format!("the cluster is suspended: {reason}").into()));

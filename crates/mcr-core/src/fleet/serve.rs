@@ -103,9 +103,6 @@ impl Engagement<'_> {
     /// created again at the same address.
     async fn check(&mut self) -> Option<End> {
         const MIN_INTERVAL: Duration = Duration::from_millis(500);
-        if self.is_displaced() {
-            return Some(End::Replaced);
-        }
         let next = self.last_probe + MIN_INTERVAL;
         sleep_until(next).await;
         let connection = self.connection.as_ref()?;
