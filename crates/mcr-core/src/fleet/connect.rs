@@ -18,6 +18,7 @@ use super::{
     drain::End,
     engagement::Engagement,
     identities::Claim,
+    identity::is_uid,
     state::ClusterState,
 };
 use crate::{ClusterName, Refresh};
@@ -50,7 +51,7 @@ impl Engagement<'_> {
         let by_uid = self.goes_by_uid();
         let attempt = async {
             let mut new = identify(self.fleet, dialled?).await?;
-            new.identity.uid = new.identity.uid.filter(|_| by_uid);
+            new.identity.uid = new.identity.uid.filter(|uid| by_uid && is_uid(uid));
             Ok::<_, ConnectError>(new)
         };
         let result = tokio::select! {
@@ -66,7 +67,10 @@ impl Engagement<'_> {
             Ok(new) if self.is_another(&new) || self.is_displaced() => Some(End::Replaced),
             Ok(new) => match self.claim(&new) {
                 Some((uid, engaged)) => self.wait_beside(&uid, &engaged).await,
-                None => self.connected(new),
+                None => {
+                    self.connected(new);
+                    None
+                }
             },
             Err(why) => {
                 if waits {
@@ -179,7 +183,7 @@ impl Engagement<'_> {
     }
 
     /// Puts the connection of a cluster that has answered to use.
-    fn connected(&mut self, new: NewConnection) -> Option<End> {
+    fn connected(&mut self, new: NewConnection) {
         let target = &new.connection.spec.target;
         if self.last_target.as_ref() != Some(target) {
             self.last_target = Some(target.clone());
@@ -193,7 +197,6 @@ impl Engagement<'_> {
             endpoint: self.endpoint_number,
         });
         self.set_state(ClusterState::Ready);
-        None
     }
 
     /// Replaces the connection in use.

@@ -5,6 +5,11 @@ use std::sync::Arc;
 use super::spec_change::Target;
 use crate::Fingerprint;
 
+/// A UID as Kubernetes makes them. A server may tell anything, and the UID is shown.
+pub(crate) fn is_uid(uid: &str) -> bool {
+    (1..=100).contains(&uid.len()) && uid.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
 /// Everything that is known of the identity of a cluster.
 #[derive(Debug)]
 pub(crate) struct KnownIdentity {
@@ -60,6 +65,14 @@ mod tests {
             uid: some(uid),
             target: Target::Endpoint(Arc::new(endpoint)),
             credentials: Fingerprint::of(&credential),
+        }
+    }
+
+    #[test]
+    fn a_uid_is_short_and_has_no_control_characters() {
+        assert!(is_uid("75f1cf31-9a3d-45a8-8b3c-3f3d0a3a2f6e") && is_uid(&"x".repeat(100)));
+        for uid in ["", "a b", "a\nb", "\u{202e}a", &"x".repeat(101)] {
+            assert!(!is_uid(uid), "{uid:?}");
         }
     }
 

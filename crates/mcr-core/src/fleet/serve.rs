@@ -20,6 +20,7 @@ use super::{
     description::Description,
     drain::End,
     engagement::Engagement,
+    identity::is_uid,
     resources::Resources,
     spec_change::{SpecChange, classify},
     state::ClusterState,
@@ -182,7 +183,8 @@ impl Engagement<'_> {
             probe::try_credential(channel, limit).await?;
             // A front may choose the cluster by the credential. No request of a user may go to another one.
             if by_uid {
-                new.identity.uid = probe::identify(channel, ProbeConnection::Keep, limit).await?;
+                let uid = probe::identify(channel, ProbeConnection::Keep, limit).await?;
+                new.identity.uid = uid.filter(|uid| is_uid(uid));
             }
             Ok::<_, ConnectError>(new)
         };

@@ -166,7 +166,8 @@ impl World {
             return Ok(());
         }
         // Nothing of an earlier profile of this name.
-        let identity = format!("u{} ", there.uid);
+        let member = there.member.map(|member| format!("/m{member}/"));
+        let identity = format!("u{}{} ", there.uid, member.unwrap_or_default());
         if let Some(Ok(spec)) = &shown.spec {
             prop_assert!(spec.starts_with(&identity), "{} {}", spec, identity);
         }
