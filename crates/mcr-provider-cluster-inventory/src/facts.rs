@@ -149,19 +149,13 @@ pub(crate) fn map(pairs: &Pairs) -> BTreeMap<String, String> {
 }
 
 impl Facts {
-    /// The identity of the cluster. A cluster manager may build another cluster under its profile: the ids of the cluster change
-    /// then, and the UID of the profile does not.
-    pub(crate) fn identity(&self) -> Option<Arc<str>> {
-        let uid = self.uid.as_ref()?;
+    /// The ids of the cluster: that of the label, and that of the property.
+    pub(crate) fn ids(&self) -> [Option<&str>; 2] {
         let property = self
             .properties
             .iter()
             .find(|(name, _)| **name == *CLUSTER_ID_PROPERTY);
-        let ids = [self.member_id.as_deref(), property.map(|(_, id)| &**id)];
-        Some(match ids.map(Option::unwrap_or_default) {
-            ["", ""] => uid.clone(),
-            [member, cluster] => format!("{uid}/{member}/{cluster}").into(),
-        })
+        [self.member_id.as_deref(), property.map(|(_, id)| &**id)]
     }
 
     pub(crate) fn is_readable(&self) -> bool {

@@ -113,7 +113,7 @@ impl Said {
 impl Facts {
     pub(crate) fn spec(&self, name: ClusterName, access: KubeconfigAccess) -> ClusterSpec {
         let mut spec = ClusterSpec::new(name, access.into());
-        spec.identity = self.identity();
+        spec.identity.clone_from(&self.uid);
         spec.labels = map(&self.labels);
         spec.properties = map(&self.properties);
         spec

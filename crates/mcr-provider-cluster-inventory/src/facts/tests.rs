@@ -206,18 +206,3 @@ fn facts_of_a_thousand_profiles_are_small() {
     };
     assert!(text.len() < 700, "{}", text.len());
 }
-
-#[test]
-fn another_id_of_the_cluster_is_another_identity_of_the_profile() {
-    let identity = |member: &str, cluster: &str| {
-        let mut profile = new();
-        profile["metadata"]["labels"][MEMBER_ID_LABEL] = member.into();
-        profile["status"]["properties"][0] = json!({"name": CLUSTER_ID_PROPERTY, "value": cluster});
-        read(profile).identity().unwrap()
-    };
-    let all = ["", "a", "b"].map(|member| ["", "a", "b"].map(|cluster| identity(member, cluster)));
-    assert_eq!(&*all[0][0], "u");
-    let different: std::collections::BTreeSet<_> = all.iter().flatten().collect();
-    assert_eq!(different.len(), 9, "{all:?}");
-    assert_eq!(identity("a", "b"), all[1][2]);
-}

@@ -166,8 +166,7 @@ impl World {
             return Ok(());
         }
         // Nothing of an earlier profile of this name.
-        let member = there.member.map(|member| format!("/m{member}/"));
-        let identity = format!("u{}{} ", there.uid, member.unwrap_or_default());
+        let identity = format!("u{} ", there.uid);
         if let Some(Ok(spec)) = &shown.spec {
             prop_assert!(spec.starts_with(&identity), "{} {}", spec, identity);
         }
