@@ -101,7 +101,7 @@ pub struct Args {
     ///
     /// Without it, only the hub is engaged, or else the one that answered first. A controller that copies from one name to another
     /// takes its source for a copy, and in the end deletes it
-    #[arg(long)]
+    #[arg(long, help_heading = "Clusters")]
     pub allow_duplicates: bool,
 }
 
