@@ -97,7 +97,8 @@ impl Engagement<'_> {
     /// Whether the UID of `kube-system` says which cluster answers. What a scope endpoint with a declared identity shows under that
     /// name may belong to any of its places.
     pub(super) fn goes_by_uid(&self) -> bool {
-        self.scope_endpoint.is_none() || self.desired.spec.identity.is_none()
+        let alone = self.scope_endpoint.is_some() || self.fleet.settings().declared_identity_suffices;
+        !alone || self.desired.spec.identity.is_none()
     }
 
     /// Whether another cluster than the known one answers by a new connection.

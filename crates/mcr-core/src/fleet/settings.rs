@@ -40,6 +40,10 @@ pub struct FleetSettings {
     pub watch: Arc<WatchSettings>,
     /// The `reportingComponent` of Kubernetes events. Default `mcr`.
     pub event_reporter: String,
+    /// Whether a declared identity stands alone, so that the UID of `kube-system` is not read beside it: for providers whose
+    /// endpoints show there what belongs to one of many. Not part of the API.
+    #[doc(hidden)]
+    pub declared_identity_suffices: bool,
     /// Time limits of connections, which tests change. Not part of the API.
     #[doc(hidden)]
     pub transport: Arc<mcr_client::Settings>,
@@ -61,6 +65,7 @@ impl Default for FleetSettings {
             access_policy: AccessPolicy::default(),
             watch: Arc::default(),
             event_reporter: "mcr".to_owned(),
+            declared_identity_suffices: false,
             transport: Arc::default(),
         }
     }

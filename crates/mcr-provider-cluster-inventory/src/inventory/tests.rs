@@ -147,12 +147,8 @@ fn another_id_is_another_cluster_also_in_the_next_discovery_and_one_that_comes_o
                 inventory = with(inventory.memory.clone());
             }
             let said = inventory.profile(&key("a"), with_ids(member, cluster));
-            assert_eq!(
-                matches!(said[0], Change::Remove(_)),
-                another,
-                "{member} {cluster}: {said:?}"
-            );
-            assert!(matches!(said[said.len() - 1], Change::Upsert(_)));
+            let removed = said.iter().any(|change| matches!(change, Change::Remove(_)));
+            assert_eq!(removed, another, "{member} {cluster}: {said:?}");
         }
     }
 }
@@ -326,7 +322,7 @@ fn of_two_profiles_of_the_same_cluster_the_older_counts() {
         // One that turns out to be another cluster.
         assert_eq!(
             shown(&inventory.profile(&key("young"), member("young", "n", 2))),
-            ["+third one".to_owned(), "+young one".to_owned()]
+            ["-young", "+third one", "+young one"]
         );
     }
     // One that is labelled later: it is disengaged before the other could be engaged twice.
