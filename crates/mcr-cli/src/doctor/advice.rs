@@ -38,9 +38,7 @@ pub(super) fn describe_again(origin: &Origin) -> Fix {
 pub(super) fn refused(origin: &Origin, reason: &str) -> Fix {
     // The same command without `--server` would write the same address again.
     if reason.contains("kube-system UID") {
-        Fix::action(
-            "describe the cluster under one name only: a program engages one of them, unless it allows duplicates",
-        )
+        Fix::action("describe the cluster under one name only, or let the program allow duplicates")
     } else if reason.contains("untrusted access may not use") {
         other_address(origin, reason)
     } else if reason.contains("can't be read in the hub") {
