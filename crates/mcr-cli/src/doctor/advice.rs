@@ -38,7 +38,9 @@ pub(super) fn describe_again(origin: &Origin) -> Fix {
 pub(super) fn refused(origin: &Origin, reason: &str) -> Fix {
     // The same command without `--server` would write the same address again.
     if reason.contains("kube-system UID") {
-        Fix::action("describe the cluster under one name only, or let the program allow duplicates")
+        Fix::action(
+            "choose one name for the cluster and remove the others, or let the program allow duplicates",
+        )
     } else if reason.contains("untrusted access may not use") {
         other_address(origin, reason)
     } else if reason.contains("can't be read in the hub") {
