@@ -30,8 +30,8 @@ pub struct ClusterSpec {
     /// The declared identity, such as the UID of an object or the id of a logical cluster.
     ///
     /// The identity tells clusters apart, whatever their names, addresses and credentials. A change of identity replaces the
-    /// cluster, and keeps nothing of the old one. `None`: the fleet uses the UID of the namespace `kube-system`, or else
-    /// server and CA.
+    /// cluster, and keeps nothing of the old one. So does another UID of the namespace `kube-system`, also if the declared
+    /// identity stays. Without either, the fleet goes by server, CA and TLS name.
     pub identity: Option<Arc<str>>,
     /// Labels to select clusters by.
     pub labels: BTreeMap<String, String>,

@@ -1,6 +1,11 @@
 //! One discovery. It has no task: the inner discovery and the probes are polled with it and dropped with it.
 
-use std::{collections::VecDeque, future::pending, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    future::pending,
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use mcr_core::{
@@ -22,6 +27,7 @@ pub(crate) struct Options {
     pub(crate) refresh: Duration,
     pub(crate) timeout: Duration,
     pub(crate) at_once: usize,
+    pub(crate) may_set: Arc<BTreeSet<String>>,
 }
 
 pub(crate) struct Running {
@@ -51,7 +57,7 @@ impl Running {
     ) -> Self {
         let memory = shared.take_memory();
         Self {
-            members: Members::new(options.refresh, options.at_once, memory),
+            members: Members::new(options.refresh, options.at_once, memory).may_set(options.may_set.clone()),
             clients: Arc::new(OneOffClients::new(policy, MAX_ANSWER)),
             options,
             shared,
@@ -140,13 +146,10 @@ impl Running {
     /// Announces changes of one cluster, and shows what is known of it now.
     fn announce(&mut self, name: &ClusterName, changes: Vec<Change>) {
         self.ready.extend(changes);
-        let status = self.members.status(name);
-        if let Some(duplicate) = lock(&self.shared.statuses).set(name, status) {
-            tracing::warn!(
-                cluster_id = ?duplicate.cluster_id, cluster_set = ?duplicate.cluster_set, clusters = ?duplicate.clusters,
-                "several names have the same cluster id, and may be the same cluster: controllers then work there more than once. \
-                 Take all but one of them from the fleet, or correct the ClusterProperty of those that are other clusters"
-            );
+        let mut statuses = lock(&self.shared.statuses);
+        match self.members.status(name) {
+            Some(status) => _ = statuses.insert(name.clone(), status),
+            None => _ = statuses.remove(name),
         }
     }
 }

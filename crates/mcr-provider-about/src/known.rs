@@ -1,6 +1,9 @@
 //! What is known of one cluster beside its spec: its ClusterProperties, and whether it is still the same cluster. No I/O.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use mcr_core::{Change, ClusterSpec};
 
@@ -87,10 +90,9 @@ impl Known {
         other
     }
 
-    /// The properties of the cluster: what the inner provider says, and else what the cluster says.
+    /// What is known of the cluster: what the inner provider says, and else what the cluster says.
     ///
-    /// The inner provider wins, because it speaks for those who run the fleet. A cluster must not choose its ClusterSet against
-    /// their word.
+    /// The inner provider wins, because it speaks for those who run the fleet.
     pub(crate) fn properties(&self, spec: &ClusterSpec) -> Properties {
         let mut properties = spec.properties.clone();
         for (name, value) in self.found.iter().flatten() {
@@ -101,15 +103,16 @@ impl Known {
         properties
     }
 
-    /// What to announce of the cluster.
+    /// What to announce of the cluster. The cluster itself sets only these properties: controllers select clusters by them, and
+    /// place Secrets in the clusters that they select.
     ///
     /// If the cluster id has changed, it is another cluster, and gets another identity. A fleet takes a cluster that had no
     /// declared identity for the same one when it gets one, so that one is removed first.
-    pub(crate) fn announce(&mut self, spec: &ClusterSpec) -> Vec<Change> {
+    pub(crate) fn announce(&mut self, spec: &ClusterSpec, may_set: &BTreeSet<String>) -> Vec<Change> {
+        let mut known = self.properties(spec);
         let mut spec = spec.clone();
-        spec.properties = self.properties(&spec);
         let mut changes = Vec::new();
-        if let Some(id) = spec.properties.get(CLUSTER_ID) {
+        if let Some(id) = known.get(CLUSTER_ID) {
             if let Some(was) = self.id.as_ref().filter(|was| *was != id) {
                 tracing::warn!(cluster = %spec.name, ?was, is = ?id, "the cluster id has changed: another cluster has this name now");
                 let declared = spec.identity.as_deref().unwrap_or_default();
@@ -120,6 +123,8 @@ impl Known {
             }
             self.id = Some(id.clone());
         }
+        known.retain(|name, _| may_set.contains(name) || spec.properties.contains_key(name));
+        spec.properties = known;
         if self.identity.is_some() {
             spec.identity.clone_from(&self.identity);
         }
@@ -205,12 +210,42 @@ mod tests {
     }
 
     #[test]
+    fn a_cluster_sets_no_property_but_those_that_the_operator_names() {
+        let told = [
+            (CLUSTER_ID, "berlin"),
+            (CLUSTER_SET, "shop"),
+            ("env", "prod"),
+            ("region", "eu"),
+        ];
+        let announced = |may_set: &[&str]| {
+            let mut known = Known {
+                found: Some(pairs(&told)),
+                ..Known::default()
+            };
+            let may_set = may_set.iter().map(|name| (*name).to_owned()).collect();
+            match known
+                .announce(&spec(None).property("env", "test"), &may_set)
+                .pop()
+            {
+                Some(Change::Upsert(spec)) => spec.properties,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(announced(&[]), pairs(&[("env", "test")]));
+        assert_eq!(
+            announced(&["region", "env", "other"]),
+            pairs(&[("env", "test"), ("region", "eu")])
+        );
+        assert_eq!(announced(&[CLUSTER_SET])[CLUSTER_SET], "shop");
+    }
+
+    #[test]
     fn another_cluster_id_is_another_identity_however_often_it_changes() {
         let mut known = Known::default();
         let mut say = |spec: &ClusterSpec, id: Option<&str>| {
             known.follow(spec);
             known.found = Some(id.map(|id| pairs(&[(CLUSTER_ID, id)])).unwrap_or_default());
-            shown(known.announce(spec))
+            shown(known.announce(spec, &BTreeSet::new()))
         };
         let declared = spec(Some("uid"));
         assert_eq!(say(&declared, None), ["+\"uid\""]);
@@ -237,7 +272,7 @@ mod tests {
         let mut known = Known::default();
         let mut say = |id: &str| {
             known.found = Some(pairs(&[(CLUSTER_ID, id)]));
-            shown(known.announce(&spec(None)))
+            shown(known.announce(&spec(None), &BTreeSet::new()))
         };
         assert_eq!(say("one"), ["+\"\""]);
         assert_eq!(say("two"), ["-", "+\"/two\""]);

@@ -7,7 +7,7 @@
 pub mod v1alpha1;
 pub mod v1beta1;
 
-// Decisions without I/O: whom to probe, what to announce, and which names are of one cluster.
+// Decisions without I/O: whom to probe, and what to announce.
 mod access;
 mod known;
 mod members;
@@ -20,4 +20,4 @@ mod provider;
 
 pub use known::{CLUSTER_ID, CLUSTER_SET};
 pub use provider::{AboutApi, AboutHandle};
-pub use statuses::{Duplicate, MemberStatus};
+pub use statuses::MemberStatus;

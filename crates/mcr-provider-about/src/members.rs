@@ -1,6 +1,11 @@
 //! The clusters of the inner provider, and what to announce of them. No I/O, no clock of its own.
 
-use std::{collections::BTreeMap, mem::take, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem::take,
+    sync::Arc,
+    time::Duration,
+};
 
 use mcr_core::{
     Access, Availability, Change, ClusterName, ClusterSpec,
@@ -25,6 +30,8 @@ pub(crate) struct Members {
     remembered: BTreeMap<ClusterName, Known>,
     synced: bool,
     schedule: Schedule<ClusterName>,
+    /// The properties that a cluster may set.
+    may_set: Arc<BTreeSet<String>>,
 }
 
 struct Member {
@@ -56,7 +63,12 @@ impl Members {
             remembered,
             synced: false,
             schedule: Schedule::new(at_once),
+            may_set: Arc::default(),
         }
+    }
+
+    pub(crate) fn may_set(self, may_set: Arc<BTreeSet<String>>) -> Self {
+        Self { may_set, ..self }
     }
 
     /// The inner provider announces a cluster.
@@ -90,7 +102,7 @@ impl Members {
             member.backoff.reset();
             member.error = None;
         }
-        member.known.announce(&member.spec)
+        member.known.announce(&member.spec, &self.may_set)
     }
 
     /// The inner provider says that the description of a cluster is unusable. It is not probed, as its access may be out of date.
@@ -165,7 +177,7 @@ impl Members {
                 if before == member.known.properties(&member.spec) {
                     return Vec::new();
                 }
-                member.known.announce(&member.spec)
+                member.known.announce(&member.spec, &self.may_set)
             }
             Err(error) => {
                 let pause = member.backoff.pause();

@@ -5,7 +5,7 @@ use mcr_core::{Discovery, DiscoverySettings, Provider, internal::lock};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Duplicate, MemberStatus,
+    MemberStatus,
     discovery::{Options, Running},
     statuses::Shared,
 };
@@ -24,8 +24,8 @@ use crate::{
 /// # fn example(kind: impl Provider) {
 /// let provider = AboutApi::around(kind);
 /// let about = provider.handle(); // the provider itself goes to the fleet
-/// for duplicate in about.duplicates() {
-///     println!("{:?} are all cluster {}", duplicate.clusters, duplicate.cluster_id);
+/// for status in about.statuses() {
+///     println!("{} says that it is in {:?}", status.name, status.cluster_set);
 /// }
 /// # }
 /// ```
@@ -45,6 +45,7 @@ impl AboutApi {
                 refresh: Duration::from_secs(600),
                 timeout: Duration::from_secs(10),
                 at_once: 8,
+                may_set: Arc::default(),
             },
             shared: Arc::default(),
         }
@@ -69,6 +70,28 @@ impl AboutApi {
     #[must_use]
     pub fn probes_at_once(mut self, probes: usize) -> Self {
         self.options.at_once = probes;
+        self
+    }
+
+    /// Lets the clusters themselves set these properties, by their ClusterProperties. Default none; further calls add names.
+    ///
+    /// Controllers select clusters by properties, and place what they copy in the clusters that they select, Secrets too. Whoever
+    /// may write ClusterProperties in a cluster can then set any value of these: with [`CLUSTER_SET`](crate::CLUSTER_SET), any
+    /// ClusterSet. So name only properties by which nothing is placed that a cluster must not have, or trust every cluster. What
+    /// the inner provider sets keeps its value.
+    ///
+    /// ```
+    /// use mcr_core::Provider;
+    /// use mcr_provider_about::AboutApi;
+    ///
+    /// # fn example(kind: impl Provider) {
+    /// let provider = AboutApi::around(kind).member_properties(["region.example.com"]);
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn member_properties(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let names = names.into_iter().map(Into::into);
+        Arc::make_mut(&mut self.options.may_set).extend(names);
         self
     }
 
@@ -136,16 +159,11 @@ pub struct AboutHandle(Arc<Shared>);
 impl AboutHandle {
     /// What is known of each cluster, in the order of their names.
     pub fn statuses(&self) -> Vec<MemberStatus> {
-        lock(&self.0.statuses).all()
+        lock(&self.0.statuses).values().cloned().collect()
     }
 
     /// What is known of a cluster. `None` if the inner provider has announced no usable description of a cluster of that name.
     pub fn status(&self, name: &str) -> Option<MemberStatus> {
-        lock(&self.0.statuses).get(name)
-    }
-
-    /// The names that share a cluster id within a ClusterSet, in the order of ClusterSets and ids.
-    pub fn duplicates(&self) -> Vec<Duplicate> {
-        lock(&self.0.statuses).duplicates()
+        lock(&self.0.statuses).get(name).cloned()
     }
 }

@@ -105,6 +105,11 @@ fn silent() -> kube::Client {
     client(|_| pending())
 }
 
+/// Every cluster may set the properties of these tests.
+fn trusting(clusters: ClustersProvider) -> AboutApi {
+    AboutApi::around(clusters).member_properties([CLUSTER_ID, CLUSTER_SET, "region.example.com"])
+}
+
 /// Clusters that the test adds, and what is announced of them.
 struct World {
     clusters: ClustersProvider,
@@ -120,7 +125,7 @@ impl World {
 
     fn with(policy: &AccessPolicy, options: impl FnOnce(AboutApi) -> AboutApi) -> Self {
         let clusters = ClustersProvider::new();
-        let provider = options(AboutApi::around(clusters.clone()));
+        let provider = options(trusting(clusters.clone()));
         Self {
             clusters,
             about: provider.handle(),
@@ -523,7 +528,7 @@ async fn a_fleet_selects_by_cluster_set_and_replaces_a_cluster_whose_id_changes(
         let mut spec = spec("a", berlin.client());
         spec.identity = identity.map(Into::into);
         let clusters = ClustersProvider::builder().cluster(spec).build();
-        let fleet = Fleet::builder().provider(AboutApi::around(clusters)).build();
+        let fleet = Fleet::builder().provider(trusting(clusters)).build();
         let runs = fleet.clone();
         let running = Background::start(|stop| async move { runs.run(stop).await });
         let in_shop = |cluster: &Cluster| ClusterSelector::cluster_set("shop").matches(cluster);
@@ -538,34 +543,6 @@ async fn a_fleet_selects_by_cluster_set_and_replaces_a_cluster_whose_id_changes(
         assert!(first.token().is_cancelled());
         running.stop().await;
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn one_cluster_under_two_names_is_reported_once_and_stays() {
-    let log = Log::of_this_thread(Level::WARN);
-    let berlin = member("berlin");
-    let mut world = World::new();
-    world.add(spec("a", berlin.client()));
-    world.add(spec("b", berlin.client()));
-    world
-        .until_shown("a duplicate", |about| !about.duplicates().is_empty())
-        .await;
-    let duplicates = world.about.duplicates();
-    assert_eq!(duplicates.len(), 1);
-    assert_eq!(&*duplicates[0].cluster_id, "berlin");
-    assert_eq!(duplicates[0].cluster_set.as_deref(), Some("shop"));
-    assert_eq!(duplicates[0].clusters, [name("a"), name("b")]);
-    world.until_marked("m").await;
-    assert!(world.about.status("a").is_some() && world.about.status("b").is_some());
-    let lines = log.lines_with("several names have the same cluster id");
-    assert_eq!(lines.len(), 1, "{lines:?}");
-    assert!(
-        lines[0].contains("berlin") && lines[0].contains("\"a\""),
-        "{lines:?}"
-    );
-    world.clusters.handle().remove("b");
-    world.until("-b").await;
-    assert_eq!(world.about.duplicates(), []);
 }
 
 /// A provider that says this, and ends.
@@ -615,7 +592,7 @@ async fn errors_syncs_and_the_end_of_the_inner_discovery_are_passed_on() {
 async fn a_discovery_that_starts_again_knows_the_cluster_id_and_forgets_who_is_gone() {
     let (berlin, paris) = (member("berlin"), member("paris"));
     let clusters = ClustersProvider::new();
-    let provider = AboutApi::around(clusters.clone());
+    let provider = trusting(clusters.clone());
     let mut world = World {
         about: provider.handle(),
         discovery: provider.discover(CancellationToken::new()),

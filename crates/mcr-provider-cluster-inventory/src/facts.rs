@@ -17,6 +17,9 @@ use crate::{
 /// The label that two ClusterProfiles of one namespace share if they describe the same cluster.
 pub const MEMBER_ID_LABEL: &str = "multicluster.x-k8s.io/inventory-member-id";
 
+/// The property with the id of the cluster, which is unique in its ClusterSet. KEP-2149 defines it.
+const CLUSTER_ID_PROPERTY: &str = "cluster.clusterset.k8s.io";
+
 /// The property with the version of Kubernetes: `version`.
 pub const VERSION_PROPERTY: &str = "version";
 /// The property with the name of the cluster manager: `manager`.
@@ -143,6 +146,15 @@ pub(crate) fn map(pairs: &Pairs) -> BTreeMap<String, String> {
 }
 
 impl Facts {
+    /// The ids of the cluster: that of the label, and that of the property.
+    pub(crate) fn ids(&self) -> [Option<&str>; 2] {
+        let property = self
+            .properties
+            .iter()
+            .find(|(name, _)| **name == *CLUSTER_ID_PROPERTY);
+        [self.member_id.as_deref(), property.map(|(_, id)| &**id)]
+    }
+
     pub(crate) fn is_readable(&self) -> bool {
         !matches!(self.state, State::Unreadable(_))
     }

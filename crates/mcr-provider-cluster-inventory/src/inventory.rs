@@ -189,11 +189,9 @@ impl Inventory {
             self.settle(key, changes);
             return;
         }
-        let another = match self.profiles.get(key) {
-            Some(profile) if profile.facts.is_readable() => profile.facts.uid != facts.uid,
-            _ => facts.is_readable() && self.memory.is_another(key, facts.uid.as_ref()),
-        };
-        if another {
+        let known = self.profiles.get(key).map(|profile| &profile.facts);
+        let is_new = known.is_some_and(|known| known.is_readable() && known.uid != facts.uid);
+        if facts.is_readable() && (is_new || self.memory.is_another(key, &facts)) {
             self.remove(key, changes);
         }
         let group = Group::of(key, &facts);
@@ -311,7 +309,7 @@ impl Inventory {
         let Some(profile) = self.profiles.get(key) else {
             return;
         };
-        let uid = profile.facts.uid.clone();
+        let facts = profile.facts.clone();
         let engaged = self.memory.is_engaged(key);
         let Some(verdict) = self.verdict(key, profile, engaged) else {
             return;
@@ -323,8 +321,8 @@ impl Inventory {
             return;
         };
         match &verdict {
-            Verdict::Good(_) => self.memory.announced(key, uid.as_ref(), true),
-            Verdict::Waiting(_) => self.memory.announced(key, uid.as_ref(), false),
+            Verdict::Good(_) => self.memory.announced(key, &facts, true),
+            Verdict::Waiting(_) => self.memory.announced(key, &facts, false),
             // Without this, the fleet would go on to show why the cluster was suspended.
             Verdict::Broken(..)
                 if matches!(profile.said, Said::Waiting(..)) && profile.unreadable.is_none() =>
@@ -332,7 +330,7 @@ impl Inventory {
                 match profile.last.clone() {
                     Some(last) => {
                         changes.push(Change::Upsert(profile.facts.spec(name, last)));
-                        self.memory.announced(key, uid.as_ref(), true);
+                        self.memory.announced(key, &facts, true);
                     }
                     None => changes.push(Change::Remove(name)),
                 }

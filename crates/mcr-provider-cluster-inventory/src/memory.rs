@@ -7,6 +7,8 @@ use std::{
 
 use mcr_core::{ObjectKey, internal::lock};
 
+use crate::facts::Facts;
+
 /// The ClusterProfiles that were announced, and whether their clusters are engaged.
 ///
 /// It outlives a discovery. So a new discovery, after a failure, does not take the connection from a cluster whose access is
@@ -14,19 +16,23 @@ use mcr_core::{ObjectKey, internal::lock};
 #[derive(Debug, Default)]
 pub(crate) struct Memory(Mutex<HashMap<ObjectKey, Announced>>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Announced {
     uid: Option<Arc<str>>,
+    /// The last [ids](Facts::ids).
+    ids: [Option<Box<str>>; 2],
     engaged: bool,
 }
 
 impl Memory {
-    pub(crate) fn announced(&self, key: &ObjectKey, uid: Option<&Arc<str>>, engaged: bool) {
-        let announced = Announced {
-            uid: uid.cloned(),
-            engaged,
-        };
-        lock(&self.0).insert(key.clone(), announced);
+    pub(crate) fn announced(&self, key: &ObjectKey, facts: &Facts, engaged: bool) {
+        let mut all = lock(&self.0);
+        let announced = all.entry(key.clone()).or_default();
+        announced.uid.clone_from(&facts.uid);
+        announced.engaged = engaged;
+        for (known, id) in announced.ids.iter_mut().zip(facts.ids()) {
+            *known = id.map(Box::from).or(known.take());
+        }
     }
 
     /// Returns whether there was such a cluster.
@@ -43,10 +49,15 @@ impl Memory {
         lock(&self.0).contains_key(key)
     }
 
-    /// Whether another ClusterProfile of this name was announced.
-    pub(crate) fn is_another(&self, key: &ObjectKey, uid: Option<&Arc<str>>) -> bool {
-        lock(&self.0)
-            .get(key)
-            .is_some_and(|announced| announced.uid.as_ref() != uid)
+    /// Whether another cluster was announced under this name: that of another ClusterProfile, or one with another id. A cluster
+    /// manager may build another cluster under a profile. An id that comes or goes is no change.
+    pub(crate) fn is_another(&self, key: &ObjectKey, facts: &Facts) -> bool {
+        let all = lock(&self.0);
+        let Some(announced) = all.get(key) else {
+            return false;
+        };
+        let mut ids = announced.ids.iter().zip(facts.ids());
+        announced.uid != facts.uid
+            || ids.any(|(was, is)| was.is_some() && is.is_some() && was.as_deref() != is)
     }
 }

@@ -106,9 +106,15 @@ impl Binding {
     pub(crate) fn of(raw: &RawBinding, export: &Export, readiness: Readiness) -> Option<Self> {
         let bound = raw.spec.reference.export.as_ref()?;
         let cluster = raw.status.api_export_cluster_name.as_deref();
-        let is_ours =
-            bound.name == *export.name && cluster.is_none_or(|id| id.is_empty() || id == &*export.cluster);
-        is_ours.then(|| Self {
+        let is_ours = match cluster.filter(|id| !id.is_empty()) {
+            Some(id) => id == &*export.cluster,
+            // kcp has not looked up the export, which may not even exist. kcp takes the id for a path, too.
+            None => {
+                let path = bound.path.as_deref();
+                path.is_some_and(|path| path == &*export.cluster || Some(path) == export.path.as_deref())
+            }
+        };
+        (is_ours && bound.name == *export.name).then(|| Self {
             path: raw
                 .metadata
                 .annotations
@@ -283,6 +289,7 @@ mod tests {
         Export {
             cluster: "1rlzadlzb44i0g5n".into(),
             name: "mongodb".into(),
+            path: Some("root:mongodb".into()),
         }
     }
 
@@ -452,6 +459,21 @@ mod tests {
             |value| value["status"]["apiExportClusterName"] = "344qdshnqz45fjlp".into()
         )));
         assert!(!of(&binding(|value| value["spec"] = json!({}))));
+        for (path, is_ours) in [
+            (json!("root:mongodb"), true),
+            (json!("1rlzadlzb44i0g5n"), true),
+            (json!("root:other"), false),
+            (json!("root"), false),
+            // An export of the same name in the workspace of the binding.
+            (json!(""), false),
+            (json!(null), false),
+        ] {
+            let unresolved = binding(|value| {
+                value["status"] = json!({});
+                value["spec"]["reference"]["export"]["path"] = path.clone();
+            });
+            assert_eq!(of(&unresolved), is_ours, "{path}");
+        }
     }
 
     #[test]

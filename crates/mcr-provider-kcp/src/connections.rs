@@ -72,7 +72,11 @@ impl Connections {
         };
         let fleet = Fleet::builder()
             .provider(follow)
-            .settings(|settings| settings.access_policy = policy)
+            .settings(|settings| {
+                settings.access_policy = policy;
+                // An address is known by its URL: a namespace kube-system there is one of a tenant.
+                settings.declared_identity_suffices = true;
+            })
             .build();
         let running = tokio::spawn({
             let fleet = fleet.clone();

@@ -57,6 +57,8 @@ pub(crate) struct Running {
     /// By URL.
     endpoints: BTreeMap<Arc<str>, EndpointWatch>,
     members: Members,
+    /// The path of the workspace with the export, if the slice names it.
+    export_path: Option<Arc<str>>,
     /// The number of this discovery in the table of paths.
     number: u32,
     /// Workspaces that are missing, and when each leaves, in this order.
@@ -104,6 +106,7 @@ impl Running {
             slices_listed: false,
             endpoints: BTreeMap::new(),
             members: Members::new(members),
+            export_path: None,
             missing: VecDeque::new(),
             changes: VecDeque::new(),
             synced: false,
@@ -120,8 +123,9 @@ impl Running {
             tokio::select! {
                 event = self.slices.next() => self.slice_event(event)?,
                 (url, event) = next_event(&mut self.endpoints) => {
-                    let decision = event.and_then(|event| self.binding_event(&url, event));
-                    self.announce(decision);
+                    for decision in event.map(|event| self.binding_event(&url, event)).unwrap_or_default() {
+                        self.announce(Some(decision));
+                    }
                 }
                 missing = next_missing(&self.missing) => {
                     self.missing.pop_front();
@@ -192,6 +196,7 @@ impl Running {
             }
             Ok((_, slice)) => {
                 *lock(&self.config.export) = Some(slice.export.clone());
+                self.export_path.clone_from(&slice.path);
                 let (urls, wrong) = self.usable(&slice.urls);
                 let problem = wrong.or(slice.invalid.as_deref().map(str::to_owned));
                 (
@@ -249,6 +254,9 @@ impl Running {
                 scope.set_endpoint_with_identity(new.clone(), self.credentials.at(server), new.clone());
             }
         }
+        for (url, endpoint) in &mut self.endpoints {
+            endpoint.set_in_slice(urls.contains(url));
+        }
         for decision in self.members.set_endpoints(urls) {
             self.announce(Some(decision));
         }
@@ -285,11 +293,12 @@ impl Running {
             if self.endpoints.contains_key(&url) {
                 continue;
             }
-            let Ok((server, export)) =
+            let Ok((server, mut export)) =
                 url::endpoint(&url, self.credentials.server(), self.config.api.stage())
             else {
                 continue;
             };
+            export.path.clone_from(&self.export_path);
             let Some(all) = url::below(&server, url::ALL) else {
                 continue;
             };
@@ -301,8 +310,8 @@ impl Running {
         }
     }
 
-    fn binding_event(&mut self, url: &Arc<str>, event: BindingEvent) -> Option<Decision> {
-        match event {
+    fn binding_event(&mut self, url: &Arc<str>, event: BindingEvent) -> Vec<Decision> {
+        let decision = match event {
             BindingEvent::Applied {
                 cluster,
                 name,
@@ -313,7 +322,19 @@ impl Running {
                 name,
                 deleted,
             } => self.members.gone(url, &cluster, &name, deleted),
-        }
+            // While the slice can't be used, nobody knows what is lost.
+            BindingEvent::Lost if !self.problem.is_empty() => None,
+            BindingEvent::Lost => {
+                tracing::warn!(
+                    provider = &*self.config.name,
+                    endpoint = &**url,
+                    "an endpoint that the {} no longer has does not answer; the workspaces that were only there leave the fleet",
+                    self.config.api.kind_in_words()
+                );
+                return self.members.lost(url);
+            }
+        };
+        decision.into_iter().collect()
     }
 
     fn announce(&mut self, decision: Option<Decision>) {

@@ -4,7 +4,7 @@ use std::{
     borrow::Cow,
     collections::{BTreeMap, HashSet},
     sync::{Arc, Mutex},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use futures::future::{BoxFuture, select_all};
@@ -13,6 +13,7 @@ use mcr_core::{
     Cluster, HubEvent, HubWatch, Object, ObjectKey, ObjectMetadata, WatchError, WatchRequest, WatchSettings,
     internal::lock,
 };
+use tokio::time::Instant;
 
 use crate::{
     Readiness,
@@ -42,8 +43,10 @@ pub(crate) struct EndpointWatch {
     deleting: Arc<Mutex<HashSet<ObjectKey>>>,
     /// Whether all bindings are known that existed at the start.
     pub(crate) listed: bool,
-    /// The last problem: its start, and text for people.
-    failing: Option<(SystemTime, String)>,
+    /// The last problem: its start, when it was noticed, and text for people.
+    failing: Option<(SystemTime, Instant, String)>,
+    /// Since when it is not in the slice.
+    left_slice: Option<Instant>,
 }
 
 /// A binding that can't be read has an error.
@@ -62,7 +65,13 @@ pub(crate) enum BindingEvent {
         /// Whether the binding had a deletion timestamp before, or the LogicalCluster has stopped to wait.
         deleted: bool,
     },
+    /// The endpoint is not in the slice, and fails since a long time.
+    Lost,
 }
+
+/// How long an endpoint that is not in the slice may fail. Long, because what is slow to come back is not lost, and because the
+/// workspaces need time to appear at the endpoint that takes its place.
+const LOST_GRACE: Duration = Duration::from_secs(300);
 
 impl EndpointWatch {
     pub(crate) fn new(
@@ -84,6 +93,15 @@ impl EndpointWatch {
             deleting: Arc::default(),
             listed: false,
             failing: None,
+            left_slice: None,
+        }
+    }
+
+    /// The slice has the endpoint now, or has it no longer.
+    pub(crate) fn set_in_slice(&mut self, is_in: bool) {
+        match is_in {
+            true => self.left_slice = None,
+            false => _ = self.left_slice.get_or_insert_with(Instant::now),
         }
     }
 
@@ -121,7 +139,7 @@ impl EndpointWatch {
 
     /// Why the bindings could not be watched the last time.
     pub(crate) fn problem(&self) -> Option<&str> {
-        self.failing.as_ref().map(|(_, problem)| &**problem)
+        self.failing.as_ref().map(|(.., problem)| &**problem)
     }
 
     fn explain(&self, error: &WatchError) -> String {
@@ -181,7 +199,7 @@ impl EndpointWatch {
                 if self
                     .failing
                     .as_ref()
-                    .is_none_or(|(since, _)| *since != problem.since)
+                    .is_none_or(|(since, ..)| *since != problem.since)
                 {
                     let text = self.explain(&problem.error);
                     tracing::warn!(
@@ -191,9 +209,12 @@ impl EndpointWatch {
                         "the {}s of an endpoint can't be watched at the moment; its workspaces stay as they are",
                         self.api.watched()
                     );
-                    self.failing = Some((problem.since, text));
+                    self.failing = Some((problem.since, Instant::now(), text));
                 }
-                None
+                let noticed = self.failing.as_ref().map(|(_, noticed, _)| *noticed);
+                let lost = noticed.max(self.left_slice).filter(|_| self.left_slice.is_some());
+                lost.is_some_and(|since| since.elapsed() >= LOST_GRACE)
+                    .then_some(BindingEvent::Lost)
             }
             _ => None,
         }

@@ -1,8 +1,10 @@
 //! Which workspaces are clusters of the fleet, and behind which endpoint each is. No I/O.
 //!
 //! A workspace is a cluster as long as it has a binding, at whichever endpoint. An endpoint that its slice no longer names
-//! keeps its bindings, because nobody has seen them go. A workspace whose last binding goes without having been deleted may be
-//! on its way to another shard: it is missing for some time before it leaves.
+//! keeps its bindings, because nobody has seen them go. It loses those of a workspace that is at an endpoint in the slice, or
+//! that has been unbound at one: the URL of its shard was replaced. In the end it is given up, if it does not answer. A workspace
+//! whose last binding goes without having been deleted may be on its way to another shard: it is missing for some time before it
+//! leaves.
 //!
 //! Of workspaces that wait for an initializer or terminator, the LogicalCluster counts as the only binding.
 
@@ -90,12 +92,46 @@ impl Members {
     /// The slice has these endpoints now.
     pub(crate) fn set_endpoints(&mut self, urls: BTreeSet<Arc<str>>) -> Vec<Decision> {
         self.in_slice = urls;
-        let workspaces = self.workspaces.iter_mut();
         // The only place of a workspace stays its place.
-        let several = workspaces.filter(|(_, workspace)| workspace.places.len() > 1);
+        let several = self
+            .workspaces
+            .iter()
+            .filter(|(_, workspace)| workspace.places.len() > 1);
+        let several: Vec<Arc<str>> = several.map(|(cluster, _)| cluster.clone()).collect();
         several
-            .filter_map(|(cluster, workspace)| workspace.decide(cluster, &self.in_slice))
+            .iter()
+            .filter_map(|cluster| self.decide(cluster))
             .collect()
+    }
+
+    /// An endpoint is given up: it is not in the slice, and has not answered for a long time.
+    pub(crate) fn lost(&mut self, endpoint: &Arc<str>) -> Vec<Decision> {
+        let workspaces = self.workspaces.iter_mut();
+        let there = workspaces.filter_map(|(cluster, workspace)| {
+            let before = workspace.places.len();
+            workspace.places.retain(|place| place.endpoint != *endpoint);
+            (workspace.places.len() < before).then(|| cluster.clone())
+        });
+        let there: Vec<Arc<str>> = there.collect();
+        self.bindings.remove(endpoint);
+        there.iter().filter_map(|cluster| self.decide(cluster)).collect()
+    }
+
+    /// What to announce of a workspace that is not missing, if it differs from what was announced last.
+    fn decide(&mut self, cluster: &Arc<str>) -> Option<Decision> {
+        let workspace = self.workspaces.get_mut(cluster)?;
+        let Some(member) = workspace.member(&self.in_slice) else {
+            self.workspaces.remove(cluster);
+            return Some(Decision::Leave(cluster.clone()));
+        };
+        if member
+            .endpoint
+            .as_ref()
+            .is_some_and(|url| self.in_slice.contains(url))
+        {
+            workspace.forget_lost(&self.in_slice, &mut self.bindings);
+        }
+        workspace.say(cluster, member)
     }
 
     /// The endpoints in the slice.
@@ -138,7 +174,7 @@ impl Members {
         if places[at].put(name, binding) {
             *self.bindings.entry(endpoint.clone()).or_default() += 1;
         }
-        workspace.decide(cluster, &self.in_slice)
+        self.decide(cluster)
     }
 
     /// A binding is gone. `deleted`: it had a deletion timestamp before.
@@ -156,22 +192,17 @@ impl Members {
             .position(|place| place.endpoint == *endpoint)?;
         let place = &mut workspace.places[at];
         let binding = place.remove(name)?;
-        if let Some(count) = self.bindings.get_mut(endpoint) {
-            *count -= 1;
-            if *count == 0 {
-                self.bindings.remove(endpoint);
-            }
-        }
+        count_down(&mut self.bindings, endpoint, 1);
         if !place.bindings.is_empty() {
-            return workspace.decide(cluster, &self.in_slice);
+            return self.decide(cluster);
         }
         let left = workspace.places.remove(at);
-        if !workspace.places.is_empty() {
-            return workspace.decide(cluster, &self.in_slice);
+        let deleted = deleted || binding.deleting;
+        if deleted && self.in_slice.contains(endpoint) {
+            workspace.forget_lost(&self.in_slice, &mut self.bindings);
         }
-        if deleted || binding.deleting {
-            self.workspaces.remove(cluster);
-            return Some(Decision::Leave(cluster.clone()));
+        if deleted || !workspace.places.is_empty() {
+            return self.decide(cluster);
         }
         let missing = Missing {
             cluster: cluster.clone(),
@@ -205,6 +236,16 @@ impl Members {
     }
 }
 
+/// Counts bindings that an endpoint no longer has.
+fn count_down(counts: &mut BTreeMap<Arc<str>, usize>, endpoint: &Arc<str>, by: usize) {
+    if let Some(count) = counts.get_mut(endpoint) {
+        *count -= by;
+        if *count == 0 {
+            counts.remove(endpoint);
+        }
+    }
+}
+
 impl Workspace {
     /// The workspace while it waits to become a cluster behind an endpoint.
     ///
@@ -216,10 +257,15 @@ impl Workspace {
         self.nowhere(reason, place.path())
     }
 
-    /// What to announce, if it differs from what was announced last.
-    fn decide(&mut self, cluster: &Arc<str>, in_slice: &BTreeSet<Arc<str>>) -> Option<Decision> {
-        let member = self.member(in_slice)?;
-        self.say(cluster, member)
+    /// Forgets the places at endpoints that are not in the slice.
+    fn forget_lost(&mut self, in_slice: &BTreeSet<Arc<str>>, counts: &mut BTreeMap<Arc<str>, usize>) {
+        self.places.retain(|place| {
+            let stays = in_slice.contains(&place.endpoint);
+            if !stays {
+                count_down(counts, &place.endpoint, place.bindings.len());
+            }
+            stays
+        });
     }
 
     fn say(&mut self, cluster: &Arc<str>, member: Member) -> Option<Decision> {
@@ -242,6 +288,7 @@ impl Workspace {
         }
     }
 
+    /// None if it has no place.
     fn member(&self, in_slice: &BTreeSet<Arc<str>>) -> Option<Member> {
         let is_served = |place: &&Place| in_slice.contains(&place.endpoint);
         // A shard to which kcp moves a workspace shows it later than the shard from which kcp moves it.

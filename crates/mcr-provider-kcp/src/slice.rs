@@ -114,6 +114,8 @@ impl fmt::Display for Api {
 pub(crate) struct Slice {
     /// The name of the export, or of the initializer or terminator.
     pub(crate) export: Arc<str>,
+    /// The path of the workspace with the export, if the slice names it.
+    pub(crate) path: Option<Arc<str>>,
     pub(crate) urls: BTreeSet<Arc<str>>,
     /// Why the export is not valid, or why no workspace waits.
     pub(crate) invalid: Option<Arc<str>>,
@@ -134,6 +136,7 @@ struct Spec {
 #[derive(Deserialize)]
 struct Export {
     name: Arc<str>,
+    path: Option<Arc<str>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -218,6 +221,7 @@ impl RawType {
         let endpoints = self.status.virtual_workspaces.into_iter();
         Some(Slice {
             export: format!("{cluster}:{}", self.metadata.name).into(),
+            path: None,
             urls: endpoints
                 .filter(|endpoint| endpoint.stage == stage.of_endpoint())
                 .map(|endpoint| endpoint.url)
@@ -250,6 +254,7 @@ impl From<Raw> for Slice {
             });
         Self {
             export: raw.spec.export.name,
+            path: raw.spec.export.path,
             urls: raw
                 .status
                 .endpoints
@@ -270,6 +275,7 @@ mod tests {
     fn slice(export: &str) -> Slice {
         Slice {
             export: export.into(),
+            path: None,
             urls: BTreeSet::new(),
             invalid: None,
         }

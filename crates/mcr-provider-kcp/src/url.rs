@@ -22,6 +22,8 @@ pub(crate) struct Export {
     /// The id of the workspace.
     pub(crate) cluster: Arc<str>,
     pub(crate) name: Arc<str>,
+    /// The path of the workspace, if the slice names it.
+    pub(crate) path: Option<Arc<str>>,
 }
 
 /// Checks the address of the workspace that has the endpoint slice or the WorkspaceType, which `wanted` names.
@@ -100,6 +102,7 @@ pub(crate) fn endpoint(url: &str, workspace: &Uri, stage: Option<Stage>) -> Resu
     let export = Export {
         cluster: cluster.into(),
         name: name.into(),
+        path: None,
     };
     Ok((uri, export))
 }

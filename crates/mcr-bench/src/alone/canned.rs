@@ -202,7 +202,11 @@ pub fn run(servers: impl IntoIterator<Item = Canned>) -> Result<Runs, mcr::Inval
         let name = ClusterName::new(number.to_string())?;
         provider = provider.cluster(ClusterSpec::new(name, server.client().into()));
     }
-    let fleet = Fleet::builder().provider(provider.build()).build();
+    // All answer with one UID.
+    let fleet = Fleet::builder()
+        .provider(provider.build())
+        .settings(|settings| settings.allow_duplicates = true)
+        .build();
     let stop = CancellationToken::new();
     let (runs, token) = (fleet.clone(), stop.clone());
     tokio::spawn(async move { runs.run(token).await });

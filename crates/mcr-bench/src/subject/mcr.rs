@@ -91,7 +91,10 @@ fn applying(
 }
 
 pub(super) async fn manage(kubeconfig: PathBuf, controllers: Vec<BuiltController>) -> Result<()> {
-    let manager = Manager::builder().provider(FileProvider::builder().file(kubeconfig).build()?);
+    let manager = Manager::builder()
+        .provider(FileProvider::builder().file(kubeconfig).build()?)
+        // The contexts may all be of one API server.
+        .settings(|settings| settings.allow_duplicates = true);
     controllers
         .into_iter()
         .fold(manager, mcr::ManagerBuilder::controller)

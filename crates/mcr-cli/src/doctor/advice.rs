@@ -37,7 +37,11 @@ pub(super) fn describe_again(origin: &Origin) -> Fix {
 /// The advice for a description that is refused for this reason.
 pub(super) fn refused(origin: &Origin, reason: &str) -> Fix {
     // The same command without `--server` would write the same address again.
-    if reason.contains("untrusted access may not use") {
+    if reason.contains("kube-system UID") {
+        Fix::action(
+            "choose one name for the cluster and remove the others, or let the program allow duplicates",
+        )
+    } else if reason.contains("untrusted access may not use") {
         other_address(origin, reason)
     } else if reason.contains("can't be read in the hub") {
         Fix::action("grant the rights that the findings about the provider name")

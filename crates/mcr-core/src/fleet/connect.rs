@@ -1,31 +1,34 @@
 //! Connecting a cluster, for the first time or again.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use mcr_client::internal::{
-    ConnectError, jitter,
+    ConnectError,
     probe::{self, ProbeConnection},
 };
-use mcr_watch::internal::{Outcomes, Permit, Phase};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use mcr_watch::internal::{Permit, Phase};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{
-    cluster::Cluster,
     connection::{HAD_EXPIRED, NewConnection, dial},
     context::FleetContext,
     drain::End,
     engagement::Engagement,
+    identities::Claim,
+    identity::is_uid,
     state::ClusterState,
 };
-use crate::Refresh;
+use crate::{ClusterName, Refresh};
 
 impl Engagement<'_> {
     /// Tries to connect once. After a failure, waits until the next attempt is due.
     pub(super) async fn connect(&mut self) -> Option<End> {
-        if matches!(
-            self.cluster.state(),
-            ClusterState::Discovered | ClusterState::Suspended { .. }
-        ) {
+        let waits = self.identity.is_none() && self.claimed.is_some();
+        let state = self.cluster.state();
+        if matches!(state, ClusterState::Discovered | ClusterState::Suspended { .. }) && !waits {
             self.set_state(ClusterState::Connecting);
         }
         let why = if self.refused {
@@ -45,36 +48,11 @@ impl Engagement<'_> {
             } => dialled,
             _ = self.changes.changed() => return self.take_change(),
         };
-        if let (Some((target, declared)), Ok(new)) = (&self.watched_target, &dialled)
-            && self.identity.is_none()
-            && *target != new.connection.spec.target
-        {
-            // The stores may contain objects of the earlier target. They are of the same cluster only if the provider
-            // declares the same identity as then.
-            if declared.is_none() || *declared != spec.identity {
-                return Some(End::Replaced);
-            }
-            self.endpoint_number += 1;
-            self.watched_target = Some((new.connection.spec.target.clone(), declared.clone()));
-        }
-        let cluster = self.cluster.clone();
-        // Only at the first connection. Otherwise each watch of a dead cluster would dial it at each attempt.
-        let first =
-            (self.identity.is_none() && self.watched_target.is_none()).then_some(self.endpoint_number + 1);
-        if let (Some(_), Ok(new)) = (first, &dialled) {
-            self.watched_target = Some((new.connection.spec.target.clone(), spec.identity.clone()));
-        }
+        let by_uid = self.goes_by_uid();
         let attempt = async {
-            let mut new = dialled?;
-            if let Some(endpoint_number) = first {
-                new.in_use = true;
-                let answered = begin_watches(self.fleet, &cluster, &new, endpoint_number).await;
-                // Anonymous users may have the right to list.
-                if answered && !new.connection.channel.lacks_credential() {
-                    return Ok(new);
-                }
-            }
-            identify(self.fleet, new).await
+            let mut new = identify(self.fleet, dialled?).await?;
+            new.identity.uid = new.identity.uid.filter(|uid| by_uid && is_uid(uid));
+            Ok::<_, ConnectError>(new)
         };
         let result = tokio::select! {
             // A connection that has answered is put to use first. A change of the spec is then a change of that connection.
@@ -86,8 +64,18 @@ impl Engagement<'_> {
         self.cluster
             .change_info(|info| info.last_probe = Some(SystemTime::now()));
         match result {
-            Ok(new) => self.connected(new),
+            Ok(new) if self.is_another(&new) || self.is_displaced() => Some(End::Replaced),
+            Ok(new) => match self.claim(&new) {
+                Some((uid, engaged)) => self.wait_beside(&uid, &engaged).await,
+                None => {
+                    self.connected(new);
+                    None
+                }
+            },
             Err(why) => {
+                if waits {
+                    self.release();
+                }
                 let first_refusal = why.unauthorized && !self.refused;
                 let pause = self.backoff.pause();
                 tracing::debug!(cluster = %self.cluster.name(), reason = %why.reason, retry_in = ?pause, "not connected");
@@ -106,28 +94,102 @@ impl Engagement<'_> {
         }
     }
 
-    /// Puts the connection of a cluster that has answered to use, unless it is another cluster.
-    fn connected(&mut self, new: NewConnection) -> Option<End> {
-        if let Some(known) = self
+    /// Whether the UID of `kube-system` says which cluster answers. What a scope endpoint with a declared identity shows under that
+    /// name may belong to any of its places.
+    pub(super) fn goes_by_uid(&self) -> bool {
+        let alone = self.scope_endpoint.is_some() || self.fleet.settings().declared_identity_suffices;
+        !alone || self.desired.spec.identity.is_none()
+    }
+
+    /// Whether another cluster than the known one answers by a new connection.
+    pub(super) fn is_another(&self, new: &NewConnection) -> bool {
+        let another = self
             .identity
             .as_ref()
-            .filter(|known| !known.is_same(&new.identity))
-        {
-            tracing::warn!(
-                cluster = %self.cluster.name(),
-                was = known.shown().as_deref(), is = new.identity.shown().as_deref(),
-                "another cluster answers under this name"
-            );
+            .filter(|known| !known.is_same(&new.identity));
+        if let Some(known) = another {
+            let (was, is) = (known.uid.as_deref(), new.identity.uid.as_deref());
+            tracing::warn!(cluster = %self.cluster.name(), was, is, "another cluster answers under this name, or its UID may not be read any more");
+        }
+        another.is_some()
+    }
+
+    /// Claims the UID of a cluster that has answered. Returns it with the cluster beside which this one is not engaged.
+    pub(super) fn claim(&mut self, new: &NewConnection) -> Option<(Arc<str>, ClusterName)> {
+        // The clusters behind a scope endpoint are parts of one server, and other clusters than that server.
+        let uid = new
+            .identity
+            .uid
+            .clone()
+            .filter(|_| self.scope_endpoint.is_none())?;
+        if self.claimed.as_ref() != Some(&uid) {
+            self.release();
+        }
+        self.claimed = Some(uid.clone());
+        match self.fleet.resources.identities.claim(&uid, self.cluster.name()) {
+            Claim::Engage => None,
+            Claim::Wait(engaged) => Some((uid, engaged)),
+            Claim::Displace(displaced) => {
+                if let Some(displaced) = self.fleet.registry.get(&displaced) {
+                    // Before the hub is Ready. Its supervisor notices that it has to end.
+                    displaced.close_transport();
+                    displaced.health().failed();
+                }
+                None
+            }
+        }
+    }
+
+    /// Gives up the claim of a UID.
+    pub(super) fn release(&mut self) {
+        if let Some(uid) = self.claimed.take() {
+            self.fleet.resources.identities.release(&uid, self.cluster.name());
+        }
+    }
+
+    /// Whether the hub has taken the place of this cluster, which is another name of it.
+    pub(super) fn is_displaced(&self) -> bool {
+        let identities = &self.fleet.resources.identities;
+        let claimed = self.claimed.as_ref().filter(|_| self.identity.is_some());
+        claimed.is_some_and(|uid| !identities.is_engaged(uid, self.cluster.name()))
+    }
+
+    /// Waits, as Suspended, until the cluster may be engaged. Ends at times, because another one may answer by now.
+    async fn wait_beside(&mut self, uid: &Arc<str>, engaged: &str) -> Option<End> {
+        if self.identity.is_some() {
+            // It was engaged, before it could be known that it is the same one.
             return Some(End::Replaced);
         }
+        let name = self.cluster.name().clone();
+        let reason: Arc<str> = format!(
+            "it is the same cluster as {engaged} (both have the kube-system UID {uid}), so it is not engaged beside it. It joins \
+             when {engaged} leaves; remove one of the two, or let the fleet allow duplicates"
+        )
+        .into();
+        self.cluster.block(Some(reason.clone()));
+        if self.cluster.set_state(ClusterState::Suspended { reason }) {
+            tracing::warn!(cluster = %name, same_as = engaged, %uid, "the cluster is another name of one in the fleet, and is not engaged beside it");
+            self.notify();
+        }
+        let changed = tokio::select! {
+            () = self.fleet.resources.identities.engaged(uid, &name) => false,
+            () = sleep(self.fleet.probe_after()) => false,
+            _ = self.changes.changed() => true,
+        };
+        if !changed {
+            return None;
+        }
+        self.release();
+        self.take_change()
+    }
+
+    /// Puts the connection of a cluster that has answered to use.
+    fn connected(&mut self, new: NewConnection) {
         let target = &new.connection.spec.target;
         if self.last_target.as_ref() != Some(target) {
             self.last_target = Some(target.clone());
             self.endpoint_number += 1;
         }
-        let later = !new.identified && new.identity.declared.is_none();
-        let (earliest, spread) = identify_delay(self.fleet.registry.bounded_len(), self.fleet.probe_after());
-        self.identify_at = later.then(|| Instant::now() + earliest + jitter(spread));
         self.adopt(new);
         self.backoff.reset();
         self.refused = false;
@@ -136,7 +198,6 @@ impl Engagement<'_> {
             endpoint: self.endpoint_number,
         });
         self.set_state(ClusterState::Ready);
-        None
     }
 
     /// Replaces the connection in use.
@@ -156,65 +217,11 @@ impl Engagement<'_> {
             info.credential_expires = new.expires;
             info.warning = new.had_expired.then(|| HAD_EXPIRED.into());
         });
-        if !new.in_use {
-            let generation = self.cluster.transport().swap(connection.channel.clone());
-            tracing::debug!(cluster = %self.cluster.name(), generation, "connection in use");
-        }
+        let generation = self.cluster.transport().swap(connection.channel.clone());
+        tracing::debug!(cluster = %self.cluster.name(), generation, "connection in use");
         self.cluster.transport().block(None);
         self.connection = Some(connection);
     }
-}
-
-/// Lets the watches begin before the identity of the cluster is read. Returns whether the cluster has answered a watch with
-/// something that only an API server gives to a user it knows.
-///
-/// At the first connection there is no identity to compare with, so reading it can wait. A fleet that joins is then listed
-/// in little more than the time that its lists take. If the cluster has no watches, or does not answer them, the caller
-/// reads the identity, and gets the reason why the cluster does not answer.
-async fn begin_watches(
-    fleet: &FleetContext,
-    cluster: &Cluster,
-    new: &NewConnection,
-    endpoint_number: u64,
-) -> bool {
-    const TIME_TO_ADD_WATCHES: Duration = Duration::from_millis(50);
-    // Thousands of clusters that join at once wait for list permits. Reading their identities as well would take one more
-    // connection for each.
-    let time_to_answer = Duration::from_secs(2) + Duration::from_millis(2) * fleet.registry.bounded_len();
-    let seen = &cluster.health().outcomes;
-    let before = seen.read(Outcomes::clone);
-    let news = || seen.wait(move |seen| (*seen != before).then_some(seen.answers > before.answers));
-    cluster.transport().swap(new.connection.channel.clone());
-    cluster.transport().block(None);
-    cluster.set_phase(Phase::Up {
-        endpoint: endpoint_number,
-    });
-    // Subscribers add watches when they see the cluster. If thousands of clusters join at once, that takes some time.
-    let seen_by_subscribers = async {
-        while fleet.resources.observers.is_pending(cluster.name()) {
-            sleep(TIME_TO_ADD_WATCHES).await;
-        }
-        sleep(TIME_TO_ADD_WATCHES).await;
-    };
-    tokio::select! {
-        answered = news() => return answered,
-        _ = timeout(time_to_answer, seen_by_subscribers) => {}
-    }
-    !cluster.kinds().is_empty() && timeout(time_to_answer, news()).await.unwrap_or(false)
-}
-
-/// When a postponed identity is read, in a fleet of so many clusters: the earliest time, and the time over which the reads
-/// are spread.
-///
-/// - Soon, because until then the fleet can't distinguish a new address of the cluster from another cluster.
-/// - Not while the clusters that joined together are listed, and not all at once: each read costs both sides a TLS
-///   handshake, and hundreds of them in a second delay the events of all clusters.
-///
-/// The time of the next probe counts from this read, so this spreads the probes of silent clusters, too.
-fn identify_delay(clusters: u32, probe_after: Duration) -> (Duration, Duration) {
-    let earliest = Duration::from_millis(5) * clusters;
-    let spread = Duration::from_millis(40) * clusters;
-    (earliest, spread.min(probe_after))
 }
 
 /// Reads the UID of the `kube-system` namespace.
@@ -228,7 +235,6 @@ async fn identify(fleet: &FleetContext, mut new: NewConnection) -> Result<NewCon
         limit,
     ));
     new.identity.uid = permit.hold_at_most(PERMIT_WHILE_SILENT, identify).await?;
-    new.identified = true;
     Ok(new)
 }
 
@@ -238,23 +244,3 @@ const PERMIT_WHILE_SILENT: Duration = Duration::from_millis(250);
 
 /// How long a cluster may take to answer the request for its UID, once there is a connection.
 const TIME_TO_IDENTIFY: Duration = Duration::from_secs(2);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fleet::FleetSettings;
-
-    #[test]
-    fn few_are_asked_who_they_are_at_once_and_many_in_calm() {
-        let settings = FleetSettings::default();
-        for (clusters, at_latest, a_second) in [(4, 0.2, 25.0), (500, 23.0, 25.0), (10_000, 150.0, 100.0)] {
-            let probe_after = settings.probe_after_among(clusters as usize);
-            let (earliest, spread) = identify_delay(clusters, probe_after);
-            assert!((earliest + spread).as_secs_f64() <= at_latest, "{clusters}");
-            assert!(
-                f64::from(clusters) / spread.as_secs_f64() <= a_second + 0.1,
-                "{clusters}"
-            );
-        }
-    }
-}

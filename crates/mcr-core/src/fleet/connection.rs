@@ -50,10 +50,6 @@ pub(super) struct NewConnection {
     pub(super) expires: Option<SystemTime>,
     pub(super) had_expired: bool,
     pub(super) namespace: Arc<str>,
-    /// Whether the transport of the cluster uses it already.
-    pub(super) in_use: bool,
-    /// Whether the UID of `kube-system` has been requested.
-    pub(super) identified: bool,
 }
 
 /// Makes clients for single requests to clusters, beside the fleet that they belong to. The policy holds as it does there.
@@ -117,12 +113,11 @@ pub(super) async fn dial(
             declared: spec.identity.clone(),
             uid: None,
             target: resolved_spec.target.clone(),
+            credentials: resolved_spec.credentials,
         },
         expires: issued.and_then(|issued| issued.credential.expires_at),
         had_expired: issued.is_some_and(IssuedCredential::had_expired),
         namespace,
-        in_use: false,
-        identified: false,
         connection: Connection {
             spec: resolved_spec,
             channel,

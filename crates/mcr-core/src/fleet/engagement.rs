@@ -40,11 +40,8 @@ pub(super) struct Engagement<'a> {
     /// Whether the API server refused the credentials at the last attempt.
     pub(super) refused: bool,
     pub(super) last_probe: Instant,
-    /// The target at which watches began before the identity of the cluster was known, and the identity that the
-    /// provider declared then.
-    pub(super) watched_target: Option<(Target, Option<Arc<str>>)>,
-    /// When to read the identity of the cluster, if that was postponed.
-    pub(super) identify_at: Option<Instant>,
+    /// The UID that the cluster has claimed: it is engaged as the cluster with this UID, or waits for that.
+    pub(super) claimed: Option<Arc<str>>,
     /// The end of the pause after a panic.
     pub(super) paused_until: Option<Instant>,
 }
@@ -90,8 +87,7 @@ impl<'a> Engagement<'a> {
             retry_spec_at: None,
             refused: false,
             last_probe: Instant::now(),
-            watched_target: None,
-            identify_at: None,
+            claimed: None,
             paused_until: None,
         })
     }
@@ -144,6 +140,9 @@ impl<'a> Engagement<'a> {
         let Some(reason) = self.desired.spec.suspended() else {
             return;
         };
+        if self.identity.is_none() {
+            self.release();
+        }
         self.cluster.set_phase(Phase::Down);
         self.cluster
             .block(Some(format!("the cluster is suspended: {reason}").into()));
@@ -207,6 +206,10 @@ impl<'a> Engagement<'a> {
                 on_end(end);
                 fleet.wait_for_tasks(cluster).await;
                 fleet.end_drain(cluster);
+                // Not earlier: work of this name may have been running until now.
+                if let Some(uid) = &self.claimed {
+                    fleet.resources.identities.release(uid, cluster.name());
+                }
             }
             Some(endpoint) => {
                 tracing::info!(endpoint = %cluster.name(), reason = ?end, "disconnecting a scope endpoint");

@@ -24,7 +24,7 @@ use super::{
     discovery::{Discoveries, RunningProvider},
     events::FleetEvents,
     settings::FleetSettings,
-    snapshot::{ClusterStatus, FleetSnapshot, ProviderStatus, ScopeStatus},
+    snapshot::{ClusterStatus, FleetSnapshot, ProviderStatus, ScopeStatus, show_duplicates},
     supervisor::Supervisors,
 };
 use crate::Provider;
@@ -68,10 +68,6 @@ pub struct ClusterNotFound {
     /// What is known about the name: its description can't be used, or its cluster is leaving.
     pub hint: Option<String>,
 }
-
-/// By convention, the name of the cluster that holds the objects of the fleet itself. Controllers leave it out unless
-/// they ask for it.
-pub const HUB: &str = "hub";
 
 impl Fleet {
     pub(super) fn new(providers: Vec<Arc<dyn Provider>>, settings: FleetSettings) -> Self {
@@ -191,6 +187,7 @@ impl Fleet {
         const HELD: &str = "discovery no longer names it, but too many were lost at once to believe it";
         let known = self.0.context.registry.with_draining();
         let mut clusters: Vec<ClusterStatus> = known.iter().map(ClusterStatus::of).collect();
+        show_duplicates(&mut clusters, self.0.context.resources.identities.duplicates());
         let desired = self.0.discoveries.desired();
         for status in &mut clusters {
             if let Some(broken) = desired.broken_of(&status.name) {

@@ -66,6 +66,9 @@ impl Engagement<'_> {
             if !self.cluster.state().is_ready() {
                 self.use_default_namespace();
             }
+            if self.is_displaced() {
+                return End::Replaced;
+            }
             let step = async {
                 if let Some(until) = self.paused_until {
                     self.wait_for_pause(until).await

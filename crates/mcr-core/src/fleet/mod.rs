@@ -3,7 +3,7 @@
 //! Each module uses only modules before it in this list:
 //!
 //! - `settings`, `state`, `description`, `spec_change` and `identity` are plain data. `desired` is the table of claims.
-//! - `counts` and `observers` are shared by all clusters. `resources` contains them.
+//! - `counts`, `identities` and `observers` are shared by all clusters. `resources` contains them.
 //! - `cluster` is the handle of one cluster. `registry` has all clusters. `snapshot` is their status.
 //! - `context` is resources and registry together. `events` are for subscribers. `drain` ends an engagement.
 //! - `scoped` has the clusters in scopes, and the scope endpoints.
@@ -26,6 +26,7 @@ mod drain;
 mod engagement;
 mod events;
 mod handle;
+mod identities;
 mod identity;
 mod lifecycle;
 mod objects;
@@ -45,7 +46,8 @@ pub use cluster::Cluster;
 pub use connection::OneOffClients;
 pub use counts::{CredentialCounts, FleetCounts};
 pub use events::{FleetEvent, FleetEvents};
-pub use handle::{ClusterNotFound, Fleet, HUB};
+pub use handle::{ClusterNotFound, Fleet};
+pub use identities::HUB;
 pub use objects::{FleetObjects, MissingCluster};
 pub use settings::FleetSettings;
 pub use snapshot::{ClusterStatus, FleetSnapshot, ProviderStatus, ScopeStatus, ScopeWatchStatus};

@@ -34,15 +34,6 @@ impl Observers {
             pending.push(name);
         }
     }
-
-    /// Whether a subscriber has not looked at a cluster yet.
-    pub(crate) fn is_pending(&self, name: &ClusterName) -> bool {
-        let subscribers = lock(&self.subscribers);
-        subscribers
-            .iter()
-            .filter_map(Weak::upgrade)
-            .any(|pending| pending.contains(name))
-    }
 }
 
 /// The names of the changed clusters that one subscriber has not looked at yet.
@@ -80,9 +71,5 @@ impl Pending {
     /// Waits until a name is pushed. Cancel safe.
     pub(crate) async fn pushed(&self) {
         self.notify.notified().await;
-    }
-
-    fn contains(&self, name: &ClusterName) -> bool {
-        lock(&self.queue).names.contains(name)
     }
 }

@@ -73,12 +73,6 @@ impl Registry {
         self.engaged.len()
     }
 
-    /// The number of engaged clusters, at most 10,000. Work is spread over a time that grows with this number.
-    pub(crate) fn bounded_len(&self) -> u32 {
-        const MAX: u32 = 10_000;
-        u32::try_from(self.len()).map_or(MAX, |len| len.min(MAX))
-    }
-
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }

@@ -10,7 +10,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{observers::Observers, settings::FleetSettings};
+use super::{identities::Identities, observers::Observers, settings::FleetSettings};
 
 /// The parts of a fleet that the handle of every cluster uses. They know nothing of clusters.
 pub(crate) struct Resources {
@@ -20,6 +20,7 @@ pub(crate) struct Resources {
     pub(crate) list_budget: Arc<ListBudget>,
     pub(crate) kinds: KindTables,
     pub(crate) observers: Observers,
+    pub(crate) identities: Identities,
     pub(crate) dialer: Dialer,
     /// Cancelled when the fleet stops. The token of each cluster is a child of it.
     pub(crate) token: CancellationToken,
@@ -36,6 +37,7 @@ impl Resources {
             list_budget: Arc::new(ListBudget::new(&settings.watch)),
             kinds: KindTables::default(),
             observers: Observers::default(),
+            identities: Identities::new(settings.allow_duplicates),
             dialer: Dialer::with_settings(&settings.access_policy, settings.transport.clone()),
             token: CancellationToken::new(),
             runtime: OnceLock::new(),

@@ -21,6 +21,7 @@ use super::{
     description::Description,
     drain::End,
     engagement::Engagement,
+    identity::is_uid,
     resources::Resources,
     spec_change::{SpecChange, classify},
     state::ClusterState,
@@ -34,8 +35,6 @@ enum Due {
     Renewal,
     /// Try again a spec that could not be followed.
     Spec,
-    /// Read the identity of the cluster.
-    Identity,
     /// Probe the cluster if it is silent.
     Probe,
 }
@@ -57,7 +56,6 @@ impl Engagement<'_> {
         let soonest = [
             (connection.refresh_at, Due::Renewal),
             (self.retry_spec_at, Due::Spec),
-            (self.identify_at, Due::Identity),
             (Some(probe_at), Due::Probe),
         ];
         let soonest = soonest.into_iter().filter_map(|(at, due)| Some((at?, due)));
@@ -77,11 +75,10 @@ impl Engagement<'_> {
                 Box::pin(self.follow_spec()).await
             }
             () = transport.probe_wanted() => Box::pin(self.check()).await,
-            _ = transport.unauthorized() => { Box::pin(self.renew(Refresh::Unauthorized)).await; None }
+            _ = transport.unauthorized() => Box::pin(self.renew(Refresh::Unauthorized)).await,
             () = sleep_until(at) => match due {
-                Due::Renewal => { Box::pin(self.renew(Refresh::Expiring)).await; None }
+                Due::Renewal => Box::pin(self.renew(Refresh::Expiring)).await,
                 Due::Spec => Box::pin(self.follow_spec()).await,
-                Due::Identity => { Box::pin(self.identify_now()).await; None }
                 Due::Probe if self.last_heard().elapsed() < self.fleet.probe_after() => None,
                 Due::Probe => Box::pin(self.check()).await,
             },
@@ -95,26 +92,6 @@ impl Engagement<'_> {
         heard.map_or(self.last_probe, |heard| heard.max(self.last_probe))
     }
 
-    /// Reads the identity of the cluster, if that was postponed.
-    async fn identify_now(&mut self) {
-        let (Some(_), Some(connection)) = (self.identify_at.take(), &self.connection) else {
-            return;
-        };
-        let limit = self.fleet.settings().probe_timeout;
-        let answer = probe::identify(&connection.channel, ProbeConnection::Close, limit).await;
-        self.last_probe = Instant::now();
-        match (answer, &mut self.identity) {
-            (Ok(uid), Some(identity)) => {
-                identity.uid = uid;
-                let shown = identity.shown();
-                self.cluster.change_info(|info| info.identity.clone_from(&shown));
-            }
-            (Ok(_), None) => {}
-            (Err(error), _) if error.busy => self.identify_at = Some(self.later()),
-            (Err(error), _) => self.unreachable(error),
-        }
-    }
-
     /// Follows a provider that begins or ceases to declare the identity of a connected cluster.
     fn redeclare(&mut self, declared: Option<Arc<str>>) {
         let Some(identity) = &mut self.identity else {
@@ -125,10 +102,6 @@ impl Engagement<'_> {
         }
         identity.declared = declared;
         let shown = identity.shown();
-        if shown.is_none() {
-            // Without a UID, the fleet could not distinguish the cluster from another one.
-            self.identify_at = Some(Instant::now());
-        }
         self.cluster.change_info(|info| info.identity.clone_from(&shown));
     }
 
@@ -142,8 +115,7 @@ impl Engagement<'_> {
         let _ = self.cluster.transport().probe_wanted().now_or_never();
         let connection = self.connection.as_ref()?;
         let limit = self.fleet.settings().probe_timeout;
-        let known = self.identity.as_ref().filter(|known| known.declared.is_none());
-        let known = known.and_then(|known| known.uid.clone());
+        let known = self.identity.as_ref().and_then(|known| known.uid.clone());
         let answer = match &known {
             Some(_) => probe::identify(&connection.channel, ProbeConnection::Close, limit).await,
             None => probe::alive(&connection.channel, ProbeConnection::Close, limit)
@@ -159,7 +131,7 @@ impl Engagement<'_> {
                 return Some(End::Replaced);
             }
             Ok(_) => {}
-            Err(error) if error.unauthorized => self.renew(Refresh::Unauthorized).await,
+            Err(error) if error.unauthorized => return self.renew(Refresh::Unauthorized).await,
             Err(error) if error.busy => {}
             Err(error) => self.unreachable(error),
         }
@@ -197,7 +169,6 @@ impl Engagement<'_> {
             SpecChange::Credentials => self.swap_credentials(&spec).await,
             SpecChange::Endpoint => {
                 tracing::info!(cluster = %self.cluster.name(), "the cluster has another address; connecting to it");
-                self.identify_now().await;
                 // Another cluster may answer at the new address. No watch and no request may use it before its identity
                 // is known.
                 self.cluster.set_phase(Phase::Down);
@@ -212,11 +183,17 @@ impl Engagement<'_> {
 
     /// Tries new credentials, and swaps to them if the API server accepts them.
     async fn swap_credentials(&mut self, spec: &Arc<Description>) -> Option<End> {
-        let prefix = self.prefix();
+        let (prefix, by_uid) = (self.prefix(), self.goes_by_uid());
         let attempt = async {
-            let new = dial(&self.fleet.resources, spec, Refresh::First, &prefix).await?;
+            let mut new = dial(&self.fleet.resources, spec, Refresh::First, &prefix).await?;
             let limit = self.fleet.settings().probe_timeout;
-            probe::try_credential(&new.connection.channel, limit).await?;
+            let channel = &new.connection.channel;
+            probe::try_credential(channel, limit).await?;
+            // A front may choose the cluster by the credential. No request of a user may go to another one.
+            if by_uid {
+                let uid = probe::identify(channel, ProbeConnection::Keep, limit).await?;
+                new.identity.uid = uid.filter(|uid| is_uid(uid));
+            }
             Ok::<_, ConnectError>(new)
         };
         let result = tokio::select! {
@@ -227,6 +204,7 @@ impl Engagement<'_> {
             }
         };
         match result {
+            Ok(new) if self.is_another(&new) || self.claim(&new).is_some() => return Some(End::Replaced),
             Ok(new) => {
                 tracing::info!(cluster = %self.cluster.name(), "credentials swapped");
                 count(&self.fleet.counts().renewed);
@@ -266,11 +244,10 @@ impl Engagement<'_> {
     }
 
     /// Fetches a new credential from the source in use, and swaps to it if the API server accepts it.
-    async fn renew(&mut self, why: Refresh) {
+    async fn renew(&mut self, why: Refresh) -> Option<End> {
         let transport = self.cluster.transport().clone();
-        let Some(connection) = &mut self.connection else {
-            return;
-        };
+        let known = self.identity.as_ref().and_then(|known| known.uid.clone());
+        let connection = self.connection.as_mut()?;
         let refused = why == Refresh::Unauthorized;
         if refused
             && connection
@@ -278,18 +255,25 @@ impl Engagement<'_> {
                 .is_some_and(|until| Instant::now() < until)
         {
             transport.refresh_done();
-            return self.check_refused(why).await;
+            self.check_refused(why).await;
+            return None;
         }
         let renewed = match &connection.access {
             Some(access) => {
-                let renewed = renew_credential(&self.fleet.resources, access, connection.credential, why);
+                let compare = known.is_some();
+                let renewed =
+                    renew_credential(&self.fleet.resources, access, connection.credential, why, compare);
                 renewed.await.map(Some)
             }
             None => Ok(None),
         };
         let counts = self.fleet.counts();
         let (every, problem) = match renewed {
-            Ok(Some((issued, Some(channel)))) => {
+            Ok(Some((_, Some((_, Some(is)))))) if known.as_ref().is_some_and(|known| *known != is) => {
+                tracing::warn!(cluster = %self.cluster.name(), was = known.as_deref(), %is, "another cluster answers the renewed credential");
+                return Some(End::Replaced);
+            }
+            Ok(Some((issued, Some((channel, _))))) => {
                 let now = Instant::now();
                 let lasted = connection.renewed_at.is_none_or(|at| now > at + LASTED);
                 // A source can issue one credential after the other that the server takes and then refuses.
@@ -318,7 +302,7 @@ impl Engagement<'_> {
                     }
                 });
                 tracing::debug!(cluster = %self.cluster.name(), ?why, "credential renewed");
-                return;
+                return None;
             }
             // The source has no newer credential yet.
             Ok(Some((issued, None))) => {
@@ -342,6 +326,7 @@ impl Engagement<'_> {
             self.keep_last_good(&format!("its credential can't be renewed: {problem}"));
         }
         self.check_refused(why).await;
+        None
     }
 
     /// Checks whether the API server still refuses the credential in use, if that is why it was to be renewed.
@@ -360,20 +345,27 @@ impl Engagement<'_> {
     }
 }
 
-/// Fetches a credential. If it differs from the one in use, tries it and returns a channel that uses it.
+/// Fetches a credential. If it differs from the one in use, tries it and returns a channel that uses it, with the UID of the
+/// cluster that answers there if it is to be compared.
 async fn renew_credential(
     resources: &Resources,
     access: &EndpointCredentials,
     in_use: Fingerprint,
     why: Refresh,
-) -> Result<(IssuedCredential, Option<Channel>), ConnectError> {
+    compare: bool,
+) -> Result<(IssuedCredential, Option<(Channel, Option<Arc<str>>)>), ConnectError> {
     let issued = access.fetch(why, resources.settings.credential_timeout).await?;
     if issued.credential.fingerprint() == in_use {
         return Ok((issued, None));
     }
     let channel = access.channel(&resources.dialer, &issued.credential)?;
-    probe::try_credential(&channel, resources.settings.probe_timeout).await?;
-    Ok((issued, Some(channel)))
+    let limit = resources.settings.probe_timeout;
+    probe::try_credential(&channel, limit).await?;
+    let uid = match compare {
+        true => probe::identify(&channel, ProbeConnection::Keep, limit).await?,
+        false => None,
+    };
+    Ok((issued, Some((channel, uid))))
 }
 
 /// Waits until a watch has failed since the known number of failures.

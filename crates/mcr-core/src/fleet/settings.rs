@@ -29,6 +29,11 @@ pub struct FleetSettings {
     /// How long a store keeps an object that left a scope endpoint, if its cluster may be moving to another endpoint. Default
     /// 1 second; up to twice as long, and longer while the endpoint is not connected.
     pub uncertain_deletion_delay: Duration,
+    /// Whether several clusters are engaged that answer with the same UID of `kube-system`, and so are one cluster under
+    /// several names. Default false: only the hub, or else the one that was engaged first, is. The others are Suspended until
+    /// it leaves, because a controller that copies objects between two names of one cluster takes its source for a copy, and
+    /// in the end deletes it. If you allow it, such a controller asks [`Cluster::is_hub`](crate::Cluster::is_hub).
+    pub allow_duplicates: bool,
     /// What untrusted kubeconfigs may do. Providers without a policy of their own take this one.
     pub access_policy: AccessPolicy,
     /// Whether a cluster whose access has no credential may be read as `system:anonymous`. Default false: such a cluster is
@@ -38,6 +43,10 @@ pub struct FleetSettings {
     pub watch: Arc<WatchSettings>,
     /// The `reportingComponent` of Kubernetes events. Default `mcr`.
     pub event_reporter: String,
+    /// Whether a declared identity stands alone, so that the UID of `kube-system` is not read beside it: for providers whose
+    /// endpoints show there what belongs to one of many. Not part of the API.
+    #[doc(hidden)]
+    pub declared_identity_suffices: bool,
     /// Time limits of connections, which tests change. Not part of the API.
     #[doc(hidden)]
     pub transport: Arc<mcr_client::Settings>,
@@ -55,10 +64,12 @@ impl Default for FleetSettings {
             reconnect_cap: Duration::from_secs(20),
             credential_timeout: Duration::from_secs(35),
             uncertain_deletion_delay: Duration::from_secs(1),
+            allow_duplicates: false,
             access_policy: AccessPolicy::default(),
             allow_anonymous: false,
             watch: Arc::default(),
             event_reporter: "mcr".to_owned(),
+            declared_identity_suffices: false,
             transport: Arc::default(),
         }
     }

@@ -47,6 +47,10 @@ pub struct ClusterStatus {
     pub provider: Arc<str>,
     /// The identity of the cluster, if it is known: see [`Cluster::identity`].
     pub identity: Option<Arc<str>>,
+    /// The cluster that this one is another name of, because both answer with the same UID of `kube-system`: the hub, or else
+    /// the one that was engaged first. `None` for that one itself, which has a warning. Unless
+    /// [`FleetSettings::allow_duplicates`](crate::FleetSettings::allow_duplicates) is set, this one is Suspended.
+    pub same_as: Option<ClusterName>,
     /// The name of its [`ClusterState`](crate::ClusterState), or `Broken` for a cluster whose description was never usable.
     pub state: &'static str,
     /// The time at which the cluster entered its state.
@@ -113,6 +117,7 @@ impl ClusterStatus {
             name: cluster.name().clone(),
             provider: cluster.provider().into(),
             identity: info.identity.clone(),
+            same_as: None,
             state: state.as_str(),
             since: Some(cluster.state_since()),
             reason: state.reason().map(Arc::from),
@@ -136,6 +141,7 @@ impl ClusterStatus {
             name: broken.name.clone(),
             provider,
             identity: None,
+            same_as: None,
             state: "Broken",
             since: None,
             reason: Some(broken.to_string().into()),
@@ -152,6 +158,40 @@ impl ClusterStatus {
             bytes: 0,
             kinds: Vec::new(),
         }
+    }
+}
+
+/// Shows which clusters are one and the same: the first name of each, with its other names.
+pub(crate) fn show_duplicates(
+    clusters: &mut [ClusterStatus],
+    duplicates: Vec<(ClusterName, Vec<ClusterName>)>,
+) {
+    const NAMED: usize = 3;
+    let mut same_as = BTreeMap::new();
+    let mut warnings = BTreeMap::new();
+    for (first, others) in duplicates {
+        let named: Vec<&str> = others.iter().take(NAMED).map(|name| &**name).collect();
+        let more = others.len() - named.len();
+        let more = if more == 0 {
+            String::new()
+        } else {
+            format!(" and {more} more")
+        };
+        let warning = format!(
+            "it has other names in the fleet, which answer with its kube-system UID: {}{more}",
+            named.join(", ")
+        );
+        warnings.insert(first.clone(), Arc::from(warning));
+        same_as.extend(others.into_iter().map(|other| (other, first.clone())));
+    }
+    for status in clusters {
+        status.same_as = same_as.remove(&status.name);
+        // The reason of a Suspended one says it already.
+        if let Some(first) = status.same_as.as_ref().filter(|_| status.state != "Suspended") {
+            let warning = format!("it is another name of {first}: both answer with one kube-system UID");
+            status.warnings.push(warning.into());
+        }
+        status.warnings.extend(warnings.remove(&status.name));
     }
 }
 

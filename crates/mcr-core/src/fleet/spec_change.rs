@@ -25,7 +25,10 @@ impl Target {
     pub(crate) fn is_same_cluster(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Endpoint(a), Self::Endpoint(b)) => {
-                a.server == b.server && a.certificate_authority == b.certificate_authority
+                // A front may choose the cluster by the name that is asked for.
+                a.server == b.server
+                    && a.certificate_authority == b.certificate_authority
+                    && a.tls_server_name == b.tls_server_name
             }
             _ => self == other,
         }

@@ -21,9 +21,10 @@ pub enum ClusterState {
         /// The cause and what to do about it, as text for people.
         reason: Arc<str>,
     },
-    /// Its provider does not expect it to answer. The fleet does not connect to it.
+    /// Its provider does not expect it to answer, or it is another name of a cluster that is engaged already. The fleet does
+    /// not use it.
     Suspended {
-        /// The reason that the provider gives.
+        /// The reason, as text for people.
         reason: Arc<str>,
     },
     /// It leaves the fleet. Running work for it is ending.

@@ -62,6 +62,11 @@ impl Running {
     pub(crate) fn start_as_by_default(change: impl FnOnce(&mut FleetSettings)) -> Self {
         let provider = ClustersProvider::new();
         let clusters = provider.handle();
+        // Most tests of this folder have one API server under several names.
+        let change = |settings: &mut FleetSettings| {
+            settings.allow_duplicates = true;
+            change(settings);
+        };
         let fleet = Fleet::builder().provider(provider).settings(change).build();
         let runs = fleet.clone();
         Self {

@@ -177,6 +177,8 @@ impl World {
             .provider(providers[0].clone())
             .provider(providers[1].clone())
             .settings(|chosen| {
+                // Any names may lead to one place.
+                chosen.allow_duplicates = true;
                 chosen.removal_grace = GRACE;
                 chosen.drain_grace = Duration::from_secs(1);
                 let watch = Arc::make_mut(&mut chosen.watch);

@@ -11,6 +11,7 @@ mod budgets;
 mod dead;
 mod harness;
 mod hub;
+mod identity;
 mod late_heads;
 mod leaving;
 mod limits;

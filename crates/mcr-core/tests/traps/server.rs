@@ -483,8 +483,19 @@ impl Shared {
                 _ if self.refuses(&asked) => Answer::status(401, "Unauthorized", "Unauthorized"),
                 _ if self.scripts_probes.load(Ordering::SeqCst) => (self.script)(&asked),
                 path if is_probe(path) => {
-                    let uid = format!("uid-{port}-{}", self.incarnation.load(Ordering::SeqCst));
-                    probe_answer(path, &uid)
+                    let by_token = asked
+                        .header("authorization")
+                        .and_then(|token| token.split_once('@'));
+                    let uid = match by_token {
+                        Some((_, uid)) => uid.to_owned(),
+                        None => format!("uid-{port}-{}", self.incarnation.load(Ordering::SeqCst)),
+                    };
+                    match &*uid {
+                        "none" if path != "/version" => {
+                            Answer::status(403, "Forbidden", "namespaces \"kube-system\" is forbidden: User \"somebody\" cannot get it")
+                        }
+                        _ => probe_answer(path, &uid),
+                    }
                 }
                 _ if asked.is_check() => match self.newest.load(Ordering::SeqCst) {
                     0 => Answer::status(403, "Forbidden", "no"),

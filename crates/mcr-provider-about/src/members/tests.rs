@@ -47,6 +47,11 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+fn new_members(memory: BTreeMap<ClusterName, Known>) -> Members {
+    let may_set = [CLUSTER_ID, "answered"].map(str::to_owned);
+    Members::new(REFRESH, AT_ONCE, memory).may_set(Arc::new(may_set.into()))
+}
+
 fn found(id: Option<u8>) -> Properties {
     let answered = ("answered".to_owned(), format!("{id:?}"));
     let id = id.map(|id| (CLUSTER_ID.to_owned(), id.to_string()));
@@ -74,7 +79,7 @@ struct World {
 impl World {
     fn new() -> Self {
         Self {
-            members: Members::new(REFRESH, AT_ONCE, BTreeMap::new()),
+            members: new_members(BTreeMap::new()),
             now: Instant::now(),
             heard: BTreeMap::new(),
             probes: Vec::new(),
@@ -274,7 +279,7 @@ impl World {
             Step::Advance(seconds) => self.now += Duration::from_secs(seconds),
             Step::Restart => {
                 let memory = self.members.take_memory();
-                self.members = Members::new(REFRESH, AT_ONCE, memory);
+                self.members = new_members(memory);
                 self.probes.clear();
                 let specs: Vec<_> = self
                     .heard

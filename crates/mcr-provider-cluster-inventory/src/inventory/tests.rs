@@ -118,6 +118,44 @@ fn server(spec: &ClusterSpec) -> String {
 const NO_ACCESS: &str = "it has no access providers; its cluster manager, or an add-on of it, writes them";
 
 #[test]
+fn another_id_is_another_cluster_also_in_the_next_discovery_and_one_that_comes_or_goes_is_none() {
+    let with_ids = |member: &str, cluster: &str| {
+        let mut profile = profile("u", "one");
+        if !member.is_empty() {
+            profile["metadata"]["labels"] = json!({crate::MEMBER_ID_LABEL: member});
+        }
+        if !cluster.is_empty() {
+            let id = json!({"name": "cluster.clusterset.k8s.io", "value": cluster, "lastObservedTime": "2026-01-01T00:00:00Z"});
+            profile["status"]["properties"] = json!([id]);
+        }
+        facts(profile)
+    };
+    for restarts in [false, true] {
+        let mut inventory = synced();
+        inventory.profile(&key("a"), with_ids("", ""));
+        for (member, cluster, another) in [
+            ("m", "", false),
+            ("m", "one", false),
+            ("m", "two", true),
+            ("", "", false),
+            ("", "two", false),
+            ("", "one", true),
+            ("n", "one", false),
+            ("m", "one", true),
+        ] {
+            if restarts {
+                inventory = with(inventory.memory.clone());
+            }
+            let mut said = inventory.profile(&key("a"), with_ids(member, cluster));
+            // Until then, an older profile of the same cluster may come.
+            said.extend(inventory.profiles_synced());
+            let removed = said.iter().any(|change| matches!(change, Change::Remove(_)));
+            assert_eq!(removed, another, "{member} {cluster}: {said:?}");
+        }
+    }
+}
+
+#[test]
 fn a_cluster_is_engaged_once_it_is_ready_and_can_be_reached() {
     let mut inventory = synced();
     assert_eq!(
@@ -286,7 +324,7 @@ fn of_two_profiles_of_the_same_cluster_the_older_counts() {
         // One that turns out to be another cluster.
         assert_eq!(
             shown(&inventory.profile(&key("young"), member("young", "n", 2))),
-            ["+third one".to_owned(), "+young one".to_owned()]
+            ["-young", "+third one", "+young one"]
         );
     }
     // One that is labelled later: it is disengaged before the other could be engaged twice.

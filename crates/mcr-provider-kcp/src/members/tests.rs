@@ -297,9 +297,30 @@ fn kcp_a_workspace_that_vanishes_from_its_shard_may_come_back_on_another_one() {
     assert_eq!(world.0.take_missing(), None);
 }
 
+/// The virtualWorkspaceURL of a shard is changed from A to B. Nobody will ever say that A has lost its bindings.
+#[test]
+fn kcp_a_workspace_at_a_replaced_url_leaves_when_it_is_unbound() {
+    for (new, at) in [(ready(), "+x at b"), (labelling(), WAITS_AT_B)] {
+        let mut world = World::of(&[A]);
+        world.put(A, "x", "e", ready());
+        world.slice(&[B]);
+        assert_eq!(world.put(B, "x", "e", new).unwrap(), at);
+        assert_eq!(world.put(A, "x", "e", ready()), None, "the old URL still answers");
+        assert_eq!(world.delete(B, "x", "e").unwrap(), "-x");
+        assert_eq!(world.watched(), [B]);
+    }
+    // Nobody replaces A, and A does not answer.
+    let mut world = World::of(&[A, B]);
+    world.put(A, "x", "e", ready());
+    world.slice(&[B]);
+    let left: Vec<String> = world.0.lost(&A.into()).iter().map(words).collect();
+    assert_eq!(left, ["-x"]);
+}
+
 #[derive(Debug, Clone)]
 enum Event {
     Slice(Vec<bool>),
+    Lost(usize),
     Applied(usize, usize, usize, Binding),
     Gone(usize, usize, usize, bool),
     GiveUp,
@@ -322,6 +343,7 @@ fn event() -> impl Strategy<Value = Event> {
         });
     prop_oneof![
         1 => proptest::collection::vec(any::<bool>(), 3).prop_map(Event::Slice),
+        1 => (0..3_usize).prop_map(Event::Lost),
         6 => (0..3_usize, 0..3_usize, 0..2_usize, binding).prop_map(|(at, cluster, name, binding)| Event::Applied(at, cluster, name, binding)),
         3 => (0..3_usize, 0..3_usize, 0..2_usize, any::<bool>())
             .prop_map(|(at, cluster, name, deleted)| Event::Gone(at, cluster, name, deleted)),
@@ -330,6 +352,12 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 type Known = BTreeMap<(usize, usize, usize), Binding>;
+
+/// What is known of a workspace is forgotten at endpoints that are not in the slice: it has moved to one that is, or was unbound
+/// there.
+fn forget_lost(known: &mut Known, cluster: &str, in_slice: &BTreeSet<Arc<str>>) {
+    known.retain(|(at, of, _), _| CLUSTERS[*of] != cluster || in_slice.contains(URLS[*at]));
+}
 
 /// What holds after each event, whatever the order.
 fn check(members: &Members, known: &Known, announced: &BTreeMap<Arc<str>, Member>, given_up: bool) {
@@ -410,13 +438,25 @@ proptest! {
                         let urls = URLS.iter().zip(urls).filter(|(_, listed)| **listed);
                         members.set_endpoints(urls.map(|(url, _)| Arc::from(*url)).collect())
                     }
+                    Event::Lost(at) if members.in_slice().contains(URLS[*at]) => Vec::new(),
+                    Event::Lost(at) => {
+                        known.retain(|(lost, ..), _| lost != at);
+                        members.lost(&URLS[*at].into())
+                    }
                     Event::Applied(at, cluster, name, binding) => {
                         known.insert((*at, *cluster, *name), binding.clone());
                         let (at, cluster, name) = (URLS[*at].into(), CLUSTERS[*cluster].into(), NAMES[*name].into());
                         members.applied(&at, &cluster, &name, binding.clone()).into_iter().collect()
                     }
                     Event::Gone(at, cluster, name, deleted) => {
-                        known.remove(&(*at, *cluster, *name));
+                        let gone = known.remove(&(*at, *cluster, *name));
+                        let last = !known.keys().any(|(other, of, _)| (other, of) == (at, cluster));
+                        if last
+                            && gone.is_some_and(|binding| *deleted || binding.deleting)
+                            && members.in_slice().contains(URLS[*at])
+                        {
+                            forget_lost(&mut known, CLUSTERS[*cluster], members.in_slice());
+                        }
                         let (at, cluster, name) = (URLS[*at].into(), CLUSTERS[*cluster].into(), NAMES[*name].into());
                         members.gone(&at, &cluster, &name, *deleted).into_iter().collect()
                     }
@@ -436,6 +476,11 @@ proptest! {
                             prop_assert_ne!(announced.insert(cluster, member.clone()), Some(member));
                         }
                         Decision::Leave(cluster) => prop_assert!(announced.remove(&cluster).is_some()),
+                    }
+                }
+                for (cluster, member) in &announced {
+                    if member.endpoint.as_ref().is_some_and(|url| members.in_slice().contains(url)) {
+                        forget_lost(&mut known, cluster, members.in_slice());
                     }
                 }
                 check(&members, &known, &announced, given_up);

@@ -55,6 +55,8 @@ impl Running {
         let fleet = Fleet::builder()
             .provider(tap.clone())
             .settings(|settings| {
+                // A subject may have one API server for all its clusters.
+                settings.allow_duplicates = true;
                 settings.removal_grace = GRACE;
                 settings.drain_grace = Duration::from_secs(1);
             })

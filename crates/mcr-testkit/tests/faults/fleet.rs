@@ -141,6 +141,7 @@ async fn a_fleet_recovers_from_every_fault_and_nobody_else_notices() {
     let fleet = Fleet::builder()
         .provider(provider.clone())
         .settings(|settings| {
+            settings.allow_duplicates = true;
             settings.probe_after = Duration::from_millis(500);
             settings.probe_timeout = Duration::from_secs(2);
             settings.reconnect_cap = Duration::from_millis(500);

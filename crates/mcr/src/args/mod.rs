@@ -6,6 +6,7 @@
 //! | `--hub-kubeconfig`, `--hub-context` | [`HubArgs`] |
 //! | `--serve`, `--leader-election` | [`ManagerArgs`] |
 //! | `--log-format` | [`LogArgs`] |
+//! | `--allow-duplicates` | [`Args`] only, for [`Args::fleet`] |
 //!
 //! [`Args`] has all of them. The command `mcr` has the same flags for clusters and hub, with the same meaning.
 //!
@@ -96,6 +97,12 @@ pub struct Args {
         reason = "clap would print the text as a description of the program"
     )]
     pub log: LogArgs,
+    /// Engage clusters that are other names of one, such as several contexts of one API server, beside each other
+    ///
+    /// Without it, only the hub is engaged, or else the one that answered first. A controller that copies from one name to another
+    /// takes its source for a copy, and in the end deletes it
+    #[arg(long, help_heading = "Clusters")]
+    pub allow_duplicates: bool,
 }
 
 impl Args {
@@ -123,7 +130,9 @@ impl Args {
     pub fn fleet(&self, members: impl Provider) -> Result<FleetBuilder, ArgsError> {
         let hub = self.hub()?;
         let members = hub.members_of(members);
-        Ok(Fleet::builder().provider(hub).provider(members))
+        let allow = self.allow_duplicates;
+        let fleet = Fleet::builder().settings(|settings| settings.allow_duplicates = allow);
+        Ok(fleet.provider(hub).provider(members))
     }
 
     /// Starts the log. See [`LogArgs::init_log`].

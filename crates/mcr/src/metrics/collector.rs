@@ -107,6 +107,11 @@ impl FleetCollector {
             Some(leadership) => series.value([], u64::from(leadership.is_held())),
             None => Ok(()),
         })?;
+        let duplicates = report
+            .clusters
+            .iter()
+            .filter(|cluster| cluster.status.same_as.is_some());
+        out.one(names::DUPLICATES, [], duplicates.count())?;
         out.one(names::WITHOUT_SERIES, [], names.len().saturating_sub(with_series))?;
         out.family(names::TRANSITIONS, |series| {
             counts

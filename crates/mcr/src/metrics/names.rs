@@ -68,6 +68,8 @@ metrics! {
         "Clusters by state";
     LEADER: Gauge "mcr_leader" []
         "1 while this process leads, 0 while it is a standby; missing without leader election";
+    DUPLICATES: Gauge "mcr_clusters_duplicate" []
+        "Clusters that are another name of a cluster in the fleet: they answer with the same kube-system UID";
     WITHOUT_SERIES: Gauge "mcr_clusters_without_series" []
         "Clusters that have no series of their own because there are too many or it was switched off";
     TRANSITIONS: Counter "mcr_cluster_state_transitions_total" ["state"]

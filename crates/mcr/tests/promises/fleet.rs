@@ -359,7 +359,11 @@ impl Running {
         let seen = Arc::new(Seen::default());
         let manager = Manager::builder()
             .provider(provider)
-            .settings(settings)
+            .settings(|chosen| {
+                // Contexts of one real API server.
+                chosen.allow_duplicates = true;
+                settings(chosen);
+            })
             .controller(controller(seen.clone()))
             .build()
             .or_fail();

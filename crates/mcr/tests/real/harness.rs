@@ -131,6 +131,11 @@ impl Running {
             std::fs::write(folder.path().join(name), yaml).or_fail();
         }
         let provider = FileProvider::builder().dir(folder.path()).build().or_fail();
+        let settings = |chosen: &mut FleetSettings| {
+            // Several contexts of these files are of one API server.
+            chosen.allow_duplicates = true;
+            settings(chosen);
+        };
         let mut builder = Manager::builder().provider(provider).settings(settings);
         for controller in controllers {
             builder = builder.controller(controller);

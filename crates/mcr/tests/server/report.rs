@@ -94,6 +94,7 @@ async fn clusters_as_json_have_stable_fields() {
         "name": "berlin",
         "provider": "told",
         "identity": "<identity>",
+        "sameAs": null,
         "state": "Ready",
         "since": "<since>",
         "reason": null,

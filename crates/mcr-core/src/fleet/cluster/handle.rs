@@ -25,7 +25,7 @@ use super::{
     info::{ClusterInfo, StateSince},
 };
 use crate::{
-    Capabilities, ClusterName,
+    Capabilities, ClusterName, HUB,
     fleet::{description::DesiredCluster, resources::Resources, state::ClusterState},
 };
 
@@ -131,6 +131,17 @@ impl Cluster {
     /// namespace. `None` while neither is known.
     pub fn identity(&self) -> Option<Arc<str>> {
         self.0.info.load().identity.clone()
+    }
+
+    /// Whether this is the hub: the cluster that is named [`HUB`](crate::HUB), or another name of that cluster, which answers
+    /// with the UID of its `kube-system` namespace.
+    ///
+    /// There are other names only if [`FleetSettings::allow_duplicates`](crate::FleetSettings::allow_duplicates) is set. A cluster
+    /// whose credentials may not read that namespace can't be compared. A place in a scope is never the hub, even if its host
+    /// is.
+    pub fn is_hub(&self) -> bool {
+        let identities = &self.0.resources.identities;
+        self.0.name == HUB || (self.placement().is_none() && identities.is_hub(&self.0.name))
     }
 
     /// The current state.

@@ -91,7 +91,9 @@ async fn a_provider_that_panics_says_so_and_its_discovery_is_started_again() {
                 access: access.clone(),
             })
         });
-    let fleet = fleet.build();
+    let fleet = fleet
+        .settings(|settings| settings.allow_duplicates = true)
+        .build();
     let runs = fleet.clone();
     let running = Background::start(|stop| async move { runs.run(stop).await });
     // All at once: the pauses of one that is left to panic grow.
