@@ -1,7 +1,10 @@
 //! The queue as a data structure: it decides which item runs next, without I/O, clock and lock.
 
+mod bounded;
 mod forget;
 mod inspect;
+
+pub(crate) use self::bounded::Added;
 
 use super::backoff::Rng;
 use super::config::QueueConfig;
