@@ -5,7 +5,7 @@ use std::{borrow::Cow, error::Error, iter::successors};
 use k8s_openapi::serde_json;
 use kube::core::Status;
 use mcr_core::{
-    ClusterName, ClusterNotFound,
+    ClusterName, ClusterNotFound, ObjectKey, TransportError,
     internal::{describe_json_error, is_format},
 };
 
@@ -22,7 +22,8 @@ const MOST_CAUSES: usize = 64;
 pub(crate) struct Failure {
     /// The error and its causes in one line, without control and format characters, of at most [`MOST_CHARS`] characters.
     pub(crate) text: String,
-    /// The status code and the reason of the API server's response. For other errors, zero and the text.
+    /// Equal failures have an equal class, whatever objects their texts name. Of a response of an API server: the status code, the
+    /// reason and the resource. Of other errors: zero, and what they have in common.
     pub(crate) class: (u16, String),
     /// Whether [`TerminalError`] is among the causes.
     pub(crate) terminal: bool,
@@ -61,17 +62,40 @@ impl Failure {
             text = text.replace(&json.to_string(), &describe_json_error(json));
         }
         let failure = Self::new(&text);
+        let not_found = causes().find_map(|error| error.downcast_ref::<ClusterNotFound>());
+        let transport = causes().find_map(|error| error.downcast_ref::<TransportError>());
         Self {
-            class: match status {
-                Some(status) => (status.code, status.reason.clone()),
-                None => failure.class,
+            class: match (status, transport, not_found) {
+                (Some(status), ..) => (status.code, class_of(status)),
+                (_, Some(error), _) => {
+                    let method = error.operation().split(' ').next().unwrap_or_default();
+                    (0, format!("{method}: {}", error.kind()))
+                }
+                (.., Some(_)) => (0, "cluster not found".to_owned()),
+                _ => failure.class,
             },
             terminal: causes().any(|error| error.is::<TerminalError>()),
-            cluster_not_found: causes()
-                .find_map(|error| error.downcast_ref::<ClusterNotFound>())
-                .map(|error| error.name.clone()),
+            cluster_not_found: not_found.map(|error| error.name.clone()),
             text: failure.text,
         }
+    }
+
+    /// The class of this failure of a request, without the name of its object.
+    pub(crate) fn class_without(&self, key: &ObjectKey) -> (u16, String) {
+        let (code, text) = &self.class;
+        let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '.' | '_');
+        let mut rest = text.as_str();
+        let mut class = String::with_capacity(text.len());
+        while !rest.is_empty() {
+            let end = rest.find(|letter| !is_of_name(letter)).unwrap_or(rest.len());
+            let (word, after) = rest.split_at(end);
+            let is_key = *word == *key.name || key.namespace.as_deref() == Some(word);
+            class.push_str(if is_key { "…" } else { word });
+            let other = after.find(is_of_name).unwrap_or(after.len());
+            class.push_str(&after[..other]);
+            rest = &after[other..];
+        }
+        (*code, class)
     }
 
     /// Whether no error policy is asked: the error is terminal, or the cluster of the request was not found.
@@ -84,6 +108,15 @@ impl Failure {
 fn status_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Status> {
     let boxed = || error.downcast_ref::<Box<Status>>().map(|status| &**status);
     error.downcast_ref::<Status>().or_else(boxed)
+}
+
+/// The reason of a response, and the resource that it is about.
+fn class_of(status: &Status) -> String {
+    let resource = status.details.as_ref().map(|details| details.kind.as_str());
+    match resource {
+        Some(resource) if !resource.is_empty() => format!("{} {resource}", status.reason),
+        _ => status.reason.clone(),
+    }
 }
 
 /// The text of an error without that of its causes. `kube::Error::Api` shows the `Debug` form of `status`, which is long.
@@ -262,6 +295,62 @@ mod tests {
         assert_eq!(Failure::new(&"\n".repeat(500)).text, "");
         let text = Failure::new(&"\0x".repeat(200)).text;
         assert_eq!(text.chars().count(), MOST_CHARS);
+    }
+
+    /// The class must not depend on the object, for any error of ours and for texts that name the object of the request.
+    #[test]
+    fn equal_failures_of_different_objects_have_one_class() {
+        use crate::{ConfirmError, RequestKey};
+        let key = |name: &str| {
+            let cluster = ClusterName::new("berlin").unwrap();
+            RequestKey::new(cluster, ObjectKey::namespaced(format!("ns-{name}"), name))
+        };
+        let status = |name: &str, resource: &str| {
+            let message = format!("{resource} \"{name}\" is forbidden");
+            let status = Status::failure(&message, "Forbidden").with_code(403);
+            status.with_details(kube::core::response::StatusDetails {
+                name: name.to_owned(),
+                kind: resource.to_owned(),
+                group: String::new(),
+                uid: String::new(),
+                causes: Vec::new(),
+                retry_after_seconds: 0,
+            })
+        };
+        type Made = fn(RequestKey, Status) -> Box<dyn Error + Send + Sync>;
+        let errors: [(Made, &str); 7] = [
+            (|_, status| kube::Error::Api(status.boxed()).into(), "Forbidden maps"),
+            (
+                |key, status| ConfirmError::Forbidden { key, resource: "maps".into(), source: status.boxed() }.into(),
+                "Forbidden maps",
+            ),
+            (
+                |key, status| ConfirmError::NotServed { key, resource: "maps".into(), source: status.boxed() }.into(),
+                "Forbidden maps",
+            ),
+            (
+                |key, status| {
+                    let source = kube::Error::Api(status.boxed());
+                    anyhow::Error::from(ConfirmError::NoAnswer { key, source }).context("can't copy").into()
+                },
+                "Forbidden maps",
+            ),
+            (
+                |key, _| ConfirmError::Blocked { key, resource: "maps".into(), reason: "no claim".into() }.into(),
+                "can't tell whether cluster://berlin/…/… was deleted: maps are blocked in this cluster: no claim. The request is \
+                 retried when they are watched again",
+            ),
+            (|key, _| format!("no room for {key}, {}", key.object.name).into(), "no room for cluster://berlin/…/…, …"),
+            (|_, _| "no room".into(), "no room"),
+        ];
+        for (made, expected) in errors {
+            for name in ["x", "a-very.long-name"] {
+                let failure = Failure::of(made(key(name), status(name, "maps")).as_ref());
+                assert_eq!(failure.class_without(&key(name).object).1, expected, "{}", failure.text);
+            }
+        }
+        let of = |resource| Failure::of(&status("x", resource)).class;
+        assert_ne!(of("maps"), of("secrets"), "another right is another cause");
     }
 
     #[test]

@@ -105,6 +105,8 @@ pub(crate) struct LeftObject {
     pub(crate) object: Arc<Object>,
     /// Whether it was deleted for certain.
     pub(crate) deleted: bool,
+    /// No reconcile can have seen it: it was created and left while nothing was dispatched.
+    pub(crate) unseen: bool,
 }
 
 impl StoredObject {
@@ -178,7 +180,7 @@ where
                     Ok(object) => RequestObject::Live(Arc::new(object)),
                     Err(error) => return Completion::Undecodable(object, error),
                 },
-                StoredObject::Left(LeftObject { object, deleted }) => {
+                StoredObject::Left(LeftObject { object, deleted, .. }) => {
                     let last_known = object.decode().ok().map(Arc::new);
                     if deleted {
                         RequestObject::Deleted { last_known }

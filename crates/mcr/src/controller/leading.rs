@@ -23,6 +23,7 @@ pub(super) async fn wait(core: &Core, stop: &CancellationToken, term: &mut Optio
         return true;
     }
     *term = stop.run_until_cancelled(leadership.acquired()).await;
+    core.reopened();
     term.is_some()
 }
 
@@ -31,26 +32,41 @@ pub(super) fn is_over(term: Option<&LeaseGuard>) -> bool {
     term.is_some_and(|term| !term.is_held())
 }
 
-/// Runs a reconcile in a term. When the term ends, cancels the token of the request. Drops the reconcile and returns `None`
-/// if it has not ended when another replica may lead.
+/// Why a reconcile has no result.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Cut {
+    /// The term was over before it began.
+    NotBegun,
+    /// Another replica may lead.
+    Aborted,
+}
+
+/// Runs a reconcile in a term, but does not begin it after the term. When the term ends, cancels the token of the request.
+/// Drops the reconcile if it has not ended when another replica may lead.
 pub(super) async fn in_term<T>(
     term: Option<LeaseGuard>,
     token: &LazyToken,
     call: impl Future<Output = T>,
-) -> Option<T> {
+) -> Result<T, Cut> {
     let Some(term) = term else {
-        return Some(call.await);
+        return Ok(call.await);
     };
     let mut call = pin!(call);
+    let mut has_begun = false;
     // Checked before each poll: after a stop of the process, no other task may have run yet.
     let mut call = pin!(poll_fn(|cx| {
-        if !term.may_finish() {
-            return Poll::Ready(None);
+        let is_held = term.is_held();
+        if !is_held && !has_begun {
+            return Poll::Ready(Err(Cut::NotBegun));
         }
-        if !term.is_held() {
+        if !term.may_finish() {
+            return Poll::Ready(Err(Cut::Aborted));
+        }
+        if !is_held {
             token.cancel();
         }
-        call.as_mut().poll(cx).map(Some)
+        has_begun = true;
+        call.as_mut().poll(cx).map(Ok)
     }));
     tokio::select! {
         biased;
@@ -60,6 +76,6 @@ pub(super) async fn in_term<T>(
     tokio::select! {
         biased;
         ended = call => ended,
-        () = term.must_stop() => None,
+        () = term.must_stop() => Err(Cut::Aborted),
     }
 }

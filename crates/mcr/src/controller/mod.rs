@@ -4,6 +4,7 @@ mod builder;
 mod built;
 mod counters;
 mod damping;
+mod deferred;
 mod engine;
 mod enqueue;
 mod failing;

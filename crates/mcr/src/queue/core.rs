@@ -282,26 +282,6 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
         true
     }
 
-    /// As [`add_after`](Self::add_after), but only while the cluster is engaged with this epoch.
-    pub(super) fn add_in(
-        &mut self,
-        cluster: &C,
-        epoch: u64,
-        key: K,
-        priority: Priority,
-        delay: Duration,
-        now: Instant,
-    ) -> bool {
-        let at = self
-            .slot(cluster)
-            .filter(|at| self.slots[*at as usize].epoch == Some(epoch));
-        let Some(at) = at else {
-            return false;
-        };
-        self.add_to_slot(at, key, priority, delay, now);
-        true
-    }
-
     fn add_to_slot(&mut self, at: u32, key: K, priority: Priority, delay: Duration, now: Instant) {
         let now = self.tick(now);
         let add = Add {

@@ -193,8 +193,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> FairQueue<C, K> {
     /// As [`add_after`](Self::add_after), but only while the cluster is engaged with this epoch: a change from an earlier
     /// engagement of the cluster never becomes work of a later one. Returns `false` otherwise.
     pub fn add_in(&self, cluster: &C, epoch: u64, key: K, priority: Priority, delay: Duration) -> bool {
-        !self.is_closed()
-            && self.update(|core| core.add_in(cluster, epoch, key, priority, delay, Instant::now()))
+        self.add_within(cluster, Some(epoch), (key, usize::MAX), priority, delay) == Added::Yes
     }
 
     /// Calls `QueueCore::add_within`.

@@ -62,7 +62,7 @@ mod tests {
         let now = Instant::now();
         let mut queue = QueueCore::new(QueueConfig::default(), now);
         queue.engage("eu", 1);
-        let mut add = |queue: &mut QueueCore<_, u32>, epoch, key| {
+        let add = |queue: &mut QueueCore<_, u32>, epoch, key| {
             queue.add_within(&"eu", epoch, (key, 2), Priority::Live, Duration::ZERO, now)
         };
         let results = [(None, 1), (Some(1), 2), (Some(1), 3), (None, 1), (Some(2), 1)];
