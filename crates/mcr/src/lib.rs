@@ -25,6 +25,7 @@ mod selector;
 #[cfg(feature = "server")]
 pub mod server;
 mod signals;
+mod tasks;
 mod terminal;
 mod unlogged;
 

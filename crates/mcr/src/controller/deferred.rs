@@ -72,20 +72,20 @@ mod tests {
         RequestKey::new(cluster, ObjectKey::namespaced("ns", object.to_string()))
     }
 
-    /// A million requests for clusters that never come, one each or many each.
+    /// More than a million requests for clusters that never come, one each or many each.
     #[test]
     fn clusters_that_never_come_keep_a_bounded_number_and_a_joining_one_gets_its_requests() {
         for of_each in [1, 5_000, usize::MAX] {
             let mut deferred = DeferredRequests::default();
             let mut dropped = 0;
-            for event in 0..1_000_000 {
+            for event in 0..400_000 {
                 let (cluster, object) = (event / of_each, event % of_each);
                 dropped += deferred.add(&key(cluster, object)).1;
                 assert!(deferred.count <= MOST && deferred.order.len() == deferred.clusters.len());
             }
-            assert_eq!(dropped, 1_000_000 - deferred.count, "each lost request is counted");
+            assert_eq!(dropped, 400_000 - deferred.count, "each lost request is counted");
             // One that joins now has its requests, whatever fills the table.
-            assert_eq!(deferred.add(&key(2_000_000, 1)).0, true);
+            assert!(deferred.add(&key(2_000_000, 1)).0);
             assert_eq!(deferred.take(&key(2_000_000, 1).cluster).len(), 1);
             assert!(deferred.take(&key(2_000_000, 1).cluster).is_empty());
         }

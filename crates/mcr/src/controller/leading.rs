@@ -6,7 +6,7 @@ use mcr_lease::LeaseGuard;
 use tokio_util::sync::CancellationToken;
 
 use super::engine::Core;
-use crate::{lazy_token::LazyToken, queue::Outcome};
+use crate::queue::Outcome;
 
 /// The outcome of a request that was not reconciled, or not to its end, because this process does not lead. The queue
 /// keeps it.
@@ -34,18 +34,18 @@ pub(super) fn is_over(term: Option<&LeaseGuard>) -> bool {
 
 /// Why a reconcile has no result.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Cut {
+pub(crate) enum Cut {
     /// The term was over before it began.
     NotBegun,
     /// Another replica may lead.
     Aborted,
 }
 
-/// Runs a reconcile in a term, but does not begin it after the term. When the term ends, cancels the token of the request.
-/// Drops the reconcile if it has not ended when another replica may lead.
-pub(super) async fn in_term<T>(
+/// Runs a reconcile or a task in a term, but does not begin it after the term. When the term ends, calls `cancel`. Drops the
+/// work if it has not ended when another replica may lead.
+pub(crate) async fn in_term<T>(
     term: Option<LeaseGuard>,
-    token: &LazyToken,
+    cancel: impl Fn(),
     call: impl Future<Output = T>,
 ) -> Result<T, Cut> {
     let Some(term) = term else {
@@ -63,7 +63,7 @@ pub(super) async fn in_term<T>(
             return Poll::Ready(Err(Cut::Aborted));
         }
         if !is_held {
-            token.cancel();
+            cancel();
         }
         has_begun = true;
         call.as_mut().poll(cx).map(Ok)
@@ -71,7 +71,7 @@ pub(super) async fn in_term<T>(
     tokio::select! {
         biased;
         ended = &mut call => return ended,
-        () = term.lost() => token.cancel(),
+        () = term.lost() => cancel(),
     }
     tokio::select! {
         biased;

@@ -13,7 +13,7 @@ mod follow;
 mod gate;
 mod gating;
 mod histogram;
-mod leading;
+pub(crate) mod leading;
 mod member;
 mod options;
 mod outcome;

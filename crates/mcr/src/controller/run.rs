@@ -106,7 +106,7 @@ async fn reconcile(mut run: RunGuard, key: RequestKey, attempt: u32, term: Optio
     };
     let began = Instant::now();
     let call = core.plan.reconciler.clone().run(call, &run.member.context);
-    let call = leading::in_term(term, &token, within(core.plan.timeout, call));
+    let call = leading::in_term(term, || token.cancel(), within(core.plan.timeout, call));
     let ended = AssertUnwindSafe(call).catch_unwind().await;
     // Cancels the token of the request, for tasks that the reconciler left running.
     token.cancel();

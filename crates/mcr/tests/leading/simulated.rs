@@ -114,7 +114,7 @@ fn noting(controller: Controller<ConfigMap>, seen: &Seen) -> BuiltController {
 
 async fn get(address: std::net::SocketAddr, path: &str) -> String {
     let mut stream = tokio::net::TcpStream::connect(address).await.or_fail();
-    let request = format!("GET {path} HTTP/1.1\r\nhost: mcr\r\nconnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.or_fail();
     let mut all = String::new();
     stream.read_to_string(&mut all).await.or_fail();
