@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use futures::{StreamExt, stream};
+use futures::{StreamExt, future, stream};
 use mcr_core::{
     Access, AccessPolicy, Change, Cluster, ClusterName, ClusterSpec, ClusterState, Discovery, Fleet,
     InvalidClusterName, Provider,
@@ -39,8 +39,9 @@ impl Provider for Follow {
     fn discover(&self, stop: CancellationToken) -> Discovery {
         let start = (self.wanted.clone(), None::<BTreeSet<ClusterName>>);
         let rounds = stream::unfold(start, async |(mut wanted, said)| {
-            if said.is_some() {
-                wanted.changed().await.ok()?;
+            if said.is_some() && wanted.changed().await.is_err() {
+                // The connections are being dropped. An end of the stream would be logged as a failure.
+                future::pending::<()>().await;
             }
             let now = wanted.borrow_and_update().clone();
             let names: BTreeSet<ClusterName> = now.keys().cloned().collect();
@@ -72,7 +73,7 @@ impl Connections {
         };
         let fleet = Fleet::builder()
             .provider(follow)
-            .settings(|settings| settings.access_policy = policy)
+            .settings(|settings| (settings.access_policy, settings.internal) = (policy, true))
             .build();
         let running = tokio::spawn({
             let fleet = fleet.clone();

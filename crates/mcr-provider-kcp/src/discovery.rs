@@ -9,7 +9,7 @@ use std::{
 
 use mcr_core::{
     AccessPolicy, BoxError, Change, ClusterName, ClusterSpec, ClusterState, DISPLAY_NAME, HubEvent, HubWatch,
-    ObjectKey, internal::lock,
+    ObjectKey, WatchError, internal::lock,
 };
 use tokio::time::{Instant, sleep_until};
 
@@ -142,11 +142,12 @@ impl Running {
             }
             HubEvent::Synced => self.slices_listed = true,
             HubEvent::Failing(problem) => {
-                return self.slice_problem(format!(
-                    "{}s can't be watched: {}",
-                    self.config.api.kind(),
-                    problem.error
-                ));
+                let kind = self.config.api.kind();
+                // No CRD makes these kinds, and a kcp that starts answers so for half a minute.
+                return self.slice_problem(match &*problem.error {
+                    WatchError::NotServed => format!("the server does not serve {kind}s (404): kcp is still starting (its /readyz tells), or the URL does not lead to a workspace of kcp"),
+                    error => format!("{kind}s can't be watched: {error}"),
+                });
             }
             _ => return Ok(()),
         }

@@ -10,7 +10,6 @@ mod confirm;
 mod controller;
 mod error;
 mod failure;
-mod lazy_token;
 mod leader;
 mod manager;
 mod mapper;

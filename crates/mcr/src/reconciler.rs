@@ -11,9 +11,10 @@ use futures::future::BoxFuture;
 use kube::runtime::controller::Action as KubeAction;
 use mcr_core::{BoxError, Cluster, DecodeError, Fleet, Object};
 use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Action, IntoAction, Request, RequestKey, RequestObject, failure::Failure, lazy_token::LazyToken,
+    Action, IntoAction, Request, RequestKey, RequestObject, failure::Failure,
 };
 
 /// Brings one object of one cluster to its desired state.
@@ -87,7 +88,7 @@ pub(crate) struct Invocation {
     pub(crate) fleet: Fleet,
     pub(crate) object: StoredObject,
     pub(crate) attempt: u32,
-    pub(crate) token: LazyToken,
+    pub(crate) token: CancellationToken,
 }
 
 /// The object of a request as the store of the primary kind has it.

@@ -29,6 +29,9 @@ pub struct FleetSettings {
     /// How long a store keeps an object that left a scope endpoint, if its cluster may be moving to another endpoint. Default
     /// 1 second; up to twice as long, and longer while the endpoint is not connected.
     pub uncertain_deletion_delay: Duration,
+    /// The clusters are connections of a provider, and the log shows them as such, at debug.
+    #[doc(hidden)]
+    pub internal: bool,
     /// What untrusted kubeconfigs may do. Providers without a policy of their own take this one.
     pub access_policy: AccessPolicy,
     /// The settings of lists and watches.
@@ -52,6 +55,7 @@ impl Default for FleetSettings {
             reconnect_cap: Duration::from_secs(20),
             credential_timeout: Duration::from_secs(35),
             uncertain_deletion_delay: Duration::from_secs(1),
+            internal: false,
             access_policy: AccessPolicy::default(),
             watch: Arc::default(),
             event_reporter: "mcr".to_owned(),

@@ -134,6 +134,12 @@ impl Member {
         }
     }
 
+    /// The number of objects that left the watch and are kept.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> usize {
+        lock(&self.tombstones).len()
+    }
+
     /// Records an object that can't be decoded. Returns whether this version of it is new.
     pub(crate) fn add_undecodable(&self, key: &ObjectKey, resource_version: &str) -> bool {
         let mut known = lock(&self.undecodable);

@@ -22,7 +22,6 @@ use super::{
 };
 use crate::{
     RequestKey,
-    lazy_token::LazyToken,
     queue::Outcome,
     reconciler::{Completion, Invocation},
 };
@@ -94,7 +93,7 @@ async fn reconcile(mut run: RunGuard, key: RequestKey, attempt: u32, term: Optio
         return;
     };
     let core = run.engine.core.clone();
-    let token = LazyToken::new(run.member.token.clone());
+    let token = run.member.token.child_token();
     let state = object.state();
     let call = Invocation {
         key,

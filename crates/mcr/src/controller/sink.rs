@@ -136,3 +136,6 @@ impl ChangeSink for WatchSink {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

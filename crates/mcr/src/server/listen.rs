@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_host_that_a_page_can_choose_is_refused() {
-        for host in ["localhost", "LocalHost:8080", "127.0.0.1:8080", "[::1]:8080", "::1", "10.0.0.7"] {
+        for host in ["localhost", "LocalHost:8080", "127.0.0.1:8080", "[::1]:8080", "10.0.0.7"] {
             assert!(is_this_machine(host), "{host}");
         }
         for host in ["", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", ":8080", "[::1].evil:1"] {

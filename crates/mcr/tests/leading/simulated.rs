@@ -331,6 +331,70 @@ async fn the_lease_is_kept_while_a_reconcile_runs_that_can_not_be_aborted() {
     let _ = stopping.await.or_fail();
 }
 
+/// The process is told what is stuck. Whoever ends it or not, another replica leads when the Lease expires.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_task_that_never_awaits_keeps_neither_the_manager_nor_the_lease() {
+    let cluster = SimCluster::new();
+    cluster.create(lease("")).or_fail();
+    let (go_on, wait) = std::sync::mpsc::channel::<()>();
+    let (began, has_begun) = tokio::sync::oneshot::channel();
+    let builder = Manager::single(cluster.client())
+        .task("deaf", move |_, _| async move {
+            let _ = began.send(());
+            let _ = wait.recv();
+            Ok(())
+        })
+        .shutdown_grace(Duration::from_millis(20));
+    let process = start(builder, election(&cluster));
+    has_begun.await.or_fail();
+    eventually(PATIENCE, "it leads", || process.leadership.is_held().then_some(())).await;
+    let stopped = tokio::time::timeout(PATIENCE, process.running.stop()).await.or_fail();
+    assert!(matches!(stopped, Err(ManagerError::Stuck { .. })), "{stopped:?}");
+    assert!(holder(&cluster).starts_with("me_"), "the Lease is not released");
+    let version = || cluster.get("leases.coordination.k8s.io", "default/lock").unwrap()["metadata"]["resourceVersion"].clone();
+    let last = version();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(version(), last, "nor renewed");
+    drop(go_on);
+}
+
+#[tokio::test]
+async fn a_leader_task_runs_in_each_term_and_ends_with_it() {
+    let cluster = SimCluster::new();
+    cluster.create(lease("other")).or_fail();
+    let (seen, of_task) = (Seen::default(), Seen::default());
+    let (in_leader, in_task) = (seen.clone(), of_task.clone());
+    let builder = Manager::single(cluster.client()).leader_election(election(&cluster));
+    let (leadership, leads) = (builder.leadership().unwrap(), builder.leadership().unwrap());
+    let builder = builder
+        .leader_task("cleaner", move |_, stop| {
+            let seen = in_leader.clone();
+            async move {
+                seen.push("began");
+                stop.cancelled().await;
+                seen.push("ended");
+                Ok(())
+            }
+        })
+        .task("everywhere", move |_, _| async move {
+            in_task.push(format!("{}", leadership.is_held()));
+            Ok(())
+        });
+    let manager = builder.build().unwrap();
+    let running = Background::start(|stop| manager.run_until(stop));
+    of_task.until("false").await;
+    assert_eq!(seen.all(), Vec::<String>::new());
+    set_holder(&cluster, "");
+    seen.until("began").await;
+    set_holder(&cluster, "rival");
+    // A rival in the Lease ends the term at once: the task is dropped.
+    eventually(PATIENCE, "the term ends", || (!leads.is_held()).then_some(())).await;
+    set_holder(&cluster, "");
+    eventually(PATIENCE, "it runs again", || seen.all().iter().filter(|line| *line == "began").count().ge(&2).then_some(())).await;
+    running.stop().await.or_fail();
+    assert_eq!(seen.all().last().map(String::as_str), Some("ended"));
+}
+
 #[tokio::test]
 async fn settings_that_could_not_work_are_told_when_the_manager_is_built() {
     let cluster = SimCluster::new();
