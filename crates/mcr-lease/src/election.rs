@@ -172,7 +172,9 @@ impl Election {
                 let why = match (holder, status.error.as_deref()) {
                     (Some(_), _) => "another process has taken it",
                     (None, Some(error)) => error,
-                    (None, None) => "no renewal has succeeded in time, perhaps because this process or its machine was stopped",
+                    (None, None) => {
+                        "no renewal has succeeded in time, perhaps because this process or its machine was stopped"
+                    }
                 };
                 tracing::warn!(%lease, %identity, holder, why, "leader election: this process has lost the Lease and is a standby");
             }

@@ -197,7 +197,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_missing_right_in_200_clusters_is_one_warning_a_minute_with_their_number() {
         let (cells, now) = (KindCounters::default(), Instant::now());
-        let warned: Vec<_> = (0..200).filter_map(|_| cells.warns(&WatchError::NotServed, now)).collect();
+        let warned: Vec<_> = (0..200)
+            .filter_map(|_| cells.warns(&WatchError::NotServed, now))
+            .collect();
         assert_eq!(warned, [0]);
         let forbidden = WatchError::Forbidden { message: "no".into() };
         assert_eq!(cells.warns(&forbidden, now), Some(0), "another cause");

@@ -137,12 +137,25 @@ impl<K: Resource> Request<K> {
                 })
             }
             Err(kube::Error::Api(status)) if names_object(&status, self.name()) => Ok(true),
-            Err(kube::Error::Api(source)) if source.is_not_found() || source.is_forbidden() => {
+            Err(kube::Error::Api(source)) => {
                 let (key, resource) = (self.key.clone(), K::plural(dynamic).into_owned());
                 Err(match self.blocked::<K>(dynamic) {
-                    Some(reason) => ConfirmError::Blocked { key, resource, reason },
-                    None if source.is_forbidden() => ConfirmError::Forbidden { key, resource, source },
-                    None => ConfirmError::NotServed { key, resource, source },
+                    Some(reason) => ConfirmError::Blocked {
+                        key,
+                        resource,
+                        reason,
+                    },
+                    None if source.is_forbidden() => ConfirmError::Forbidden {
+                        key,
+                        resource,
+                        source,
+                    },
+                    None if source.is_not_found() => ConfirmError::NotServed {
+                        key,
+                        resource,
+                        source,
+                    },
+                    None => no_answer(kube::Error::Api(source)),
                 })
             }
             Err(error) => Err(no_answer(error)),

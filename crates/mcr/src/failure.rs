@@ -319,34 +319,68 @@ mod tests {
         };
         type Made = fn(RequestKey, Status) -> Box<dyn Error + Send + Sync>;
         let errors: [(Made, &str); 7] = [
-            (|_, status| kube::Error::Api(status.boxed()).into(), "Forbidden maps"),
             (
-                |key, status| ConfirmError::Forbidden { key, resource: "maps".into(), source: status.boxed() }.into(),
+                |_, status| kube::Error::Api(status.boxed()).into(),
                 "Forbidden maps",
             ),
             (
-                |key, status| ConfirmError::NotServed { key, resource: "maps".into(), source: status.boxed() }.into(),
+                |key, status| {
+                    ConfirmError::Forbidden {
+                        key,
+                        resource: "maps".into(),
+                        source: status.boxed(),
+                    }
+                    .into()
+                },
+                "Forbidden maps",
+            ),
+            (
+                |key, status| {
+                    ConfirmError::NotServed {
+                        key,
+                        resource: "maps".into(),
+                        source: status.boxed(),
+                    }
+                    .into()
+                },
                 "Forbidden maps",
             ),
             (
                 |key, status| {
                     let source = kube::Error::Api(status.boxed());
-                    anyhow::Error::from(ConfirmError::NoAnswer { key, source }).context("can't copy").into()
+                    anyhow::Error::from(ConfirmError::NoAnswer { key, source })
+                        .context("can't copy")
+                        .into()
                 },
                 "Forbidden maps",
             ),
             (
-                |key, _| ConfirmError::Blocked { key, resource: "maps".into(), reason: "no claim".into() }.into(),
+                |key, _| {
+                    ConfirmError::Blocked {
+                        key,
+                        resource: "maps".into(),
+                        reason: "no claim".into(),
+                    }
+                    .into()
+                },
                 "can't tell whether cluster://berlin/…/… was deleted: maps are blocked in this cluster: no claim. The request is \
                  retried when they are watched again",
             ),
-            (|key, _| format!("no room for {key}, {}", key.object.name).into(), "no room for cluster://berlin/…/…, …"),
+            (
+                |key, _| format!("no room for {key}, {}", key.object.name).into(),
+                "no room for cluster://berlin/…/…, …",
+            ),
             (|_, _| "no room".into(), "no room"),
         ];
         for (made, expected) in errors {
             for name in ["x", "a-very.long-name"] {
                 let failure = Failure::of(made(key(name), status(name, "maps")).as_ref());
-                assert_eq!(failure.class_without(&key(name).object).1, expected, "{}", failure.text);
+                assert_eq!(
+                    failure.class_without(&key(name).object).1,
+                    expected,
+                    "{}",
+                    failure.text
+                );
             }
         }
         let of = |resource| Failure::of(&status("x", resource)).class;

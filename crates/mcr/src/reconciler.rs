@@ -13,9 +13,7 @@ use mcr_core::{BoxError, Cluster, DecodeError, Fleet, Object};
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    Action, IntoAction, Request, RequestKey, RequestObject, failure::Failure,
-};
+use crate::{Action, IntoAction, Request, RequestKey, RequestObject, failure::Failure};
 
 /// Brings one object of one cluster to its desired state.
 ///

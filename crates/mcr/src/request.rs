@@ -10,7 +10,6 @@ use kube::{
 use mcr_core::{Cluster, ClusterName, Fleet, ObjectKey};
 use tokio_util::sync::CancellationToken;
 
-
 /// The unit of work: one object of one cluster. A controller never reconciles the same key twice at once.
 ///
 /// ```

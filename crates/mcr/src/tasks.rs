@@ -35,8 +35,14 @@ pub(crate) async fn lead<Fut: Future<Output = Result<(), BoxError>>>(
         token.cancel();
         match ended {
             Ok(Err(error)) if term.is_held() => return Err(error),
-            Ok(Err(error)) => tracing::warn!(task = name, %error, "a leader task failed after the end of its term"),
-            Err(cut) => tracing::warn!(task = name, ?cut, "a leader task did not end in time after this process lost the Lease"),
+            Ok(Err(error)) => {
+                tracing::warn!(task = name, %error, "a leader task failed after the end of its term")
+            }
+            Err(cut) => tracing::warn!(
+                task = name,
+                ?cut,
+                "a leader task did not end in time after this process lost the Lease"
+            ),
             Ok(Ok(())) => {}
         }
         stop.run_until_cancelled(term.lost()).await;
@@ -119,10 +125,15 @@ impl NamedTasks {
 
     /// Aborts what has not ended. Returns whether all tasks have ended: one that never awaits survives its abort.
     pub(crate) async fn abort(&mut self) -> bool {
-        let ended = timeout(Duration::from_secs(1), self.tasks.shutdown()).await.is_ok();
+        let ended = timeout(Duration::from_secs(1), self.tasks.shutdown())
+            .await
+            .is_ok();
         if !ended {
             let tasks: Vec<&str> = self.names.iter().map(|(_, name)| &**name).collect();
-            tracing::error!(tasks = tasks.join(", "), "tasks never await, so they can't be aborted and may keep the process from ending: let them await, or run code that blocks with spawn_blocking");
+            tracing::error!(
+                tasks = tasks.join(", "),
+                "tasks never await, so they can't be aborted and may keep the process from ending: let them await, or run code that blocks with spawn_blocking"
+            );
         }
         ended
     }

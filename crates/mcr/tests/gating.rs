@@ -488,7 +488,12 @@ async fn no_request_of_a_mapper_is_lost_behind_a_closed_gate() {
     until_true(|| handle.status().counts.overflowed == 300).await;
     assert_eq!(handle.status().queue.ready, 10_000);
     a.allow("secrets");
-    let all = || seen.all().into_iter().collect::<std::collections::HashSet<_>>().len();
+    let all = || {
+        seen.all()
+            .into_iter()
+            .collect::<std::collections::HashSet<_>>()
+            .len()
+    };
     until_true(|| handle.status().counts.successes >= OBJECTS as u64 && all() == OBJECTS).await;
     world.end().await;
 }

@@ -28,11 +28,11 @@ use mcr_testkit::{
     sim::{SimCluster, SimRule, SimUser},
 };
 use serde_json::{Value, json};
-use tracing::Level;
 use support::{
     Api, ApiAccess, Seen, World,
     maps::{line, maps, record},
 };
+use tracing::Level;
 
 fn map(label: &str, value: &str) -> Value {
     json!({
@@ -159,7 +159,9 @@ async fn requests_of_a_blocked_kind_are_quiet_and_run_at_once_when_it_is_back() 
     let api = world.join("a");
     let names: Vec<_> = (0..60).map(|name| format!("default/m{name}")).collect();
     let labels = json!({"metadata": {"labels": {"team": "a"}}});
-    names.iter().for_each(|name| api.put("configmaps", name, labels.clone()));
+    names
+        .iter()
+        .for_each(|name| api.put("configmaps", name, labels.clone()));
     let handle = world.run(labelled().build(confirm, Arc::new(seen.clone())).unwrap());
     seen.wait_for(60).await;
     names.iter().for_each(|name| api.delete("configmaps", name));
@@ -175,7 +177,10 @@ async fn requests_of_a_blocked_kind_are_quiet_and_run_at_once_when_it_is_back() 
     let reason = "configmaps are blocked in this cluster: forbidden: configmaps is forbidden";
     support::until_true(|| seen.all().last().is_some_and(|line| line.contains(reason))).await;
     support::sleep(3_600_000).await;
-    assert!(log.lines_with("reconcile failed").len() < 130, "one a minute for each of two causes");
+    assert!(
+        log.lines_with("reconcile failed").len() < 130,
+        "one a minute for each of two causes"
+    );
     api.allow("configmaps");
     support::until_true(|| !is_blocked()).await;
     let (back, errors) = (tokio::time::Instant::now(), handle.status().counts.errors);

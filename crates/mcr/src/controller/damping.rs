@@ -133,7 +133,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_cause_in_200_clusters_is_logged_for_one_of_them_with_the_number_of_the_others() {
         let mut damping = FleetDamping::default();
-        let clusters: Vec<_> = (0..200).map(|at| ClusterName::new(format!("c{at}")).unwrap()).collect();
+        let clusters: Vec<_> = (0..200)
+            .map(|at| ClusterName::new(format!("c{at}")).unwrap())
+            .collect();
         let mut note = |at: usize, reason: &str| damping.note(class(reason), &clusters[at], Instant::now());
         assert_eq!((note(0, "a"), note(0, "a")), (Some(0), Some(0)));
         assert!((1..200).all(|at| note(at, "a").is_none()));

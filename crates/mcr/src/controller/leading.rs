@@ -90,17 +90,23 @@ mod tests {
     #[tokio::test]
     async fn no_reconcile_begins_after_the_renew_deadline() {
         let candidate = mcr_lease::Candidate::new("lock").namespace("default");
-        let candidate = candidate.lease_duration(Duration::from_secs(3600)).renew_deadline(Duration::from_secs(1));
+        let candidate = candidate
+            .lease_duration(Duration::from_secs(3600))
+            .renew_deadline(Duration::from_secs(1));
         let election = candidate.retry_period(Duration::from_millis(10)).build().unwrap();
         let server = SimCluster::new();
         // A Lease that nobody holds is taken at once; one that is missing only after its duration.
         let spec = k8s_openapi::serde_json::json!({"holderIdentity": "", "renewTime": "2026-01-01T00:00:00.000000Z"});
         let metadata = k8s_openapi::serde_json::json!({"name": "lock", "namespace": "default"});
-        server.create(k8s_openapi::serde_json::json!({
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec,
-        })).unwrap();
+        server
+            .create(k8s_openapi::serde_json::json!({
+                "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec,
+            }))
+            .unwrap();
         let leadership = election.leadership();
-        let _running = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(election.run(server.client(), CancellationToken::new())));
+        let _running = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(
+            election.run(server.client(), CancellationToken::new()),
+        ));
         let term = leadership.acquired().await;
         let began = std::cell::Cell::new(0);
         let run = async || began.set(began.get() + 1);

@@ -4,10 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use mcr_core::{DISPLAY_NAME, internal::lock};
 use tokio::time::Instant;
-use tracing::{
-    Level,
-    field::display,
-};
+use tracing::{Level, field::display};
 
 use super::{counters::count, engine::Engine, member::Member, runs::Job};
 use crate::{

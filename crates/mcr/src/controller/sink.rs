@@ -60,8 +60,18 @@ impl WatchSink {
             }
             if passes && let Some(old) = &change.old {
                 let (object, deleted) = (old.clone(), self.deletions_are_certain(watch));
-                if !member.add_tombstone(key, LeftObject { object, deleted, unseen }) {
-                    core.overflow(member, "deletions of objects that it can't have reconciled are forgotten");
+                if !member.add_tombstone(
+                    key,
+                    LeftObject {
+                        object,
+                        deleted,
+                        unseen,
+                    },
+                ) {
+                    core.overflow(
+                        member,
+                        "deletions of objects that it can't have reconciled are forgotten",
+                    );
                     return self.forget(key);
                 }
             }

@@ -56,7 +56,9 @@ pub(super) async fn serve(
 ) {
     let shared = Arc::new(Shared {
         free: Arc::new(Semaphore::new(CONNECTIONS)),
-        is_local: listener.local_addr().is_ok_and(|address| address.ip().is_loopback()),
+        is_local: listener
+            .local_addr()
+            .is_ok_and(|address| address.ip().is_loopback()),
     });
     let mut others: VecDeque<Arc<Place>> = VecDeque::new();
     let mut connections = JoinSet::new();
@@ -127,7 +129,9 @@ impl Serves {
         if PROBES.contains(&path) {
             return None;
         }
-        let host = headers.get(header::HOST).map(|host| host.to_str().unwrap_or_default());
+        let host = headers
+            .get(header::HOST)
+            .map(|host| host.to_str().unwrap_or_default());
         if self.shared.is_local && !host.is_none_or(is_this_machine) {
             let message = "this server is for this machine only, so the host must be localhost or an address";
             return Some(error(StatusCode::FORBIDDEN, message));
@@ -138,7 +142,9 @@ impl Serves {
         }
         permit.is_none().then(|| {
             let mut response = error(StatusCode::SERVICE_UNAVAILABLE, "too many connections; try again");
-            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            response
+                .headers_mut()
+                .insert(header::CONNECTION, HeaderValue::from_static("close"));
             response
         })
     }
@@ -195,10 +201,23 @@ mod tests {
 
     #[test]
     fn a_host_that_a_page_can_choose_is_refused() {
-        for host in ["localhost", "LocalHost:8080", "127.0.0.1:8080", "[::1]:8080", "10.0.0.7"] {
+        for host in [
+            "localhost",
+            "LocalHost:8080",
+            "127.0.0.1:8080",
+            "[::1]:8080",
+            "10.0.0.7",
+        ] {
             assert!(is_this_machine(host), "{host}");
         }
-        for host in ["", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", ":8080", "[::1].evil:1"] {
+        for host in [
+            "",
+            "evil.example:8080",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            ":8080",
+            "[::1].evil:1",
+        ] {
             assert!(!is_this_machine(host), "{host}");
         }
     }

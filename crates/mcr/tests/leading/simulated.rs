@@ -347,11 +347,19 @@ async fn a_task_that_never_awaits_keeps_neither_the_manager_nor_the_lease() {
         .shutdown_grace(Duration::from_millis(20));
     let process = start(builder, election(&cluster));
     has_begun.await.or_fail();
-    eventually(PATIENCE, "it leads", || process.leadership.is_held().then_some(())).await;
-    let stopped = tokio::time::timeout(PATIENCE, process.running.stop()).await.or_fail();
+    eventually(PATIENCE, "it leads", || {
+        process.leadership.is_held().then_some(())
+    })
+    .await;
+    let stopped = tokio::time::timeout(PATIENCE, process.running.stop())
+        .await
+        .or_fail();
     assert!(matches!(stopped, Err(ManagerError::Stuck { .. })), "{stopped:?}");
     assert!(holder(&cluster).starts_with("me_"), "the Lease is not released");
-    let version = || cluster.get("leases.coordination.k8s.io", "default/lock").unwrap()["metadata"]["resourceVersion"].clone();
+    let version = || {
+        cluster.get("leases.coordination.k8s.io", "default/lock").unwrap()["metadata"]["resourceVersion"]
+            .clone()
+    };
     let last = version();
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(version(), last, "nor renewed");
@@ -390,7 +398,15 @@ async fn a_leader_task_runs_in_each_term_and_ends_with_it() {
     // A rival in the Lease ends the term at once: the task is dropped.
     eventually(PATIENCE, "the term ends", || (!leads.is_held()).then_some(())).await;
     set_holder(&cluster, "");
-    eventually(PATIENCE, "it runs again", || seen.all().iter().filter(|line| *line == "began").count().ge(&2).then_some(())).await;
+    eventually(PATIENCE, "it runs again", || {
+        seen.all()
+            .iter()
+            .filter(|line| *line == "began")
+            .count()
+            .ge(&2)
+            .then_some(())
+    })
+    .await;
     running.stop().await.or_fail();
     assert_eq!(seen.all().last().map(String::as_str), Some("ended"));
 }

@@ -61,9 +61,14 @@ impl Bench {
         let first = Arc::new(First::default());
         let _watch = cluster.watch(request.clone(), Some(first.clone())).unwrap();
         let store: Store<IgnoredAny> = cluster.store_of(&request).unwrap();
-        eventually(patience, "the objects", || (store.len().ok()? >= OBJECTS).then_some(())).await;
+        eventually(patience, "the objects", || {
+            (store.len().ok()? >= OBJECTS).then_some(())
+        })
+        .await;
         let keys = (0..OBJECTS).map(|name| ObjectKey::namespaced("default", format!("m{name}")));
-        let objects = keys.map(|key| store.raw_unsynced(&key).unwrap().unwrap()).collect();
+        let objects = keys
+            .map(|key| store.raw_unsynced(&key).unwrap().unwrap())
+            .collect();
         let reconcile = async |_: Request<ConfigMap>, _: Arc<()>| Ok::<_, mcr_core::BoxError>(());
         let controller = Controller::<ConfigMap>::new("maps").owns::<Secret>();
         let core = controller.build(reconcile, Arc::new(())).unwrap().handle().0;
@@ -72,7 +77,11 @@ impl Bench {
         core.queue.engage(cluster.name().clone(), 1);
         core.members_mut().insert(cluster.name().clone(), member.clone());
         let engine = Arc::new(Engine { core, fleet });
-        let sink = WatchSink { engine, member, at: 0 };
+        let sink = WatchSink {
+            engine,
+            member,
+            at: 0,
+        };
         sink.status_changed(&WatchStatus::default());
         Self {
             sink,
@@ -100,12 +109,23 @@ impl Bench {
                 }
             }
             let (waiting, kept) = (engine.core.queue.len(), member.kept());
-            assert!(waiting <= MOST_WAITING + MOST_UNSEEN && kept <= MOST_UNSEEN, "{waiting} {kept}");
+            assert!(
+                waiting <= MOST_WAITING + MOST_UNSEEN && kept <= MOST_UNSEEN,
+                "{waiting} {kept}"
+            );
         }
     }
 
     fn overflowed(&self) -> usize {
-        usize::try_from(self.sink.engine.core.counters.overflowed.load(std::sync::atomic::Ordering::Relaxed)).unwrap()
+        usize::try_from(
+            self.sink
+                .engine
+                .core
+                .counters
+                .overflowed
+                .load(std::sync::atomic::Ordering::Relaxed),
+        )
+        .unwrap()
     }
 }
 
@@ -114,7 +134,11 @@ async fn what_a_closed_gate_and_a_standby_keep_is_flat_over_a_million_events() {
     let closed = Bench::new().await;
     closed.flood(50);
     assert_eq!(closed.sink.member.kept(), MOST_UNSEEN);
-    assert!(closed.overflowed() > 400_000, "{} are counted", closed.overflowed());
+    assert!(
+        closed.overflowed() > 400_000,
+        "{} are counted",
+        closed.overflowed()
+    );
     // Reconciles may have seen what exists when the gate has been open, so none of these deletions is forgotten.
     let put = |comes, at: usize| closed.change(comes, &closed.objects[at]);
     (0..OBJECTS).for_each(|at| put(true, at));
@@ -149,7 +173,10 @@ async fn a_dropped_request_for_a_deleted_object_keeps_nothing() {
     let ends: [(Completion, usize); 5] = [
         (Completion::Failed(Failure::new("later")), 1),
         (Completion::Failed(terminal()), 0),
-        (Completion::FailedWithAction(Failure::new("no"), crate::Action::done()), 0),
+        (
+            Completion::FailedWithAction(Failure::new("no"), crate::Action::done()),
+            0,
+        ),
         (Completion::Undecodable(bench.objects[0].clone(), decode()), 0),
         (Completion::Succeeded(crate::Action::done()), 0),
     ];
