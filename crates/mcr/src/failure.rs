@@ -82,20 +82,14 @@ impl Failure {
 
     /// The class of this failure of a request, without the name of its object.
     pub(crate) fn class_without(&self, key: &ObjectKey) -> (u16, String) {
-        let (code, text) = &self.class;
         let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '.' | '_');
-        let mut rest = text.as_str();
-        let mut class = String::with_capacity(text.len());
-        while !rest.is_empty() {
-            let end = rest.find(|letter| !is_of_name(letter)).unwrap_or(rest.len());
-            let (word, after) = rest.split_at(end);
-            let is_key = *word == *key.name || key.namespace.as_deref() == Some(word);
-            class.push_str(if is_key { "…" } else { word });
-            let other = after.find(is_of_name).unwrap_or(after.len());
-            class.push_str(&after[..other]);
-            rest = &after[other..];
-        }
-        (*code, class)
+        let words = self.class.1.split_inclusive(|letter| !is_of_name(letter));
+        let class = words.map(|word| {
+            let name = word.trim_end_matches(|letter| !is_of_name(letter));
+            let is_key = *name == *key.name || key.namespace.as_deref() == Some(name);
+            if is_key && !name.is_empty() { "…" } else { word }
+        });
+        (self.class.0, class.collect())
     }
 
     /// Whether no error policy is asked: the error is terminal, or the cluster of the request was not found.
@@ -174,6 +168,8 @@ pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::serde_json::json;
+
     use super::*;
 
     #[derive(Debug, thiserror::Error)]
@@ -297,94 +293,61 @@ mod tests {
         assert_eq!(text.chars().count(), MOST_CHARS);
     }
 
-    /// The class must not depend on the object, for any error of ours and for texts that name the object of the request.
+    /// The class does not depend on the object: of no error of ours, and of no text that names the object of the request.
     #[test]
     fn equal_failures_of_different_objects_have_one_class() {
-        use crate::{ConfirmError, RequestKey};
-        let key = |name: &str| {
-            let cluster = ClusterName::new("berlin").unwrap();
-            RequestKey::new(cluster, ObjectKey::namespaced(format!("ns-{name}"), name))
-        };
+        use crate::ConfirmError::{Blocked, Forbidden, NoAnswer, NotServed};
         let status = |name: &str, resource: &str| {
-            let message = format!("{resource} \"{name}\" is forbidden");
-            let status = Status::failure(&message, "Forbidden").with_code(403);
-            status.with_details(kube::core::response::StatusDetails {
-                name: name.to_owned(),
-                kind: resource.to_owned(),
-                group: String::new(),
-                uid: String::new(),
-                causes: Vec::new(),
-                retry_after_seconds: 0,
-            })
+            let status = json!({"code": 403, "reason": "Forbidden", "message": name, "details": {"name": name, "kind": resource}});
+            Box::new(serde_json::from_value::<Status>(status).unwrap())
         };
-        type Made = fn(RequestKey, Status) -> Box<dyn Error + Send + Sync>;
-        let errors: [(Made, &str); 7] = [
-            (
-                |_, status| kube::Error::Api(status.boxed()).into(),
-                "Forbidden maps",
-            ),
-            (
-                |key, status| {
-                    ConfirmError::Forbidden {
-                        key,
-                        resource: "maps".into(),
-                        source: status.boxed(),
-                    }
-                    .into()
-                },
-                "Forbidden maps",
-            ),
-            (
-                |key, status| {
-                    ConfirmError::NotServed {
-                        key,
-                        resource: "maps".into(),
-                        source: status.boxed(),
-                    }
-                    .into()
-                },
-                "Forbidden maps",
-            ),
-            (
-                |key, status| {
-                    let source = kube::Error::Api(status.boxed());
-                    anyhow::Error::from(ConfirmError::NoAnswer { key, source })
-                        .context("can't copy")
-                        .into()
-                },
-                "Forbidden maps",
-            ),
-            (
-                |key, _| {
-                    ConfirmError::Blocked {
-                        key,
-                        resource: "maps".into(),
-                        reason: "no claim".into(),
-                    }
-                    .into()
-                },
-                "can't tell whether cluster://berlin/…/… was deleted: maps are blocked in this cluster: no claim. The request is \
-                 retried when they are watched again",
-            ),
-            (
-                |key, _| format!("no room for {key}, {}", key.object.name).into(),
-                "no room for cluster://berlin/…/…, …",
-            ),
-            (|_, _| "no room".into(), "no room"),
-        ];
-        for (made, expected) in errors {
-            for name in ["x", "a-very.long-name"] {
-                let failure = Failure::of(made(key(name), status(name, "maps")).as_ref());
-                assert_eq!(
-                    failure.class_without(&key(name).object).1,
-                    expected,
-                    "{}",
-                    failure.text
-                );
-            }
-        }
-        let of = |resource| Failure::of(&status("x", resource)).class;
-        assert_ne!(of("maps"), of("secrets"), "another right is another cause");
+        let classes = ["x", "a-very.long-name"].map(|name| {
+            let object = ObjectKey::namespaced(format!("ns-{name}"), name);
+            let key = crate::RequestKey::new(ClusterName::new("berlin").unwrap(), object.clone());
+            let (source, resource) = (status(name, "maps"), "maps".to_owned());
+            let api = || kube::Error::Api(source.clone());
+            let no_answer = NoAnswer {
+                key: key.clone(),
+                source: api(),
+            };
+            let errors: [Box<dyn Error + Send + Sync>; 7] = [
+                api().into(),
+                anyhow::Error::from(no_answer).context("can't copy").into(),
+                Forbidden {
+                    key: key.clone(),
+                    resource: resource.clone(),
+                    source: source.clone(),
+                }
+                .into(),
+                NotServed {
+                    key: key.clone(),
+                    resource: resource.clone(),
+                    source: source.clone(),
+                }
+                .into(),
+                Blocked {
+                    key: key.clone(),
+                    resource,
+                    reason: "no claim".into(),
+                }
+                .into(),
+                format!("no room for {key}, {name}").into(),
+                "no room".into(),
+            ];
+            errors.map(|error| Failure::of(error.as_ref()).class_without(&object))
+        });
+        assert_eq!(classes[0], classes[1]);
+        assert!(
+            classes[0][..4]
+                .iter()
+                .all(|class| *class == (403, "Forbidden maps".to_owned())),
+            "{classes:?}"
+        );
+        assert_ne!(
+            Failure::of(&status("x", "secrets")).class,
+            classes[0][0],
+            "another right is another cause"
+        );
     }
 
     #[test]

@@ -300,14 +300,6 @@ impl ManagerBuilder {
     /// that has not ended when another replica may lead is dropped at its next await. What it returns after the end of its term
     /// stops nothing; before that, an error or a panic stops the manager.
     ///
-    /// ```
-    /// # use mcr::Manager;
-    /// let manager = Manager::builder().leader_task("cleaner", |fleet, stop| async move {
-    ///     stop.run_until_cancelled(async { /* … clean up in the clusters of `fleet` … */ }).await;
-    ///     Ok(())
-    /// });
-    /// # let _ = manager;
-    /// ```
     pub fn leader_task<Fut>(
         self,
         name: impl Into<Arc<str>>,
@@ -329,11 +321,7 @@ impl ManagerBuilder {
     /// # use mcr::{LeaderElection, Manager};
     /// let builder = Manager::builder().leader_election(LeaderElection::new("my-controller"));
     /// let leadership = builder.leadership().unwrap();
-    /// let builder = builder.task("reporter", |_, _| async move {
-    ///     println!("leads: {}", leadership.is_held());
-    ///     Ok(())
-    /// });
-    /// # let _ = builder;
+    /// builder.task("reporter", |_, _| async move { Ok(println!("leads: {}", leadership.is_held())) });
     /// ```
     pub fn leadership(&self) -> Option<Leadership> {
         let elected = self.election.as_ref()?.as_ref().ok()?;

@@ -43,7 +43,7 @@ impl FleetContext {
         self.registry.remove(cluster);
         if self.settings().internal {
             tracing::debug!(connection = %name, reason = ?end, "a connection of a provider is closed");
-        } else if end == End::Stopped {
+        } else if end == End::Stopped && cluster.placement().is_some() {
             tracing::debug!(cluster = %name, epoch, "cluster leaves the fleet, which stops");
         } else {
             tracing::info!(cluster = %name, display_name = cluster.property(crate::DISPLAY_NAME), epoch, reason = ?end, "cluster leaves the fleet");
@@ -66,7 +66,11 @@ impl FleetContext {
         cluster.close_transport();
         self.registry.remove_draining(cluster);
         cluster.set_state(ClusterState::Gone);
-        tracing::debug!(cluster = %name, display_name = cluster.property(crate::DISPLAY_NAME), epoch, "cluster is gone");
+        if self.settings().internal || cluster.placement().is_some() {
+            tracing::debug!(cluster = %name, display_name = cluster.property(crate::DISPLAY_NAME), epoch, "cluster is gone");
+        } else {
+            tracing::info!(cluster = %name, display_name = cluster.property(crate::DISPLAY_NAME), epoch, "cluster is gone");
+        }
         self.publish(name);
     }
 }

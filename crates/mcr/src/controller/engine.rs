@@ -150,7 +150,7 @@ impl Core {
         }
         let (kept, dropped) = deferred.add(&key);
         count_many(&self.counters.misdirected, dropped);
-        if dropped > 0 && deferred.warns() {
+        if dropped > 0 && !std::mem::replace(&mut deferred.warned, true) {
             tracing::warn!(controller = %self.plan.name, %key, "too many requests wait for clusters that have not joined; those of the clusters that have not come for longest are dropped. Check whether a mapper or source names clusters that don't exist");
         }
         kept

@@ -82,41 +82,37 @@ pub(crate) async fn in_term<T>(
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::serde_json::json;
     use mcr_testkit::sim::SimCluster;
+    use tokio_util::task::AbortOnDropHandle;
 
     use super::*;
 
     /// After a stop of the process, the first thing that runs may be a reconcile that was spawned in time.
     #[tokio::test]
     async fn no_reconcile_begins_after_the_renew_deadline() {
-        let candidate = mcr_lease::Candidate::new("lock").namespace("default");
+        let candidate = mcr_lease::Candidate::new("lock").lease_duration(Duration::from_secs(3600));
         let candidate = candidate
-            .lease_duration(Duration::from_secs(3600))
-            .renew_deadline(Duration::from_secs(1));
-        let election = candidate.retry_period(Duration::from_millis(10)).build().unwrap();
-        let server = SimCluster::new();
-        // A Lease that nobody holds is taken at once; one that is missing only after its duration.
-        let spec = k8s_openapi::serde_json::json!({"holderIdentity": "", "renewTime": "2026-01-01T00:00:00.000000Z"});
-        let metadata = k8s_openapi::serde_json::json!({"name": "lock", "namespace": "default"});
-        server
-            .create(k8s_openapi::serde_json::json!({
-                "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec,
-            }))
-            .unwrap();
+            .renew_deadline(Duration::from_secs(1))
+            .retry_period(Duration::from_millis(10));
+        let (election, server) = (candidate.build().unwrap(), SimCluster::new());
+        // A Lease that was released is taken at once.
+        let spec = json!({"holderIdentity": "", "renewTime": "2026-01-01T00:00:00.000000Z"});
+        let metadata = json!({"name": "lock", "namespace": "default"});
+        let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec});
+        server.create(lease).unwrap();
         let leadership = election.leadership();
-        let _running = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(
+        let _running = AbortOnDropHandle::new(tokio::spawn(
             election.run(server.client(), CancellationToken::new()),
         ));
         let term = leadership.acquired().await;
-        let began = std::cell::Cell::new(0);
-        let run = async || began.set(began.get() + 1);
-        assert_eq!(in_term(Some(term.clone()), || (), run()).await, Ok(()));
+        assert_eq!(in_term(Some(term.clone()), || (), async {}).await, Ok(()));
         // This thread runs the election too, so nothing is renewed.
         while term.is_held() {
             std::thread::sleep(Duration::from_millis(10));
         }
         assert!(term.may_finish());
-        assert_eq!(in_term(Some(term), || (), run()).await, Err(Cut::NotBegun));
-        assert_eq!(began.get(), 1);
+        let begins = async { panic!("it begins") };
+        assert_eq!(in_term::<()>(Some(term), || (), begins).await, Err(Cut::NotBegun));
     }
 }

@@ -1,131 +1,118 @@
 //! Floods of changes where nothing is dispatched.
 
+use std::sync::{Mutex, atomic::Ordering};
+
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use mcr_core::{Fleet, Object, Store, WatchRequest};
+use mcr_core::{BoxError, Fleet, WatchRequest};
 use mcr_testkit::{sim::SimCluster, waiting::eventually};
-use serde::de::IgnoredAny;
 use serde_json::json;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
-    super::{
-        Controller,
-        engine::MOST_WAITING,
-        member::MOST_UNSEEN,
-        outcome::{self, Panic},
-    },
+    super::{Controller, engine::MOST_WAITING, member::MOST_UNSEEN, outcome},
     *,
 };
 use crate::{
-    Request, TerminalError,
+    Action, Request, TerminalError,
     failure::Failure,
     reconciler::{Completion, ObjectState},
 };
 
 const OBJECTS: usize = 5_000;
+const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Keeps the changes of a watch, because nothing else can make one.
+#[derive(Default)]
+struct Changes(Mutex<Vec<ObjectChange>>);
+
+impl ChangeSink for Changes {
+    fn changed(&self, change: &ObjectChange) {
+        lock(&self.0).push(change.clone());
+    }
+}
+
+/// The primary sink of a member whose gate waits for Secrets, and changes to feed it with.
 struct Bench {
     sink: WatchSink,
-    objects: Vec<Arc<Object>>,
-    change: ObjectChange,
+    changes: Vec<ObjectChange>,
     _running: AbortOnDropHandle<()>,
 }
 
-/// Keeps a change, because only a watch can make one.
-#[derive(Default)]
-struct First(std::sync::Mutex<Option<ObjectChange>>);
-
-impl ChangeSink for First {
-    fn changed(&self, change: &ObjectChange) {
-        lock(&self.0).get_or_insert_with(|| change.clone());
-    }
-}
-
 impl Bench {
-    /// A member whose gate waits for Secrets, and objects that do not exist any more.
     async fn new() -> Self {
         let server = SimCluster::new();
-        let create = |name: usize| {
+        for name in 0..OBJECTS {
             let metadata = json!({"name": format!("m{name}"), "namespace": "default"});
-            server.create(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}))
-        };
-        (0..OBJECTS).for_each(|name| drop(create(name).unwrap()));
+            server
+                .create(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}))
+                .unwrap();
+        }
         let fleet = Fleet::single(server.client());
-        let running = tokio::spawn({
-            let fleet = fleet.clone();
-            async move { fleet.run(CancellationToken::new()).await }
-        });
-        let patience = Duration::from_secs(60);
-        let cluster = eventually(patience, "the cluster", || fleet.get("local").ok()).await;
-        let request = WatchRequest::of::<ConfigMap>();
-        let first = Arc::new(First::default());
-        let _watch = cluster.watch(request.clone(), Some(first.clone())).unwrap();
-        let store: Store<IgnoredAny> = cluster.store_of(&request).unwrap();
-        eventually(patience, "the objects", || {
-            (store.len().ok()? >= OBJECTS).then_some(())
-        })
-        .await;
-        let keys = (0..OBJECTS).map(|name| ObjectKey::namespaced("default", format!("m{name}")));
-        let objects = keys
-            .map(|key| store.raw_unsynced(&key).unwrap().unwrap())
-            .collect();
-        let reconcile = async |_: Request<ConfigMap>, _: Arc<()>| Ok::<_, mcr_core::BoxError>(());
+        let run = fleet.clone();
+        let running = tokio::spawn(async move { run.run(CancellationToken::new()).await });
+        let cluster = eventually(PATIENCE, "the cluster", || fleet.get("local").ok()).await;
+        let changes = Arc::new(Changes::default());
+        let _watch = cluster
+            .watch(WatchRequest::of::<ConfigMap>(), Some(changes.clone()))
+            .unwrap();
+        let listed = || (lock(&changes.0).len() >= OBJECTS).then(|| lock(&changes.0).split_off(1));
+        let changes = eventually(PATIENCE, "the objects", listed).await;
+        let reconcile = async |_: Request<ConfigMap>, _: Arc<()>| Ok::<_, BoxError>(());
         let controller = Controller::<ConfigMap>::new("maps").owns::<Secret>();
         let core = controller.build(reconcile, Arc::new(())).unwrap().handle().0;
-        let member = Arc::new(Member::new(cluster.clone(), 1));
-        lock(&member.gate).add_watch(1, "secrets".into());
-        core.queue.engage(cluster.name().clone(), 1);
-        core.members_mut().insert(cluster.name().clone(), member.clone());
+        let (name, member) = (cluster.name().clone(), Arc::new(Member::new(cluster.clone(), 1)));
+        core.queue.engage(name.clone(), 1);
+        core.members_mut().insert(name, member.clone());
         let engine = Arc::new(Engine { core, fleet });
-        let sink = WatchSink {
-            engine,
-            member,
-            at: 0,
-        };
-        sink.status_changed(&WatchStatus::default());
-        Self {
-            sink,
-            objects,
-            change: lock(&first.0).clone().unwrap(),
+        let bench = Self {
+            sink: WatchSink {
+                engine,
+                member,
+                at: 0,
+            },
+            changes,
             _running: AbortOnDropHandle::new(running),
-        }
+        };
+        bench.gate(false);
+        bench
     }
 
-    fn change(&self, comes: bool, object: &Arc<Object>) {
-        let (mut change, object) = (self.change.clone(), Some(object.clone()));
-        (change.old, change.new) = if comes { (None, object) } else { (object, None) };
+    fn gate(&self, opens: bool) {
+        let mut gate = lock(&self.sink.member.gate);
+        if opens {
+            gate.remove_watch(1)
+        } else {
+            gate.add_watch(1, "secrets".into())
+        }
+        drop(gate);
+        self.sink.status_changed(&WatchStatus::default());
+    }
+
+    /// Creates or deletes an object.
+    fn change(&self, comes: bool, at: usize) {
+        let mut change = self.changes[at].clone();
+        (change.initial, change.old, change.new) = match (comes, change.new) {
+            (true, new) => (false, None, new),
+            (false, new) => (false, new, None),
+        };
         self.sink.changed(&change);
     }
 
     /// Creates and deletes each object so many times, and adds a new key for each change.
     fn flood(&self, rounds: usize) {
         let (engine, member) = (&self.sink.engine, &self.sink.member);
-        for round in 0..rounds {
-            for (at, object) in self.objects.iter().enumerate() {
-                for comes in [true, false] {
-                    self.change(comes, object);
-                    let key = ObjectKey::namespaced("pods", format!("{round}-{at}"));
-                    engine.enqueue_from(member, key.into(), Priority::Live, Duration::ZERO);
-                }
+        for change in 0..rounds * self.changes.len() * 2 {
+            self.change(change % 2 == 0, change / 2 % self.changes.len());
+            let key = ObjectKey::namespaced("pods", change.to_string());
+            engine.enqueue_from(member, key.into(), Priority::Live, Duration::ZERO);
+            if change % 1_000 == 0 {
+                let (waiting, kept) = (engine.core.queue.len(), member.kept());
+                assert!(
+                    waiting <= MOST_WAITING + MOST_UNSEEN && kept <= MOST_UNSEEN,
+                    "{waiting} {kept}"
+                );
             }
-            let (waiting, kept) = (engine.core.queue.len(), member.kept());
-            assert!(
-                waiting <= MOST_WAITING + MOST_UNSEEN && kept <= MOST_UNSEEN,
-                "{waiting} {kept}"
-            );
         }
-    }
-
-    fn overflowed(&self) -> usize {
-        usize::try_from(
-            self.sink
-                .engine
-                .core
-                .counters
-                .overflowed
-                .load(std::sync::atomic::Ordering::Relaxed),
-        )
-        .unwrap()
     }
 }
 
@@ -133,59 +120,51 @@ impl Bench {
 async fn what_a_closed_gate_and_a_standby_keep_is_flat_over_a_million_events() {
     let closed = Bench::new().await;
     closed.flood(50);
-    assert_eq!(closed.sink.member.kept(), MOST_UNSEEN);
-    assert!(
-        closed.overflowed() > 400_000,
-        "{} are counted",
-        closed.overflowed()
-    );
-    // Reconciles may have seen what exists when the gate has been open, so none of these deletions is forgotten.
-    let put = |comes, at: usize| closed.change(comes, &closed.objects[at]);
-    (0..OBJECTS).for_each(|at| put(true, at));
-    lock(&closed.sink.member.gate).remove_watch(1);
-    closed.sink.status_changed(&WatchStatus::default());
-    lock(&closed.sink.member.gate).add_watch(1, "secrets".into());
-    closed.sink.status_changed(&WatchStatus::default());
-    (0..OBJECTS - 1).for_each(|at| put(false, at));
-    assert_eq!(closed.sink.member.kept(), OBJECTS - 1);
-    // One of a name that was seen is kept, one that has come since is not.
-    put(true, 0);
-    put(false, 0);
-    assert_eq!(closed.sink.member.kept(), OBJECTS - 1);
+    let (core, member) = (&closed.sink.engine.core, &closed.sink.member);
+    let counted = core.counters.overflowed.load(Ordering::Relaxed);
+    assert!(counted > 400_000 && member.kept() == MOST_UNSEEN, "{counted}");
+    // When the gate has been open, reconciles may have seen what exists: none of these deletions is forgotten.
+    let all = closed.changes.len();
+    (0..all).for_each(|at| closed.change(true, at));
+    [true, false].map(|opens| closed.gate(opens));
+    (1..all).for_each(|at| closed.change(false, at));
+    assert_eq!(member.kept(), all - 1);
+    // A new object of a name that was seen counts as seen; a name that has come since does not.
+    [(true, 1), (false, 1), (false, 0)].map(|(comes, at)| closed.change(comes, at));
+    assert_eq!(member.kept(), all);
 
     let standby = Bench::new().await;
     let leadership = mcr_lease::Candidate::new("lock").build().unwrap().leadership();
     assert!(standby.sink.engine.core.leadership.set(leadership).is_ok());
     standby.flood(10);
-    assert_eq!(standby.sink.member.kept(), 0);
-    assert_eq!(standby.sink.engine.core.queue.len(), MOST_WAITING);
+    let kept = (standby.sink.member.kept(), standby.sink.engine.core.queue.len());
+    assert_eq!(kept, (0, MOST_WAITING));
 }
 
-/// A request that is dropped has no object left: neither a terminal error nor an error policy ends the retries and keeps it.
 #[tokio::test]
-async fn a_dropped_request_for_a_deleted_object_keeps_nothing() {
+async fn a_request_that_is_not_retried_keeps_no_deleted_object() {
     let bench = Bench::new().await;
+    bench.gate(true);
     let (engine, member) = (&bench.sink.engine, &bench.sink.member);
-    lock(&member.gate).remove_watch(1);
-    bench.sink.status_changed(&WatchStatus::default());
-    let terminal = || Failure::of(&TerminalError::new("never"));
-    let decode = || bench.objects[0].decode::<Vec<u8>>().unwrap_err();
-    let ends: [(Completion, usize); 5] = [
+    let object = bench.changes[0].new.clone().unwrap();
+    let never = || Failure::of(&TerminalError::new("never"));
+    for (end, kept) in [
         (Completion::Failed(Failure::new("later")), 1),
-        (Completion::Failed(terminal()), 0),
+        (Completion::Failed(never()), 0),
         (
-            Completion::FailedWithAction(Failure::new("no"), crate::Action::done()),
+            Completion::FailedWithAction(Failure::new("no"), Action::done()),
             0,
         ),
-        (Completion::Undecodable(bench.objects[0].clone(), decode()), 0),
-        (Completion::Succeeded(crate::Action::done()), 0),
-    ];
-    for (end, kept) in ends {
-        bench.change(false, &bench.objects[0]);
+        (
+            Completion::Undecodable(object.clone(), object.decode::<Vec<u8>>().unwrap_err()),
+            0,
+        ),
+        (Completion::Succeeded(Action::done()), 0),
+    ] {
+        bench.change(false, 0);
         let job = engine.core.queue.next().await.unwrap();
-        let state = ObjectState::Left(bench.objects[0].clone());
-        let ended: Result<_, Panic> = Ok(Ok(end));
-        outcome::outcome(engine, member, &job, state, ended).settle(engine, member, &job);
+        let state = ObjectState::Left(object.clone());
+        outcome::outcome(engine, member, &job, state, Ok(Ok(end))).settle(engine, member, &job);
         assert_eq!(member.kept(), kept);
     }
 }

@@ -54,34 +54,38 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{Added::*, *};
     use crate::queue::{Outcome, QueueConfig};
 
     #[test]
     fn a_full_cluster_takes_known_keys_and_what_fails_runs_at_once_without_its_failures() {
-        let now = Instant::now();
+        let (now, zero) = (Instant::now(), Duration::ZERO);
         let mut queue = QueueCore::new(QueueConfig::default(), now);
         queue.engage("eu", 1);
-        let add = |queue: &mut QueueCore<_, u32>, epoch, key| {
-            queue.add_within(&"eu", epoch, (key, 2), Priority::Live, Duration::ZERO, now)
-        };
-        let results = [(None, 1), (Some(1), 2), (Some(1), 3), (None, 1), (Some(2), 1)];
-        let results = results.map(|(epoch, key)| add(&mut queue, epoch, key));
-        use Added::{Full, NotEngaged, Yes};
-        assert_eq!((results, queue.len()), ([Yes, Yes, Full, Yes, NotEngaged], 2));
-        for outcome in [
-            Outcome::Retry,
-            Outcome::Success {
-                requeue_after: Some(Duration::from_secs(9)),
-            },
+        for (epoch, key, added) in [
+            (None, 1, Yes),
+            (Some(1), 2, Yes),
+            (Some(1), 3, Full),
+            (None, 1, Yes),
+            (Some(2), 1, NotEngaged),
         ] {
+            assert_eq!(
+                queue.add_within(&"eu", epoch, (key, 2), Priority::Live, zero, now),
+                added
+            );
+        }
+        let requeue_after = Some(Duration::from_secs(9));
+        for outcome in [Outcome::Retry, Outcome::Success { requeue_after }] {
             let work = queue.pop(now).unwrap();
             queue.done(&work, outcome, now);
         }
         assert_eq!(queue.pop(now), None);
         queue.retry_now(&"eu", now);
         let work = queue.pop(now).unwrap();
-        assert_eq!((work.key, work.attempt), (1, 0));
-        assert_eq!(queue.pop(now), None, "it waits for no attempt");
+        assert_eq!(
+            (work.key, work.attempt, queue.pop(now)),
+            (1, 0, None),
+            "the other one has not failed"
+        );
     }
 }
