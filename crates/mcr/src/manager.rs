@@ -321,7 +321,10 @@ impl ManagerBuilder {
     /// # use mcr::{LeaderElection, Manager};
     /// let builder = Manager::builder().leader_election(LeaderElection::new("my-controller"));
     /// let leadership = builder.leadership().unwrap();
-    /// builder.task("reporter", |_, _| async move { Ok(println!("leads: {}", leadership.is_held())) });
+    /// builder.task("reporter", |_, _| async move {
+    ///     println!("leads: {}", leadership.is_held());
+    ///     Ok(())
+    /// });
     /// ```
     pub fn leadership(&self) -> Option<Leadership> {
         let elected = self.election.as_ref()?.as_ref().ok()?;

@@ -340,7 +340,8 @@ async fn a_task_that_never_awaits_keeps_neither_the_manager_nor_the_lease() {
     let of_task = seen.clone();
     let task = async move {
         of_task.push("began");
-        Ok(drop(wait.recv()))
+        let _ = wait.recv();
+        Ok(())
     };
     let builder = Manager::single(cluster.client()).task("deaf", |_, _| task);
     let process = start(
@@ -377,10 +378,14 @@ async fn a_leader_task_runs_in_each_term_and_ends_with_it() {
         async move {
             seen.push("began");
             let _dropped = Dropped(Arc::new(seen));
-            Ok(stop.cancelled().await)
+            stop.cancelled().await;
+            Ok(())
         }
     };
-    let task = async move { Ok(of_task.push(format!("leads: {}", leadership.is_held()))) };
+    let task = async move {
+        of_task.push(format!("leads: {}", leadership.is_held()));
+        Ok(())
+    };
     let builder = builder
         .leader_task("cleaner", leader_task)
         .task("everywhere", |_, _| task);
