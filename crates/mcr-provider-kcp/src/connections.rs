@@ -128,10 +128,25 @@ pub(crate) async fn attempted(connection: &Cluster) -> ClusterState {
 mod tests {
     use std::time::Duration;
 
+    use futures::FutureExt;
     use mcr_core::{Credential, Endpoint, EndpointAccess, StaticCredential};
     use mcr_testkit::waiting::eventually;
 
     use super::*;
+
+    /// At a stop the sender is dropped before the fleet. An end of the discovery would be logged as a failure.
+    #[tokio::test]
+    async fn a_discovery_whose_connections_are_dropped_does_not_end() {
+        let (wanted, receiver) = watch::channel(Wanted::new());
+        let follow = Follow {
+            name: "kcp".into(),
+            wanted: receiver,
+        };
+        let mut discovery = follow.discover(CancellationToken::new());
+        assert!(matches!(discovery.next().await, Some(Ok(Change::Synced))));
+        drop(wanted);
+        assert!(discovery.next().now_or_never().is_none());
+    }
 
     /// Otherwise a workspace that is bound and unbound again and again leaves a connection each time.
     #[tokio::test]

@@ -143,11 +143,21 @@ impl Running {
             HubEvent::Synced => self.slices_listed = true,
             HubEvent::Failing(problem) => {
                 let kind = self.config.api.kind();
-                // No CRD makes these kinds, and a kcp that starts answers so for half a minute.
-                return self.slice_problem(match &*problem.error {
-                    WatchError::NotServed => format!("the server does not serve {kind}s (404): kcp is still starting (its /readyz tells), or the URL does not lead to a workspace of kcp"),
-                    error => format!("{kind}s can't be watched: {error}"),
-                });
+                // A kcp that starts answers 403 and 404 for half a minute. No CRD makes these kinds.
+                let (answer, fix) = match &*problem.error {
+                    WatchError::NotServed => (
+                        "not served (404)".to_owned(),
+                        "Check that the URL leads to a workspace",
+                    ),
+                    WatchError::Forbidden { message } if !self.slices_listed => (
+                        format!("forbidden: {message}"),
+                        "Grant list and watch on it to the credentials in use",
+                    ),
+                    error => return self.slice_problem(format!("{kind}s can't be watched: {error}")),
+                };
+                return self.slice_problem(format!(
+                    "{kind}s can't be watched: {answer}. {fix}, unless kcp is still starting, which its /readyz tells"
+                ));
             }
             _ => return Ok(()),
         }

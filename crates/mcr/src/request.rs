@@ -109,8 +109,9 @@ pub enum RequestObject<K> {
     /// The object was deleted for certain: the watch has no selector, and a watch event reported the deletion, or a complete
     /// list did not contain the object any more.
     ///
-    /// Requests for the object have this state until one of them has succeeded. Deletions while the program does not run are
-    /// missed. Use a finalizer for a clean-up that must not be missed.
+    /// Requests for the object have this state until one of them has succeeded or is not retried. Deletions while the program does
+    /// not run are missed. Of the objects that come and go while nothing is dispatched in their cluster, at most 1,000 have it. Use a
+    /// finalizer for a clean-up that must not be missed.
     Deleted {
         /// The last known state of the object; `None` if it can't be decoded.
         last_known: Option<Arc<K>>,

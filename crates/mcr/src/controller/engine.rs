@@ -196,8 +196,8 @@ impl Core {
     /// Counts a request that is not kept where nothing is dispatched. `what` becomes of such requests is logged once.
     pub(crate) fn overflow(&self, member: &Member, what: &str) {
         count(&self.counters.overflowed);
-        self.overflowed.store(true, Ordering::SeqCst);
-        if !member.overflowed.swap(true, Ordering::SeqCst) {
+        member.overflowed.store(true, Ordering::SeqCst);
+        if !self.overflowed.swap(true, Ordering::SeqCst) {
             tracing::warn!(controller = %self.plan.name, cluster = %member.cluster.name(), "too many requests wait in a cluster in which the controller dispatches nothing: {what}");
         }
     }
