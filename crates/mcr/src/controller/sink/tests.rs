@@ -127,24 +127,24 @@ async fn what_a_closed_gate_and_a_standby_keep_is_flat_over_a_million_events() {
     let counted = core.counters.overflowed.load(Ordering::Relaxed);
     assert!(counted > 200_000 && member.kept() == MOST_UNSEEN, "{counted}");
     // When the gate has been open, reconciles may have seen what exists: none of these deletions is forgotten.
-    let all = closed.changes.len();
-    (0..all).for_each(|at| closed.change(true, at));
+    let last = closed.changes.len() - 1;
+    (0..last).for_each(|at| closed.change(true, at));
     closed.gate(true);
     closed.gate(false);
-    (1..all).for_each(|at| closed.change(false, at));
-    assert_eq!(member.kept(), all - 1);
-    // A new object of a name that was seen counts as seen; a name that has come since does not.
-    for (comes, at) in [(true, 1), (false, 1), (false, 0)] {
+    (0..last).for_each(|at| closed.change(false, at));
+    assert_eq!(member.kept(), last);
+    // A new object of a name that was seen counts as seen; one of a name that has come since does not.
+    for (comes, at) in [(true, 1), (false, 1), (true, last), (false, last)] {
         closed.change(comes, at);
     }
-    assert_eq!(member.kept(), all);
+    assert_eq!(member.kept(), last);
 
     let standby = Bench::new().await;
     let leadership = mcr_lease::Candidate::new("lock").build().unwrap().leadership();
     assert!(standby.sink.engine.core.leadership.set(leadership).is_ok());
     standby.flood(40);
-    let kept = (standby.sink.member.kept(), standby.sink.engine.core.queue.len());
-    assert_eq!(kept, (0, MOST_WAITING));
+    let waiting = standby.sink.engine.core.queue.len();
+    assert!(standby.sink.member.kept() == 0 && waiting.abs_diff(MOST_WAITING) <= 1, "{waiting}");
 }
 
 #[tokio::test]
