@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::Deserialize;
+use serde_json::Value;
 
 /// The useful claims of a token, without the token.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,7 +19,8 @@ pub struct Claims {
 pub fn of(token: &str) -> Option<Claims> {
     #[derive(Deserialize)]
     struct Payload {
-        exp: Option<u64>,
+        #[serde(default)]
+        exp: Value,
         sub: Option<String>,
     }
     let mut parts = token.split('.');
@@ -32,11 +34,20 @@ pub fn of(token: &str) -> Option<Claims> {
         Some((namespace.to_owned(), name.to_owned()))
     });
     Some(Claims {
-        expires: payload
-            .exp
-            .and_then(|at| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(at))),
+        expires: numeric_date(&payload.exp),
         account,
     })
+}
+
+/// Reads a NumericDate of RFC 7519: seconds since 1970, also as a fraction or with an exponent.
+fn numeric_date(date: &Value) -> Option<SystemTime> {
+    match (date.as_u64(), date.as_f64()?) {
+        (Some(whole), _) => SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(whole)),
+        (None, before) if before < 0.0 => {
+            SystemTime::UNIX_EPOCH.checked_sub(Duration::try_from_secs_f64(-before).ok()?)
+        }
+        (None, after) => SystemTime::UNIX_EPOCH.checked_add(Duration::try_from_secs_f64(after).ok()?),
+    }
 }
 
 #[cfg(test)]
@@ -59,12 +70,27 @@ mod tests {
         );
         assert_eq!(claims.account, Some(("fleet".into(), "robot".into())));
         assert_eq!(of(&token(r#"{"sub": "anna"}"#)).unwrap().account, None);
-        assert!(
-            of(&token(&format!(r#"{{"exp": {}}}"#, u64::MAX)))
-                .unwrap()
-                .expires
-                .is_none()
-        );
+        let at = |millis| Some(SystemTime::UNIX_EPOCH + Duration::from_millis(millis));
+        for (exp, expires) in [
+            ("60.5", at(60_500)),
+            ("1.784e9", at(1_784_000_000_000)),
+            ("1784000000.0", at(1_784_000_000_000)),
+            ("0", at(0)),
+            ("-1", Some(SystemTime::UNIX_EPOCH - Duration::from_secs(1))),
+            ("253402300799", at(253_402_300_799_000)),
+            ("18446744073709551615", None),
+            ("1e300", None),
+            ("-1e300", None),
+            ("null", None),
+            (r#""60""#, None),
+        ] {
+            let claims = of(&token(&format!(
+                r#"{{"exp": {exp}, "sub": "system:serviceaccount:a:b"}}"#
+            )));
+            let claims = claims.unwrap();
+            assert_eq!(claims.expires, expires, "{exp}");
+            assert!(claims.account.is_some(), "{exp}");
+        }
         for other in ["", "opaque", "a.b.c", "a.b", "e30.e30.x.y"] {
             assert_eq!(of(other), None, "{other}");
         }

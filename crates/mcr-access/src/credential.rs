@@ -228,6 +228,12 @@ pub trait CredentialSource: Send + Sync + 'static {
     fn renew_every(&self) -> Option<Duration> {
         None
     }
+
+    /// When the work for the last call began, if that had to wait for its turn. The deadline of a call begins then.
+    #[doc(hidden)]
+    fn work_began(&self) -> Option<tokio::time::Instant> {
+        None
+    }
 }
 
 impl fmt::Debug for dyn CredentialSource {
@@ -247,6 +253,9 @@ impl<S: CredentialSource + ?Sized> CredentialSource for Arc<S> {
     }
     fn renew_every(&self) -> Option<Duration> {
         (**self).renew_every()
+    }
+    fn work_began(&self) -> Option<tokio::time::Instant> {
+        (**self).work_began()
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::{fmt, io, path::PathBuf};
 
+use crate::unprintable::reason;
+
 /// An error of any type.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -51,7 +53,7 @@ pub enum AccessError {
         problem: String,
     },
     /// A field names a file that can't be read.
-    #[error("{field}: can't read {}: {}; check that the file exists and that this process may read it", path.display(), kind)]
+    #[error("{field}: can't read {}: {}; check that the file exists and that this process may read it", reason(&path.to_string_lossy()), kind)]
     Read {
         /// The path of the field.
         field: String,

@@ -223,8 +223,21 @@ impl<F: Fn() + Send + Sync + 'static> CredentialSource for ReportedRefusals<F> {
     }
 }
 
-/// Returns the IP address in the URL of a server. `None` if the URL has a host name.
-pub(crate) fn literal_ip(server: &http::Uri) -> Option<IpAddr> {
-    let host = server.host()?.trim_start_matches('[').trim_end_matches(']');
-    host.parse().ok()
+/// Returns the IP address in the URL of a server, without its zone. `None` if the URL has a host name.
+pub fn literal_ip(server: &http::Uri) -> Option<IpAddr> {
+    let (address, _) = split_zone(server.host()?);
+    address.parse().ok()
+}
+
+/// Splits the host of a URL into the host without brackets and the zone of an IPv6 address: the interface of `[fe80::1%25eth0]`,
+/// as RFC 6874 writes it, and of `[fe80::1%eth0]`.
+pub fn split_zone(host: &str) -> (&str, Option<&str>) {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    match host.split_once('%') {
+        Some((address, zone)) if address.contains(':') => {
+            let escaped = zone.strip_prefix("25").filter(|zone| !zone.is_empty());
+            (address, Some(escaped.unwrap_or(zone)))
+        }
+        _ => (host, None),
+    }
 }

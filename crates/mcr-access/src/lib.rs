@@ -33,6 +33,8 @@ mod error;
 mod fingerprint;
 mod name;
 mod namespace;
+mod process;
+mod schedule;
 mod slug;
 mod sync;
 mod time;
@@ -52,10 +54,11 @@ pub use fingerprint::Fingerprint;
 pub use kubeconfig::KubeconfigAccess;
 pub use labels::LABELS_EXTENSION;
 pub use name::{ClusterName, InvalidClusterName};
-pub use policy::{AccessPolicy, AddressPolicy, CredentialPluginPolicy, ForbiddenAddress};
+pub use policy::{AccessPolicy, AddressPolicy, AllowedPlugin, CredentialPluginPolicy, ForbiddenAddress};
 pub use resolve::{check, resolve};
 pub use resolved::Resolved;
 pub use trust::Trust;
+pub use unprintable::reason;
 
 /// Items for the other crates of this workspace. They are not part of the API, and can change in any release.
 #[doc(hidden)]
@@ -65,16 +68,23 @@ pub mod internal {
         endpoint::redacted_uri,
         error::list_names,
         exec::output as exec_output,
+        kubeconfig::{literal_ip, split_zone},
         kubeconfig_problem::{KubeconfigProblem, check_announced},
+        policy::PluginRefusal,
         resolve::{InlineCertificate, InlineCredential, inline_credential, resolve_with},
+        schedule::{Line, Schedule, Ticket},
         sync::lock,
-        time::{rfc3339, rfc3339_option},
+        time::{parse_rfc3339, rfc3339, rfc3339_option},
         unprintable::is_format,
         weak_cache::WeakCache,
     };
 
     pub mod claims {
         pub use crate::claims::{Claims, of};
+    }
+
+    pub mod process {
+        pub use crate::process::{FinishError, Running, begin, start};
     }
 
     pub mod namespace {

@@ -1,4 +1,4 @@
-//! Characters that a name must not have, because they hide in it or change how it is shown.
+//! Characters that hide in a text or change how it is shown: a name must not have them, and a reason has them escaped.
 
 /// The format characters of Unicode 17.0 (general category Cf: bidirectional controls, zero-width characters, tags, …),
 /// and its line and paragraph separators (Zl, Zp).
@@ -38,9 +38,53 @@ pub(crate) fn is_unprintable(character: char) -> bool {
     character.is_control() || is_format(character)
 }
 
+/// The most characters of a [`reason`].
+const LONGEST_REASON: usize = 300;
+
+/// Makes a reason of a text that others have written: the message of a condition, or of a server's error.
+///
+/// One line of at most 300 characters, which may end with `…`. Control characters and the format characters of Unicode, such as
+/// those that change the direction of writing, are escaped.
+///
+/// ```
+/// assert_eq!(mcr_access::reason(" no quota\nINFO all is well "), r"no quota\nINFO all is well");
+/// ```
+pub fn reason(text: &str) -> String {
+    let mut line = String::new();
+    let mut characters = 0;
+    for character in text.trim().chars() {
+        let before = line.len();
+        match is_unprintable(character) {
+            true => line.extend(character.escape_default()),
+            false => line.push(character),
+        }
+        characters += line[before..].chars().count();
+        if characters > LONGEST_REASON {
+            return line.chars().take(LONGEST_REASON - 1).chain(['…']).collect();
+        }
+    }
+    line
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn a_reason_is_one_bounded_line_of_visible_characters(
+            text in "([a\u{e4}\n\r\t\u{0}\u{1b}\u{85}\u{202e}\u{2028}\u{2066}\u{e0041}]|.){0,400}",
+        ) {
+            let shown = reason(&text);
+            prop_assert!(shown.chars().count() <= LONGEST_REASON);
+            prop_assert!(!shown.contains(is_unprintable), "{shown:?}");
+            let plain = text.trim();
+            let is_plain = plain.chars().count() <= LONGEST_REASON && !plain.contains(is_unprintable);
+            prop_assert_eq!(is_plain, shown == plain);
+        }
+    }
 
     #[test]
     fn what_hides_or_turns_text_is_unprintable() {

@@ -291,19 +291,71 @@ async fn a_401_bypasses_the_cache_once() {
     assert_eq!(plugin.runs(), 2);
 }
 
-#[tokio::test]
-async fn expired_credentials_are_not_handed_out() {
-    let plugin = Plugin::new();
-    let soon = SystemTime::now() + Duration::from_secs(5);
-    let soon = jiff::Timestamp::try_from(soon).unwrap();
+/// A plugin whose tokens differ, and expire at this time.
+fn expiring(plugin: &Plugin, at: &str) -> ExecPlugin {
     let script = format!(
-        r#"echo '{{"apiVersion":"client.authentication.k8s.io/v1beta1","kind":"ExecCredential","status":{{"token":"t","expirationTimestamp":"{soon}"}}}}'"#
+        r#"echo '{{"apiVersion":"client.authentication.k8s.io/v1beta1","kind":"ExecCredential","status":{{"token":"'$$'","expirationTimestamp":"{at}"}}}}'"#
     );
-    let source = plugin.source(&script).api_version(ApiVersion::V1Beta1);
-    let credential = source.credential(Refresh::First).await.unwrap();
-    assert_eq!(credential.expires_at, Some(SystemTime::from(soon)));
-    source.credential(Refresh::First).await.unwrap();
-    assert_eq!(plugin.runs(), 2);
+    plugin.source(&script).api_version(ApiVersion::V1Beta1)
+}
+
+#[tokio::test]
+async fn the_expiry_is_read_in_all_forms_of_rfc_3339() {
+    for (at, expires) in [
+        ("2126-01-01T00:00:00Z", Some(4_922_899_200)),
+        ("2126-01-01T01:00:00.000000000000+01:00", Some(4_922_899_200)),
+        ("9999-12-31T23:59:59Z", Some(253_402_300_799)),
+        ("9999-12-31T00:00:00Z", Some(253_402_214_400)),
+        ("0001-01-01T00:00:00Z", None),
+        ("0001-01-01T01:00:00+01:00", None),
+    ] {
+        let source = expiring(&Plugin::new(), at);
+        let credential = source.credential(Refresh::First).await.unwrap();
+        let expires = expires.map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(credential.expires_at, expires, "{at}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_runs_of_a_plugin_are_paced_whatever_its_credentials_are_good_for() {
+    let _clock = hold_clock();
+    let soon = |seconds| {
+        let at = SystemTime::now() + Duration::from_secs(seconds);
+        jiff::Timestamp::try_from(at).unwrap().to_string()
+    };
+    let past = || "2020-01-01T00:00:00Z".to_owned();
+    // Asked twice a second for a minute. One that has expired on arrival is a failure: 1, 2, 4, 8, 16 and 32 seconds.
+    for (at, runs) in [(past(), 5..=8), (soon(300), 6..=8), (soon(3600), 6..=8)] {
+        let plugin = Plugin::new();
+        let source = expiring(&plugin, &at);
+        for _ in 0..120 {
+            source.credential(Refresh::Unauthorized).await.unwrap();
+            advance(Duration::from_millis(500)).await;
+        }
+        assert!(runs.contains(&plugin.runs()), "{at}: {}", plugin.runs());
+    }
+    let plugin = Plugin::new();
+    let at = soon(5);
+    let source = expiring(&plugin, &at);
+    for (pause, runs) in [(0, 1), (500, 1), (3_000, 2)] {
+        advance(Duration::from_millis(pause)).await;
+        source.credential(Refresh::Expiring).await.unwrap();
+        assert_eq!(plugin.runs(), runs, "{at}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plugin_that_fails_is_remembered_while_no_cluster_uses_it() {
+    let _clock = hold_clock();
+    let plugin = Plugin::new();
+    for _ in 0..5 {
+        plugin
+            .source("exit 1")
+            .credential(Refresh::First)
+            .await
+            .unwrap_err();
+    }
+    assert_eq!(plugin.runs(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -367,35 +419,4 @@ async fn nothing_a_plugin_prints_is_logged() {
     let text = log.text();
     assert!(text.contains("the log works"));
     assert!(!text.contains(CANARY), "{text}");
-}
-
-#[tokio::test]
-async fn no_more_than_eight_plugins_run_at_once() {
-    let dir = tempfile::tempdir().unwrap();
-    let here = dir.path().to_str().unwrap();
-    // The first eight plugins wait until eight run at the same time.
-    let script = format!(
-        "touch {here}/$$; until [ -e {here}.full ] || [ $(ls {here} | wc -l) -ge 8 ]; do sleep 0.01; done; \
-         sleep 0.1; ls {here} | wc -l >> {here}.count; touch {here}.full; sleep 0.1; rm {here}/$$\n{}",
-        answer("t")
-    );
-    let sources: Vec<_> = (0..24)
-        .map(|n| {
-            ExecPlugin::new("sh")
-                .args(["-c", &script])
-                .env("N", n.to_string())
-        })
-        .collect();
-    let all = futures::future::join_all(sources.iter().map(|source| source.credential(Refresh::First))).await;
-    assert!(all.iter().all(Result::is_ok));
-    let most = std::fs::read_to_string(format!("{here}.count")).unwrap();
-    let most = most
-        .split_whitespace()
-        .map(|n| n.parse::<usize>().unwrap())
-        .max()
-        .unwrap();
-    for file in ["count", "full"] {
-        std::fs::remove_file(format!("{here}.{file}")).unwrap();
-    }
-    assert_eq!(most, 8);
 }

@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use mcr_access::{AccessPolicy, AddressPolicy, CredentialPluginPolicy, KubeconfigAccess, Trust, check};
+use mcr_access::{
+    AccessPolicy, AddressPolicy, AllowedPlugin, CredentialPluginPolicy, KubeconfigAccess, Trust, check,
+};
 
 const CANARY: &str = "canary-77aa";
 const V1_CERTIFICATE: &str = include_str!("data/client-v1.crt");
@@ -434,7 +436,9 @@ fn untrusted_kubeconfigs_get_inline_data_only() {
     }
     // With a policy that allows them, the same fields are accepted.
     let policy = AccessPolicy::default()
-        .credential_plugins(CredentialPluginPolicy::allowlist(["/bin/sh"]))
+        .credential_plugins(CredentialPluginPolicy::allowlist([AllowedPlugin::new("/bin/sh")
+            .args(["get", "*"])
+            .env(["AWS_PROFILE", "LD_PRELOAD"])]))
         .allow_files_under("/fleet")
         .allow_insecure_tls(true)
         .allow_proxy("http://h:1".parse().unwrap())
@@ -447,15 +451,48 @@ fn untrusted_kubeconfigs_get_inline_data_only() {
         ),
         "fine"
     );
+    let exec = |more: &str| {
+        let exec =
+            "exec: {command: /bin/sh, apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, ";
+        allowed("server: 'https://h'", &format!("{exec}{more}}}"))
+    };
+    let may_not = "\"/bin/sh\", which untrusted kubeconfigs may not do";
     assert_eq!(
-        allowed("server: 'https://h'", exec),
-        format!(
-            "{field}.exec.env: sets PATH, LD_* or DYLD_*, which untrusted kubeconfigs may not do; remove it"
-        )
-    );
-    assert_eq!(
-        allowed("server: 'https://h'", &exec.replace("LD_PRELOAD", "AWS_PROFILE")),
+        exec("args: [get, a], env: [{name: AWS_PROFILE, value: x}]"),
         "fine"
+    );
+    for more in [
+        "",
+        "args: [canary-77aa]",
+        "args: [get]",
+        "args: [get, -c]",
+        "args: [get, a, b]",
+    ] {
+        assert!(
+            exec(more).starts_with(&format!(
+                "{field}.exec.args: passes other arguments to \"/bin/sh\""
+            )),
+            "{more}"
+        );
+    }
+    for name in [
+        "LD_PRELOAD",
+        "PATH",
+        "BASH_ENV",
+        "BASH_FUNC_x%%",
+        "aws_profile",
+        "KUBECONFIG",
+    ] {
+        let more = format!("args: [get, a], env: [{{name: '{name}', value: canary-77aa}}]");
+        let why = format!(
+            "{field}.exec.env: sets {name:?} for {may_not}; remove it, or list it with AllowedPlugin::env"
+        );
+        assert_eq!(exec(&more), why);
+    }
+    let why = exec("args: [get, a], provideClusterInfo: true");
+    assert!(
+        why.starts_with(&format!("{field}.exec.provideClusterInfo: is set for {may_not}")),
+        "{why}"
     );
     // A check does not read the files of an untrusted kubeconfig, even if the policy allows them.
     assert_eq!(

@@ -20,7 +20,7 @@ use hyper_util::{
     },
     rt::TokioIo,
 };
-use mcr_access::{AccessError, AddressPolicy, BoxError, Endpoint};
+use mcr_access::{AccessError, AddressPolicy, BoxError, Endpoint, internal::split_zone};
 use percent_encoding::percent_decode_str;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
@@ -32,7 +32,7 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::either::Either;
 use tower::{Service, ServiceExt};
 
-use crate::{Settings, headers::basic_auth};
+use crate::{Settings, headers::basic_auth, lookups::Lookups};
 
 type Tcp = HttpConnector<Resolver>;
 /// A TCP connection to the server, or a tunnel through a proxy.
@@ -67,9 +67,12 @@ pub(crate) enum ConnectTimeout {
     Tls(Duration),
 }
 
-/// Resolves names, and drops the addresses that the policy forbids.
-#[derive(Debug, Clone)]
-pub(super) struct Resolver(AddressPolicy);
+/// Resolves names and IPv6 addresses with a zone, and drops the addresses that the policy forbids.
+#[derive(Clone)]
+pub(super) struct Resolver {
+    addresses: AddressPolicy,
+    lookups: Arc<Lookups>,
+}
 
 impl Service<Name> for Resolver {
     type Response = std::vec::IntoIter<SocketAddr>;
@@ -81,14 +84,19 @@ impl Service<Name> for Resolver {
     }
 
     fn call(&mut self, name: Name) -> Self::Future {
-        let policy = self.0;
+        let (policy, lookups) = (self.addresses, self.lookups.clone());
         Box::pin(async move {
             let host = name.as_str();
             let unknown = |source: io::Error| UnknownHost {
                 host: host.to_owned(),
                 source,
             };
-            let found = tokio::net::lookup_host((host, 0)).await.map_err(unknown)?;
+            let found = match split_zone(host) {
+                // The system finds the number of the interface.
+                (address, Some(zone)) => lookups.look_up(&format!("{address}%{zone}")).await,
+                (host, None) => lookups.look_up(host).await,
+            };
+            let found = found.map_err(unknown)?;
             let mut forbidden = None;
             let mut allowed = Vec::new();
             for address in found {
@@ -237,19 +245,11 @@ impl Connector {
         })
     }
 
-    fn server_name(&self, server: &Uri) -> Result<ServerName<'static>, BoxError> {
-        if let Some(name) = &self.name {
-            return Ok(name.clone());
-        }
-        let host = server.host().unwrap_or_default();
-        Ok(ServerName::try_from(host.trim_matches(['[', ']']))?.to_owned())
-    }
-
     /// Connects to a server: `https://host:port`, or `http`. Dropping the future cancels the attempt.
     pub(super) async fn connect(&self, to: &Uri) -> Result<Stream, BoxError> {
         let name = match to.scheme_str() {
             Some("http") => None,
-            Some("https") => Some(self.server_name(to)?),
+            Some("https") => Some(self.name.clone().map_or_else(|| server_name(to), Ok)?),
             _ => return Err("the address of a server starts with http:// or https://".into()),
         };
         let deadline = Instant::now() + self.timeout;
@@ -266,8 +266,17 @@ impl Connector {
     }
 }
 
+/// The name in the certificate of a server: its host, without the zone of an IPv6 address.
+fn server_name(server: &Uri) -> Result<ServerName<'static>, BoxError> {
+    let (host, _) = split_zone(server.host().unwrap_or_default());
+    Ok(ServerName::try_from(host)?.to_owned())
+}
+
 fn tcp(addresses: AddressPolicy, settings: &Settings) -> Tcp {
-    let mut tcp = HttpConnector::new_with_resolver(Resolver(addresses));
+    let mut tcp = HttpConnector::new_with_resolver(Resolver {
+        addresses,
+        lookups: Lookups::shared(),
+    });
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     // Shorter than the limit of the whole connection. With equal limits it would be chance which error a user sees.
@@ -318,4 +327,36 @@ fn proxy_connector(
 
 fn decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_ipv6_zone_is_dialled_and_is_no_part_of_the_name_in_the_certificate() {
+        for (server, scope) in [
+            ("https://[fe80::1%251]:6443", 1),
+            ("https://[fe80::1%1]:6443", 1),
+            ("https://[fe80::1%2525]", 25),
+            ("https://[fe80::1%25]", 25),
+        ] {
+            let server: Uri = server.parse().unwrap();
+            assert_eq!(
+                server_name(&server).unwrap(),
+                ServerName::try_from("fe80::1").unwrap()
+            );
+            let host = server.host().unwrap().trim_matches(['[', ']']);
+            let look_up = |addresses| {
+                let lookups = Lookups::shared();
+                Resolver { addresses, lookups }.call(host.parse().unwrap())
+            };
+            let found = look_up(AddressPolicy::any()).await.unwrap().next();
+            assert!(
+                matches!(found, Some(SocketAddr::V6(v6)) if v6.scope_id() == scope),
+                "{server}"
+            );
+            assert!(look_up(AddressPolicy::default()).await.is_err(), "{server}");
+        }
+    }
 }

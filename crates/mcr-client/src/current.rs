@@ -11,6 +11,7 @@ use crate::{
     ResponseBody, TransportError, TransportErrorKind,
     body::{BodyTracker, RunningBodies},
     channel::Channel,
+    path,
     refresh::CredentialRefresh,
     request::{RequestClass, RequestInfo},
     state::TransportState,
@@ -86,6 +87,9 @@ impl CurrentChannel {
         mut request: Request<Body>,
     ) -> Result<Response<ResponseBody>, TransportError> {
         let info = RequestInfo::of(&request);
+        if let Some(problem) = path::problem(request.uri().path()) {
+            return Err(self.error(&info, TransportErrorKind::UnclearPath { problem }));
+        }
         let mut was_refused = false;
         loop {
             let generation = self.generation(&info)?;

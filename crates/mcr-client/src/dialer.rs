@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use http::Uri;
-use mcr_access::{AccessError, AccessPolicy, AddressPolicy, Credential, Endpoint, Trust};
+use mcr_access::{
+    AccessError, AccessPolicy, AddressPolicy, Credential, Endpoint, Trust, internal::literal_ip,
+};
 
 use crate::{
     Settings,
@@ -61,7 +63,7 @@ impl Dialer {
         };
         let host = endpoint.server.host().unwrap_or_default();
         // Checked here, because the resolver, which checks all other addresses, never sees an IP address.
-        if let Ok(address) = host.trim_start_matches('[').trim_end_matches(']').parse() {
+        if let Some(address) = literal_ip(&endpoint.server) {
             addresses
                 .check(address)
                 .map_err(|error| AccessError::refused("server", error.to_string()))?;

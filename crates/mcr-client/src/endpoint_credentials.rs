@@ -6,15 +6,15 @@ use std::{
 };
 
 use mcr_access::{Credential, CredentialSource, Endpoint, Refresh, Resolved, Trust};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    backoff::jitter,
+    backoff::{Backoff, jitter},
     channel::Channel,
     connect_error::ConnectError,
     dialer::Dialer,
     explain::explain,
-    user_code::{CREDENTIAL_SOURCE, CatchPanic},
+    user_code::{CREDENTIAL_SOURCE, CatchPanic, catch_panic},
 };
 
 /// An endpoint and the source of its credentials: enough to connect again with a new credential.
@@ -60,7 +60,8 @@ impl EndpointCredentials {
     ///
     /// # Errors
     ///
-    /// If the source fails or panics, or takes longer than `limit`.
+    /// If the source fails or panics, or takes longer than `limit`. If its work has to wait for its turn, it has as long from
+    /// then on.
     pub async fn fetch(&self, why: Refresh, limit: Duration) -> Result<IssuedCredential, ConnectError> {
         let source = &*self.source;
         let issued = async {
@@ -68,17 +69,47 @@ impl EndpointCredentials {
             let every = source.renew_every();
             Ok::<_, String>(IssuedCredential { credential, every })
         };
-        timeout(limit, CatchPanic::new(CREDENTIAL_SOURCE, Box::pin(issued)))
-            .await
-            .map_err(|_| ConnectError::new(format!("no credential within {} s", limit.as_secs())))?
-            .map_err(|panicked| ConnectError::new(panicked.to_string()))?
-            .map_err(ConnectError::new)
+        let mut fetch = CatchPanic::new(CREDENTIAL_SOURCE, Box::pin(issued));
+        let mut end = Instant::now() + limit;
+        loop {
+            if let Ok(fetched) = timeout_at(end, &mut fetch).await {
+                return fetched
+                    .map_err(|panicked| ConnectError::new(panicked.to_string()))?
+                    .map_err(ConnectError::new);
+            }
+            let began = catch_panic(CREDENTIAL_SOURCE, || source.work_began())
+                .ok()
+                .flatten();
+            match began.map(|began| began + limit) {
+                Some(later) if later > end => end = later,
+                _ => {
+                    return Err(ConnectError::new(format!(
+                        "no credential within {} s",
+                        limit.as_secs()
+                    )));
+                }
+            }
+        }
     }
 }
 
+/// The longest wait for a renewal. Timers can't hold a credential that never expires.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
 impl IssuedCredential {
-    /// When to fetch the next credential: some time before this one expires, and at the interval of its source.
-    pub fn refresh_at(&self) -> Option<Instant> {
+    /// Whether the credential had expired when it came. A server with another clock may still accept it.
+    pub fn had_expired(&self) -> bool {
+        self.credential
+            .expires_at
+            .is_some_and(|expires| expires <= SystemTime::now())
+    }
+
+    /// When to fetch the next credential: some time before this one expires, and at the interval of its source. If it has
+    /// expired already, the next one will hardly be better, so that counts as a failure, with a growing pause.
+    pub fn refresh_at(&self, failed: &mut Backoff) -> Option<Instant> {
+        if self.had_expired() {
+            return Some(Instant::now() + failed.pause());
+        }
         let before_expiry = self.credential.expires_at.map(|expires| {
             let left = expires.duration_since(SystemTime::now()).unwrap_or_default();
             // After four fifths of the remaining life, but at most five minutes before the end. Spread, so that clusters that
@@ -87,12 +118,82 @@ impl IssuedCredential {
             let spread = jitter(margin / 4);
             left.saturating_sub(margin)
                 .saturating_sub(spread)
-                .max(Duration::from_secs(1))
+                .clamp(Duration::from_secs(1), LONGEST)
         });
         let wait = match (before_expiry, self.every) {
             (Some(expiry), Some(every)) => expiry.min(every),
             (expiry, every) => expiry.or(every)?,
         };
         Some(Instant::now() + wait)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::future::BoxFuture;
+    use mcr_access::{CredentialError, Endpoint, EndpointAccess, Fingerprint};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_expired_is_fetched_again_with_growing_pauses_and_what_never_expires_has_a_timer() {
+        let mut backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(60));
+        let now = Instant::now();
+        let mut wait = |expires: u64| {
+            let expires = SystemTime::UNIX_EPOCH + Duration::from_secs(expires);
+            let credential = Credential::token("t").expires_at(expires);
+            let issued = IssuedCredential {
+                credential,
+                every: None,
+            };
+            issued.refresh_at(&mut backoff).unwrap() - now
+        };
+        for failures in 0..10_u32 {
+            let full = Duration::from_secs(60.min(2 << failures));
+            let wait = wait(0);
+            assert!(wait >= full / 2 && wait <= full, "{failures}: {wait:?}");
+        }
+        assert_eq!(wait(253_402_300_799), LONGEST);
+    }
+
+    /// Waits for its turn, and then works for a while.
+    struct Queued(Instant, Duration);
+
+    impl CredentialSource for Queued {
+        fn fingerprint(&self) -> Fingerprint {
+            Fingerprint::of(&"queued")
+        }
+        fn credential(&self, _: Refresh) -> BoxFuture<'_, Result<Credential, CredentialError>> {
+            let work = tokio::time::sleep_until(self.0 + self.1);
+            Box::pin(async {
+                work.await;
+                Ok(Credential::anonymous())
+            })
+        }
+        fn work_began(&self) -> Option<Instant> {
+            (Instant::now() >= self.0).then_some(self.0)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_limit_counts_from_the_beginning_of_the_work() {
+        for (turn, works, fetched, after) in [
+            (0, 30, true, 30),
+            (0, 99, false, 35),
+            (30, 30, true, 60),
+            (30, 99, false, 65),
+            (40, 1, false, 35),
+        ] {
+            let start = Instant::now();
+            let source = Queued(start + Duration::from_secs(turn), Duration::from_secs(works));
+            let endpoint = Endpoint::new(http::Uri::from_static("https://h"));
+            let fetch = EndpointCredentials::new(EndpointAccess::new(endpoint, source).resolved(), "");
+            let result = fetch.fetch(Refresh::First, Duration::from_secs(35)).await;
+            assert_eq!(
+                (result.is_ok(), start.elapsed().as_secs()),
+                (fetched, after),
+                "{turn}"
+            );
+        }
     }
 }

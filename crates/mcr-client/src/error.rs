@@ -64,6 +64,15 @@ pub enum TransportErrorKind {
         /// What is wrong with the response.
         problem: String,
     },
+    /// The path may lead to something other than it seems, so the request was not sent.
+    #[error(
+        "the request was not sent, because its path {problem}; check the names in it, and build paths from names that come from data \
+         with mcr_core::ObjectPath"
+    )]
+    UnclearPath {
+        /// What is wrong with the path.
+        problem: &'static str,
+    },
     /// The response is larger than [`Settings::body_limit`](crate::Settings::body_limit).
     #[error(
         "the answer is larger than {} MiB, the limit of an answer that is read as a whole; ask for less: list in pages \
@@ -127,7 +136,9 @@ impl TransportError {
     pub fn is_retryable(&self) -> bool {
         !matches!(
             self.kind,
-            TransportErrorKind::Gone | TransportErrorKind::TooLarge { .. }
+            TransportErrorKind::Gone
+                | TransportErrorKind::TooLarge { .. }
+                | TransportErrorKind::UnclearPath { .. }
         )
     }
 }

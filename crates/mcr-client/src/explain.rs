@@ -5,7 +5,7 @@
 
 use std::{error::Error, io};
 
-use mcr_access::ForbiddenAddress;
+use mcr_access::{ForbiddenAddress, reason};
 
 use crate::{
     TransportError,
@@ -31,7 +31,8 @@ const HEAD_TOO_LONG: &str = "the head of the answer is longer than 64 KiB; somet
 /// Explains an error: its cause, and what to do about it if that is known.
 ///
 /// The text of a `kube::Error` often stops at "client error (Connect)", since the cause is at the end of its chain of sources.
-/// This function walks the chain. It returns at most 300 characters of the text of an error that it does not know.
+/// This function walks the chain. The text of an error that it does not know it returns as a [`reason`]: one
+/// line of at most 300 characters.
 ///
 /// ```
 /// use std::io;
@@ -74,7 +75,7 @@ pub fn explain(error: &(dyn Error + 'static)) -> String {
     }
     let known = network.or(http).map(str::to_owned);
     known
-        .or_else(|| root.map(|root| root.to_string().chars().take(300).collect()))
+        .or_else(|| root.map(|root| reason(&root.to_string())))
         .unwrap_or_default()
 }
 

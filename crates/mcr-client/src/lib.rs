@@ -16,6 +16,7 @@ mod transport;
 mod channel;
 mod dialer;
 mod headers;
+mod object_path;
 mod path;
 mod prefix;
 mod request;
@@ -27,6 +28,7 @@ mod probe;
 
 // Connections.
 mod connect;
+mod lookups;
 mod pool;
 mod tls;
 
@@ -44,7 +46,6 @@ mod user_code;
 // Tools.
 mod backoff;
 mod observable;
-mod schedule;
 
 #[cfg(test)]
 mod tests;
@@ -55,12 +56,15 @@ pub use channel::{Channel, Route};
 pub use dialer::Dialer;
 pub use error::{TransportError, TransportErrorKind};
 pub use explain::explain as explain_error;
+pub use object_path::{ObjectPath, UnusableName};
 pub use settings::Settings;
 pub use transport::Transport;
 
 /// Items for the other crates of this workspace. Not part of the API: they may change or go at any time.
 #[doc(hidden)]
 pub mod internal {
+    pub use mcr_access::internal::{Line, Schedule, Ticket};
+
     pub use crate::{
         backoff::{Backoff, jitter},
         connect_error::ConnectError,
@@ -69,7 +73,6 @@ pub mod internal {
         observable::Observable,
         prefix::{AbsolutePath, prefixed},
         request::HeadTimeout,
-        schedule::{Line, Schedule, Ticket},
     };
 
     pub mod probe {

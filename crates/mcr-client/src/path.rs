@@ -13,7 +13,7 @@ pub(super) enum PathTarget {
     Log,
     /// A watch in the deprecated form, without `?watch=true`.
     DeprecatedWatch,
-    /// Anything else in the API, and every path that is ambiguous.
+    /// Anything else in the API. No path is ambiguous: those with a [`problem`] are not sent.
     Resource,
     /// Not the API: version, health or metrics of the server.
     NonResource,
@@ -31,13 +31,6 @@ impl PathTarget {
         let Some(root) = segments.iter().position(|first| matches!(*first, "api" | "apis")) else {
             return Self::NonResource;
         };
-        // Servers and proxies differ in how they read escaped slashes, empty segments and dots.
-        let slashes = |text: &str| text.bytes().filter(|byte| *byte == b'/').count();
-        if slashes(path) != slashes(&decoded)
-            || segments.iter().any(|segment| matches!(*segment, "" | "." | ".."))
-        {
-            return Self::Resource;
-        }
         match &segments[root..] {
             ["api", "v1", rest @ ..] => Self::in_core(rest),
             ["api", _, rest @ ..] => Self::in_group("", rest),
@@ -61,6 +54,71 @@ impl PathTarget {
             ("build.openshift.io", ["namespaces", _, "builds", _, "log"])
             | ("apps.openshift.io", ["namespaces", _, "deploymentconfigs", _, "log"]) => Self::Log,
             _ => Self::Resource,
+        }
+    }
+}
+
+/// Says why a path may lead to something other than it seems, as the end of a sentence. `None`: it leads where it says.
+///
+/// Such a path nearly always has a name from data in it. What a pod or service behind a `proxy` subresource gets is its own, so
+/// there only dot segments count, which could lead out of it.
+pub(super) fn problem(path: &str) -> Option<&'static str> {
+    if !path.contains('%') && !path.contains("//") && !path.contains("/.") {
+        return None;
+    }
+    let raw: Vec<&str> = path.split('/').skip(1).collect();
+    let mut own = true;
+    for (position, segment) in raw.iter().enumerate() {
+        let decoded = percent_decode_str(segment).decode_utf8_lossy();
+        if decoded.split('/').any(|part| matches!(part, "." | "..")) {
+            return Some("has a segment . or ..");
+        }
+        let is_last = position + 1 == raw.len();
+        if own && decoded.is_empty() && !is_last {
+            return Some("has an empty segment, so a name in it is empty or begins or ends with a slash");
+        }
+        if own && decoded.contains('/') {
+            return Some("has an escaped slash in a segment, and no name of an object holds a slash");
+        }
+        let before = || raw[..=position].join("/");
+        own = own && (*decoded != *"proxy" || PathTarget::of(&format!("/{}", before())) != PathTarget::Proxy);
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::problem;
+
+    #[test]
+    fn paths_that_may_lead_elsewhere_are_recognised_and_what_is_proxied_is_left_alone() {
+        let unclear = [
+            (
+                "has a segment . or ..",
+                "/api/v1/namespaces/../secrets/a /api/v1/namespaces/a/configmaps/.. /api/v1/namespaces/%2e%2E/secrets \
+                 /api/v1/configmaps/..%2fb /api/v1/namespaces/a/services/b/proxy/x/..%2F../c",
+            ),
+            (
+                "has an empty segment",
+                "/api/v1/namespaces//secrets //api/v1/pods /apis/a.example/v1/things/proxy//b",
+            ),
+            (
+                "has an escaped slash",
+                "/api/v1/namespaces/a%2Fsecrets/b /api/v1/namespaces/a/services/b%2Fc/proxy/x",
+            ),
+        ];
+        for (why, paths) in unclear {
+            for path in paths.split(' ') {
+                assert!(
+                    problem(path).is_some_and(|found| found.starts_with(why)),
+                    "{path}"
+                );
+            }
+        }
+        let clear = "/ /api/v1/ /.well-known/openid-configuration /api/v1/namespaces/a/configmaps/..b...%3F%25 \
+                     /api/v1/namespaces/a/services/https:b:443/proxy//x//a%2Fb/ /clusters/root:a/api/v1/nodes/b/proxy/http://c";
+        for path in clear.split(' ') {
+            assert_eq!(problem(path), None, "{path}");
         }
     }
 }

@@ -8,6 +8,7 @@ mod attempt;
 mod fleet;
 pub mod layer;
 mod layout;
+mod pace;
 mod provider;
 mod rounds;
 pub mod scope;
@@ -37,12 +38,17 @@ pub use scope::{Capabilities, Placement, Scope, ScopeLayout, ScopeRefusal, Scope
 
 // A provider that reads kubeconfigs.
 pub use mcr_access::{
-    AccessError, AccessPolicy, AddressPolicy, ContextAccess, CredentialPluginPolicy, ForbiddenAddress,
-    KubeconfigAccess, KubeconfigFile, Kubeconfigs, LABELS_EXTENSION, Place, Trust, check, contexts,
+    AccessError, AccessPolicy, AddressPolicy, AllowedPlugin, ContextAccess, CredentialPluginPolicy,
+    ForbiddenAddress, KubeconfigAccess, KubeconfigFile, Kubeconfigs, LABELS_EXTENSION, Place, Trust, check,
+    contexts,
 };
 
 // Why a request failed.
 pub use mcr_client::{TransportError, TransportErrorKind, explain_error};
+
+// Names and texts that others have written.
+pub use mcr_access::reason;
+pub use mcr_client::{ObjectPath, UnusableName};
 
 // A program that runs a fleet.
 pub use fleet::{
@@ -72,10 +78,12 @@ pub use mcr_client::Settings as TransportSettings;
 pub mod internal {
     pub use crate::attempt::Attempt;
     pub use crate::fleet::OneOffClients;
+    pub use crate::pace::Pace;
     pub use crate::rounds::{HeldClusters, Rounds};
     pub use mcr_access::internal::{KubeconfigProblem, check_announced};
     pub use mcr_access::internal::{
-        claims, is_format, lock, namespace, resolve_with, rfc3339, rfc3339_option,
+        PluginRefusal, claims, is_format, lock, namespace, parse_rfc3339, process, resolve_with, rfc3339,
+        rfc3339_option,
     };
     pub use mcr_client::internal::{Backoff, Line, Schedule, Ticket, jitter};
     pub use mcr_store::describe as describe_json_error;

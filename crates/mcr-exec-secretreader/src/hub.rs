@@ -9,7 +9,7 @@ use kube::{
     client::AuthError,
     config::{KubeConfigOptions, Kubeconfig},
 };
-use mcr_access::{AccessPolicy, KubeconfigAccess, KubeconfigFile, check, contexts};
+use mcr_access::{AccessPolicy, KubeconfigAccess, KubeconfigFile, check, contexts, reason};
 use mcr_client::explain_error;
 
 use crate::request::Request;
@@ -127,7 +127,7 @@ fn told(error: &kube::Error) -> String {
                 404 => "create it, or correct its name and namespace in the extension of the cluster",
                 _ => "check the hub",
             };
-            format!("{} ({}); {advice}", status.message, status.code)
+            format!("{} ({}); {advice}", reason(&status.message), status.code)
         }
         kube::Error::SerdeError(_) => {
             "the hub's answer is not a Secret; check that the address is that of an API server".to_owned()

@@ -3,7 +3,7 @@
 use std::{fmt, pin::pin, sync::Arc, time::Duration};
 
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::{Api, Client};
+use kube::{Api, Client, api::ApiResource};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -67,6 +67,7 @@ impl Election {
             .set_lease(format!("{namespace}/{}", self.name).into());
         let requests = Requests {
             api: Api::namespaced(client.clone(), namespace),
+            objects: Api::namespaced_with(client.clone(), namespace, &ApiResource::erase::<Lease>(&())),
             // A holder needs time for another attempt before its deadline.
             limit: self.durations.renew_deadline / 3,
         };

@@ -7,7 +7,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::MicroTime,
     jiff::Timestamp,
 };
-use kube::api::ObjectMeta;
+use kube::api::{DynamicObject, ObjectMeta};
 
 /// One version of a Lease object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +36,24 @@ impl Record {
             written: spec.renew_time.is_some(),
         }
     }
+}
+
+/// Reads a Lease object. The times of a Lease end with the year 9999, a day later than the last one that the types of
+/// Kubernetes read here.
+///
+/// # Errors
+/// What is wrong with the object.
+pub(crate) fn read(mut object: DynamicObject) -> Result<Lease, String> {
+    for field in ["acquireTime", "renewTime"] {
+        if let Some(time) = object.data.pointer_mut(&format!("/spec/{field}"))
+            && time
+                .as_str()
+                .is_some_and(|time| time.parse::<Timestamp>().is_err())
+        {
+            *time = Timestamp::MAX.to_string().into();
+        }
+    }
+    object.try_parse().map_err(|error| error.to_string())
 }
 
 /// The seconds of the record. The API has whole seconds, so a part of a second counts as one: others may wait too long for
@@ -115,6 +133,29 @@ mod tests {
         );
         assert_eq!(lease.spec.unwrap().lease_transitions, Some(1));
         assert_eq!(lease.metadata.labels.unwrap()["owner"], "me");
+    }
+
+    #[test]
+    fn a_lease_is_read_whatever_its_times_are() {
+        for time in [
+            "2026-01-01T00:00:00.000000Z",
+            "0001-01-01T00:00:00.000000Z",
+            "9999-12-31T23:59:59.999999Z",
+            "9999-12-31T00:00:00.000000Z",
+            "2026-01-01T00:00:00.1234567890123Z",
+        ] {
+            let object = serde_json::json!({
+                "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "lock"},
+                "spec": {"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": time, "acquireTime": time},
+            });
+            let mut lease = read(serde_json::from_value(object).unwrap()).unwrap();
+            let record = Record::of(&lease);
+            assert!(record.written && record.holder.as_deref() == Some("a"), "{time}");
+            hold(&mut lease, "a", Duration::from_secs(15));
+            serde_json::to_string(&lease).unwrap();
+        }
+        let wrong = serde_json::json!({"metadata": {}, "spec": {"leaseDurationSeconds": "x"}});
+        assert!(read(serde_json::from_value(wrong).unwrap()).is_err());
     }
 
     #[test]

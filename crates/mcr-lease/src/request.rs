@@ -5,9 +5,11 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
     Api, Error,
-    api::{ObjectMeta, PostParams},
+    api::{DynamicObject, ObjectMeta, PostParams},
 };
 use tokio::time::timeout;
+
+use crate::record;
 
 /// How a request ended.
 pub(crate) enum Response {
@@ -22,13 +24,18 @@ pub(crate) enum Response {
 /// The Lease on the API server.
 pub(crate) struct Requests {
     pub(crate) api: Api<Lease>,
+    /// For reading them: their times may not fit into the type.
+    pub(crate) objects: Api<DynamicObject>,
     pub(crate) limit: Duration,
 }
 
 impl Requests {
     pub(crate) async fn read(&self, name: &str) -> Response {
-        match timeout(self.limit, self.api.get_opt(name)).await {
-            Ok(Ok(lease)) => Response::Read(lease.map(Box::new)),
+        match timeout(self.limit, self.objects.get_opt(name)).await {
+            Ok(Ok(object)) => match object.map(record::read).transpose() {
+                Ok(lease) => Response::Read(lease.map(Box::new)),
+                Err(problem) => Response::Failed(format!("get: the Lease can't be read: {problem}")),
+            },
             Ok(Err(error)) => Response::Failed(text("get", &error)),
             Err(_) => self.too_late(),
         }

@@ -657,7 +657,7 @@ async fn untrusted_accesses_are_probed_under_the_policy_of_the_fleet_only() {
     assert!(error(&world, "b").contains("exec"), "{}", error(&world, "b"));
     let policy = AccessPolicy::default()
         .addresses(AddressPolicy::default().allow_loopback(true))
-        .credential_plugins(CredentialPluginPolicy::Allowlist(["/bin/false".into()].into()));
+        .credential_plugins(CredentialPluginPolicy::allowlist(["/bin/false"]));
     let mut world = World::with(&policy, |about| about);
     world.add(spec("a", kubeconfig));
     let allowed = world.until("+a berlin shop");

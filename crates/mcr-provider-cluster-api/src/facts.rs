@@ -26,9 +26,6 @@ pub const NAMESPACE_PROPERTY: &str = "namespace";
 /// The property with the name of the Cluster in the hub: `cluster`.
 pub const CLUSTER_PROPERTY: &str = "cluster";
 
-/// A reason is cut to so many characters. Controllers of the hub write parts of it.
-const LONGEST_REASON: usize = 300;
-
 /// The facts of a Cluster that belongs to the fleet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Facts {
@@ -201,5 +198,5 @@ fn state(cluster: &Cluster, selection: &Selection) -> State {
     if let Some(probe) = probe {
         reason.push_str(&format!("; Cluster API can't reach it: {}", probe.message));
     }
-    State::Waiting(reason.chars().take(LONGEST_REASON).collect::<String>().into())
+    State::Waiting(mcr_core::reason(&reason).into())
 }

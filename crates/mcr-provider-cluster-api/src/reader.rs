@@ -1,19 +1,22 @@
 //! Reads of Secrets, a few at once.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use http::{Request, StatusCode};
+use http::{Request, StatusCode, header::RETRY_AFTER};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use kube::{Client, client::Body};
 use mcr_core::{
-    ObjectKey, explain_error,
-    internal::{KubeconfigProblem, jitter},
+    ObjectKey, ObjectPath, explain_error,
+    internal::{KubeconfigProblem, Pace, jitter, lock},
 };
 use tokio::{
     sync::Semaphore,
     task::spawn_blocking,
-    time::{sleep, timeout},
+    time::{Instant, sleep_until, timeout},
 };
 
 use crate::{config::Config, inventory::Answer, member::Read, secret::Checks};
@@ -22,12 +25,17 @@ use crate::{config::Config, inventory::Answer, member::Read, secret::Checks};
 const AT_ONCE: usize = 16;
 /// A Secret has 1 MiB of data at most, which is base64 in JSON, and its metadata.
 const LARGEST_BODY: usize = 3 << 20;
+/// A hub that wants to be left alone is left alone for so long at most.
+const LONGEST_QUIET: Duration = Duration::from_secs(300);
 
 /// Reads Secrets while it is polled.
 pub(crate) struct Reader {
     config: Arc<Config>,
     checks: Arc<Checks>,
     places: Arc<Semaphore>,
+    pace: Arc<Mutex<Pace>>,
+    /// Reads that may be tried before their time, because another one has succeeded after a failure.
+    early: Arc<Semaphore>,
     under_way: FuturesUnordered<BoxFuture<'static, (Read, Answer)>>,
 }
 
@@ -37,6 +45,8 @@ impl Reader {
             config,
             checks: checks.into(),
             places: Arc::new(Semaphore::new(AT_ONCE)),
+            pace: Arc::default(),
+            early: Arc::new(Semaphore::new(0)),
             under_way: FuturesUnordered::new(),
         }
     }
@@ -44,17 +54,33 @@ impl Reader {
     /// Begins to read a Secret; after a pause, if it has failed before.
     pub(crate) fn read(&mut self, read: Read) {
         let (config, checks, places) = (self.config.clone(), self.checks.clone(), self.places.clone());
-        let pause = self.pause(&read);
+        let (pace, early) = (self.pace.clone(), self.early.clone());
+        let due = self
+            .pause(&read)
+            .map(|pause| lock(&pace).refused(Instant::now(), pause));
         self.under_way.push(
             async move {
-                if let Some(pause) = pause {
-                    sleep(pause).await;
+                if let Some(due) = due {
+                    tokio::select! {
+                        () = sleep_until(due) => {}
+                        Ok(early) = early.acquire() => early.forget(),
+                    }
                 }
                 let _place = places.acquire().await;
-                let answer = match timeout(config.times.read, get(&config.client, &read, checks)).await {
+                let quiet = |now| lock(&pace).quiet_until(now);
+                while let Some(until) = quiet(Instant::now()) {
+                    sleep_until(until).await;
+                }
+                let answer = match timeout(config.times.read, get(&config.client, &read, checks, &pace)).await
+                {
                     Ok(answer) => answer,
                     Err(_) => failed(&read.secret, &format!("no answer within {:?}", config.times.read)),
                 };
+                match answer {
+                    Answer::Failed(_) => drop(early.forget_permits(usize::MAX)),
+                    _ if due.is_some() => early.add_permits(lock(&pace).recovered(Instant::now())),
+                    _ => {}
+                }
                 (read, answer)
             }
             .boxed(),
@@ -76,16 +102,22 @@ impl Reader {
     }
 }
 
-async fn get(client: &Client, read: &Read, checks: Arc<Checks>) -> Answer {
+async fn get(client: &Client, read: &Read, checks: Arc<Checks>, pace: &Mutex<Pace>) -> Answer {
     let Read { secret, key, .. } = read;
     let namespace = secret.namespace.as_deref().unwrap_or_default();
-    if !is_segment(namespace) || !is_segment(&secret.name) {
+    let path = ObjectPath {
+        group: "",
+        version: "v1",
+        plural: "secrets",
+        namespace: Some(namespace),
+        name: &secret.name,
+    };
+    let Ok(path) = path.path() else {
         return failed(
             secret,
             "this can't be the name of a Secret; correct `kubeconfig_secret`",
         );
-    }
-    let path = format!("/api/v1/namespaces/{namespace}/secrets/{}", secret.name);
+    };
     // kube would decode the body and log it if it can't.
     let response = match Request::get(path).body(Body::empty()) {
         Ok(request) => client.send(request).await,
@@ -95,6 +127,10 @@ async fn get(client: &Client, read: &Read, checks: Arc<Checks>) -> Answer {
         Ok(response) => response,
         Err(error) => return failed(secret, &explain_error(&error)),
     };
+    let seconds = response.headers().get(RETRY_AFTER);
+    if let Some(seconds) = seconds.and_then(|value| value.to_str().ok()?.parse().ok()) {
+        lock(pace).quiet(Instant::now() + Duration::from_secs(seconds).min(LONGEST_QUIET));
+    }
     match response.status() {
         StatusCode::OK => {}
         StatusCode::NOT_FOUND => return Answer::Gone,
@@ -129,10 +165,4 @@ fn failed(secret: &ObjectKey, why: &str) -> Answer {
     Answer::Failed(KubeconfigProblem::new(format!(
         "Secret {secret} can't be read in the hub: {why}"
     )))
-}
-
-/// Whether the text is one segment of a path, without escapes.
-fn is_segment(text: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-    !text.is_empty() && !matches!(text, "." | "..") && text.bytes().all(fits)
 }

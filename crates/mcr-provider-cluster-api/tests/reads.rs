@@ -9,11 +9,12 @@ use std::{
     io::{self, Write},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
+use futures::StreamExt;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full, combinators::BoxBody};
 use hyper::body::Bytes;
@@ -22,8 +23,8 @@ use mcr_core::WatchSettings;
 use mcr_provider_cluster_api::{ClusterApiError, ClusterApiProvider, SecretKeyRef};
 use mcr_testkit::sim::SimCluster;
 use serde_json::json;
-use support::{Heard, PATIENCE, builder, cluster, hub, initialized, kubeconfig, secret};
-use tokio::sync::Semaphore;
+use support::{Heard, PATIENCE, builder, cluster, hub, hub_of, initialized, kubeconfig, secret};
+use tokio::{sync::Semaphore, time::timeout};
 
 type Answer = Response<BoxBody<Bytes, Infallible>>;
 
@@ -267,4 +268,63 @@ async fn bad_options_are_refused_with_what_to_do() {
             .build()
             .is_ok()
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hub_that_refuses_all_secrets_is_asked_seldom_and_all_are_read_soon_after_it_allows_them() {
+    let minute = Duration::from_secs(60);
+    for (many, refusal, retry_after, at_first, each_minute) in
+        [(5_000, 403, None, 5_000, 300), (300, 503, Some("240"), 32, 32)]
+    {
+        let hub = hub_of(SimCluster::builder().history(3 * many), &["v1beta2"]);
+        for number in 0..many {
+            let name = format!("c{number}");
+            hub.create(secret("default", &name, kubeconfig("one"))).unwrap();
+            hub.create(initialized(cluster("default", &name))).unwrap();
+        }
+        let (asked, allowed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let service = hub.service().with_token(&hub.admin_token());
+        let counted = (asked.clone(), allowed.clone());
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (service, (asked, allowed)) = (service.clone(), counted.clone());
+            async move {
+                if request.uri().path().contains("/secrets/") {
+                    asked.fetch_add(1, Ordering::SeqCst);
+                    if !allowed.load(Ordering::SeqCst) {
+                        let response = Response::builder().status(refusal);
+                        let response = match retry_after {
+                            Some(seconds) => response.header("retry-after", seconds),
+                            None => response,
+                        };
+                        return Ok::<_, Infallible>(response.body(Full::default().boxed()).unwrap());
+                    }
+                }
+                Ok(service.answer(request).await.map(BodyExt::boxed))
+            }
+        });
+        let provider = ClusterApiProvider::builder().client(kube::Client::new(service, "default"));
+        let mut heard = Heard::of(&provider.access_policy(support::locally()).build().unwrap());
+        let follow = async |heard: &mut Heard, time: Duration| {
+            let mut good = 0;
+            let all = async {
+                while good < many {
+                    let change = heard.0.next().await.unwrap().unwrap();
+                    good += usize::from(support::line(&change).starts_with('+'));
+                }
+            };
+            _ = timeout(time, all).await;
+            good
+        };
+        assert_eq!(follow(&mut heard, minute).await, 0);
+        let first = asked.swap(0, Ordering::SeqCst);
+        assert!(first <= at_first + each_minute, "{refusal}: {first}");
+        for _ in 0..5 {
+            assert_eq!(follow(&mut heard, minute).await, 0);
+            let again = asked.swap(0, Ordering::SeqCst);
+            assert!(again <= each_minute, "{refusal}: {again}");
+        }
+        allowed.store(true, Ordering::SeqCst);
+        let soon = minute + Duration::from_secs(retry_after.map_or(0, |seconds| seconds.parse().unwrap()));
+        assert_eq!(follow(&mut heard, soon).await, many, "{refusal}");
+    }
 }

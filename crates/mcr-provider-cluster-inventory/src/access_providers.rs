@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, fmt, fs, path::Path};
 
-use mcr_core::CredentialPluginPolicy;
+use mcr_core::{AllowedPlugin, CredentialPluginPolicy};
 use serde::Deserialize;
 
 use crate::AccessProvidersError;
@@ -20,7 +20,10 @@ use crate::AccessProvidersError;
 /// let providers = AccessProviders::new([
 ///     AccessProviderConfig::new("kubeconfig-secretreader", "/plugins/kubeconfig-secretreader")
 ///         .provide_cluster_info(true),
-///     AccessProviderConfig::new("cloud", "/plugins/cloud-login").args(["token"]).args_policy(ArgsPolicy::Append),
+///     AccessProviderConfig::new("cloud", "/plugins/cloud-login")
+///         .args(["token"])
+///         .args_policy(ArgsPolicy::Append)
+///         .profile_args(["--tenant", "*"]),
 /// ])?;
 /// // The fleet must allow the plugins too.
 /// let policy = AccessPolicy::default().credential_plugins(providers.plugin_policy());
@@ -41,6 +44,8 @@ pub struct AccessProviderConfig {
     pub(crate) provide_cluster_info: bool,
     pub(crate) args_policy: ArgsPolicy,
     pub(crate) env_policy: EnvPolicy,
+    pub(crate) profile_args: Vec<Vec<String>>,
+    pub(crate) profile_env: Vec<String>,
 }
 
 /// Whether a profile may add arguments to the plugin, with the extension [`ARGS_EXTENSION`](crate::ARGS_EXTENSION).
@@ -50,11 +55,13 @@ pub enum ArgsPolicy {
     /// The arguments of the profile are ignored.
     #[default]
     Ignore,
-    /// The arguments of the profile follow those of the configuration.
+    /// The arguments of the profile follow those of the configuration, if
+    /// [`profile_args`](AccessProviderConfig::profile_args) allows them.
     Append,
 }
 
 /// Whether a profile may set environment variables of the plugin, with the extension [`ENV_EXTENSION`](crate::ENV_EXTENSION).
+/// It may only set those that [`profile_env`](AccessProviderConfig::profile_env) names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EnvPolicy {
@@ -141,6 +148,8 @@ impl AccessProviders {
                 api_version: exec.api_version,
                 args: exec.args.unwrap_or_default(),
                 env: env.map(|variable| (variable.name, variable.value)).collect(),
+                profile_args: provider.profile_args,
+                profile_env: provider.profile_env,
                 install_hint: exec.install_hint.filter(|hint| !hint.is_empty()),
                 provide_cluster_info: exec.provide_cluster_info,
                 args_policy,
@@ -163,9 +172,10 @@ impl AccessProviders {
         Self::from_json(json)
     }
 
-    /// Allows the plugins of these access providers and no others, for `FleetSettings::access_policy`.
+    /// Allows the plugins of these access providers and no others, with the arguments and variables of the configuration and
+    /// those that a profile may add, for `FleetSettings::access_policy`.
     pub fn plugin_policy(&self) -> CredentialPluginPolicy {
-        CredentialPluginPolicy::allowlist(self.0.iter().map(|provider| &*provider.command))
+        CredentialPluginPolicy::allowlist(self.0.iter().map(AccessProviderConfig::allowed))
     }
 }
 
@@ -186,6 +196,36 @@ impl AccessProviderConfig {
             provide_cluster_info: false,
             args_policy: ArgsPolicy::Ignore,
             env_policy: EnvPolicy::Ignore,
+            profile_args: Vec::new(),
+            profile_env: Vec::new(),
+        }
+    }
+
+    /// What this access provider lets a profile ask for.
+    pub(crate) fn allowed(&self) -> AllowedPlugin {
+        let own = self.env.iter();
+        let own = own.fold(AllowedPlugin::new(&self.command), |plugin, (name, value)| {
+            plugin.env_value(name, value)
+        });
+        let plugin = own
+            .cluster_info(self.provide_cluster_info)
+            .args_after(&self.args, [""; 0])
+            .env(self.profile_env.iter().filter(|name| self.lets_set(name)));
+        match self.args_policy {
+            ArgsPolicy::Ignore => plugin,
+            ArgsPolicy::Append => self
+                .profile_args
+                .iter()
+                .fold(plugin, |plugin, more| plugin.args_after(&self.args, more)),
+        }
+    }
+
+    /// Whether the policy for variables gives a profile this one, if it is listed.
+    fn lets_set(&self, name: &str) -> bool {
+        match self.env_policy {
+            EnvPolicy::Ignore => false,
+            EnvPolicy::AppendIfNotExists => self.env.iter().all(|(own, _)| own != name),
+            EnvPolicy::Replace => true,
         }
     }
 
@@ -225,17 +265,34 @@ impl AccessProviderConfig {
         self
     }
 
-    /// Sets whether a profile may add arguments. Default: it may not.
+    /// Sets whether a profile may add arguments. Default: it may not. The arguments are those of
+    /// [`profile_args`](Self::profile_args).
     #[must_use]
     pub fn args_policy(mut self, policy: ArgsPolicy) -> Self {
         self.args_policy = policy;
         self
     }
 
-    /// Sets whether a profile may set environment variables. Default: it may not.
+    /// Sets whether a profile may set environment variables. Default: it may not. The variables are those of
+    /// [`profile_env`](Self::profile_env).
     #[must_use]
     pub fn env_policy(mut self, policy: EnvPolicy) -> Self {
         self.env_policy = policy;
+        self
+    }
+
+    /// Lets a profile add this list of arguments, whole and in this order. `*` stands for one argument that the profile
+    /// chooses, which must not be empty and not begin with `-`. May be called several times, for several lists. Default: none.
+    #[must_use]
+    pub fn profile_args<A: Into<String>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.profile_args.push(args.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Lets a profile set these environment variables, but never `PATH`, `LD_*` and `DYLD_*`. Default: none.
+    #[must_use]
+    pub fn profile_env<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.profile_env.extend(names.into_iter().map(Into::into));
         self
     }
 }
@@ -269,6 +326,10 @@ struct Provider {
     args_policy: String,
     #[serde(default, rename = "profileSourcedEnvVarsPolicy")]
     env_policy: String,
+    #[serde(default, rename = "mcr.dev/profileSourcedCLIArgs")]
+    profile_args: Vec<Vec<String>>,
+    #[serde(default, rename = "mcr.dev/profileSourcedEnvVars")]
+    profile_env: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -310,6 +371,7 @@ mod tests {
     fn a_provider_file_is_read_in_its_order_and_with_its_policies() {
         let file = r#"{"providers": [
             {"name": "a", "unknown": 1, "profileSourcedCLIArgsPolicy": "Append", "profileSourcedEnvVarsPolicy": "Replace",
+             "mcr.dev/profileSourcedCLIArgs": [["--tenant", "*"]], "mcr.dev/profileSourcedEnvVars": ["TENANT"],
              "execConfig": {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "a", "args": ["1", "2"],
                             "env": [{"name": "A", "value": "1"}], "installHint": "get it", "provideClusterInfo": true,
                             "interactiveMode": "Always"}},
@@ -323,14 +385,21 @@ mod tests {
             .install_hint("get it")
             .provide_cluster_info(true)
             .args_policy(ArgsPolicy::Append)
-            .env_policy(EnvPolicy::Replace);
+            .env_policy(EnvPolicy::Replace)
+            .profile_args(["--tenant", "*"])
+            .profile_env(["TENANT"]);
         let b = AccessProviderConfig::new("b", "/b").env_policy(EnvPolicy::AppendIfNotExists);
         let read = AccessProviders::from_json(file).unwrap();
         assert_eq!(read, AccessProviders::new([a, b]).unwrap());
-        assert_eq!(
-            read.plugin_policy(),
-            CredentialPluginPolicy::allowlist(["a", "/b"])
-        );
+        let own: Vec<String> = ["1", "2"].map(Into::into).into();
+        let a = AllowedPlugin::new("a")
+            .env_value("A", "1")
+            .cluster_info(true)
+            .args_after(&own, [""; 0])
+            .env(["TENANT"])
+            .args_after(&own, ["--tenant", "*"]);
+        let b = AllowedPlugin::new("/b").args([""; 0]);
+        assert_eq!(read.plugin_policy(), CredentialPluginPolicy::allowlist([a, b]));
         for empty in ["{}", r#"{"providers": []}"#, r#"{"providers": null}"#] {
             assert_eq!(
                 AccessProviders::from_json(empty),

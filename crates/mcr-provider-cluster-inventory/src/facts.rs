@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use mcr_core::{DISPLAY_NAME, DecodeError, Object};
+use mcr_core::{DISPLAY_NAME, DecodeError, Object, reason};
 
 use crate::{
     access_providers::AccessProviders,
@@ -25,9 +25,6 @@ pub const MANAGER_PROPERTY: &str = "manager";
 pub const NAMESPACE_PROPERTY: &str = "namespace";
 /// The property with the name of the ClusterProfile in the hub: `profile`.
 pub const PROFILE_PROPERTY: &str = "profile";
-
-/// A reason is cut to so many characters. Cluster managers write parts of it.
-const LONGEST_REASON: usize = 300;
 
 /// The facts of a ClusterProfile that belongs to the fleet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -198,13 +195,7 @@ fn state(profile: &ClusterProfile, ready: &Ready) -> State {
     if !condition.message.is_empty() {
         why.push_str(&format!(": {}", condition.message));
     }
-    let one_line = |c: char| if c.is_control() { ' ' } else { c };
-    let why = why
-        .chars()
-        .map(one_line)
-        .take(LONGEST_REASON)
-        .collect::<String>()
-        .into();
+    let why = reason(&why).into();
     match &*condition.status {
         "False" => State::Unready(why),
         _ => State::Unknown(why),

@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
+use mcr_core::internal::PluginRefusal;
 use serde_json::{Value, json};
 
 use crate::{
@@ -113,7 +114,21 @@ fn kubeconfig(provider: &AccessProviderConfig, cluster: &Cluster) -> Result<Valu
         Some(&extension.extension)
     };
     let args = args(provider, extension(ARGS_EXTENSION))?;
-    let env: Vec<Value> = env(provider, extension(ENV_EXTENSION))?
+    let env = env(provider, extension(ENV_EXTENSION))?;
+    let checked = provider
+        .allowed()
+        .check(&args, &env, provider.provide_cluster_info);
+    checked.map_err(|refusal| match refusal {
+        PluginRefusal::Env(name) => format!(
+            "the extension {ENV_EXTENSION} sets {name}, which a ClusterProfile may not set; remove it, or list it in \
+             mcr.dev/profileSourcedEnvVars of the provider file"
+        ),
+        _ => format!(
+            "the extension {ARGS_EXTENSION} has arguments that a ClusterProfile may not add; correct it, or list them in \
+             mcr.dev/profileSourcedCLIArgs of the provider file"
+        ),
+    })?;
+    let env: Vec<Value> = env
         .into_iter()
         .map(|(name, value)| json!({"name": name, "value": value}))
         .collect();
@@ -147,18 +162,13 @@ pub(crate) fn args(
     provider: &AccessProviderConfig,
     of_profile: Option<&Value>,
 ) -> Result<Vec<String>, String> {
-    let mut args = provider.args.clone();
-    match (provider.args_policy, of_profile) {
-        (ArgsPolicy::Ignore, _) | (_, None) => {}
-        (ArgsPolicy::Append, Some(Value::Array(more))) => {
-            for more in more {
-                let more = text(more).ok_or_else(|| not(ARGS_EXTENSION, "a list of strings"))?;
-                args.push(more);
-            }
-        }
-        (ArgsPolicy::Append, Some(_)) => return Err(not(ARGS_EXTENSION, "a list of strings")),
-    }
-    Ok(args)
+    let more = match (provider.args_policy, of_profile) {
+        (ArgsPolicy::Ignore, _) | (_, None) => return Ok(provider.args.clone()),
+        (ArgsPolicy::Append, Some(Value::Array(more))) => more.iter().map(text).collect(),
+        (ArgsPolicy::Append, Some(_)) => None,
+    };
+    let more: Vec<String> = more.ok_or_else(|| not(ARGS_EXTENSION, "a list of strings"))?;
+    Ok([provider.args.clone(), more].concat())
 }
 
 /// The environment variables of the plugin: those of the configuration in their order, then those of the profile by their names.
@@ -175,11 +185,6 @@ pub(crate) fn env(
     let mut added = BTreeMap::new();
     for (name, value) in more {
         let value = text(value).ok_or_else(|| not(ENV_EXTENSION, "an object of strings"))?;
-        if loads_programs(name) {
-            return Err(format!(
-                "the extension {ENV_EXTENSION} sets PATH, LD_* or DYLD_*, with which a plugin runs other programs; remove it"
-            ));
-        }
         match env.iter_mut().find(|(known, _)| known == name) {
             Some((_, known)) if provider.env_policy == EnvPolicy::Replace => *known = value,
             Some(_) => {}
@@ -188,11 +193,6 @@ pub(crate) fn env(
     }
     env.extend(added);
     Ok(env)
-}
-
-/// A profile may not choose the program that runs.
-fn loads_programs(name: &str) -> bool {
-    name == "PATH" || name.starts_with("LD_") || name.starts_with("DYLD_")
 }
 
 /// YAML, which other consumers read extensions as, takes numbers and booleans for strings too.

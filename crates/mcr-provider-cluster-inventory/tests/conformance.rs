@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use mcr_core::{ClusterName, Provider};
 use mcr_provider_cluster_inventory::{
@@ -108,15 +108,14 @@ impl<const SPACES: u8, const SECRETS: bool> Subject for Profiles<SPACES, SECRETS
     }
 
     fn provider(&self) -> Arc<dyn Provider> {
+        let plugin = AccessProviderConfig::new("p", "/plugins/p").args_policy(ArgsPolicy::Append);
+        let plugins = AccessProviders::new([plugin.profile_args(["*"])]).unwrap();
         let mut builder = ClusterInventoryProvider::builder()
             .client(client(&self.0))
-            .access_policy(locally(&[Path::new("/plugins/p")]));
+            .access_policy(locally(&[]).credential_plugins(plugins.plugin_policy()));
         builder = match SECRETS {
             true => builder.consumer_secrets("me"),
-            false => {
-                let plugin = AccessProviderConfig::new("p", "/plugins/p").args_policy(ArgsPolicy::Append);
-                builder.access_providers(AccessProviders::new([plugin]).unwrap())
-            }
+            false => builder.access_providers(plugins),
         };
         builder = match SPACES {
             ALL => builder.all_namespaces(),

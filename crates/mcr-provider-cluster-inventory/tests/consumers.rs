@@ -5,7 +5,7 @@
 
 mod support;
 
-use std::{collections::BTreeMap, path::Path};
+use std::collections::BTreeMap;
 
 use mcr_core::{Cluster, ClusterStatus, Fleet};
 use mcr_provider_cluster_inventory::{AccessProviders, ClusterInventoryProvider};
@@ -35,11 +35,11 @@ impl Consumer for Mcr {
     ];
 
     async fn start(setup: &Setup) -> Self {
-        let plugins: Vec<&Path> = setup.plugins.iter().map(|plugin| &**plugin).collect();
-        let policy = locally(&plugins);
+        let providers = AccessProviders::from_file(&setup.provider_file).unwrap();
+        let policy = locally(&[]).credential_plugins(providers.plugin_policy());
         let mut builder = timed(ClusterInventoryProvider::builder())
             .client(setup.hub.client())
-            .access_providers(AccessProviders::from_file(&setup.provider_file).unwrap())
+            .access_providers(providers)
             .managers(&setup.managers);
         builder = match &setup.namespace {
             Some(namespace) => builder.namespace(namespace),

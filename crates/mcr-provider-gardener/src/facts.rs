@@ -28,9 +28,6 @@ pub const REGION_PROPERTY: &str = "region";
 /// The property with the version of Kubernetes: `version`.
 pub const VERSION_PROPERTY: &str = "version";
 
-/// A reason is cut to so many characters. Gardener writes parts of it.
-const LONGEST_REASON: usize = 300;
-
 /// The facts of a Shoot that belongs to the fleet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Facts {
@@ -192,14 +189,15 @@ fn state(shoot: &Shoot) -> State {
     }
     let seed = seed(shoot).unwrap_or("another seed");
     match &*operation.type_ {
-        "Migrate" => State::Moving(format!("its control plane leaves seed {seed}").into()),
+        "Migrate" => State::Moving(mcr_core::reason(&format!("its control plane leaves seed {seed}")).into()),
         "Restore" if !done => {
-            State::Moving(format!("its control plane is being restored on seed {seed}").into())
+            let why = format!("its control plane is being restored on seed {seed}");
+            State::Moving(mcr_core::reason(&why).into())
         }
         _ => State::Ready,
     }
 }
 
 fn waiting(reason: String) -> State {
-    State::Waiting(reason.chars().take(LONGEST_REASON).collect::<String>().into())
+    State::Waiting(mcr_core::reason(&reason).into())
 }

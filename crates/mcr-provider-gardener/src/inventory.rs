@@ -9,7 +9,7 @@ use std::{
 
 use mcr_core::{
     AccessPolicy, Change, ClusterName, Fingerprint, ObjectKey,
-    internal::{Line, Schedule, Ticket},
+    internal::{Line, Pace, Schedule, Ticket},
 };
 use tokio::time::Instant;
 
@@ -33,6 +33,7 @@ pub(crate) struct Inventory {
     /// The project of each namespace. None: it is being looked up.
     projects: HashMap<Arc<str>, Option<Arc<str>>>,
     schedule: Schedule<ObjectKey>,
+    pace: Pace,
     synced: bool,
     said_synced: bool,
     /// Shoots about which nothing was said because something of them is not known yet. Used until all has been said.
@@ -77,6 +78,7 @@ impl Inventory {
             shoots: HashMap::new(),
             projects: HashMap::new(),
             schedule: Schedule::new(at_once),
+            pace: Pace::default(),
             synced: false,
             said_synced: false,
             unsaid: HashSet::new(),
@@ -167,6 +169,9 @@ impl Inventory {
 
     /// The next kubeconfig to ask for, if one is due and may be asked for now.
     pub(crate) fn start(&mut self, now: Instant) -> Option<Request> {
+        if self.pace.quiet_until(now).is_some() {
+            return None;
+        }
         while let Some((key, ticket)) = self.schedule.start(now) {
             let name = self.name(&key);
             if let (Some(member), Some((name, _))) = (self.shoots.get_mut(&key), name) {
@@ -187,8 +192,9 @@ impl Inventory {
     }
 
     /// When the next kubeconfig is due.
-    pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.schedule.next_due()
+    pub(crate) fn next_due(&self, now: Instant) -> Option<Instant> {
+        let due = self.schedule.next_due()?;
+        Some(self.pace.quiet_until(now).map_or(due, |until| until.max(due)))
     }
 
     /// A request has ended.
@@ -210,13 +216,20 @@ impl Inventory {
         match answer {
             Ok(held) => {
                 member.backoff.reset();
-                member.failure = None;
+                let failed = member.failure.take();
                 member.held = Some(held);
+                if failed.is_some_and(|failure| !failure.absent) {
+                    self.try_others(now);
+                }
             }
             Err(failure) => {
                 let wanted = failure.retry_after.unwrap_or_default().min(self.pauses.1);
                 let pause = member.backoff.pause().max(wanted);
-                self.schedule.plan(&request.key, Line::Failing, now + pause);
+                if failure.retry_after.is_some() && !failure.absent {
+                    self.pace.quiet(now + wanted);
+                }
+                let due = self.pace.refused(now, pause);
+                self.schedule.plan(&request.key, Line::Failing, due);
                 member.attempt = Attempt::Planned;
                 member.failure = Some(failure);
             }
@@ -234,6 +247,22 @@ impl Inventory {
             .and_then(|member| member.refused(content, self.pauses.1));
         if let Some(due) = due {
             self.schedule.plan(key, Line::Healthy, due);
+        }
+    }
+
+    /// What was refused is given again: some of the others are asked for at once.
+    fn try_others(&mut self, now: Instant) {
+        let others = self.pace.recovered(now);
+        let refused = |member: &Member| {
+            let failure = member
+                .failure
+                .as_ref()
+                .filter(|_| member.attempt == Attempt::Planned);
+            failure.is_some_and(|failure| !failure.absent)
+        };
+        let waiting = self.shoots.iter().filter(|(_, member)| refused(member));
+        for (key, member) in waiting.take(others) {
+            self.schedule.plan(key, member.line(), now);
         }
     }
 

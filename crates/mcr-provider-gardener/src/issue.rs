@@ -9,7 +9,7 @@ use http::{Method, StatusCode, header::RETRY_AFTER};
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
 use mcr_core::{
-    AccessPolicy, ClusterSpec, KubeconfigAccess, ObjectKey, explain_error,
+    AccessPolicy, BoxError, ClusterSpec, KubeconfigAccess, ObjectKey, ObjectPath, explain_error,
     internal::{OneOffClients, jitter},
 };
 use serde_json::json;
@@ -139,26 +139,37 @@ impl Issuer {
         })
     }
 
-    fn question(&self, request: &Request) -> Result<http::Request<Body>, http::Error> {
+    fn question(&self, request: &Request) -> Result<http::Request<Body>, BoxError> {
         if let Some(InSeed { control_plane, .. }) = &request.in_seed {
-            let path = format!("/api/v1/namespaces/{control_plane}/secrets/{SECRET}");
-            return http::Request::get(path).body(Body::empty());
+            let secret = ObjectPath {
+                group: "",
+                version: "v1",
+                plural: "secrets",
+                namespace: Some(control_plane),
+                name: SECRET,
+            };
+            return Ok(http::Request::get(secret.path()?).body(Body::empty())?);
         }
         let ObjectKey { namespace, name } = &request.key;
-        let (namespace, rights) = (namespace.as_deref().unwrap_or_default(), self.config.rights);
-        let subresource = rights.subresource();
-        let path =
-            format!("/apis/core.gardener.cloud/v1beta1/namespaces/{namespace}/shoots/{name}/{subresource}");
+        let rights = self.config.rights;
+        let shoot = ObjectPath {
+            group: "core.gardener.cloud",
+            version: "v1beta1",
+            plural: "shoots",
+            namespace: Some(namespace.as_deref().unwrap_or_default()),
+            name,
+        };
+        let path = format!("{}/{}", shoot.path()?, rights.subresource());
         let body = json!({
             "apiVersion": "authentication.gardener.cloud/v1alpha1",
             "kind": rights.kind(),
             "spec": {"expirationSeconds": self.config.valid_for.as_secs()},
         });
-        http::Request::builder()
+        let request = http::Request::builder()
             .method(Method::POST)
             .uri(path)
-            .header(http::header::CONTENT_TYPE, "application/json")
-            .body(Body::from(body.to_string().into_bytes()))
+            .header(http::header::CONTENT_TYPE, "application/json");
+        Ok(request.body(Body::from(body.to_string().into_bytes()))?)
     }
 
     /// Why there is no kubeconfig, and what to do about it.

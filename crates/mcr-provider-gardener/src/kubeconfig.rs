@@ -7,10 +7,9 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mcr_core::{
     AccessPolicy, Fingerprint, KubeconfigAccess, Trust,
-    internal::{check_announced, describe_json_error},
+    internal::{check_announced, describe_json_error, parse_rfc3339},
 };
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -102,7 +101,8 @@ struct Answer<'a> {
 struct Status<'a> {
     #[serde(borrow)]
     kubeconfig: std::borrow::Cow<'a, str>,
-    expiration_timestamp: Time,
+    #[serde(borrow)]
+    expiration_timestamp: std::borrow::Cow<'a, str>,
 }
 
 /// No Debug: it holds secrets.
@@ -163,7 +163,9 @@ impl Checks {
         let answer: Answer<'_> = parse(body)?;
         let (clock, now) = now;
         // A clock of this process that is behind must not make a life longer than it is.
-        let life = SystemTime::from(answer.status.expiration_timestamp.0)
+        let expires = parse_rfc3339(&answer.status.expiration_timestamp)
+            .ok_or_else(|| Failure::unusable("its expirationTimestamp is not an RFC 3339 time"))?;
+        let life = expires
             .duration_since(clock)
             .map_err(|_| {
                 Failure::unusable(
@@ -189,9 +191,9 @@ impl Checks {
         let yaml = secret.data.unwrap_or_default().kubeconfig;
         let yaml = yaml.ok_or_else(|| Failure::unusable("the Secret has no key \"kubeconfig\""))?;
         let annotation = secret.metadata.annotations.unwrap_or_default().renew;
-        let renews: Option<Time> = annotation.and_then(|text| serde_json::from_value(text.into()).ok());
+        let renews = annotation.and_then(|text| parse_rfc3339(&text));
         let (clock, now) = now;
-        let renews_in = renews.map(|renews| SystemTime::from(renews.0).duration_since(clock).ok());
+        let renews_in = renews.map(|renews| renews.duration_since(clock).ok());
         let renew_at = renews_in.map_or(now + FOREVER, |renews_in| now + look_after(renews_in));
         self.held(&yaml, place, now, FOREVER, renew_at)
     }
@@ -210,10 +212,19 @@ impl Checks {
         let access = KubeconfigAccess::new(&yaml, Trust::Untrusted);
         check_announced(&access, self.policy.as_ref(), &self.fleet_policy)
             .map_err(|problem| Failure::unusable(problem.text))?;
-        let target = access.resolved(&self.fleet_policy).map(|resolved| {
-            let endpoint = resolved.endpoint;
-            Fingerprint::of(&(endpoint.server.to_string(), &endpoint.certificate_authority))
-        });
+        let endpoint = access
+            .resolved(&self.fleet_policy)
+            .map(|resolved| resolved.endpoint);
+        if endpoint
+            .as_ref()
+            .is_some_and(|endpoint| endpoint.server.scheme_str() != Some("https"))
+        {
+            return Err(Failure::unusable(
+                "its server is not https, so its credential would travel unencrypted",
+            ));
+        }
+        let target = endpoint
+            .map(|endpoint| Fingerprint::of(&(endpoint.server.to_string(), &endpoint.certificate_authority)));
         Ok(Held {
             fingerprint: Fingerprint::of(&yaml),
             access,

@@ -133,7 +133,12 @@ impl Running {
                 };
                 self.requests.push(run.boxed());
             }
-            let due = self.inventory.next_due().into_iter().chain(self.outage).min();
+            let due = self
+                .inventory
+                .next_due(Instant::now())
+                .into_iter()
+                .chain(self.outage)
+                .min();
             let due = async {
                 match due {
                     Some(due) => sleep_until(due).await,

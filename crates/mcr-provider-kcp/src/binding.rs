@@ -6,6 +6,7 @@ use std::{
 };
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use mcr_core::reason;
 use serde::Deserialize;
 
 use crate::{
@@ -262,7 +263,7 @@ fn lacking(condition: &Condition) -> String {
     for more in [&condition.reason, &condition.message].into_iter().flatten() {
         words = format!("{words}: {more}");
     }
-    words
+    reason(&words)
 }
 
 #[cfg(test)]

@@ -179,7 +179,7 @@ impl Hook {
                     verb: self.stage.verb(),
                     of_type: of_type.to_owned(),
                     cluster: cluster.to_owned(),
-                    message: status.message.clone(),
+                    message: mcr_core::reason(&status.message),
                     name,
                 }
             }

@@ -4,6 +4,7 @@ use http::Request;
 use mcr_core::{
     Cluster, ClusterName, WatchError, WatchRequest, explain_error,
     internal::{Backoff, describe_json_error},
+    reason,
 };
 use serde::Deserialize;
 
@@ -121,7 +122,7 @@ async fn list_one(cluster: &Cluster, request: &WatchRequest) -> Result<(), Strin
         }
         kube::Error::Api(status) if status.code == 403 => format!(
             "forbidden: {}. Check that the APIBinding is Bound, and that it accepts the permission claim on the kind",
-            status.message
+            reason(&status.message)
         ),
         error => explain_error(&error),
     })?;

@@ -243,7 +243,7 @@ impl From<Raw> for Slice {
                 Some(
                     format!(
                         "{type_} is False: {}",
-                        message.map_or("no message", String::as_str)
+                        mcr_core::reason(message.map_or("no message", String::as_str))
                     )
                     .into(),
                 )

@@ -10,13 +10,19 @@ use std::{
 };
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use mcr_core::{BoxError, Change, internal::Backoff};
+use mcr_core::{
+    BoxError, Change,
+    internal::{
+        Backoff,
+        process::{self, Running as Process},
+    },
+};
 use rand::Rng;
 use tokio::{io::AsyncReadExt, time::sleep};
 
 use crate::{
     Engine, EngineError,
-    cli::{Cli, Running as Process},
+    cli::{Cli, MOST_STDERR},
     config::Config,
     containers::{self, Node},
     detection::{Chosen, choose},
@@ -353,7 +359,7 @@ impl Events {
         }
         // The program ended, so its error output is complete, unless a child of it holds the pipe open.
         let mut said = Vec::new();
-        let complaint = crate::cli::complain(process.stderr.take(), &mut said);
+        let complaint = process::begin(process.stderr.take(), MOST_STDERR, &mut said);
         tokio::time::timeout(Duration::from_millis(100), complaint)
             .await
             .ok();

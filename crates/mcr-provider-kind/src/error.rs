@@ -149,13 +149,11 @@ impl EngineError {
     }
 }
 
-/// The last line of an output that is not empty, without control characters, as part of a sentence.
+/// The last line of an output that is not empty, as part of a sentence.
 pub(crate) fn one_line(text: &str) -> String {
-    const MOST: usize = 300;
     let line = text.lines().map(str::trim).rfind(|line| !line.is_empty());
-    let clean = |c: char| if c.is_control() { ' ' } else { c };
     match line {
-        Some(line) => line.chars().map(clean).take(MOST).collect::<String>(),
+        Some(line) => mcr_core::reason(line),
         None => "it did not say why".to_owned(),
     }
 }
@@ -189,7 +187,7 @@ mod tests {
         assert!(refused.contains("DOCKER_HOST"), "{refused}");
         assert_eq!(
             sorted("template: \u{7}oops\n\n"),
-            "`docker ps` failed: template:  oops"
+            "`docker ps` failed: template: \\u{7}oops"
         );
         assert_eq!(sorted(""), "`docker ps` failed: it did not say why");
     }

@@ -9,10 +9,10 @@ mod key;
 
 pub use cache::{Indexer, ObjectChange, ObjectChanges, ObjectStore};
 pub use codec::{
-    DecodeError, Encoder, Encoding, EventError, EventObject, Item, LineDecoder, LineTooLong, ListDecoder,
-    ListEnd, ListError, ListPage, MAX_LINE, NotAnObject, Object, ObjectMetadata, ParsedObject, RawObject,
-    RawObjects, Status, StatusDetails, StatusMetadata, TemplateRegistry, WatchEvent, describe, parse_event,
-    parse_list, parse_status,
+    DecodeError, Encoder, Encoding, EventError, EventObject, Incarnation, Item, LineDecoder, LineTooLong,
+    ListDecoder, ListEnd, ListError, ListPage, MAX_LINE, NotAnObject, Object, ObjectMetadata, ParsedObject,
+    RawObject, RawObjects, Status, StatusDetails, StatusMetadata, TemplateRegistry, WatchEvent, describe,
+    parse_event, parse_list, parse_status,
 };
 pub use key::ObjectKey;
 

@@ -98,11 +98,11 @@ impl Cache {
         });
     }
 
-    /// The object that the store holds in the same version, or this one. Objects that wait for the end of a list are then held
-    /// once.
+    /// The object that the store holds if it has the same JSON, or this one. Objects that wait for the end of a list are then
+    /// held once.
     pub fn held_or(&self, object: Object) -> Arc<Object> {
         let held = self.store.get(object.key());
-        held.filter(|held| held.same_version(&object))
+        held.filter(|held| held.same_content(&object))
             .unwrap_or_else(|| Arc::new(object))
     }
 

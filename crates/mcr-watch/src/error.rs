@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mcr_access::BoxError;
+use mcr_access::{BoxError, reason};
 use mcr_store::{EventError, ListError, Status};
 
 /// Why a kind in a cluster is not listed or watched at the moment.
@@ -44,6 +44,16 @@ pub enum WatchError {
     /// The API server has forgotten the resource version from which the watch continues. The driver lists again.
     #[error("the resource version to go on from is too old (410); listing again")]
     Expired,
+    /// The API server has shown a lower resource version than before. The driver lists again.
+    #[error(
+        "the resource version went back from {from} to {to}, as after a restore from a backup; listing again. If this stays, restart the API servers, or look for several clusters behind one address"
+    )]
+    WentBack {
+        /// The version that the watch had reached.
+        from: u64,
+        /// The lower version.
+        to: u64,
+    },
     /// The API server asks for fewer requests.
     #[error("too many requests (429): the API server asks to wait")]
     TooManyRequests {
@@ -121,7 +131,7 @@ impl WatchError {
         let message = if status.message.is_empty() {
             "no further words".to_owned()
         } else {
-            status.message
+            reason(&status.message)
         };
         match status.code {
             401 => Self::Unauthorized,
@@ -154,6 +164,7 @@ impl WatchError {
         "invalid_request",
         "unauthorized",
         "expired",
+        "went_back",
         "throttled",
         "api",
         "malformed",
@@ -173,6 +184,7 @@ impl WatchError {
             Self::InvalidRequest { .. } => "invalid_request",
             Self::Unauthorized => "unauthorized",
             Self::Expired => "expired",
+            Self::WentBack { .. } => "went_back",
             Self::TooManyRequests { .. } => "throttled",
             Self::Api { .. } => "api",
             Self::Malformed(_) => "malformed",

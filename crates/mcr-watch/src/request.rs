@@ -264,6 +264,18 @@ impl WatchRequest {
         }
     }
 
+    /// The request without selectors, which may make a list of one object expensive. One object by its name is cheap, and RBAC
+    /// may allow nothing else.
+    pub(crate) fn unselected(&self) -> Self {
+        let mut all = self.clone();
+        let inner = all.change();
+        inner.labels = None;
+        inner
+            .fields
+            .take_if(|fields| !fields.starts_with("metadata.name="));
+        all
+    }
+
     #[doc(hidden)]
     pub fn accept_list(&self) -> &'static str {
         if self.0.metadata_only {

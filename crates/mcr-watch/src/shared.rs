@@ -399,11 +399,9 @@ impl WatchTarget for SharedWatch {
         Ok(())
     }
 
-    fn delete(&self, item: Item<'_>, encoder: &mut Encoder) -> Encoded {
-        let object = Arc::new(item?.encode(None, encoder)?);
+    fn delete(&self, PlacedObject { object, .. }: &PlacedObject) {
         self.cache()
             .apply(&self.request, |store| store.delete(object.clone()));
-        Ok(Some(PlacedObject { place: None, object }))
     }
 
     fn driver_status(&self) -> &Observable<WatchStatus> {

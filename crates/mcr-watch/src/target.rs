@@ -4,7 +4,7 @@ use std::{sync::Arc, time::SystemTime};
 
 use futures::future::BoxFuture;
 use mcr_client::internal::Observable;
-use mcr_store::{Encoder, Item, NotAnObject, Object};
+use mcr_store::{Encoder, Item, NotAnObject, Object, ObjectKey};
 use tokio_util::sync::CancellationToken;
 
 use crate::{WatchError, WatchRequest, WatchStatus};
@@ -41,8 +41,8 @@ pub trait WatchTarget: Send + Sync + 'static {
     /// Puts an object in. `initial`: it comes from a list.
     fn put(&self, object: &PlacedObject, initial: bool) -> Result<(), UnreadableObject>;
 
-    /// Deletes an object. Returns none if the object does not belong here.
-    fn delete(&self, item: Item<'_>, encoder: &mut Encoder) -> Encoded;
+    /// Deletes an object, unless the one that is held was created later ([`Incarnation::outlives`](mcr_store::Incarnation::outlives)).
+    fn delete(&self, object: &PlacedObject);
 
     /// The status as the driver changes it.
     fn driver_status(&self) -> &Observable<WatchStatus>;
@@ -119,4 +119,18 @@ pub struct PlacedObject {
     pub place: Option<Arc<str>>,
     /// The object.
     pub object: Arc<Object>,
+}
+
+/// What tells an object apart from the others of its watch: its place and its key.
+pub(crate) type Named = (Option<Arc<str>>, ObjectKey);
+
+impl PlacedObject {
+    pub(crate) fn named(&self) -> Named {
+        (self.place.clone(), self.object.key().clone())
+    }
+
+    /// The resource version, if it is a number; otherwise 0.
+    pub(crate) fn version(&self) -> u64 {
+        self.object.resource_version().parse().unwrap_or_default()
+    }
 }

@@ -5,7 +5,7 @@ use kube::{
     api::GetParams,
     core::{PartialObjectMeta, Status},
 };
-use mcr_core::{WatchRequest, explain_error};
+use mcr_core::{BoxError, ObjectPath, WatchRequest, explain_error};
 
 use crate::{Request, RequestKey};
 
@@ -121,11 +121,25 @@ impl<K: Resource> Request<K> {
             key: self.key.clone(),
             source,
         };
+        let unclear = |error: BoxError| no_answer(kube::Error::Service(error));
+        // Not with `kube::Api`: the name `editor?x` would ask for `editor`, whose absence says nothing of this object.
+        let path = ObjectPath {
+            group: &K::group(dynamic),
+            version: &K::version(dynamic),
+            plural: &K::plural(dynamic),
+            namespace: self.namespace(),
+            name: self.name(),
+        };
+        let path = path.path().map_err(|error| unclear(error.into()))?;
+        let (kind, encoded_name) = path.rsplit_once('/').unwrap_or_default();
         // Only the metadata: the object may be a Secret.
-        let get = kube::core::Request::new(K::url_path(dynamic, self.namespace()))
-            .get_metadata(self.name(), &GetParams::default())
+        let get = kube::core::Request::new(kind)
+            .get_metadata(encoded_name, &GetParams::default())
             .map_err(|error| no_answer(kube::Error::BuildRequest(error)))?;
         match self.client().request::<PartialObjectMeta>(get).await {
+            Ok(found) if found.metadata.name.as_deref() != Some(self.name()) => {
+                Err(unclear("the answer is not the object that was asked for".into()))
+            }
             Ok(found) => {
                 let last_known = self
                     .object

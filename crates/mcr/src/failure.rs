@@ -5,14 +5,10 @@ use std::{borrow::Cow, error::Error, iter::successors};
 use k8s_openapi::serde_json;
 use kube::core::Status;
 use mcr_core::{
-    ClusterName, ClusterNotFound, ObjectKey, TransportError,
-    internal::{describe_json_error, is_format},
+    ClusterName, ClusterNotFound, ObjectKey, TransportError, internal::describe_json_error, reason,
 };
 
 use crate::TerminalError;
-
-/// The most characters in the text of a failure.
-pub(crate) const MOST_CHARS: usize = 300;
 
 /// The most causes of an error that are read: `source` is code of users, and may lead in a circle.
 const MOST_CAUSES: usize = 64;
@@ -20,7 +16,7 @@ const MOST_CAUSES: usize = 64;
 /// An error, as the engine needs it.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// The error and its causes in one line, without control and format characters, of at most [`MOST_CHARS`] characters.
+    /// The error and its causes in one line, without control and format characters, of at most 300 characters.
     pub(crate) text: String,
     /// Equal failures have an equal class, whatever objects their texts name. Of a response of an API server: the status code, the
     /// reason and the resource. Of other errors: zero, and what they have in common.
@@ -34,7 +30,7 @@ pub(crate) struct Failure {
 impl Failure {
     /// A failure without an error.
     pub(crate) fn new(text: &str) -> Self {
-        let text = one_line(text);
+        let text = reason(text);
         Self {
             class: (0, text.clone()),
             text,
@@ -137,22 +133,6 @@ fn short(status: &Status) -> String {
         .filter(|part| !part.is_empty())
         .collect();
     parts.join(": ")
-}
-
-/// Escapes control and format characters, and cuts a long text.
-fn one_line(text: &str) -> String {
-    let mut line = String::new();
-    for character in text.trim().chars().take(MOST_CHARS + 1) {
-        if character.is_control() || is_format(character) {
-            line.extend(character.escape_default());
-        } else {
-            line.push(character);
-        }
-    }
-    if line.chars().count() > MOST_CHARS {
-        line = line.chars().take(MOST_CHARS - 1).chain(['…']).collect();
-    }
-    line
 }
 
 /// The message of a panic.
@@ -290,7 +270,7 @@ mod tests {
         }
         assert_eq!(Failure::new(&"\n".repeat(500)).text, "");
         let text = Failure::new(&"\0x".repeat(200)).text;
-        assert_eq!(text.chars().count(), MOST_CHARS);
+        assert_eq!(text.chars().count(), 300);
     }
 
     /// The class does not depend on the object: of no error of ours, and of no text that names the object of the request.

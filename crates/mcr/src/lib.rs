@@ -54,14 +54,14 @@ pub use mcr_lease::{Leadership, LeaseGuard, LeaseStatus, Role};
 pub use mcr_core as core;
 // How to reach a cluster.
 pub use mcr_core::{
-    Access, AccessPolicy, AddressPolicy, Credential, CredentialError, CredentialPluginPolicy,
+    Access, AccessPolicy, AddressPolicy, AllowedPlugin, Credential, CredentialError, CredentialPluginPolicy,
     CredentialSource, Endpoint, EndpointAccess, KubeconfigAccess, StaticCredential, Trust,
 };
 pub use mcr_core::{
     BoxError, Cluster, ClusterName, ClusterNotFound, ClusterSpec, ClusterState, DISPLAY_NAME, Fleet,
     FleetBuilder, FleetEvent, FleetEvents, FleetObjects, FleetSettings, FleetSnapshot, HUB,
-    InvalidClusterName, MissingCluster, ObjectChange, ObjectKey, Provider, SINGLE_CLUSTER, Store, StoreError,
-    WatchRequest, layer,
+    InvalidClusterName, MissingCluster, ObjectChange, ObjectKey, ObjectPath, Provider, SINGLE_CLUSTER, Store,
+    StoreError, WatchRequest, layer,
 };
 
 /// The `kube` crate that this release of mcr is built on.

@@ -126,7 +126,8 @@ impl Predicate {
         Self::of_updates(differ::<Annotations>)
     }
 
-    /// Passes updates that change the resource version. Repetitions by a resync or a new list do not pass.
+    /// Passes updates that change the resource version. Repetitions by a resync do not pass, nor does a list that shows an
+    /// object in another way since an upgrade of the API server.
     pub fn resource_version_changed() -> Self {
         Self::of_updates(|old, new| old.resource_version() != new.resource_version())
     }

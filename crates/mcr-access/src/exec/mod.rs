@@ -1,6 +1,7 @@
 //! Exec credential plugins: programs that print a credential.
 
 mod config;
+mod places;
 mod plugin;
 mod protocol;
 mod run;

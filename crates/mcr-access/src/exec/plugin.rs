@@ -11,6 +11,7 @@ use std::{
 };
 
 use futures::future::BoxFuture;
+use tokio::time::Instant;
 
 use super::{
     config::{ApiVersion, DEFAULT_DEADLINE, PluginConfig},
@@ -29,8 +30,10 @@ use crate::{
 /// process, without a terminal. At its deadline the source kills it with its children.
 ///
 /// Sources with an equal configuration (command, arguments, environment, cluster information) share one result. They
-/// never run the program twice at the same time, however many clusters use it. At most eight programs run at once in a
-/// process. The output of the program is never logged, and never part of an error.
+/// never run the program twice at the same time, however many clusters use it. At most eight programs work at once in a
+/// process; those that do nothing but wait for a server, for longer than a second, are not counted, up to 1,024. Programs
+/// that failed come last, and take at most half of the places. The output of the program is never logged, and never part of
+/// an error.
 ///
 /// ```
 /// use mcr_access::{Endpoint, EndpointAccess, ExecPlugin};
@@ -153,5 +156,9 @@ impl CredentialSource for ExecPlugin {
             credential.impersonate.clone_from(&self.impersonate);
             Ok(credential)
         })
+    }
+
+    fn work_began(&self) -> Option<Instant> {
+        self.shared.get()?.began()
     }
 }

@@ -1,7 +1,5 @@
 //! The input and the output of a plugin.
 
-use std::time::SystemTime;
-
 use base64::Engine;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -11,6 +9,7 @@ use crate::{
     credential::{ClientCertificate, Credential},
     endpoint::Endpoint,
     pem,
+    time::parse_rfc3339,
 };
 
 /// Returns the JSON of `spec.cluster` in the input. As in client-go, empty fields are absent, and a missing
@@ -134,10 +133,10 @@ pub fn output(bytes: &[u8], version: ApiVersion) -> Result<Credential, String> {
         return Err("printed an ExecCredential with neither a token nor a client certificate".into());
     }
     if let Some(at) = filled(status.expiration_timestamp) {
-        let at: jiff::Timestamp = at
-            .parse()
-            .map_err(|_| "printed an ExecCredential whose expirationTimestamp is not an RFC 3339 time")?;
-        credential.expires_at = Some(SystemTime::from(at));
+        let at = parse_rfc3339(&at)
+            .ok_or("printed an ExecCredential whose expirationTimestamp is not an RFC 3339 time")?;
+        // As in client-go, the zero time of Go means that there is no expiry.
+        credential.expires_at = Some(at).filter(|at| Some(*at) != parse_rfc3339("0001-01-01T00:00:00Z"));
     }
     Ok(credential)
 }

@@ -1,6 +1,7 @@
 //! One plugin, shared by all sources with the same configuration.
 
 use std::{
+    collections::VecDeque,
     convert::Infallible,
     sync::{Arc, LazyLock, Mutex},
     time::{Duration, SystemTime},
@@ -10,15 +11,17 @@ use futures::{
     FutureExt,
     future::{BoxFuture, Shared, WeakShared},
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::{
     config::PluginConfig,
+    places::{Place, Places, SLOW_AFTER},
     run::{self, Failure},
 };
 use crate::{
     credential::{Credential, CredentialError, Refresh},
     fingerprint::Fingerprint,
+    schedule::Line,
     sync::lock,
     weak_cache::WeakCache,
 };
@@ -29,6 +32,12 @@ const MIN_VALIDITY: Duration = Duration::from_secs(10);
 const MIN_BETWEEN_RENEWALS: Duration = Duration::from_secs(10);
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
 const LAST_BACKOFF: Duration = Duration::from_secs(60);
+/// A caller waits at most this long for a place. Its turn is kept.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// For so long it is known that a plugin fails, although no cluster uses it at the moment: between two attempts to connect.
+const REMEMBERED: Duration = Duration::from_secs(300);
+/// So many failures are remembered.
+const MOST_REMEMBERED: usize = 4096;
 
 /// A plugin with its cached credential, its last failure and its current run.
 pub(super) struct SharedPlugin {
@@ -42,10 +51,16 @@ struct State {
     issued: Option<Issued>,
     /// The serial number of the last credential.
     serial: u64,
-    /// The end of the last renewal.
-    renewed: Option<Instant>,
-    /// Since the last credential: the last failure, the end of its back-off, and the number of failures.
-    failure: Option<(Failure, Instant, u32)>,
+    /// The failure of the last run.
+    failure: Option<Failure>,
+    /// How many runs in a row have failed, or issued a credential that had expired.
+    failures: u32,
+    /// No run starts before this time.
+    next_run: Option<Instant>,
+    /// Since when a run has waited for its place.
+    waits_since: Option<Instant>,
+    /// When the last run began.
+    began: Option<Instant>,
     /// The current run. The callers that wait for it hold the strong references: without them it ends.
     running: Option<WeakShared<Run>>,
 }
@@ -60,8 +75,16 @@ pub(super) struct Issued {
     pub(super) serial: u64,
 }
 
+impl Issued {
+    /// How long the credential is still valid. None: it does not expire.
+    fn left(&self) -> Option<Duration> {
+        let at = self.credential.expires_at?;
+        Some(at.duration_since(SystemTime::now()).unwrap_or_default())
+    }
+}
+
 enum Lookup {
-    /// The cached credential, or the last failure during its back-off.
+    /// The cached credential, or the result of the last run until the next one is due.
     Cached(Result<Issued, Failure>),
     /// The run to wait for.
     Run(Shared<Run>),
@@ -97,72 +120,137 @@ impl SharedPlugin {
         result.map_err(Failure::into_error)
     }
 
+    /// When the last run began.
+    pub(super) fn began(&self) -> Option<Instant> {
+        lock(&self.state).began
+    }
+
     fn look_up(self: &Arc<Self>, why: Refresh, last: u64) -> Lookup {
         let mut state = lock(&self.state);
         let now = Instant::now();
         let mut renewal = false;
         if let Some(issued) = &state.issued {
-            let valid = issued
-                .credential
-                .expires_at
-                .is_none_or(|at| at > SystemTime::now() + MIN_VALIDITY);
-            let new_to_caller = why == Refresh::First || issued.serial != last;
-            let too_soon = state
-                .renewed
-                .is_some_and(|renewed| now < renewed + MIN_BETWEEN_RENEWALS);
-            if valid && (new_to_caller || too_soon) {
+            renewal = issued.left().is_none_or(|left| left > MIN_VALIDITY);
+            if renewal && (why == Refresh::First || issued.serial != last) {
                 return Lookup::Cached(Ok(issued.clone()));
             }
-            renewal = valid;
         }
         if let Some(run) = state.running.as_ref().and_then(WeakShared::upgrade) {
             return Lookup::Run(run);
         }
-        if let Some((failure, until, _)) = &state.failure
-            && now < *until
-        {
-            return Lookup::Cached(Err(failure.clone()));
+        if state.next_run.is_some_and(|next| now < next) {
+            match (&state.failure, &state.issued) {
+                (Some(failure), _) => return Lookup::Cached(Err(failure.clone())),
+                (None, Some(issued)) => return Lookup::Cached(Ok(issued.clone())),
+                (None, None) => {}
+            }
         }
+        let line = match (state.failures, &state.issued) {
+            (0, Some(_)) => Line::Healthy,
+            (0, None) => Line::New,
+            _ => Line::Failing,
+        };
+        let since = *state.waits_since.get_or_insert(now);
         let shared = self.clone();
         let run = async move {
-            let result = run::run(&shared.config).await;
-            shared.finish_run(result, renewal)
+            let place = timeout(LONGEST_WAIT, Places::shared().wait(line, since)).await;
+            let Ok(Some(place)) = place else {
+                lock(&shared.state).running = None;
+                return Err(Failure {
+                    message: "exec plugins of many clusters hang, and this one waits for its turn; make the plugins answer, or \
+                              lower AccessPolicy::plugin_deadline"
+                        .to_owned(),
+                    permanent: false,
+                });
+            };
+            shared.run(&place, renewal).await
         };
         let run = run.boxed().shared();
         state.running = run.downgrade();
         Lookup::Run(run)
     }
 
-    fn finish_run(&self, result: Result<Credential, Failure>, renewal: bool) -> Result<Issued, Failure> {
+    async fn run(self: &Arc<Self>, place: &Place, renewal: bool) -> Result<Issued, Failure> {
+        {
+            let mut state = lock(&self.state);
+            state.began = Some(Instant::now());
+            state.waits_since = None;
+        }
+        let mut begun = Begun {
+            plugin: self,
+            at: Instant::now(),
+            ended: false,
+        };
+        let result = run::run(&self.config, place).await;
+        begun.ended = true;
+        self.finish_run(result, renewal)
+    }
+
+    fn finish_run(
+        self: &Arc<Self>,
+        result: Result<Credential, Failure>,
+        renewal: bool,
+    ) -> Result<Issued, Failure> {
         let mut state = lock(&self.state);
         state.running = None;
-        if renewal {
-            state.renewed = Some(Instant::now());
-        }
-        match result {
-            Ok(credential) => {
-                state.serial += 1;
-                let issued = Issued {
-                    credential,
-                    serial: state.serial,
+        let result = result.map(|credential| {
+            state.serial += 1;
+            let serial = state.serial;
+            let issued = Issued { credential, serial };
+            state.issued = Some(issued.clone());
+            issued
+        });
+        state.failure = result.as_ref().err().cloned();
+        let left = result.as_ref().map(Issued::left);
+        match left {
+            // What has expired on arrival may still be taken by a server with another clock. Another one is not better.
+            Ok(Some(Duration::ZERO)) | Err(_) => self.failed(&mut state),
+            Ok(left) => {
+                state.failures = 0;
+                let short = left.filter(|left| *left <= MIN_VALIDITY);
+                let pause = match short {
+                    Some(left) => Some((left / 2).max(FIRST_BACKOFF)),
+                    None => renewal.then_some(MIN_BETWEEN_RENEWALS),
                 };
-                state.issued = Some(issued.clone());
-                state.failure = None;
-                Ok(issued)
+                state.next_run = pause.map(|pause| Instant::now() + pause);
             }
-            Err(failure) => {
-                let failures = state.failure.as_ref().map_or(0, |(_, _, failures)| *failures);
-                let pause = FIRST_BACKOFF
-                    .saturating_mul(1 << failures.min(6))
-                    .min(LAST_BACKOFF);
-                let pause = pause.mul_f64(rand::random_range(0.8..1.2));
-                state.failure = Some((
-                    failure.clone(),
-                    Instant::now() + pause,
-                    failures.saturating_add(1),
-                ));
-                Err(failure)
-            }
+        }
+        result
+    }
+
+    /// Counts a run without a usable credential. The next one has to wait.
+    fn failed(self: &Arc<Self>, state: &mut State) {
+        /// Plugins that fail, and until when that is remembered.
+        static FAILING: Mutex<VecDeque<(Instant, Arc<SharedPlugin>)>> = Mutex::new(VecDeque::new());
+        let pause = FIRST_BACKOFF
+            .saturating_mul(1 << state.failures.min(6))
+            .min(LAST_BACKOFF);
+        let pause = pause.mul_f64(rand::random_range(0.8..1.2));
+        let now = Instant::now();
+        state.failures = state.failures.saturating_add(1);
+        state.next_run = Some(now + pause);
+        let mut failing = lock(&FAILING);
+        failing.push_back((now + REMEMBERED, self.clone()));
+        let mut forgotten = Vec::new();
+        while failing.len() > MOST_REMEMBERED || failing.front().is_some_and(|(until, _)| *until < now) {
+            forgotten.extend(failing.pop_front());
+        }
+        drop(failing);
+        drop(forgotten);
+    }
+}
+
+/// A run that has begun. One that is given up after a while has failed: its callers have waited long enough.
+struct Begun<'a> {
+    plugin: &'a Arc<SharedPlugin>,
+    at: Instant,
+    ended: bool,
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        if !self.ended && self.at.elapsed() > SLOW_AFTER {
+            self.plugin.failed(&mut lock(&self.plugin.state));
         }
     }
 }

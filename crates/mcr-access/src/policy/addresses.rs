@@ -71,7 +71,10 @@ impl AddressPolicy {
     pub fn check(&self, address: IpAddr) -> Result<(), ForbiddenAddress> {
         let kind = match address {
             IpAddr::V4(v4) => kind_v4(v4),
-            IpAddr::V6(v6) => embedded_v4(v6).map_or_else(|| kind_v6(v6), kind_v4),
+            IpAddr::V6(v6) => {
+                let embedded = embedded_v4(v6).into_iter().flatten().map(kind_v4);
+                embedded.max().unwrap_or_else(|| kind_v6(v6))
+            }
         };
         let (allowed, kind) = match kind {
             Kind::Public => (true, "public"),
@@ -92,29 +95,48 @@ impl AddressPolicy {
     }
 }
 
+/// Of several kinds that an address may be of, the last one counts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Public,
     Private,
-    Loopback,
-    LinkLocal,
     Reserved,
+    LinkLocal,
+    Loopback,
 }
 
-/// Returns the IPv4 address in a mapped, compatible, NAT64 or 6to4 address.
-fn embedded_v4(v6: Ipv6Addr) -> Option<Ipv4Addr> {
+/// Returns the IPv4 addresses that a mapped, compatible, NAT64, 6to4, Teredo or ISATAP address may lead to.
+fn embedded_v4(v6: Ipv6Addr) -> [Option<Ipv4Addr>; 4] {
     let [a, b, c, d, e, f, g, h] = v6.segments();
-    let v4 = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
+    let v4 = |high: u16, low: u16| Some(Ipv4Addr::from((u32::from(high) << 16) | u32::from(low)));
+    let only = |address| [address, None, None, None];
     match (a, b, c, d, e, f) {
-        (0, 0, 0, 0, 0, 0xffff) | (0, 0, 0, 0, 0xffff, 0) | (0x64, 0xff9b, 0, 0, 0, 0) => Some(v4(g, h)),
-        (0, 0, 0, 0, 0, 0) if g != 0 => Some(v4(g, h)),
-        (0x2002, ..) => Some(v4(b, c)),
-        _ => None,
+        (0, 0, 0, 0, 0, 0xffff) | (0, 0, 0, 0, 0xffff, 0) | (0x64, 0xff9b, 0, 0, 0, 0) => only(v4(g, h)),
+        (0, 0, 0, 0, 0, 0) if g != 0 => only(v4(g, h)),
+        // The local NAT64 prefix (RFC 8215). Its translator uses 48, 56, 64 or 96 bits of it, and only the translator knows
+        // how many (RFC 6052). Bits that are no address, all of them zero, are none.
+        (0x64, 0xff9b, 1, ..) => {
+            let octets = v6.octets();
+            let layouts = [[6, 7, 9, 10], [7, 9, 10, 11], [9, 10, 11, 12], [12, 13, 14, 15]];
+            layouts.map(|layout| {
+                Some(Ipv4Addr::from(layout.map(|at: usize| octets[at]))).filter(|v4| v4.octets()[0] != 0)
+            })
+        }
+        (0x2002, ..) => only(v4(b, c)),
+        // Teredo: the client, inverted, and its server.
+        (0x2001, 0, ..) => [v4(!g, !h), v4(c, d), None, None],
+        (.., 0 | 0x200, 0x5efe) => only(v4(g, h)),
+        _ => [None; 4],
     }
 }
 
 fn kind_v4(v4: Ipv4Addr) -> Kind {
-    // Metadata services outside of the link-local range: Alibaba Cloud, and Azure's wire server.
-    const METADATA: [Ipv4Addr; 2] = [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(168, 63, 129, 16)];
+    // Metadata services outside of the link-local range: Alibaba Cloud, Azure's wire server, Oracle Cloud.
+    const METADATA: [Ipv4Addr; 3] = [
+        Ipv4Addr::new(100, 100, 100, 200),
+        Ipv4Addr::new(168, 63, 129, 16),
+        Ipv4Addr::new(192, 0, 0, 192),
+    ];
     let [a, b, ..] = v4.octets();
     if v4.is_loopback() {
         Kind::Loopback
@@ -130,11 +152,17 @@ fn kind_v4(v4: Ipv4Addr) -> Kind {
 }
 
 fn kind_v6(v6: Ipv6Addr) -> Kind {
-    // The metadata service of AWS has a unique local address.
-    const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+    // Metadata and credential services with unique local addresses. AWS has several in its network, GCP one.
+    let is_metadata = matches!(
+        v6.segments(),
+        [0xfd00, 0xec2, 0, 0, ..]
+            | [0xfd20, 0xce, 0, 0, ..]
+            | [0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42]
+            | [0xfd00, 0xa9fe, 0xa9fe, 0, ..]
+    );
     if v6.is_loopback() {
         Kind::Loopback
-    } else if v6.is_unicast_link_local() || v6 == METADATA {
+    } else if v6.is_unicast_link_local() || is_metadata {
         Kind::LinkLocal
     } else if v6.is_unspecified() || v6.is_multicast() {
         Kind::Reserved
@@ -177,6 +205,47 @@ mod tests {
     use super::*;
 
     #[test]
+    fn no_metadata_service_is_reached_whatever_the_form_of_its_address() {
+        let policy = AddressPolicy::default();
+        let is_refused = |address: &str| {
+            let address = address.parse().unwrap();
+            let allowed = policy.allow_link_local(true);
+            policy.check(address).is_err() && allowed.check(address).is_ok()
+        };
+        // AWS, GCP, Azure, IBM, Oracle, OpenStack and others; ECS; EKS Pod Identity; Tencent; Scaleway; Alibaba; Azure's wire server; Oracle.
+        let services = "169.254.169.254 169.254.170.2 169.254.170.23 169.254.0.23 169.254.42.42 100.100.100.200 168.63.129.16 192.0.0.192";
+        for v4 in services.split(' ').map(|v4| v4.parse::<Ipv4Addr>().unwrap()) {
+            let [a, b, c, d] = v4.octets();
+            let (high, low) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+            for form in [
+                v4.to_string(),
+                format!("::ffff:{v4}"),
+                format!("::{v4}"),
+                format!("::ffff:0:{v4}"),
+                format!("64:ff9b::{v4}"),
+                format!("64:ff9b:1::{v4}"),
+                format!("64:ff9b:1:{high:x}:{c:x}:{d:x}00::"),
+                format!("64:ff9b:1:{a:x}:{b:x}:{low:x}::"),
+                format!("64:ff9b:1:0:{a:x}:{b:x}{c:02x}:{d:x}00::"),
+                format!("2002:{high:x}:{low:x}::1"),
+                format!("2001:0:808:808::{:x}:{:x}", !high, !low),
+                format!("fd00::5efe:{v4}"),
+            ] {
+                assert!(is_refused(&form), "{form}");
+            }
+        }
+        // AWS, EKS Pod Identity, GCP, Scaleway, Linode, OpenStack.
+        for v6 in
+            "fd00:ec2::254 fd00:ec2::23 fd20:ce::254 fd00:42::42 fd00:a9fe:a9fe::1 fe80::a9fe:a9fe".split(' ')
+        {
+            assert!(is_refused(v6), "{v6}");
+        }
+        for form in ["64:ff9b::8.8.8.8", "64:ff9b:1::8.8.8.8", "::ffff:8.8.8.8"] {
+            assert!(policy.check(form.parse().unwrap()).is_ok(), "{form}");
+        }
+    }
+
+    #[test]
     fn only_ordinary_addresses_are_allowed_by_default() {
         let policy = AddressPolicy::default();
         for bad in [
@@ -195,9 +264,6 @@ mod tests {
             "64:ff9b::a9fe:a9fe",
             "::127.0.0.1",
             "2002:7f00:1::",
-            "100.100.100.200",
-            "168.63.129.16",
-            "fd00:ec2::254",
             "0.1.2.3",
             "240.0.0.1",
         ] {

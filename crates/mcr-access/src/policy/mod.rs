@@ -11,7 +11,7 @@ use std::{
 };
 
 pub use addresses::{AddressPolicy, ForbiddenAddress};
-pub use plugins::CredentialPluginPolicy;
+pub use plugins::{AllowedPlugin, CredentialPluginPolicy, PluginRefusal};
 
 use crate::{endpoint::redacted_uri, exec::DEFAULT_DEADLINE};
 

@@ -213,6 +213,42 @@ mod tests {
     }
 
     #[test]
+    fn a_credential_that_is_not_the_writers_own_goes_over_https_only() {
+        let policy = AccessPolicy::default()
+            .allow_files_under("/nowhere")
+            .allow_proxy("http://proxy:3128".parse().unwrap())
+            .credential_plugins(crate::CredentialPluginPolicy::AllowAll);
+        let exec =
+            "exec: {apiVersion: client.authentication.k8s.io/v1, command: login, interactiveMode: Never}";
+        for (user, own) in [
+            ("token: t", true),
+            ("username: u, password: p", true),
+            (&format!("token: t, {exec}"), true),
+            ("tokenFile: /nowhere/t", false),
+            ("token: t, tokenFile: /nowhere/t", false),
+            (exec, false),
+            (&format!("as: admin, {exec}"), false),
+        ] {
+            for more in ["", ", proxy-url: 'http://proxy:3128'"] {
+                let of = |scheme: &str, trust| {
+                    let yaml = access(more, user).yaml;
+                    let yaml = std::str::from_utf8(&yaml)
+                        .unwrap()
+                        .replace("https://a", &format!("{scheme}://a"));
+                    resolve_with(&KubeconfigAccess::new(yaml, trust), &policy, false)
+                };
+                assert!(of("https", Trust::Untrusted).is_ok(), "{user}");
+                assert!(of("http", Trust::Trusted).is_ok(), "{user}");
+                let untrusted = of("http", Trust::Untrusted)
+                    .map(drop)
+                    .map_err(|error| error.to_string());
+                assert!(own == untrusted.is_ok(), "{user}");
+                assert!(own || untrusted.unwrap_err().contains("unencrypted"), "{user}");
+            }
+        }
+    }
+
+    #[test]
     fn the_text_stays_where_it_tells_what_is_refused_or_which_files_are_read() {
         let (lenient, strict) = (
             AccessPolicy::default().allow_insecure_tls(true),

@@ -14,7 +14,7 @@ use crate::{
     exec::{ApiVersion, ExecPlugin},
     file_source::{FileSource, PemSource},
     pem,
-    policy::CredentialPluginPolicy,
+    policy::PluginRefusal,
 };
 
 pub(super) fn credential_source(
@@ -61,6 +61,7 @@ pub(super) fn credential_source(
     let needs_no_plugin =
         base.token.is_some() || base.basic.is_some() || token.is_some() || certificate.is_some();
     if let Some(exec) = exec.filter(|_| !needs_no_plugin) {
+        only_over_tls(entry, endpoint, "exec")?;
         return Ok(Arc::new(exec.impersonate(base.impersonate)));
     }
     match certificate {
@@ -73,12 +74,27 @@ pub(super) fn credential_source(
             Ok(Arc::new(StaticCredential::new(base)))
         }
         None if token.is_none() => Ok(Arc::new(StaticCredential::new(base))),
-        certificate => Ok(Arc::new(FileSource::new(
-            base,
-            token,
-            certificate.map(|certificate| (certificate.chain, certificate.key)),
-        ))),
+        certificate => {
+            if token.is_some() {
+                only_over_tls(entry, endpoint, "tokenFile")?;
+            }
+            let certificate = certificate.map(|certificate| (certificate.chain, certificate.key));
+            Ok(Arc::new(FileSource::new(base, token, certificate)))
+        }
     }
+}
+
+/// Refuses a plain http server for a credential that an untrusted kubeconfig does not hold itself: whoever wrote it gives away the
+/// credential of somebody else. A token that stands in the kubeconfig is the writer's own.
+fn only_over_tls(entry: &Entry<'_>, endpoint: &Endpoint, field: &str) -> Result<(), AccessError> {
+    if !entry.is_untrusted() || endpoint.server.scheme_str() == Some("https") {
+        return Ok(());
+    }
+    Err(entry.refused(
+        field,
+        "leads to a credential that does not stand in this kubeconfig, and the server of the cluster is not https, so it would \
+         travel unencrypted; write the https address of the server",
+    ))
 }
 
 pub(super) struct Certificate {
@@ -216,13 +232,29 @@ fn exec_plugin(
     } else {
         entry.access.absolute(&command)
     };
-    if entry.is_untrusted() {
-        check_plugin(
-            entry,
-            &command,
-            exec.env.iter().flatten().filter_map(|env| env.name.as_deref()),
-        )?;
+    let args = exec.args.unwrap_or_default();
+    let mut env = Vec::new();
+    for variable in exec.env.into_iter().flatten() {
+        let name = variable.name.unwrap_or_default();
+        let value = variable.value.unwrap_or_default();
+        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+            return Err(entry.invalid(
+                "exec.env",
+                "holds a variable without a usable name or value; correct it",
+            ));
+        }
+        env.push((name, value));
     }
+    let cluster_info = exec.provide_cluster_info == Some(true);
+    let command = if entry.is_untrusted() {
+        let checked = entry
+            .policy
+            .credential_plugins
+            .check(&command, &args, &env, cluster_info);
+        checked.map_err(|refusal| refused(entry, &command, refusal))?
+    } else {
+        command
+    };
     let version = match exec.api_version.as_deref() {
         Some("client.authentication.k8s.io/v1") => ApiVersion::V1,
         Some("client.authentication.k8s.io/v1beta1") => ApiVersion::V1Beta1,
@@ -262,23 +294,15 @@ fn exec_plugin(
     }
     let mut plugin = ExecPlugin::new(command)
         .api_version(version)
-        .args(exec.args.unwrap_or_default())
+        .args(args)
         .deadline(entry.policy.plugin_deadline);
-    for env in exec.env.into_iter().flatten() {
-        let name = env.name.unwrap_or_default();
-        let value = env.value.unwrap_or_default();
-        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-            return Err(entry.invalid(
-                "exec.env",
-                "holds a variable without a usable name or value; correct it",
-            ));
-        }
+    for (name, value) in env {
         plugin = plugin.env(name, value);
     }
     if let Some(hint) = filled(exec.install_hint) {
         plugin = plugin.install_hint(hint);
     }
-    if exec.provide_cluster_info == Some(true) {
+    if cluster_info {
         let extensions = cluster.extensions.iter().flatten();
         let config = extensions
             .filter(|extension| extension.name.as_deref() == Some("client.authentication.k8s.io/exec"))
@@ -289,30 +313,33 @@ fn exec_plugin(
     Ok(plugin)
 }
 
-/// Checks that the policy allows to run a command with these environment variables.
-fn check_plugin<'a>(
-    entry: &Entry<'_>,
-    command: &Path,
-    mut env: impl Iterator<Item = &'a str>,
-) -> Result<(), AccessError> {
-    let policy = &entry.policy.credential_plugins;
-    if !policy.allows(command) {
-        return Err(entry.refused(
+fn refused(entry: &Entry<'_>, command: &Path, refusal: PluginRefusal) -> AccessError {
+    let may_not = "which untrusted kubeconfigs may not do";
+    let command = quote(&command.to_string_lossy());
+    let (field, problem) = match refusal {
+        PluginRefusal::Command => (
             "exec",
             format!(
-                "asks to run {}, which untrusted kubeconfigs may not do; use a token or client certificate, or allow \
-                 the command with AccessPolicy::credential_plugins",
-                quote(&command.to_string_lossy())
+                "asks to run {command}, {may_not}; use a token or client certificate, or allow the command with \
+                 AccessPolicy::credential_plugins"
             ),
-        ));
-    }
-    // These variables make an allowed program load or run another one.
-    let loads_programs = |name: &str| name == "PATH" || name.starts_with("LD_") || name.starts_with("DYLD_");
-    if matches!(policy, CredentialPluginPolicy::Allowlist(_)) && env.any(loads_programs) {
-        return Err(entry.refused(
+        ),
+        PluginRefusal::Args => (
+            "exec.args",
+            format!(
+                "passes other arguments to {command} than those listed for it, {may_not}; list them with AllowedPlugin::args"
+            ),
+        ),
+        PluginRefusal::Env(name) => (
             "exec.env",
-            "sets PATH, LD_* or DYLD_*, which untrusted kubeconfigs may not do; remove it",
-        ));
-    }
-    Ok(())
+            format!("sets {name} for {command}, {may_not}; remove it, or list it with AllowedPlugin::env"),
+        ),
+        PluginRefusal::ClusterInfo => (
+            "exec.provideClusterInfo",
+            format!(
+                "is set for {command}, {may_not}; remove it, or allow it with AllowedPlugin::cluster_info"
+            ),
+        ),
+    };
+    entry.refused(field, problem)
 }

@@ -20,7 +20,10 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::config::Kubeconfig;
 use mcr::{
     AccessPolicy, Action, BoxError, ClusterSelector, ClusterSpec, Controller, Fleet, Request,
-    core::{AddressPolicy, Change, CredentialPluginPolicy, Discovery, KubeconfigAccess, Provider, Trust},
+    core::{
+        AddressPolicy, AllowedPlugin, Change, CredentialPluginPolicy, Discovery, KubeconfigAccess, Provider,
+        Trust,
+    },
 };
 use mcr_provider_cluster_api::ClusterApiProvider;
 use mcr_provider_cluster_inventory::{
@@ -328,7 +331,9 @@ fn provider(way: Way, hub: &SimCluster, members: &[Member], plugin: &str) -> Res
             let builder = match way.runs_plugins() {
                 false => builder.consumer_secrets(CONSUMER),
                 true => {
-                    let config = AccessProviderConfig::new(CONSUMER, plugin).args_policy(ArgsPolicy::Append);
+                    let config = AccessProviderConfig::new(CONSUMER, plugin)
+                        .args_policy(ArgsPolicy::Append)
+                        .profile_args(["*"]);
                     builder.access_providers(AccessProviders::new([config])?)
                 }
             };
@@ -350,9 +355,12 @@ async fn find(way: Way, members: &[Member], plugin: &str, heap: &Heap) -> Result
     let before = heap()?;
     let begun = Instant::now();
     let loopback = AddressPolicy::default().allow_loopback(true);
-    let policy = AccessPolicy::default()
-        .addresses(loopback)
-        .credential_plugins(CredentialPluginPolicy::allowlist([plugin]));
+    let policy =
+        AccessPolicy::default()
+            .addresses(loopback)
+            .credential_plugins(CredentialPluginPolicy::allowlist([
+                AllowedPlugin::new(plugin).args(["*"])
+            ]));
     let fleet = Fleet::builder()
         .provider(provider(way, &hub, members, plugin)?)
         .settings(|settings| settings.access_policy = policy)

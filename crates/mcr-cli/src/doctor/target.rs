@@ -78,13 +78,18 @@ fn at(uri: &Uri) -> Option<Target> {
         "http" => false,
         _ => return None,
     };
-    let host = uri.host()?.trim_start_matches('[').trim_end_matches(']');
+    // The zone of an IPv6 address is escaped in a URL only.
+    let host = uri
+        .host()?
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .replacen("%25", "%", 1);
     let port = uri.port_u16();
     let path = uri.path().trim_end_matches('/');
     let shown_port = port.map(|port| format!(":{port}")).unwrap_or_default();
     Some(Target {
         address: format!("{}://{}{shown_port}{path}", uri.scheme_str()?, uri.host()?),
-        host: host.to_owned(),
+        host,
         port: port.unwrap_or(if tls { 443 } else { 80 }),
         path: path.to_owned(),
         tls,

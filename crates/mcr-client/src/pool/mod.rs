@@ -18,7 +18,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header::HOST
 use http_body::Body as _;
 use hyper::body::Incoming;
 use kube::client::Body;
-use mcr_access::BoxError;
+use mcr_access::{BoxError, internal::split_zone};
 use mcr_h1::{RequestFailed, serialize};
 
 pub(crate) use self::body::PooledBody;
@@ -60,7 +60,11 @@ impl Pool {
     ///
     /// If the host is not a valid header value.
     pub(super) fn new(connector: Connector, server: &Uri, settings: &Settings) -> Result<Self, http::Error> {
-        let host = server.host().unwrap_or_default();
+        // The zone of an IPv6 address means nothing to the server.
+        let host = match split_zone(server.host().unwrap_or_default()) {
+            (address, Some(_)) => format!("[{address}]"),
+            _ => server.host().unwrap_or_default().to_owned(),
+        };
         let default = if server.scheme() == Some(&http::uri::Scheme::HTTP) {
             80
         } else {
@@ -68,7 +72,7 @@ impl Pool {
         };
         let host = match server.port_u16().filter(|port| *port != default) {
             Some(port) => HeaderValue::try_from(format!("{host}:{port}"))?,
-            None => HeaderValue::from_str(host)?,
+            None => HeaderValue::from_str(&host)?,
         };
         Ok(Self {
             connector,

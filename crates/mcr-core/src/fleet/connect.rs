@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{
     cluster::Cluster,
-    connection::{NewConnection, dial},
+    connection::{HAD_EXPIRED, NewConnection, dial},
     context::FleetContext,
     drain::End,
     engagement::Engagement,
@@ -152,7 +152,7 @@ impl Engagement<'_> {
         self.cluster.change_info(|info| {
             info.identity.clone_from(&shown);
             info.credential_expires = new.expires;
-            info.warning = None;
+            info.warning = new.had_expired.then(|| HAD_EXPIRED.into());
         });
         if !new.in_use {
             let generation = self.cluster.transport().swap(connection.channel.clone());

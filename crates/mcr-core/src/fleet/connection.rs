@@ -23,6 +23,10 @@ use super::{
 };
 use crate::{AccessPolicy, ClusterSpec, Fingerprint, Refresh, access::ResolvedAccess};
 
+/// The warning while a credential is in use that had expired when it came.
+pub(super) const HAD_EXPIRED: &str = "its credential had expired when it came, but the API server takes it; compare the clock of \
+                                      this machine, or renew the credential at its source";
+
 /// The connection of a cluster.
 pub(super) struct Connection {
     pub(super) spec: ResolvedSpec,
@@ -33,6 +37,10 @@ pub(super) struct Connection {
     pub(super) credential: Fingerprint,
     pub(super) refresh_at: Option<Instant>,
     pub(super) refresh_backoff: Backoff,
+    /// When the credential was renewed last.
+    pub(super) renewed_at: Option<Instant>,
+    /// Until then no other credential is fetched because the server refuses this one.
+    pub(super) refused_until: Option<Instant>,
 }
 
 /// A new connection, with the properties that its cluster gets from it.
@@ -40,6 +48,7 @@ pub(super) struct NewConnection {
     pub(super) connection: Connection,
     pub(super) identity: KnownIdentity,
     pub(super) expires: Option<SystemTime>,
+    pub(super) had_expired: bool,
     pub(super) namespace: Arc<str>,
     /// Whether the transport of the cluster uses it already.
     pub(super) in_use: bool,
@@ -101,6 +110,7 @@ pub(super) async fn dial(
         }
     };
     let issued = credentials.as_ref().map(|(_, issued)| issued);
+    let mut refresh_backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(60));
     let fingerprint = |issued: &IssuedCredential| issued.credential.fingerprint();
     Ok(NewConnection {
         identity: KnownIdentity {
@@ -109,6 +119,7 @@ pub(super) async fn dial(
             target: resolved_spec.target.clone(),
         },
         expires: issued.and_then(|issued| issued.credential.expires_at),
+        had_expired: issued.is_some_and(IssuedCredential::had_expired),
         namespace,
         in_use: false,
         identified: false,
@@ -116,9 +127,11 @@ pub(super) async fn dial(
             spec: resolved_spec,
             channel,
             credential: issued.map_or_else(|| Fingerprint::of(&()), fingerprint),
-            refresh_at: issued.and_then(IssuedCredential::refresh_at),
+            refresh_at: issued.and_then(|issued| issued.refresh_at(&mut refresh_backoff)),
             access: credentials.map(|(access, _)| access),
-            refresh_backoff: Backoff::new(Duration::from_secs(2), Duration::from_secs(60)),
+            refresh_backoff,
+            renewed_at: None,
+            refused_until: None,
         },
     })
 }

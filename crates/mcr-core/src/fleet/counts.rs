@@ -138,6 +138,7 @@ mod tests {
             },
             WatchError::Unauthorized,
             WatchError::Expired,
+            WatchError::WentBack { from: 2, to: 1 },
             WatchError::TooManyRequests { retry_after: None },
             WatchError::Api {
                 code: 500,

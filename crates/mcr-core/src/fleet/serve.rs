@@ -16,7 +16,7 @@ use mcr_watch::internal::{Health, Phase, count};
 use tokio::time::{Instant, sleep_until};
 
 use super::{
-    connection::{dial, resolve, resolved_spec},
+    connection::{HAD_EXPIRED, dial, resolve, resolved_spec},
     description::Description,
     drain::End,
     engagement::Engagement,
@@ -38,6 +38,9 @@ enum Due {
     /// Probe the cluster if it is silent.
     Probe,
 }
+
+/// A credential that was in use for longer was a good one.
+const LASTED: Duration = Duration::from_secs(60);
 
 impl Engagement<'_> {
     /// Supervises a cluster that answers, until one event has been handled.
@@ -255,6 +258,15 @@ impl Engagement<'_> {
         let Some(connection) = &mut self.connection else {
             return;
         };
+        let refused = why == Refresh::Unauthorized;
+        if refused
+            && connection
+                .refused_until
+                .is_some_and(|until| Instant::now() < until)
+        {
+            transport.refresh_done();
+            return self.check_refused(why).await;
+        }
         let renewed = match &connection.access {
             Some(access) => {
                 let renewed = renew_credential(&self.fleet.resources, access, connection.credential, why);
@@ -265,15 +277,33 @@ impl Engagement<'_> {
         let counts = self.fleet.counts();
         let (every, problem) = match renewed {
             Ok(Some((issued, Some(channel)))) => {
-                count(&counts.renewed);
-                connection.refresh_backoff.reset();
-                connection.refresh_at = issued.refresh_at();
+                let now = Instant::now();
+                let lasted = connection.renewed_at.is_none_or(|at| now > at + LASTED);
+                // A source can issue one credential after the other that the server takes and then refuses.
+                match (issued.had_expired(), lasted) {
+                    (true, _) => count(&counts.failed),
+                    (false, lasted) => {
+                        count(&counts.renewed);
+                        if lasted {
+                            connection.refresh_backoff.reset();
+                        }
+                    }
+                }
+                connection.renewed_at = Some(now);
+                connection.refused_until = refused.then(|| now + connection.refresh_backoff.pause());
+                connection.refresh_at = issued.refresh_at(&mut connection.refresh_backoff);
                 connection.credential = issued.credential.fingerprint();
                 connection.channel = channel.clone();
                 transport.swap(channel);
                 transport.refresh_done();
-                self.cluster
-                    .change_info(|info| info.credential_expires = issued.credential.expires_at);
+                let warning: Option<Arc<str>> = issued.had_expired().then(|| HAD_EXPIRED.into());
+                let keeps_warning = self.retry_spec_at.is_some();
+                self.cluster.change_info(|info| {
+                    info.credential_expires = issued.credential.expires_at;
+                    if !keeps_warning {
+                        info.warning.clone_from(&warning);
+                    }
+                });
                 tracing::debug!(cluster = %self.cluster.name(), ?why, "credential renewed");
                 return;
             }

@@ -9,3 +9,4 @@ mod harness;
 mod isolation;
 mod life;
 mod recovery;
+mod restores;

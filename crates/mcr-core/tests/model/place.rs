@@ -156,6 +156,8 @@ struct State {
     listed: u64,
     asked: u64,
     forbidden: Option<&'static str>,
+    /// Whether the data was ever restored, so that what was deleted may be there again.
+    restored: bool,
 }
 
 #[derive(Clone)]
@@ -173,6 +175,8 @@ const BOOKMARKS_EVERY: Duration = Duration::from_secs(20);
 struct Watcher {
     plural: &'static str,
     metadata_only: bool,
+    /// It is sent nothing that is not newer.
+    from: u64,
     sender: mpsc::UnboundedSender<Line>,
 }
 
@@ -256,6 +260,40 @@ impl Place {
         state.compacted = state.version;
     }
 
+    /// Shows all objects in another way, at the versions that they have. Whoever watches has to list again.
+    pub(crate) fn upgrade(&self) {
+        let mut state = self.state();
+        let State { objects, log, .. } = &mut *state;
+        let stored = objects
+            .values_mut()
+            .chain(log.iter_mut().map(|event| &mut event.stored));
+        stored.for_each(|stored| stored.value.push('+'));
+        state.version += 1;
+        state.compacted = state.version;
+        state.watchers.clear();
+    }
+
+    /// Replaces the data by that of some versions ago, as from a backup. The server is away for a moment.
+    pub(crate) fn restore(&self, ago: u64) {
+        let mut state = self.state();
+        let version = state.version.saturating_sub(ago).max(state.compacted);
+        let then = [MAPS, WIDGETS].map(|plural| (plural, state.at(version, plural)));
+        let then = then
+            .into_iter()
+            .flat_map(|(plural, all)| all.into_iter().map(move |(key, stored)| ((plural, key), stored)));
+        state.objects = then.collect();
+        state.log.retain(|event| event.version <= version);
+        (state.version, state.restored) = (version, true);
+        state.silent.clear();
+        for watcher in state.watchers.drain(..) {
+            let _ = watcher.sender.send(Err(reset()));
+        }
+    }
+
+    pub(crate) fn was_restored(&self) -> bool {
+        self.state().restored
+    }
+
     /// Drops all of the history that nobody can ask for any more.
     pub(crate) fn forget(&self) {
         let mut state = self.state();
@@ -282,12 +320,12 @@ impl Place {
 
     pub(crate) fn bookmark(&self) {
         let mut state = self.state();
-        let version = state.version.to_string();
+        let version = state.version;
         let line = line(
             "BOOKMARK",
-            &json!({"kind": "ConfigMap", "metadata": {"resourceVersion": version}}),
+            &json!({"kind": "ConfigMap", "metadata": {"resourceVersion": version.to_string()}}),
         );
-        for watcher in &state.watchers {
+        for watcher in state.watchers.iter().filter(|watcher| watcher.from < version) {
             let _ = watcher.sender.send(Ok(line.clone()));
         }
         state.forget_closed();
@@ -404,7 +442,9 @@ impl Place {
         let _entered = self.0.lists.enter();
         let latency = {
             let mut state = self.state();
-            state.listed += 1;
+            // One object only shows the newest version.
+            let is_list = query.get("limit").is_none_or(|limit| limit != "1");
+            state.listed += u64::from(is_list);
             state.latency
         };
         if !latency.is_zero() {
@@ -466,7 +506,8 @@ impl Place {
             }
             return streamed(stream::iter([Ok(gone())]));
         }
-        if from > state.version {
+        // Without this answer the watch waits until the versions have passed that one, which real servers do, too.
+        if from > state.version && from.is_multiple_of(2) {
             let message = format!("Too large resource version: {from}, current: {}", state.version);
             return whole(
                 504,
@@ -478,6 +519,7 @@ impl Place {
         let watcher = Watcher {
             plural,
             metadata_only,
+            from,
             sender,
         };
         let mut lines: Vec<Bytes> = state
@@ -522,7 +564,7 @@ impl Place {
             let told = state
                 .watchers
                 .iter()
-                .any(|watcher| watcher.sender.same_channel(&own));
+                .any(|watcher| watcher.sender.same_channel(&own) && watcher.from <= state.version);
             let version = state.version.to_string();
             told.then(|| {
                 line(
@@ -556,7 +598,8 @@ impl State {
             stored,
         };
         self.forget_closed();
-        for watcher in self.watchers.iter().filter(|watcher| watcher.plural == plural) {
+        let wanted = |watcher: &&Watcher| watcher.plural == plural && watcher.from < event.version;
+        for watcher in self.watchers.iter().filter(wanted) {
             let _ = watcher.sender.send(Ok(self.line(&event, watcher.metadata_only)));
         }
         self.log.push(event);

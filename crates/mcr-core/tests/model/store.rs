@@ -1,5 +1,5 @@
-//! Watch truth: whatever happens to lists and watches, the store ends equal to the server, and every change is told
-//! once, whichever way the kind is watched: typed, dynamic, or by its metadata only.
+//! Watch truth: whatever happens to lists, watches and the data of the server, the store ends equal to the server, and every
+//! change is told once, whichever way the kind is watched: typed, dynamic, or by its metadata only.
 
 use std::time::Duration;
 
@@ -18,6 +18,10 @@ enum Step {
     Delete(bool, u8),
     Fail(Option<Fault>),
     Compact,
+    /// Objects look different at the versions that they have.
+    Upgrade,
+    /// The data is that of so many versions ago.
+    Restore(u64),
     EndWatches,
     Bookmark,
     /// The provider names another address of the same place.
@@ -33,6 +37,8 @@ fn step() -> impl Strategy<Value = Step> {
         7 => (any::<bool>(), 0..8u8).prop_map(|(k, n)| Step::Delete(k, n)),
         5 => fault.prop_map(Step::Fail),
         2 => Just(Step::Compact),
+        1 => Just(Step::Upgrade),
+        1 => (0..40u64).prop_map(Step::Restore),
         2 => Just(Step::EndWatches),
         1 => Just(Step::Bookmark),
         1 => (0..2usize).prop_map(Step::Move),
@@ -63,6 +69,15 @@ async fn run(world: &World, steps: &[Step]) {
             Step::Delete(widget, key) => place.delete(kind(*widget), &format!("n/k{key}")),
             Step::Fail(fault) => place.fail(*fault),
             Step::Compact => place.compact(),
+            Step::Upgrade => place.upgrade(),
+            Step::Restore(ago) => {
+                place.fail(None);
+                looks.suspended = false;
+                world.set(0, "a", &looks);
+                place.restore(*ago);
+                // Nobody can notice it after the versions have passed the old ones.
+                tokio::time::sleep(Duration::from_secs(60)).await;
+            }
             Step::EndWatches => place.end_watches(),
             Step::Bookmark => place.bookmark(),
             Step::Move(address) => {

@@ -72,6 +72,10 @@ impl Witness {
         self.seen.lock().unwrap().deletes
     }
 
+    fn restored(&self) -> bool {
+        self.places.iter().any(Place::was_restored)
+    }
+
     fn wrong(&self, what: impl std::fmt::Display) {
         self.problems.add(format!("{}: {what}", self.who));
     }
@@ -113,7 +117,7 @@ impl ChangeSink for Witness {
                 if let Some(known) = known {
                     self.wrong(format_args!("{key} added twice: {known:?}, {new:?}"));
                 }
-                if seen.buried.contains(&new.uid) {
+                if seen.buried.contains(&new.uid) && !self.restored() {
                     self.wrong(format_args!("{key} came back from the dead: {new:?}"));
                 }
                 seen.held.insert(key, new);
@@ -125,7 +129,7 @@ impl ChangeSink for Witness {
                 if old.uid != new.uid {
                     self.wrong(format_args!("{key} became another object without a delete"));
                 }
-                if old.version == new.version {
+                if old == new {
                     self.wrong(format_args!("{key} told without a change"));
                 }
                 seen.held.insert(key, new);
@@ -135,7 +139,7 @@ impl ChangeSink for Witness {
                 if known.is_none_or(|known| known.uid != old.uid) {
                     self.wrong(format_args!("{key} deleted, but was not there: {old:?}"));
                 }
-                if self.places.iter().any(|place| place.exists(&old.uid)) {
+                if self.places.iter().any(|place| place.exists(&old.uid)) && !self.restored() {
                     self.wrong(format_args!("{key} deleted, but it still exists: {old:?}"));
                 }
                 seen.held.remove(&key);

@@ -110,7 +110,7 @@ async fn exactly_the_limit_is_not_too_much() {
     let held = one.cluster.store::<ConfigMap>().unwrap().held_bytes();
     one.running.stop().await;
     let server = Server::in_memory(|asked| match asked.is_watch() {
-        false => list(10, []),
+        false => list(1, []),
         true => quiet(),
     });
     let exact = |settings: &mut FleetSettings| {

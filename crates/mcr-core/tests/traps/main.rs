@@ -19,6 +19,7 @@ mod pages;
 mod panics;
 mod reads;
 mod ready;
+mod relists;
 mod secrets;
 mod server;
 mod sharing;

@@ -41,6 +41,12 @@ impl Asked {
         self.get("watch") == Some("true")
     }
 
+    /// Whether it asks for the newest version only.
+    fn is_check(&self) -> bool {
+        let accept = self.header("accept").unwrap_or_default();
+        self.get("limit") == Some("1") && accept.contains("PartialObjectMetadataList")
+    }
+
     pub(crate) fn get(&self, parameter: &str) -> Option<&str> {
         self.query.get(parameter).map(String::as_str)
     }
@@ -227,6 +233,8 @@ struct Shared {
     incarnation: AtomicUsize,
     /// Whether requests get no answer any more.
     silent: watch::Sender<bool>,
+    /// The newest version, for those who ask for it alone. 0: such a request is refused.
+    newest: AtomicUsize,
     /// The values of `Authorization` that are answered 401.
     refused: Mutex<HashSet<String>>,
 }
@@ -306,11 +314,11 @@ impl Server {
         self.shared.silent.send_replace(false);
     }
 
-    /// All requests so far but those that only look after the cluster.
+    /// All requests so far but those that only look after the cluster, or for its newest version.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         let all = self.shared.asked.lock().unwrap();
         all.iter()
-            .filter(|asked| !is_probe(&asked.path))
+            .filter(|asked| !is_probe(&asked.path) && !asked.is_check())
             .cloned()
             .collect()
     }
@@ -343,6 +351,11 @@ impl Server {
             .events
             .send((path.to_owned(), format!("{event}\n")))
             .unwrap();
+    }
+
+    /// From now on this is the newest version.
+    pub(crate) fn is_at(&self, version: usize) {
+        self.shared.newest.store(version, Ordering::SeqCst);
     }
 
     /// The cluster is deleted and another one made at the same address.
@@ -413,6 +426,7 @@ impl Shared {
             live: AtomicUsize::new(0),
             incarnation: AtomicUsize::new(0),
             silent: watch::Sender::new(false),
+            newest: AtomicUsize::new(0),
             refused: Mutex::default(),
         }
     }
@@ -444,6 +458,12 @@ impl Shared {
                     let uid = format!("uid-{port}-{}", self.incarnation.load(Ordering::SeqCst));
                     Answer::json(&json!({"metadata": {"name": "kube-system", "uid": uid}}))
                 }
+                _ if asked.is_check() => match self.newest.load(Ordering::SeqCst) {
+                    0 => Answer::status(403, "Forbidden", "no"),
+                    newest => Answer::json(
+                        &json!({"metadata": {"resourceVersion": newest.to_string()}, "items": []}),
+                    ),
+                },
                 _ => (self.script)(&asked),
             };
             let mut events = self.events.subscribe();
@@ -508,10 +528,8 @@ impl Shared {
             nth: 0,
         };
         let mut all = self.asked.lock().unwrap();
-        asked.nth = all
-            .iter()
-            .filter(|other| other.path == asked.path && other.is_watch() == asked.is_watch())
-            .count();
+        let form = |asked: &Asked| (asked.path.clone(), asked.is_watch(), asked.is_check());
+        asked.nth = all.iter().filter(|other| form(other) == form(&asked)).count();
         all.push(asked.clone());
         Some(asked)
     }

@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use mcr_core::Object;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -10,54 +9,6 @@ use crate::{
     harness::*,
     server::{Answer, Server, status_object},
 };
-
-/// kube's watcher asks again and again from the version that the answer said is too old.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_refused_with_410_lists_again() {
-    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
-        (false, 0) => list(10, [map("goes", 1), map("stays", 2)]),
-        (false, _) => list(20, [map("stays", 2)]),
-        (true, 0) => Answer::status(410, "Expired", "too old resource version"),
-        (true, _) => quiet(),
-    })
-    .await;
-    let one = One::of(&server).await;
-    // What was deleted while nobody looked is told once, and of what stayed nothing is said.
-    one.log.becomes(&["+goes", "+stays", "-goes"]).await;
-    eventually("watched from there", || {
-        (server.watches(MAPS).len() == 2).then_some(())
-    })
-    .await;
-    // Nothing else was told before what comes now.
-    server.send(MAPS, &event("ADDED", map("later", 21))).await;
-    one.log.becomes(&["+goes", "+stays", "-goes", "+later"]).await;
-    assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("20"));
-    assert_eq!((server.lists(MAPS).len(), server.watches(MAPS).len()), (2, 2));
-    one.running.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_410_event_lists_again() {
-    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
-        (false, 0) => list(10, [map("goes", 1)]),
-        (false, _) => list(20, [map("comes", 2)]),
-        (true, 0) => quiet(),
-        (true, _) => quiet(),
-    })
-    .await;
-    let one = One::of(&server).await;
-    eventually("watched", || (server.live() == 1).then_some(())).await;
-    server
-        .send(MAPS, &event("ERROR", status_object(410, "Gone", "too old")))
-        .await;
-    one.log.becomes(&["+goes", "+comes", "-goes"]).await;
-    eventually("watched again", || {
-        (server.watches(MAPS).len() == 2).then_some(())
-    })
-    .await;
-    assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("20"));
-    one.running.stop().await;
-}
 
 /// A proxy that always says 410 would otherwise be asked for whole lists as fast as it can answer.
 #[tokio::test(start_paused = true)]
@@ -83,42 +34,23 @@ fn growing(times: &[Instant]) -> bool {
     pauses.len() < 3 || pauses[pauses.len() - 1] > pauses[0]
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_server_that_ends_every_watch_at_once_is_not_asked_in_a_loop() {
-    let server = Server::in_memory(|asked| match asked.is_watch() {
-        false => list(10, [map("a", 1)]),
-        true => Answer::short_watch([]),
-    });
-    let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
-    one.synced().await;
-    for_millis(4000).await;
-    let watches = server.watches(MAPS);
-    assert!(
-        (3..=5).contains(&watches.len()),
-        "{} watches in 4 s",
-        watches.len()
-    );
-    assert_eq!(
-        server.lists(MAPS).len(),
-        1,
-        "the end of a watch is no reason to list"
-    );
-    one.running.stop().await;
-}
-
 /// Events on every short watch are no reason to ask without a pause either.
 #[tokio::test(start_paused = true)]
-async fn a_server_that_says_a_word_on_every_watch_and_ends_it_is_not_asked_in_a_loop() {
-    let server = Server::in_memory(|asked| match asked.is_watch() {
-        false => list(10, [map("a", 1)]),
-        true => Answer::short_watch([&bookmark(11)]),
-    });
-    let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
-    one.synced().await;
-    for_millis(3000).await;
-    let watches = server.watches(MAPS).len();
-    assert!((3..=5).contains(&watches), "{watches} watches in 3 s");
-    one.running.stop().await;
+async fn a_server_that_ends_every_watch_at_once_is_not_asked_in_a_loop() {
+    for watch in [Answer::short_watch([]), Answer::short_watch([&bookmark(11)])] {
+        let server = Server::in_memory(move |asked| match asked.is_watch() {
+            false => list(10, [map("a", 1)]),
+            true => watch.clone(),
+        });
+        let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
+        one.synced().await;
+        for_millis(4000).await;
+        let watches = server.watches(MAPS).len();
+        assert!((3..=5).contains(&watches), "{watches} watches in 4 s");
+        let lists = server.lists(MAPS).len();
+        assert_eq!(lists, 1, "the end of a watch is no reason to list");
+        one.running.stop().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -234,6 +166,8 @@ async fn an_event_cut_off_in_the_middle_is_asked_for_again_from_where_it_was() {
         (true, _) => Answer::watch([&event("ADDED", map("cut", 12))]),
     })
     .await;
+    // Nothing was restored.
+    server.is_at(11);
     let one = One::of(&server).await;
     one.log.becomes(&["+a", "+whole", "+cut"]).await;
     let from: Vec<_> = server
@@ -246,84 +180,48 @@ async fn an_event_cut_off_in_the_middle_is_asked_for_again_from_where_it_was() {
     one.running.stop().await;
 }
 
-/// The last event of a body need not end with a line feed: a 410 on one line often does not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_last_event_without_a_line_feed_counts() {
-    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
-        (false, 0) => list(10, [map("a", 1)]),
-        (false, _) => list(20, [map("b", 2)]),
-        (true, 0) => Answer::begin()
-            .chunk(event("ERROR", status_object(410, "Gone", "too old")).to_string())
-            .end(),
-        (true, _) => quiet(),
-    })
-    .await;
-    let one = One::of(&server).await;
-    one.log.becomes(&["+a", "+b", "-a"]).await;
-    one.running.stop().await;
-}
-
-async fn lists_again_after(watch: Answer, problem: &str) {
-    let server = Server::start(move |asked| match (asked.is_watch(), asked.nth) {
-        (false, 0) => list(10, [map("a", 1)]),
-        (false, _) => list(20, [map("a", 1), map("b", 2)]),
-        (true, 0) => watch.clone(),
-        (true, _) => quiet(),
-    })
-    .await;
-    let one = One::of(&server).await;
-    one.log.becomes(&["+a", "+b"]).await;
-    eventually("watched again", || {
-        (server.watches(MAPS).len() == 2).then_some(())
-    })
-    .await;
-    assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("20"));
-    let problems = one.log.problems();
-    assert!(
-        problems.iter().any(|text| text.contains(problem)),
-        "{problem}: {problems:?}"
-    );
-    one.running.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_line_that_is_garbage_everything_is_listed_again() {
-    lists_again_after(
-        Answer::begin().chunk("{\"type\":\"ADDED\",\"obj\n").live(),
-        "can't be read",
-    )
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_page_of_html_everything_is_listed_again() {
-    lists_again_after(
-        Answer::new(200, "text/html", "<html>\nlog in\n</html>\n"),
-        "not valid JSON",
-    )
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_an_event_of_an_unknown_type_everything_is_listed_again() {
-    let unknown = event("REPLACED", map("c", 12));
-    lists_again_after(Answer::watch([&unknown]), "unknown type").await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_line_of_17_mib_everything_is_listed_again() {
-    let mut answer = Answer::begin();
-    for _ in 0..17 {
-        answer = answer.chunk(vec![b'x'; 1 << 20]);
+async fn after_what_can_not_be_understood_or_is_too_old_everything_is_listed_again() {
+    let long = (0..17).fold(Answer::begin(), |answer, _| answer.chunk(vec![b'x'; 1 << 20]));
+    let gone = event("ERROR", status_object(410, "Gone", "too old"));
+    for (watch, problem) in [
+        (
+            Answer::begin().chunk("{\"type\":\"ADDED\",\"obj\n").live(),
+            "can't be read",
+        ),
+        (
+            Answer::new(200, "text/html", "<html>\nlog in\n</html>\n"),
+            "not valid JSON",
+        ),
+        (Answer::watch([&event("REPLACED", map("c", 12))]), "unknown type"),
+        (long.live(), "longer than 16 MiB"),
+        // Which object it was shows in a list only.
+        (
+            Answer::watch([&event("DELETED", json!({"metadata": {"name": 7}}))]),
+            "deleted object can't be read",
+        ),
+        // kube's watcher asks again and again from the version that the answer said is too old.
+        (Answer::status(410, "Expired", "too old"), "too old (410)"),
+        (Answer::watch([&gone]), "too old (410)"),
+        // The last event of a body need not end with a line feed: a 410 on one line often does not.
+        (Answer::begin().chunk(gone.to_string()).end(), "too old (410)"),
+    ] {
+        let server = Server::start(move |asked| match (asked.is_watch(), asked.nth) {
+            (false, 0) => list(10, [map("a", 1), map("goes", 1)]),
+            (false, _) => list(20, [map("a", 1), map("b", 2)]),
+            (true, 0) => watch.clone(),
+            (true, _) => quiet(),
+        })
+        .await;
+        let one = One::of(&server).await;
+        one.log.becomes(&["+a", "+goes", "-goes", "+b"]).await;
+        eventually("watched", || (server.watches(MAPS).len() == 2).then_some(())).await;
+        assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("20"));
+        let problems = one.log.problems();
+        let reported = problems.iter().any(|text| text.contains(problem));
+        assert!(reported, "{problem}: {problems:?}");
+        one.running.stop().await;
     }
-    lists_again_after(answer.live(), "longer than 16 MiB").await;
-}
-
-/// A delete of an object that can't be told which it is, is only seen in a list.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_delete_that_cannot_be_read_everything_is_listed_again() {
-    let deleted = event("DELETED", json!({"metadata": {"name": 7}}));
-    lists_again_after(Answer::watch([&deleted]), "deleted object can't be read").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -397,29 +295,6 @@ async fn a_watch_that_never_said_a_word_is_followed_by_a_list() {
     });
     let one = One::with(&server, running).await;
     one.log.becomes(&["+a"]).await;
-    one.running.stop().await;
-}
-
-/// kube's stores know names only: an object that was deleted and made anew would look changed.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_object_under_the_same_name_is_a_delete_and_an_add() {
-    let server = quiet_server().await;
-    let one = One::of(&server).await;
-    eventually("watched", || (server.live() == 1).then_some(())).await;
-    let mut other = map("a", 11);
-    other["metadata"]["uid"] = "00000000-0000-0000-0000-00000000000f".into();
-    server.send(MAPS, &event("MODIFIED", other.clone())).await;
-    one.log.becomes(&["+a", "-a", "+a"]).await;
-    server.send(MAPS, &event("ADDED", map("a", 12))).await;
-    one.log.becomes(&["+a", "-a", "+a", "-a", "+a"]).await;
-    let store = one
-        .cluster
-        .store::<k8s_openapi::api::core::v1::ConfigMap>()
-        .unwrap();
-    let held = store
-        .raw(&mcr_core::ObjectKey::namespaced("default", "a"))
-        .unwrap();
-    assert_eq!(held.as_deref().map(Object::resource_version), Some("12"));
     one.running.stop().await;
 }
 

@@ -8,7 +8,6 @@
 )]
 
 use std::{
-    collections::BTreeSet,
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -18,8 +17,8 @@ use std::{
 
 use futures::StreamExt;
 use mcr_core::{
-    AccessPolicy, AddressPolicy, Availability, Change, CredentialPluginPolicy, Discovery, Provider,
-    WatchSettings,
+    AccessPolicy, AddressPolicy, AllowedPlugin, Availability, Change, CredentialPluginPolicy, Discovery,
+    Provider, WatchSettings,
 };
 use mcr_provider_cluster_inventory::{
     AccessProviderConfig, AccessProviders, CONSUMER_LABEL, ClusterInventoryProvider,
@@ -72,11 +71,10 @@ pub(crate) fn client(hub: &SimCluster) -> kube::Client {
 pub(crate) fn locally(plugins: &[&Path]) -> AccessPolicy {
     AccessPolicy::default()
         .addresses(AddressPolicy::default().allow_loopback(true))
-        .credential_plugins(CredentialPluginPolicy::Allowlist(
+        .credential_plugins(CredentialPluginPolicy::allowlist(
             plugins
                 .iter()
-                .map(|plugin| plugin.to_path_buf())
-                .collect::<BTreeSet<_>>(),
+                .map(|plugin| AllowedPlugin::new(*plugin).cluster_info(true)),
         ))
 }
 

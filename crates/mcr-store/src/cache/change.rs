@@ -53,7 +53,7 @@ impl ObjectChange {
 
 /// The changes that one [`ObjectStore::upsert`](crate::ObjectStore::upsert) made, to iterate over.
 ///
-/// There are none if the store already held the object in this version. There are two if the store held another
+/// There are none if the store already held the object as it is. There are two if the store held another
 /// object of the same name: that object is deleted, then the new one is added. Otherwise there is one.
 #[derive(Debug)]
 pub struct ObjectChanges(pub(super) Option<ObjectChange>, pub(super) Option<ObjectChange>);

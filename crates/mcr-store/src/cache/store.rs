@@ -146,7 +146,7 @@ impl ObjectStore {
     }
 
     /// Locks the store for writing, after the values of a new object have been computed for each index. None if the store
-    /// holds the object in this version.
+    /// holds the object as it is.
     fn write_with_values(&self, new: &Object) -> (RwLockWriteGuard<'_, Inner>, Option<IndexValues>) {
         let mut computed = (0, Vec::new());
         loop {
@@ -154,7 +154,7 @@ impl ObjectStore {
             if inner
                 .objects
                 .get(new.key())
-                .is_some_and(|held| held.same_version(new))
+                .is_some_and(|held| held.same_content(new))
             {
                 return (inner, None);
             }
@@ -176,15 +176,18 @@ impl ObjectStore {
 
     /// Inserts an object or replaces the one of the same key. Returns the changes, each with `initial` as given.
     ///
-    /// The last call counts, even if its resource version is lower: two API servers with unrelated resource versions
-    /// can stand behind one address. There is no change if UID and resource version are those of the held object.
+    /// The last call counts, whatever its resource version. It is lower after the data of an API server has been restored, and
+    /// where two API servers with unrelated resource versions stand behind one address. It is equal after an upgrade of the
+    /// API server or of a CRD that changes how stored objects are shown. There is no change if the held object has the same JSON.
     pub fn upsert(&self, new: Arc<Object>, initial: bool) -> ObjectChanges {
         let (mut inner, values) = self.write_with_values(&new);
         if let Some(unseen) = &mut inner.unseen {
             unseen.remove(new.key());
         }
-        match inner.insert(new.clone(), values.unwrap_or_default()) {
-            Some(old) if old.same_version(&new) => ObjectChanges(None, None),
+        let Some(values) = values else {
+            return ObjectChanges(None, None);
+        };
+        match inner.insert(new.clone(), values) {
             Some(old) if !old.same_uid(&new) => ObjectChanges(
                 Some(ObjectChange::deleted(old, initial)),
                 Some(ObjectChange::added(new, initial)),
@@ -201,11 +204,19 @@ impl ObjectStore {
     }
 
     /// Removes the object that has the key of `object`. The change carries `object`, which is the last state that
-    /// the watch event has. `None` if the store does not hold the key.
+    /// the watch event has. `None` if the store does not hold the key, or if the object that it holds was created after
+    /// `object` was deleted ([`Incarnation::outlives`](crate::Incarnation::outlives)).
     pub fn delete(&self, object: Arc<Object>) -> Option<ObjectChange> {
         let mut inner = self.write();
-        let old = inner.remove(object.key())?;
-        drop(old);
+        if inner
+            .objects
+            .get(object.key())?
+            .incarnation()
+            .outlives(object.incarnation())
+        {
+            return None;
+        }
+        inner.remove(object.key());
         Some(ObjectChange::deleted(object, false))
     }
 
@@ -297,7 +308,6 @@ impl ObjectStore {
 }
 
 impl Inner {
-    /// Indexes without values keep those of the old object.
     fn insert(&mut self, new: Arc<Object>, values: IndexValues) -> Option<Arc<Object>> {
         self.bytes += new.bytes();
         self.held_bytes += new.held_bytes();

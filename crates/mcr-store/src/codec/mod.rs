@@ -47,7 +47,7 @@ pub use error::{DecodeError, NotAnObject, describe};
 pub use line_decoder::{LineDecoder, LineTooLong, MAX_LINE};
 pub use list::RawObjects;
 pub use metadata::ObjectMetadata;
-pub use object::Object;
+pub use object::{Incarnation, Object};
 pub use parsed::ParsedObject;
 pub use raw_object::{Item, RawObject};
 pub use response::{

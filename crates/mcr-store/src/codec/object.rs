@@ -174,17 +174,21 @@ impl Object {
         self.uid == other.uid
     }
 
-    /// Whether both have the same UID and the same resource version. Within one API server they are then equal.
-    #[inline]
-    pub fn same_version(&self, other: &Self) -> bool {
-        self.same_uid(other) && self.resource_version() == other.resource_version()
+    /// The UID and the resource version, to compare when the object itself is no longer there.
+    pub fn incarnation(&self) -> Incarnation {
+        Incarnation {
+            uid: self.uid,
+            version: self.resource_version().parse().unwrap_or_default(),
+        }
     }
 
-    /// Whether both have the same JSON, resource version and all.
+    /// Whether both have the same JSON, resource version and all. An equal version alone proves nothing: an upgrade of the API
+    /// server or of a CRD changes how an object is shown that nobody has written since.
     pub fn same_content(&self, other: &Self) -> bool {
         let same_form = self.key == other.key && self.encoding.is_same(&other.encoding);
         // Objects of two watches may have different templates for the same JSON.
-        self.same_version(other)
+        self.same_uid(other)
+            && self.resource_version() == other.resource_version()
             && (std::ptr::eq(self, other)
                 || (same_form && self.held == other.held)
                 || self.to_json() == other.to_json())
@@ -341,6 +345,26 @@ impl Object {
             Some(template) => template.write(std::str::from_utf8(self.tail()).unwrap_or_default(), json),
             None => json.extend_from_slice(self.tail()),
         }
+    }
+}
+
+/// Which of the objects that had one name in the course of time, and how old its state is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Incarnation {
+    uid: Uid,
+    /// The resource version, if it is a number. Otherwise 0, which is older than all others.
+    version: u64,
+}
+
+impl Incarnation {
+    /// Whether this object is still there after `deleted` was deleted, an object of the same name: it has another UID, and it
+    /// is not known to be older. Deletions may be repeated: a watch that follows a list whose pages are of several versions
+    /// begins at the oldest of them.
+    pub fn outlives(self, deleted: Self) -> bool {
+        let unknown = Uid::read("").0;
+        self.uid != deleted.uid
+            && deleted.uid != unknown
+            && (self.version == 0 || self.version >= deleted.version)
     }
 }
 

@@ -1,3 +1,5 @@
+use std::path::Path;
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -20,8 +22,12 @@ struct Inner {
     process: Mutex<Process>,
     port: u16,
     binaries: Binaries,
-    _folder: TempDir,
+    folder: TempDir,
 }
+
+/// The folder of the data, and that of its copy.
+const DATA: &str = "data";
+const BACKUP: &str = "backup";
 
 const READY_WITHIN: Duration = Duration::from_secs(120);
 const ATTEMPTS: usize = 5;
@@ -57,48 +63,13 @@ impl Etcd {
             .tempdir()
             .map_err(ControlPlaneError::io("creating a temporary folder"))?;
         let port = port::free_port()?;
-        let url = format!("http://127.0.0.1:{port}");
-        let args = [
-            format!("--data-dir={}", folder.path().join("data").display()),
-            format!("--listen-client-urls={url}"),
-            format!("--advertise-client-urls={url}"),
-            // There are no peers, so any port is right.
-            "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
-            "--unsafe-no-fsync".to_owned(),
-            // The only member elects itself after this: with the default it takes up to a second.
-            "--heartbeat-interval=20".to_owned(),
-            "--election-timeout=200".to_owned(),
-            "--log-level=warn".to_owned(),
-        ];
-        let log = folder.path().join("etcd.log");
-        let mut process = Process::start("etcd", &binaries.etcd(), &args, log, folder.path())?;
-
-        let started = Instant::now();
-        loop {
-            process.check_running()?;
-            let last = match http_probe::get(port, "/health").await {
-                Ok(answer) if answer.contains(r#""health":"true""#) => break,
-                Ok(answer) => answer,
-                Err(error) => error.to_string(),
-            };
-            if started.elapsed() > READY_WITHIN {
-                return Err(ControlPlaneError::NotReady {
-                    program: "etcd".to_owned(),
-                    after: READY_WITHIN,
-                    last,
-                    log: process.log_tail(),
-                });
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        // The answer may have come from the etcd of another process on the same port.
-        process.check_running()?;
+        let process = launch(&binaries, port, folder.path()).await?;
         Ok(Self {
             inner: Arc::new(Inner {
                 process: Mutex::new(process),
                 port,
                 binaries,
-                _folder: folder,
+                folder,
             }),
         })
     }
@@ -106,6 +77,38 @@ impl Etcd {
     /// The URL of the etcd: plain HTTP on 127.0.0.1.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.inner.port)
+    }
+
+    /// Copies the data, for [`restore`](Self::restore).
+    ///
+    /// # Errors
+    ///
+    /// When the process is gone, or the data can't be copied.
+    pub fn back_up(&self) -> Result<(), ControlPlaneError> {
+        let folder = self.inner.folder.path();
+        let process = self.process();
+        process.pause()?;
+        let copied = replace(&folder.join(DATA), &folder.join(BACKUP));
+        process.resume()?;
+        copied.map_err(ControlPlaneError::io("backing up etcd"))
+    }
+
+    /// Kills etcd and starts it with the data of [`back_up`](Self::back_up), on the same port: resource versions go back.
+    /// Kubernetes asks to stop the API servers meanwhile, because their caches do not notice it.
+    ///
+    /// Dropping the future leaves etcd stopped.
+    ///
+    /// # Errors
+    ///
+    /// When there is no copy, or etcd does not become ready.
+    pub async fn restore(&self) -> Result<(), ControlPlaneError> {
+        let folder = self.inner.folder.path();
+        self.process().kill();
+        let (data, backup) = (folder.join(DATA), folder.join(BACKUP));
+        replace(&backup, &data).map_err(ControlPlaneError::io("restoring etcd"))?;
+        let process = launch(&self.inner.binaries, self.inner.port, folder).await?;
+        *self.process() = process;
+        Ok(())
     }
 
     /// The process ID, for measurements.
@@ -138,4 +141,55 @@ impl Etcd {
     fn process(&self) -> std::sync::MutexGuard<'_, Process> {
         lock(&self.inner.process)
     }
+}
+
+/// Starts etcd with the data of a folder, and waits until it is ready.
+async fn launch(binaries: &Binaries, port: u16, folder: &Path) -> Result<Process, ControlPlaneError> {
+    let url = format!("http://127.0.0.1:{port}");
+    let args = [
+        format!("--data-dir={}", folder.join(DATA).display()),
+        format!("--listen-client-urls={url}"),
+        format!("--advertise-client-urls={url}"),
+        // There are no peers, so any port is right.
+        "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
+        "--unsafe-no-fsync".to_owned(),
+        // The only member elects itself after this: with the default it takes up to a second.
+        "--heartbeat-interval=20".to_owned(),
+        "--election-timeout=200".to_owned(),
+        "--log-level=warn".to_owned(),
+    ];
+    let mut process = Process::start("etcd", &binaries.etcd(), &args, folder.join("etcd.log"), folder)?;
+    let started = Instant::now();
+    loop {
+        process.check_running()?;
+        let last = match http_probe::get(port, "/health").await {
+            Ok(answer) if answer.contains(r#""health":"true""#) => break,
+            Ok(answer) => answer,
+            Err(error) => error.to_string(),
+        };
+        if started.elapsed() > READY_WITHIN {
+            return Err(ControlPlaneError::NotReady {
+                program: "etcd".to_owned(),
+                after: READY_WITHIN,
+                last,
+                log: process.log_tail(),
+            });
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // The answer may have come from the etcd of another process on the same port.
+    process.check_running()?;
+    Ok(process)
+}
+
+/// Copies a folder to another place, in place of what is there.
+fn replace(from: &Path, to: &Path) -> std::io::Result<()> {
+    if to.exists() {
+        std::fs::remove_dir_all(to)?;
+    }
+    let copied = Command::new("cp").arg("-r").args([from, to]).status()?;
+    copied
+        .success()
+        .then_some(())
+        .ok_or(std::io::ErrorKind::Other.into())
 }

@@ -133,6 +133,14 @@ impl Process {
         stop().map_err(|error| ControlPlaneError::io(format!("pausing {}", self.name))(error.into()))
     }
 
+    /// Kills the process. Its folder stays.
+    pub(super) fn kill(&mut self) {
+        // The watchdog first: once the child has been reaped, another process may get its ID, and the watchdog would
+        // kill that.
+        end(&mut self.watchdog);
+        end(&mut self.child);
+    }
+
     /// Resumes a frozen process.
     pub(super) fn resume(&self) -> Result<(), ControlPlaneError> {
         let resume = || kill_process(self.raw_pid()?, Signal::CONT);
@@ -170,10 +178,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The watchdog first: once the child has been reaped, another process may get its ID, and the watchdog would
-        // kill that.
-        end(&mut self.watchdog);
-        end(&mut self.child);
+        self.kill();
     }
 }
 

@@ -43,9 +43,11 @@ impl SimAuditEvent {
         self.stage == if watch { STARTED } else { COMPLETE }
     }
 
-    /// Whether this is a LIST of a resource.
+    /// Whether this is a LIST of a resource. One of a single object (`limit=1`) does not count: watches ask so for the newest
+    /// resource version.
     pub fn is_list(&self, resource: &str) -> bool {
-        self.verb == "list" && self.resource == resource && self.stage == COMPLETE
+        let is_check = format!("{}&", self.uri).contains("?limit=1&");
+        self.verb == "list" && !is_check && self.resource == resource && self.stage == COMPLETE
     }
 
     /// Whether this is the start of a WATCH of a resource.

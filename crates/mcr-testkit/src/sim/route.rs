@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use http::Method;
+use percent_encoding::percent_decode_str;
 
 use super::auth::Attributes;
 use super::error::SimError;
@@ -36,6 +37,8 @@ pub(crate) struct Target {
 
 impl Route {
     pub(crate) fn of(path: &str) -> Self {
+        // As an API server: it decodes the whole path, and then splits it.
+        let path = percent_decode_str(path).decode_utf8_lossy();
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         match parts.as_slice() {
             ["healthz" | "livez" | "readyz", ..] => Self::Text("ok"),

@@ -9,7 +9,7 @@ use mcr_client::{
     ResponseBody,
     internal::{HeadTimeout, jitter},
 };
-use mcr_store::parse_status;
+use mcr_store::{parse_list, parse_status};
 use tokio::time::{sleep, timeout};
 
 use super::{env::DriverEnv, listing::Source};
@@ -124,6 +124,21 @@ pub(super) async fn silent(env: &DriverEnv, kind: &WatchRequest) -> WatchError {
             Ok(_) => {}
         }
     }
+}
+
+/// The newest resource version of a kind; none if the API server does not show it. A list of one object shows it, wherever the
+/// API server takes that object from.
+pub(super) async fn newest_version(env: &DriverEnv, kind: &WatchRequest) -> Option<String> {
+    const ACCEPT: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, application/json";
+    const MAX_BODY: usize = 2 << 20;
+    let asked = async {
+        let request = get(&kind.unselected(), ACCEPT, [("limit", "1")]).ok()?;
+        let response = env.transport.send(request).await.ok()?;
+        let body = check_status(response).await.ok()?.into_body();
+        let body = http_body_util::Limited::new(body, MAX_BODY).collect().await;
+        Some(parse_list(&body.ok()?.to_bytes()).ok()?.resource_version)
+    };
+    timeout(PROBE_TIMEOUT, asked).await.ok()?
 }
 
 /// Builds the GET request for a kind, with its selectors and these query parameters.

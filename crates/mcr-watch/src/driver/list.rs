@@ -33,6 +33,7 @@ impl Driver {
             self.paging.expired();
         }
         let resource_version = listing.resource_version();
+        self.ahead = listing.ahead();
         self.apply_list(*listing).await;
         self.unreadable.list_completed();
         self.env.counts.listed(started.elapsed());

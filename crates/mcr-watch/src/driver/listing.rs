@@ -1,10 +1,14 @@
 //! Which request comes next while the driver lists. Nothing in this module sends a request or waits.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use mcr_store::ListEnd;
 
-use crate::{WatchError, budget::Reservation, target::PlacedObject};
+use crate::{
+    WatchError,
+    budget::Reservation,
+    target::{Named, PlacedObject},
+};
 
 /// A page never asks for fewer objects.
 const SMALLEST_PAGE: u32 = 10;
@@ -169,9 +173,43 @@ impl Listing {
         self.is_inconsistent
     }
 
+    /// The objects that are newer than the version from which a watch continues, because their pages are. That watch repeats what
+    /// happened to them before.
+    pub(super) fn ahead(&self) -> Ahead {
+        let at: Option<u64> = self.resource_version.as_deref().and_then(|at| at.parse().ok());
+        let (true, Some(at)) = (self.is_inconsistent, at) else {
+            return Ahead::default();
+        };
+        let listed = self
+            .objects
+            .iter()
+            .map(|placed| (placed.named(), placed.version()));
+        Ahead(listed.filter(|(_, version)| *version > at).collect())
+    }
+
     /// Where a watch continues. Empty before the first page.
     pub(super) fn resource_version(&self) -> String {
         self.resource_version.clone().unwrap_or_default()
+    }
+}
+
+/// Objects that a list brought in a newer state than the watch after it has reached, with their resource versions: those that
+/// changed while the list was read.
+#[derive(Default)]
+pub(super) struct Ahead(BTreeMap<Named, u64>);
+
+impl Ahead {
+    /// Whether an event is older than what the list brought of its object.
+    pub(super) fn is_repetition(&mut self, event: &PlacedObject) -> bool {
+        if self.0.is_empty() {
+            return false;
+        }
+        let named = event.named();
+        let repeats = self.0.get(&named).is_some_and(|listed| event.version() < *listed);
+        if !repeats {
+            self.0.remove(&named);
+        }
+        repeats
     }
 }
 

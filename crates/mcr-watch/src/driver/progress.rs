@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, mem::take, time::Duration};
 
 use mcr_client::internal::{Backoff, jitter};
 
+use super::versions::Versions;
 use crate::WatchError;
 
 /// A watch that lasted longer ends a series of failures: the next failure starts with short pauses.
@@ -36,8 +37,8 @@ pub(super) struct Position {
 #[derive(Debug, Default)]
 enum State {
     /// The driver lists. Entered at the start, and whenever the position is of no use any more: after a 410, a response
-    /// that can't be read, or repeated failures at one version; after a watch that was silent or left an object out; and
-    /// when the list of `Interrupted` fails after it has brought objects.
+    /// that can't be read, a version that went back, or repeated failures at one version; after a watch that was silent or
+    /// left an object out; and when the list of `Interrupted` fails after it has brought objects.
     #[default]
     Unlisted,
     /// The driver watches from here, or lists if the cluster has moved to another endpoint. Entered after a complete list.
@@ -103,6 +104,7 @@ pub(super) struct Progress {
     cut_short: u32,
     /// How often errors have occurred, by their reason.
     errors: BTreeMap<&'static str, u32>,
+    pub(super) versions: Versions,
 }
 
 impl Progress {
@@ -113,12 +115,14 @@ impl Progress {
             stuck: 0,
             cut_short: 0,
             errors: BTreeMap::new(),
+            versions: Versions::default(),
         }
     }
 
     /// The cluster is down. Its failures say nothing about the time after: an API server that starts forbids everything
     /// for a moment. How often a cluster that comes and goes is dialled is up to its supervisor.
     pub(super) fn cluster_down(&mut self) {
+        self.versions.unconfirmed = true;
         self.backoff.reset();
     }
 
@@ -147,19 +151,37 @@ impl Progress {
     }
 
     pub(super) fn listed(&mut self, at: Position) {
+        self.versions.listed(&at.resource_version);
         self.state = State::Listed(at);
     }
 
     /// The watch has received a resource version. An empty one is ignored: a watch from there would start anywhere, and
     /// miss what was deleted before.
-    pub(super) fn advance(&mut self, resource_version: String) {
+    ///
+    /// # Errors
+    /// If it is lower than the one before.
+    pub(super) fn advance(&mut self, resource_version: String) -> Result<(), WatchError> {
         if resource_version.is_empty() {
-            return;
+            return Ok(());
         }
         self.stuck = 0;
         if let State::Listed(at) = &mut self.state {
+            self.versions.compare(&at.resource_version, &resource_version)?;
             at.resource_version = resource_version;
         }
+        Ok(())
+    }
+
+    /// The API server has shown its newest version.
+    ///
+    /// # Errors
+    /// If it is lower than the one that the watch has reached.
+    pub(super) fn confirm(&mut self, newest: &str) -> Result<(), WatchError> {
+        if let State::Listed(at) = &self.state {
+            self.versions.compare(&at.resource_version, newest)?;
+        }
+        self.versions.unconfirmed = false;
+        Ok(())
     }
 
     /// A watch that the server had accepted or refused has ended. An error must also be passed to [`failed`](Self::failed).
@@ -193,7 +215,8 @@ impl Progress {
 
     /// A list or a watch has failed.
     pub(super) fn failed(&mut self, error: &WatchError) -> Retry {
-        let expired = matches!(error, WatchError::Expired);
+        self.versions.unconfirmed = true;
+        let expired = matches!(error, WatchError::Expired | WatchError::WentBack { .. });
         let stuck = self.stuck >= STUCK_AFTER;
         if stuck {
             self.stuck = 0;
@@ -217,15 +240,16 @@ impl Progress {
                 retry_after: Some(asked),
                 ..
             } => pause = pause.max((*asked).min(LONGEST_PAUSE)),
-            // A version that expires once is normal, and a list cures it. Only a repetition may be a loop.
-            WatchError::Expired if times == 1 => pause = jitter(Duration::from_millis(100)),
+            // A list cures it. Only a repetition may be a loop.
+            _ if expired && times == 1 => pause = jitter(Duration::from_millis(100)),
             // In addition, so that kinds that failed together are not all tried again together.
             error if error.is_too_large() => pause += TOO_LARGE_PAUSE,
             _ => {}
         }
         // One warning for each problem: a thousand dead watches must not fill the log, and a watch that starts and fails
-        // each time is one problem. To list again is normal unless it never ends.
-        let warn = times == if expired { 3 } else { 1 };
+        // each time is one problem. A version that expires is normal unless that never ends.
+        let normal = matches!(error, WatchError::Expired);
+        let warn = times == if normal { 3 } else { 1 };
         Retry { pause, warn, resume }
     }
 }
@@ -270,7 +294,8 @@ mod tests {
         for error in [broken(), WatchError::NotServed, WatchError::Timeout(SECOND)] {
             assert_eq!(after(listed(), &error), (Some("7".into()), false));
         }
-        for error in [WatchError::Expired, WatchError::Malformed("?".into())] {
+        let went_back = WatchError::WentBack { from: 7, to: 6 };
+        for error in [WatchError::Expired, went_back, WatchError::Malformed("?".into())] {
             assert_eq!(after(listed(), &error), (None, false));
         }
         assert_eq!(listed().watches_from(2), None, "another endpoint");
@@ -302,7 +327,9 @@ mod tests {
             let mut progress = listed();
             for _ in 0..3 {
                 assert!(progress.watches_from(1).is_some());
-                progress.advance(if advances { "8".into() } else { String::new() });
+                progress
+                    .advance(if advances { "8".into() } else { String::new() })
+                    .unwrap();
                 assert!(progress.watch_ended(ended(SECOND), &Err(broken())).is_none());
                 progress.failed(&broken());
             }

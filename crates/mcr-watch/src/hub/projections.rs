@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, hash_map::Entry};
 
-use mcr_store::ObjectKey;
+use mcr_store::{Incarnation, ObjectKey};
 
 /// The projection of each object that has one, as the API server has last sent it.
 pub(super) struct Projections<T> {
@@ -13,6 +13,8 @@ pub(super) struct Projections<T> {
 
 struct Held<T> {
     projection: T,
+    /// Of the object that was projected.
+    incarnation: Incarnation,
     /// Whether the current listing has seen the object.
     seen: bool,
 }
@@ -34,21 +36,22 @@ impl<T> Projections<T> {
     }
 
     /// Holds the projection of an object; none: the object counts as not there. Returns whether anything has changed.
-    pub(super) fn put(&mut self, key: &ObjectKey, projection: Option<T>) -> bool {
+    pub(super) fn put(&mut self, key: &ObjectKey, incarnation: Incarnation, projection: Option<T>) -> bool {
         let Some(projection) = projection else {
-            return self.remove(key);
+            return self.held.remove(key).is_some();
         };
         match self.held.entry(key.clone()) {
             Entry::Vacant(entry) => {
                 entry.insert(Held {
                     projection,
+                    incarnation,
                     seen: true,
                 });
                 true
             }
             Entry::Occupied(mut entry) => {
                 let held = entry.get_mut();
-                held.seen = true;
+                (held.seen, held.incarnation) = (true, incarnation);
                 let changed = !(self.same)(&held.projection, &projection);
                 // An equal projection is dropped: the caller may share memory with the one that is held.
                 if changed {
@@ -59,9 +62,10 @@ impl<T> Projections<T> {
         }
     }
 
-    /// Removes the projection of an object. Returns whether there was one.
-    pub(super) fn remove(&mut self, key: &ObjectKey) -> bool {
-        self.held.remove(key).is_some()
+    /// Removes the projection of an object that was deleted. Returns whether there was one.
+    pub(super) fn delete(&mut self, key: &ObjectKey, deleted: Incarnation) -> bool {
+        let outlives = |held: &Held<T>| held.incarnation.outlives(deleted);
+        !self.held.get(key).is_some_and(outlives) && self.held.remove(key).is_some()
     }
 
     /// Begins a listing: every object counts as unseen until [`put`](Self::put) or [`saw`](Self::saw) names it.
@@ -89,7 +93,17 @@ impl<T> Projections<T> {
 
 #[cfg(test)]
 mod tests {
+    use mcr_store::{Encoder, Encoding, Object};
+
     use super::*;
+
+    fn incarnation(version: u32) -> Incarnation {
+        let json =
+            format!(r#"{{"metadata":{{"name":"a","uid":"{version}","resourceVersion":"{version}"}}}}"#);
+        let mut encoder = Encoder::plain(Encoding::new("v1", "Secret"));
+        let object = Object::parse(serde_json::from_str(&json).unwrap(), &mut encoder);
+        object.unwrap().incarnation()
+    }
 
     fn key(name: &str) -> ObjectKey {
         ObjectKey::namespaced("fleet", name)
@@ -99,34 +113,35 @@ mod tests {
     fn only_another_projection_is_a_change() {
         let mut projections = Projections::new(i32::eq);
         let a = key("a");
-        assert!(!projections.put(&a, None), "it never counted as there");
-        assert!(projections.put(&a, Some(1)));
-        assert!(!projections.put(&a, Some(1)));
-        assert!(projections.put(&a, Some(2)));
+        assert!(!projections.put(&a, incarnation(1), None), "it never counted");
+        assert!(projections.put(&a, incarnation(1), Some(1)));
+        assert!(!projections.put(&a, incarnation(1), Some(1)));
+        assert!(projections.put(&a, incarnation(1), Some(2)));
         assert_eq!(projections.get(&a), Some(&2));
-        assert!(projections.put(&a, None));
-        assert!(!projections.put(&a, None));
+        assert!(projections.put(&a, incarnation(1), None));
+        assert!(!projections.put(&a, incarnation(1), None));
         assert_eq!((projections.get(&a), projections.len()), (None, 0));
-        assert!(projections.put(&a, Some(2)));
-        assert!(projections.remove(&a));
-        assert!(!projections.remove(&a));
+        assert!(projections.put(&a, incarnation(1), Some(2)));
+        assert!(!projections.delete(&a, incarnation(0)), "an older object");
+        assert!(projections.delete(&a, incarnation(2)));
+        assert!(!projections.delete(&a, incarnation(2)));
     }
 
     #[test]
     fn a_list_removes_what_it_lacks_and_nothing_that_it_has() {
         let mut projections = Projections::new(i32::eq);
         for name in ["same", "other", "unreadable", "lacking"] {
-            projections.put(&key(name), Some(1));
+            projections.put(&key(name), incarnation(1), Some(1));
         }
         // This listing breaks off.
         projections.begin_listing();
-        projections.put(&key("same"), Some(1));
+        projections.put(&key("same"), incarnation(1), Some(1));
 
         projections.begin_listing();
-        projections.put(&key("same"), Some(1));
-        projections.put(&key("other"), Some(2));
-        projections.put(&key("new"), Some(1));
-        projections.put(&key("ignored"), None);
+        projections.put(&key("same"), incarnation(1), Some(1));
+        projections.put(&key("other"), incarnation(1), Some(2));
+        projections.put(&key("new"), incarnation(1), Some(1));
+        projections.put(&key("ignored"), incarnation(1), None);
         projections.saw(&key("unreadable"));
         projections.saw(&key("never read"));
         assert_eq!(projections.finish_listing(), [key("lacking")]);

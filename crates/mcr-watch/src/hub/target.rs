@@ -43,11 +43,11 @@ pub(super) struct Projection<T> {
 type ClusterOf = dyn for<'o> Fn(&ObjectMetadata<'o>) -> Option<Cow<'o, str>> + Send + Sync;
 
 impl Projection<Arc<Object>> {
-    /// The whole object, which changes with its UID or its resource version.
+    /// The whole object.
     pub(super) fn whole() -> Self {
         Self {
             project: Box::new(|object| Some(object.clone())),
-            same: |held, new| held.same_version(new),
+            same: |held, new| held.same_content(new),
             cluster: None,
         }
     }
@@ -148,10 +148,11 @@ impl<T> HubTarget<T> {
         std::panic::catch_unwind(AssertUnwindSafe(project)).map_err(|_| panicked(object.key()))
     }
 
-    fn place(&self, key: &ObjectKey, projection: Option<T>) -> Result<(), NotAnObject> {
+    fn place(&self, object: &Object, projection: Option<T>) -> Result<(), NotAnObject> {
+        let key = object.key();
         let place = || {
             let mut state = self.state();
-            if state.projections.put(key, projection) {
+            if state.projections.put(key, object.incarnation(), projection) {
                 state.pending.changed(key);
                 drop(state);
                 self.notify.notify_one();
@@ -243,21 +244,17 @@ impl<T: Send + 'static> WatchTarget for HubTarget<T> {
         PlacedObject { object, .. }: &PlacedObject,
         _initial: bool,
     ) -> Result<(), UnreadableObject> {
-        let put = || self.place(object.key(), self.project(object)?);
+        let put = || self.place(object, self.project(object)?);
         Ok(put().inspect_err(|error| self.skip(error))?)
     }
 
-    fn delete(&self, item: Item<'_>, encoder: &mut Encoder) -> Encoded {
-        let Some(object) = self.encode_object(item, encoder)? else {
-            return Ok(None);
-        };
+    fn delete(&self, PlacedObject { object, .. }: &PlacedObject) {
         let mut state = self.state();
-        if state.projections.remove(object.key()) {
+        if state.projections.delete(object.key(), object.incarnation()) {
             state.pending.changed(object.key());
             drop(state);
             self.notify.notify_one();
         }
-        Ok(Some(PlacedObject { place: None, object }))
     }
 
     fn driver_status(&self) -> &Observable<WatchStatus> {

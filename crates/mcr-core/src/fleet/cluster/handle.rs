@@ -182,6 +182,8 @@ impl Cluster {
     }
 
     /// An API for the objects of a kind in all namespaces.
+    ///
+    /// `Api` writes names into paths as they are. For names that come from data there is [`ObjectPath`](crate::ObjectPath).
     pub fn api<K: Resource<DynamicType: Default>>(&self) -> Api<K> {
         Api::all(self.client())
     }
@@ -208,6 +210,9 @@ impl Cluster {
     }
 
     /// The recorder for Kubernetes events of this cluster.
+    ///
+    /// kube makes the name of an event from the name of its object. So an API server refuses events for RBAC objects such as
+    /// `system:x:y`, whose names are no DNS names.
     ///
     /// Each cluster has its own recorder, because a recorder counts equal events as one event.
     ///

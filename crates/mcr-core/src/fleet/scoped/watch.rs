@@ -437,16 +437,10 @@ impl WatchTarget for ScopeWatch {
         Ok(())
     }
 
-    fn delete(&self, item: Item<'_>, encoder: &mut Encoder) -> Encoded {
-        let located = self.locate(item, encoder)?;
-        if let Some(PlacedObject {
-            place: Some(at),
-            object,
-        }) = &located
-        {
-            self.remove(at, object.clone(), self.deletions_are_uncertain());
+    fn delete(&self, PlacedObject { place, object }: &PlacedObject) {
+        if let Some(place) = place {
+            self.remove(place, object.clone(), self.deletions_are_uncertain());
         }
-        Ok(located)
     }
 
     fn driver_status(&self) -> &Observable<WatchStatus> {

@@ -20,7 +20,7 @@ use mcr_testkit::waiting::eventually;
 use super::{At, CANARY, SOON, Trap, gone, joins, ready, unreachable};
 use crate::{
     harness::{Running, capture, name, quiet_server},
-    server::Server,
+    server::{Answer, Server},
 };
 
 /// Hands out `token-1`, `token-2` and so on.
@@ -159,6 +159,40 @@ async fn a_credential_source_that_panics_after_a_401_makes_its_cluster_unreachab
     unreachable(&cluster, OF_THE_SOURCE).await;
     source.trap.set(At::Nowhere);
     ready(&cluster).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_credential_that_has_expired_when_it_comes_is_used_with_a_warning_and_counts_as_a_failure() {
+    let server = quiet_server().await;
+    let running = Running::start();
+    let mut source = Source::at(At::Nowhere);
+    source.lasts = Duration::ZERO;
+    let cluster = joins(&running, "a", source.access(&server)).await;
+    ready(&cluster).await;
+    let failed = || running.fleet.counts().credentials.failed;
+    eventually(SOON, "it is renewed", || (failed() > 0).then_some(())).await;
+    let status = running.fleet.snapshot().clusters.remove(0);
+    assert_eq!(status.state, "Ready");
+    let warning = |warning: &Arc<str>| warning.contains("had expired when it came");
+    assert!(status.warnings.iter().any(warning), "{:?}", status.warnings);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_takes_and_then_refuses_each_credential_does_not_keep_the_source_busy() {
+    let server = Server::start(|_| Answer::status(401, "Unauthorized", "Unauthorized")).await;
+    let running = Running::start();
+    let source = Source::at(At::Nowhere);
+    let cluster = joins(&running, "a", source.access(&server)).await;
+    ready(&cluster).await;
+    for _ in 0..50 {
+        let answer = cluster.api::<ConfigMap>().list(&Default::default()).await;
+        assert!(answer.is_err());
+    }
+    // With a pause that doubles from one second on, even if a request takes a second on this machine.
+    let asked = source.asked.load(Ordering::SeqCst);
+    assert!((2..=9).contains(&asked), "{asked}");
     running.stop().await;
 }
 

@@ -66,7 +66,12 @@ fn receive<T: Send + 'static>(target: &HubTarget<T>, type_: &str, map: Value) ->
     let line = json!({"type": type_, "object": map}).to_string();
     match parse_event(line.as_bytes()).unwrap() {
         mcr_store::WatchEvent::Put(event) => put(target, event.item()).is_ok(),
-        mcr_store::WatchEvent::Deleted(event) => target.delete(event.item(), &mut encoder()).is_ok(),
+        mcr_store::WatchEvent::Deleted(event) => {
+            let object = target.encode(event.item(), &mut encoder());
+            object
+                .map(|object| object.iter().for_each(|object| target.delete(object)))
+                .is_ok()
+        }
         _ => panic!("{line}"),
     }
 }

@@ -46,10 +46,11 @@ type Objects = BTreeMap<String, (u8, u32, bool)>;
 #[derive(Debug, Clone)]
 enum Op {
     Begin(usize),
-    /// Scope, place, name, UID and whether there is a deletion timestamp. The place number `PLACES` means: belongs to no
-    /// place.
-    Put(usize, usize, u8, u8, bool),
-    Delete(usize, usize, u8),
+    /// Scope, place, name, UID, resource version, and whether there is a deletion timestamp. The place number `PLACES` means:
+    /// belongs to no place. Versions repeat and go back, as after upgrades and restores.
+    Put(usize, usize, u8, u8, u32, bool),
+    /// Scope, place, name, and whether an older object of that name is meant.
+    Delete(usize, usize, u8, bool),
     Finish(usize, bool),
     /// The delay of uncertain deletions has passed.
     Delay(usize),
@@ -65,9 +66,10 @@ fn op() -> impl Strategy<Value = Op> {
     let (scope, watch) = (0..SCOPES, 0..WATCHES);
     prop_oneof![
         3 => scope.clone().prop_map(Op::Begin),
-        8 => (scope.clone(), 0..=PLACES, 0..3u8, 0..2u8, prop::bool::weighted(0.2))
-            .prop_map(|(s, p, n, u, d)| Op::Put(s, p, n, u, d)),
-        4 => (scope.clone(), 0..=PLACES, 0..3u8).prop_map(|(s, p, n)| Op::Delete(s, p, n)),
+        8 => (scope.clone(), 0..=PLACES, 0..3u8, 0..2u8, 1..4u32, prop::bool::weighted(0.2))
+            .prop_map(|(s, p, n, u, v, d)| Op::Put(s, p, n, u, v, d)),
+        4 => (scope.clone(), 0..=PLACES, 0..3u8, prop::bool::weighted(0.2))
+            .prop_map(|(s, p, n, o)| Op::Delete(s, p, n, o)),
         3 => (scope.clone(), prop::bool::weighted(0.8)).prop_map(|(s, c)| Op::Finish(s, c)),
         2 => scope.clone().prop_map(Op::Delay),
         1 => scope.clone().prop_map(Op::Abort),
@@ -214,7 +216,6 @@ struct World {
     scopes: Vec<Scoped>,
     readings: Vec<Reading>,
     encoder: Encoder,
-    version: u32,
     indexed: bool,
 }
 
@@ -227,7 +228,6 @@ impl World {
                 "v1",
                 "ConfigMap",
             )))),
-            version: 0,
             indexed: false,
         }
     }
@@ -246,7 +246,6 @@ impl World {
     }
 
     fn take(&mut self, op: &Op) {
-        self.version += 1;
         match *op {
             Op::Begin(s) if self.scopes[s].unseen.is_none() => {
                 let scope = &mut self.scopes[s];
@@ -259,9 +258,9 @@ impl World {
                 // A list from the API server's cache may be older than the objects that these watches bring.
                 assert!(scope.awaiting_current_list.is_empty() || !scope.watch.may_list_from_cache());
             }
-            Op::Put(s, place, name, uid, deleting) => {
+            Op::Put(s, place, name, uid, version, deleting) => {
                 let (scope, name) = (&mut self.scopes[s], name.to_string());
-                let json = Self::json(place, &name, uid, self.version, deleting);
+                let json = Self::json(place, &name, uid, version, deleting);
                 let opened = ParsedObject::read(&json).unwrap();
                 let object = scope
                     .watch
@@ -272,20 +271,22 @@ impl World {
                     scope.watch.put(&object, scope.unseen.is_some()).unwrap();
                 }
                 if let Some(objects) = scope.places.get_mut(place) {
-                    objects.insert(name.clone(), (uid, self.version, deleting));
+                    objects.insert(name.clone(), (uid, version, deleting));
                     scope.uncertain.remove(&(place, name.clone()));
                     scope.unseen.as_mut().map(|unseen| unseen.remove(&(place, name)));
                 }
             }
-            Op::Delete(s, place, name) if self.scopes[s].unseen.is_none() => {
+            Op::Delete(s, place, name, older) if self.scopes[s].unseen.is_none() => {
                 let (scope, name) = (&mut self.scopes[s], name.to_string());
-                let json = Self::json(place, &name, 0, self.version, false);
+                let (uid, version) = if older { (9, 1) } else { (0, 9) };
+                let json = Self::json(place, &name, uid, version, false);
                 let opened = ParsedObject::read(&json).unwrap();
-                scope
-                    .watch
-                    .delete(Ok(opened.object()), &mut self.encoder)
-                    .unwrap();
-                if place < PLACES {
+                let object = scope.watch.encode(Ok(opened.object()), &mut self.encoder);
+                object
+                    .unwrap()
+                    .iter()
+                    .for_each(|object| scope.watch.delete(object));
+                if place < PLACES && !older {
                     let is_read = self.is_read(s, place);
                     self.scopes[s].remove(place, name, is_read);
                 }

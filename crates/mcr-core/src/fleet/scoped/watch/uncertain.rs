@@ -21,7 +21,10 @@ impl ScopeWatch {
 
     /// Deletes an object: after some time if deletions are `uncertain` and the object was not being deleted.
     pub(super) fn remove(&self, place: &Arc<str>, last: Arc<Object>, uncertain: bool) {
-        let stays = |held: Arc<Object>| !held.is_deleting() && !last.is_deleting();
+        let stays = |held: Arc<Object>| {
+            let outlives = held.incarnation().outlives(last.incarnation());
+            !outlives && !held.is_deleting() && !last.is_deleting()
+        };
         let held = || self.state().cache_in_use(place)?.store().get(last.key());
         if uncertain && held().is_some_and(stays) {
             let object = (place.clone(), last.key().clone());

@@ -14,40 +14,54 @@ pub type Ticket = u64;
 #[derive(Debug)]
 pub struct Schedule<K> {
     at_once: usize,
+    slow_at_once: usize,
     waiting: BTreeMap<K, (Line, Instant)>,
-    healthy: BTreeSet<(Instant, K)>,
-    failing: BTreeSet<(Instant, K)>,
-    running: BTreeMap<Ticket, Line>,
+    lines: [BTreeSet<(Instant, K)>; 3],
+    running: BTreeMap<Ticket, Run>,
     next: Ticket,
 }
 
-/// Which of the two lines a cluster stands in.
+#[derive(Debug)]
+struct Run {
+    line: Line,
+    slow: bool,
+}
+
+/// Which of the lines a cluster stands in, the first one first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Line {
-    /// The last request was answered, or there was none.
+    /// The last request was answered, or nothing is known.
     Healthy,
+    /// There was no request yet. Comes after those that were answered, if somebody makes the difference.
+    New,
     /// The last request failed.
     Failing,
+}
+
+impl Line {
+    const ALL: [Self; 3] = [Self::Healthy, Self::New, Self::Failing];
 }
 
 impl<K: Ord + Clone> Schedule<K> {
     /// An empty schedule. 0 requests at once count as 1.
     pub fn new(at_once: usize) -> Self {
+        Self::with_slow(at_once, 0)
+    }
+
+    /// An empty schedule, in which requests that wait for a server may give up their place: see [`slow`](Self::slow).
+    pub fn with_slow(at_once: usize, slow_at_once: usize) -> Self {
         Self {
             at_once: at_once.max(1),
+            slow_at_once,
             waiting: BTreeMap::new(),
-            healthy: BTreeSet::new(),
-            failing: BTreeSet::new(),
+            lines: Default::default(),
             running: BTreeMap::new(),
             next: 0,
         }
     }
 
     fn line(&mut self, line: Line) -> &mut BTreeSet<(Instant, K)> {
-        match line {
-            Line::Healthy => &mut self.healthy,
-            Line::Failing => &mut self.failing,
-        }
+        &mut self.lines[line as usize]
     }
 
     /// Lets a cluster wait until this time. It no longer waits for an earlier or later one.
@@ -66,14 +80,24 @@ impl<K: Ord + Clone> Schedule<K> {
 
     /// Starts the next request that is due, if there is a place for it.
     pub fn start(&mut self, now: Instant) -> Option<(K, Ticket)> {
-        let mut fronts = self.fronts().into_iter().flatten();
+        let mut fronts = self.fronts();
         let (line, _) = fronts.find(|(_, due)| *due <= now)?;
         let (_, name) = self.line(line).pop_first()?;
         self.waiting.remove(&name);
         let ticket = self.next;
         self.next += 1;
-        self.running.insert(ticket, line);
+        self.running.insert(ticket, Run { line, slow: false });
         Some((name, ticket))
+    }
+
+    /// A request turns out to wait rather than to work. It takes one of the places for slow ones, and its own is free.
+    ///
+    /// If many wait, the server of many hangs. So beside each slow one as many start as otherwise at once: those that are new
+    /// and hang are tried within a few rounds, and hold up the others no longer.
+    pub fn slow(&mut self, ticket: Ticket) {
+        if let Some(run) = self.running.get_mut(&ticket) {
+            run.slow = self.slow_at_once > 0;
+        }
     }
 
     /// A request has ended, and its place is free.
@@ -81,21 +105,39 @@ impl<K: Ord + Clone> Schedule<K> {
         self.running.remove(&ticket);
     }
 
+    /// How many requests run.
+    #[cfg(test)]
+    pub(crate) fn running(&self) -> usize {
+        self.running.len()
+    }
+
     /// When the next request is due. None while no place is free or nobody waits.
     pub fn next_due(&self) -> Option<Instant> {
-        self.fronts().into_iter().flatten().map(|(_, due)| due).min()
+        self.fronts().map(|(_, due)| due).min()
     }
 
     /// The first of each line that has a place, in the order of their rank.
-    fn fronts(&self) -> [Option<(Line, Instant)>; 2] {
-        let slow = self.running.values().filter(|line| **line == Line::Failing);
-        let room = self.running.len() < self.at_once;
-        let room_for_failing = room && slow.count() < (self.at_once / 2).max(1);
-        let front = |line, of: &BTreeSet<(Instant, K)>| of.first().map(|(due, _)| (line, *due));
-        [
-            front(Line::Healthy, &self.healthy).filter(|_| room),
-            front(Line::Failing, &self.failing).filter(|_| room_for_failing),
-        ]
+    fn fronts(&self) -> impl Iterator<Item = (Line, Instant)> + use<K> {
+        let count = |failing, slow| {
+            let such = |run: &&Run| (run.line == Line::Failing) == failing && run.slow == slow;
+            self.running.values().filter(such).count()
+        };
+        let (failing, all) = (count(true, false), self.running.len());
+        let room = failing + count(false, false) < self.at_once.saturating_mul(1 + count(false, true));
+        let few_failing = failing < (self.at_once / 2).max(1) && count(true, true) < 4 * self.at_once;
+        let places = self.at_once + self.slow_at_once;
+        // The last places are for those that have answered before.
+        let last = places + self.at_once.min(self.slow_at_once);
+        let has_place = |line: Line| match line {
+            Line::Healthy => room && all < last,
+            Line::New => room && all < places,
+            Line::Failing => room && all < places && few_failing,
+        };
+        let fronts = Line::ALL.map(|line| {
+            let (due, _) = self.lines[line as usize].first().filter(|_| has_place(line))?;
+            Some((line, *due))
+        });
+        fronts.into_iter().flatten()
     }
 }
 
