@@ -98,6 +98,11 @@ impl Transport {
         self.current.state.probe_wanted.notified()
     }
 
+    #[doc(hidden)]
+    pub fn is_closed(&self) -> bool {
+        self.current.state.closed.is_cancelled()
+    }
+
     /// Closes the transport for good. All requests fail with [`Gone`](crate::TransportErrorKind::Gone), also those of clients
     /// that were handed out earlier, and running responses end with an error.
     pub fn close(&self) {

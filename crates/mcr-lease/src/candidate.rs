@@ -20,7 +20,8 @@ pub struct InvalidCandidate {
 
 /// A candidate for a Lease.
 ///
-/// All candidates of a Lease should have equal durations.
+/// All candidates of a Lease should have equal durations. A candidate waits as long as the longest duration that it has seen
+/// there, of at most an hour, also after the Lease was deleted or somebody has written a shorter one. What it has not seen, it can't wait for.
 ///
 /// ```no_run
 /// use mcr_lease::Candidate;

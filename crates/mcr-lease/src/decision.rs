@@ -5,15 +5,21 @@
 //!   later than that, and a rival saw it still later.
 //! - A rival writes over a foreign record only after the record has not changed for its whole duration, by the rival's own
 //!   clock. The duration is longer than the `renew_deadline` of the holder. The write names the version that the rival saw.
+//!   Every wait is as long as the longest duration that the candidate has seen: a holder that wrote a longer one may believe
+//!   after its record is gone or was replaced by a shorter one.
 //! - A Lease that is missing, or that no candidate has written, says nothing about the past: somebody may have deleted it under
 //!   its holder. A candidate that creates it *claims* it: it writes its name, and believes only after another write to
-//!   the same object, one lease duration later. Until then any earlier holder has stopped.
+//!   the same object, that long later. Until then any earlier holder has stopped.
 //! - Belief begins with a successful write that was sent after all of these waits, so the object was this candidate's through
 //!   all of the wait.
 
 use std::{sync::Arc, time::Duration};
 
 use crate::record::Record;
+
+/// The longest duration of another record that a candidate remembers. Otherwise a mistyped one would keep it waiting after
+/// somebody has corrected the Lease.
+const LONGEST_REMEMBERED: Duration = Duration::from_secs(3600);
 
 /// The durations of a candidate.
 #[derive(Debug, Clone, Copy)]
@@ -69,6 +75,10 @@ pub(crate) struct Decision {
     outdated: bool,
     /// From this time on, no candidate believes because of a write before the seen one. `None`: the time is not known yet.
     clear_from: Option<Duration>,
+    /// The longest duration seen, at least that of this candidate.
+    longest: Duration,
+    /// From this time on, no holder of an object that has vanished believes.
+    vanished_until: Duration,
     next: Duration,
     rejections: u32,
     term: Term,
@@ -82,6 +92,8 @@ impl Decision {
             seen: Seen::Never,
             outdated: false,
             clear_from: None,
+            longest: durations.lease,
+            vanished_until: Duration::ZERO,
             next: Duration::ZERO,
             rejections: 0,
             term: Term::default(),
@@ -110,6 +122,11 @@ impl Decision {
         self.is_mine() && self.clear_from.is_some_and(|clear| clear <= now)
     }
 
+    /// How long this candidate waits for others: the longest duration that it has seen in the Lease.
+    pub(crate) fn longest(&self) -> Duration {
+        self.longest
+    }
+
     fn is_mine(&self) -> bool {
         self.holder() == Some(&self.identity)
     }
@@ -134,9 +151,14 @@ impl Decision {
         self.outdated = false;
         self.next = now;
         let held = self.is_held(now);
+        let is_known = |uid: Option<&str>| matches!(&self.seen, Seen::Record(seen) if uid == Some(&seen.uid));
+        let vanished =
+            matches!(self.seen, Seen::Record(_)) && !is_known(record.as_ref().map(|new| &*new.uid));
+        if vanished {
+            self.vanished_until = now + self.longest;
+        }
         let Some(record) = record else {
             // A holder creates the Lease again while it believes. Anyone else gives it the time to do so, and then claims it.
-            let vanished = matches!(self.seen, Seen::Record(_));
             self.seen = Seen::Absent;
             if !held {
                 self.clear_from = None;
@@ -150,10 +172,12 @@ impl Decision {
             Seen::Record(seen) => (seen.uid == record.uid, *seen == record),
             Seen::Never | Seen::Absent => (false, false),
         };
+        let duration = record.duration.unwrap_or(self.durations.lease);
+        self.longest = self.longest.max(duration.min(LONGEST_REMEMBERED));
         if record.holder.as_deref() == Some(&self.identity) {
             // A write of this candidate, whose response may have been lost.
             if !held && (!same_object || self.clear_from.is_none()) {
-                self.clear_from = Some(now + self.durations.lease);
+                self.clear_from = Some(now + self.longest);
             }
             self.seen = Seen::Record(record);
             self.continue_at(now);
@@ -163,8 +187,8 @@ impl Decision {
         if !same_version {
             self.rejections = 0;
             self.clear_from = match &record.holder {
-                Some(_) => Some(now + record.duration.unwrap_or(self.durations.lease)),
-                None => record.written.then_some(now),
+                Some(_) => Some(now + duration.max(self.longest)),
+                None => record.written.then_some(now.max(self.vanished_until)),
             };
         }
         self.seen = Seen::Record(record);
@@ -181,7 +205,7 @@ impl Decision {
         let held = self.is_held(now);
         let same_object = matches!(&self.seen, Seen::Record(seen) if seen.uid == record.uid);
         if !held && (!same_object || self.clear_from.is_none()) {
-            self.clear_from = Some(now + self.durations.lease);
+            self.clear_from = Some(now + self.longest);
         }
         self.seen = Seen::Record(record);
         (self.outdated, self.rejections) = (false, 0);

@@ -168,9 +168,16 @@ impl Election {
         match role {
             Role::Leader => tracing::info!(%lease, %identity, "leader election: this process leads"),
             Role::Standby => {
-                let holder = status.holder.as_deref().unwrap_or("nobody");
-                let error = status.error.as_deref().unwrap_or("none");
-                tracing::warn!(%lease, %identity, holder, error, "leader election: this process has lost the Lease and is a standby");
+                // The last record that this process has seen may still name it. The next one names the holder.
+                let holder = status.holder.as_deref().filter(|holder| *holder != &**identity);
+                let why = match (holder, status.error.as_deref()) {
+                    (Some(_), _) => "another process has taken it",
+                    (None, Some(error)) => error,
+                    (None, None) => {
+                        "no renewal has succeeded in time, perhaps because this process or its machine was stopped"
+                    }
+                };
+                tracing::warn!(%lease, %identity, holder, why, "leader election: this process has lost the Lease and is a standby");
             }
         }
     }
@@ -180,7 +187,7 @@ impl Election {
         let (lease, identity) = (&status.lease, &status.identity);
         match status.holder {
             Some(holder) if holder == *identity => {
-                let wait = self.durations.lease.as_secs_f32();
+                let wait = self.decision.longest().as_secs_f32();
                 tracing::info!(%lease, %identity, "leader election: the Lease is new, so this process leads after {wait} s: if someone has deleted the Lease, its last holder may work until then");
             }
             Some(holder) => {

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use futures::{StreamExt, stream};
+use futures::{StreamExt, future, stream};
 use mcr_core::{
     Access, AccessPolicy, Change, Cluster, ClusterName, ClusterSpec, ClusterState, Discovery, Fleet,
     InvalidClusterName, Provider,
@@ -39,8 +39,9 @@ impl Provider for Follow {
     fn discover(&self, stop: CancellationToken) -> Discovery {
         let start = (self.wanted.clone(), None::<BTreeSet<ClusterName>>);
         let rounds = stream::unfold(start, async |(mut wanted, said)| {
-            if said.is_some() {
-                wanted.changed().await.ok()?;
+            if said.is_some() && wanted.changed().await.is_err() {
+                // The connections are being dropped. An end of the stream would be logged as a failure.
+                future::pending::<()>().await;
             }
             let now = wanted.borrow_and_update().clone();
             let names: BTreeSet<ClusterName> = now.keys().cloned().collect();
@@ -74,6 +75,7 @@ impl Connections {
             .provider(follow)
             .settings(|settings| {
                 settings.access_policy = policy;
+                settings.internal = true;
                 // An address is known by its URL: a namespace kube-system there is one of a tenant.
                 settings.declared_identity_suffices = true;
             })
@@ -131,10 +133,25 @@ pub(crate) async fn attempted(connection: &Cluster) -> ClusterState {
 mod tests {
     use std::time::Duration;
 
+    use futures::FutureExt;
     use mcr_core::{Credential, Endpoint, EndpointAccess, StaticCredential};
     use mcr_testkit::waiting::eventually;
 
     use super::*;
+
+    /// At a stop the sender is dropped before the fleet. An end of the discovery would be logged as a failure.
+    #[tokio::test]
+    async fn a_discovery_whose_connections_are_dropped_does_not_end() {
+        let (wanted, receiver) = watch::channel(Wanted::new());
+        let follow = Follow {
+            name: "kcp".into(),
+            wanted: receiver,
+        };
+        let mut discovery = follow.discover(CancellationToken::new());
+        assert!(matches!(discovery.next().await, Some(Ok(Change::Synced))));
+        drop(wanted);
+        assert!(discovery.next().now_or_never().is_none());
+    }
 
     /// Otherwise a workspace that is bound and unbound again and again leaves a connection each time.
     #[tokio::test]

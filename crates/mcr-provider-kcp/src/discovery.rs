@@ -9,7 +9,7 @@ use std::{
 
 use mcr_core::{
     BoxError, Change, ClusterName, ClusterSpec, ClusterState, DISPLAY_NAME, DiscoverySettings, HubEvent,
-    HubWatch, ObjectKey, WatchSettings, internal::lock,
+    HubWatch, ObjectKey, WatchError, WatchSettings, internal::lock,
 };
 use tokio::time::{Instant, sleep_until};
 
@@ -155,10 +155,21 @@ impl Running {
             }
             HubEvent::Synced => self.slices_listed = true,
             HubEvent::Failing(problem) => {
+                let kind = self.config.api.kind();
+                // A kcp that starts answers 403 and 404 for half a minute. No CRD makes these kinds.
+                let (answer, fix) = match &*problem.error {
+                    WatchError::NotServed => (
+                        "not served (404)".to_owned(),
+                        "Check that the URL leads to a workspace",
+                    ),
+                    WatchError::Forbidden { message } if !self.slices_listed => (
+                        format!("forbidden: {message}"),
+                        "Grant list and watch on it to the credentials in use",
+                    ),
+                    error => return self.slice_problem(format!("{kind}s can't be watched: {error}")),
+                };
                 return self.slice_problem(format!(
-                    "{}s can't be watched: {}",
-                    self.config.api.kind(),
-                    problem.error
+                    "{kind}s can't be watched: {answer}. {fix}, unless kcp is still starting, which its /readyz tells"
                 ));
             }
             _ => return Ok(()),

@@ -45,7 +45,7 @@ impl HostCluster {
         let name = ClusterName::new(format!("host of {provider}"))?;
         let fleet = Fleet::builder()
             .provider(Only(ClusterSpec::new(name, access)))
-            .settings(|settings| settings.access_policy = policy)
+            .settings(|settings| (settings.access_policy, settings.internal) = (policy, true))
             .build();
         let mut events = fleet.subscribe();
         let mut running: BoxFuture<'static, ()> =

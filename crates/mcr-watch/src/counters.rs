@@ -10,6 +10,7 @@ use std::{
 };
 
 use mcr_access::internal::lock;
+use tokio::time::Instant;
 
 use crate::{WatchError, WatchRequest};
 
@@ -50,7 +51,11 @@ pub struct KindCounters {
     /// Objects that could not be read.
     pub skipped: AtomicU64,
     failures: [AtomicU64; WatchError::REASONS.len()],
+    warned: Mutex<BTreeMap<&'static str, (Instant, u64)>>,
 }
+
+/// The shortest time between two warnings of one cause in several clusters.
+const PAUSE: Duration = Duration::from_secs(60);
 
 /// Adds one.
 pub fn count(cell: &AtomicU64) {
@@ -92,6 +97,22 @@ impl KindCounters {
             .position(|reason| *reason == error.reason());
         if let Some(cell) = at.and_then(|at| self.failures.get(at)) {
             count(cell);
+        }
+    }
+
+    /// Whether to warn that the kind is refused in a cluster. Returns how often it was refused in others since the last warning.
+    pub fn warns(&self, error: &WatchError, now: Instant) -> Option<u64> {
+        let mut warned = lock(&self.warned);
+        match warned.get_mut(error.reason()) {
+            Some((at, others)) if now.saturating_duration_since(*at) < PAUSE => {
+                *others += 1;
+                None
+            }
+            known => {
+                let others = known.map_or(0, |(_, others)| *others);
+                warned.insert(error.reason(), (now, 0));
+                Some(others)
+            }
         }
     }
 
@@ -171,6 +192,18 @@ mod tests {
         assert_eq!(kinds.len(), MAX_KINDS + 1);
         assert_eq!(kinds.values().map(|kind| kind.lists).sum::<u64>(), 1000);
         assert_eq!(kinds[OTHER_KINDS].list_time, Duration::from_secs(744));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_missing_right_in_200_clusters_is_one_warning_a_minute_with_their_number() {
+        let (cells, now) = (KindCounters::default(), Instant::now());
+        let warned: Vec<_> = (0..200)
+            .filter_map(|_| cells.warns(&WatchError::NotServed, now))
+            .collect();
+        assert_eq!(warned, [0]);
+        let forbidden = WatchError::Forbidden { message: "no".into() };
+        assert_eq!(cells.warns(&forbidden, now), Some(0), "another cause");
+        assert_eq!(cells.warns(&WatchError::NotServed, now + PAUSE), Some(199));
     }
 
     #[test]

@@ -144,8 +144,15 @@ impl Driver {
         self.env.counts.failure(&error);
         let cluster = &self.env.cluster;
         let kind = &self.kind;
-        if retry.warn {
-            tracing::warn!(%cluster, %kind, %error, retry_in = ?pause, "watch failed");
+        // A kind that is refused is often refused in all clusters: one line a minute has the number of the others.
+        let others = if error.is_blocked() && retry.warn {
+            self.env.counts.warns(&error, Instant::now())
+        } else {
+            retry.warn.then_some(0)
+        };
+        if let Some(others) = others.filter(|_| !self.env.transport.is_closed()) {
+            let others = (others > 0).then_some(others);
+            tracing::warn!(%cluster, %kind, %error, retry_in = ?pause, others, "watch failed");
         } else {
             tracing::debug!(%cluster, %kind, %error, retry_in = ?pause, "watch failed again");
         }

@@ -5,7 +5,7 @@ use kube::{
     api::GetParams,
     core::{PartialObjectMeta, Status},
 };
-use mcr_core::{BoxError, ObjectPath, explain_error};
+use mcr_core::{BoxError, ObjectPath, WatchRequest, explain_error};
 
 use crate::{Request, RequestKey};
 
@@ -18,15 +18,29 @@ use crate::{Request, RequestKey};
 pub enum ConfirmError {
     /// The credentials of the cluster may not read the object.
     #[error(
-        "can't tell whether {key} was deleted: {message}. Allow the verb get for {resource}; the request is retried"
+        "can't tell whether {key} was deleted: {}. Allow the verb get for {resource}; the request is retried", .source.message
     )]
     Forbidden {
         /// The object and its cluster.
         key: RequestKey,
         /// The plural name of the kind.
         resource: String,
-        /// The reason of the server.
-        message: String,
+        /// The response of the server.
+        source: Box<Status>,
+    },
+    /// The kind is blocked in the cluster as a whole, for example because its claim was withdrawn. The request is retried as soon
+    /// as the kind is watched again.
+    #[error(
+        "can't tell whether {key} was deleted: {resource} are blocked in this cluster: {reason}. The request is retried when they \
+         are watched again"
+    )]
+    Blocked {
+        /// The object and its cluster.
+        key: RequestKey,
+        /// The plural name of the kind.
+        resource: String,
+        /// Why the kind is blocked, as the fleet knows it.
+        reason: String,
     },
     /// The response is a 404 that does not name the object. The server no longer serves the kind in this version, or the
     /// response comes from something in front of the server.
@@ -38,6 +52,8 @@ pub enum ConfirmError {
         key: RequestKey,
         /// The plural name of the kind.
         resource: String,
+        /// The response of the server.
+        source: Box<Status>,
     },
     /// The server did not answer in time, or it answered with another error.
     #[error("can't tell whether {key} was deleted; the request is retried: {}", explain_error(.source))]
@@ -135,17 +151,38 @@ impl<K: Resource> Request<K> {
                 })
             }
             Err(kube::Error::Api(status)) if names_object(&status, self.name()) => Ok(true),
-            Err(kube::Error::Api(status)) if status.is_not_found() => Err(ConfirmError::NotServed {
-                key: self.key.clone(),
-                resource: K::plural(dynamic).into_owned(),
-            }),
-            Err(kube::Error::Api(status)) if status.is_forbidden() => Err(ConfirmError::Forbidden {
-                key: self.key.clone(),
-                resource: K::plural(dynamic).into_owned(),
-                message: status.message,
-            }),
+            Err(kube::Error::Api(source)) => {
+                let (key, resource) = (self.key.clone(), K::plural(dynamic).into_owned());
+                Err(match self.blocked::<K>(dynamic) {
+                    Some(reason) => ConfirmError::Blocked {
+                        key,
+                        resource,
+                        reason,
+                    },
+                    None if source.is_forbidden() => ConfirmError::Forbidden {
+                        key,
+                        resource,
+                        source,
+                    },
+                    None if source.is_not_found() => ConfirmError::NotServed {
+                        key,
+                        resource,
+                        source,
+                    },
+                    None => no_answer(kube::Error::Api(source)),
+                })
+            }
             Err(error) => Err(no_answer(error)),
         }
+    }
+
+    /// Why the kind is blocked in the cluster; `None` if it is not, or is not watched.
+    fn blocked<O: Resource>(&self, dynamic: &O::DynamicType) -> Option<String> {
+        let kind = WatchRequest::with::<O>(dynamic).resource_name();
+        let kinds = self.cluster.kinds().into_iter();
+        kinds
+            .filter(|known| known.blocked && known.kind == kind)
+            .find_map(|known| known.problem)
     }
 }
 

@@ -4,7 +4,9 @@ use std::{borrow::Cow, error::Error, iter::successors};
 
 use k8s_openapi::serde_json;
 use kube::core::Status;
-use mcr_core::{ClusterName, ClusterNotFound, internal::describe_json_error, reason};
+use mcr_core::{
+    ClusterName, ClusterNotFound, ObjectKey, TransportError, internal::describe_json_error, reason,
+};
 
 use crate::TerminalError;
 
@@ -16,7 +18,8 @@ const MOST_CAUSES: usize = 64;
 pub(crate) struct Failure {
     /// The error and its causes in one line, without control and format characters, of at most 300 characters.
     pub(crate) text: String,
-    /// The status code and the reason of the API server's response. For other errors, zero and the text.
+    /// Equal failures have an equal class, whatever objects their texts name. Of a response of an API server: the status code, the
+    /// reason and the resource. Of other errors: zero, and what they have in common.
     pub(crate) class: (u16, String),
     /// Whether [`TerminalError`] is among the causes.
     pub(crate) terminal: bool,
@@ -55,17 +58,34 @@ impl Failure {
             text = text.replace(&json.to_string(), &describe_json_error(json));
         }
         let failure = Self::new(&text);
+        let not_found = causes().find_map(|error| error.downcast_ref::<ClusterNotFound>());
+        let transport = causes().find_map(|error| error.downcast_ref::<TransportError>());
         Self {
-            class: match status {
-                Some(status) => (status.code, status.reason.clone()),
-                None => failure.class,
+            class: match (status, transport, not_found) {
+                (Some(status), ..) => (status.code, class_of(status)),
+                (_, Some(error), _) => {
+                    let method = error.operation().split(' ').next().unwrap_or_default();
+                    (0, format!("{method}: {}", error.kind()))
+                }
+                (.., Some(_)) => (0, "cluster not found".to_owned()),
+                _ => failure.class,
             },
             terminal: causes().any(|error| error.is::<TerminalError>()),
-            cluster_not_found: causes()
-                .find_map(|error| error.downcast_ref::<ClusterNotFound>())
-                .map(|error| error.name.clone()),
+            cluster_not_found: not_found.map(|error| error.name.clone()),
             text: failure.text,
         }
+    }
+
+    /// The class of this failure of a request, without the name of its object.
+    pub(crate) fn class_without(&self, key: &ObjectKey) -> (u16, String) {
+        let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '.' | '_');
+        let words = self.class.1.split_inclusive(|letter| !is_of_name(letter));
+        let class = words.map(|word| {
+            let name = word.trim_end_matches(|letter| !is_of_name(letter));
+            let is_key = *name == *key.name || key.namespace.as_deref() == Some(name);
+            if is_key && !name.is_empty() { "…" } else { word }
+        });
+        (self.class.0, class.collect())
     }
 
     /// Whether no error policy is asked: the error is terminal, or the cluster of the request was not found.
@@ -78,6 +98,15 @@ impl Failure {
 fn status_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Status> {
     let boxed = || error.downcast_ref::<Box<Status>>().map(|status| &**status);
     error.downcast_ref::<Status>().or_else(boxed)
+}
+
+/// The reason of a response, and the resource that it is about.
+fn class_of(status: &Status) -> String {
+    let resource = status.details.as_ref().map(|details| details.kind.as_str());
+    match resource {
+        Some(resource) if !resource.is_empty() => format!("{} {resource}", status.reason),
+        _ => status.reason.clone(),
+    }
 }
 
 /// The text of an error without that of its causes. `kube::Error::Api` shows the `Debug` form of `status`, which is long.
@@ -119,6 +148,8 @@ pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::serde_json::json;
+
     use super::*;
 
     #[derive(Debug, thiserror::Error)]
@@ -240,6 +271,63 @@ mod tests {
         assert_eq!(Failure::new(&"\n".repeat(500)).text, "");
         let text = Failure::new(&"\0x".repeat(200)).text;
         assert_eq!(text.chars().count(), 300);
+    }
+
+    /// The class does not depend on the object: of no error of ours, and of no text that names the object of the request.
+    #[test]
+    fn equal_failures_of_different_objects_have_one_class() {
+        use crate::ConfirmError::{Blocked, Forbidden, NoAnswer, NotServed};
+        let status = |name: &str, resource: &str| {
+            let status = json!({"code": 403, "reason": "Forbidden", "message": name, "details": {"name": name, "kind": resource}});
+            Box::new(serde_json::from_value::<Status>(status).unwrap())
+        };
+        let classes = ["x", "a-very.long-name"].map(|name| {
+            let object = ObjectKey::namespaced(format!("ns-{name}"), name);
+            let key = crate::RequestKey::new(ClusterName::new("berlin").unwrap(), object.clone());
+            let (source, resource) = (status(name, "maps"), "maps".to_owned());
+            let api = || kube::Error::Api(source.clone());
+            let no_answer = NoAnswer {
+                key: key.clone(),
+                source: api(),
+            };
+            let errors: [Box<dyn Error + Send + Sync>; 7] = [
+                api().into(),
+                anyhow::Error::from(no_answer).context("can't copy").into(),
+                Forbidden {
+                    key: key.clone(),
+                    resource: resource.clone(),
+                    source: source.clone(),
+                }
+                .into(),
+                NotServed {
+                    key: key.clone(),
+                    resource: resource.clone(),
+                    source: source.clone(),
+                }
+                .into(),
+                Blocked {
+                    key: key.clone(),
+                    resource,
+                    reason: "no claim".into(),
+                }
+                .into(),
+                format!("no room for {key}, {name}").into(),
+                "no room".into(),
+            ];
+            errors.map(|error| Failure::of(error.as_ref()).class_without(&object))
+        });
+        assert_eq!(classes[0], classes[1]);
+        assert!(
+            classes[0][..4]
+                .iter()
+                .all(|class| *class == (403, "Forbidden maps".to_owned())),
+            "{classes:?}"
+        );
+        assert_ne!(
+            Failure::of(&status("x", "secrets")).class,
+            classes[0][0],
+            "another right is another cause"
+        );
     }
 
     #[test]

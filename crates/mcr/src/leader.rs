@@ -165,14 +165,14 @@ pub(crate) struct RunningElection {
 }
 
 impl RunningElection {
-    /// Ends the election. Releases the Lease only if no reconcile of the leader runs any more: one that could not be aborted
-    /// may go on until the Lease expires.
-    pub(crate) async fn end(mut self, controllers: &[ControllerHandle]) {
+    /// Ends the election. Releases the Lease only if no reconcile of the leader and no task runs any more: one that could not be
+    /// aborted may go on until the Lease expires.
+    pub(crate) async fn end(mut self, controllers: &[ControllerHandle], tasks_have_ended: bool) {
         let running: usize = controllers.iter().map(ControllerHandle::running_as_leader).sum();
-        if running > 0 {
+        if running > 0 || !tasks_have_ended {
             tracing::warn!(
                 running,
-                "the Lease is not released, because reconciles are still running; another replica leads when it expires"
+                "the Lease is not released, because reconciles or tasks are still running; another replica leads when it expires"
             );
             self.task.shutdown().await;
             return;

@@ -10,7 +10,6 @@ mod confirm;
 mod controller;
 mod error;
 mod failure;
-mod lazy_token;
 mod leader;
 mod manager;
 mod mapper;
@@ -25,6 +24,7 @@ mod selector;
 #[cfg(feature = "server")]
 pub mod server;
 mod signals;
+mod tasks;
 mod terminal;
 mod unlogged;
 

@@ -1,13 +1,18 @@
 //! The manager: runs a fleet, its controllers and the other tasks of a program.
 
-use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::FutureExt;
 use kube::Client;
 use mcr_core::{BoxError, Fleet, FleetBuilder, FleetSettings, Provider};
-use mcr_lease::Leadership;
+use mcr_lease::{InvalidCandidate, Leadership};
 use tokio::{
-    task::{Id, JoinError, JoinSet},
+    task::JoinSet,
     time::{Instant, timeout, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
@@ -16,12 +21,11 @@ use tokio_util::sync::CancellationToken;
 use crate::server::Server;
 use crate::{
     BuildError, BuiltController, ControllerHandle, FleetReport, LeaderElection, ManagerError,
-    failure::panic_text,
     leader::{self, Elected},
-    signals, unlogged,
+    signals,
+    tasks::{NamedTasks, Task, lead, panicked},
+    unlogged,
 };
-
-type Task = Box<dyn FnOnce(Fleet, CancellationToken) -> BoxFuture<'static, Result<(), BoxError>> + Send>;
 
 /// Runs a fleet, its controllers and tasks. At the end it stops the controllers and tasks first, and then the fleet.
 ///
@@ -53,7 +57,9 @@ pub struct ManagerBuilder {
     tasks: Vec<(Arc<str>, Task)>,
     shutdown_grace: Duration,
     equal_names: bool,
-    election: Option<LeaderElection>,
+    election: Option<Result<Elected, InvalidCandidate>>,
+    /// The leadership for the leader tasks; set by `build`.
+    leadership: Arc<OnceLock<Leadership>>,
     #[cfg(feature = "server")]
     serve: Option<crate::server::ServerOptions>,
 }
@@ -71,6 +77,7 @@ impl Manager {
             shutdown_grace: Duration::from_secs(30),
             equal_names: false,
             election: None,
+            leadership: Arc::default(),
             #[cfg(feature = "server")]
             serve: None,
         }
@@ -91,8 +98,8 @@ impl Manager {
         self.controllers.iter().map(BuiltController::handle).collect()
     }
 
-    /// Whether this process leads, now and while the manager runs. `None` without leader election. It is for tasks, which run on
-    /// every replica.
+    /// Whether this process leads, now and while the manager runs. `None` without leader election. For tasks, the builder has
+    /// [it](ManagerBuilder::leadership) too.
     pub fn leadership(&self) -> Option<Leadership> {
         self.elected.as_ref().map(Elected::leadership)
     }
@@ -117,7 +124,8 @@ impl Manager {
     /// one line on stderr that says how to set one.
     ///
     /// # Errors
-    /// The first [`ManagerError`] of a controller or task, after all of them have ended.
+    /// The first [`ManagerError`] of a controller or task, after all of them have ended. After [`ManagerError::Stuck`] a task may
+    /// still run. One that never awaits also keeps a tokio runtime from ending, so end the process with `std::process::exit`.
     ///
     /// # Cancellation
     /// Dropping the future aborts everything without a grace period.
@@ -198,9 +206,9 @@ impl Manager {
         let deadline = Instant::now() + shutdown_grace;
         let ended = timeout_at(deadline, running.all()).await;
         result = result.and(ended.unwrap_or_else(|_| Err(running.stuck(shutdown_grace))));
-        running.tasks.shutdown().await;
+        let all_ended = running.abort().await;
         if let Some(election) = election {
-            election.end(&handles).await;
+            election.end(&handles, all_ended).await;
         }
         // The fleet stops last, because ending work still needs its clusters. It has its own grace period.
         stop_fleet.cancel();
@@ -225,17 +233,6 @@ impl Manager {
     }
 }
 
-fn panicked(task: &str, error: JoinError) -> ManagerError {
-    let panic = match error.try_into_panic() {
-        Ok(panic) => panic_text(&*panic).to_owned(),
-        Err(error) => error.to_string(),
-    };
-    ManagerError::TaskPanicked {
-        task: task.into(),
-        panic,
-    }
-}
-
 impl fmt::Debug for Manager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Manager")
@@ -246,69 +243,6 @@ impl fmt::Debug for Manager {
                 &self.tasks.iter().map(|(name, _)| name).collect::<Vec<_>>(),
             )
             .finish_non_exhaustive()
-    }
-}
-
-/// The running controllers and tasks, with their names.
-#[derive(Default)]
-struct NamedTasks {
-    tasks: JoinSet<Result<(), ManagerError>>,
-    names: Vec<(Id, Arc<str>)>,
-}
-
-impl NamedTasks {
-    fn spawn(
-        &mut self,
-        name: Arc<str>,
-        task: impl Future<Output = Result<(), ManagerError>> + Send + 'static,
-    ) {
-        let id = self.tasks.spawn(task).id();
-        self.names.push((id, name));
-    }
-
-    fn result(
-        &mut self,
-        ended: Result<(Id, Result<(), ManagerError>), JoinError>,
-    ) -> Result<(), ManagerError> {
-        let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
-        let at = self.names.iter().position(|(known, _)| *known == id);
-        let task = at.map_or_else(|| "".into(), |at| self.names.swap_remove(at).1);
-        match ended {
-            Ok((_, result)) => result,
-            Err(error) if error.is_panic() => {
-                let panic = panic_text(&*error.into_panic()).to_owned();
-                Err(ManagerError::TaskPanicked { task, panic })
-            }
-            Err(_) => Ok(()),
-        }
-    }
-
-    /// Waits for the first failure, for ever if there is none.
-    async fn first_failure(&mut self) -> ManagerError {
-        while let Some(ended) = self.tasks.join_next_with_id().await {
-            if let Err(error) = self.result(ended) {
-                return error;
-            }
-        }
-        std::future::pending().await
-    }
-
-    /// Waits until all tasks have ended. Returns the first failure.
-    async fn all(&mut self) -> Result<(), ManagerError> {
-        let mut first = Ok(());
-        while let Some(ended) = self.tasks.join_next_with_id().await {
-            let result = self.result(ended);
-            first = first.and(result);
-        }
-        first
-    }
-
-    fn stuck(&self, grace: Duration) -> ManagerError {
-        let names: Vec<&str> = self.names.iter().map(|(_, name)| &**name).collect();
-        ManagerError::Stuck {
-            what: names.join(", "),
-            grace,
-        }
     }
 }
 
@@ -359,6 +293,44 @@ impl ManagerBuilder {
         self
     }
 
+    /// Adds a task that runs only while this process leads, as the Runnables of controller-runtime do. Without
+    /// [leader election](Self::leader_election) it runs as every [task](Self::task).
+    ///
+    /// It is called once in each term, which needs an `Fn`. Its token is cancelled when the term ends or the manager stops. A task
+    /// that has not ended when another replica may lead is dropped at its next await. What it returns after the end of its term
+    /// stops nothing; before that, an error or a panic stops the manager.
+    ///
+    pub fn leader_task<Fut>(
+        self,
+        name: impl Into<Arc<str>>,
+        task: impl Fn(Fleet, CancellationToken) -> Fut + Send + Sync + 'static,
+    ) -> Self
+    where
+        Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
+    {
+        let (name, leadership): (Arc<str>, _) = (name.into(), self.leadership.clone());
+        self.task(name.clone(), move |fleet, stop| async move {
+            lead(&name, task, fleet, stop, leadership.get().cloned()).await
+        })
+    }
+
+    /// Whether the process leads, for a [task](Self::task) that runs on every replica. `None` if no
+    /// [leader election](Self::leader_election) was set before, or one with settings that are not valid.
+    ///
+    /// ```
+    /// # use mcr::{LeaderElection, Manager};
+    /// let builder = Manager::builder().leader_election(LeaderElection::new("my-controller"));
+    /// let leadership = builder.leadership().unwrap();
+    /// builder.task("reporter", |_, _| async move {
+    ///     println!("leads: {}", leadership.is_held());
+    ///     Ok(())
+    /// });
+    /// ```
+    pub fn leadership(&self) -> Option<Leadership> {
+        let elected = self.election.as_ref()?.as_ref().ok()?;
+        Some(elected.leadership())
+    }
+
     /// Serves `/metrics`, `/clusters`, `/healthz` and `/readyz` while the manager runs; see [`server`](crate::server).
     ///
     /// If the address can't be bound, [`Manager::run`] returns an error before it starts anything. A second call replaces
@@ -381,7 +353,8 @@ impl ManagerBuilder {
     /// Limits the time that controllers and tasks get to end when the manager stops. Default 30 seconds.
     ///
     /// Controllers abort their reconciles after nine tenths of it. A task that has not ended after this time is aborted, and
-    /// [`ManagerError::Stuck`] has its name.
+    /// [`ManagerError::Stuck`] has its name. A task that never awaits can't be aborted: the Lease is no longer renewed then, so
+    /// that another replica leads when it expires.
     pub fn shutdown_grace(mut self, grace: Duration) -> Self {
         self.shutdown_grace = grace;
         self
@@ -391,15 +364,15 @@ impl ManagerBuilder {
     /// their stores are current, and they dispatch no request.
     ///
     /// - The controllers of a replica that begins to lead reconcile all objects, as after a start. Set
-    ///   [`Controller::leader_only`](crate::Controller::leader_only) to `false` for a controller that runs on every replica. Tasks
-    ///   run on every replica, and can ask [`Manager::leadership`].
+    ///   [`Controller::leader_only`](crate::Controller::leader_only) to `false` for a controller that runs on every replica. A
+    ///   [`task`](Self::task) runs on every replica, and can ask the [leadership](Self::leadership); a [`leader_task`](Self::leader_task) runs on the leader only.
     /// - If a leader can't renew the Lease, the tokens of its reconciles are cancelled at the renew deadline, and reconciles that do
     ///   not end are aborted before another replica can lead. The process goes on as a standby.
     /// - A standby does not see deletions as [`RequestObject::Deleted`](crate::RequestObject::Deleted) later when it leads. Use
     ///   finalizers for work that must not be missed.
     /// - When the manager stops, the controllers end first, and then the Lease is released.
     pub fn leader_election(mut self, election: LeaderElection) -> Self {
-        self.election = Some(election);
+        self.election = Some(election.build());
         self
     }
 
@@ -432,7 +405,11 @@ impl ManagerBuilder {
                 name: equal.name().into(),
             });
         }
-        let elected = self.election.map(LeaderElection::build).transpose()?;
+        let elected = self.election.transpose()?;
+        if let Some(elected) = &elected {
+            // It is set once, because `build` consumes the builder.
+            let _ = self.leadership.set(elected.leadership());
+        }
         for (controller, elected) in controllers.iter().zip(elected.iter().cycle()) {
             controller.set_leadership(elected.leadership());
         }

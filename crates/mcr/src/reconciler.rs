@@ -11,10 +11,9 @@ use futures::future::BoxFuture;
 use kube::runtime::controller::Action as KubeAction;
 use mcr_core::{BoxError, Cluster, DecodeError, Fleet, Object};
 use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
 
-use crate::{
-    Action, IntoAction, Request, RequestKey, RequestObject, failure::Failure, lazy_token::LazyToken,
-};
+use crate::{Action, IntoAction, Request, RequestKey, RequestObject, failure::Failure};
 
 /// Brings one object of one cluster to its desired state.
 ///
@@ -87,7 +86,7 @@ pub(crate) struct Invocation {
     pub(crate) fleet: Fleet,
     pub(crate) object: StoredObject,
     pub(crate) attempt: u32,
-    pub(crate) token: LazyToken,
+    pub(crate) token: CancellationToken,
 }
 
 /// The object of a request as the store of the primary kind has it.
@@ -105,6 +104,8 @@ pub(crate) struct LeftObject {
     pub(crate) object: Arc<Object>,
     /// Whether it was deleted for certain.
     pub(crate) deleted: bool,
+    /// No reconcile can have seen it: it was created and left while nothing was dispatched.
+    pub(crate) unseen: bool,
 }
 
 impl StoredObject {
@@ -178,7 +179,7 @@ where
                     Ok(object) => RequestObject::Live(Arc::new(object)),
                     Err(error) => return Completion::Undecodable(object, error),
                 },
-                StoredObject::Left(LeftObject { object, deleted }) => {
+                StoredObject::Left(LeftObject { object, deleted, .. }) => {
                     let last_known = object.decode().ok().map(Arc::new);
                     if deleted {
                         RequestObject::Deleted { last_known }

@@ -10,8 +10,6 @@ use kube::{
 use mcr_core::{Cluster, ClusterName, Fleet, ObjectKey};
 use tokio_util::sync::CancellationToken;
 
-use crate::lazy_token::LazyToken;
-
 /// The unit of work: one object of one cluster. A controller never reconciles the same key twice at once.
 ///
 /// ```
@@ -111,8 +109,9 @@ pub enum RequestObject<K> {
     /// The object was deleted for certain: the watch has no selector, and a watch event reported the deletion, or a complete
     /// list did not contain the object any more.
     ///
-    /// Requests for the object have this state until one of them has succeeded. Deletions while the program does not run are
-    /// missed. Use a finalizer for a clean-up that must not be missed.
+    /// Requests for the object have this state until one of them has succeeded or is not retried. Deletions while the program does
+    /// not run are missed. Of the objects that come and go while nothing is dispatched in their cluster, at most 1,000 have it. Use a
+    /// finalizer for a clean-up that must not be missed.
     Deleted {
         /// The last known state of the object; `None` if it can't be decoded.
         last_known: Option<Arc<K>>,
@@ -199,7 +198,7 @@ pub struct Request<K> {
     pub object: RequestObject<K>,
     /// How many reconciles of this key failed in a row before; 0 the first time.
     pub attempt: u32,
-    pub(crate) token: LazyToken,
+    pub(crate) token: CancellationToken,
 }
 
 impl<K> Request<K> {
@@ -207,7 +206,7 @@ impl<K> Request<K> {
     pub fn new(cluster: Cluster, fleet: Fleet, key: ObjectKey, object: RequestObject<K>) -> Self {
         Self {
             key: RequestKey::new(cluster.name().clone(), key),
-            token: LazyToken::new(Arc::new(cluster.token().clone())),
+            token: cluster.token().child_token(),
             cluster,
             fleet,
             object,
@@ -234,7 +233,7 @@ impl<K> Request<K> {
     /// and when the controller stops. The reconciler then has a grace period to end before it is aborted. The token is also
     /// cancelled when the reconcile has ended, for tasks that the reconciler left running.
     pub fn token(&self) -> &CancellationToken {
-        self.token.get()
+        &self.token
     }
 
     /// A client of the cluster.

@@ -384,7 +384,7 @@ async fn the_span_is_the_same_before_and_after_what_is_waited_for() {
     world.end().await;
     let log = log.text();
     let lines = |name: &str| -> Vec<String> {
-        let span = format!("reconcile{{controller=maps cluster=a namespace=\"ns\" name={name} attempt=0}}: ");
+        let span = format!("reconcile{{controller=maps cluster=a namespace=\"ns\" name={name} attempt=1}}: ");
         log.lines()
             .filter_map(|line| Some(line.split_once(&span)?.1.split(" controller=").next()?.to_owned()))
             .collect()

@@ -190,7 +190,7 @@ async fn a_terminal_error_is_not_retried_until_the_object_changes_and_is_logged_
     assert_eq!(lines().len(), 1);
     assert!(
         lines()[0].contains(
-            "ERROR reconcile{controller=maps cluster=local namespace=\"ns\" name=x attempt=0}: mcr::reconcile: reconcile failed \
+            "ERROR reconcile{controller=maps cluster=local namespace=\"ns\" name=x attempt=1}: mcr::reconcile: reconcile failed \
              with a terminal error; it is not retried until the object changes error=1 is not good controller=maps \
              kind=configmaps cluster=local key=ns/x attempt=1"
         ) && !lines()[0].contains("retry_in"),

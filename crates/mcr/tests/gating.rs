@@ -465,6 +465,39 @@ async fn a_missing_hub_is_named_in_the_status_and_after_10_s_in_the_log() {
     world.end().await;
 }
 
+/// More keys than a closed gate keeps: those that were left out are made anew when it opens.
+#[tokio::test(start_paused = true)]
+async fn no_request_of_a_mapper_is_lost_behind_a_closed_gate() {
+    const OBJECTS: usize = 10_300;
+    let mut world = World::new();
+    let a = world.join("a");
+    (0..OBJECTS).for_each(|name| a.put_map(&format!("ns/m{name}"), "1"));
+    a.forbid("secrets");
+    let seen = Seen::<String>::default();
+    let controller = Controller::named("all")
+        .watches(|map: Watched<ConfigMap>| ObjectKey::of(&*map.object))
+        .watches(only_read)
+        .build(
+            async |request: Request<()>, seen: Arc<Seen<String>>| {
+                seen.push(request.name().to_owned());
+                Ok::<_, BoxError>(())
+            },
+            Arc::new(seen.clone()),
+        );
+    let handle = world.run(controller.unwrap());
+    until_true(|| handle.status().counts.overflowed == 300).await;
+    assert_eq!(handle.status().queue.ready, 10_000);
+    a.allow("secrets");
+    let all = || {
+        seen.all()
+            .into_iter()
+            .collect::<std::collections::HashSet<_>>()
+            .len()
+    };
+    until_true(|| handle.status().counts.successes >= OBJECTS as u64 && all() == OBJECTS).await;
+    world.end().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_hub_that_lists_in_time_is_not_logged() {
     let log = Log::of_this_thread(Level::INFO);

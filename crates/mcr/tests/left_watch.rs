@@ -26,12 +26,16 @@ use mcr::{
     Access, BoxError, Cluster, ConfirmError, Controller, ObjectKey, Request, RequestObject,
     core::{AnswerBody, ObjectMetadata, Placement, Scope, ScopeLayout, Upstream},
 };
-use mcr_testkit::sim::{SimCluster, SimRule, SimUser};
+use mcr_testkit::{
+    log::Log,
+    sim::{SimCluster, SimRule, SimUser},
+};
 use serde_json::{Value, json};
 use support::{
     Api, ApiAccess, Seen, World,
     maps::{line, maps, record},
 };
+use tracing::Level;
 
 fn map(label: &str, value: &str) -> Value {
     json!({
@@ -146,6 +150,45 @@ async fn a_forbidden_question_is_an_error_and_asked_again() {
             .is_some_and(|line| line == "left 1, deleted: false")
     };
     support::until_true(answered).await;
+    world.end().await;
+}
+
+/// The kind of 60 objects is refused while their deletions wait to be confirmed: the log has a few lines, the failures name the
+/// reason that the fleet knows, and all of them are asked for again when the kind is back.
+#[tokio::test(start_paused = true)]
+async fn requests_of_a_blocked_kind_are_quiet_and_run_at_once_when_it_is_back() {
+    let log = Log::of_this_thread(Level::WARN);
+    let (mut world, seen) = (World::new(), Seen::<String>::default());
+    let api = world.join("a");
+    let names: Vec<_> = (0..60).map(|name| format!("default/m{name}")).collect();
+    let labels = json!({"metadata": {"labels": {"team": "a"}}});
+    names
+        .iter()
+        .for_each(|name| api.put("configmaps", name, labels.clone()));
+    let handle = world.run(labelled().build(confirm, Arc::new(seen.clone())).unwrap());
+    seen.wait_for(60).await;
+    names.iter().for_each(|name| api.delete("configmaps", name));
+    // This server answers no GET of an object.
+    support::until_true(|| handle.status().counts.errors >= 120).await;
+    assert_eq!(log.lines_with("reconcile failed").len(), 3, "{}", log.text());
+    api.forbid("configmaps");
+    api.down(true);
+    api.down(false);
+    let cluster = world.cluster("a").await;
+    let is_blocked = || cluster.kinds()[0].blocked;
+    support::until_true(is_blocked).await;
+    let reason = "configmaps are blocked in this cluster: forbidden: configmaps is forbidden";
+    support::until_true(|| seen.all().last().is_some_and(|line| line.contains(reason))).await;
+    support::sleep(3_600_000).await;
+    assert!(
+        log.lines_with("reconcile failed").len() < 130,
+        "one a minute for each of two causes"
+    );
+    api.allow("configmaps");
+    support::until_true(|| !is_blocked()).await;
+    let (back, errors) = (tokio::time::Instant::now(), handle.status().counts.errors);
+    support::until_true(|| handle.status().counts.errors >= errors + 60).await;
+    assert!(back.elapsed().as_secs() < 5, "{:?}", back.elapsed());
     world.end().await;
 }
 

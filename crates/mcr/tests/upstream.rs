@@ -128,7 +128,8 @@ async fn b_15_whatever_a_reconciler_logs_says_for_which_object_of_which_cluster(
         assert_eq!(lines.len(), attempts, "{lines:?}");
         for (attempt, line) in lines.iter().enumerate() {
             let span = format!(
-                "reconcile{{controller=animals cluster=zoo namespace=\"ns\" name=lion attempt={attempt}}}: "
+                "reconcile{{controller=animals cluster=zoo namespace=\"ns\" name=lion attempt={}}}: ",
+                attempt + 1
             );
             assert!(line.contains(&span), "{line}");
         }

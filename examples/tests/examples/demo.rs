@@ -93,7 +93,7 @@ fn without_binaries_the_demo_simulates_and_says_so_and_serves_its_report() {
         let mut stream = TcpStream::connect(url.strip_prefix("http://").unwrap()).unwrap();
         write!(
             stream,
-            "GET {path} HTTP/1.1\r\nHost: demo\r\nConnection: close\r\n\r\n"
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         )
         .unwrap();
         let mut answer = String::new();

@@ -19,6 +19,16 @@ pub(super) enum End {
 
 /// The steps of draining a cluster, in this order.
 impl FleetContext {
+    /// Logs that a cluster joins. A connection of a provider is no cluster to people.
+    pub(super) fn log_join(&self, cluster: &Cluster, provider: &str) {
+        let (name, epoch) = (cluster.name(), cluster.epoch());
+        if self.settings().internal {
+            tracing::debug!(connection = %name, provider, "a provider opens a connection");
+        } else {
+            tracing::info!(cluster = %name, display_name = cluster.property(crate::DISPLAY_NAME), provider, epoch, "cluster joins the fleet");
+        }
+    }
+
     /// Takes a cluster out of the fleet: it accepts no new work from now on.
     pub(super) fn begin_drain(&self, cluster: &Cluster, end: End) {
         let (name, epoch) = (cluster.name(), cluster.epoch());
@@ -31,8 +41,10 @@ impl FleetContext {
         // Before subscribers are notified: once they know that the cluster has left, none of its stores is readable.
         cluster.close();
         self.registry.remove(cluster);
-        if cluster.placement().is_some() {
-            tracing::debug!(cluster = %name, display_name = cluster.property(crate::DISPLAY_NAME), epoch, reason = ?end, "cluster leaves the fleet");
+        if self.settings().internal {
+            tracing::debug!(connection = %name, reason = ?end, "a connection of a provider is closed");
+        } else if end == End::Stopped && cluster.placement().is_some() {
+            tracing::debug!(cluster = %name, epoch, "cluster leaves the fleet, which stops");
         } else {
             tracing::info!(cluster = %name, display_name = cluster.property(crate::DISPLAY_NAME), epoch, reason = ?end, "cluster leaves the fleet");
         }
@@ -54,7 +66,7 @@ impl FleetContext {
         cluster.close_transport();
         self.registry.remove_draining(cluster);
         cluster.set_state(ClusterState::Gone);
-        if cluster.placement().is_some() {
+        if self.settings().internal || cluster.placement().is_some() {
             tracing::debug!(cluster = %name, display_name = cluster.property(crate::DISPLAY_NAME), epoch, "cluster is gone");
         } else {
             tracing::info!(cluster = %name, display_name = cluster.property(crate::DISPLAY_NAME), epoch, "cluster is gone");

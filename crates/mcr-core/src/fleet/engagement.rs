@@ -62,12 +62,12 @@ impl<'a> Engagement<'a> {
         let cluster = Cluster::new(&desired, epoch, &fleet.resources, attachment);
         match &scope_endpoint {
             None => {
-                tracing::info!(cluster = %name, display_name = cluster.property(crate::DISPLAY_NAME), provider = %desired.provider, epoch, "cluster joins the fleet");
+                fleet.log_join(&cluster, &desired.provider);
                 fleet.registry.insert(&cluster);
                 fleet.publish(&name);
             }
             Some(endpoint) => {
-                tracing::info!(endpoint = %name, "connecting a scope endpoint");
+                tracing::debug!(endpoint = %name, "connecting a scope endpoint");
                 endpoint.begin_connection(&cluster);
             }
         }
@@ -114,6 +114,8 @@ impl<'a> Engagement<'a> {
             tracing::debug!(cluster = %name, %state, "the reason of the state has changed");
         } else if let ClusterState::Unreachable { reason } = &state {
             tracing::warn!(cluster = %name, display_name = self.cluster.property(crate::DISPLAY_NAME), from = before.as_str(), %reason, "cluster is unreachable");
+        } else if self.fleet.settings().internal || self.scope_endpoint.is_some() {
+            tracing::debug!(connection = %name, from = before.as_str(), %state, "connection state");
         } else {
             tracing::info!(cluster = %name, display_name = self.cluster.property(crate::DISPLAY_NAME), from = before.as_str(), %state, "cluster state");
         }
@@ -212,7 +214,7 @@ impl<'a> Engagement<'a> {
                 }
             }
             Some(endpoint) => {
-                tracing::info!(endpoint = %cluster.name(), reason = ?end, "disconnecting a scope endpoint");
+                tracing::debug!(endpoint = %cluster.name(), reason = ?end, "disconnecting a scope endpoint");
                 if end == End::Replaced {
                     cluster.close_transport();
                 }

@@ -34,6 +34,9 @@ pub struct FleetSettings {
     /// it leaves, because a controller that copies objects between two names of one cluster takes its source for a copy, and
     /// in the end deletes it. If you allow it, such a controller asks [`Cluster::is_hub`](crate::Cluster::is_hub).
     pub allow_duplicates: bool,
+    /// The clusters are connections of a provider, and the log shows them as such, at debug.
+    #[doc(hidden)]
+    pub internal: bool,
     /// What untrusted kubeconfigs may do. Providers without a policy of their own take this one.
     pub access_policy: AccessPolicy,
     /// Whether a cluster whose access has no credential may be read as `system:anonymous`. Default false: such a cluster is
@@ -65,6 +68,7 @@ impl Default for FleetSettings {
             credential_timeout: Duration::from_secs(35),
             uncertain_deletion_delay: Duration::from_secs(1),
             allow_duplicates: false,
+            internal: false,
             access_policy: AccessPolicy::default(),
             allow_anonymous: false,
             watch: Arc::default(),

@@ -110,6 +110,57 @@ fn a_deleted_lease_is_created_again_by_its_holder_and_claimed_by_others() {
     other.written(at(115), at(115), record("4", Some("me")));
 }
 
+/// Whatever becomes of the record of a holder with a longer duration, this candidate waits that long for the holder.
+#[test]
+fn a_candidate_waits_the_longest_duration_that_it_has_seen() {
+    let of = |uid: &str, version: &str, holder, seconds| {
+        Some(Record {
+            uid: uid.to_owned(),
+            duration: Some(at(seconds)),
+            ..record(version, holder)
+        })
+    };
+    let long = || of("u", "1", Some("other"), 60);
+    let third = Some("third");
+    // What the candidate reads at 110 s, and when it may write over it.
+    for (reads, from) in [
+        (of("u", "2", third, 15), 170),
+        (of("v", "2", third, 15), 170),
+        (of("v", "2", None, 1), 170),
+        // The holder itself has released it.
+        (of("u", "2", None, 1), 110),
+        (of("u", "2", third, 1_000_000), 1_000_110),
+    ] {
+        let mut me = candidate();
+        me.read(at(100), long());
+        me.read(at(110), reads.clone());
+        assert_eq!(me.step(at(from)), Step::Update, "{reads:?}");
+        assert!(from == 110 || me.step(at(from) - MS) == Step::Read, "{reads:?}");
+    }
+    // A Lease that was deleted under its holder, also before a lost response, is claimed for that long.
+    for response_is_lost in [false, true] {
+        let mut me = candidate();
+        me.read(at(100), long());
+        me.read(at(110), None);
+        let mine = of("v", "2", Some("me"), 15).unwrap();
+        if response_is_lost {
+            me.failed(at(113));
+            me.read(at(113), Some(mine.clone()));
+        } else {
+            me.written(at(113), at(113), mine.clone());
+        }
+        me.written(at(172), at(172), mine.clone());
+        assert!(!me.is_held(at(172)));
+        me.written(at(173), at(173), mine);
+        assert!(me.is_held(at(173)));
+    }
+    // A duration that somebody mistyped and has corrected is forgotten.
+    let mut me = candidate();
+    me.read(at(100), of("u", "1", Some("other"), 1_000_000));
+    me.read(at(110), of("u", "2", Some("other"), 15));
+    assert_eq!(me.step(at(110) + LONGEST_REMEMBERED), Step::Update);
+}
+
 #[test]
 fn a_claim_becomes_a_term_by_a_write_after_the_wait() {
     // The response to the creation was lost.

@@ -163,4 +163,16 @@ async fn kcp_the_log_shows_the_path_beside_the_name() {
         shows_path(words).await;
     }
     running.stop().await.or_fail();
+    // People see workspaces, and not the connections of the provider.
+    let info: Vec<_> = log.lines_with("cluster joins the fleet");
+    assert!(
+        info.iter()
+            .all(|line| line.contains("INFO") && line.contains(a.id())),
+        "{info:#?}"
+    );
+    assert!(
+        !log.text().contains("discovery ended") && log.lines_with("watch failed").is_empty(),
+        "{}",
+        log.text()
+    );
 }

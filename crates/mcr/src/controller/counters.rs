@@ -38,6 +38,9 @@ pub struct ControllerCounts {
     /// Requests that were dropped: the controller does not select their cluster, or too many requests were waiting for
     /// clusters that had not joined.
     pub misdirected: u64,
+    /// Requests that were not kept because too many were waiting in a cluster where nothing is dispatched: its gate is closed, it is
+    /// unreachable, or this process is a standby. Deletions of objects that no reconcile can have seen are included.
+    pub overflowed: u64,
 }
 
 /// The counters behind [`ControllerCounts`], and the measurements of reconciles.
@@ -54,6 +57,7 @@ pub(crate) struct Counters {
     pub(crate) undecodable: AtomicU64,
     pub(crate) callback_panics: AtomicU64,
     pub(crate) misdirected: AtomicU64,
+    pub(crate) overflowed: AtomicU64,
     pub(crate) runs: Runs,
     /// How long reconciles took; aborted ones are not included.
     pub(crate) durations: Histogram,
@@ -62,7 +66,11 @@ pub(crate) struct Counters {
 }
 
 pub(crate) fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
+    count_many(counter, 1);
+}
+
+pub(crate) fn count_many(counter: &AtomicU64, many: usize) {
+    counter.fetch_add(many as u64, Ordering::Relaxed);
 }
 
 impl Counters {
@@ -83,6 +91,7 @@ impl Counters {
             undecodable: read(&self.undecodable),
             callback_panics: read(&self.callback_panics),
             misdirected: read(&self.misdirected),
+            overflowed: read(&self.overflowed),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mcr_core::ClusterName;
 use tokio::time::Instant;
 
 /// So many equal failures are logged one by one.
@@ -59,6 +60,49 @@ impl Damping {
     }
 }
 
+/// The refusals of API servers in all clusters of a controller, by class. A missing right is often missing in all of them: one
+/// cluster at a time is logged for each class.
+#[derive(Debug, Default)]
+pub(super) struct FleetDamping {
+    classes: Vec<Spoken>,
+}
+
+#[derive(Debug)]
+struct Spoken {
+    name: (u16, String),
+    /// The cluster whose failures are logged.
+    cluster: ClusterName,
+    logged: Instant,
+    /// The lines of other clusters since the last one.
+    elsewhere: u64,
+}
+
+impl FleetDamping {
+    /// Records a failure that the cluster would log. Returns `None` if it is not logged, otherwise how many were not logged in
+    /// other clusters since the last line.
+    pub(super) fn note(&mut self, class: (u16, String), cluster: &ClusterName, now: Instant) -> Option<u64> {
+        let Some(known) = self.classes.iter_mut().find(|known| known.name == class) else {
+            if self.classes.len() >= MOST_CLASSES {
+                let oldest = (0..self.classes.len()).min_by_key(|at| self.classes[*at].logged);
+                oldest.map(|at| self.classes.swap_remove(at));
+            }
+            self.classes.push(Spoken {
+                name: class,
+                cluster: cluster.clone(),
+                logged: now,
+                elsewhere: 0,
+            });
+            return Some(0);
+        };
+        if known.cluster != *cluster && now.saturating_duration_since(known.logged) < PAUSE {
+            known.elsewhere += 1;
+            return None;
+        }
+        (known.cluster, known.logged) = (cluster.clone(), now);
+        Some(std::mem::take(&mut known.elsewhere))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,6 +128,22 @@ mod tests {
         tokio::time::advance(PAUSE).await;
         assert_eq!([note("a"), note("a"), note("b")], [Some(1), None, Some(0)]);
         assert_eq!(damping.note(&(404, "a".to_owned()), Instant::now()), Some(0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_cause_in_200_clusters_is_logged_for_one_of_them_with_the_number_of_the_others() {
+        let mut damping = FleetDamping::default();
+        let clusters: Vec<_> = (0..200)
+            .map(|at| ClusterName::new(format!("c{at}")).unwrap())
+            .collect();
+        let mut note = |at: usize, reason: &str| damping.note(class(reason), &clusters[at], Instant::now());
+        assert_eq!((note(0, "a"), note(0, "a")), (Some(0), Some(0)));
+        assert!((1..200).all(|at| note(at, "a").is_none()));
+        assert_eq!((note(5, "b"), note(0, "a")), (Some(0), Some(199)));
+        // The cluster has recovered or left: another one takes its place.
+        assert_eq!(note(7, "a"), None);
+        tokio::time::advance(PAUSE).await;
+        assert_eq!((note(7, "a"), note(0, "a")), (Some(1), None));
     }
 
     /// All sequences of seven failures of two classes, with three pauses between them.

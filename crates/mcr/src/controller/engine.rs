@@ -1,18 +1,24 @@
 //! The state that all tasks of a controller share, and the way of a request into the queue.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use mcr_core::{Cluster, ClusterName, Fleet, ObjectKey, internal::lock};
 use mcr_lease::Leadership;
+use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
 use super::{
-    counters::{Counters, count},
+    counters::{Counters, count, count_many},
+    damping::FleetDamping,
+    deferred::DeferredRequests,
     gating::Gating,
     member::Member,
     plan::{Plan, WatchPlan},
@@ -20,7 +26,7 @@ use super::{
 use crate::{
     RequestKey,
     failure::panic_text,
-    queue::{FairQueue, Priority},
+    queue::{Added, FairQueue, Priority},
     request::Target,
 };
 
@@ -41,19 +47,16 @@ pub(crate) struct Core {
     pub(crate) leadership: OnceLock<Leadership>,
     members: RwLock<Members>,
     deferred: Mutex<DeferredRequests>,
+    pub(super) damping: Mutex<FleetDamping>,
+    /// Whether a cluster has refused requests because too many were waiting in it.
+    overflowed: AtomicBool,
+    /// Tells the follower that a cluster may dispatch again, after an overflow.
+    reopened: Notify,
 }
 
-/// Requests for clusters that have not joined yet.
-#[derive(Default)]
-struct DeferredRequests {
-    keys: HashMap<ClusterName, HashSet<ObjectKey>>,
-    count: usize,
-    /// Whether the log has a warning about too many deferred requests.
-    warned: bool,
-}
-
-/// More requests than this for clusters that have not joined come from a mistake, not from a race.
-const MAX_DEFERRED: usize = 10_000;
+/// The most requests that wait in a cluster where nothing is dispatched, in addition to those of the objects of the primary
+/// kind. Further ones are made anew when it dispatches.
+pub(crate) const MOST_WAITING: usize = 10_000;
 
 impl Core {
     pub(crate) fn new(plan: Plan, queue: Queue) -> Self {
@@ -70,6 +73,9 @@ impl Core {
             leadership: OnceLock::new(),
             members: RwLock::default(),
             deferred: Mutex::default(),
+            damping: Mutex::default(),
+            overflowed: AtomicBool::new(false),
+            reopened: Notify::new(),
         }
     }
 
@@ -130,12 +136,7 @@ impl Core {
 
     /// Queues the deferred requests of a cluster that has joined. The cluster must be engaged in the queue.
     pub(crate) fn queue_deferred(&self, cluster: &ClusterName) {
-        let keys = {
-            let mut deferred = lock(&self.deferred);
-            let keys = deferred.keys.remove(cluster).unwrap_or_default();
-            deferred.count -= keys.len();
-            keys
-        };
+        let keys = lock(&self.deferred).take(cluster);
         for key in keys {
             self.queue.add(cluster, key, Priority::Initial);
         }
@@ -147,17 +148,70 @@ impl Core {
         if self.queue.add(&key.cluster, key.object.clone(), Priority::Live) {
             return true;
         }
-        if deferred.count >= MAX_DEFERRED {
-            if !std::mem::replace(&mut deferred.warned, true) {
-                tracing::warn!(controller = %self.plan.name, %key, "{MAX_DEFERRED} requests wait for clusters that have not joined; further ones are dropped. Check whether a mapper or source names clusters that don't exist");
-            }
-            count(&self.counters.misdirected);
-            return false;
+        let (kept, dropped) = deferred.add(&key);
+        count_many(&self.counters.misdirected, dropped);
+        if dropped > 0 && !std::mem::replace(&mut deferred.warned, true) {
+            tracing::warn!(controller = %self.plan.name, %key, "too many requests wait for clusters that have not joined; those of the clusters that have not come for longest are dropped. Check whether a mapper or source names clusters that don't exist");
         }
-        if deferred.keys.entry(key.cluster).or_default().insert(key.object) {
-            deferred.count += 1;
+        kept
+    }
+
+    /// Whether the controller dispatches in no cluster: another replica reconciles, or a gating watch has not listed.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.is_standby() || !self.gating.is_open()
+    }
+
+    /// Adds a request that no object of the primary kind in the queue's cluster stands for, so nothing removes it when it is
+    /// no longer needed. Where nothing is dispatched, such requests are limited.
+    fn add_limited(
+        &self,
+        cluster: &ClusterName,
+        epoch: Option<u64>,
+        key: ObjectKey,
+        priority: Priority,
+        delay: Duration,
+    ) -> Added {
+        let add = |most| {
+            self.queue
+                .add_within(cluster, epoch, (key.clone(), most), priority, delay)
+        };
+        let added = add(MOST_WAITING);
+        if added != Added::Full {
+            return added;
         }
-        true
+        let closed = |depth: crate::queue::Depth| depth.gated || depth.parked;
+        if !self.is_idle() && !self.queue.depth(cluster).is_some_and(closed) {
+            return add(usize::MAX);
+        }
+        let Some(member) = self.members().get(cluster).cloned() else {
+            return Added::NotEngaged;
+        };
+        let added = add(MOST_WAITING + member.objects());
+        if added == Added::Full {
+            self.overflow(&member, "requests from mappers and sources are left out, and made anew from the stores when it dispatches; those of sources are lost");
+        }
+        added
+    }
+
+    /// Counts a request that is not kept where nothing is dispatched. `what` becomes of such requests is logged once.
+    pub(crate) fn overflow(&self, member: &Member, what: &str) {
+        count(&self.counters.overflowed);
+        member.overflowed.store(true, Ordering::SeqCst);
+        if !self.overflowed.swap(true, Ordering::SeqCst) {
+            tracing::warn!(controller = %self.plan.name, cluster = %member.cluster.name(), "too many requests wait in a cluster in which the controller dispatches nothing: {what}");
+        }
+    }
+
+    /// Tells the follower that a cluster may dispatch again.
+    pub(crate) fn reopened(&self) {
+        if self.overflowed.load(Ordering::SeqCst) {
+            self.reopened.notify_one();
+        }
+    }
+
+    /// Waits until a cluster that has refused requests may dispatch again.
+    pub(crate) async fn wait_reopened(&self) {
+        self.reopened.notified().await;
     }
 }
 
@@ -171,14 +225,11 @@ impl Engine {
     /// Adds a request in the cluster that the key names.
     pub(crate) fn enqueue(&self, key: RequestKey, priority: Priority, delay: Duration) -> bool {
         let core = &self.core;
-        if core
-            .queue
-            .add_after(&key.cluster, key.object.clone(), priority, delay)
-        {
-            return true;
-        }
-        if core.queue.is_closed() {
-            return false;
+        match core.add_limited(&key.cluster, None, key.object.clone(), priority, delay) {
+            Added::Yes => return true,
+            Added::Full => return false,
+            Added::NotEngaged if core.queue.is_closed() => return false,
+            Added::NotEngaged => {}
         }
         match self.fleet.get(&key.cluster) {
             Ok(cluster) if !core.is_member(&cluster) => {
@@ -205,25 +256,19 @@ impl Engine {
         if member.token.is_cancelled() {
             return false;
         }
+        let (name, epoch) = (member.cluster.name(), Some(member.epoch));
+        let here = |key| self.core.add_limited(name, epoch, key, priority, delay) == Added::Yes;
         match target {
-            Target::Here(key) => self.enqueue_here(member, key, priority, delay),
-            Target::There(key) if key.cluster == *member.cluster.name() => {
-                self.enqueue_here(member, key.object, priority, delay)
-            }
+            Target::Here(key) => here(key),
+            Target::There(key) if key.cluster == *name => here(key.object),
             Target::There(key) => self.enqueue(key, priority, delay),
         }
     }
 
-    /// Adds a request in the cluster of `member`, unless that has left.
-    pub(crate) fn enqueue_here(
-        &self,
-        member: &Member,
-        key: ObjectKey,
-        priority: Priority,
-        delay: Duration,
-    ) -> bool {
+    /// Adds a request for an object of the primary kind in the cluster of `member`, unless that has left.
+    pub(crate) fn enqueue_object(&self, member: &Member, key: ObjectKey, priority: Priority) -> bool {
         self.core
             .queue
-            .add_in(member.cluster.name(), member.epoch, key, priority, delay)
+            .add_in(member.cluster.name(), member.epoch, key, priority, Duration::ZERO)
     }
 }

@@ -100,7 +100,7 @@ impl FailingRequests {
             let is_new = known.is_none_or(|known| known.is_retried || *known.error != *failure.text);
             is_new.then_some(0)
         } else {
-            state.damping.note(&failure.class, now.0)
+            state.damping.note(&failure.class_without(key), now.0)
         };
         if known.is_some() || is_retried || state.requests.len() < MOST_NOT_RETRIED {
             let since = known.map_or(now.1, |known| known.since);

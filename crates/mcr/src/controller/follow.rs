@@ -1,6 +1,10 @@
 //! Follows the fleet: adds and removes the members of a controller, and starts and ends their watches.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use mcr_core::{
     Cluster, ClusterName, FleetEvent, FleetEvents, WatchHandle,
@@ -29,6 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Follows the fleet until `stop` is cancelled.
 pub(crate) async fn follow(engine: Arc<Engine>, sources: Vec<RunClusterSource>, stop: CancellationToken) {
     let mut events: FleetEvents = engine.fleet.subscribe();
+    let core = engine.core.clone();
     let mut follower = Follower {
         engine,
         sources,
@@ -49,6 +54,7 @@ pub(crate) async fn follow(engine: Arc<Engine>, sources: Vec<RunClusterSource>, 
         tokio::select! {
             () = stop.cancelled() => return,
             event = events.next() => follower.handle(&event),
+            () = core.wait_reopened() => follower.make_anew(),
             Some(_) = follower.draining.join_next() => {}
             () = idle => follower.warn_if_none_selected(),
         }
@@ -258,7 +264,8 @@ impl Follower {
                 }
             }
             ending.iter().for_each(|at| gate.remove_watch(*at));
-            core.queue.set_gate(name, gate.is_open());
+            let is_open = gate.opens();
+            core.queue.set_gate(name, is_open);
         }
         for at in ending {
             followed.watches[at] = None;
@@ -296,6 +303,7 @@ impl Follower {
                 Duration::ZERO
             };
             core.queue.unpark(name, jitter);
+            core.reopened();
         } else if !ready && !followed.parked {
             core.queue.park(name);
         }
@@ -305,6 +313,32 @@ impl Follower {
             && let Some(weight) = core.guarded("the weight function", name, || weigh(cluster))
         {
             core.queue.set_weight(name, weight);
+        }
+    }
+
+    /// Maps all objects again, if requests were left out in a cluster that dispatches now. Costs no list. Objects of other
+    /// clusters may map to requests there, so those are mapped too.
+    fn make_anew(&mut self) {
+        let core = self.engine.core.clone();
+        let dispatches = |followed: &Followed| {
+            let depth = core.queue.depth(followed.member.cluster.name());
+            depth.is_some_and(|depth| !depth.gated && !depth.parked)
+        };
+        let mut any = false;
+        for followed in self.members.values().filter(|_| !core.is_idle()) {
+            any |= dispatches(followed) && followed.member.overflowed.swap(false, Ordering::SeqCst);
+        }
+        if !any {
+            return;
+        }
+        tracing::info!(controller = %core.plan.name, "requests were left out while nothing was dispatched; they are made anew from the stores");
+        for followed in self.members.values_mut() {
+            for at in 0..followed.watches.len() {
+                if core.plan.watches[at].map.is_some() && followed.watches[at].is_some() {
+                    // The old handle is dropped after the new one exists, so the kind is not listed again.
+                    followed.watches[at] = start(&self.engine, &followed.member, at);
+                }
+            }
         }
     }
 

@@ -1,6 +1,8 @@
 //! The sync gate: a controller dispatches no request of a cluster before all its watches have listed there.
 
-use mcr_core::WatchStatus;
+use std::collections::{BTreeSet, HashSet};
+
+use mcr_core::{ObjectKey, WatchStatus};
 
 /// Whether the sync gate of a cluster lets requests through, and if not, why.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -43,6 +45,12 @@ pub(crate) struct SyncGate {
     watches: Vec<WatchState>,
     /// The cluster has left the controller: later statuses of its watches have no effect.
     pub(crate) retired: bool,
+    /// Whether it has been open.
+    opened: bool,
+    /// The objects of the primary kind that have appeared since the gate closed again.
+    appeared: HashSet<ObjectKey>,
+    /// The watches that are blocked now, optional ones included.
+    blocked: BTreeSet<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -76,8 +84,8 @@ impl SyncGate {
         }
     }
 
-    /// Updates a watch from its status.
-    pub(crate) fn update_watch(&mut self, at: usize, status: &WatchStatus) {
+    /// Updates a watch from its status. Returns whether a kind that was blocked is watched again.
+    pub(crate) fn update_watch(&mut self, at: usize, status: &WatchStatus) -> bool {
         let problem = status.problem.as_ref().map(|problem| &problem.error);
         let reason = problem.map(|error| error.to_string());
         self.set(
@@ -86,6 +94,36 @@ impl SyncGate {
             reason,
             problem.is_some_and(|error| error.is_blocked()),
         );
+        match problem {
+            Some(error) if error.is_blocked() => {
+                self.blocked.insert(at);
+                false
+            }
+            Some(_) => false,
+            None => status.synced && self.blocked.remove(&at),
+        }
+    }
+
+    /// Whether requests may be dispatched. From the first time on, reconciles may have seen the objects that exist.
+    pub(crate) fn opens(&mut self) -> bool {
+        let is_open = self.is_open();
+        if is_open {
+            self.opened = true;
+            self.appeared = HashSet::new();
+        }
+        is_open
+    }
+
+    /// Notes an object of the primary kind that has appeared.
+    pub(crate) fn appeared(&mut self, key: &ObjectKey) {
+        if self.opened && !self.is_open() {
+            self.appeared.insert(key.clone());
+        }
+    }
+
+    /// Whether no reconcile can have seen an object that has left. Forgets that it appeared.
+    pub(crate) fn left_unseen(&mut self, key: &ObjectKey) -> bool {
+        !self.opened || self.appeared.remove(key)
     }
 
     fn set(&mut self, at: usize, synced: bool, reason: Option<String>, blocked: bool) {

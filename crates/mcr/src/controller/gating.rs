@@ -166,6 +166,11 @@ impl Gating {
         });
     }
 
+    /// Whether all gating watches have listed.
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.borrow().is_open()
+    }
+
     /// The watches that requests wait for.
     pub(crate) fn waiting(&self) -> Vec<GatingWatch> {
         self.0.borrow().waiting()

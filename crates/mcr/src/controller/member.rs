@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::AtomicBool},
 };
 
 use mcr_core::{Cluster, Object, ObjectKey, Store, internal::lock};
@@ -23,6 +23,8 @@ pub(crate) struct Member {
     pub(crate) context: ClusterContext,
     pub(crate) gate: Mutex<SyncGate>,
     pub(crate) failing: FailingRequests,
+    /// Whether requests were left out because too many were waiting.
+    pub(crate) overflowed: AtomicBool,
     primary: Mutex<Option<Store<IgnoredAny>>>,
     /// Objects that have left the primary watch, until a reconcile of that has succeeded.
     tombstones: Mutex<HashMap<ObjectKey, LeftObject>>,
@@ -39,12 +41,13 @@ struct Tasks {
     handles: HashMap<u64, AbortHandle>,
 }
 
+/// The most tombstones of objects that no reconcile can have seen.
+pub(super) const MOST_UNSEEN: usize = 1_000;
+
 /// Removes a key. Does not hash it if the map is empty, as it nearly always is.
-fn remove<V>(map: &Mutex<HashMap<ObjectKey, V>>, key: &ObjectKey) {
+fn remove<V>(map: &Mutex<HashMap<ObjectKey, V>>, key: &ObjectKey) -> Option<V> {
     let mut map = lock(map);
-    if !map.is_empty() {
-        map.remove(key);
-    }
+    if map.is_empty() { None } else { map.remove(key) }
 }
 
 impl Member {
@@ -56,6 +59,7 @@ impl Member {
             context: ClusterContext::default(),
             gate: Mutex::default(),
             failing: FailingRequests::default(),
+            overflowed: AtomicBool::new(false),
             primary: Mutex::default(),
             tombstones: Mutex::default(),
             undecodable: Mutex::default(),
@@ -85,15 +89,38 @@ impl Member {
         }
     }
 
-    /// Removes the tombstone of an object that exists in the primary watch.
-    pub(crate) fn remove_tombstone(&self, key: &ObjectKey) {
-        remove(&self.tombstones, key);
+    /// The number of objects of the primary kind.
+    pub(crate) fn objects(&self) -> usize {
+        let primary = lock(&self.primary);
+        primary.as_ref().and_then(|store| store.len().ok()).unwrap_or(0)
     }
 
-    /// Adds the tombstone of an object that has left the primary watch.
-    pub(crate) fn add_tombstone(&self, key: &ObjectKey, left: LeftObject) {
-        lock(&self.tombstones).insert(key.clone(), left);
+    /// Notes that an object exists in the primary watch. `is_new`: it was not there before.
+    pub(crate) fn appeared(&self, key: &ObjectKey, is_new: bool) {
+        // A reconcile may have seen the object of this name that was deleted before.
+        let was_seen = remove(&self.tombstones, key).is_some_and(|left| !left.unseen);
+        if is_new && !was_seen {
+            lock(&self.gate).appeared(key);
+        }
+    }
+
+    /// Adds the tombstone of an object that has left the primary watch. Returns `false` if there are too many of objects that
+    /// no reconcile can have seen.
+    pub(crate) fn add_tombstone(&self, key: &ObjectKey, left: LeftObject) -> bool {
+        let mut tombstones = lock(&self.tombstones);
+        if left.unseen && tombstones.len() >= MOST_UNSEEN {
+            return false;
+        }
+        tombstones.insert(key.clone(), left);
+        drop(tombstones);
         remove(&self.undecodable, key);
+        true
+    }
+
+    /// Forgets what is kept of a key beside its tombstone.
+    pub(crate) fn forget(&self, key: &ObjectKey) {
+        remove(&self.undecodable, key);
+        self.failing.remove(key);
     }
 
     /// Removes a tombstone after a reconcile of it has succeeded. Keeps the tombstone of a later object of the same name.
@@ -105,6 +132,12 @@ impl Member {
         {
             tombstones.remove(key);
         }
+    }
+
+    /// The number of objects that left the watch and are kept.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> usize {
+        lock(&self.tombstones).len()
     }
 
     /// Records an object that can't be decoded. Returns whether this version of it is new.

@@ -2,12 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use mcr_core::DISPLAY_NAME;
+use mcr_core::{DISPLAY_NAME, internal::lock};
 use tokio::time::Instant;
-use tracing::{
-    Level,
-    field::{debug, display},
-};
+use tracing::{Level, field::display};
 
 use super::{counters::count, engine::Engine, member::Member, runs::Job};
 use crate::{
@@ -39,17 +36,29 @@ pub(super) fn outcome(
     state: ObjectState,
     ended: Result<Result<Completion, Duration>, Panic>,
 ) -> Ended {
-    let core = &engine.core;
     if !matches!(ended, Ok(Ok(Completion::Undecodable(..)))) {
         member.remove_undecodable(&job.key);
     }
+    let ended = decide(engine, member, job, &state, ended);
+    // A request that is dropped is done with its object, as one that succeeded.
+    if let (ObjectState::Left(object), Outcome::Success { .. } | Outcome::Drop) = (&state, ended.outcome) {
+        member.left_reconciled(&job.key, object);
+    }
+    ended
+}
+
+fn decide(
+    engine: &Engine,
+    member: &Member,
+    job: &Job,
+    state: &ObjectState,
+    ended: Result<Result<Completion, Duration>, Panic>,
+) -> Ended {
+    let core = &engine.core;
     match ended {
         Ok(Ok(Completion::Succeeded(action))) => {
-            if let ObjectState::Left(object) = &state {
-                member.left_reconciled(&job.key, object);
-            }
             count(&core.counters.successes);
-            Ended::with(success(&state, action))
+            Ended::with(success(state, action))
         }
         Ok(Ok(Completion::Failed(failure))) => match reason_to_drop(engine, member, &failure) {
             Some(reason) => {
@@ -138,10 +147,23 @@ impl Ended {
         let Some(repeated) = line else {
             return;
         };
-        let retry_in = queue
-            .due(&job.cluster, &job.key)
-            .map(|due| due.saturating_duration_since(now.0).as_millis())
-            .and_then(|millis| Some(debug(Duration::from_millis(u64::try_from(millis).ok()?))));
+        let mut elsewhere = 0;
+        if failure.class.0 != 0 && !failure.terminal {
+            let class = failure.class.clone();
+            match lock(&engine.core.damping).note(class, &job.cluster, now.0) {
+                Some(others) => elsewhere = others,
+                None => return,
+            }
+        }
+        let due = queue.due(&job.cluster, &job.key);
+        let millis = due.map(|due| due.saturating_duration_since(now.0).as_millis());
+        let retry_in = millis.map(|millis| match u64::try_from(millis) {
+            _ if !member.cluster.state().is_ready() => "until the cluster is Ready".to_owned(),
+            // Something has asked for it during the reconcile.
+            Ok(0) => "none".to_owned(),
+            millis => format!("{:?}", Duration::from_millis(millis.unwrap_or(u64::MAX))),
+        });
+        let retry_in = retry_in.map(display);
         let kind = engine.core.plan.primary_kind().map(display);
         macro_rules! log {
             ($level:expr, $message:literal) => {
@@ -157,6 +179,7 @@ impl Ended {
                     attempt,
                     retry_in,
                     repeated = (repeated > 0).then_some(repeated),
+                    elsewhere = (elsewhere > 0).then_some(elsewhere),
                     $message
                 )
             };

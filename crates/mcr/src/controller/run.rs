@@ -15,14 +15,13 @@ use tracing::Instrument;
 use super::{
     counters::count,
     engine::Engine,
-    leading,
+    leading::{self, Cut},
     member::Member,
     outcome::{Ended, outcome},
     runs::Job,
 };
 use crate::{
     RequestKey,
-    lazy_token::LazyToken,
     queue::Outcome,
     reconciler::{Completion, Invocation},
 };
@@ -34,6 +33,7 @@ pub(crate) async fn dispatch(engine: Arc<Engine>, stop: CancellationToken) {
     if stop.run_until_cancelled(gating).await.is_none() {
         return;
     }
+    engine.core.reopened();
     let mut term = None;
     while leading::wait(&engine.core, &stop, &mut term).await
         && let Some(job) = engine.core.queue.next().await
@@ -68,7 +68,7 @@ fn start(engine: &Arc<Engine>, job: Job, term: Option<LeaseGuard>) {
         display_name = member.cluster.property(DISPLAY_NAME),
         namespace = job.key.namespace.as_deref().unwrap_or_default(),
         name = %job.key.name,
-        attempt = job.attempt,
+        attempt = job.attempt.saturating_add(1),
     );
     let key = RequestKey::new(job.cluster.clone(), job.key.clone());
     let attempt = job.attempt;
@@ -93,7 +93,7 @@ async fn reconcile(mut run: RunGuard, key: RequestKey, attempt: u32, term: Optio
         return;
     };
     let core = run.engine.core.clone();
-    let token = LazyToken::new(run.member.token.clone());
+    let token = run.member.token.child_token();
     let state = object.state();
     let call = Invocation {
         key,
@@ -105,13 +105,17 @@ async fn reconcile(mut run: RunGuard, key: RequestKey, attempt: u32, term: Optio
     };
     let began = Instant::now();
     let call = core.plan.reconciler.clone().run(call, &run.member.context);
-    let call = leading::in_term(term, &token, within(core.plan.timeout, call));
+    let call = leading::in_term(term, || token.cancel(), within(core.plan.timeout, call));
     let ended = AssertUnwindSafe(call).catch_unwind().await;
     // Cancels the token of the request, for tasks that the reconciler left running.
     token.cancel();
     let ended = match ended {
-        Ok(Some(ended)) => Ok(ended),
-        Ok(None) => {
+        Ok(Ok(ended)) => Ok(ended),
+        Ok(Err(Cut::NotBegun)) => {
+            run.end(|_, _| Ended::with(leading::AGAIN));
+            return;
+        }
+        Ok(Err(Cut::Aborted)) => {
             count(&core.counters.aborted);
             tracing::warn!(
                 "the reconcile did not end in time after this process lost the Lease; it is aborted"

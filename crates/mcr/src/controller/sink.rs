@@ -48,20 +48,43 @@ impl WatchSink {
         passes: bool,
         priority: Priority,
     ) {
+        let (core, member) = (&self.engine.core, &*self.member);
         if change.new.is_some() {
-            self.member.remove_tombstone(key);
-        } else if self.engine.core.is_standby() {
-            // Another replica reconciles the deletion. Kept here, the keys of deleted objects would pile up.
-            self.engine.core.queue.forget(self.member.cluster.name(), key);
-            return;
-        } else if passes && let Some(old) = &change.old {
-            let (object, deleted) = (old.clone(), self.deletions_are_certain(watch));
-            self.member.add_tombstone(key, LeftObject { object, deleted });
+            member.appeared(key, change.old.is_none());
+        } else {
+            let unseen = lock(&member.gate).left_unseen(key) || !core.gating.is_open();
+            // On a standby, another replica reconciles the deletion. Otherwise nothing is lost with a key that no reconcile can
+            // have seen. Kept, such keys would pile up.
+            if core.is_standby() || (unseen && !passes) {
+                return self.forget(key);
+            }
+            if passes && let Some(old) = &change.old {
+                let (object, deleted) = (old.clone(), self.deletions_are_certain(watch));
+                if !member.add_tombstone(
+                    key,
+                    LeftObject {
+                        object,
+                        deleted,
+                        unseen,
+                    },
+                ) {
+                    core.overflow(
+                        member,
+                        "deletions of objects that it can't have reconciled are forgotten",
+                    );
+                    return self.forget(key);
+                }
+            }
         }
         if passes {
-            self.engine
-                .enqueue_here(&self.member, key.clone(), priority, Duration::ZERO);
+            self.engine.enqueue_object(member, key.clone(), priority);
         }
+    }
+
+    /// Forgets the request of an object that is gone.
+    fn forget(&self, key: &ObjectKey) {
+        self.engine.core.queue.forget(self.member.cluster.name(), key);
+        self.member.forget(key);
     }
 }
 
@@ -106,14 +129,23 @@ impl ChangeSink for WatchSink {
 
     fn status_changed(&self, status: &WatchStatus) {
         let mut gate = lock(&self.member.gate);
-        gate.update_watch(self.at, status);
+        let is_back = gate.update_watch(self.at, status);
         if !gate.retired {
-            self.engine.core.gating.reported(self.at, status);
+            let (core, name) = (&self.engine.core, self.member.cluster.name());
+            core.gating.reported(self.at, status);
+            let is_open = gate.opens();
             // Set under the lock of the gate, so that the queue gets the changes of the gate in order.
-            self.engine
-                .core
-                .queue
-                .set_gate(self.member.cluster.name(), gate.is_open());
+            core.queue.set_gate(name, is_open);
+            if is_back {
+                // Requests that have failed because of it need not wait for the end of their back-off.
+                core.queue.retry_now(name);
+            }
+            if is_open {
+                core.reopened();
+            }
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

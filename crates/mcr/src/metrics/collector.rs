@@ -244,7 +244,8 @@ impl FleetCollector {
         out.each(names::RETRIES, named(), |c| c.counts.retries)?;
         out.each(names::UNDECODABLE, named(), |c| c.counts.undecodable)?;
         out.each(names::CALLBACK_PANICS, named(), |c| c.counts.callback_panics)?;
-        out.each(names::MISDIRECTED, named(), |c| c.counts.misdirected)
+        out.each(names::MISDIRECTED, named(), |c| c.counts.misdirected)?;
+        out.each(names::OVERFLOWED, named(), |c| c.counts.overflowed)
     }
 }
 

@@ -134,6 +134,8 @@ metrics! {
         "Panics of mappers, predicates and selectors";
     MISDIRECTED: Counter "mcr_misdirected_requests_total" ["controller"]
         "Requests dropped because the controller does not select their cluster, or too many waited for clusters that have not joined";
+    OVERFLOWED: Counter "mcr_overflowed_requests_total" ["controller"]
+        "Requests not kept because too many waited in a cluster where nothing is dispatched (closed gate, unreachable, standby)";
 
     CLUSTER_STATE: Gauge "mcr_cluster_state" ["cluster", "provider", "state"]
         "Always 1; the cluster's state is in the label";

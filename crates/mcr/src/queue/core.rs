@@ -1,7 +1,10 @@
 //! The queue as a data structure: it decides which item runs next, without I/O, clock and lock.
 
+mod bounded;
 mod forget;
 mod inspect;
+
+pub(crate) use self::bounded::Added;
 
 use super::backoff::Rng;
 use super::config::QueueConfig;
@@ -273,26 +276,6 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
     ) -> bool {
         let Some(at) = self.engaged(cluster) else {
             self.counters.refused += 1;
-            return false;
-        };
-        self.add_to_slot(at, key, priority, delay, now);
-        true
-    }
-
-    /// As [`add_after`](Self::add_after), but only while the cluster is engaged with this epoch.
-    pub(super) fn add_in(
-        &mut self,
-        cluster: &C,
-        epoch: u64,
-        key: K,
-        priority: Priority,
-        delay: Duration,
-        now: Instant,
-    ) -> bool {
-        let at = self
-            .slot(cluster)
-            .filter(|at| self.slots[*at as usize].epoch == Some(epoch));
-        let Some(at) = at else {
             return false;
         };
         self.add_to_slot(at, key, priority, delay, now);

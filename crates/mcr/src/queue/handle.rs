@@ -1,7 +1,7 @@
 //! The queue behind a lock, with an async `next`.
 
 use super::config::QueueConfig;
-use super::core::QueueCore;
+use super::core::{Added, QueueCore};
 use super::priority::Priority;
 use super::stats::{Counters, Depth};
 use super::work::{Outcome, Work};
@@ -193,8 +193,27 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> FairQueue<C, K> {
     /// As [`add_after`](Self::add_after), but only while the cluster is engaged with this epoch: a change from an earlier
     /// engagement of the cluster never becomes work of a later one. Returns `false` otherwise.
     pub fn add_in(&self, cluster: &C, epoch: u64, key: K, priority: Priority, delay: Duration) -> bool {
-        !self.is_closed()
-            && self.update(|core| core.add_in(cluster, epoch, key, priority, delay, Instant::now()))
+        self.add_within(cluster, Some(epoch), (key, usize::MAX), priority, delay) == Added::Yes
+    }
+
+    /// Calls `QueueCore::add_within`.
+    pub(crate) fn add_within(
+        &self,
+        cluster: &C,
+        epoch: Option<u64>,
+        key: (K, usize),
+        priority: Priority,
+        delay: Duration,
+    ) -> Added {
+        if self.is_closed() {
+            return Added::NotEngaged;
+        }
+        self.update(|core| core.add_within(cluster, epoch, key, priority, delay, Instant::now()))
+    }
+
+    /// Calls `QueueCore::retry_now`.
+    pub(crate) fn retry_now(&self, cluster: &C) {
+        self.update(|core| core.retry_now(cluster, Instant::now()));
     }
 
     /// Calls [`QueueCore::forget`]. Returns whether the key was pending.

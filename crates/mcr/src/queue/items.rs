@@ -202,6 +202,16 @@ impl<K: Clone + Eq + Hash> Items<K> {
         Some(finished)
     }
 
+    /// Makes all items due that wait after failures, and forgets how often they failed.
+    pub(super) fn retry_now(&mut self, now: Tick) {
+        for (id, item) in &mut self.slab {
+            if item.state == State::Delayed && item.attempt > 0 {
+                (item.attempt, item.due) = (0, now);
+                self.delayed.set(id as u32, now);
+            }
+        }
+    }
+
     /// Drops a key that is not running, with its back-off history. Returns whether it was pending.
     pub(super) fn forget(&mut self, key: &K, hasher: &impl BuildHasher) -> bool {
         let hash = hasher.hash_one(key);

@@ -62,6 +62,7 @@ mod work;
 
 pub use self::backoff::Backoff;
 pub use self::config::QueueConfig;
+pub(crate) use self::core::Added;
 pub use self::core::{MAX_DELAY, QueueCore};
 pub use self::handle::FairQueue;
 pub use self::priority::Priority;

@@ -79,7 +79,7 @@ fn respond(status: StatusCode, content_type: &'static str, body: impl Into<Body>
     response
 }
 
-fn error(status: StatusCode, message: &str) -> Response {
+pub(super) fn error(status: StatusCode, message: &str) -> Response {
     respond(status, JSON, json!({ "error": message }).to_string())
 }
 

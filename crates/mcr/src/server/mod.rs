@@ -12,7 +12,9 @@
 //! network that you trust, such as a Pod whose ports a network policy protects. The probes of a kubelet need such an address.
 //!
 //! The server answers only GET and HEAD. It limits the size and the time of request heads, and the number and the lifetime of
-//! connections.
+//! connections. `/healthz` and `/readyz` have connections of their own, so that others can't keep probes waiting. Where the server
+//! listens for this machine only, the other paths are refused (403) for a `Host` that is neither `localhost` nor an address: a
+//! page in a browser could read them under a name of its own.
 
 mod app;
 mod listen;

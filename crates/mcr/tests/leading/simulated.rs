@@ -114,7 +114,7 @@ fn noting(controller: Controller<ConfigMap>, seen: &Seen) -> BuiltController {
 
 async fn get(address: std::net::SocketAddr, path: &str) -> String {
     let mut stream = tokio::net::TcpStream::connect(address).await.or_fail();
-    let request = format!("GET {path} HTTP/1.1\r\nhost: mcr\r\nconnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.or_fail();
     let mut all = String::new();
     stream.read_to_string(&mut all).await.or_fail();
@@ -329,6 +329,84 @@ async fn the_lease_is_kept_while_a_reconcile_runs_that_can_not_be_aborted() {
     assert!(holder(&cluster).starts_with("me_"), "the Lease expires");
     drop(go_on);
     let _ = stopping.await.or_fail();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_task_that_never_awaits_keeps_neither_the_manager_nor_the_lease() {
+    let cluster = SimCluster::new();
+    cluster.create(lease("")).or_fail();
+    let (go_on, wait) = std::sync::mpsc::channel::<()>();
+    let seen = Seen::default();
+    let of_task = seen.clone();
+    let task = async move {
+        of_task.push("began");
+        let _ = wait.recv();
+        Ok(())
+    };
+    let builder = Manager::single(cluster.client()).task("deaf", |_, _| task);
+    let process = start(
+        builder.shutdown_grace(Duration::from_millis(20)),
+        election(&cluster),
+    );
+    seen.until("began").await;
+    eventually(PATIENCE, "it leads", || {
+        process.leadership.is_held().then_some(())
+    })
+    .await;
+    let stopped = tokio::time::timeout(PATIENCE, process.running.stop())
+        .await
+        .or_fail();
+    assert!(matches!(stopped, Err(ManagerError::Stuck { .. })), "{stopped:?}");
+    assert!(holder(&cluster).starts_with("me_"), "the Lease is not released");
+    let lease = || cluster.get("leases.coordination.k8s.io", "default/lock").unwrap();
+    let last = lease();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(lease(), last, "nor renewed");
+    drop(go_on);
+}
+
+#[tokio::test]
+async fn a_leader_task_runs_in_each_term_and_ends_with_it() {
+    let cluster = SimCluster::new();
+    cluster.create(lease("other")).or_fail();
+    let seen = Seen::default();
+    let (of_leader, of_task) = (seen.clone(), seen.clone());
+    let builder = Manager::single(cluster.client()).leader_election(election(&cluster));
+    let (leadership, leads) = (builder.leadership().unwrap(), builder.leadership().unwrap());
+    let leader_task = move |_, stop: tokio_util::sync::CancellationToken| {
+        let seen = of_leader.clone();
+        async move {
+            seen.push("began");
+            let _dropped = Dropped(Arc::new(seen));
+            stop.cancelled().await;
+            Ok(())
+        }
+    };
+    let task = async move {
+        of_task.push(format!("leads: {}", leadership.is_held()));
+        Ok(())
+    };
+    let builder = builder
+        .leader_task("cleaner", leader_task)
+        .task("everywhere", |_, _| task);
+    let manager = builder.build().unwrap();
+    let running = Background::start(|stop| manager.run_until(stop));
+    seen.until("leads: false").await;
+    for terms in 1..=2 {
+        assert_eq!(seen.all().len(), terms * 2 - 1, "{:?}", seen.all());
+        set_holder(&cluster, "");
+        eventually(PATIENCE, "it begins", || {
+            (seen.all().len() == terms * 2).then_some(())
+        })
+        .await;
+        set_holder(&cluster, "rival");
+        eventually(PATIENCE, "it ends", || {
+            (!leads.is_held() && seen.all().len() == terms * 2 + 1).then_some(())
+        })
+        .await;
+    }
+    running.stop().await.or_fail();
+    assert_eq!(seen.all()[1..], ["began", "dropped", "began", "dropped"]);
 }
 
 #[tokio::test]

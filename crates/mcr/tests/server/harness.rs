@@ -115,7 +115,7 @@ impl Answer {
 
 pub(crate) async fn ask(address: SocketAddr, method: &str, path: &str) -> Answer {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = format!("{method} {path} HTTP/1.1\r\nhost: mcr\r\nconnection: close\r\n\r\n");
+    let request = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut all = String::new();
     stream.read_to_string(&mut all).await.unwrap();

@@ -208,6 +208,44 @@ async fn requests_are_bounded() {
     served.end().await;
 }
 
+/// With limits of an hour nothing but the reserve lets the probe through.
+#[tokio::test]
+async fn probes_are_answered_whatever_others_hold() {
+    let served = serve(|builder| builder);
+    let mut held = Vec::new();
+    for _ in 0..64 {
+        let mut stream = TcpStream::connect(served.address).await.unwrap();
+        stream
+            .write_all(b"GET /clusters HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            .await
+            .unwrap();
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).await.unwrap();
+        assert_eq!(&head, b"HTTP/1.1 200");
+        held.push(stream);
+    }
+    for _ in 0..200 {
+        let mut stream = TcpStream::connect(served.address).await.unwrap();
+        stream.write_all(b"GET /readyz HTTP/1.1\r\nhost:").await.unwrap();
+        held.push(stream);
+    }
+    for (path, status) in [
+        ("/healthz", 200),
+        ("/readyz", 503),
+        ("/clusters", 503),
+        ("/healthz", 200),
+    ] {
+        let answer = timeout(PATIENCE, served.get(path))
+            .await
+            .expect("a probe waits for nobody");
+        assert_eq!(answer.status, status, "{path}: {}", answer.body);
+    }
+    held.clear();
+    let answered = async { while served.get("/clusters").await.status != 200 {} };
+    timeout(PATIENCE, answered).await.expect("there is room again");
+    served.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_ask_while_clusters_churn() {
     let served = serve(|builder| builder);

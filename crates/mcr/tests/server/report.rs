@@ -162,7 +162,7 @@ async fn clusters_as_json_have_stable_fields() {
         "counts": {
             "reconciles": 1, "successes": 1, "errors": 0, "terminal": 0, "panics": 0, "timeouts": 0, "aborted": 0, "dropped": 0,
             "retries": 0, "requested": "<requested>", "coalesced": "<coalesced>", "undecodable": 0,
-            "callbackPanics": 0, "misdirected": 0,
+            "callbackPanics": 0, "misdirected": 0, "overflowed": 0,
         },
     }]);
     assert_eq!(controllers, expected, "{controllers:#}");
