@@ -1,4 +1,5 @@
-//! Reads the claims of a token. Does not verify the token: never grant anything because of a claim.
+//! Reads when a token says that it expires. The token is not verified, so whoever writes it chooses what it says: a claim decides when to
+//! renew and what a text says, and nothing else. No other claim is read.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,8 +11,6 @@ use serde::Deserialize;
 pub struct Claims {
     /// The time at which the token expires: the claim `exp`.
     pub expires: Option<SystemTime>,
-    /// Namespace and name of the ServiceAccount.
-    pub account: Option<(String, String)>,
 }
 
 /// The claims of a token. `None` if it is no JSON Web Token.
@@ -19,7 +18,6 @@ pub fn of(token: &str) -> Option<Claims> {
     #[derive(Deserialize)]
     struct Payload {
         exp: Option<u64>,
-        sub: Option<String>,
     }
     let mut parts = token.split('.');
     let (_, payload, _, None) = (parts.next()?, parts.next()?, parts.next()?, parts.next()) else {
@@ -27,15 +25,10 @@ pub fn of(token: &str) -> Option<Claims> {
     };
     let payload = URL_SAFE_NO_PAD.decode(payload).ok()?;
     let payload: Payload = serde_json::from_slice(&payload).ok()?;
-    let account = payload.sub.as_deref().and_then(|sub| {
-        let (namespace, name) = sub.strip_prefix("system:serviceaccount:")?.split_once(':')?;
-        Some((namespace.to_owned(), name.to_owned()))
-    });
     Some(Claims {
         expires: payload
             .exp
             .and_then(|at| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(at))),
-        account,
     })
 }
 
@@ -48,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn expiry_and_account_are_read_and_other_tokens_are_left_alone() {
+    fn the_expiry_is_read_and_other_tokens_are_left_alone() {
         let claims = of(&token(
             r#"{"exp": 60, "sub": "system:serviceaccount:fleet:robot"}"#,
         ))
@@ -57,8 +50,6 @@ mod tests {
             claims.expires,
             Some(SystemTime::UNIX_EPOCH + Duration::from_secs(60))
         );
-        assert_eq!(claims.account, Some(("fleet".into(), "robot".into())));
-        assert_eq!(of(&token(r#"{"sub": "anna"}"#)).unwrap().account, None);
         assert!(
             of(&token(&format!(r#"{{"exp": {}}}"#, u64::MAX)))
                 .unwrap()

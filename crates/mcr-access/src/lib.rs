@@ -66,7 +66,7 @@ pub mod internal {
         error::list_names,
         exec::output as exec_output,
         kubeconfig_problem::{KubeconfigProblem, check_announced},
-        resolve::{InlineCertificate, InlineCredential, inline_credential, resolve_with},
+        resolve::{InlineCertificate, InlineCredential, Outline, inline_credential, outline, resolve_with},
         sync::lock,
         time::{rfc3339, rfc3339_option},
         unprintable::is_format,

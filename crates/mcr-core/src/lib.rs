@@ -75,7 +75,7 @@ pub mod internal {
     pub use crate::rounds::{HeldClusters, Rounds};
     pub use mcr_access::internal::{KubeconfigProblem, check_announced};
     pub use mcr_access::internal::{
-        claims, is_format, lock, namespace, resolve_with, rfc3339, rfc3339_option,
+        claims, is_format, lock, namespace, outline, resolve_with, rfc3339, rfc3339_option,
     };
     pub use mcr_client::internal::{Backoff, Line, Schedule, Ticket, jitter};
     pub use mcr_store::describe as describe_json_error;

@@ -4,7 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, bail};
 use k8s_openapi::api::{
-    authentication::v1::{SelfSubjectReview, TokenRequest, TokenRequestSpec},
+    authentication::v1::{
+        SelfSubjectReview, TokenRequest, TokenRequestSpec, TokenReview, TokenReviewSpec, TokenReviewStatus,
+    },
     core::v1::{Namespace, Secret, ServiceAccount},
 };
 use kube::{
@@ -12,14 +14,21 @@ use kube::{
     api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
 };
 use mcr_core::{Access, KubeconfigAccess, Trust};
+use secrecy::ExposeSecret;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::{document, objects, plan::Plan, show::PLACEHOLDER};
+use super::{
+    args::CreateArgs,
+    document, objects,
+    plan::{Account, Plan},
+    show::PLACEHOLDER,
+};
 use crate::{
     doctor::LABEL,
     output::print_line,
     session::{Session, is_forbidden, said},
+    values,
 };
 
 /// The field manager for server-side apply.
@@ -133,20 +142,38 @@ impl Member {
         Ok(())
     }
 
-    /// Fails if the account is gone: a rotation must not make a new one.
-    pub(super) async fn account_is_there(&self, plan: &Plan) -> anyhow::Result<()> {
-        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &plan.remote_namespace);
-        match accounts.get_opt(&plan.account).await {
-            Ok(Some(_)) => Ok(()),
+    /// Asks the cluster whose token a rotation replaces, and decides. Writes nothing. Fails if the account is gone: a rotation must not
+    /// make a new one.
+    pub(super) async fn decide(&self, args: &CreateArgs, plan: &mut Plan) -> anyhow::Result<()> {
+        let reviewed = self.review(plan).await;
+        let (namespace, name) = plan.candidate(args, reviewed.as_ref());
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &namespace);
+        let account = match accounts.get_opt(&name).await {
+            Ok(Some(account)) => Some(account),
             Ok(None) => bail!(
-                "--rotate: there is no ServiceAccount {}/{} in {}; leave --rotate out to make it, with what it may do",
-                plan.remote_namespace,
-                plan.account,
+                "--rotate: there is no ServiceAccount {namespace}/{name} in {}; name that of the Secret with --service-account and \
+                 --remote-namespace, or leave --rotate out to make it, with what it may do",
                 plan.member
             ),
-            Err(error) if is_forbidden(&error) => Ok(()),
-            Err(error) => bail!("ServiceAccount {}: {}", plan.account, said(&error)),
-        }
+            Err(error) if is_forbidden(&error) => None,
+            Err(error) => bail!("ServiceAccount {namespace}/{name}: {}", said(&error)),
+        };
+        plan.decide(args, reviewed, account.as_ref())
+    }
+
+    /// The ServiceAccount of the token that is replaced, as the API server knows it. `None` if it does not recognize the token, or if the
+    /// user may not ask.
+    async fn review(&self, plan: &Plan) -> Option<Account> {
+        let review = TokenReview {
+            spec: TokenReviewSpec {
+                token: plan.token_to_review()?.expose_secret().to_owned(),
+                ..TokenReviewSpec::default()
+            },
+            ..TokenReview::default()
+        };
+        let reviews: Api<TokenReview> = Api::all(self.client.clone());
+        let answer = timeout(WITHIN, reviews.create(&PostParams::default(), &review)).await;
+        account_of(answer.ok()?.ok()?.status?)
     }
 
     /// Requests a token.
@@ -183,11 +210,25 @@ impl Member {
     }
 }
 
+/// The ServiceAccount that a review has recognized. The token of a Pod proves nothing: it ends with the Pod, and in exchange for it there
+/// would be one that stays.
+fn account_of(review: TokenReviewStatus) -> Option<Account> {
+    let user = review.user.filter(|_| review.authenticated == Some(true))?;
+    let bound = |key: &String| key.starts_with("authentication.kubernetes.io/pod-");
+    if user.extra.iter().flatten().any(|(key, _)| bound(key)) {
+        return None;
+    }
+    let (namespace, name) = user
+        .username?
+        .strip_prefix("system:serviceaccount:")?
+        .split_once(':')
+        .map(|(namespace, name)| (namespace.to_owned(), name.to_owned()))?;
+    (values::is_dns_label(&namespace) && values::is_subdomain(&name)).then_some((namespace, name))
+}
+
 /// Checks that the cluster accepts the token, at the address that works from this machine.
 pub(super) async fn try_token(plan: &Plan, token: &str) -> anyhow::Result<()> {
-    let mut here = plan.clone();
-    here.server.clone_from(&plan.server_here);
-    let access = KubeconfigAccess::new(document::kubeconfig(&here, token)?, Trust::Trusted);
+    let access = KubeconfigAccess::new(document::kubeconfig_here(plan, token)?, Trust::Trusted);
     let session = Session::open(&plan.member, Access::from(access), WITHIN)
         .await
         .context("the fresh token was tried, and does not work")?;
@@ -382,5 +423,28 @@ fn explained(plan: &Plan, object: &Value, error: &kube::Error) -> String {
             format!("{}{hint}", said(error))
         }
         error => format!("{} (context {})", said(error), plan.member),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_recognized_token_of_a_serviceaccount_that_is_no_pods_proves_an_account() {
+        let of = |authenticated: bool, name: &str, extra: Value| {
+            let user = serde_json::json!({"username": name, "extra": extra});
+            let review = serde_json::json!({"authenticated": authenticated, "user": user});
+            account_of(serde_json::from_value(review).unwrap())
+        };
+        let (robot, none) = ("system:serviceaccount:fleet:robot", serde_json::json!({}));
+        let proven = of(true, robot, none.clone()).unwrap();
+        assert_eq!(proven, ("fleet".to_owned(), "robot".to_owned()));
+        let of_pod = serde_json::json!({"authentication.kubernetes.io/pod-name": ["web-1"]});
+        assert_eq!(of(true, robot, of_pod), None);
+        for other in ["anna", "system:serviceaccount:fleet", "system:serviceaccount:../x:y/z"] {
+            assert_eq!(of(true, other, none.clone()), None, "{other}");
+        }
+        assert_eq!(of(false, robot, none), None);
     }
 }

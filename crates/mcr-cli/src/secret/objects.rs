@@ -10,6 +10,10 @@ use crate::doctor::LABEL;
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 const GROUP: &str = "rbac.authorization.k8s.io";
+/// The annotations of the ServiceAccount: which Secret was made for it, and with which address. Rotations believe them, because they stand
+/// in the cluster itself.
+pub(super) const OF_SECRET: &str = "mcr.dev/kubeconfig-secret";
+pub(super) const OF_SERVER: &str = "mcr.dev/kubeconfig-server";
 /// The label of roles and bindings.
 pub(super) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
@@ -17,7 +21,11 @@ pub(super) fn account(plan: &Plan) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "ServiceAccount",
-        "metadata": {"name": plan.account, "namespace": plan.remote_namespace},
+        "metadata": {
+            "name": plan.account,
+            "namespace": plan.remote_namespace,
+            "annotations": {OF_SECRET: format!("{}/{}", plan.namespace, plan.name), OF_SERVER: plan.server},
+        },
     })
 }
 

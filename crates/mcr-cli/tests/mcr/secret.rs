@@ -181,6 +181,8 @@ async fn a_cluster_is_handed_over_and_its_token_rotated() {
         "{written:?}"
     );
 
+    forged_secrets_get_no_token(&hub, &member, &user, &last).await;
+
     // Without its account there is nothing to rotate, and the Secret stays.
     let accounts: Api<ServiceAccount> = Api::namespaced(member.client(), "fleet");
     accounts
@@ -192,11 +194,48 @@ async fn a_cluster_is_handed_over_and_its_token_rotated() {
         .ended(3)
         .tells("there is no ServiceAccount fleet/multicluster-kubeconfig-provider");
     let kept = secrets(&hub, "fleet").get("eu-1").await.or_fail();
-    assert_eq!(kept.resource_version(), last.resource_version());
+    assert_eq!(token_in(&kept), token_in(&last));
     user.mcr(with(&["--rotate", "--name", "eu-2"]))
         .await
         .ended(3)
         .tells("there is no Secret fleet/eu-2");
+}
+
+/// Whoever may write the Secret neither chooses whose token is requested nor where it goes.
+async fn forged_secrets_get_no_token(hub: &ControlPlane, member: &ControlPlane, user: &User, good: &Secret) {
+    let rotate = ["kubeconfig-secret", "create", "-c", "eu-1", "-n", "fleet", "--rotate"];
+    let before = writes(member).await.len();
+    let secrets = secrets(hub, "fleet");
+    // {"sub":"system:serviceaccount:kube-system:clusterrole-aggregation-controller"}, not signed.
+    let token = "e30.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQ6a3ViZS1zeXN0ZW06Y2x1c3RlcnJvbGUtYWdncmVnYXRpb24tY29udHJvbGxlciJ9.x";
+    let mut text = kubeconfig_in(good);
+    text["users"][0]["user"]["token"] = token.into();
+    let mut elsewhere = kubeconfig_in(good);
+    elsewhere["clusters"][0]["cluster"]["server"] = "https://evil.example".into();
+    for (forged, words) in [(text, "name the account with --service-account"), (elsewhere, "say with --server")] {
+        let patch = json!({"stringData": {"kubeconfig": forged.to_string()}});
+        let patched = secrets.patch("eu-1", &PatchParams::default(), &Patch::Merge(patch)).await.or_fail();
+        let said = user.mcr(rotate).await.ended(3);
+        said.tells("--rotate: ").tells(words);
+        assert!(!said.err.contains("aggregation"), "{}", said.err);
+        let kept = secrets.get("eu-1").await.or_fail();
+        assert_eq!(kept.resource_version(), patched.resource_version());
+    }
+    let written = writes(member).await.split_off(before);
+    assert_eq!(written, [""; 0], "no token was requested");
+    // The account that the command has marked for this Secret, or that a flag names, gets one whatever the Secret holds.
+    let patch = json!({"data": {"kubeconfig": "eA=="}});
+    for more in [["-a", "multicluster-kubeconfig-provider"].as_slice(), &[]] {
+        secrets.patch("eu-1", &PatchParams::default(), &Patch::Merge(&patch)).await.or_fail();
+        let create = ["kubeconfig-secret", "create", "-c", "eu-1", "-n", "fleet"];
+        if more.is_empty() {
+            user.mcr(create).await.ended(0);
+            secrets.patch("eu-1", &PatchParams::default(), &Patch::Merge(&patch)).await.or_fail();
+        }
+        user.mcr(rotate.iter().chain(more).copied()).await.ended(0);
+    }
+    let patch = json!({"data": good.data, "metadata": {"labels": good.metadata.labels}});
+    secrets.patch("eu-1", &PatchParams::default(), &Patch::Merge(patch)).await.or_fail();
 }
 
 /// An older version of this command named the role like the Secret. It is still the one, or else its rights would stay
