@@ -26,6 +26,7 @@ mod claims;
 mod credential;
 mod exec;
 mod file_source;
+mod key_kind;
 mod pem;
 
 // Types and functions that the other modules share.
@@ -82,6 +83,9 @@ pub mod internal {
     }
 
     pub mod pem {
-        pub use crate::pem::{IdentityPart, authorities, provider};
+        pub use crate::{
+            key_kind::{SUPPORTED, algorithm, unusable_rsa},
+            pem::{IdentityPart, IdentityProblem, authorities, provider},
+        };
     }
 }

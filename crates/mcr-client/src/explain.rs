@@ -5,11 +5,13 @@
 
 use std::{error::Error, io};
 
-use mcr_access::ForbiddenAddress;
+use mcr_access::{ForbiddenAddress, internal::pem};
+use rustls::OtherError;
 
 use crate::{
     TransportError,
     connect::{ConnectTimeout, UnknownHost},
+    tls::Unusable,
 };
 
 /// The task that sends the requests of a `kube::Client` has ended.
@@ -162,8 +164,41 @@ fn explain_tls(error: &rustls::Error) -> String {
             bad if format!("{bad:?}").contains("UnsupportedCertVersion") => {
                 "the server's certificate is X.509 version 1, which rustls does not accept; issue it again as version 3"
             }
+            Bad::UnsupportedSignatureAlgorithmContext {
+                signature_algorithm_id: id,
+                ..
+            } => {
+                return format!(
+                    "the certificate of the server or of its authority has a signature that can't be verified here ({}); issue it again, signed \
+                     with RSA or ECDSA and SHA-256 or SHA-384, or with Ed25519",
+                    pem::algorithm(id)
+                );
+            }
+            Bad::UnsupportedSignatureAlgorithmForPublicKeyContext {
+                public_key_algorithm_id: id,
+                ..
+            } => {
+                return format!(
+                    "the server's certificate is signed with a key that can't be used here ({}); issue it again, signed by an authority with a \
+                     key of another kind: {}",
+                    pem::algorithm(id),
+                    pem::SUPPORTED
+                );
+            }
+            Bad::Other(OtherError(other)) if other.is::<Unusable>() => return other.to_string(),
+            bad if format!("{bad:?}").contains("CaUsedAsEndEntity") => {
+                "the server's certificate is that of a certificate authority (CA:TRUE), which rustls does not accept from a server; issue one \
+                 with CA:FALSE"
+            }
             bad => return format!("the server's certificate can't be accepted: {bad}"),
         },
+        Tls::AlertReceived(Alert::HandshakeFailure) => {
+            return format!(
+                "the server refused the TLS connection (HandshakeFailure): most likely the key of its certificate can't be used here, as ECDSA \
+                 P-521, or its settings allow only old ciphers; give it a certificate with a key of another kind: {}",
+                pem::SUPPORTED
+            );
+        }
         Tls::AlertReceived(Alert::CertificateExpired) => {
             "the server says that the client certificate has expired; renew it"
         }

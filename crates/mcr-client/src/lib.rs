@@ -72,6 +72,10 @@ pub mod internal {
         schedule::{Line, Schedule, Ticket},
     };
 
+    pub mod tls {
+        pub use crate::tls::{AnyServer, system, verifier};
+    }
+
     pub mod probe {
         pub use crate::probe::{ProbeConnection, alive, identify, try_credential};
     }

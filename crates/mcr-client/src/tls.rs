@@ -10,7 +10,7 @@ use mcr_access::{
     },
 };
 use rustls::{
-    ClientConfig, DigitallySignedStruct, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, OtherError, SignatureScheme,
     client::{
         Resumption, WebPkiServerVerifier,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
@@ -18,7 +18,7 @@ use rustls::{
     crypto::{verify_tls12_signature, verify_tls13_signature},
     sign::SingleCertAndKey,
 };
-use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject};
 
 /// How many TLS sessions are kept for one server: the default of rustls. rustls allocates 2 KiB for them at once.
 const SESSIONS: usize = 8;
@@ -90,19 +90,109 @@ impl TlsCache {
         let Some(authority) = &endpoint.certificate_authority else {
             return system();
         };
-        self.verifiers.get_or_try_insert(Fingerprint::of(authority), || {
-            let problem = |problem: &str| AccessError::invalid("certificate-authority-data", problem);
-            let roots = pem::authorities(authority).map_err(problem)?;
-            let builder =
-                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), pem::provider().clone());
-            let verifier = builder.build().map_err(|error| problem(&error.to_string()))?;
-            Ok(verifier)
+        self.verifiers
+            .get_or_try_insert(Fingerprint::of(authority), || verifier(authority))
+    }
+}
+
+/// A verifier for certificate authorities in PEM.
+pub fn verifier(authority: &Arc<[u8]>) -> Result<Arc<dyn ServerCertVerifier>, AccessError> {
+    let problem = |problem: &str| AccessError::invalid("certificate-authority-data", problem);
+    let roots = pem::authorities(authority).map_err(problem)?;
+    let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), pem::provider().clone());
+    let inner = builder.build().map_err(|error| problem(&error.to_string()))?;
+    let authority = authority.clone();
+    Ok(Arc::new(Explained { inner, authority }))
+}
+
+/// Why a certificate can't be verified, where the errors of rustls don't say it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Unusable(String);
+
+impl Unusable {
+    /// Adds the cause to an error: the key of one of the certificates that took part.
+    fn explain<'a>(
+        error: rustls::Error,
+        mut all: impl Iterator<Item = &'a CertificateDer<'a>>,
+    ) -> rustls::Error {
+        let bad = rustls::Error::InvalidCertificate(CertificateError::BadSignature);
+        match all.find_map(|certificate| pem::unusable_rsa(certificate)).filter(|_| error == bad) {
+            None => error,
+            Some(kind) => Self(format!(
+                "the certificate of the server or of its authority has a key that can't be used here ({kind}); issue it again with a key \
+                 of another kind: {}",
+                pem::SUPPORTED
+            ))
+            .into(),
+        }
+    }
+}
+
+impl From<Unusable> for rustls::Error {
+    fn from(unusable: Unusable) -> Self {
+        Self::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(unusable))))
+    }
+}
+
+/// Verifies, and says which key is at fault.
+#[derive(Debug)]
+struct Explained {
+    inner: Arc<WebPkiServerVerifier>,
+    /// PEM.
+    authority: Arc<[u8]>,
+}
+
+impl ServerCertVerifier for Explained {
+    fn verify_server_cert(
+        &self,
+        server: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let verified = self.inner.verify_server_cert(server, between, name, ocsp, now);
+        verified.map_err(|error| {
+            let roots: Vec<_> = CertificateDer::pem_slice_iter(&self.authority).flatten().collect();
+            let unknown = rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
+            if error == unknown && roots.contains(server) {
+                return Unusable(
+                    "certificate-authority-data holds the server's own certificate, which is no authority; put the authority there that \
+                     has signed it"
+                        .to_owned(),
+                )
+                .into();
+            }
+            Unusable::explain(error, std::iter::once(server).chain(between).chain(&roots))
         })
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        server: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        AnyServer.verify_tls12_signature(message, server, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        server: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        AnyServer.verify_tls13_signature(message, server, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        AnyServer.supported_verify_schemes()
     }
 }
 
 /// A verifier for the certificate authorities of this machine. Loaded once, because that takes milliseconds and 100 KiB.
-fn system() -> Result<Arc<dyn ServerCertVerifier>, AccessError> {
+pub fn system() -> Result<Arc<dyn ServerCertVerifier>, AccessError> {
     type Loaded = Result<Arc<rustls_platform_verifier::Verifier>, String>;
     static SYSTEM: LazyLock<Loaded> = LazyLock::new(|| {
         let verifier = rustls_platform_verifier::Verifier::new(pem::provider().clone());
@@ -122,7 +212,7 @@ fn system() -> Result<Arc<dyn ServerCertVerifier>, AccessError> {
 
 /// Accepts any certificate, for `insecure-skip-tls-verify`. The server must still prove that it holds the certificate's key.
 #[derive(Debug)]
-pub(super) struct AnyServer;
+pub struct AnyServer;
 
 impl ServerCertVerifier for AnyServer {
     fn verify_server_cert(
@@ -142,12 +232,9 @@ impl ServerCertVerifier for AnyServer {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(
-            message,
-            cert,
-            signed,
-            &pem::provider().signature_verification_algorithms,
-        )
+        let known = &pem::provider().signature_verification_algorithms;
+        verify_tls12_signature(message, cert, signed, known)
+            .map_err(|error| Unusable::explain(error, std::iter::once(cert)))
     }
 
     fn verify_tls13_signature(
@@ -156,12 +243,9 @@ impl ServerCertVerifier for AnyServer {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(
-            message,
-            cert,
-            signed,
-            &pem::provider().signature_verification_algorithms,
-        )
+        let known = &pem::provider().signature_verification_algorithms;
+        verify_tls13_signature(message, cert, signed, known)
+            .map_err(|error| Unusable::explain(error, std::iter::once(cert)))
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

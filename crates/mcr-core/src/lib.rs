@@ -77,7 +77,7 @@ pub mod internal {
     pub use mcr_access::internal::{
         claims, is_format, lock, namespace, outline, resolve_with, rfc3339, rfc3339_option,
     };
-    pub use mcr_client::internal::{Backoff, Line, Schedule, Ticket, jitter};
+    pub use mcr_client::internal::{Backoff, Line, Schedule, Ticket, jitter, tls};
     pub use mcr_store::describe as describe_json_error;
     pub use mcr_watch::internal::{EventPublisher, Ledger, LoggedWatch, Notice, NoticeKind};
 }

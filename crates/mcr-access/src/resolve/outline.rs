@@ -48,7 +48,9 @@ pub fn outline(access: &KubeconfigAccess) -> Option<Outline> {
     let indexes = || std::iter::once(&index);
     let (_, cluster) = find_cluster(indexes(), |index| index, &name, &context).ok()?;
     let cluster = cluster.cluster.unwrap_or_default();
-    let user = find_user(indexes(), |index| index, &name, &context).ok().flatten();
+    let user = find_user(indexes(), |index| index, &name, &context)
+        .ok()
+        .flatten();
     let user = user.and_then(|(_, user)| user.user).unwrap_or_default();
 
     let file = |path: Option<String>| {

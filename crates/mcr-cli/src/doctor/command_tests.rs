@@ -166,7 +166,9 @@ fn samples(server: &str, folder: &Path) -> Vec<Command> {
 /// A finding may be wrong, and its command is pasted by people in a hurry.
 #[test]
 fn no_command_deletes_or_forces_anything() {
-    const BAD: [&str; 9] = ["delete", "--force", "rm", "prune", "replace", "drain", "reset", "kill", "truncate"];
+    const BAD: [&str; 9] = [
+        "delete", "--force", "rm", "prune", "replace", "drain", "reset", "kill", "truncate",
+    ];
     for command in samples("https://a", Path::new("/f")) {
         let line = command.to_string();
         let bad = line.split([' ', ';']).find(|word| BAD.contains(word));

@@ -146,19 +146,24 @@ impl Member {
     /// make a new one.
     pub(super) async fn decide(&self, args: &CreateArgs, plan: &mut Plan) -> anyhow::Result<()> {
         let reviewed = self.review(plan).await;
-        let (namespace, name) = plan.candidate(args, reviewed.as_ref());
-        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &namespace);
-        let account = match accounts.get_opt(&name).await {
-            Ok(Some(account)) => Some(account),
+        let binding = objects::binding(plan);
+        let found = match api(&self.client, &binding).get_opt(&plan.binding()).await {
+            Err(error) if !is_forbidden(&error) => bail!("{}: {}", shown(&binding), said(&error)),
+            found => found.ok().flatten(),
+        };
+        plan.decide(args, reviewed, found.as_ref().and_then(objects::bound))?;
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &plan.remote_namespace);
+        match accounts.get_opt(&plan.account).await {
+            Ok(Some(_)) => Ok(()),
             Ok(None) => bail!(
-                "--rotate: there is no ServiceAccount {namespace}/{name} in {}; name that of the Secret with --service-account and \
-                 --remote-namespace, or leave --rotate out to make it, with what it may do",
+                "--rotate: there is no ServiceAccount {}/{} in {}; leave --rotate out to make it, with what it may do",
+                plan.remote_namespace,
+                plan.account,
                 plan.member
             ),
-            Err(error) if is_forbidden(&error) => None,
-            Err(error) => bail!("ServiceAccount {namespace}/{name}: {}", said(&error)),
-        };
-        plan.decide(args, reviewed, account.as_ref())
+            Err(error) if is_forbidden(&error) => Ok(()),
+            Err(error) => bail!("ServiceAccount {}: {}", plan.account, said(&error)),
+        }
     }
 
     /// The ServiceAccount of the token that is replaced, as the API server knows it. `None` if it does not recognize the token, or if the
@@ -442,7 +447,11 @@ mod tests {
         assert_eq!(proven, ("fleet".to_owned(), "robot".to_owned()));
         let of_pod = serde_json::json!({"authentication.kubernetes.io/pod-name": ["web-1"]});
         assert_eq!(of(true, robot, of_pod), None);
-        for other in ["anna", "system:serviceaccount:fleet", "system:serviceaccount:../x:y/z"] {
+        for other in [
+            "anna",
+            "system:serviceaccount:fleet",
+            "system:serviceaccount:../x:y/z",
+        ] {
             assert_eq!(of(true, other, none.clone()), None, "{other}");
         }
         assert_eq!(of(false, robot, none), None);

@@ -1,19 +1,18 @@
 //! The objects, as they are applied and shown.
 
+use kube::{ResourceExt, core::DynamicObject};
 use serde_json::{Value, json};
 
 use super::{
     args::RoleType,
-    plan::{KEY, Plan, base64},
+    plan::{Bound, KEY, Plan, base64},
 };
 use crate::doctor::LABEL;
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 const GROUP: &str = "rbac.authorization.k8s.io";
-/// The annotations of the ServiceAccount: which Secret was made for it, and with which address. Rotations believe them, because they stand
-/// in the cluster itself.
-pub(super) const OF_SECRET: &str = "mcr.dev/kubeconfig-secret";
-pub(super) const OF_SERVER: &str = "mcr.dev/kubeconfig-server";
+/// The annotation of a binding with the address that the Secret got.
+const SERVER: &str = "mcr.dev/kubeconfig-server";
 /// The label of roles and bindings.
 pub(super) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
@@ -21,11 +20,7 @@ pub(super) fn account(plan: &Plan) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "ServiceAccount",
-        "metadata": {
-            "name": plan.account,
-            "namespace": plan.remote_namespace,
-            "annotations": {OF_SECRET: format!("{}/{}", plan.namespace, plan.name), OF_SERVER: plan.server},
-        },
+        "metadata": {"name": plan.account, "namespace": plan.remote_namespace},
     })
 }
 
@@ -49,16 +44,45 @@ pub(super) fn rbac(plan: &Plan) -> Vec<Value> {
         }
         metadata
     };
+    let mut of_binding = metadata(&plan.binding());
+    of_binding["annotations"] = json!({SERVER: plan.server});
     vec![
         json!({"apiVersion": RBAC, "kind": role, "metadata": metadata(&plan.role), "rules": rules}),
         json!({
             "apiVersion": RBAC,
             "kind": binding,
-            "metadata": metadata(&plan.binding()),
+            "metadata": of_binding,
             "roleRef": {"apiGroup": GROUP, "kind": role, "name": plan.role},
             "subjects": [{"kind": "ServiceAccount", "name": plan.account, "namespace": plan.remote_namespace}],
         }),
     ]
+}
+
+/// The name and the namespace of the binding, to look for it.
+pub(super) fn binding(plan: &Plan) -> Value {
+    let name = plan.binding();
+    match plan.role_type {
+        RoleType::Clusterrole => {
+            json!({"apiVersion": RBAC, "kind": "ClusterRoleBinding", "metadata": {"name": name}})
+        }
+        RoleType::Role => {
+            let metadata = json!({"name": name, "namespace": plan.remote_namespace});
+            json!({"apiVersion": RBAC, "kind": "RoleBinding", "metadata": metadata})
+        }
+    }
+}
+
+/// What a binding says that this command has made.
+pub(super) fn bound(binding: &DynamicObject) -> Option<Bound> {
+    binding.labels().get(MANAGED_BY).filter(|by| *by == "mcr")?;
+    let subject = &binding.data["subjects"][0];
+    let text = |field: &str| subject[field].as_str().map(str::to_owned);
+    text("kind").filter(|kind| kind == "ServiceAccount")?;
+    let server = binding.annotations().get(SERVER);
+    Some(Bound {
+        account: (text("namespace")?, text("name")?),
+        server: server.filter(|server| server.starts_with("https://")).cloned(),
+    })
 }
 
 fn metadata(plan: &Plan) -> Value {

@@ -4,11 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, bail};
 use base64::{Engine, engine::general_purpose::STANDARD};
-use k8s_openapi::api::{
-    core::v1::{Secret, ServiceAccount},
-    rbac::v1::PolicyRule,
-};
-use kube::ResourceExt;
+use k8s_openapi::api::{core::v1::Secret, rbac::v1::PolicyRule};
 use mcr_core::{
     KubeconfigAccess, Trust,
     internal::{claims, outline},
@@ -17,7 +13,6 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::{
     args::{CreateArgs, RoleType},
-    objects::{OF_SECRET, OF_SERVER},
     rules,
 };
 use crate::{doctor::target, values};
@@ -71,6 +66,13 @@ struct Rotation {
 
 /// A ServiceAccount: its namespace and its name.
 pub(super) type Account = (String, String);
+
+/// What the binding says that this command has made for a Secret.
+#[derive(Debug, Clone)]
+pub(super) struct Bound {
+    pub(super) account: Account,
+    pub(super) server: Option<String>,
+}
 
 impl Plan {
     pub(super) fn new(
@@ -151,7 +153,9 @@ impl Plan {
             server: server.trim_end_matches('/').to_owned(),
             tls_server_name: target.server_name,
             server_here: target.address,
-            proxy_here: outline(access).and_then(|found| found.proxy).map(SecretString::from),
+            proxy_here: outline(access)
+                .and_then(|found| found.proxy)
+                .map(SecretString::from),
             authority,
             rotation: None,
         })
@@ -193,73 +197,44 @@ impl Plan {
     }
 
     /// Decides whose token a rotation requests, and for which address. `reviewed` is the account that the cluster has recognized by the
-    /// token in the Secret, and `account` the ServiceAccount of [`candidate`](Self::candidate), which this command has marked when it made
-    /// the Secret.
+    /// token in the Secret, and `bound` what the binding says that this command has made in the cluster for the Secret.
     pub(super) fn decide(
         &mut self,
         args: &CreateArgs,
         reviewed: Option<Account>,
-        account: Option<&ServiceAccount>,
+        bound: Option<Bound>,
     ) -> anyhow::Result<()> {
-        let secret = format!("{}/{}", self.namespace, self.name);
-        let (namespace, name) = self.candidate(args, reviewed.as_ref());
-        if let Some((proven, of)) = &reviewed
-            && (proven, of) != (&namespace, &name)
-        {
+        let (secret, member) = (format!("{}/{}", self.namespace, self.name), &self.member);
+        let other = |flag: &Option<String>, now: &str| flag.as_ref().is_some_and(|flag| flag != now);
+        let (bound, server) = bound.map_or((None, None), |bound| (Some(bound.account), bound.server));
+        let account = reviewed.or_else(|| bound.filter(|_| args.service_account.is_none()));
+        if let Some((namespace, name)) = account {
+            if other(&args.service_account, &name) || other(&args.remote_namespace, &namespace) {
+                bail!(
+                    "--rotate: the Secret {secret} is of ServiceAccount {namespace}/{name}, which --rotate keeps; leave --service-account and \
+                     --remote-namespace out, or leave --rotate out to give it another account"
+                );
+            }
+            (self.remote_namespace, self.account) = (namespace, name);
+        } else if args.service_account.is_none() {
             bail!(
-                "--rotate: the Secret {secret} has a token of ServiceAccount {proven}/{of}, which --rotate keeps; leave \
-                 --service-account and --remote-namespace out, or leave --rotate out to give it another account"
+                "--rotate: nothing in {member} proves to which ServiceAccount the Secret {secret} belongs: its token is not accepted there \
+                 or may not be reviewed, and there is no binding of it; name the account with --service-account and --remote-namespace, or \
+                 leave --rotate out to write the Secret again"
             );
         }
-        let marks = account.map(ServiceAccount::annotations);
-        let marks = marks.filter(|marks| marks.get(OF_SECRET) == Some(&secret));
-        if reviewed.is_none() && marks.is_none() && args.service_account.is_none() {
-            bail!(
-                "--rotate: nothing in {} proves which ServiceAccount the Secret {secret} belongs to: its token is not accepted there or may not \
-                 be reviewed, and ServiceAccount {namespace}/{name} is not marked as its own; name the account with --service-account (and \
-                 --remote-namespace), or leave --rotate out to write it again",
-                self.member
-            );
+        if args.server.is_none() {
+            self.server = server.unwrap_or_else(|| self.server.clone());
+            let rotation = self.rotation.as_ref();
+            if rotation.is_some_and(|rotation| other(&rotation.old_server, &self.server)) {
+                bail!(
+                    "--rotate: the Secret {secret} has another address than {}, which is that of {member}; say with --server which address \
+                     gets the token",
+                    self.server
+                );
+            }
         }
-        if args.server.is_none()
-            && let Some(server) = marks
-                .and_then(|marks| marks.get(OF_SERVER))
-                .filter(|server| server.starts_with("https://"))
-        {
-            self.server.clone_from(server);
-        }
-        let old = self
-            .rotation
-            .as_ref()
-            .and_then(|rotation| rotation.old_server.as_deref());
-        if args.server.is_none()
-            && let Some(old) = old
-            && old != self.server
-        {
-            bail!(
-                "--rotate: the Secret {secret} has another address than {}, which is the one that {} gives; say with --server which of them \
-                 gets the token",
-                self.server,
-                self.member
-            );
-        }
-        (self.remote_namespace, self.account) = (namespace, name);
         Ok(())
-    }
-
-    /// The account that the flags name, as far as they do, else the one that the cluster has recognized, else the default.
-    pub(super) fn candidate(&self, args: &CreateArgs, reviewed: Option<&Account>) -> Account {
-        let (mut namespace, mut name) = (self.remote_namespace.clone(), self.account.clone());
-        if let Some((proven, of)) = reviewed {
-            // A flag wins, and then differs, which is refused.
-            if args.remote_namespace.is_none() {
-                namespace.clone_from(proven);
-            }
-            if args.service_account.is_none() {
-                name.clone_from(of);
-            }
-        }
-        (namespace, name)
     }
 
     /// What of the context the Secret does not get, as notes.

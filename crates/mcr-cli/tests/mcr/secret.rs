@@ -181,7 +181,7 @@ async fn a_cluster_is_handed_over_and_its_token_rotated() {
         "{written:?}"
     );
 
-    forged_secrets_get_no_token(&hub, &member, &user, &last).await;
+    forged_secrets_get_no_other_token(&hub, &member, &user, &last).await;
 
     // Without its account there is nothing to rotate, and the Secret stays.
     let accounts: Api<ServiceAccount> = Api::namespaced(member.client(), "fleet");
@@ -201,41 +201,57 @@ async fn a_cluster_is_handed_over_and_its_token_rotated() {
         .tells("there is no Secret fleet/eu-2");
 }
 
-/// Whoever may write the Secret neither chooses whose token is requested nor where it goes.
-async fn forged_secrets_get_no_token(hub: &ControlPlane, member: &ControlPlane, user: &User, good: &Secret) {
-    let rotate = ["kubeconfig-secret", "create", "-c", "eu-1", "-n", "fleet", "--rotate"];
-    let before = writes(member).await.len();
+/// Whoever may write the Secret chooses neither whose token is requested nor where it goes.
+async fn forged_secrets_get_no_other_token(
+    hub: &ControlPlane,
+    member: &ControlPlane,
+    user: &User,
+    good: &Secret,
+) {
     let secrets = secrets(hub, "fleet");
-    // {"sub":"system:serviceaccount:kube-system:clusterrole-aggregation-controller"}, not signed.
-    let token = "e30.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQ6a3ViZS1zeXN0ZW06Y2x1c3RlcnJvbGUtYWdncmVnYXRpb24tY29udHJvbGxlciJ9.x";
-    let mut text = kubeconfig_in(good);
-    text["users"][0]["user"]["token"] = token.into();
+    let rotate = [
+        "kubeconfig-secret",
+        "create",
+        "-c",
+        "eu-1",
+        "-n",
+        "fleet",
+        "--rotate",
+    ];
+    let put = async |kubeconfig: String| {
+        let patch = json!({"stringData": {"kubeconfig": kubeconfig}});
+        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+        secrets
+            .patch("eu-1", &params, &patch)
+            .await
+            .or_fail()
+            .resource_version()
+    };
+    let before = writes(member).await.len();
     let mut elsewhere = kubeconfig_in(good);
     elsewhere["clusters"][0]["cluster"]["server"] = "https://evil.example".into();
-    for (forged, words) in [(text, "name the account with --service-account"), (elsewhere, "say with --server")] {
-        let patch = json!({"stringData": {"kubeconfig": forged.to_string()}});
-        let patched = secrets.patch("eu-1", &PatchParams::default(), &Patch::Merge(patch)).await.or_fail();
-        let said = user.mcr(rotate).await.ended(3);
-        said.tells("--rotate: ").tells(words);
-        assert!(!said.err.contains("aggregation"), "{}", said.err);
-        let kept = secrets.get("eu-1").await.or_fail();
-        assert_eq!(kept.resource_version(), patched.resource_version());
+    let there = put(elsewhere.to_string()).await;
+    user.mcr(rotate).await.ended(3).tells("say with --server");
+    assert_eq!(secrets.get("eu-1").await.or_fail().resource_version(), there);
+
+    // {"sub":"system:serviceaccount:kube-system:clusterrole-aggregation-controller"}, not signed.
+    let token = "e30.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQ6a3ViZS1zeXN0ZW06Y2x1c3RlcnJvbGUtYWdncmVnYXRpb24tY29udHJvbGxlciJ9.x";
+    let mut claims = kubeconfig_in(good);
+    claims["users"][0]["user"]["token"] = token.into();
+    for forged in [claims.to_string(), "x".to_owned()] {
+        put(forged).await;
+        user.mcr(rotate).await.ended(0);
+        let now = secrets.get("eu-1").await.or_fail();
+        let whose = who(&client(member, &now).await).await.or_fail();
+        assert_eq!(
+            whose,
+            "system:serviceaccount:fleet:multicluster-kubeconfig-provider"
+        );
     }
     let written = writes(member).await.split_off(before);
-    assert_eq!(written, [""; 0], "no token was requested");
-    // The account that the command has marked for this Secret, or that a flag names, gets one whatever the Secret holds.
-    let patch = json!({"data": {"kubeconfig": "eA=="}});
-    for more in [["-a", "multicluster-kubeconfig-provider"].as_slice(), &[]] {
-        secrets.patch("eu-1", &PatchParams::default(), &Patch::Merge(&patch)).await.or_fail();
-        let create = ["kubeconfig-secret", "create", "-c", "eu-1", "-n", "fleet"];
-        if more.is_empty() {
-            user.mcr(create).await.ended(0);
-            secrets.patch("eu-1", &PatchParams::default(), &Patch::Merge(&patch)).await.or_fail();
-        }
-        user.mcr(rotate.iter().chain(more).copied()).await.ended(0);
-    }
-    let patch = json!({"data": good.data, "metadata": {"labels": good.metadata.labels}});
-    secrets.patch("eu-1", &PatchParams::default(), &Patch::Merge(patch)).await.or_fail();
+    let own = |line: &String| line.contains("/fleet/serviceaccounts/multicluster-kubeconfig-provider/token");
+    assert!(written.len() == 2 && written.iter().all(own), "{written:?}");
+    put(kubeconfig_in(good).to_string()).await;
 }
 
 /// An older version of this command named the role like the Secret. It is still the one, or else its rights would stay
@@ -541,7 +557,13 @@ async fn half_way(hub: &ControlPlane, member: &ControlPlane) {
         .tells("no Secret was written");
     assert!(none("taken").await);
     let before = secrets(hub, "default").get("half").await.or_fail();
-    user.mcr(create("half", &["--rotate"]))
+    let robot = ["--rotate", "-a", "multicluster-kubeconfig-provider"];
+    let rotate = [&robot[..], &["--server", "https://half.example"]].concat();
+    user.mcr(create("half", &robot))
+        .await
+        .ended(3)
+        .tells("say with --server");
+    user.mcr(create("half", &rotate))
         .await
         .ended(3)
         .tells("the Secret is as it was");
