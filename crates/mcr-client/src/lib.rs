@@ -73,7 +73,7 @@ pub mod internal {
     };
 
     pub mod tls {
-        pub use crate::tls::{AnyServer, system, verifier};
+        pub use crate::tls::{Verifier, system, verifier};
     }
 
     pub mod probe {

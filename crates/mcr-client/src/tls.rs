@@ -85,7 +85,7 @@ impl TlsCache {
 
     fn verifier(&self, endpoint: &Endpoint) -> Result<Arc<dyn ServerCertVerifier>, AccessError> {
         if endpoint.insecure_skip_tls_verify {
-            return Ok(Arc::new(AnyServer));
+            return Ok(Arc::new(Verifier::ANY));
         }
         let Some(authority) = &endpoint.certificate_authority else {
             return system();
@@ -101,8 +101,8 @@ pub fn verifier(authority: &Arc<[u8]>) -> Result<Arc<dyn ServerCertVerifier>, Ac
     let roots = pem::authorities(authority).map_err(problem)?;
     let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), pem::provider().clone());
     let inner = builder.build().map_err(|error| problem(&error.to_string()))?;
-    let authority = authority.clone();
-    Ok(Arc::new(Explained { inner, authority }))
+    let pem = authority.clone();
+    Ok(Arc::new(Verifier(Some(Authorities { inner, pem }))))
 }
 
 /// Why a certificate can't be verified, where the errors of rustls don't say it.
@@ -116,78 +116,21 @@ impl Unusable {
         error: rustls::Error,
         mut all: impl Iterator<Item = &'a CertificateDer<'a>>,
     ) -> rustls::Error {
-        let bad = rustls::Error::InvalidCertificate(CertificateError::BadSignature);
-        match all.find_map(|certificate| pem::unusable_rsa(certificate)).filter(|_| error == bad) {
-            None => error,
-            Some(kind) => Self(format!(
+        match all.find_map(|certificate| pem::unusable_rsa(certificate)) {
+            Some(kind) if error == CertificateError::BadSignature.into() => Self(format!(
                 "the certificate of the server or of its authority has a key that can't be used here ({kind}); issue it again with a key \
                  of another kind: {}",
                 pem::SUPPORTED
             ))
             .into(),
+            _ => error,
         }
     }
 }
 
 impl From<Unusable> for rustls::Error {
     fn from(unusable: Unusable) -> Self {
-        Self::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(unusable))))
-    }
-}
-
-/// Verifies, and says which key is at fault.
-#[derive(Debug)]
-struct Explained {
-    inner: Arc<WebPkiServerVerifier>,
-    /// PEM.
-    authority: Arc<[u8]>,
-}
-
-impl ServerCertVerifier for Explained {
-    fn verify_server_cert(
-        &self,
-        server: &CertificateDer<'_>,
-        between: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        let verified = self.inner.verify_server_cert(server, between, name, ocsp, now);
-        verified.map_err(|error| {
-            let roots: Vec<_> = CertificateDer::pem_slice_iter(&self.authority).flatten().collect();
-            let unknown = rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
-            if error == unknown && roots.contains(server) {
-                return Unusable(
-                    "certificate-authority-data holds the server's own certificate, which is no authority; put the authority there that \
-                     has signed it"
-                        .to_owned(),
-                )
-                .into();
-            }
-            Unusable::explain(error, std::iter::once(server).chain(between).chain(&roots))
-        })
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        server: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        AnyServer.verify_tls12_signature(message, server, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        server: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        AnyServer.verify_tls13_signature(message, server, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        AnyServer.supported_verify_schemes()
+        CertificateError::Other(OtherError(Arc::new(unusable))).into()
     }
 }
 
@@ -210,42 +153,66 @@ pub fn system() -> Result<Arc<dyn ServerCertVerifier>, AccessError> {
     }
 }
 
-/// Accepts any certificate, for `insecure-skip-tls-verify`. The server must still prove that it holds the certificate's key.
+/// Verifies by authorities, and says which key is at fault. Without them accepts any certificate, for `insecure-skip-tls-verify`: the server
+/// must still prove that it holds the certificate's key.
 #[derive(Debug)]
-pub struct AnyServer;
+pub struct Verifier(Option<Authorities>);
 
-impl ServerCertVerifier for AnyServer {
+#[derive(Debug)]
+struct Authorities {
+    inner: Arc<WebPkiServerVerifier>,
+    pem: Arc<[u8]>,
+}
+
+impl Verifier {
+    /// Accepts any certificate.
+    pub const ANY: Self = Self(None);
+}
+
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
+        server: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
+        let Some(Authorities { inner, pem }) = &self.0 else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        let verified = inner.verify_server_cert(server, between, name, ocsp, now);
+        verified.map_err(|error| {
+            let roots: Vec<_> = CertificateDer::pem_slice_iter(pem).flatten().collect();
+            if error == CertificateError::UnknownIssuer.into() && roots.contains(server) {
+                let text = "certificate-authority-data holds the server's own certificate, which is no authority; put the authority there that \
+                            has signed it";
+                return Unusable(text.to_owned()).into();
+            }
+            Unusable::explain(error, std::iter::once(server).chain(between).chain(&roots))
+        })
     }
 
     fn verify_tls12_signature(
         &self,
         message: &[u8],
-        cert: &CertificateDer<'_>,
+        server: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
         let known = &pem::provider().signature_verification_algorithms;
-        verify_tls12_signature(message, cert, signed, known)
-            .map_err(|error| Unusable::explain(error, std::iter::once(cert)))
+        verify_tls12_signature(message, server, signed, known)
+            .map_err(|error| Unusable::explain(error, std::iter::once(server)))
     }
 
     fn verify_tls13_signature(
         &self,
         message: &[u8],
-        cert: &CertificateDer<'_>,
+        server: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
         let known = &pem::provider().signature_verification_algorithms;
-        verify_tls13_signature(message, cert, signed, known)
-            .map_err(|error| Unusable::explain(error, std::iter::once(cert)))
+        verify_tls13_signature(message, server, signed, known)
+            .map_err(|error| Unusable::explain(error, std::iter::once(server)))
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

@@ -30,6 +30,7 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use super::{
+    proxy_variable,
     facts::{Answer, Bad, Connection, Failure, FailureKind, Reach, Tls, Verdict},
     target::{Target, certificate},
 };
@@ -41,6 +42,7 @@ pub(super) async fn connection(target: &Target, policy: &AddressPolicy, limit: D
         true => None,
         false => Some(reach(target, policy, limit).await),
     };
+    let reach = reach.map(|reach| mention_proxy(reach, &target.host));
     Connection {
         address: target.address.clone(),
         host: target.host.clone(),
@@ -49,6 +51,22 @@ pub(super) async fn connection(target: &Target, policy: &AddressPolicy, limit: D
         insecure: target.insecure,
         reach,
     }
+}
+
+/// Adds the variable by which another program would have gone through a proxy, if a step before the first answer failed.
+fn mention_proxy(mut reach: Reach, host: &str) -> Reach {
+    let failed = [
+        reach.resolved.as_mut().and_then(|step| step.as_mut().err()),
+        reach.connected.as_mut().and_then(|step| step.as_mut().err()),
+        reach.greeted.as_mut().and_then(|step| step.as_mut().err()),
+    ];
+    let variable = proxy_variable::variable(host, |name| std::env::var(name).ok());
+    for (failure, name) in failed.into_iter().flatten().zip(variable) {
+        failure.text.push_str(&format!(
+            "; ${name} is set: kubectl would use that proxy, and mcr does not unless it is the proxy-url of the cluster in the kubeconfig"
+        ));
+    }
+    reach
 }
 
 /// Resolves, connects, greets with TLS and asks for the version, until one of these steps fails. Each step has the same
@@ -254,7 +272,7 @@ impl ServerCertVerifier for Witness {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        tls::AnyServer.verify_tls12_signature(message, certificate, signed)
+        tls::Verifier::ANY.verify_tls12_signature(message, certificate, signed)
     }
 
     fn verify_tls13_signature(
@@ -263,11 +281,11 @@ impl ServerCertVerifier for Witness {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        tls::AnyServer.verify_tls13_signature(message, certificate, signed)
+        tls::Verifier::ANY.verify_tls13_signature(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        tls::AnyServer.supported_verify_schemes()
+        tls::Verifier::ANY.supported_verify_schemes()
     }
 }
 
