@@ -89,20 +89,17 @@ fn parse_identity(chain: &[u8], key: &str) -> Result<CertifiedKey, IdentityProbl
     CertifiedKey::from_der(chain, key, provider()).map_err(|error| {
         use rustls::{Error, InconsistentKeys};
         match error {
-            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => (
-                IdentityPart::Key,
-                "does not belong to the client certificate; copy both again from the same place".into(),
-            ),
+            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+                (IdentityPart::Key, "does not belong to the client certificate; copy both again from the same place".into())
+            }
             Error::InvalidCertificate(error) if format!("{error:?}").contains("UnsupportedCertVersion") => (
                 IdentityPart::Certificate,
                 "holds an X.509 version 1 certificate, which rustls does not accept; issue it again as version 3 \
-                 (with openssl x509 -req, add -extfile with any extension)"
-                    .into(),
+                 (with openssl x509 -req, add -extfile with any extension)".into(),
             ),
-            Error::InvalidCertificate(_) => (
-                IdentityPart::Certificate,
-                "holds a certificate that can't be parsed; copy the certificate again".into(),
-            ),
+            Error::InvalidCertificate(_) => {
+                (IdentityPart::Certificate, "holds a certificate that can't be parsed; copy the certificate again".into())
+            }
             _ => {
                 let kind = kind.as_deref().unwrap_or("an unknown kind");
                 let problem = format!(
@@ -138,7 +135,7 @@ mod tests {
 
     /// The keys were made with openssl. The line before each says what it is.
     #[test]
-    fn a_client_key_that_can_not_be_used_is_told_by_its_kind() {
+    fn a_client_key_that_can_not_be_used_is_reported_by_its_kind() {
         let own = rcgen::KeyPair::generate().unwrap();
         let chain = rcgen::CertificateParams::default()
             .self_signed(&own)

@@ -166,7 +166,10 @@ fn clusters() {
     );
     for number in ["2130706433", "0x7f000001", "127.1", "h.0177"] {
         let text = server(&format!("https://{number}:6443"));
-        assert!(text.starts_with(&format!("{field}.server: has a number as its host; ")), "{text}");
+        assert!(
+            text.starts_with(&format!("{field}.server: has a number as its host; ")),
+            "{text}"
+        );
     }
     assert_eq!(server("https://3f4e5d6c7b8a"), "fine");
     assert_eq!(

