@@ -207,7 +207,20 @@ impl Plan {
         let (secret, member) = (format!("{}/{}", self.namespace, self.name), &self.member);
         let other = |flag: &Option<String>, now: &str| flag.as_ref().is_some_and(|flag| flag != now);
         let (bound, server) = bound.map_or((None, None), |bound| (Some(bound.account), bound.server));
-        let account = reviewed.or_else(|| bound.filter(|_| args.service_account.is_none()));
+        let bound = bound.filter(|_| args.service_account.is_none());
+        if let (Some(reviewed), Some(bound)) = (&reviewed, &bound)
+            && reviewed != bound
+        {
+            bail!(
+                "--rotate: the token in the Secret {secret} is of ServiceAccount {}/{}, and the binding in {member} of {}/{}; say with \
+                 --service-account and --remote-namespace which of them the cluster is to have",
+                reviewed.0,
+                reviewed.1,
+                bound.0,
+                bound.1
+            );
+        }
+        let account = reviewed.or(bound);
         if let Some((namespace, name)) = account {
             if other(&args.service_account, &name) || other(&args.remote_namespace, &namespace) {
                 bail!(
