@@ -167,24 +167,11 @@ fn explain_tls(error: &rustls::Error) -> String {
             Bad::UnsupportedSignatureAlgorithmContext {
                 signature_algorithm_id: id,
                 ..
-            } => {
-                return format!(
-                    "the certificate of the server or of its authority has a signature that can't be verified here ({}); issue it again, signed \
-                     with RSA or ECDSA and SHA-256 or SHA-384, or with Ed25519",
-                    pem::algorithm(id)
-                );
             }
-            Bad::UnsupportedSignatureAlgorithmForPublicKeyContext {
+            | Bad::UnsupportedSignatureAlgorithmForPublicKeyContext {
                 public_key_algorithm_id: id,
                 ..
-            } => {
-                return format!(
-                    "the server's certificate is signed with a key that can't be used here ({}); issue it again, signed by an authority with a \
-                     key of another kind: {}",
-                    pem::algorithm(id),
-                    pem::SUPPORTED
-                );
-            }
+            } => return unusable(pem::algorithm(id)),
             Bad::Other(OtherError(other)) if other.is::<Unusable>() => return other.to_string(),
             bad if format!("{bad:?}").contains("CaUsedAsEndEntity") => {
                 "the server's certificate is that of a certificate authority (CA:TRUE), which rustls does not accept from a server; issue one \
@@ -194,9 +181,8 @@ fn explain_tls(error: &rustls::Error) -> String {
         },
         Tls::AlertReceived(Alert::HandshakeFailure) => {
             return format!(
-                "the server refused the TLS connection (HandshakeFailure): most likely the key of its certificate can't be used here, as ECDSA \
-                 P-521, or its settings allow only old ciphers; give it a certificate with a key of another kind: {}",
-                pem::SUPPORTED
+                "the server refused the TLS connection (HandshakeFailure), most likely because it has only old ciphers, or because {}",
+                unusable("such as ECDSA P-521")
             );
         }
         Tls::AlertReceived(Alert::CertificateExpired) => {
@@ -212,6 +198,15 @@ fn explain_tls(error: &rustls::Error) -> String {
         error => return format!("TLS: {error}"),
     };
     text.to_owned()
+}
+
+/// What to do about a certificate with a key or a signature of this kind.
+pub(crate) fn unusable(kind: &str) -> String {
+    format!(
+        "the certificate of the server or of its authority has a key or a signature that can't be used here ({kind}); issue it again with \
+         {}, and SHA-256 or SHA-384",
+        pem::SUPPORTED
+    )
 }
 
 /// The name in a certificate. rustls gives it as `DnsName("eu-1")` or `IpAddress(10.0.0.1)`.

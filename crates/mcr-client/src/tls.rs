@@ -20,6 +20,8 @@ use rustls::{
 };
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject};
 
+use crate::explain::unusable;
+
 /// How many TLS sessions are kept for one server: the default of rustls. rustls allocates 2 KiB for them at once.
 const SESSIONS: usize = 8;
 
@@ -117,12 +119,7 @@ impl Unusable {
         mut all: impl Iterator<Item = &'a CertificateDer<'a>>,
     ) -> rustls::Error {
         match all.find_map(|certificate| pem::unusable_rsa(certificate)) {
-            Some(kind) if error == CertificateError::BadSignature.into() => Self(format!(
-                "the certificate of the server or of its authority has a key that can't be used here ({kind}); issue it again with a key \
-                 of another kind: {}",
-                pem::SUPPORTED
-            ))
-            .into(),
+            Some(kind) if error == CertificateError::BadSignature.into() => Self(unusable(&kind)).into(),
             _ => error,
         }
     }

@@ -218,7 +218,7 @@ fn account_of(review: TokenReviewStatus) -> Option<Account> {
 
 /// Checks that the cluster accepts the token, at the address that works from this machine.
 pub(super) async fn try_token(plan: &Plan, token: &str) -> anyhow::Result<()> {
-    let access = KubeconfigAccess::new(document::kubeconfig_here(plan, token)?, Trust::Trusted);
+    let access = KubeconfigAccess::new(document::kubeconfig(plan, token, true)?, Trust::Trusted);
     let session = Session::open(&plan.member, Access::from(access), WITHIN)
         .await
         .context("the fresh token was tried, and does not work")?;
@@ -286,7 +286,7 @@ impl Hub {
 
     /// Checks with a dry run that the Secret can be written, before anything is written to the cluster.
     pub(super) async fn may_write(&self, plan: &Plan) -> anyhow::Result<()> {
-        let secret = objects::secret(plan, &document::kubeconfig(plan, PLACEHOLDER)?);
+        let secret = objects::secret(plan, &document::kubeconfig(plan, PLACEHOLDER, false)?);
         let params = PatchParams::apply(MANAGER).force().dry_run();
         match self
             .secrets

@@ -95,7 +95,7 @@ async fn with_member(args: &CreateArgs, plan: &mut Plan, hub: &Hub, client: Clie
             short(lifetime)
         );
     }
-    let text = document::kubeconfig(plan, &token.token)?;
+    let text = document::kubeconfig(plan, &token.token, false)?;
     apply::try_token(plan, &token.token).await.context(repeat)?;
     eprintln!("the token works: it is {}", plan.account_user());
     hub.write(plan, &text).await?;
@@ -115,7 +115,7 @@ async fn with_member(args: &CreateArgs, plan: &mut Plan, hub: &Hub, client: Clie
 
 /// Warns about parts that a controller with default settings would not accept.
 async fn warn(plan: &Plan) {
-    let Ok(text) = document::kubeconfig(plan, "a-token") else {
+    let Ok(text) = document::kubeconfig(plan, "a-token", false) else {
         return;
     };
     let access = KubeconfigAccess::new(text, Trust::Untrusted);

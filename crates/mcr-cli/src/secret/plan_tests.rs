@@ -190,9 +190,9 @@ fn a_proxy_is_used_here_and_its_absence_in_the_secret_is_reported() {
         "server: 'https://a:6443', proxy-url: 'http://u:pw@p:3128', tls-server-name: k, {AUTHORITY}"
     ));
     let plan = Plan::new(&args(&[]), "kind-a", "hub", &through).unwrap();
-    let written = crate::secret::document::kubeconfig(&plan, "t").unwrap();
+    let written = crate::secret::document::kubeconfig(&plan, "t", false).unwrap();
     assert!(!written.contains("proxy-url") && written.contains("tls-server-name: k"));
-    let here = crate::secret::document::kubeconfig_here(&plan, "t").unwrap();
+    let here = crate::secret::document::kubeconfig(&plan, "t", true).unwrap();
     assert!(here.contains("u:pw@p:3128"));
     let note = plan.left_out().unwrap();
     assert!(note.contains("proxy-url") && !note.contains("pw"), "{note}");
