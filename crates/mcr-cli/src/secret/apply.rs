@@ -131,12 +131,17 @@ impl Member {
     /// make a new one.
     pub(super) async fn decide(&self, args: &CreateArgs, plan: &mut Plan) -> anyhow::Result<()> {
         let reviewed = self.review(plan).await;
-        let binding = objects::binding(plan);
-        let found = match api(&self.client, &binding).get_opt(&plan.binding()).await {
-            Err(error) if !is_forbidden(&error) => bail!("{}: {}", shown(&binding), said(&error)),
-            found => found.ok().flatten(),
-        };
-        plan.decide(args, reviewed, found.as_ref().and_then(objects::bound))?;
+        let namespace = reviewed
+            .as_ref()
+            .map_or(&plan.remote_namespace, |(namespace, _)| namespace);
+        let mut bound = None;
+        for binding in objects::bindings(plan, namespace) {
+            bound = match api(&self.client, &binding).get_opt(&plan.binding()).await {
+                Err(error) if !is_forbidden(&error) => bail!("{}: {}", shown(&binding), said(&error)),
+                found => bound.or(found.ok().flatten().as_ref().and_then(objects::bound)),
+            };
+        }
+        plan.decide(args, reviewed, bound)?;
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &plan.remote_namespace);
         match accounts.get_opt(&plan.account).await {
             Ok(Some(_)) => Ok(()),

@@ -55,13 +55,11 @@ pub(super) fn rbac(plan: &Plan) -> Vec<Value> {
     ]
 }
 
-/// The binding without its content, to look for it.
-pub(super) fn binding(plan: &Plan) -> Value {
-    let (kind, namespace) = match plan.role_type {
-        RoleType::Clusterrole => ("ClusterRoleBinding", None),
-        RoleType::Role => ("RoleBinding", Some(&plan.remote_namespace)),
-    };
-    json!({"apiVersion": RBAC, "kind": kind, "metadata": {"name": plan.binding(), "namespace": namespace}})
+/// The bindings that may have been made for the Secret, without their content: one for all namespaces, and one for this namespace.
+pub(super) fn bindings(plan: &Plan, namespace: &str) -> [Value; 2] {
+    [("ClusterRoleBinding", None), ("RoleBinding", Some(namespace))].map(|(kind, namespace)| {
+        json!({"apiVersion": RBAC, "kind": kind, "metadata": {"name": plan.binding(), "namespace": namespace}})
+    })
 }
 
 /// What a binding says that this command has made.
