@@ -88,7 +88,7 @@ impl World {
 
     /// What to try by oneself, as long as it runs.
     pub(crate) fn hint(&self, folder: &Folder, url: Option<&str>) -> String {
-        let mut hint = "It goes on until Ctrl-C. Try, in another terminal:".to_owned();
+        let mut hint = "It goes on until Ctrl-C. Try, in another terminal (no line is printed for these, /clusters shows them):".to_owned();
         let export = self.export(folder);
         hint += &format!(
             "\n  {}",

@@ -146,9 +146,9 @@ async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     args.init_log();
     let files = FileProvider::builder()
-        .files(&args.clusters.kubeconfigs)
-        .dirs(&args.clusters.kubeconfig_dirs)
-        .globs(&args.clusters.globs)
+        .files(&args.clusters().kubeconfigs)
+        .dirs(&args.clusters().kubeconfig_dirs)
+        .globs(&args.clusters().globs)
         .build()?;
     let fleet = args.fleet(files)?.build();
     let manager = args.manager().fleet(fleet.clone());

@@ -84,9 +84,9 @@ async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     args.init_log();
     let files = FileProvider::builder()
-        .files(&args.clusters.kubeconfigs)
-        .dirs(&args.clusters.kubeconfig_dirs)
-        .globs(&args.clusters.globs)
+        .files(&args.clusters().kubeconfigs)
+        .dirs(&args.clusters().kubeconfig_dirs)
+        .globs(&args.clusters().globs)
         .build()?;
     let manager = args.manager().fleet(args.fleet(files)?.build());
     Ok(manager.controller(controller()).build()?.run().await?)

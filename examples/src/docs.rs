@@ -31,6 +31,8 @@ mod code {
     struct Quickstart;
     #[doc = include_str!("../../docs/sync.md")]
     struct Sync;
+    #[doc = include_str!("../../docs/testing.md")]
+    struct Testing;
     #[doc = include_str!("../../docs/writing-a-provider.md")]
     struct WritingAProvider;
 }
@@ -40,7 +42,7 @@ mod tests {
     use std::{collections::BTreeMap, env, fs, path::Path, process::Command};
 
     /// The documents that have lines for a `Cargo.toml`, besides the READMEs of the crates.
-    const WITH_LINES: [&str; 9] = [
+    const WITH_LINES: [&str; 10] = [
         "README.md",
         "docs/cluster-api.md",
         "docs/cluster-inventory.md",
@@ -48,6 +50,7 @@ mod tests {
         "docs/kcp.md",
         "docs/quickstart.md",
         "docs/sync.md",
+        "docs/testing.md",
         "docs/third-party-providers.md",
         "docs/writing-a-provider.md",
     ];

@@ -1,4 +1,5 @@
-//! Reads the claims of a token. Does not verify the token: never grant anything because of a claim.
+//! Reads when a token says that it expires. The token is not verified, so whoever writes it chooses what it says: a claim decides when to
+//! renew and what a text says, and nothing else. No other claim is read.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,8 +12,6 @@ use serde_json::Value;
 pub struct Claims {
     /// The time at which the token expires: the claim `exp`.
     pub expires: Option<SystemTime>,
-    /// Namespace and name of the ServiceAccount.
-    pub account: Option<(String, String)>,
 }
 
 /// The claims of a token. `None` if it is no JSON Web Token.
@@ -21,7 +20,6 @@ pub fn of(token: &str) -> Option<Claims> {
     struct Payload {
         #[serde(default)]
         exp: Value,
-        sub: Option<String>,
     }
     let mut parts = token.split('.');
     let (_, payload, _, None) = (parts.next()?, parts.next()?, parts.next()?, parts.next()) else {
@@ -29,13 +27,8 @@ pub fn of(token: &str) -> Option<Claims> {
     };
     let payload = URL_SAFE_NO_PAD.decode(payload).ok()?;
     let payload: Payload = serde_json::from_slice(&payload).ok()?;
-    let account = payload.sub.as_deref().and_then(|sub| {
-        let (namespace, name) = sub.strip_prefix("system:serviceaccount:")?.split_once(':')?;
-        Some((namespace.to_owned(), name.to_owned()))
-    });
     Some(Claims {
         expires: numeric_date(&payload.exp),
-        account,
     })
 }
 
@@ -59,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn expiry_and_account_are_read_and_other_tokens_are_left_alone() {
+    fn the_expiry_is_read_and_other_tokens_are_left_alone() {
         let claims = of(&token(
             r#"{"exp": 60, "sub": "system:serviceaccount:fleet:robot"}"#,
         ))
@@ -68,8 +61,6 @@ mod tests {
             claims.expires,
             Some(SystemTime::UNIX_EPOCH + Duration::from_secs(60))
         );
-        assert_eq!(claims.account, Some(("fleet".into(), "robot".into())));
-        assert_eq!(of(&token(r#"{"sub": "anna"}"#)).unwrap().account, None);
         let at = |millis| Some(SystemTime::UNIX_EPOCH + Duration::from_millis(millis));
         for (exp, expires) in [
             ("60.5", at(60_500)),
@@ -84,12 +75,8 @@ mod tests {
             ("null", None),
             (r#""60""#, None),
         ] {
-            let claims = of(&token(&format!(
-                r#"{{"exp": {exp}, "sub": "system:serviceaccount:a:b"}}"#
-            )));
-            let claims = claims.unwrap();
+            let claims = of(&token(&format!(r#"{{"exp": {exp}}}"#))).unwrap();
             assert_eq!(claims.expires, expires, "{exp}");
-            assert!(claims.account.is_some(), "{exp}");
         }
         for other in ["", "opaque", "a.b.c", "a.b", "e30.e30.x.y"] {
             assert_eq!(of(other), None, "{other}");

@@ -56,7 +56,7 @@ enum CertificateForm {
 
 impl ClientCertificate {
     /// Parses a certificate and its key, and checks that they belong together.
-    pub(crate) fn parse(chain: &[u8], key: &str) -> Result<Self, (pem::IdentityPart, &'static str)> {
+    pub(crate) fn parse(chain: &[u8], key: &str) -> Result<Self, pem::IdentityProblem> {
         Ok(Self(CertificateForm::Parsed {
             identity: pem::identity(chain, key)?,
             pem: Self::fingerprint_of_pem(chain, key),
@@ -78,7 +78,7 @@ impl ClientCertificate {
 
     /// Returns the certificate and key in the form that rustls needs. Equal certificates share one object.
     #[doc(hidden)]
-    pub fn identity(&self) -> Result<Arc<CertifiedKey>, (pem::IdentityPart, &'static str)> {
+    pub fn identity(&self) -> Result<Arc<CertifiedKey>, pem::IdentityProblem> {
         match &self.0 {
             CertificateForm::Unparsed { chain, key } => pem::identity(chain, key.expose_secret()),
             CertificateForm::Parsed { identity, .. } => Ok(identity.clone()),

@@ -5,6 +5,7 @@
 
 use std::{borrow::Cow, ops::Deref};
 
+use base64::Engine;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{AccessError, Place};
@@ -252,7 +253,14 @@ impl<'a> Document<'a> {
             budget.max_total_scalar_bytes = budget.max_total_scalar_bytes.max(text.len());
         }
         let document: Option<Self> =
-            serde_saphyr::from_str_with_options(text, options).map_err(|error| syntax(&error))?;
+            serde_saphyr::from_str_with_options(text, options).map_err(|error| match is_base64(text) {
+                true => AccessError::Syntax {
+                    problem: "it is base64 text, most likely because it was encoded twice: the field data takes it encoded once, and stringData \
+                              as it is",
+                    place: Place::UNKNOWN,
+                },
+                false => syntax(&error),
+            })?;
         document.ok_or(AccessError::Empty)
     }
 
@@ -261,6 +269,13 @@ impl<'a> Document<'a> {
         // This can't fail: all keys are strings.
         serde_json::to_vec(self).unwrap_or_default()
     }
+}
+
+/// Whether a text is base64 of a text.
+fn is_base64(text: &str) -> bool {
+    let packed: String = text.split_whitespace().collect();
+    let bytes = base64::engine::general_purpose::STANDARD.decode(packed);
+    bytes.is_ok_and(|bytes| std::str::from_utf8(&bytes).is_ok_and(|text| text.contains(':')))
 }
 
 /// Translates an error of the parser. The texts of the parser are not used, since they quote the kubeconfig.

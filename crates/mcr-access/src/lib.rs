@@ -26,6 +26,7 @@ mod claims;
 mod credential;
 mod exec;
 mod file_source;
+mod key_kind;
 mod pem;
 
 // Types and functions that the other modules share.
@@ -71,7 +72,7 @@ pub mod internal {
         kubeconfig::{literal_ip, split_zone},
         kubeconfig_problem::{KubeconfigProblem, check_announced},
         policy::PluginRefusal,
-        resolve::{InlineCertificate, InlineCredential, inline_credential, resolve_with},
+        resolve::{InlineCertificate, InlineCredential, Outline, inline_credential, outline, resolve_with},
         schedule::{Line, Schedule, Ticket},
         sync::lock,
         time::{parse_rfc3339, rfc3339, rfc3339_option},
@@ -92,6 +93,9 @@ pub mod internal {
     }
 
     pub mod pem {
-        pub use crate::pem::{IdentityPart, authorities, provider};
+        pub use crate::{
+            key_kind::{SUPPORTED, algorithm, unusable_rsa},
+            pem::{IdentityPart, IdentityProblem, authorities, provider},
+        };
     }
 }

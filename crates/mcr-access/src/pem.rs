@@ -1,14 +1,24 @@
 //! Certificates and private keys in PEM.
 //!
-//! A problem is a `&str` with the end of a sentence, for example `holds no PEM private key; copy the key again`. The
+//! A problem is a text with the end of a sentence, for example `holds no PEM private key; copy the key again`. The
 //! caller puts the name of the field before it. The errors of rustls are not shown, since they quote lines of a key.
 
-use std::sync::{Arc, LazyLock};
+use std::{
+    borrow::Cow,
+    sync::{Arc, LazyLock},
+};
 
 use rustls::{RootCertStore, crypto::CryptoProvider, sign::CertifiedKey};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
-use crate::{fingerprint::Fingerprint, weak_cache::WeakCache};
+use crate::{
+    fingerprint::Fingerprint,
+    key_kind::{self, SUPPORTED},
+    weak_cache::WeakCache,
+};
+
+/// Which part of an identity has a problem, and which.
+pub type IdentityProblem = (IdentityPart, Cow<'static, str>);
 
 /// Returns the crypto provider of all TLS configurations. rustls panics if it has to choose between two that are compiled
 /// in, so every configuration names this provider.
@@ -58,38 +68,46 @@ pub(crate) fn shared_authorities<E>(
 /// Parses a certificate chain and its private key, and checks that they belong together.
 ///
 /// The check of a key is expensive (a multiplication on its curve), so equal texts share one result while it is in use.
-pub(crate) fn identity(chain: &[u8], key: &str) -> Result<Arc<CertifiedKey>, (IdentityPart, &'static str)> {
+pub(crate) fn identity(chain: &[u8], key: &str) -> Result<Arc<CertifiedKey>, IdentityProblem> {
     static CACHE: LazyLock<WeakCache<CertifiedKey>> = LazyLock::new(WeakCache::default);
     CACHE.get_or_try_insert(Fingerprint::of(&(chain, key)), || {
         parse_identity(chain, key).map(Arc::new)
     })
 }
 
-fn parse_identity(chain: &[u8], key: &str) -> Result<CertifiedKey, (IdentityPart, &'static str)> {
-    let chain = certificates(chain).map_err(|problem| (IdentityPart::Certificate, problem))?;
+fn parse_identity(chain: &[u8], key: &str) -> Result<CertifiedKey, IdentityProblem> {
+    let chain = certificates(chain).map_err(|problem| (IdentityPart::Certificate, problem.into()))?;
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|_| {
         let problem = if key.contains("ENCRYPTED") {
             "holds an encrypted private key; store it decrypted (openssl pkey -in KEY -out PLAIN)"
         } else {
             "holds no PEM private key; copy the key again"
         };
-        (IdentityPart::Key, problem)
+        (IdentityPart::Key, problem.into())
     })?;
+    let kind = key_kind::of_private_key(&key);
     CertifiedKey::from_der(chain, key, provider()).map_err(|error| {
         use rustls::{Error, InconsistentKeys};
         match error {
             Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
-                (IdentityPart::Key, "does not belong to the client certificate; copy both again from the same place")
+                (IdentityPart::Key, "does not belong to the client certificate; copy both again from the same place".into())
             }
             Error::InvalidCertificate(error) if format!("{error:?}").contains("UnsupportedCertVersion") => (
                 IdentityPart::Certificate,
                 "holds an X.509 version 1 certificate, which rustls does not accept; issue it again as version 3 \
-                 (with openssl x509 -req, add -extfile with any extension)",
+                 (with openssl x509 -req, add -extfile with any extension)".into(),
             ),
             Error::InvalidCertificate(_) => {
-                (IdentityPart::Certificate, "holds a certificate that can't be parsed; copy the certificate again")
+                (IdentityPart::Certificate, "holds a certificate that can't be parsed; copy the certificate again".into())
             }
-            _ => (IdentityPart::Key, "holds a private key of a kind that is not supported; use RSA, ECDSA P-256/P-384 or Ed25519"),
+            _ => {
+                let kind = kind.as_deref().unwrap_or("an unknown kind");
+                let problem = format!(
+                    "holds a private key ({kind}) that can't be used here; copy it again if it may be damaged, else issue the client \
+                     certificate with a key of another kind: {SUPPORTED}"
+                );
+                (IdentityPart::Key, problem.into())
+            }
         }
     })
 }
@@ -97,10 +115,44 @@ fn parse_identity(chain: &[u8], key: &str) -> Result<CertifiedKey, (IdentityPart
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, &'static str> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match found {
-        Ok(found) if found.is_empty() => {
-            Err("holds no PEM certificate (-----BEGIN CERTIFICATE-----); copy the certificate again")
-        }
+        Ok(found) if found.is_empty() => Err(match std::str::from_utf8(pem) {
+            Ok(text) if text.contains("-----BEGIN CERTIFICATE-----") => {
+                "holds a certificate with spaces before its lines; remove them"
+            }
+            Ok(text) if text.contains(" CERTIFICATE-----") => {
+                "holds a certificate that does not begin with -----BEGIN CERTIFICATE-----; openssl x509 -in FILE -out PLAIN writes it so"
+            }
+            _ => "holds no PEM certificate (-----BEGIN CERTIFICATE-----); copy the certificate again",
+        }),
         Ok(found) => Ok(found),
         Err(_) => Err("holds PEM that is cut off or damaged; copy the certificate again"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The keys were made with openssl. The line before each says what it is.
+    #[test]
+    fn a_client_key_that_can_not_be_used_is_reported_by_its_kind() {
+        let own = rcgen::KeyPair::generate().unwrap();
+        let chain = rcgen::CertificateParams::default()
+            .self_signed(&own)
+            .unwrap()
+            .pem();
+        for part in include_str!("unusable_keys.pem").split("# ").skip(1) {
+            let (kind, key) = part.split_once('\n').unwrap();
+            let (half, problem) = parse_identity(chain.as_bytes(), key).unwrap_err();
+            assert_eq!(half, IdentityPart::Key);
+            let named = format!("holds a private key ({}) that can't be used here", kind.trim());
+            assert!(
+                problem.starts_with(&named) && problem.ends_with(SUPPORTED),
+                "{kind}: {problem}"
+            );
+        }
+        let problem = |pem: &str| authorities(pem.as_bytes()).unwrap_err();
+        assert!(problem(&chain.replace(" CERT", " TRUSTED CERT")).contains("does not begin with"));
+        assert!(problem(&format!("  {}", chain.replace('\n', "\n  "))).contains("spaces"));
     }
 }

@@ -240,6 +240,10 @@ fn a_syntax_error_says_where_and_shows_nothing_of_the_text() {
     let cases: &[(&str, &str)] = &[
         ("contexts: [\n", "it is not valid YAML (line 1, column 11)"),
         (
+            "Y29udGV4dHM6IFtd\nCg==\n",
+            "it is base64 text, most likely because it was encoded twice: the field data takes it encoded once, and stringData as it is",
+        ),
+        (
             "clusters: canary-5d1f\n",
             "a value has the wrong form (text, list or mapping expected) (line 1, column 11)",
         ),

@@ -166,6 +166,14 @@ fn clusters() {
         server("https://h?token=canary-77aa"),
         format!("{field}.server: has a query or fragment; write https://host:port and at most a path")
     );
+    for number in ["2130706433", "0x7f000001", "127.1", "h.0177"] {
+        let text = server(&format!("https://{number}:6443"));
+        assert!(
+            text.starts_with(&format!("{field}.server: has a number as its host; ")),
+            "{text}"
+        );
+    }
+    assert_eq!(server("https://3f4e5d6c7b8a"), "fine");
     assert_eq!(
         server("https:// h"),
         format!("{field}.server: is not an address; write https://host:port")

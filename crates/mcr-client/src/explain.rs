@@ -5,11 +5,13 @@
 
 use std::{error::Error, io};
 
-use mcr_access::{ForbiddenAddress, reason};
+use mcr_access::{ForbiddenAddress, internal::pem, reason};
+use rustls::OtherError;
 
 use crate::{
     TransportError,
     connect::{ConnectTimeout, UnknownHost},
+    tls::Unusable,
 };
 
 /// The task that sends the requests of a `kube::Client` has ended.
@@ -163,8 +165,27 @@ fn explain_tls(error: &rustls::Error) -> String {
             bad if format!("{bad:?}").contains("UnsupportedCertVersion") => {
                 "the server's certificate is X.509 version 1, which rustls does not accept; issue it again as version 3"
             }
+            Bad::UnsupportedSignatureAlgorithmContext {
+                signature_algorithm_id: id,
+                ..
+            }
+            | Bad::UnsupportedSignatureAlgorithmForPublicKeyContext {
+                public_key_algorithm_id: id,
+                ..
+            } => return unusable(pem::algorithm(id)),
+            Bad::Other(OtherError(other)) if other.is::<Unusable>() => return other.to_string(),
+            bad if format!("{bad:?}").contains("CaUsedAsEndEntity") => {
+                "the server's certificate is that of a certificate authority (CA:TRUE), which rustls does not accept from a server; issue one \
+                 with CA:FALSE"
+            }
             bad => return format!("the server's certificate can't be accepted: {bad}"),
         },
+        Tls::AlertReceived(Alert::HandshakeFailure) => {
+            return format!(
+                "the server refused the TLS connection (HandshakeFailure), most likely because it has only old ciphers, or because {}",
+                unusable("such as ECDSA P-521")
+            );
+        }
         Tls::AlertReceived(Alert::CertificateExpired) => {
             "the server says that the client certificate has expired; renew it"
         }
@@ -178,6 +199,15 @@ fn explain_tls(error: &rustls::Error) -> String {
         error => return format!("TLS: {error}"),
     };
     text.to_owned()
+}
+
+/// What to do about a certificate with a key or a signature of this kind.
+pub(crate) fn unusable(kind: &str) -> String {
+    format!(
+        "the certificate of the server or of its authority has a key or a signature that can't be used here ({kind}); issue it again with \
+         {}, and SHA-256 or SHA-384",
+        pem::SUPPORTED
+    )
 }
 
 /// The name in a certificate. rustls gives it as `DnsName("eu-1")` or `IpAddress(10.0.0.1)`.

@@ -76,6 +76,10 @@ pub mod internal {
         request::HeadTimeout,
     };
 
+    pub mod tls {
+        pub use crate::tls::{Verifier, system, verifier};
+    }
+
     pub mod probe {
         pub use crate::{
             probe::{ProbeConnection, alive, identify, try_credential},

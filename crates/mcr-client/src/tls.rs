@@ -10,7 +10,7 @@ use mcr_access::{
     },
 };
 use rustls::{
-    ClientConfig, DigitallySignedStruct, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, OtherError, SignatureScheme,
     client::{
         Resumption, WebPkiServerVerifier,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
@@ -18,7 +18,9 @@ use rustls::{
     crypto::{verify_tls12_signature, verify_tls13_signature},
     sign::SingleCertAndKey,
 };
-use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject};
+
+use crate::explain::unusable;
 
 /// How many TLS sessions are kept for one server: the default of rustls. rustls allocates 2 KiB for them at once.
 const SESSIONS: usize = 8;
@@ -85,24 +87,52 @@ impl TlsCache {
 
     fn verifier(&self, endpoint: &Endpoint) -> Result<Arc<dyn ServerCertVerifier>, AccessError> {
         if endpoint.insecure_skip_tls_verify {
-            return Ok(Arc::new(AnyServer));
+            return Ok(Arc::new(Verifier::ANY));
         }
         let Some(authority) = &endpoint.certificate_authority else {
             return system();
         };
-        self.verifiers.get_or_try_insert(Fingerprint::of(authority), || {
-            let problem = |problem: &str| AccessError::invalid("certificate-authority-data", problem);
-            let roots = pem::authorities(authority).map_err(problem)?;
-            let builder =
-                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), pem::provider().clone());
-            let verifier = builder.build().map_err(|error| problem(&error.to_string()))?;
-            Ok(verifier)
-        })
+        self.verifiers
+            .get_or_try_insert(Fingerprint::of(authority), || verifier(authority))
+    }
+}
+
+/// A verifier for certificate authorities in PEM.
+pub fn verifier(authority: &Arc<[u8]>) -> Result<Arc<dyn ServerCertVerifier>, AccessError> {
+    let problem = |problem: &str| AccessError::invalid("certificate-authority-data", problem);
+    let roots = pem::authorities(authority).map_err(problem)?;
+    let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), pem::provider().clone());
+    let inner = builder.build().map_err(|error| problem(&error.to_string()))?;
+    let pem = authority.clone();
+    Ok(Arc::new(Verifier(Some(Authorities { inner, pem }))))
+}
+
+/// Why a certificate can't be verified, where the errors of rustls don't say it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Unusable(String);
+
+impl Unusable {
+    /// Adds the cause to an error: the key of one of the certificates that took part.
+    fn explain<'a>(
+        error: rustls::Error,
+        mut all: impl Iterator<Item = &'a CertificateDer<'a>>,
+    ) -> rustls::Error {
+        match all.find_map(|certificate| pem::unusable_rsa(certificate)) {
+            Some(kind) if error == CertificateError::BadSignature.into() => Self(unusable(&kind)).into(),
+            _ => error,
+        }
+    }
+}
+
+impl From<Unusable> for rustls::Error {
+    fn from(unusable: Unusable) -> Self {
+        CertificateError::Other(OtherError(Arc::new(unusable))).into()
     }
 }
 
 /// A verifier for the certificate authorities of this machine. Loaded once, because that takes milliseconds and 100 KiB.
-fn system() -> Result<Arc<dyn ServerCertVerifier>, AccessError> {
+pub fn system() -> Result<Arc<dyn ServerCertVerifier>, AccessError> {
     type Loaded = Result<Arc<rustls_platform_verifier::Verifier>, String>;
     static SYSTEM: LazyLock<Loaded> = LazyLock::new(|| {
         let verifier = rustls_platform_verifier::Verifier::new(pem::provider().clone());
@@ -120,48 +150,66 @@ fn system() -> Result<Arc<dyn ServerCertVerifier>, AccessError> {
     }
 }
 
-/// Accepts any certificate, for `insecure-skip-tls-verify`. The server must still prove that it holds the certificate's key.
+/// Verifies by authorities, and says which key is at fault. Without them accepts any certificate, for `insecure-skip-tls-verify`: the server
+/// must still prove that it holds the certificate's key.
 #[derive(Debug)]
-pub(super) struct AnyServer;
+pub struct Verifier(Option<Authorities>);
 
-impl ServerCertVerifier for AnyServer {
+#[derive(Debug)]
+struct Authorities {
+    inner: Arc<WebPkiServerVerifier>,
+    pem: Arc<[u8]>,
+}
+
+impl Verifier {
+    /// Accepts any certificate.
+    pub const ANY: Self = Self(None);
+}
+
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
+        server: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
+        let Some(Authorities { inner, pem }) = &self.0 else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        let verified = inner.verify_server_cert(server, between, name, ocsp, now);
+        verified.map_err(|error| {
+            let roots: Vec<_> = CertificateDer::pem_slice_iter(pem).flatten().collect();
+            if error == CertificateError::UnknownIssuer.into() && roots.contains(server) {
+                let text = "certificate-authority-data holds the server's own certificate, which is no authority; put the authority there that \
+                            has signed it";
+                return Unusable(text.to_owned()).into();
+            }
+            Unusable::explain(error, std::iter::once(server).chain(between).chain(&roots))
+        })
     }
 
     fn verify_tls12_signature(
         &self,
         message: &[u8],
-        cert: &CertificateDer<'_>,
+        server: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(
-            message,
-            cert,
-            signed,
-            &pem::provider().signature_verification_algorithms,
-        )
+        let known = &pem::provider().signature_verification_algorithms;
+        verify_tls12_signature(message, server, signed, known)
+            .map_err(|error| Unusable::explain(error, std::iter::once(server)))
     }
 
     fn verify_tls13_signature(
         &self,
         message: &[u8],
-        cert: &CertificateDer<'_>,
+        server: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(
-            message,
-            cert,
-            signed,
-            &pem::provider().signature_verification_algorithms,
-        )
+        let known = &pem::provider().signature_verification_algorithms;
+        verify_tls13_signature(message, server, signed, known)
+            .map_err(|error| Unusable::explain(error, std::iter::once(server)))
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

@@ -151,7 +151,8 @@ impl EndpointWatch {
             None => "the resource apiexports/content".to_owned(),
         };
         format!(
-            "forbidden: {message}. Grant {right} with the name {} in workspace {} to the credentials in use",
+            "forbidden: {message}. Grant {right} with the name {} in workspace {} to the credentials in use; a user who is no ServiceAccount \
+             there needs the verb access on the nonResourceURL / as well",
             self.export.name, self.export.cluster
         )
     }

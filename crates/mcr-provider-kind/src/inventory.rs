@@ -364,7 +364,7 @@ fn view(nodes: &[Node]) -> View {
         return View::Useless(
             format!(
                 "it has no control-plane node, only {}: kind is making or deleting it, or somebody removed that container; if it \
-                 stays so, delete the cluster with `kind delete cluster --name {}`",
+                 stays so, the cluster {} is lost and can be removed with kind",
                 names.join(", "),
                 nodes.first().map_or("", |node| node.cluster.as_str()),
             )

@@ -445,7 +445,7 @@ impl fmt::Debug for ManagerBuilder {
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a controller that a manager can run",
-    label = "call `.build(reconciler, context)` on the `Controller` first",
+    label = "call `.build(reconciler, context)` on a `Controller` first; a `Result` with another error than `BuildError` needs `?`",
     note = "`Controller::build` takes an `async fn(Request<K>, Arc<Ctx>)`, `Controller::build_uniform` the reconciler and the error policy of kube's `Controller`"
 )]
 pub trait IntoController {

@@ -96,6 +96,19 @@ fn server_url(entry: &Entry<'_>, url: &str) -> Result<http::Uri, AccessError> {
     {
         return Err(problem("has no host or a bad port; write https://host:port"));
     }
+    // Some resolvers take 2130706433 or 127.1 for an address; no certificate has such a name.
+    let host = authority.host();
+    let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = digits(last)
+        || last
+            .strip_prefix("0x")
+            .is_some_and(|hex| u64::from_str_radix(hex, 16).is_ok());
+    if number && literal_ip(&uri).is_none() {
+        return Err(problem(
+            "has a number as its host; write the IP address as four numbers with dots, or a name",
+        ));
+    }
     if uri.query().is_some() || url.contains('#') {
         return Err(problem(
             "has a query or fragment; write https://host:port and at most a path",

@@ -3,6 +3,7 @@
 mod cluster;
 mod entry;
 mod inline;
+mod outline;
 mod user;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use crate::{
 use entry::{Entry, filled};
 
 pub use inline::{InlineCertificate, InlineCredential, inline_credential};
+pub use outline::{Outline, outline};
 
 /// Finds the endpoint and the credentials of a kubeconfig's context.
 ///

@@ -12,7 +12,10 @@ pub(super) fn describe_again(origin: &Origin) -> Fix {
     match origin {
         Origin::Secret { namespace, name } => create_secret(namespace, name, "").into(),
         Origin::File { path, .. } => Fix::action(format!("correct {path}")),
-        Origin::KindCluster { name, .. } => Command::RecreateKindCluster(name.clone()).into(),
+        Origin::KindCluster { name, .. } => Fix::action(
+            "look whether kind itself can use the cluster; make it again only if it can't, because all that is in it is lost then",
+        )
+        .and_run(Command::ExportKindKubeconfig(name.clone())),
         Origin::ClusterApi { namespace, name } => Fix::action(format!(
             "correct the Secret {namespace}/{name}-kubeconfig, or delete it if a control plane provider owns it, which then \
              writes a new one"

@@ -1,4 +1,5 @@
-//! The commands that the doctor prints. Each of them is run or parsed by a test, which has to know every variant.
+//! The commands that the doctor prints. Each of them is run or parsed by a test, which has to know every variant. None of them deletes
+//! anything: what has to go is named in words.
 
 use std::fmt;
 
@@ -83,7 +84,8 @@ pub(super) enum Command {
         cluster: String,
     },
     CreateKindCluster,
-    RecreateKindCluster(String),
+    /// Shows whether kind itself can still read the kubeconfig of its cluster.
+    ExportKindKubeconfig(String),
     ShowClock,
     SynchronizeClock,
     RenewCertificate,
@@ -190,11 +192,7 @@ impl fmt::Display for Command {
                 word(&format!("{cluster}-control-plane"))
             ),
             Self::CreateKindCluster => f.write_str("kind create cluster"),
-            Self::RecreateKindCluster(name) => write!(
-                f,
-                "kind delete cluster --name {0}; kind create cluster --name {0}",
-                word(name)
-            ),
+            Self::ExportKindKubeconfig(name) => write!(f, "kind export kubeconfig --name {}", word(name)),
             Self::ShowClock => f.write_str("timedatectl"),
             Self::SynchronizeClock => f.write_str("timedatectl set-ntp true"),
             Self::RenewCertificate => f.write_str("kubeadm certs renew apiserver"),

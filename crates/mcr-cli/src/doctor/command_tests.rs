@@ -42,7 +42,7 @@ fn tested(command: &Command) -> Tested {
         Command::ListContainers { .. }
         | Command::Node { .. }
         | Command::CreateKindCluster
-        | Command::RecreateKindCluster(_)
+        | Command::ExportKindKubeconfig(_)
         | Command::ShowClock
         | Command::SynchronizeClock
         | Command::RenewCertificate => Tested::Help,
@@ -102,7 +102,7 @@ fn samples(server: &str, folder: &Path) -> Vec<Command> {
         Command::ListFile(format!("{folder}/it's mine; id")),
         Command::ShowUser,
         Command::CreateKindCluster,
-        Command::RecreateKindCluster("a b".into()),
+        Command::ExportKindKubeconfig("a b".into()),
         Command::ShowClock,
         Command::SynchronizeClock,
         Command::RenewCertificate,
@@ -161,6 +161,19 @@ fn samples(server: &str, folder: &Path) -> Vec<Command> {
         }
     }
     samples
+}
+
+/// A finding may be wrong, and its command is pasted by people in a hurry.
+#[test]
+fn no_command_deletes_or_forces_anything() {
+    const BAD: [&str; 9] = [
+        "delete", "--force", "rm", "prune", "replace", "drain", "reset", "kill", "truncate",
+    ];
+    for command in samples("https://a", Path::new("/f")) {
+        let line = command.to_string();
+        let bad = line.split([' ', ';']).find(|word| BAD.contains(word));
+        assert_eq!(bad, None, "{line}");
+    }
 }
 
 const CRD_OF_CLUSTERS: &str = "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, \

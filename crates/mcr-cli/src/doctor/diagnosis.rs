@@ -254,7 +254,8 @@ impl Diagnosis<'_> {
             && !connection.insecure
         {
             let fix = match why {
-                Bad::UnknownIssuer | Bad::Other => advice::describe_again(&self.facts.origin),
+                Bad::UnknownIssuer => advice::describe_again(&self.facts.origin),
+                Bad::Other => Fix::action("give the server another certificate, as this finding says"),
                 Bad::Expired => advice::renew_certificate(),
                 Bad::NotYetValid => advice::compare_clocks(),
                 Bad::OtherName => advice::other_name(&self.facts.origin),

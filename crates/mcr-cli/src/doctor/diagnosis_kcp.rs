@@ -352,7 +352,15 @@ fn of_right(
                 "it is unknown whether {user} may {} {resource}{of}: {why}",
                 right.verbs.join(", ")
             );
-            say(Check::Rights, Level::Warning, saw, None);
+            // Everybody who may enter a workspace may ask what is allowed there.
+            let locked_out = why.contains("forbidden") || why.contains("access denied");
+            let fix = "grant access to the workspace, which only its own ServiceAccounts have by themselves: a ClusterRole there with the rule \
+                       {nonResourceURLs: [\"/\"], verbs: [\"access\"]}, and its binding";
+            let (level, fix) = match locked_out {
+                true => (Level::Problem, Some(Fix::action(fix))),
+                false => (Level::Warning, None),
+            };
+            say(Check::Rights, level, saw, fix);
         }
     }
 }

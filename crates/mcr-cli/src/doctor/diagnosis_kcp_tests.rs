@@ -252,6 +252,13 @@ fn missing_rights_are_told_with_the_commands_that_grant_them() {
         told.len() == 1 && told[0].contains(grant) && told[0].ends_with("--user=robot"),
         "{told:?}"
     );
+    // A user from outside of the workspace may not even ask.
+    hub.content_right = Some(Right {
+        denied: Err("selfsubjectaccessreviews.authorization.k8s.io is forbidden: access denied".into()),
+        ..right(CONTENT, &[])
+    });
+    let told = grants(&of(0, Some("forbidden"), hub.clone()));
+    assert!(told[0].contains("verbs: [\"access\"]"), "{told:?}");
     // The export of another workspace: only its endpoint tells.
     hub.content_right = None;
     let told = grants(&of(0, Some("forbidden"), hub));

@@ -183,7 +183,7 @@ fn each_way_that_a_certificate_is_bad_has_its_own_fix() {
         found.fix_text().unwrap()
     };
     assert!(fix(Bad::UnknownIssuer).starts_with("mcr kubeconfig-secret create"));
-    assert!(fix(Bad::Other).starts_with("mcr kubeconfig-secret create"));
+    assert!(fix(Bad::Other).starts_with("give the server another certificate"));
     assert!(fix(Bad::Expired).contains("kubeadm certs renew"));
     assert!(fix(Bad::NotYetValid).contains("timedatectl"));
     assert!(fix(Bad::OtherName).contains("--server"));

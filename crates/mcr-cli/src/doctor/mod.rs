@@ -22,6 +22,7 @@ mod kcp;
 #[cfg(test)]
 mod only_finding;
 mod probe;
+mod proxy_variable;
 #[cfg(test)]
 mod sample_cluster;
 mod sources;

@@ -12,15 +12,15 @@ use http_body_util::Empty;
 use hyper::{body::Bytes, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use jiff::fmt::rfc2822;
-use mcr_core::{AddressPolicy, Trust, explain_error, internal::lock};
+use mcr_core::{
+    AddressPolicy, Trust, explain_error,
+    internal::{lock, tls},
+};
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
-    client::{
-        WebPkiServerVerifier,
-        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    },
-    crypto::{CryptoProvider, ring},
-    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
+    CertificateError, ClientConfig, DigitallySignedStruct, SignatureScheme,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    crypto::ring,
+    pki_types::{CertificateDer, ServerName, UnixTime},
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -31,6 +31,7 @@ use tokio_rustls::TlsConnector;
 
 use super::{
     facts::{Answer, Bad, Connection, Failure, FailureKind, Reach, Tls, Verdict},
+    proxy_variable,
     target::{Target, certificate},
 };
 use crate::values::seconds;
@@ -41,6 +42,7 @@ pub(super) async fn connection(target: &Target, policy: &AddressPolicy, limit: D
         true => None,
         false => Some(reach(target, policy, limit).await),
     };
+    let reach = reach.map(|reach| mention_proxy(reach, &target.host));
     Connection {
         address: target.address.clone(),
         host: target.host.clone(),
@@ -49,6 +51,22 @@ pub(super) async fn connection(target: &Target, policy: &AddressPolicy, limit: D
         insecure: target.insecure,
         reach,
     }
+}
+
+/// Adds the variable by which another program would have gone through a proxy, if a step before the first answer failed.
+fn mention_proxy(mut reach: Reach, host: &str) -> Reach {
+    let failed = [
+        reach.resolved.as_mut().and_then(|step| step.as_mut().err()),
+        reach.connected.as_mut().and_then(|step| step.as_mut().err()),
+        reach.greeted.as_mut().and_then(|step| step.as_mut().err()),
+    ];
+    let variable = proxy_variable::variable(host, |name| std::env::var(name).ok());
+    for (failure, name) in failed.into_iter().flatten().zip(variable) {
+        failure.text.push_str(&format!(
+            "; ${name} is set: kubectl would use that proxy, and mcr does not unless it is the proxy-url of the cluster in the kubeconfig"
+        ));
+    }
+    reach
 }
 
 /// Resolves, connects, greets with TLS and asks for the version, until one of these steps fails. Each step has the same
@@ -170,7 +188,7 @@ async fn greet(
     let name = ServerName::try_from(name.to_owned())
         .map_err(|_| other(format!("{name:?} is no name that a certificate could have")))?;
     let provider = Arc::new(ring::default_provider());
-    let witness = Arc::new(Witness::new(target, provider.clone()));
+    let witness = Arc::new(Witness::new(target));
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| other(explain_error(&error)))?
@@ -198,28 +216,19 @@ async fn greet(
 struct Witness {
     /// `None` if nothing is to be verified, or if this machine has no certificate authorities.
     verifier: Option<Arc<dyn ServerCertVerifier>>,
-    provider: Arc<CryptoProvider>,
     seen: Mutex<Option<Tls>>,
 }
 
 impl Witness {
-    fn new(target: &Target, provider: Arc<CryptoProvider>) -> Self {
-        let verifier: Option<Arc<dyn ServerCertVerifier>> = match &target.authority {
-            Some(pem) => {
-                let mut roots = RootCertStore::empty();
-                roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).flatten());
-                let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone());
-                builder.build().ok().map(|verifier| verifier as _)
-            }
+    fn new(target: &Target) -> Self {
+        let verifier = match &target.authority {
+            Some(pem) => tls::verifier(&pem.as_slice().into()).ok(),
             None if target.insecure => None,
             // As the fleet: without an authority in the kubeconfig, this machine's authorities count.
-            None => rustls_platform_verifier::Verifier::new(provider.clone())
-                .ok()
-                .map(|verifier| Arc::new(verifier) as _),
+            None => tls::system().ok(),
         };
         Self {
             verifier,
-            provider,
             seen: Mutex::default(),
         }
     }
@@ -263,8 +272,7 @@ impl ServerCertVerifier for Witness {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let known = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signed, known)
+        tls::Verifier::ANY.verify_tls12_signature(message, certificate, signed)
     }
 
     fn verify_tls13_signature(
@@ -273,14 +281,11 @@ impl ServerCertVerifier for Witness {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let known = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signed, known)
+        tls::Verifier::ANY.verify_tls13_signature(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider
-            .signature_verification_algorithms
-            .supported_schemes()
+        tls::Verifier::ANY.supported_verify_schemes()
     }
 }
 

@@ -1,11 +1,12 @@
 //! Finds the address and the credentials of a cluster's access, without using them.
 
-use std::{fmt, path::PathBuf, time::SystemTime};
+use std::{fmt, time::SystemTime};
 
-use base64::{Engine, engine::general_purpose::STANDARD};
 use http::Uri;
-use kube::config::{AuthInfo, Kubeconfig};
-use mcr_core::{Access, Endpoint, KubeconfigAccess, Trust, internal::claims};
+use mcr_core::{
+    Access, Endpoint, KubeconfigAccess, Trust,
+    internal::{claims, outline},
+};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use secrecy::ExposeSecret;
 
@@ -112,94 +113,24 @@ fn of_endpoint(endpoint: &Endpoint) -> Option<Target> {
 }
 
 fn of_kubeconfig(access: &KubeconfigAccess) -> Option<Target> {
-    let parsed = Kubeconfig::from_yaml(std::str::from_utf8(&access.yaml).ok()?).ok()?;
-    let wanted = access.context.as_deref().or(parsed.current_context.as_deref())?;
-    let context = parsed
-        .contexts
-        .iter()
-        .find(|entry| entry.name == wanted)?
-        .context
-        .as_ref()?;
-    let cluster = parsed
-        .clusters
-        .iter()
-        .find(|entry| entry.name == context.cluster)?;
-    let cluster = cluster.cluster.as_ref()?;
-    let user = context
-        .user
-        .as_ref()
-        .and_then(|user| parsed.auth_infos.iter().find(|entry| entry.name == *user))
-        .and_then(|entry| entry.auth_info.as_ref());
-    let mut target = at(&cluster.server.as_deref()?.trim().parse().ok()?)?;
-    // An empty name is none, as for clients.
-    target.server_name = cluster.tls_server_name.clone().filter(|name| !name.is_empty());
-    target.authority = inline_or_file(
-        access,
-        cluster.certificate_authority_data.as_deref(),
-        cluster.certificate_authority.as_deref(),
-    );
-    target.insecure = cluster.insecure_skip_tls_verify == Some(true);
-    target.proxied = cluster.proxy_url.as_deref().is_some_and(|url| !url.is_empty());
+    let found = outline(access)?;
+    let mut target = at(&found.server?.trim().parse().ok()?)?;
+    target.server_name = found.tls_server_name;
+    target.authority = found.authority;
+    target.insecure = found.insecure;
+    target.proxied = found.proxy.is_some();
     target.trust = access.trust;
-    target.credential = user.map_or_else(
-        || Credential {
-            none: true,
-            ..Credential::default()
-        },
-        |user| credential(access, user),
-    );
+    target.credential = Credential {
+        token_expires: found
+            .token
+            .and_then(|token| claims::of(token.expose_secret())?.expires),
+        certificate_expires: found
+            .certificate
+            .and_then(|pem| Some(certificate_of(&pem)?.not_after)),
+        plugin: found.plugin,
+        none: found.anonymous,
+    };
     Some(target)
-}
-
-fn credential(access: &KubeconfigAccess, user: &AuthInfo) -> Credential {
-    let certificate = inline_or_file(
-        access,
-        user.client_certificate_data.as_deref(),
-        user.client_certificate.as_deref(),
-    );
-    let token = match (&user.token, &user.token_file) {
-        (Some(token), _) => Some(token.expose_secret().to_owned()),
-        (None, Some(path)) => file(access, path).and_then(|bytes| String::from_utf8(bytes).ok()),
-        (None, None) => None,
-    };
-    let plugin = user.exec.as_ref().and_then(|exec| exec.command.clone());
-    Credential {
-        token_expires: token
-            .as_deref()
-            .and_then(|token| claims::of(token.trim())?.expires),
-        certificate_expires: certificate
-            .as_deref()
-            .and_then(|pem| Some(certificate_of(pem)?.not_after)),
-        none: token.is_none()
-            && certificate.is_none()
-            && plugin.is_none()
-            && user.username.is_none()
-            && user.token_file.is_none()
-            && user.auth_provider.is_none(),
-        plugin,
-    }
-}
-
-fn inline_or_file(access: &KubeconfigAccess, data: Option<&str>, path: Option<&str>) -> Option<Vec<u8>> {
-    match data.filter(|data| !data.trim().is_empty()) {
-        Some(data) => {
-            let data: String = data.split_whitespace().collect();
-            STANDARD.decode(data).ok()
-        }
-        None => file(access, path?),
-    }
-}
-
-/// Reads a file that a kubeconfig names, if the kubeconfig is trusted.
-fn file(access: &KubeconfigAccess, path: &str) -> Option<Vec<u8>> {
-    if access.trust != Trust::Trusted || path.is_empty() {
-        return None;
-    }
-    let path = match &access.base_dir {
-        Some(dir) => dir.join(path),
-        None => PathBuf::from(path),
-    };
-    std::fs::read(path).ok()
 }
 
 /// The useful fields of a certificate.
@@ -267,6 +198,23 @@ users: [{name: u, user: {token: e30.eyJleHAiOjYwfQ.c2ln}}]
             Some(b"authority".as_slice())
         );
         assert_eq!(authority(Trust::Untrusted), None);
+    }
+
+    #[test]
+    fn what_the_fleet_accepts_is_looked_at_and_a_pipe_is_not_read() {
+        // `kube::config::Kubeconfig` reads neither numbers as names nor as tokens, and the current context need not be the first.
+        let yaml = "current-context: 1.10\nusers: [{name: 7, user: {token: 12345, client-certificate: pipe}}]\n\
+                    contexts: [{name: a, context: {cluster: a}}, {name: 1.10, context: {cluster: 8, user: 7}}]\n\
+                    clusters: [{name: a, cluster: {server: 'https://a'}}, {name: 8, cluster: {server: 'https://b'}}]\n";
+        let dir = tempfile::tempdir().unwrap();
+        let made = std::process::Command::new("mkfifo")
+            .arg(dir.path().join("pipe"))
+            .status();
+        assert!(made.unwrap().success());
+        let access = KubeconfigAccess::new(yaml, Trust::Trusted).base_dir(dir.path());
+        let target = of(&access.into()).unwrap();
+        assert_eq!(target.address, "https://b");
+        assert_eq!(target.credential, Credential::default());
     }
 
     #[test]

@@ -4,7 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, bail};
 use k8s_openapi::api::{
-    authentication::v1::{SelfSubjectReview, TokenRequest, TokenRequestSpec},
+    authentication::v1::{
+        SelfSubjectReview, TokenRequest, TokenRequestSpec, TokenReview, TokenReviewSpec, TokenReviewStatus,
+    },
     core::v1::{Namespace, Secret, ServiceAccount},
 };
 use kube::{
@@ -12,14 +14,21 @@ use kube::{
     api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
 };
 use mcr_core::{Access, KubeconfigAccess, Trust};
+use secrecy::ExposeSecret;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::{document, objects, plan::Plan, show::PLACEHOLDER};
+use super::{
+    args::CreateArgs,
+    document, objects,
+    plan::{Account, Plan},
+    show::PLACEHOLDER,
+};
 use crate::{
     doctor::LABEL,
     output::print_line,
     session::{Session, is_forbidden, said},
+    values,
 };
 
 /// The field manager for server-side apply.
@@ -46,9 +55,8 @@ impl Member {
     }
 
     /// Writes the ServiceAccount and its rights.
-    pub(super) async fn write(&self, plan: &mut Plan) -> anyhow::Result<()> {
+    pub(super) async fn write(&self, plan: &Plan) -> anyhow::Result<()> {
         self.namespace_is_there(plan).await?;
-        self.look_for_older_role(plan).await;
         self.role_is_ours(plan).await?;
         let mut written = Vec::new();
         for object in std::iter::once(objects::account(plan)).chain(objects::rbac(plan)) {
@@ -93,20 +101,6 @@ impl Member {
         }
     }
 
-    /// Looks for the role that an older version of this command has made, and keeps its name.
-    async fn look_for_older_role(&self, plan: &mut Plan) {
-        let Some(role) = objects::rbac(plan).into_iter().next() else {
-            return;
-        };
-        // A user who may not read roles gets a role of the new name.
-        if let Ok(Some(found)) = api(&self.client, &role).get_opt(&plan.name).await
-            && is_ours(&found)
-            && !found.labels().contains_key(objects::MANAGED_BY)
-        {
-            plan.keep_older_role();
-        }
-    }
-
     /// Fails if another manager has made a role of this name with other rules.
     async fn role_is_ours(&self, plan: &Plan) -> anyhow::Result<()> {
         let Some(role) = objects::rbac(plan).into_iter().next() else {
@@ -133,8 +127,21 @@ impl Member {
         Ok(())
     }
 
-    /// Fails if the account is gone: a rotation must not make a new one.
-    pub(super) async fn account_is_there(&self, plan: &Plan) -> anyhow::Result<()> {
+    /// Asks the cluster whose token a rotation replaces, and decides. Writes nothing. Fails if the account is gone: a rotation must not
+    /// make a new one.
+    pub(super) async fn decide(&self, args: &CreateArgs, plan: &mut Plan) -> anyhow::Result<()> {
+        let reviewed = self.review(plan).await;
+        let namespace = reviewed
+            .as_ref()
+            .map_or(&plan.remote_namespace, |(namespace, _)| namespace);
+        let mut bound = None;
+        for binding in objects::bindings(plan, namespace) {
+            bound = match api(&self.client, &binding).get_opt(&plan.binding()).await {
+                Err(error) if !is_forbidden(&error) => bail!("{}: {}", shown(&binding), said(&error)),
+                found => bound.or(found.ok().flatten().as_ref().and_then(objects::bound)),
+            };
+        }
+        plan.decide(args, reviewed, bound)?;
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &plan.remote_namespace);
         match accounts.get_opt(&plan.account).await {
             Ok(Some(_)) => Ok(()),
@@ -147,6 +154,21 @@ impl Member {
             Err(error) if is_forbidden(&error) => Ok(()),
             Err(error) => bail!("ServiceAccount {}: {}", plan.account, said(&error)),
         }
+    }
+
+    /// The ServiceAccount of the token that is replaced, as the API server knows it. `None` if it does not recognize the token, or if the
+    /// user may not ask.
+    async fn review(&self, plan: &Plan) -> Option<Account> {
+        let review = TokenReview {
+            spec: TokenReviewSpec {
+                token: plan.token_to_review()?.expose_secret().to_owned(),
+                ..TokenReviewSpec::default()
+            },
+            ..TokenReview::default()
+        };
+        let reviews: Api<TokenReview> = Api::all(self.client.clone());
+        let answer = timeout(WITHIN, reviews.create(&PostParams::default(), &review)).await;
+        account_of(answer.ok()?.ok()?.status?)
     }
 
     /// Requests a token.
@@ -183,11 +205,25 @@ impl Member {
     }
 }
 
+/// The ServiceAccount that a review has recognized. The token of a Pod proves nothing: it ends with the Pod, and in exchange for it there
+/// would be one that stays.
+fn account_of(review: TokenReviewStatus) -> Option<Account> {
+    let user = review.user.filter(|_| review.authenticated == Some(true))?;
+    let bound = |key: &String| key.starts_with("authentication.kubernetes.io/pod-");
+    if user.extra.iter().flatten().any(|(key, _)| bound(key)) {
+        return None;
+    }
+    let (namespace, name) = user
+        .username?
+        .strip_prefix("system:serviceaccount:")?
+        .split_once(':')
+        .map(|(namespace, name)| (namespace.to_owned(), name.to_owned()))?;
+    (values::is_dns_label(&namespace) && values::is_subdomain(&name)).then_some((namespace, name))
+}
+
 /// Checks that the cluster accepts the token, at the address that works from this machine.
 pub(super) async fn try_token(plan: &Plan, token: &str) -> anyhow::Result<()> {
-    let mut here = plan.clone();
-    here.server.clone_from(&plan.server_here);
-    let access = KubeconfigAccess::new(document::kubeconfig(&here, token)?, Trust::Trusted);
+    let access = KubeconfigAccess::new(document::kubeconfig(plan, token, true)?, Trust::Trusted);
     let session = Session::open(&plan.member, Access::from(access), WITHIN)
         .await
         .context("the fresh token was tried, and does not work")?;
@@ -255,7 +291,7 @@ impl Hub {
 
     /// Checks with a dry run that the Secret can be written, before anything is written to the cluster.
     pub(super) async fn may_write(&self, plan: &Plan) -> anyhow::Result<()> {
-        let secret = objects::secret(plan, &document::kubeconfig(plan, PLACEHOLDER)?);
+        let secret = objects::secret(plan, &document::kubeconfig(plan, PLACEHOLDER, false)?);
         let params = PatchParams::apply(MANAGER).force().dry_run();
         match self
             .secrets
@@ -382,5 +418,35 @@ fn explained(plan: &Plan, object: &Value, error: &kube::Error) -> String {
             format!("{}{hint}", said(error))
         }
         error => format!("{} (context {})", said(error), plan.member),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_recognized_token_of_a_serviceaccount_that_is_no_pods_proves_an_account() {
+        for (authenticated, name, extra, proves) in [
+            (true, "system:serviceaccount:fleet:robot", "other", true),
+            (
+                true,
+                "system:serviceaccount:fleet:robot",
+                "authentication.kubernetes.io/pod-name",
+                false,
+            ),
+            (false, "system:serviceaccount:fleet:robot", "other", false),
+            (true, "anna", "other", false),
+            (true, "system:serviceaccount:../x:y/z", "other", false),
+        ] {
+            let user = serde_json::json!({"username": name, "extra": {extra: ["x"]}});
+            let review = serde_json::json!({"authenticated": authenticated, "user": user});
+            let found = account_of(serde_json::from_value(review).unwrap());
+            assert_eq!(
+                found,
+                proves.then(|| ("fleet".to_owned(), "robot".to_owned())),
+                "{name} {extra}"
+            );
+        }
     }
 }

@@ -17,10 +17,10 @@ Without --rules-file, the ServiceAccount gets these rights:
       verbs: [\"list\", \"get\", \"watch\"]
 
 Examples:
-  mcr kubeconfig-secret create --context eu-1 -n fleet --rules-file rules.yaml
+  mcr kubeconfig-secret create --context eu-1 -n fleet --remote-namespace default --rules-file rules.yaml
   mcr kubeconfig-secret create --context kind-a --server https://a-control-plane:6443
   mcr kubeconfig-secret create --context eu-1 -n fleet --rotate
-  mcr kubeconfig-secret create --context eu-1 -n fleet --dry-run -o yaml";
+  mcr kubeconfig-secret create --context eu-1 -n fleet --remote-namespace default --dry-run -o yaml";
 
 /// The flags of `mcr kubeconfig-secret create`.
 #[derive(Debug, Clone, clap::Args)]
@@ -43,7 +43,7 @@ pub(crate) struct CreateArgs {
     /// The namespace of the ServiceAccount in the cluster [default: that of the Secret]
     #[arg(long, value_name = "NAMESPACE")]
     pub(super) remote_namespace: Option<String>,
-    /// The ServiceAccount [default: multicluster-kubeconfig-provider; with --rotate, that of the Secret]
+    /// The ServiceAccount [default: multicluster-kubeconfig-provider; with --rotate, the one that the cluster proves]
     #[arg(long, short = 'a', value_name = "NAME")]
     pub(super) service_account: Option<String>,
     /// Whether the rights are for all namespaces or only for that of the ServiceAccount
@@ -55,7 +55,7 @@ pub(crate) struct CreateArgs {
     /// Write no role and no binding, because the rights are granted elsewhere
     #[arg(long)]
     pub(super) skip_create_rbac: bool,
-    /// The address by which controllers reach the cluster [default: that of the context]
+    /// The address by which controllers reach the cluster [default: that of the context; with --rotate, the one it was made with]
     #[arg(long, value_name = "URL")]
     pub(super) server: Option<Uri>,
     /// The lifetime of the token, at least 10m; an API server may give less

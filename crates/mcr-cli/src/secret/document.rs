@@ -1,20 +1,24 @@
 //! The kubeconfig that goes into the Secret.
 
 use anyhow::Context;
+use secrecy::ExposeSecret;
 use serde_json::json;
 
 use super::plan::{Plan, base64};
 
 /// A kubeconfig with one context, named like the Secret. All data is inline, so that it works as an untrusted
-/// kubeconfig.
-pub(super) fn kubeconfig(plan: &Plan, token: &str) -> anyhow::Result<String> {
+/// kubeconfig. `here`: for this machine, to try the token.
+pub(super) fn kubeconfig(plan: &Plan, token: &str, here: bool) -> anyhow::Result<String> {
     let name = &plan.name;
     let mut cluster = json!({
-        "server": plan.server,
+        "server": if here { &plan.server_here } else { &plan.server },
         "certificate-authority-data": base64(&plan.authority),
     });
     if let Some(server_name) = &plan.tls_server_name {
         cluster["tls-server-name"] = server_name.as_str().into();
+    }
+    if let Some(proxy) = plan.proxy_here.as_ref().filter(|_| here) {
+        cluster["proxy-url"] = proxy.expose_secret().into();
     }
     let config = json!({
         "apiVersion": "v1",

@@ -31,6 +31,9 @@ pub(crate) async fn create(args: CreateArgs) -> anyhow::Result<()> {
         None => contexts.current("--hub-context")?,
     };
     let mut plan = Plan::new(&args, &member, &hub, &member_access)?;
+    if let Some(note) = plan.left_out() {
+        eprintln!("{note}");
+    }
     if args.dry_run && !args.rotate {
         return Ok(output::print(&show::dry_run(&plan, args.output)?)?);
     }
@@ -50,28 +53,28 @@ async fn with_hub(
     let hub = Hub::new(hub, plan);
     let found = hub.found(plan).await?;
     if args.rotate {
-        plan.rotate(args, found.as_ref())?;
-    }
-    if args.dry_run {
-        return Ok(output::print(&show::dry_run(plan, args.output)?)?);
-    }
-    if !plan.is_rotation() {
+        plan.rotate(found.as_ref())?;
+    } else {
         hub.may_write(plan).await?;
     }
-    warn(plan).await;
     let session = Session::open(&plan.member, member_access, WITHIN)
         .await
         .context("the cluster")?;
-    let result = with_member(plan, &hub, session.client()).await;
+    let result = with_member(args, plan, &hub, session.client()).await;
     session.close().await;
     result
 }
 
-async fn with_member(plan: &mut Plan, hub: &Hub, client: Client) -> anyhow::Result<()> {
+async fn with_member(args: &CreateArgs, plan: &mut Plan, hub: &Hub, client: Client) -> anyhow::Result<()> {
     let member = Member::new(client, plan);
     if plan.is_rotation() {
-        member.account_is_there(plan).await?;
-    } else {
+        member.decide(args, plan).await?;
+    }
+    if args.dry_run {
+        return Ok(output::print(&show::dry_run(plan, args.output)?)?);
+    }
+    warn(plan).await;
+    if !plan.is_rotation() {
         member.write(plan).await?;
     }
     let repeat = if plan.is_rotation() {
@@ -92,7 +95,7 @@ async fn with_member(plan: &mut Plan, hub: &Hub, client: Client) -> anyhow::Resu
             short(lifetime)
         );
     }
-    let text = document::kubeconfig(plan, &token.token)?;
+    let text = document::kubeconfig(plan, &token.token, false)?;
     apply::try_token(plan, &token.token).await.context(repeat)?;
     eprintln!("the token works: it is {}", plan.account_user());
     hub.write(plan, &text).await?;
@@ -100,9 +103,9 @@ async fn with_member(plan: &mut Plan, hub: &Hub, client: Client) -> anyhow::Resu
         let left = old.duration_since(std::time::SystemTime::now()).map(short);
         match left {
             Ok(left) => eprintln!(
-                "note: the old token stays valid for {left}; it ends earlier only with its ServiceAccount \
-                 (kubectl --context {} -n {} delete serviceaccount {})",
-                plan.member, plan.remote_namespace, plan.account
+                "note: the old token stays valid for {left}; it ends earlier only with its ServiceAccount {}/{}, and with that ends the \
+                 fresh one, too",
+                plan.remote_namespace, plan.account
             ),
             Err(_) => eprintln!("note: the old token had expired"),
         }
@@ -112,7 +115,7 @@ async fn with_member(plan: &mut Plan, hub: &Hub, client: Client) -> anyhow::Resu
 
 /// Warns about parts that a controller with default settings would not accept.
 async fn warn(plan: &Plan) {
-    let Ok(text) = document::kubeconfig(plan, "a-token") else {
+    let Ok(text) = document::kubeconfig(plan, "a-token", false) else {
         return;
     };
     let access = KubeconfigAccess::new(text, Trust::Untrusted);

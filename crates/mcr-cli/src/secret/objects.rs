@@ -1,15 +1,18 @@
 //! The objects, as they are applied and shown.
 
+use kube::{ResourceExt, core::DynamicObject};
 use serde_json::{Value, json};
 
 use super::{
     args::RoleType,
-    plan::{KEY, Plan, base64},
+    plan::{Bound, KEY, Plan, base64},
 };
 use crate::doctor::LABEL;
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 const GROUP: &str = "rbac.authorization.k8s.io";
+/// The annotation of a binding with the address that the Secret got.
+const SERVER: &str = "mcr.dev/kubeconfig-server";
 /// The label of roles and bindings.
 pub(super) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
@@ -35,22 +38,41 @@ pub(super) fn rbac(plan: &Plan) -> Vec<Value> {
         if plan.role_type == RoleType::Role {
             metadata["namespace"] = plan.remote_namespace.as_str().into();
         }
-        // An older version of this command wrote no label.
-        if !plan.has_older_role() {
-            metadata["labels"] = json!({MANAGED_BY: "mcr"});
-        }
+        metadata["labels"] = json!({MANAGED_BY: "mcr"});
         metadata
     };
+    let mut of_binding = metadata(&plan.binding());
+    of_binding["annotations"] = json!({SERVER: plan.server});
     vec![
         json!({"apiVersion": RBAC, "kind": role, "metadata": metadata(&plan.role), "rules": rules}),
         json!({
             "apiVersion": RBAC,
             "kind": binding,
-            "metadata": metadata(&plan.binding()),
+            "metadata": of_binding,
             "roleRef": {"apiGroup": GROUP, "kind": role, "name": plan.role},
             "subjects": [{"kind": "ServiceAccount", "name": plan.account, "namespace": plan.remote_namespace}],
         }),
     ]
+}
+
+/// The bindings that may have been made for the Secret, without their content: one for all namespaces, and one for this namespace.
+pub(super) fn bindings(plan: &Plan, namespace: &str) -> [Value; 2] {
+    [("ClusterRoleBinding", None), ("RoleBinding", Some(namespace))].map(|(kind, namespace)| {
+        json!({"apiVersion": RBAC, "kind": kind, "metadata": {"name": plan.binding(), "namespace": namespace}})
+    })
+}
+
+/// What a binding says that this command has made.
+pub(super) fn bound(binding: &DynamicObject) -> Option<Bound> {
+    binding.labels().get(MANAGED_BY).filter(|by| *by == "mcr")?;
+    let subject = &binding.data["subjects"][0];
+    let text = |field: &str| subject[field].as_str().map(str::to_owned);
+    text("kind").filter(|kind| kind == "ServiceAccount")?;
+    let server = binding.annotations().get(SERVER);
+    Some(Bound {
+        account: (text("namespace")?, text("name")?),
+        server: server.filter(|server| server.starts_with("https://")).cloned(),
+    })
 }
 
 fn metadata(plan: &Plan) -> Value {

@@ -5,8 +5,11 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, bail};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use k8s_openapi::api::{core::v1::Secret, rbac::v1::PolicyRule};
-use kube::config::Kubeconfig;
-use mcr_core::{KubeconfigAccess, internal::claims};
+use mcr_core::{
+    KubeconfigAccess, Trust,
+    internal::{claims, outline},
+};
+use secrecy::{ExposeSecret, SecretString};
 
 use super::{
     args::{CreateArgs, RoleType},
@@ -43,15 +46,32 @@ pub(super) struct Plan {
     pub(super) tls_server_name: Option<String>,
     /// The address at which this machine reaches the cluster, to check the token.
     pub(super) server_here: String,
+    /// The proxy by which this machine reaches the cluster. It can contain a password.
+    pub(super) proxy_here: Option<SecretString>,
     pub(super) authority: Vec<u8>,
     rotation: Option<Rotation>,
 }
 
-/// The content of the Secret that gets a fresh token.
+/// The Secret that gets a fresh token. Whoever may write it chooses what it holds, so nothing of it decides whose token is requested
+/// or where it goes: it only makes a rotation fail.
 #[derive(Debug, Clone)]
 struct Rotation {
     resource_version: String,
     old_expires: Option<SystemTime>,
+    old_token: Option<SecretString>,
+    old_server: Option<String>,
+    /// Whether the Secret has the certificate authority of the cluster.
+    same_authority: bool,
+}
+
+/// A ServiceAccount: its namespace and its name.
+pub(super) type Account = (String, String);
+
+/// What the binding says that this command has made for a Secret.
+#[derive(Debug, Clone)]
+pub(super) struct Bound {
+    pub(super) account: Account,
+    pub(super) server: Option<String>,
 }
 
 impl Plan {
@@ -133,13 +153,16 @@ impl Plan {
             server: server.trim_end_matches('/').to_owned(),
             tls_server_name: target.server_name,
             server_here: target.address,
+            proxy_here: outline(access)
+                .and_then(|found| found.proxy)
+                .map(SecretString::from),
             authority,
             rotation: None,
         })
     }
 
-    /// Takes the account and the address of the cluster from the existing Secret.
-    pub(super) fn rotate(&mut self, args: &CreateArgs, found: Option<&Secret>) -> anyhow::Result<()> {
+    /// Reads the existing Secret. What is decided is decided by [`decide`](Self::decide).
+    pub(super) fn rotate(&mut self, found: Option<&Secret>) -> anyhow::Result<()> {
         let (namespace, name) = (&self.namespace, &self.name);
         let Some(secret) = found else {
             bail!(
@@ -147,38 +170,95 @@ impl Plan {
                 self.hub
             );
         };
-        let old = kubeconfig_in(secret);
-        let claims = old.as_ref().and_then(claims_in);
-        if let Some((namespace, account)) = claims.as_ref().and_then(|claims| claims.account.clone()) {
-            let other = |flag: &Option<String>, now: &str| flag.as_ref().is_some_and(|flag| flag != now);
-            if other(&args.service_account, &account) || other(&args.remote_namespace, &namespace) {
-                bail!(
-                    "--rotate: the Secret {}/{} has a token of ServiceAccount {namespace}/{account}, which --rotate keeps; leave \
-                     --service-account and --remote-namespace out, or leave --rotate out to give it another account",
-                    self.namespace,
-                    self.name
-                );
-            }
-            self.account = account;
-            self.remote_namespace = namespace;
-        }
-        if args.server.is_none()
-            && let Some(cluster) = old
-                .as_ref()
-                .and_then(|old| old.clusters.first()?.cluster.as_ref())
-            && let Some(server) = cluster
-                .server
-                .as_deref()
-                .filter(|server| server.starts_with("https://"))
-        {
-            server.trim_end_matches('/').clone_into(&mut self.server);
-            self.tls_server_name.clone_from(&cluster.tls_server_name);
-        }
+        let old = secret.data.as_ref().and_then(|data| data.get(KEY));
+        let old = old.and_then(|text| outline(&KubeconfigAccess::new(&text.0, Trust::Untrusted)));
+        let old = old.unwrap_or_default();
+        let claims = old
+            .token
+            .as_ref()
+            .and_then(|token| claims::of(token.expose_secret()));
         self.rotation = Some(Rotation {
             resource_version: secret.metadata.resource_version.clone().unwrap_or_default(),
             old_expires: claims.and_then(|claims| claims.expires),
+            old_token: old.token,
+            old_server: old
+                .server
+                .map(|server| server.trim().trim_end_matches('/').to_owned()),
+            same_authority: old.authority.as_ref() == Some(&self.authority),
         });
         Ok(())
+    }
+
+    /// The token that is replaced, to ask the cluster whose it is. `None` if there is none, or if the Secret has the certificate authority of
+    /// another cluster, which this one would then get the token of.
+    pub(super) fn token_to_review(&self) -> Option<&SecretString> {
+        let rotation = self.rotation.as_ref()?;
+        rotation.old_token.as_ref().filter(|_| rotation.same_authority)
+    }
+
+    /// Decides whose token a rotation requests, and for which address. `reviewed` is the account that the cluster has recognized by the
+    /// token in the Secret, and `bound` what the binding says that this command has made in the cluster for the Secret.
+    pub(super) fn decide(
+        &mut self,
+        args: &CreateArgs,
+        reviewed: Option<Account>,
+        bound: Option<Bound>,
+    ) -> anyhow::Result<()> {
+        let (secret, member) = (format!("{}/{}", self.namespace, self.name), &self.member);
+        let other = |flag: &Option<String>, now: &str| flag.as_ref().is_some_and(|flag| flag != now);
+        let (bound, server) = bound.map_or((None, None), |bound| (Some(bound.account), bound.server));
+        let bound = bound.filter(|_| args.service_account.is_none());
+        if let (Some(reviewed), Some(bound)) = (&reviewed, &bound)
+            && reviewed != bound
+        {
+            bail!(
+                "--rotate: the token in the Secret {secret} is of ServiceAccount {}/{}, and the binding in {member} of {}/{}; say with \
+                 --service-account and --remote-namespace which of them the cluster is to have",
+                reviewed.0,
+                reviewed.1,
+                bound.0,
+                bound.1
+            );
+        }
+        let account = reviewed.or(bound);
+        if let Some((namespace, name)) = account {
+            if other(&args.service_account, &name) || other(&args.remote_namespace, &namespace) {
+                bail!(
+                    "--rotate: the Secret {secret} is of ServiceAccount {namespace}/{name}, which --rotate keeps; leave --service-account and \
+                     --remote-namespace out, or leave --rotate out to give it another account"
+                );
+            }
+            (self.remote_namespace, self.account) = (namespace, name);
+        } else if args.service_account.is_none() {
+            bail!(
+                "--rotate: nothing in {member} proves to which ServiceAccount the Secret {secret} belongs: its token is not accepted there \
+                 or may not be reviewed, and there is no binding of it; name the account with --service-account and --remote-namespace, or \
+                 leave --rotate out to write the Secret again"
+            );
+        }
+        if args.server.is_none() {
+            self.server = server.unwrap_or_else(|| self.server.clone());
+            let rotation = self.rotation.as_ref();
+            if rotation.is_some_and(|rotation| other(&rotation.old_server, &self.server)) {
+                bail!(
+                    "--rotate: the Secret {secret} has another address than {}, which is that of {member}; say with --server which address \
+                     gets the token",
+                    self.server
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// What of the context the Secret does not get, as notes.
+    pub(super) fn left_out(&self) -> Option<String> {
+        self.proxy_here.as_ref().map(|_| {
+            format!(
+                "note: the proxy of context {} (proxy-url) is left out of the Secret, because controllers refuse proxies by default: they have to \
+                 reach {} directly; --server gives another address",
+                self.member, self.server
+            )
+        })
     }
 
     pub(super) fn is_rotation(&self) -> bool {
@@ -196,16 +276,6 @@ impl Plan {
         self.rotation.as_ref()?.old_expires
     }
 
-    /// Keeps the role of an older version of this command, which was named like the Secret. A second role would leave the
-    /// rights of the first one to the ServiceAccount.
-    pub(super) fn keep_older_role(&mut self) {
-        self.role.clone_from(&self.name);
-    }
-
-    pub(super) fn has_older_role(&self) -> bool {
-        self.role == self.name
-    }
-
     /// The name of the role's binding.
     pub(super) fn binding(&self) -> String {
         format!("{}-binding", self.role)
@@ -215,12 +285,6 @@ impl Plan {
     pub(super) fn account_user(&self) -> String {
         format!("system:serviceaccount:{}:{}", self.remote_namespace, self.account)
     }
-}
-
-/// The kubeconfig in a Secret, if it can be read.
-fn kubeconfig_in(secret: &Secret) -> Option<Kubeconfig> {
-    let bytes = &secret.data.as_ref()?.get(KEY)?.0;
-    Kubeconfig::from_yaml(std::str::from_utf8(bytes).ok()?).ok()
 }
 
 /// A valid name of a Secret that is similar to this name.
@@ -251,19 +315,6 @@ fn suggestion(name: &str) -> String {
 /// Base64, as in a kubeconfig.
 pub(super) fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
-}
-
-/// The expiry and the account of the token in a kubeconfig.
-fn claims_in(kubeconfig: &kube::config::Kubeconfig) -> Option<claims::Claims> {
-    use secrecy::ExposeSecret;
-    let token = kubeconfig
-        .auth_infos
-        .first()?
-        .auth_info
-        .as_ref()?
-        .token
-        .as_ref()?;
-    claims::of(token.expose_secret())
 }
 
 #[cfg(test)]

@@ -84,49 +84,118 @@ fn a_cluster_that_would_get_the_token_without_proof_is_refused() {
     );
 }
 
+fn secret(kubeconfig: &str) -> Secret {
+    serde_json::from_value(serde_json::json!({
+        "metadata": {"name": "kind-a", "resourceVersion": "7", "annotations": {"mcr.dev/kubeconfig-server": "https://evil"}},
+        "data": {KEY: base64(kubeconfig.as_bytes())},
+    }))
+    .unwrap()
+}
+
+/// The token claims to be of here/robot, and ends at 609.
+fn forged(server: &str, authority: &str) -> Secret {
+    secret(&format!(
+        "current-context: x\ncontexts: [{{name: x, context: {{cluster: c, user: u}}}}]\n\
+         clusters: [{{name: c, cluster: {{server: '{server}', tls-server-name: evil, certificate-authority-data: {authority}}}}}]\n\
+         users: [{{name: u, user: {{token: e30.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQ6aGVyZTpyb2JvdCIsImV4cCI6NjB9.c2ln}}}}]\n"
+    ))
+}
+
+/// Whoever may write the Secret decides nothing with it. The account that gets a token is named by a flag, marked in the cluster or
+/// recognized by it, and so is the address to which the token goes.
 #[test]
-fn what_is_in_a_secret_is_kept_when_its_token_is_replaced() {
-    let kubeconfig = "clusters: [{name: c, cluster: {server: 'https://pods:1', tls-server-name: k}}]\n\
-                      users: [{name: u, user: {token: e30.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQ6aGVyZTpyb2JvdCIsImV4cCI6NjB9.c2ln}}]\n\
-                      contexts: []\n";
-    let secret = |text: &str| -> Secret {
-        serde_json::from_value(serde_json::json!({
-            "metadata": {"name": "kind-a", "resourceVersion": "7"},
-            "data": {KEY: base64(text.as_bytes())},
-        }))
-        .unwrap()
+fn no_forged_secret_decides_whose_token_is_requested_or_where_it_goes() {
+    let secrets = [
+        forged("https://a:6443", "Y2E="),
+        forged("https://a:6443/", "ZXZpbA=="),
+        forged("https://evil:6443", "Y2E="),
+        secret("half: ["),
+        secret(""),
+    ];
+    let account = |name: &str| ("ns".to_owned(), name.to_owned());
+    let bound = |server: Option<&str>| Bound {
+        account: account("bound"),
+        server: server.map(str::to_owned),
     };
-    let rotated = |more: &[&str], secret: Option<&Secret>| {
-        let args = args(&[&["--rotate"], more].concat());
+    let bindings = [None, Some(bound(None)), Some(bound(Some("https://pods")))];
+    let reviews = [None, Some(account("proven"))];
+    let flags: [&[&str]; 4] = [
+        &[],
+        &["-a", "flag"],
+        &["--server", "https://flag"],
+        &["--remote-namespace", "ns"],
+    ];
+    let mut accepted = 0;
+    for case in 0..secrets.len() * bindings.len() * reviews.len() * flags.len() {
+        let (secret, case) = (&secrets[case % 5], case / 5);
+        let (binding, case) = (&bindings[case % 3], case / 3);
+        let (review, flags) = (&reviews[case % 2], &flags[case / 2]);
+        let args = args(&[&["--rotate"], *flags].concat());
+        let access = access(&format!("server: 'https://a:6443', {AUTHORITY}"));
+        let mut plan = Plan::new(&args, "kind-a", "hub", &access).unwrap();
+        plan.rotate(Some(secret)).unwrap();
+        if plan.decide(&args, review.clone(), binding.clone()).is_err() {
+            continue;
+        }
+        accepted += 1;
+        let case = format!("{plan:?} {review:?} {binding:?} {flags:?}");
+        match (&*plan.account, review) {
+            ("flag", None) => assert_eq!(flags[0], "-a", "{case}"),
+            ("proven", Some(_)) | ("bound", None) => assert_eq!(plan.remote_namespace, "ns", "{case}"),
+            _ => panic!("{case}"),
+        }
+        match &*plan.server {
+            "https://flag" => assert_eq!(flags[0], "--server", "{case}"),
+            "https://pods" => assert!(binding.is_some(), "{case}"),
+            server => assert_eq!(server, "https://a:6443", "{case}"),
+        }
+        let kept = (plan.tls_server_name.as_deref(), &*plan.authority);
+        assert_eq!(kept, (None, b"ca".as_slice()), "{case}");
+    }
+    assert!(accepted > 20, "{accepted}");
+}
+
+#[test]
+fn a_rotation_asks_the_cluster_only_about_its_own_token_and_says_what_to_name() {
+    let rotated = |secret: Option<&Secret>| {
         let mut plan = plan(&[])?;
-        plan.rotate(&args, secret).map(|()| plan)
+        plan.rotate(secret).map(|()| plan)
     };
-    let found = secret(kubeconfig);
-    let plan = rotated(&[], Some(&found)).unwrap();
-    assert_eq!(plan.account_user(), "system:serviceaccount:here:robot");
-    assert_eq!(
-        (plan.server.as_str(), plan.server_here.as_str()),
-        ("https://pods:1", "https://a:6443")
-    );
-    assert_eq!(plan.tls_server_name.as_deref(), Some("k"));
-    // So that a concurrent write of another client is not overwritten.
-    let patch = crate::secret::objects::fresh_token(&plan, "x");
-    assert_eq!(
-        patch,
-        serde_json::json!({"metadata": {"resourceVersion": "7"}, "data": {KEY: "eA=="}})
-    );
+    assert!(error(rotated(None)).contains("there is no Secret default/kind-a"));
+    // The token of another cluster is not given to this one.
+    let foreign = rotated(Some(&forged("https://a:6443", "ZXZpbA=="))).unwrap();
+    assert!(foreign.token_to_review().is_none());
+    let mut plan = rotated(Some(&forged("https://pods:1", "Y2E="))).unwrap();
+    assert!(plan.token_to_review().is_some());
     assert_eq!(
         plan.old_token_expires(),
         Some(SystemTime::UNIX_EPOCH + Duration::from_secs(60))
     );
-    assert!(error(rotated(&["-a", "other"], Some(&found))).contains("here/robot"));
-    assert!(error(rotated(&["--remote-namespace", "other"], Some(&found))).contains("here/robot"));
-    assert!(rotated(&["-a", "robot"], Some(&found)).is_ok());
-    assert!(error(rotated(&[], None)).contains("there is no Secret default/kind-a"));
-    // A kubeconfig that can't be read is replaced by the values of the flags.
-    let plan = rotated(&[], Some(&secret("half: ["))).unwrap();
-    assert_eq!(
-        (plan.account.as_str(), plan.server.as_str()),
-        (ACCOUNT, "https://a:6443")
-    );
+    // So that a concurrent write of another client is not overwritten.
+    let patch = serde_json::json!({"metadata": {"resourceVersion": "7"}, "data": {KEY: "eA=="}});
+    assert_eq!(crate::secret::objects::fresh_token(&plan, "x"), patch);
+    let unproven = error(plan.decide(&args(&["--rotate"]), None, None));
+    assert!(unproven.contains("--service-account"), "{unproven}");
+    let proven = || Some(("here".to_owned(), "robot".to_owned()));
+    let other = error(plan.decide(&args(&["--rotate"]), proven(), None));
+    assert!(other.contains("--server"), "{other}");
+    let flags = ["--rotate", "-a", "other", "--server", "https://pods:1"];
+    let mut plan = self::plan(&flags).unwrap();
+    assert!(error(plan.decide(&args(&flags), proven(), None)).contains("here/robot"));
+}
+
+#[test]
+fn a_proxy_is_used_here_and_its_absence_in_the_secret_is_reported() {
+    let through = access(&format!(
+        "server: 'https://a:6443', proxy-url: 'http://u:pw@p:3128', tls-server-name: k, {AUTHORITY}"
+    ));
+    let plan = Plan::new(&args(&[]), "kind-a", "hub", &through).unwrap();
+    let written = crate::secret::document::kubeconfig(&plan, "t", false).unwrap();
+    assert!(!written.contains("proxy-url") && written.contains("tls-server-name: k"));
+    let here = crate::secret::document::kubeconfig(&plan, "t", true).unwrap();
+    assert!(here.contains("u:pw@p:3128"));
+    let note = plan.left_out().unwrap();
+    assert!(note.contains("proxy-url") && !note.contains("pw"), "{note}");
+    assert!(!format!("{plan:?}").contains("pw"));
+    assert_eq!(self::plan(&[]).unwrap().left_out(), None);
 }

@@ -14,7 +14,7 @@ pub(super) fn dry_run(plan: &Plan, format: Format) -> anyhow::Result<String> {
         member.push(objects::account(plan));
         member.extend(objects::rbac(plan));
     }
-    let kubeconfig = document::kubeconfig(plan, PLACEHOLDER)?;
+    let kubeconfig = document::kubeconfig(plan, PLACEHOLDER, false)?;
     let hub = vec![objects::readable_secret(plan, &kubeconfig)];
     match format {
         Format::Json => {

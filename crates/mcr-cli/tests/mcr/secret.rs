@@ -135,8 +135,6 @@ async fn a_cluster_is_handed_over_and_its_token_rotated() {
     assert_eq!(again.labels(), first.labels());
     assert_ne!(token_in(&again), token_in(&first));
 
-    older_role_is_kept(&member, &user).await;
-
     // Others add to it. A fresh token leaves that alone, and is there only if it works.
     let more = json!({"metadata": {"labels": {"tier": "1"}, "annotations": {"mcr.dev/note": "x"}}, "stringData": {"other": "kept"}});
     secrets(&hub, "fleet")
@@ -181,6 +179,8 @@ async fn a_cluster_is_handed_over_and_its_token_rotated() {
         "{written:?}"
     );
 
+    forged_secrets_get_no_other_token(&hub, &member, &user, &last).await;
+
     // Without its account there is nothing to rotate, and the Secret stays.
     let accounts: Api<ServiceAccount> = Api::namespaced(member.client(), "fleet");
     accounts
@@ -192,55 +192,46 @@ async fn a_cluster_is_handed_over_and_its_token_rotated() {
         .ended(3)
         .tells("there is no ServiceAccount fleet/multicluster-kubeconfig-provider");
     let kept = secrets(&hub, "fleet").get("eu-1").await.or_fail();
-    assert_eq!(kept.resource_version(), last.resource_version());
+    assert_eq!(token_in(&kept), token_in(&last));
     user.mcr(with(&["--rotate", "--name", "eu-2"]))
         .await
         .ended(3)
         .tells("there is no Secret fleet/eu-2");
 }
 
-/// An older version of this command named the role like the Secret. It is still the one, or else its rights would stay
-/// when the rules become fewer.
-async fn older_role_is_kept(member: &ControlPlane, user: &User) {
-    let roles: Api<ClusterRole> = Api::all(member.client());
-    let bindings: Api<ClusterRoleBinding> = Api::all(member.client());
-    let new = roles.get("mcr-eu-1").await.or_fail();
-    assert_eq!(new.labels()["app.kubernetes.io/managed-by"], "mcr");
-    let older = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "eu-old"},
-        "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}],
-    });
-    roles
-        .patch("eu-old", &PatchParams::apply("mcr"), &Patch::Apply(older))
-        .await
-        .or_fail();
-    let create = [
+/// Whoever may write the Secret chooses neither whose token is requested nor where it goes.
+async fn forged_secrets_get_no_other_token(
+    hub: &ControlPlane,
+    member: &ControlPlane,
+    user: &User,
+    good: &Secret,
+) {
+    let rotate = [
         "kubeconfig-secret",
         "create",
-        "--context",
+        "-c",
         "eu-1",
         "-n",
         "fleet",
-        "--name",
+        "--rotate",
     ];
-    let args = create.into_iter().chain(["eu-old"]);
-    for _ in 0..2 {
-        let said = user.mcr(args.clone()).await.ended(0);
-        said.prints("clusterrole/eu-old applied")
-            .prints("clusterrolebinding/eu-old-binding applied");
+    let before = writes(member).await.len();
+    let mut forged = kubeconfig_in(good);
+    forged["clusters"][0]["cluster"]["server"] = "https://evil.example".into();
+    put(hub, "fleet", "eu-1", forged.to_string()).await;
+    user.mcr(rotate).await.ended(3).tells("say with --server");
+    // {"sub":"system:serviceaccount:kube-system:clusterrole-aggregation-controller"}, not signed.
+    let token = "e30.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQ6a3ViZS1zeXN0ZW06Y2x1c3RlcnJvbGUtYWdncmVnYXRpb24tY29udHJvbGxlciJ9.x";
+    let mut forged = kubeconfig_in(good);
+    forged["users"][0]["user"]["token"] = token.into();
+    for forged in [forged.to_string(), "x".to_owned()] {
+        put(hub, "fleet", "eu-1", forged).await;
+        user.mcr(rotate).await.ended(0);
     }
-    let kept = roles.get("eu-old").await.or_fail();
-    assert_eq!(
-        kept.rules.unwrap()[0].resources.as_ref().unwrap(),
-        &["configmaps"]
-    );
-    assert!(roles.get_opt("mcr-eu-old").await.or_fail().is_none());
-    // The role of another Secret is no older role, even if its name is that of this Secret.
-    user.mcr(create.into_iter().chain(["mcr-eu-1"]))
-        .await
-        .ended(0)
-        .prints("clusterrole/mcr-mcr-eu-1 applied");
-    assert!(bindings.get_opt("mcr-mcr-eu-1-binding").await.or_fail().is_some());
+    let written = writes(member).await.split_off(before);
+    let own = |line: &String| line.contains("/fleet/serviceaccounts/multicluster-kubeconfig-provider/token");
+    assert!(written.len() == 2 && written.iter().all(own), "{written:?}");
+    put(hub, "fleet", "eu-1", kubeconfig_in(good).to_string()).await;
 }
 
 /// A fleet over the hub's Secrets engages the cluster, which lets it read ConfigMaps and nothing else.
@@ -502,7 +493,13 @@ async fn half_way(hub: &ControlPlane, member: &ControlPlane) {
         .tells("no Secret was written");
     assert!(none("taken").await);
     let before = secrets(hub, "default").get("half").await.or_fail();
-    user.mcr(create("half", &["--rotate"]))
+    let robot = ["--rotate", "-a", "multicluster-kubeconfig-provider"];
+    let rotate = [&robot[..], &["--server", "https://half.example"]].concat();
+    user.mcr(create("half", &robot))
+        .await
+        .ended(3)
+        .tells("say with --server");
+    user.mcr(create("half", &rotate))
         .await
         .ended(3)
         .tells("the Secret is as it was");

@@ -307,3 +307,24 @@ fn a_client_certificate_that_was_checked_is_the_one_that_is_connected_with() {
     drop((access, config, shown));
     assert_eq!(checked.strong_count(), 0);
 }
+
+/// The certificates were made with openssl: a server's, and its authority. The line before them is what is said of them.
+#[test]
+fn a_certificate_that_can_not_be_verified_is_reported_by_its_kind() {
+    let parts = include_str!("unusable_servers.pem").split("# ").skip(1);
+    for (words, pem) in parts.map(|part| part.split_once('\n').unwrap()) {
+        let both: Vec<_> = CertificateDer::pem_slice_iter(pem.as_bytes()).flatten().collect();
+        let authority = pem.rsplit_once("-----BEGIN").unwrap().1;
+        let verifier = crate::tls::verifier(&format!("-----BEGIN{authority}").as_bytes().into()).unwrap();
+        let name = rustls_pki_types::ServerName::try_from("a.example").unwrap();
+        let verified =
+            verifier.verify_server_cert(&both[0], &[], &name, &[], rustls_pki_types::UnixTime::now());
+        let text = crate::explain_error(&verified.unwrap_err());
+        assert!(
+            text.contains(words) && !text.contains("replaced"),
+            "{words}: {text}"
+        );
+    }
+    let refused = rustls::Error::AlertReceived(rustls::AlertDescription::HandshakeFailure);
+    assert!(crate::explain_error(&refused).contains("P-521"));
+}

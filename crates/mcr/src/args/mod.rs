@@ -21,7 +21,7 @@
 //! async fn main() -> Result<(), BoxError> {
 //!     let args = Args::parse();
 //!     args.init_log();
-//!     let from = &args.clusters;
+//!     let from = args.clusters();
 //!     let members =
 //!         FileProvider::builder().files(&from.kubeconfigs).dirs(&from.kubeconfig_dirs).globs(&from.globs).build()?;
 //!     let fleet = args.fleet(members)?.build();
@@ -29,6 +29,9 @@
 //!     Ok(())
 //! }
 //! ```
+//!
+//! A provider that reads in the hub takes a client of it: `args.hub()?.client().await?`. Such a program flattens [`HubArgs`], [`ManagerArgs`] and
+//! [`LogArgs`] in place of [`Args`], because it has no use for kubeconfig files.
 //!
 //! A program with flags of its own flattens [`Args`], or only the parts that it needs:
 //!
@@ -47,7 +50,7 @@
 //! }
 //!
 //! let program = Program::parse_from(["program", "--kubeconfigs", "eu.yaml,us.yaml", "--log-format", "json"]);
-//! assert_eq!(program.mcr.clusters.kubeconfigs.len(), 2);
+//! assert_eq!(program.mcr.clusters().kubeconfigs.len(), 2);
 //! assert_eq!(program.mcr.log.log_format, LogFormat::Json);
 //! ```
 
@@ -56,6 +59,11 @@ mod hub;
 mod kubeconfigs;
 mod log;
 mod manager;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use clap::{Args as _, Command, FromArgMatches};
 
@@ -68,7 +76,8 @@ pub use manager::ManagerArgs;
 
 /// All flags of this module. See [`args`](self).
 ///
-/// A program that uses only some of them flattens the parts that it uses, so that its help has no flag without an effect.
+/// A program that uses only some of them flattens the parts that it uses, so that its help has no flag without an effect. A flag that is given
+/// and that the program never reads ends the manager of [`manager`](Self::manager) with an error.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(about = None, long_about = None)]
 #[non_exhaustive]
@@ -78,13 +87,13 @@ pub struct Args {
         missing_docs,
         reason = "clap would print the text as a description of the program"
     )]
-    pub clusters: KubeconfigArgs,
+    clusters: KubeconfigArgs,
     #[command(flatten)]
     #[allow(
         missing_docs,
         reason = "clap would print the text as a description of the program"
     )]
-    pub hub: HubArgs,
+    hub: HubArgs,
     #[command(flatten)]
     #[allow(
         missing_docs,
@@ -103,6 +112,9 @@ pub struct Args {
     /// takes its source for a copy, and in the end deletes it
     #[arg(long, help_heading = "Clusters")]
     pub allow_duplicates: bool,
+    /// Whether the program has read the flags of the clusters, and those of the hub.
+    #[arg(skip)]
+    read: Arc<[AtomicBool; 2]>,
 }
 
 impl Args {
@@ -114,11 +126,18 @@ impl Args {
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }
 
+    /// The flags for kubeconfig files.
+    pub fn clusters(&self) -> &KubeconfigArgs {
+        self.read[0].store(true, Ordering::Relaxed);
+        &self.clusters
+    }
+
     /// The hub. See [`HubArgs::hub`].
     ///
     /// # Errors
     /// As for [`HubArgs::hub`].
     pub fn hub(&self) -> Result<Hub, ArgsError> {
+        self.read[1].store(true, Ordering::Relaxed);
         self.hub.hub()
     }
 
@@ -142,6 +161,27 @@ impl Args {
 
     /// Starts to build a manager. See [`ManagerArgs::manager_in`].
     pub fn manager(&self) -> ManagerBuilder {
-        self.manager.manager_in(&self.hub)
+        let manager = self.manager.manager_in(&self.hub);
+        let of_hub = self.hub.hub_kubeconfig.is_some() || self.hub.hub_context.is_some();
+        let given = [
+            !self.clusters.is_empty() || !self.clusters.globs.is_empty(),
+            of_hub && self.manager.leader_election.is_none(),
+        ];
+        let read = self.read.clone();
+        // A task, because the program may read them after this.
+        manager.task("flags", move |_, _| async move {
+            let names = [
+                "--kubeconfigs, --kubeconfig-dirs or --globs",
+                "--hub-kubeconfig or --hub-context",
+            ];
+            match (0..2).find(|part| given[*part] && !read[*part].load(Ordering::Relaxed)) {
+                Some(part) => Err(format!(
+                    "{} is given, and this program does not use it; leave it out",
+                    names[part]
+                )
+                .into()),
+                None => Ok(()),
+            }
+        })
     }
 }

@@ -62,18 +62,18 @@ fn all_flags_are_parsed() {
     ])
     .unwrap();
     assert_eq!(
-        args.clusters.kubeconfigs,
+        args.clusters().kubeconfigs,
         ["a", "b", "c"].map(std::path::PathBuf::from)
     );
-    assert_eq!(args.clusters.kubeconfig_dirs, [Path::new("/nowhere/d")]);
-    assert_eq!(args.clusters.globs, ["*.conf"]);
-    assert_eq!(args.hub.hub_kubeconfig.as_deref(), Some(Path::new("h")));
-    assert_eq!(args.hub.hub_context.as_deref(), Some("ctx"));
+    assert_eq!(args.clusters().kubeconfig_dirs, [Path::new("/nowhere/d")]);
+    assert_eq!(args.clusters().globs, ["*.conf"]);
+    let error = args.hub().unwrap_err().to_string();
+    assert!(error.contains("--hub-kubeconfig h"), "{error}");
     assert_eq!(args.manager.serve.unwrap().port(), 0);
     assert_eq!(args.log.log_format, LogFormat::Json);
-    assert!(!args.clusters.is_empty());
+    assert!(!args.clusters().is_empty());
     // A variable of a manifest may be empty.
-    assert!(parse(&["--kubeconfigs="]).unwrap().clusters.is_empty());
+    assert!(parse(&["--kubeconfigs="]).unwrap().clusters().is_empty());
 }
 
 #[test]
@@ -235,4 +235,28 @@ fn a_manager_needs_no_more_than_the_flags() {
     };
     assert_eq!(built(&[]), 0);
     assert_eq!(built(&["--serve", "127.0.0.1:0"]), 0);
+}
+
+#[tokio::test]
+async fn a_flag_that_is_given_and_never_read_ends_the_program() {
+    let ended = async |flag: &str, read: fn(&Args)| {
+        let args = parse(&[flag, "x"]).unwrap();
+        // Before the flags are read, as in `args.manager().fleet(args.fleet(…)?…)`.
+        let manager = args.manager().provider(FileProvider::builder().build().unwrap());
+        read(&args);
+        let manager = manager
+            .task("end", |_, _| async { Err("the end".into()) })
+            .build()
+            .unwrap();
+        manager.run().await.unwrap_err().to_string()
+    };
+    for flag in ["--kubeconfigs", "--globs", "--hub-context"] {
+        let error = ended(flag, |_| ()).await;
+        assert!(
+            error.contains(flag) && error.contains("does not use it"),
+            "{error}"
+        );
+        let read = ended(flag, |args| drop((args.clusters().is_empty(), args.hub()))).await;
+        assert!(read.contains("the end"), "{read}");
+    }
 }
