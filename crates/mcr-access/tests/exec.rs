@@ -165,7 +165,7 @@ async fn a_missing_program_shows_its_hint() {
         .unwrap_err();
     assert_eq!(
         shown(&error),
-        "exec plugin \"/opt/none/kubelogin\" is not there: brew install kubelogin"
+        "exec plugin \"/opt/none/kubelogin\" is not there: brew install\\nkubelogin"
     );
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("plain");
