@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mcr_access::BoxError;
+use mcr_client::{TransportError, TransportErrorKind};
 use mcr_store::{EventError, ListError, Status};
 
 /// Why a kind in a cluster is not listed or watched at the moment.
@@ -171,6 +172,17 @@ impl WatchError {
 
     #[doc(hidden)]
     pub fn from_transport(error: &BoxError) -> Self {
+        let mut causes = std::iter::successors(
+            Some(error.as_ref() as &(dyn std::error::Error + 'static)),
+            |error| error.source(),
+        );
+        let too_large = causes.find_map(|cause| match cause.downcast_ref::<TransportError>()?.kind() {
+            TransportErrorKind::TooLarge { limit } => Some(*limit),
+            _ => None,
+        });
+        if let Some(limit) = too_large {
+            return Self::ListTooLarge { bytes: limit, limit };
+        }
         Self::Transport(mcr_client::explain_error(error.as_ref()))
     }
 

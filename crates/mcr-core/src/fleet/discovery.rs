@@ -22,7 +22,9 @@ use super::{
     snapshot::ProviderStatus,
     supervisor::Supervisors,
 };
-use crate::{Access, AccessPolicy, Change, DiscoverySettings, Provider, attempt::Attempt, rounds::HeldClusters};
+use crate::{
+    Access, AccessPolicy, Change, DiscoverySettings, Provider, attempt::Attempt, rounds::HeldClusters,
+};
 
 /// The discoveries of a fleet.
 pub(crate) struct Discoveries {

@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use crate::{
-    harness::{MAPS, event, eventually, list, map},
+    harness::{MAPS, Running, event, eventually, list, map, page, ready},
     server::{Answer, Server},
 };
 
@@ -237,4 +237,62 @@ async fn a_hub_that_sends_the_head_of_a_watch_late_does_not_fail() {
         HubEvent::Applied(key, _) => assert_eq!(&*key.name, "b"),
         other => panic!("{other:?}"),
     }
+}
+
+/// One tenant has more objects than fit into a list, or into a response that a client reads as a whole.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_with_much_is_left_out_of_a_hub_watch_of_all_clusters() {
+    let object = |name: usize, cluster: &str, bytes: usize| {
+        let mut map = map(&format!("{cluster}-{name}"), 1);
+        map["metadata"]["annotations"] = json!({"cluster": cluster, "large": "x".repeat(bytes)});
+        map
+    };
+    let large = (0..200).map(|name| object(name, "evil", 30_000));
+    let all: Vec<_> = [object(0, "a", 1)]
+        .into_iter()
+        .chain(large)
+        .chain([object(0, "z", 1)])
+        .collect();
+    let server = Server::in_memory(move |asked| {
+        let from = asked.get("continue").map_or(0, |token| token.parse().unwrap());
+        let limit = asked
+            .get("limit")
+            .map_or(all.len(), |limit| limit.parse().unwrap());
+        let to = (from + limit).min(all.len());
+        let items = all[from..to].iter().cloned();
+        match asked.is_watch() {
+            true => Answer::watch([]),
+            false if to < all.len() => page(10, &to.to_string(), items),
+            false => list(10, items),
+        }
+    });
+    let running = Running::start();
+    let cluster = running.join_by("hub", server.access()).await;
+    ready(&cluster).await;
+    // The client of a cluster reads a response as a whole.
+    for client in [server.client(), cluster.client()] {
+        let request = WatchRequest::of::<ConfigMap>();
+        let mut settings = WatchSettings::default();
+        settings.list_bytes = 2 << 20;
+        let hub = HubWatch::projected_by_cluster(
+            client,
+            request,
+            |metadata| metadata.annotation("cluster"),
+            |_| Some(()),
+        );
+        let mut hub = hub.settings(settings);
+        let mut seen = Vec::new();
+        loop {
+            match timeout(Duration::from_secs(60), hub.next())
+                .await
+                .expect("an event")
+            {
+                HubEvent::Applied(key, ()) => seen.push(key.namespace.unwrap().to_string()),
+                HubEvent::Synced => break,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(seen, ["a", "z"]);
+    }
+    running.stop().await;
 }

@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout};
 use super::{
     Driver,
     api::{PageError, PageRequest},
-    listing::Listing,
+    listing::{Listing, Source},
     page::Page,
     progress::Position,
 };
@@ -96,7 +96,18 @@ impl Driver {
             listing.reservation.begin_again().await;
             let asked = Instant::now();
             let page = timeout(limit, self.read_page(listing)).await;
-            match page.unwrap_or(Err(PageError::Body(WatchError::Timeout(limit)))) {
+            let page = page.unwrap_or(Err(PageError::Body(WatchError::Timeout(limit))));
+            if let Err(PageError::Refused(error) | PageError::Body(error)) = &page
+                && matches!(error, WatchError::ListTooLarge { .. })
+            {
+                listing.staged.drop_page();
+                // It may have been this page alone.
+                if listing.staged.has_room() && self.paging.shrinks(listing.source) {
+                    listing.source = Source::Pages;
+                    continue;
+                }
+            }
+            match page {
                 Ok((end, objects)) => {
                     let took = asked.elapsed();
                     self.paging.succeeded(took, limit);

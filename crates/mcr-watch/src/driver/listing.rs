@@ -97,6 +97,13 @@ impl Paging {
         }
     }
 
+    /// A response takes more memory than there is. Returns whether the next one is smaller.
+    pub(super) fn shrinks(&mut self, source: Source) -> bool {
+        let before = self.size;
+        self.broke_off(source);
+        source != Source::Pages || self.size < before
+    }
+
     /// A request has failed before the head of a response came.
     pub(super) fn refused(&mut self, source: Source, took: Duration, error: &WatchError) {
         let late = match error {

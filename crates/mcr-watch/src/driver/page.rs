@@ -100,8 +100,10 @@ impl Page {
                 // A buffer that doubles has room that nobody uses, and takes three times its size while it grows.
                 buffer.reserve_exact(PIECE.max(buffer.len() / 8));
             }
-            let over = (staged.bytes + buffer.capacity()).saturating_sub(reservation.limit());
-            if over > 0 {
+            let (buffered, limit) = (buffer.capacity(), reservation.limit());
+            let over = (staged.bytes + buffered).saturating_sub(limit);
+            // Nothing helps if the buffer alone takes too much.
+            if over > 0 && buffered <= limit {
                 staged.make_room(over);
             }
             reservation.use_bytes(staged.bytes + buffer.capacity()).await?;

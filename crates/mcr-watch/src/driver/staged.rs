@@ -88,6 +88,11 @@ impl Staged {
         self.bytes = self.before_page.1;
     }
 
+    /// Whether most of the memory is for the page, or places can make room.
+    pub(super) fn has_room(&self) -> bool {
+        self.bytes <= self.limit / 2 || !self.places.is_empty()
+    }
+
     /// Leaves out the largest places, until there is room for so many bytes more. Does nothing if the objects belong to no place.
     pub(super) fn make_room(&mut self, bytes: usize) {
         // Much at once: each time all objects are looked through.
