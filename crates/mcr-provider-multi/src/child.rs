@@ -105,7 +105,7 @@ mod tests {
             0,
             Arc::new(ClustersProvider::new()),
             CancellationToken::new(),
-            AccessPolicy::default(),
+            DiscoverySettings::default(),
         );
         let mut pause = |ran| run.failed(String::new(), ran).retry_in;
         for i in 0..30 {
