@@ -15,9 +15,8 @@ use anyhow::{Context, Result, bail};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr::{
-    Access, Action, BoxError, Cluster, ClusterSelector, ClusterState, Controller, DiscoverySettings, Fleet,
-    FleetEvent, Request,
-    core::{Change, Discovery, Provider, Trust, internal::lock},
+    Access, Action, BoxError, Cluster, ClusterSelector, ClusterState, Controller, Fleet, FleetEvent, Request,
+    core::{Change, Discovery, DiscoverySettings, Provider, Trust, internal::lock},
 };
 use mcr_provider_kcp::KcpProvider;
 use tokio::{sync::Notify, time::timeout};
