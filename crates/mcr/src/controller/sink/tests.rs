@@ -144,7 +144,10 @@ async fn what_a_closed_gate_and_a_standby_keep_is_flat_over_a_million_events() {
     assert!(standby.sink.engine.core.leadership.set(leadership).is_ok());
     standby.flood(40);
     let waiting = standby.sink.engine.core.queue.len();
-    assert!(standby.sink.member.kept() == 0 && waiting.abs_diff(MOST_WAITING) <= 1, "{waiting}");
+    assert!(
+        standby.sink.member.kept() == 0 && waiting.abs_diff(MOST_WAITING) <= 1,
+        "{waiting}"
+    );
 }
 
 #[tokio::test]
