@@ -156,6 +156,11 @@ impl CurrentChannel {
         }
         let response = sent.map_err(|error| error.in_cluster(&self.state.cluster))?;
         self.state.heard();
+        // The refusal of a credential is why the cluster becomes unreachable, and the answer that the caller should get.
+        let ends = match response.status() {
+            StatusCode::UNAUTHORIZED => &self.state.closed,
+            _ => ends,
+        };
         let tracker = BodyTracker::new(self.state.clone(), info.class, &generation.rotated, ends);
         let response = response.map(|body| body.track(tracker));
         generation.bodies.add(response.body().source());

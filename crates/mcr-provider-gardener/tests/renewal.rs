@@ -92,6 +92,12 @@ async fn two_days_of_credentials_for_an_hour_list_nothing_and_fail_nothing() {
     let read = kube::Api::<Namespace>::all(cluster.client());
     // Each renewal is due after 54 minutes at the latest, and none twice in 55.
     for hours in 1..=53 {
+        // A watch that has received nothing when the clock jumps would be listed again.
+        let name = format!("hour-{hours}");
+        member
+            .create(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}}))
+            .unwrap();
+        eventually("it is seen", || cluster.kinds()[0].objects == hours).await;
         pause();
         advance(55 * MINUTE).await;
         resume();

@@ -199,8 +199,6 @@ async fn of_many_secrets_no_more_are_dialled_at_once_than_there_are_places() {
                 .all(|cluster| cluster.state() == ClusterState::Connecting)
     })
     .await;
-    // Nobody watches anything, so after a moment in which watches could come all want to ask their cluster who it is.
-    advance(Duration::from_secs(1)).await;
     let places = FleetSettings::default().connects;
     let connections = || dialled.lock().unwrap().len();
     without_time("as many are dialled as may be", || connections() >= places).await;

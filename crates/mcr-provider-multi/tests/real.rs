@@ -162,7 +162,10 @@ impl Running {
         controllers: impl IntoIterator<Item = Result<BuiltController, BuildError>>,
     ) -> Self {
         let children = multi.handle();
-        let mut builder = Manager::builder().provider(multi);
+        // Several children announce the same API servers.
+        let mut builder = Manager::builder()
+            .provider(multi)
+            .settings(|settings| settings.allow_duplicates = true);
         for controller in controllers {
             builder = builder.controller(controller);
         }

@@ -301,6 +301,8 @@ impl Running {
             .provider(provider)
             .settings(|settings| {
                 settings.access_policy = locally();
+                // Many Secrets lead to few API servers.
+                settings.allow_duplicates = true;
                 // Half a minute by default, which is no time that a test has.
                 let mut transport = TransportSettings::default();
                 transport.rotation_spread = Duration::from_secs(1);

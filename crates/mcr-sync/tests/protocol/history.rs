@@ -186,6 +186,8 @@ impl History {
         }
         let manager = Manager::builder()
             .provider(provider)
+            // The servers are copies of one template, its kube-system included.
+            .settings(|settings| settings.allow_duplicates = true)
             .controller(controller(collide, narrow))
             .build()
             .unwrap();
