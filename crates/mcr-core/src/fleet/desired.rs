@@ -115,11 +115,13 @@ impl Desired {
         let Some(claims) = self.clusters.get_mut(name) else {
             return Vec::new();
         };
+        if let [_, heirs @ ..] = &mut claims[..] {
+            usable_first(heirs);
+        }
         let Some(at) = claims.iter().position(|claim| claim.provider == provider) else {
             return Vec::new();
         };
         let removed = claims.remove(at);
-        usable_first(claims);
         let heir = claims.first().map(|claim| (claim.provider, claim.spec.clone()));
         if claims.is_empty() {
             self.clusters.remove(name);
