@@ -493,7 +493,7 @@ fn untrusted_kubeconfigs_get_inline_data_only() {
     ] {
         let more = format!("args: [get, a], env: [{{name: '{name}', value: canary-77aa}}]");
         let why = format!(
-            "{field}.exec.env: sets {name:?} for {may_not}; remove it, or list it with AllowedPlugin::env"
+            "{field}.exec.env: sets or leaves out {name:?} for {may_not}; correct it, or list it with AllowedPlugin::env"
         );
         assert_eq!(exec(&more), why);
     }

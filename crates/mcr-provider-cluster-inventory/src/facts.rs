@@ -169,19 +169,28 @@ impl Facts {
 fn properties(profile: &ClusterProfile) -> BTreeMap<String, String> {
     let status = profile.status.as_ref();
     let own = [
-        (VERSION_PROPERTY, status.map(|status| &*status.version.kubernetes)),
-        (MANAGER_PROPERTY, Some(&*profile.spec.cluster_manager.name)),
-        (DISPLAY_NAME, Some(&*profile.spec.display_name)),
-        (NAMESPACE_PROPERTY, profile.metadata.namespace.as_deref()),
-        (PROFILE_PROPERTY, profile.metadata.name.as_deref()),
+        (
+            VERSION_PROPERTY,
+            status.map_or("", |status| &*status.version.kubernetes),
+        ),
+        (MANAGER_PROPERTY, &*profile.spec.cluster_manager.name),
+        (DISPLAY_NAME, &*profile.spec.display_name),
+        (
+            NAMESPACE_PROPERTY,
+            profile.metadata.namespace.as_deref().unwrap_or_default(),
+        ),
+        (
+            PROFILE_PROPERTY,
+            profile.metadata.name.as_deref().unwrap_or_default(),
+        ),
     ];
-    let own = own
-        .into_iter()
-        .filter_map(|(name, value)| Some((name, value.filter(|value| !value.is_empty())?)));
+    // Also if it has no value: a cluster manager may copy the others from the member, which must not speak in its place.
+    let is_own = |name: &str| own.iter().any(|(own, _)| *own == name);
     let of_profile = status.into_iter().flat_map(|status| &status.properties);
     of_profile
         .map(|property| (&*property.name, &*property.value))
-        .chain(own)
+        .filter(|(name, _)| !is_own(name))
+        .chain(own.into_iter().filter(|(_, value)| !value.is_empty()))
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect()
 }

@@ -24,9 +24,9 @@ pub(crate) enum ConfError {
 /// **Trust.** Anyone who can start a container with kind's labels controls this file, and images of nodes come from
 /// anywhere. kubeadm writes all data into the file itself, so this function checks the file by the rules for untrusted
 /// kubeconfigs: no programs, no files, no proxies, no unverified TLS. It leaves out one rule: addresses of this machine
-/// are allowed, because kind's API servers are there, and because the address comes from this function and not from the
-/// file. A file that passes has no field for which trust matters. It is announced as trusted, because the fleet's policy
-/// would refuse the address in an untrusted one.
+/// are allowed, because kind's API servers are there. Those of metadata services are not: a label of the container can
+/// name any address. A file that passes has no other field for which trust matters. It is announced as trusted, because the
+/// fleet's policy would refuse the address in an untrusted one.
 pub(crate) fn reached_at(yaml: &[u8], endpoint: &str) -> Result<KubeconfigAccess, ConfError> {
     let text = std::str::from_utf8(yaml).map_err(|_| ConfError::Syntax { line: 1 })?;
     if text.trim().is_empty() {
@@ -60,7 +60,7 @@ pub(crate) fn without_credentials(endpoint: &str) -> Option<KubeconfigAccess> {
 }
 
 fn checked(document: &Value) -> Result<KubeconfigAccess, ConfError> {
-    let policy = AccessPolicy::default().addresses(AddressPolicy::any());
+    let policy = AccessPolicy::default().addresses(AddressPolicy::any().allow_link_local(false));
     let mut access = KubeconfigAccess::new(document.to_string(), Trust::Untrusted);
     check(&access, &policy)?;
     access.trust = Trust::Trusted;
@@ -140,7 +140,14 @@ users:
             assert!(!error.contains("s3cret"), "{error}");
         }
         assert!(reached_at(&[0xff, 0xfe], "127.0.0.1:1").is_err());
-        assert!(reached_at(GOOD.as_bytes(), "not a host").is_err());
+        for endpoint in [
+            "not a host",
+            "169.254.169.254:443",
+            "[::ffff:169.254.169.254]:443",
+            "a@127.0.0.1:1",
+        ] {
+            assert!(reached_at(GOOD.as_bytes(), endpoint).is_err(), "{endpoint}");
+        }
         for end in 0..GOOD.len() - 1 {
             if let Err(error) = reached_at(&GOOD.as_bytes()[..end], "127.0.0.1:1") {
                 assert!(!error.to_string().contains("s3cret"), "{error}");

@@ -163,6 +163,7 @@ impl Rules {
                 properties.insert(property.to_owned(), value);
             }
         }
+        properties.remove(CONTEXT);
         if let Some(context) = &context {
             properties.insert(CONTEXT.into(), String::from(&**context));
         }

@@ -147,6 +147,12 @@ impl AllowedPlugin {
         if let Some((name, _)) = env.iter().find(|variable| !allowed(variable)) {
             return Err(PluginRefusal::Env(quote(name)));
         }
+        // Without a value that the operator sets, the plugin would work in another way.
+        let missing = |name: &String| env.iter().all(|(set, _)| set != name);
+        let mut fixed = self.env.iter().filter(|(_, only)| only.is_some());
+        if let Some((name, _)) = fixed.find(|(name, _)| missing(name)) {
+            return Err(PluginRefusal::Env(quote(name)));
+        }
         match cluster_info && !self.cluster_info {
             true => Err(PluginRefusal::ClusterInfo),
             false => Ok(()),
@@ -275,16 +281,19 @@ mod tests {
         #[test]
         fn what_an_untrusted_kubeconfig_chooses_is_what_the_operator_has_listed(
             listed in texts(NAMES, 4), own in texts(ARGS, 2), rule in texts(ARGS, 3), fixed in NAMES,
-            names in texts(NAMES, 3), args in texts(ARGS, 4), info: bool, allow_info: bool,
+            names in texts(NAMES, 3), args in texts(ARGS, 4), info: bool, allow_info: bool, keeps: bool,
         ) {
             let plugin = AllowedPlugin::new("/plugins/p").env(listed.clone()).env_value(&fixed, "own");
             let plugin = plugin.args_after(&own, rule.clone()).cluster_info(allow_info);
             let policy = CredentialPluginPolicy::allowlist([plugin]);
-            let env: Vec<_> = names.into_iter().map(|name| (name, "theirs".to_owned())).collect();
+            let mut env: Vec<_> = names.into_iter().map(|name| (name, "theirs".to_owned())).collect();
+            env.extend(keeps.then(|| (fixed.clone(), "own".to_owned())));
             if let Ok(command) = policy.check(Path::new("/plugins/p"), &args, &env, info) {
                 prop_assert_eq!(command, Path::new("/plugins/p"));
                 let loads = |name: &str| ["PATH", "LD_PRELOAD", "DYLD_X"].contains(&name);
-                prop_assert!(env.iter().all(|(name, _)| listed.contains(name) && !loads(name)));
+                let free = |name: &String| listed.contains(name) && !loads(name);
+                prop_assert!(env.iter().all(|(name, value)| free(name) || (*name == fixed && value == "own")));
+                prop_assert!(keeps || free(&fixed));
                 prop_assert!(allow_info || !info);
                 prop_assert_eq!(args.len(), own.len() + rule.len());
                 prop_assert_eq!(&args[..own.len()], &own);

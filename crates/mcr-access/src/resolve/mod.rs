@@ -228,8 +228,8 @@ mod tests {
             (&format!("token: t, {exec}"), true),
             ("tokenFile: /nowhere/t", false),
             ("token: t, tokenFile: /nowhere/t", false),
+            ("client-certificate: /nowhere/c, client-key: /nowhere/k", false),
             (exec, false),
-            (&format!("as: admin, {exec}"), false),
         ] {
             for more in ["", ", proxy-url: 'http://proxy:3128'"] {
                 let of = |scheme: &str, trust| {
@@ -240,6 +240,16 @@ mod tests {
                     resolve_with(&KubeconfigAccess::new(yaml, trust), &policy, false)
                 };
                 assert!(of("https", Trust::Untrusted).is_ok(), "{user}");
+                let acting = KubeconfigAccess::new(
+                    access(more, &format!("as: admin, as-groups: ['system:masters'], {user}")).yaml,
+                    Trust::Untrusted,
+                );
+                let acting = resolve_with(&acting, &policy, false);
+                assert!(own == acting.is_ok(), "{user}");
+                assert!(
+                    own || acting.err().unwrap().to_string().contains("act as another user"),
+                    "{user}"
+                );
                 assert!(of("http", Trust::Trusted).is_ok(), "{user}");
                 let untrusted = of("http", Trust::Untrusted)
                     .map(drop)

@@ -61,7 +61,7 @@ pub(super) fn credential_source(
     let needs_no_plugin =
         base.token.is_some() || base.basic.is_some() || token.is_some() || certificate.is_some();
     if let Some(exec) = exec.filter(|_| !needs_no_plugin) {
-        only_over_tls(entry, endpoint, "exec")?;
+        check_foreign(entry, endpoint, &base, "exec")?;
         return Ok(Arc::new(exec.impersonate(base.impersonate)));
     }
     match certificate {
@@ -75,19 +75,35 @@ pub(super) fn credential_source(
         }
         None if token.is_none() => Ok(Arc::new(StaticCredential::new(base))),
         certificate => {
-            if token.is_some() {
-                only_over_tls(entry, endpoint, "tokenFile")?;
-            }
+            let field = token.as_ref().map_or("client-certificate", |_| "tokenFile");
+            check_foreign(entry, endpoint, &base, field)?;
             let certificate = certificate.map(|certificate| (certificate.chain, certificate.key));
             Ok(Arc::new(FileSource::new(base, token, certificate)))
         }
     }
 }
 
-/// Refuses a plain http server for a credential that an untrusted kubeconfig does not hold itself: whoever wrote it gives away the
-/// credential of somebody else. A token that stands in the kubeconfig is the writer's own.
-fn only_over_tls(entry: &Entry<'_>, endpoint: &Endpoint, field: &str) -> Result<(), AccessError> {
-    if !entry.is_untrusted() || endpoint.server.scheme_str() == Some("https") {
+/// Checks what becomes of a credential that an untrusted kubeconfig does not hold itself: whoever wrote it must not send it over
+/// plain http, nor choose whose rights it uses. A token that stands in the kubeconfig is the writer's own.
+fn check_foreign(
+    entry: &Entry<'_>,
+    endpoint: &Endpoint,
+    base: &Credential,
+    field: &str,
+) -> Result<(), AccessError> {
+    if !entry.is_untrusted() {
+        return Ok(());
+    }
+    if base.impersonate.is_some() {
+        return Err(entry.refused(
+            "as",
+            format!(
+                "asks to act as another user with a credential that does not stand in this kubeconfig ({field}), which \
+                 untrusted kubeconfigs may not do; remove the fields that begin with as"
+            ),
+        ));
+    }
+    if endpoint.server.scheme_str() == Some("https") {
         return Ok(());
     }
     Err(entry.refused(
@@ -332,7 +348,9 @@ fn refused(entry: &Entry<'_>, command: &Path, refusal: PluginRefusal) -> AccessE
         ),
         PluginRefusal::Env(name) => (
             "exec.env",
-            format!("sets {name} for {command}, {may_not}; remove it, or list it with AllowedPlugin::env"),
+            format!(
+                "sets or leaves out {name} for {command}, {may_not}; correct it, or list it with AllowedPlugin::env"
+            ),
         ),
         PluginRefusal::ClusterInfo => (
             "exec.provideClusterInfo",

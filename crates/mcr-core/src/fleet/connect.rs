@@ -21,7 +21,7 @@ use super::{
     identity::is_uid,
     state::ClusterState,
 };
-use crate::{ClusterName, Refresh};
+use crate::{Access, ClusterName, Refresh, Trust};
 
 impl Engagement<'_> {
     /// Tries to connect once. After a failure, waits until the next attempt is due.
@@ -126,7 +126,12 @@ impl Engagement<'_> {
             self.release();
         }
         self.claimed = Some(uid.clone());
-        match self.fleet.resources.identities.claim(&uid, self.cluster.name()) {
+        let is_trusted = match &self.desired.spec.access {
+            Access::Kubeconfig(access) => access.trust == Trust::Trusted,
+            _ => true,
+        };
+        let identities = &self.fleet.resources.identities;
+        match identities.claim(&uid, self.cluster.name(), is_trusted) {
             Claim::Engage => None,
             Claim::Wait(engaged) => Some((uid, engaged)),
             Claim::Displace(displaced) => {

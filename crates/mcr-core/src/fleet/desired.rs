@@ -37,7 +37,7 @@ pub(crate) enum Effect {
 /// The table of claims.
 #[derive(Debug, Default)]
 pub(crate) struct Desired {
-    /// The claims of each name, in the order of their first announcement. The first claim is in force.
+    /// The claims of each name, in the order of their first announcement, but see [`usable_first`]. The first claim is in force.
     clusters: HashMap<ClusterName, Vec<Claim>>,
     /// Each provider is judged by its own clusters.
     rounds: HashMap<ProviderId, Rounds>,
@@ -84,14 +84,16 @@ impl Desired {
     pub(crate) fn upsert(&mut self, provider: ProviderId, spec: ClusterSpec) -> Vec<Effect> {
         let name = spec.name.clone();
         let spec = Arc::new(Description::from(spec));
-        let (at, claim) = self.claim(provider, &name);
+        let (_, claim) = self.claim(provider, &name);
         let first = claim.spec.is_none() && claim.broken.is_none();
         claim.broken = None;
         claim.spec = Some(spec.clone());
-        if at == 0 {
+        let claims = self.clusters.entry(name.clone()).or_default();
+        usable_first(claims);
+        let holder = claims.first().map_or(provider, |claim| claim.provider);
+        if holder == provider {
             vec![Effect::Set(provider, spec)]
         } else if first {
-            let holder = self.clusters[&name][0].provider;
             let late = provider;
             vec![Effect::Clash { name, holder, late }]
         } else {
@@ -113,6 +115,9 @@ impl Desired {
         let Some(claims) = self.clusters.get_mut(name) else {
             return Vec::new();
         };
+        if let [_, heirs @ ..] = &mut claims[..] {
+            usable_first(heirs);
+        }
         let Some(at) = claims.iter().position(|claim| claim.provider == provider) else {
             return Vec::new();
         };
@@ -189,6 +194,14 @@ impl Desired {
     }
 }
 
+/// A claim that was never usable must not keep a name from one that is: its writer may only have the right to choose names.
+fn usable_first(claims: &mut [Claim]) {
+    let usable = claims.iter().position(|claim| claim.spec.is_some());
+    if let Some(at) = usable {
+        claims[..=at].rotate_right(1);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,6 +240,17 @@ mod tests {
         assert_eq!(short(&desired.remove(0, &name("a"))), "unset a, set a by 1");
         assert_eq!(short(&desired.remove(0, &name("a"))), "");
         assert_eq!(short(&desired.remove(1, &name("a"))), "unset a");
+        let broken = |by| BrokenCluster::new(name("a"), format!("of {by}"), "unusable");
+        assert_eq!(short(&desired.broken(1, broken(1))), "shown a");
+        assert_eq!(short(&desired.upsert(0, spec("a"))), "set a by 0");
+        assert!(
+            desired.broken_of("a").is_none(),
+            "one that was never usable keeps no name"
+        );
+        assert_eq!(short(&desired.upsert(2, spec("a"))), "clash a 0 2");
+        assert_eq!(short(&desired.broken(0, broken(0))), "shown a");
+        assert_eq!(short(&desired.upsert(1, spec("a"))), "");
+        assert_eq!(short(&desired.remove(0, &name("a"))), "unset a, set a by 1");
     }
 
     #[test]

@@ -34,14 +34,16 @@ impl Identities {
         }
     }
 
-    /// A cluster answers with a UID. It keeps what it gets until [`release`](Self::release).
-    pub(crate) fn claim(&self, uid: &Arc<str>, name: &ClusterName) -> Claim {
+    /// A cluster answers with a UID. It keeps what it gets until [`release`](Self::release). Who is not trusted may choose any name
+    /// and tell any UID, so the hub comes first only if its access is trusted.
+    pub(crate) fn claim(&self, uid: &Arc<str>, name: &ClusterName, is_trusted: bool) -> Claim {
         let mut table = lock(&self.table);
-        if name == HUB {
+        let is_hub = is_trusted && name == HUB;
+        if is_hub {
             table.hub = Some(uid.clone());
         }
         let place = table.places.entry(uid.clone()).or_default();
-        place.claim(name, self.allow_duplicates)
+        place.claim(name, is_hub, self.allow_duplicates)
     }
 
     /// A cluster has left, or waits no longer.
@@ -136,7 +138,7 @@ impl Place {
         self.find(name).is_some_and(|at| at < self.engaged)
     }
 
-    fn claim(&mut self, name: &ClusterName, allow_duplicates: bool) -> Claim {
+    fn claim(&mut self, name: &ClusterName, is_hub: bool, allow_duplicates: bool) -> Claim {
         let known = self.find(name);
         if known.is_some_and(|at| at < self.engaged) {
             return Claim::Engage;
@@ -150,7 +152,7 @@ impl Place {
             self.promote(name);
             return Claim::Engage;
         }
-        if name != HUB {
+        if !is_hub {
             return Claim::Wait(self.names[0].clone());
         }
         let displaced = self.names.remove(0);
@@ -192,12 +194,15 @@ mod tests {
     #[test]
     fn the_hub_comes_first_then_the_one_that_was_engaged_first() {
         let (uid, identities) = (Arc::from("u"), Identities::new(false));
-        let claim = |of: &str| identities.claim(&uid, &name(of));
+        let claim = |of: &str| identities.claim(&uid, &name(of), true);
         assert_eq!(claim("a"), Claim::Engage);
         assert_eq!(claim("b"), Claim::Wait(name("a")));
         assert_eq!(claim("c"), Claim::Wait(name("a")));
         assert_eq!(claim("a"), Claim::Engage, "a reconnect keeps the place");
-        assert_eq!(identities.claim(&Arc::from("v"), &name("d")), Claim::Engage);
+        assert_eq!(identities.claim(&Arc::from("v"), &name("d"), true), Claim::Engage);
+        assert!(!identities.is_hub(&name("a")));
+        let untrusted = identities.claim(&uid, &name("hub"), false);
+        assert_eq!(untrusted, Claim::Wait(name("a")), "anybody can choose the name");
         assert!(!identities.is_hub(&name("a")));
         assert_eq!(claim("hub"), Claim::Displace(name("a")));
         assert!(!identities.is_hub(&name("a")), "it is on its way out");
@@ -212,7 +217,7 @@ mod tests {
         assert!(identities.is_engaged(&uid, &name("a")));
         let allowed = Identities::new(true);
         for of in ["a", "hub", "b"] {
-            assert_eq!(allowed.claim(&uid, &name(of)), Claim::Engage);
+            assert_eq!(allowed.claim(&uid, &name(of), true), Claim::Engage);
         }
         assert!(allowed.is_hub(&name("a")) && allowed.is_engaged(&uid, &name("b")));
     }
@@ -227,7 +232,7 @@ mod tests {
             for (who, claims) in steps {
                 there[who] = claims;
                 if claims {
-                    let claim = identities.claim(&uid, &names[who]);
+                    let claim = identities.claim(&uid, &names[who], true);
                     if let Claim::Displace(other) = &claim {
                         there[names.iter().position(|name| name == other).unwrap()] = false;
                     }

@@ -140,6 +140,10 @@ impl Model {
 
     /// Notes what is in force now.
     fn settle(&mut self, name: &str) {
+        // A description that was never usable keeps no name.
+        if let Some(claims) = self.claims.get_mut(name) {
+            claims.sort_by_key(|claim| claim.looks.is_none());
+        }
         let now = self.claims.get(name).and_then(|claims| claims[0].looks.clone());
         let Some(now) = now else {
             self.in_force.remove(name);

@@ -61,6 +61,26 @@ fn properties_and_version_become_properties_and_those_of_the_provider_win() {
             "version=v1.36.1"
         ]
     );
+    // A cluster manager may copy properties from the member, which speaks for none of the others, present or not.
+    let mut copied = new();
+    for own in [
+        "manager",
+        "mcr.dev/display-name",
+        "namespace",
+        "profile",
+        "version",
+    ] {
+        let properties = copied["status"]["properties"].as_array_mut().unwrap();
+        properties.push(json!({"name": own, "value": "of the member"}));
+    }
+    assert_eq!(read(copied.clone()).properties, facts.properties);
+    copied["spec"]["displayName"] = "".into();
+    copied["status"]["version"] = json!({});
+    let properties = map(&read(copied).properties);
+    assert!(
+        properties.values().all(|value| value != "of the member"),
+        "{properties:?}"
+    );
     assert_eq!(map(&facts.labels)[MEMBER_ID_LABEL], "m");
     assert_eq!(facts.member_id.as_deref(), Some("m"));
     assert_eq!(facts.state, State::Ready);

@@ -271,6 +271,7 @@ fn trusted_kubeconfigs_may_what_files_may() {
 fn labels_and_annotations_are_those_of_the_cluster() {
     let mut inventory = inventory();
     let mut secret = with(kubeconfig("a"));
+    secret["metadata"]["annotations"] = json!({"property.mcr.dev/context": "none was chosen"});
     let plain = spec(&mut inventory, secret.clone());
     assert!(plain.labels.is_empty());
     assert_eq!(

@@ -141,7 +141,7 @@ impl Cluster {
     /// is.
     pub fn is_hub(&self) -> bool {
         let identities = &self.0.resources.identities;
-        self.0.name == HUB || (self.placement().is_none() && identities.is_hub(&self.0.name))
+        self.placement().is_none() && (self.0.name == HUB || identities.is_hub(&self.0.name))
     }
 
     /// The current state.
