@@ -34,7 +34,10 @@ fn listed(
         staged.objects.reserve(1_000);
         staged.add(object(&place.to_string(), name, 10)).unwrap();
         let looked_through = staged.objects.capacity() < 1_000;
-        assert!(!known || !looked_through, "each object of a place costs a look at all others");
+        assert!(
+            !known || !looked_through,
+            "each object of a place costs a look at all others"
+        );
         if let Some(over) = staged.bytes.checked_sub(limit * 1_000 + 1) {
             staged.make_room(over);
         }
