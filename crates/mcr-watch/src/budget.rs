@@ -198,21 +198,15 @@ impl Reservation {
     /// [`WatchError::ListTooLarge`] at once; [`WatchError::ListBudgetSpent`] if other lists hold the bytes for 10 seconds.
     pub async fn use_bytes(&mut self, used: usize) -> Result<(), WatchError> {
         self.used = used;
-        let ListBudget { list, fleet, .. } = *self.budget;
-        if used > list {
-            return Err(WatchError::ListTooLarge {
-                bytes: used,
-                limit: list,
-            });
+        let (limit, fleet) = (self.limit(), self.budget.fleet);
+        if used > limit {
+            return Err(WatchError::ListTooLarge { bytes: used, limit });
         }
         self.give_back_all_but(used.max(self.kept));
         let spent = WatchError::ListBudgetSpent {
             bytes: used,
             limit: fleet,
         };
-        if used > self.limit() {
-            return Err(spent);
-        }
         timeout(WAIT_TO_GROW, self.hold(used)).await.map_err(|_| spent)
     }
 

@@ -85,7 +85,7 @@ pub enum WatchError {
     Timeout(Duration),
     /// The list takes more memory than one list may take.
     #[error(
-        "the list takes {} of memory, and one list may take {} (WatchSettings::list_bytes). Watch fewer objects with a selector, or raise the limit",
+        "the list takes {} of memory, and one list may take {} (WatchSettings::list_bytes, and half of WatchSettings::fleet_list_bytes). Watch fewer objects with a selector, or raise the limit",
         mib(*.bytes), mib(*.limit)
     )]
     ListTooLarge {

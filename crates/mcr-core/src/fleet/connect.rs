@@ -116,11 +116,14 @@ impl Engagement<'_> {
 
     /// Claims the UID of a cluster that has answered. Returns it with the cluster beside which this one is not engaged.
     pub(super) fn claim(&mut self, new: &NewConnection) -> Option<(Arc<str>, ClusterName)> {
+        // One that waits is known by its UID, also if that may not be read any more.
+        let known = self.claimed.clone().filter(|_| self.identity.is_none());
         // The clusters behind a scope endpoint are parts of one server, and other clusters than that server.
         let uid = new
             .identity
             .uid
             .clone()
+            .or(known)
             .filter(|_| self.scope_endpoint.is_none())?;
         if self.claimed.as_ref() != Some(&uid) {
             self.release();

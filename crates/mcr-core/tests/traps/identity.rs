@@ -84,6 +84,24 @@ async fn another_name_of_a_cluster_is_engaged_only_when_the_first_one_leaves() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn another_name_stays_out_also_when_its_uid_may_not_be_read_any_more() {
+    let server = Server::in_memory(|_| {
+        let message = "namespaces \"kube-system\" is forbidden: User \"somebody\" cannot get it";
+        Answer::status(403, "Forbidden", message)
+    });
+    let running = without_duplicates();
+    ready(&running.join_by("b", server.access()).await).await;
+    let second = running.join_by("a", server.access()).await;
+    waits_beside(&second, "b").await;
+    server.script_probes();
+    for_millis(60_000).await;
+    waits_beside(&second, "b").await;
+    running.clusters.remove(&name("b"));
+    ready(&second).await;
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_hub_takes_the_place_of_its_other_name() {
     let server = Server::in_memory(says_nothing_more);
     let running = without_duplicates();

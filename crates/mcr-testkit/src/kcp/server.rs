@@ -44,14 +44,17 @@ struct Door {
 
 impl Answers for Door {
     fn answer(&self, parts: Parts, body: Bytes) -> Response<SimBody> {
-        match self.kcp.get() {
-            Some(kcp) => path::answer(&kcp.inner, self.entry, parts, &body),
-            None => {
-                let mut response = Response::new(SimBody::full(Bytes::new()));
-                *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-                response
-            }
-        }
+        let up = || {
+            let kcp = self.kcp.get();
+            kcp.filter(|kcp| !kcp.inner.is_stopped(self.entry))
+        };
+        let answered = up().map(|kcp| path::answer(&kcp.inner, self.entry, parts, &body));
+        // Connections end a moment after their port has closed. A watch that begins while the shard stops must not go on.
+        answered.filter(|_| up().is_some()).unwrap_or_else(|| {
+            let mut response = Response::new(SimBody::full(Bytes::new()));
+            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+            response
+        })
     }
 }
 

@@ -59,11 +59,11 @@ impl KcpService {
         let Ok(body) = body.collect().await else {
             return Err(io::ErrorKind::UnexpectedEof.into());
         };
-        if let Entry::Shard(number) = self.entry
-            && self.inner.shard(number).is_none_or(super::shard::Shard::is_down)
-        {
-            return Err(io::ErrorKind::ConnectionRefused.into());
-        }
+        let is_up = || match self.inner.is_stopped(self.entry) {
+            true => Err(io::ErrorKind::ConnectionRefused),
+            false => Ok(()),
+        };
+        is_up()?;
         if let Some(authorization) = &self.authorization {
             let headers = &mut parts.headers;
             headers
@@ -73,7 +73,10 @@ impl KcpService {
         let path = format!("{}{}", self.prefix, parts.uri.path());
         let query = parts.uri.query().map(str::to_owned);
         set_path(&mut parts, &path, query.as_deref());
-        Ok(path::answer(&self.inner, self.entry, parts, &body.to_bytes()))
+        let response = path::answer(&self.inner, self.entry, parts, &body.to_bytes());
+        // A watch that begins while the shard stops must not go on.
+        is_up()?;
+        Ok(response)
     }
 }
 

@@ -66,9 +66,13 @@ impl Staged {
             };
         };
         *self.places.entry(place.clone()).or_default() += bytes;
+        // First: the objects of such a place can be many, and to leave it out looks through all others.
+        if self.left_out.contains(&place) {
+            return Ok(());
+        }
         if self.held_limit.is_some_and(|limit| self.taken(&place) > limit) {
             self.leave_out(BTreeSet::from([place]));
-        } else if !self.left_out.contains(&place) {
+        } else {
             self.bytes += bytes;
             self.objects.push(object);
         }

@@ -58,7 +58,7 @@ pub(super) async fn serve(
         free: Arc::new(Semaphore::new(CONNECTIONS)),
         is_local: listener
             .local_addr()
-            .is_ok_and(|address| address.ip().is_loopback()),
+            .is_ok_and(|address| address.ip().to_canonical().is_loopback()),
     });
     let mut others: VecDeque<Arc<Place>> = VecDeque::new();
     let mut connections = JoinSet::new();

@@ -239,7 +239,7 @@ impl ScopeEndpoint {
             }
         };
         ScopeWatch::new(
-            self.scope.clone(),
+            (self.scope.clone(), self.endpoint.clone()),
             request.clone(),
             query,
             self.resources.kinds.indexers(request),

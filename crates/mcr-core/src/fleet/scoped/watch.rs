@@ -35,6 +35,7 @@ use crate::access::Scope;
 /// without a list.
 pub(crate) struct ScopeWatch {
     scope: Scope,
+    endpoint: Arc<str>,
     /// The request of the clusters.
     request: WatchRequest,
     /// The request to the endpoint.
@@ -92,7 +93,7 @@ struct Reader {
 
 impl ScopeWatch {
     pub(crate) fn new(
-        scope: Scope,
+        (scope, endpoint): (Scope, Arc<str>),
         request: WatchRequest,
         query: WatchRequest,
         indexers: Vec<(Arc<str>, Indexer)>,
@@ -100,6 +101,7 @@ impl ScopeWatch {
     ) -> Self {
         Self {
             scope,
+            endpoint,
             request,
             query,
             state: Mutex::default(),

@@ -30,7 +30,14 @@ fn listed(
             staged.end_page();
             continue;
         }
+        let known = staged.left_out.contains(&*place.to_string());
+        staged.objects.reserve(1_000);
         staged.add(object(&place.to_string(), name, 10)).unwrap();
+        let looked_through = staged.objects.capacity() < 1_000;
+        assert!(
+            !known || !looked_through,
+            "each object of a place costs a look at all others"
+        );
         if let Some(over) = staged.bytes.checked_sub(limit * 1_000 + 1) {
             staged.make_room(over);
         }
@@ -59,7 +66,7 @@ fn the_largest_places_are_left_out_of_a_list_that_takes_too_much() {
         (100, "x", None, "aaabbbxxx", "x", None, 6),
         (100, "x", None, "aabb", "x", Some(""), 4),
         // What one place may hold is less.
-        (100, "", Some(45), "aabbxxxxx", "x", None, 4),
+        (100, "", Some(45), "aabbxxxxxxx", "x", None, 4),
         (100, "x", Some(45), "aabbxxx", "x", Some(""), 4),
         // Many of the same size: as few as possible.
         (50, "", None, "abcdef", "ab", None, 4),

@@ -37,7 +37,7 @@ impl ScopeLayout for ByAnnotation {
 }
 
 const PLACES: usize = 3;
-const SCOPES: usize = 2;
+const SCOPES: usize = 3;
 const WATCHES: usize = 3;
 
 /// UID, resource version and whether there is a deletion timestamp, by name.
@@ -141,7 +141,7 @@ impl Scoped {
         }
     }
 
-    fn new(endpoints: &[&str]) -> Self {
+    fn new(own: &str, endpoints: &[&str]) -> Self {
         let unread = Arc::new(AtomicUsize::new(0));
         let request = WatchRequest::of::<ConfigMap>();
         let left = {
@@ -156,7 +156,7 @@ impl Scoped {
         }
         Self {
             watch: Arc::new(ScopeWatch::new(
-                scope,
+                (scope, own.into()),
                 request.clone(),
                 request,
                 Vec::new(),
@@ -164,7 +164,7 @@ impl Scoped {
             )),
             unread,
             places: Default::default(),
-            has_others: endpoints.len() > 1,
+            has_others: endpoints != [own],
             uncertain: BTreeMap::new(),
             unseen: None,
             awaiting_next_list: Vec::new(),
@@ -222,7 +222,11 @@ struct World {
 impl World {
     fn new() -> Self {
         Self {
-            scopes: vec![Scoped::new(&["only"]), Scoped::new(&["one", "other"])],
+            scopes: vec![
+                Scoped::new("only", &["only"]),
+                Scoped::new("one", &["one", "other"]),
+                Scoped::new("gone", &["other"]),
+            ],
             readings: (0..WATCHES).map(|_| Reading::new()).collect(),
             encoder: Encoder::with_templates(Arc::new(TemplateRegistry::new(Encoding::new(
                 "v1",

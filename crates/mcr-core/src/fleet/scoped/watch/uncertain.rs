@@ -13,10 +13,12 @@ use tokio::time::timeout;
 use super::{Deletion, ScopeWatch, catch_panic};
 
 impl ScopeWatch {
-    /// Whether an object may leave this endpoint because its cluster moves. With one endpoint no cluster can move.
+    /// Whether an object may leave this endpoint because its cluster moves. No cluster can move if this is the only endpoint. The
+    /// last cluster that moves away may take its endpoint along, before its deletions arrive.
     pub(super) fn deletions_are_uncertain(&self) -> bool {
         let certain = || self.scope.layout().deletions_are_certain();
-        self.scope.endpoints().len() > 1 && !catch_panic("deletions_are_certain", certain).unwrap_or(false)
+        self.scope.endpoints() != [self.endpoint.clone()]
+            && !catch_panic("deletions_are_certain", certain).unwrap_or(false)
     }
 
     /// Deletes an object: after some time if deletions are `uncertain` and the object was not being deleted.
