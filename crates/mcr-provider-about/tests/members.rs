@@ -254,18 +254,7 @@ async fn a_member_without_the_api_or_without_the_right_has_no_properties_and_tha
 }
 
 fn rules(manifest: &str) -> Vec<SimRule> {
-    let manifest: Value = serde_saphyr::from_str(manifest).unwrap();
-    let texts = |texts: &Value| -> Vec<String> { serde_json::from_value(texts.clone()).unwrap() };
-    let rules = manifest["rules"].as_array().unwrap().iter();
-    rules
-        .map(|rule| {
-            SimRule::new(
-                texts(&rule["apiGroups"]),
-                texts(&rule["resources"]),
-                texts(&rule["verbs"]),
-            )
-        })
-        .collect()
+    SimRule::of_role(manifest).unwrap()
 }
 
 #[test]

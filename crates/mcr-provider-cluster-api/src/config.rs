@@ -1,14 +1,10 @@
 use std::{sync::Arc, time::Duration};
 
+use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use mcr_core::{AccessPolicy, Trust, WatchRequest, WatchSettings, internal::Ledger};
 
-use crate::{
-    memory::Memory,
-    secret::{CLUSTER_NAME_LABEL, secrets},
-    selection::Selection,
-    served::Served,
-};
+use crate::{memory::Memory, secret::CLUSTER_NAME_LABEL, selection::Selection, served::Served};
 
 /// The options of a provider, checked.
 pub(crate) struct Config {
@@ -61,7 +57,7 @@ impl Config {
     }
 
     pub(crate) fn secrets(&self) -> WatchRequest {
-        self.in_namespace(WatchRequest::resource(&secrets()))
+        self.in_namespace(WatchRequest::of::<Secret>())
             .labels(CLUSTER_NAME_LABEL)
             .metadata_only()
     }

@@ -3,7 +3,6 @@
 use std::{collections::HashMap, fmt, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use kube::core::ApiResource;
 use mcr_core::{
     AccessPolicy, Fingerprint, KubeconfigAccess, Object, Trust,
     internal::{KubeconfigProblem, check_announced, describe_json_error},
@@ -52,17 +51,6 @@ impl SecretKeyRef {
             name: name.into(),
             key: key.into(),
         }
-    }
-}
-
-/// The kind, without a type of its own.
-pub(crate) fn secrets() -> ApiResource {
-    ApiResource {
-        group: String::new(),
-        version: "v1".into(),
-        api_version: "v1".into(),
-        kind: "Secret".into(),
-        plural: "secrets".into(),
     }
 }
 

@@ -42,11 +42,6 @@ impl<const ALL: bool, const KEEP: bool> Clusters<ALL, KEEP> {
             .unwrap();
     }
 
-    fn put(&self, draft: &Draft) {
-        self.put_secret(draft, &draft.kubeconfig());
-        self.put_cluster(draft, true);
-    }
-
     fn finalizers(&self, draft: &Draft, finalizers: Value) {
         let mut there = self
             .0
@@ -102,35 +97,25 @@ impl<const ALL: bool, const KEEP: bool> Subject for Clusters<ALL, KEEP> {
         Arc::new(builder.build().unwrap())
     }
 
+    async fn put(&mut self, draft: &Draft) {
+        self.put_secret(draft, &draft.kubeconfig());
+        self.put_cluster(draft, true);
+    }
+
     async fn add(&mut self, draft: &Draft) -> ClusterName {
-        self.put(draft);
+        self.put(draft).await;
         Self::name(draft)
-    }
-
-    async fn change(&mut self, draft: &Draft) {
-        self.put(draft);
-    }
-
-    async fn rotate(&mut self, draft: &Draft) {
-        self.put(draft);
     }
 
     async fn replace(&mut self, draft: &Draft) {
         self.delete(draft);
-        self.put(draft);
+        self.put(draft).await;
     }
 
     async fn break_it(&mut self, draft: &Draft) -> ClusterName {
-        // Cut short, with the token in what is left.
-        let content = draft.kubeconfig();
-        let at = content.find(&draft.token()).unwrap() + draft.token().len();
-        self.put_secret(draft, &content[..at]);
+        self.put_secret(draft, &draft.kubeconfig_cut_short());
         self.put_cluster(draft, true);
         Self::name(draft)
-    }
-
-    async fn repair(&mut self, draft: &Draft) {
-        self.put(draft);
     }
 
     async fn begin_deletion(&mut self, draft: &Draft) {

@@ -9,56 +9,22 @@ mod support;
 
 use std::time::Duration;
 
-use futures::StreamExt;
-use mcr_core::{Access, Change, ClusterSpec, Discovery, Provider};
 use mcr_testkit::{
-    control_plane::{Credentials, KubeconfigBuilder},
     sim::{SimCluster, SimTls},
     waiting::eventually,
 };
 use peak_alloc::PeakAlloc;
 use serde_json::json;
-use support::{base64, builder, cluster, hub_of, initialized, locally, secret};
-use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
+use support::{Heard, base64, builder, cluster, hub_of, initialized, secret};
 
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
 
 const CLUSTERS: usize = 300;
 
-/// A kubeconfig as long as one with a CA, a client certificate and a key of RSA 2048.
 fn kubeconfig(tls: &SimTls, count: usize) -> String {
-    // Text before a PEM block counts as a comment.
-    let long = |pem: &str, bytes: usize| format!("{}\n{pem}", "-".repeat(bytes - pem.len() - 1));
-    let member = tls.client_certificate(&format!("member-{count}")).unwrap();
-    let credentials = Credentials::ClientCertificate {
-        certificate: long(&member.certificate, 1_150),
-        key: long(&member.key, 1_680),
-    };
     let server = format!("https://c{count}.example:6443");
-    let ca = long(&tls.ca_pem(), 1_100);
-    KubeconfigBuilder::new()
-        .context("c", server, ca, credentials)
-        .to_yaml()
-}
-
-/// Reads all clusters of a discovery, and keeps them as a fleet does.
-async fn read_all(discovery: &mut Discovery) -> Vec<ClusterSpec> {
-    let mut clusters = Vec::new();
-    loop {
-        let change = timeout(Duration::from_secs(60), discovery.next()).await.unwrap();
-        match change.unwrap().unwrap() {
-            Change::Upsert(mut spec) => {
-                if let Access::Kubeconfig(access) = spec.access {
-                    spec.access = access.without_text(&locally()).into();
-                }
-                clusters.push(spec);
-            }
-            Change::Synced => return clusters,
-            other => panic!("{other:?}"),
-        }
-    }
+    tls.long_kubeconfig(&format!("member-{count}"), &server).unwrap()
 }
 
 /// The memory of a discovery for each cluster beyond that of the specs, in bytes, with another key of this many bytes in each
@@ -82,8 +48,8 @@ async fn bytes_per_cluster(tls: &SimTls, other_key: usize) -> usize {
     }
     let provider = builder(&hub).namespace("fleet").build().unwrap();
     let measure = async || {
-        let mut discovery = provider.discover_with(CancellationToken::new(), &locally().into());
-        let clusters = read_all(&mut discovery).await;
+        let mut discovery = Heard::of(&provider);
+        let clusters = discovery.all().await;
         assert_eq!(clusters.len(), CLUSTERS);
         // The watches that follow the lists have begun, so the bodies of the lists are gone.
         watched(&hub, 2).await;

@@ -2,10 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use std::collections::BTreeSet;
-
 use mcr_provider_cluster_api::{v1beta1, v1beta2};
-use serde_json::{Map, Value, json};
+use mcr_testkit::schema::{filled, paths};
+use serde_json::{Value, json};
 
 /// The paths and types of the CRD of Cluster API 1.14, of those objects of it that the types here speak of.
 const SCHEMA: &str = include_str!("data/schema.txt");
@@ -22,74 +21,14 @@ const LEFT_OUT: [&str; 8] = [
     "v1beta2 status.controlPlane.upgradePlan",
 ];
 
-/// Sets the value at a path, with a sample of its type.
-fn put(object: &mut Value, path: &str, type_: &str) {
-    let (first, rest) = path
-        .split_once('.')
-        .map_or((path, None), |(first, rest)| (first, Some(rest)));
-    let (name, in_list) = first
-        .strip_suffix("[]")
-        .map_or((first, false), |name| (name, true));
-    let mut at = object.as_object_mut().unwrap().entry(name).or_insert(Value::Null);
-    if in_list {
-        if at.as_array().is_none_or(Vec::is_empty) {
-            *at = json!([{}]);
-        }
-        at = &mut at[0];
-    }
-    match rest {
-        Some(rest) => put(at, rest, type_),
-        None if at.is_null() => {
-            *at = match type_ {
-                "object" => Value::Object(Map::new()),
-                "array" => json!([]),
-                "string" => "text".into(),
-                "string:date-time" => "2026-01-01T00:00:00Z".into(),
-                "boolean" => true.into(),
-                "integer:int32" => 7.into(),
-                "integer:int64" => 8.into(),
-                other => panic!("{path} {other}"),
-            }
-        }
-        None => {}
-    }
-}
-
-fn paths(value: &Value, at: &str, found: &mut BTreeSet<String>) {
-    if !at.is_empty() {
-        found.insert(at.to_owned());
-    }
-    match value {
-        Value::Object(fields) => {
-            for (name, field) in fields {
-                let path = if at.is_empty() {
-                    name.clone()
-                } else {
-                    format!("{at}.{name}")
-                };
-                paths(field, &path, found);
-            }
-        }
-        Value::Array(items) => items
-            .iter()
-            .for_each(|item| paths(item, &format!("{at}[]"), found)),
-        _ => {}
-    }
-}
-
 #[test]
 fn each_field_is_in_the_published_schema_with_the_same_type() {
     let mut left_out = Vec::new();
     for version in ["v1beta1", "v1beta2"] {
-        let mut full = json!({
+        let empty = json!({
             "apiVersion": format!("cluster.x-k8s.io/{version}"), "kind": "Cluster", "metadata": {"name": "a"},
         });
-        for line in SCHEMA.lines() {
-            let mut words = line.split(' ');
-            if words.next() == Some(version) {
-                put(&mut full, words.next().unwrap(), words.next().unwrap());
-            }
-        }
+        let full = filled(empty, SCHEMA, version);
         // A field of another type can't be decoded, and one of another name is lost.
         let decoded = match version {
             "v1beta1" => {
@@ -97,9 +36,7 @@ fn each_field_is_in_the_published_schema_with_the_same_type() {
             }
             _ => serde_json::to_value(serde_json::from_value::<v1beta2::Cluster>(full.clone()).unwrap()),
         };
-        let (mut published, mut ours) = (BTreeSet::new(), BTreeSet::new());
-        paths(&full, "", &mut published);
-        paths(&decoded.unwrap(), "", &mut ours);
+        let (published, ours) = (paths(&full), paths(&decoded.unwrap()));
         assert_eq!(
             ours.difference(&published).collect::<Vec<_>>(),
             [""; 0],

@@ -1,15 +1,12 @@
 use std::{fmt, sync::Arc, time::Duration};
 
+use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use mcr_core::{AccessPolicy, WatchRequest, WatchSettings};
 
 use crate::{
-    access_providers::AccessProviders,
-    memory::Memory,
-    placement::PlacementDecisions,
-    secret::{CONSUMER_LABEL, secrets},
-    selection::Selection,
-    served::Served,
+    access_providers::AccessProviders, memory::Memory, placement::PlacementDecisions, secret::CONSUMER_LABEL,
+    selection::Selection, served::Served,
 };
 
 /// The options of a provider, checked.
@@ -83,7 +80,7 @@ impl Config {
         let Some(consumer) = self.access.consumer() else {
             return Vec::new();
         };
-        self.each(WatchRequest::resource(&secrets()).labels(format!("{CONSUMER_LABEL}={consumer}")))
+        self.each(WatchRequest::of::<Secret>().labels(format!("{CONSUMER_LABEL}={consumer}")))
     }
 
     /// The PlacementDecisions.

@@ -7,7 +7,6 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use kube::core::ApiResource;
 use mcr_core::{
     AccessPolicy, Fingerprint, KubeconfigAccess, Object, Trust,
     internal::{KubeconfigProblem, check_announced, lock},
@@ -20,17 +19,6 @@ pub const CONSUMER_LABEL: &str = "x-k8s.io/cluster-inventory-consumer";
 pub const PROFILE_LABEL: &str = "x-k8s.io/cluster-profile";
 /// The key of the kubeconfig in a Secret.
 pub const KUBECONFIG_KEY: &str = "Config";
-
-/// The kind, without a type of its own.
-pub(crate) fn secrets() -> ApiResource {
-    ApiResource {
-        group: String::new(),
-        version: "v1".into(),
-        api_version: "v1".into(),
-        kind: "Secret".into(),
-        plural: "secrets".into(),
-    }
-}
 
 /// What the watch keeps of a Secret.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -64,10 +64,6 @@ impl<const SPACES: u8, const SECRETS: bool> Profiles<SPACES, SECRETS> {
         wanted
     }
 
-    fn put(&self, draft: &Draft) {
-        self.put_with(Self::profile(draft), draft, &draft.kubeconfig());
-    }
-
     fn put_with(&self, profile: Value, draft: &Draft, kubeconfig: &str) {
         if SECRETS {
             self.0
@@ -125,46 +121,31 @@ impl<const SPACES: u8, const SECRETS: bool> Subject for Profiles<SPACES, SECRETS
         Arc::new(builder.build().unwrap())
     }
 
+    async fn put(&mut self, draft: &Draft) {
+        self.put_with(Self::profile(draft), draft, &draft.kubeconfig());
+    }
+
     async fn add(&mut self, draft: &Draft) -> ClusterName {
-        self.put(draft);
+        self.put(draft).await;
         Self::name(draft)
-    }
-
-    async fn change(&mut self, draft: &Draft) {
-        self.put(draft);
-    }
-
-    async fn rotate(&mut self, draft: &Draft) {
-        self.put(draft);
     }
 
     async fn replace(&mut self, draft: &Draft) {
         self.delete(draft);
-        self.put(draft);
+        self.put(draft).await;
     }
 
     async fn break_it(&mut self, draft: &Draft) -> ClusterName {
-        // Cut short, with the token in what is left.
-        let content = draft.kubeconfig();
-        let at = content.find(&draft.token()).unwrap() + draft.token().len();
         let args = json!([draft.token(), {}]);
         let profile = extended(Self::profile(draft), &[(ARGS_EXTENSION, args)]);
-        self.put_with(profile, draft, &content[..at]);
+        self.put_with(profile, draft, &draft.kubeconfig_cut_short());
         Self::name(draft)
-    }
-
-    async fn repair(&mut self, draft: &Draft) {
-        self.put(draft);
     }
 
     async fn suspend(&mut self, draft: &Draft) {
         let mut profile = Self::profile(draft);
         profile["status"]["conditions"] = json!([condition("ControlPlaneHealthy", "False", "etcd is down")]);
         self.put_with(profile, draft, &draft.kubeconfig());
-    }
-
-    async fn resume(&mut self, draft: &Draft) {
-        self.put(draft);
     }
 
     async fn remove(&mut self, draft: &Draft) {

@@ -2,86 +2,23 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use std::collections::BTreeSet;
-
 use kube::core::ApiResource;
 use mcr_provider_cluster_inventory::{v1alpha1, v1alpha2};
-use serde_json::{Map, Value, json};
+use mcr_testkit::schema::{filled, paths};
+use serde_json::{Value, json};
 
 /// The paths and types of the published schemas: of ClusterProfile in the CRD with v1alpha1 and in the types of v1alpha2, and of
 /// PlacementDecision in its CRD.
 const SCHEMA: &str = include_str!("data/schema.txt");
 
-/// Sets the value at a path, with a sample of its type.
-fn put(object: &mut Value, path: &str, type_: &str) {
-    let (first, rest) = path
-        .split_once('.')
-        .map_or((path, None), |(first, rest)| (first, Some(rest)));
-    let (name, in_list) = first
-        .strip_suffix("[]")
-        .map_or((first, false), |name| (name, true));
-    let mut at = object.as_object_mut().unwrap().entry(name).or_insert(Value::Null);
-    if in_list {
-        if at.as_array().is_none_or(Vec::is_empty) {
-            *at = json!([{}]);
-        }
-        at = &mut at[0];
-    }
-    match rest {
-        Some(rest) => put(at, rest, type_),
-        None if at.is_null() => {
-            *at = match type_ {
-                "object" => Value::Object(Map::new()),
-                "array" => json!([]),
-                "string" | "string:byte" => "text".into(),
-                "string:date-time" => "2026-01-01T00:00:00Z".into(),
-                "boolean" => true.into(),
-                "integer:int64" => 8.into(),
-                other => panic!("{path} {other}"),
-            }
-        }
-        None => {}
-    }
-}
-
-fn paths(value: &Value, at: &str, found: &mut BTreeSet<String>) {
-    if !at.is_empty() {
-        found.insert(at.to_owned());
-    }
-    match value {
-        Value::Object(fields) => {
-            for (name, field) in fields {
-                let path = if at.is_empty() {
-                    name.clone()
-                } else {
-                    format!("{at}.{name}")
-                };
-                paths(field, &path, found);
-            }
-        }
-        Value::Array(items) => items
-            .iter()
-            .for_each(|item| paths(item, &format!("{at}[]"), found)),
-        _ => {}
-    }
-}
-
 fn full(version: &str) -> Value {
-    filled(version, version, "ClusterProfile")
+    all_fields(version, version, "ClusterProfile")
 }
 
-/// An object with all fields that the lines beginning with this word name.
-fn filled(word: &str, version: &str, kind: &str) -> Value {
-    let mut full = json!({
-        "apiVersion": format!("multicluster.x-k8s.io/{version}"), "kind": kind, "metadata": {"name": "a"},
-    });
-    for line in SCHEMA.lines() {
-        let mut words = line.split(' ');
-        if words.next() == Some(word) {
-            put(&mut full, words.next().unwrap(), words.next().unwrap());
-        }
-    }
-    full
+fn all_fields(word: &str, version: &str, kind: &str) -> Value {
+    let api_version = format!("multicluster.x-k8s.io/{version}");
+    let empty = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}});
+    filled(empty, SCHEMA, word)
 }
 
 #[test]
@@ -97,9 +34,7 @@ fn each_field_of_the_published_schema_is_here_with_the_same_type_and_no_other() 
                 serde_json::from_value::<v1alpha2::ClusterProfile>(full.clone()).unwrap(),
             ),
         };
-        let (mut published, mut ours) = (BTreeSet::new(), BTreeSet::new());
-        paths(&full, "", &mut published);
-        paths(&decoded.unwrap(), "", &mut ours);
+        let (published, ours) = (paths(&full), paths(&decoded.unwrap()));
         assert!(published.len() > 30, "{published:?}");
         assert_eq!(ours, published, "in {version}");
     }
@@ -107,7 +42,7 @@ fn each_field_of_the_published_schema_is_here_with_the_same_type_and_no_other() 
 
 #[test]
 fn a_placement_decision_has_the_fields_of_the_published_schema_and_no_other() {
-    let full = filled("PlacementDecision", "v1alpha1", "PlacementDecision");
+    let full = all_fields("PlacementDecision", "v1alpha1", "PlacementDecision");
     let decision: v1alpha1::PlacementDecision = serde_json::from_value(full.clone()).unwrap();
     assert_eq!(serde_json::to_value(&decision).unwrap(), full);
     assert_eq!(decision.decisions[0].cluster_profile_ref.namespace, "text");

@@ -33,10 +33,6 @@ impl<const ALL: bool, const KEEP: bool> Shoots<ALL, KEEP> {
         self.0.server.apply(shoot).unwrap();
     }
 
-    fn put(&self, draft: &Draft) {
-        self.put_as(draft, &draft.kubeconfig(), &draft.label());
-    }
-
     fn finalizers(&self, draft: &Draft, finalizers: serde_json::Value) {
         self.0.change(&draft.name(), |shoot| {
             shoot["metadata"]["finalizers"] = finalizers
@@ -87,34 +83,23 @@ impl<const ALL: bool, const KEEP: bool> Subject for Shoots<ALL, KEEP> {
         Arc::new(builder.build().unwrap())
     }
 
+    async fn put(&mut self, draft: &Draft) {
+        self.put_as(draft, &draft.kubeconfig(), &draft.label());
+    }
+
     async fn add(&mut self, draft: &Draft) -> ClusterName {
-        self.put(draft);
+        self.put(draft).await;
         Self::name(draft)
-    }
-
-    async fn change(&mut self, draft: &Draft) {
-        self.put(draft);
-    }
-
-    async fn rotate(&mut self, draft: &Draft) {
-        self.put(draft);
     }
 
     async fn replace(&mut self, draft: &Draft) {
         self.0.delete(&draft.name());
-        self.put(draft);
+        self.put(draft).await;
     }
 
     async fn break_it(&mut self, draft: &Draft) -> ClusterName {
-        // Cut short, with the token in what is left.
-        let content = draft.kubeconfig();
-        let at = content.find(&draft.token()).unwrap() + draft.token().len();
-        self.put_as(draft, &content[..at], "broken");
+        self.put_as(draft, &draft.kubeconfig_cut_short(), "broken");
         Self::name(draft)
-    }
-
-    async fn repair(&mut self, draft: &Draft) {
-        self.put(draft);
     }
 
     async fn suspend(&mut self, draft: &Draft) {
@@ -161,10 +146,6 @@ impl<const KEEP: bool> InSeed<KEEP> {
         });
     }
 
-    fn put(&self, draft: &Draft) {
-        self.put_as(draft, &draft.kubeconfig());
-    }
-
     fn hibernate(&self, draft: &Draft, enabled: bool) {
         self.0.shoot(&draft.name(), |shoot| {
             shoot["spec"]["hibernation"] = json!({"enabled": enabled});
@@ -190,33 +171,23 @@ impl<const KEEP: bool> Subject for InSeed<KEEP> {
         Arc::new(builder.build().unwrap())
     }
 
+    async fn put(&mut self, draft: &Draft) {
+        self.put_as(draft, &draft.kubeconfig());
+    }
+
     async fn add(&mut self, draft: &Draft) -> ClusterName {
-        self.put(draft);
+        self.put(draft).await;
         Shoots::<false, KEEP>::name(draft)
-    }
-
-    async fn change(&mut self, draft: &Draft) {
-        self.put(draft);
-    }
-
-    async fn rotate(&mut self, draft: &Draft) {
-        self.put(draft);
     }
 
     async fn replace(&mut self, draft: &Draft) {
         self.0.delete(&draft.name());
-        self.put(draft);
+        self.put(draft).await;
     }
 
     async fn break_it(&mut self, draft: &Draft) -> ClusterName {
-        let content = draft.kubeconfig();
-        let at = content.find(&draft.token()).unwrap() + draft.token().len();
-        self.put_as(draft, &content[..at]);
+        self.put_as(draft, &draft.kubeconfig_cut_short());
         Shoots::<false, KEEP>::name(draft)
-    }
-
-    async fn repair(&mut self, draft: &Draft) {
-        self.put(draft);
     }
 
     async fn suspend(&mut self, draft: &Draft) {

@@ -9,20 +9,15 @@ mod support;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use futures::StreamExt;
-use mcr_core::{Access, Change, ClusterSpec, Discovery, Provider};
 use mcr_provider_gardener::GardenerProvider;
 use mcr_testkit::{
-    control_plane::{Credentials, KubeconfigBuilder},
     garden::Garden,
     sim::{SimCluster, SimTls},
     waiting::eventually,
 };
 use peak_alloc::PeakAlloc;
 use serde_json::Value;
-use support::{PATIENCE, World, hour, locally, seed::SeedWorld};
-use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
+use support::{Heard, World, hour, seed::SeedWorld};
 
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
@@ -33,20 +28,9 @@ fn name(count: usize) -> String {
     format!("shoot-{count:04}")
 }
 
-/// A kubeconfig as long as one with a CA, a client certificate and a key of RSA 2048.
 fn kubeconfig(tls: &SimTls, count: usize) -> String {
-    // Text before a PEM block counts as a comment.
-    let long = |pem: &str, bytes: usize| format!("{}\n{pem}", "-".repeat(bytes - pem.len() - 1));
-    let member = tls.client_certificate(&name(count)).unwrap();
-    let credentials = Credentials::ClientCertificate {
-        certificate: long(&member.certificate, 1_150),
-        key: long(&member.key, 1_680),
-    };
     let server = format!("https://c{count}.example:6443");
-    let ca = long(&tls.ca_pem(), 1_100);
-    KubeconfigBuilder::new()
-        .context("c", server, ca, credentials)
-        .to_yaml()
+    tls.long_kubeconfig(&name(count), &server).unwrap()
 }
 
 /// Those of Gardener are as large: workers, addons, conditions.
@@ -54,24 +38,6 @@ fn large(shoot: &mut Value) {
     shoot["metadata"]["labels"]["region"] = "eu".into();
     shoot["spec"]["provider"]["workers"] = "x".repeat(4_000).into();
     shoot["status"]["constraints"] = "x".repeat(4_000).into();
-}
-
-/// Reads all clusters of a discovery, and keeps them as a fleet does.
-async fn read_all(discovery: &mut Discovery) -> Vec<ClusterSpec> {
-    let mut clusters = Vec::new();
-    loop {
-        let change = timeout(PATIENCE, discovery.next()).await.unwrap();
-        match change.unwrap().unwrap() {
-            Change::Upsert(mut spec) => {
-                if let Access::Kubeconfig(access) = spec.access {
-                    spec.access = access.without_text(&locally()).into();
-                }
-                clusters.push(spec);
-            }
-            Change::Synced => return clusters,
-            other => panic!("{other:?}"),
-        }
-    }
 }
 
 /// The memory of a discovery for each Shoot beyond that of the specs, in bytes.
@@ -82,8 +48,8 @@ async fn bytes_per_shoot(
 ) -> usize {
     let measure = async || {
         let provider = provider();
-        let mut discovery = provider.discover_with(CancellationToken::new(), &locally().into());
-        let clusters = read_all(&mut discovery).await;
+        let mut discovery = Heard::of(&provider);
+        let clusters = discovery.all().await;
         assert_eq!(clusters.len(), SHOOTS);
         // The watches that follow the lists have begun, so the bodies of the lists are gone.
         watched(server, watches).await;

@@ -8,7 +8,6 @@ use mcr_testkit::{
     garden::Garden,
     sim::{SimRule, SimUser},
 };
-use serde_json::Value;
 use support::{Heard, World, hour, kubeconfig, seed::SeedWorld};
 
 const MANIFEST: &str = include_str!("../deploy/rbac.yaml");
@@ -17,27 +16,8 @@ const README: &str = include_str!("../README.md");
 
 /// The rules of each role.
 fn roles(manifest: &str) -> Vec<Vec<SimRule>> {
-    let texts = |rule: &Value, of: &str| {
-        let texts = rule[of].as_array().into_iter().flatten();
-        texts
-            .map(|text| text.as_str().unwrap().to_owned())
-            .collect::<Vec<_>>()
-    };
-    let role = |role: &str| {
-        let role: Value = serde_saphyr::from_str(role).unwrap();
-        let rules = role["rules"].as_array().unwrap().iter();
-        rules
-            .map(|rule| {
-                SimRule::new(
-                    texts(rule, "apiGroups"),
-                    texts(rule, "resources"),
-                    texts(rule, "verbs"),
-                )
-                .names(texts(rule, "resourceNames"))
-            })
-            .collect()
-    };
-    manifest.split("\n---\n").map(role).collect()
+    let roles = manifest.split("\n---\n");
+    roles.map(|role| SimRule::of_role(role).unwrap()).collect()
 }
 
 #[test]

@@ -7,48 +7,15 @@ use mcr_provider_gardener::{
     v1alpha1::Cluster,
     v1beta1::{Project, Shoot},
 };
+use mcr_testkit::schema::filled;
 use serde_json::{Value, json};
 
 const SCHEMA: &str = include_str!("data/schema.txt");
 
-fn put(at: &mut Value, path: &[&str], value: Value) {
-    let Some((first, rest)) = path.split_first() else {
-        *at = value;
-        return;
-    };
-    match first.strip_suffix("[]") {
-        Some(list) => {
-            if at[list].is_null() {
-                at[list] = json!([{}]);
-            }
-            put(&mut at[list][0], rest, value);
-        }
-        None => put(&mut at[*first], rest, value),
-    }
-}
-
 /// An object of a kind with all published fields.
 fn full(kind: &str) -> Value {
-    let mut full = json!({
-        "apiVersion": "core.gardener.cloud/v1beta1", "kind": kind, "metadata": {"name": "a"},
-    });
-    for line in SCHEMA.lines() {
-        let words: Vec<&str> = line.split(' ').collect();
-        let [of, path, type_] = words[..] else {
-            panic!("{line}");
-        };
-        let value = match type_ {
-            "string" => "text".into(),
-            "boolean" => true.into(),
-            "integer" => 7.into(),
-            "time" => "2026-01-01T00:00:00Z".into(),
-            other => panic!("{other}"),
-        };
-        if of == kind {
-            put(&mut full, &path.split('.').collect::<Vec<_>>(), value);
-        }
-    }
-    full
+    let empty = json!({"apiVersion": "core.gardener.cloud/v1beta1", "kind": kind, "metadata": {"name": "a"}});
+    filled(empty, SCHEMA, kind)
 }
 
 /// A field of another type can't be decoded, and one of another name is lost.

@@ -59,8 +59,6 @@ pub(crate) struct Running {
     members: Members,
     /// The path of the workspace with the export, if the slice names it.
     export_path: Option<Arc<str>>,
-    /// The number of this discovery in the table of paths.
-    number: u32,
     /// Workspaces that are missing, and when each leaves, in this order.
     missing: VecDeque<(Instant, Missing)>,
     /// To be announced.
@@ -96,7 +94,6 @@ impl Running {
             .settings(settings.watch.clone());
         let members = config.api.watched();
         Ok(Self {
-            number: config.paths.begin(),
             config,
             credentials,
             connections,
@@ -360,7 +357,7 @@ impl Running {
         let paths = &self.config.paths;
         self.changes.push_back(match decision {
             Decision::Announce(_, member) => {
-                paths.announced(self.number, &id, member.path.as_ref());
+                paths.announced(&id, member.path.as_ref());
                 Change::Upsert(self.spec(name, id, member))
             }
             Decision::Leave(_) => {
@@ -415,7 +412,7 @@ impl Running {
         if served.iter().all(is_known) {
             self.synced = true;
             self.config.discovered.store(true, Ordering::Relaxed);
-            self.config.paths.synced(self.number);
+            self.config.paths.keep(|id| self.members.is_announced(id));
             self.changes.push_back(Change::Synced);
         }
         Ok(())

@@ -15,7 +15,7 @@ use mcr_core::{
 };
 use serde_json::json;
 
-use crate::{config::ExportName, denied, stage::Stage, url::ALL};
+use crate::{config::ExportName, stage::Stage, url::ALL};
 
 /// The annotation with the id of the logical cluster.
 pub(crate) const CLUSTER: &str = "kcp.io/cluster";
@@ -39,13 +39,6 @@ impl Layout {
             stage,
         }
     }
-}
-
-/// The name of the export behind a space. The first watch and the first request come after the first endpoint, so after the
-/// slice, which names it.
-fn spaced(export: &ExportName) -> String {
-    let name = lock(export).clone();
-    name.map(|name| format!(" {name}")).unwrap_or_default()
 }
 
 /// Logs objects that belong to no workspace: the first, the second, the fourth, and so on.
@@ -119,7 +112,11 @@ impl ScopeLayout for Layout {
         if self.stage.is_some() {
             return Ok(wanted.clone().all_namespaces());
         }
-        let export = spaced(&self.export);
+        // The first watch comes after the first endpoint, so after the slice, which names the export.
+        let export = lock(&self.export)
+            .as_ref()
+            .map(|name| format!(" {name}"))
+            .unwrap_or_default();
         Ok(wanted.clone().all_namespaces().if_not_served(format!(
             "APIExport{export} neither exports nor claims {}; add it to spec.resources or to spec.permissionClaims of the \
              export, or correct group, version and plural",
@@ -142,22 +139,11 @@ impl ScopeLayout for Layout {
         upstream: Upstream,
     ) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
         let refused = !self.allow_apply && is_apply(request.method(), request.headers());
-        let (stage, export) = (self.stage, self.export.clone());
         Box::pin(async move {
             if refused {
                 return Ok(refusal());
             }
-            let prefix = format!("/clusters/{place}");
-            let response = upstream.send_below(&prefix, request).await?;
-            match (stage, response.status()) {
-                (None, StatusCode::FORBIDDEN) => {
-                    denied::explain(response, |message| denied::of_export(message, &spaced(&export))).await
-                }
-                (Some(Stage::Terminating), StatusCode::FORBIDDEN | StatusCode::NOT_FOUND) => {
-                    denied::explain(response, denied::while_terminating).await
-                }
-                _ => Ok(response),
-            }
+            upstream.send_below(&format!("/clusters/{place}"), request).await
         })
     }
 }

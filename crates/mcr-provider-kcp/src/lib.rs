@@ -9,7 +9,6 @@ mod builder;
 mod config;
 mod connections;
 mod credentials;
-mod denied;
 mod discovery;
 mod endpoint;
 mod error;

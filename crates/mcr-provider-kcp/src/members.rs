@@ -134,6 +134,13 @@ impl Members {
         workspace.say(cluster, member)
     }
 
+    /// Whether the workspace is a cluster of the fleet.
+    pub(crate) fn is_announced(&self, cluster: &str) -> bool {
+        self.workspaces
+            .get(cluster)
+            .is_some_and(|workspace| workspace.said.is_some())
+    }
+
     /// The endpoints in the slice.
     pub(crate) fn in_slice(&self) -> &BTreeSet<Arc<str>> {
         &self.in_slice

@@ -13,7 +13,7 @@ use support::{ScriptedEngine, container};
 struct Clusters<const EVENTS: bool>(ScriptedEngine);
 
 impl<const EVENTS: bool> Clusters<EVENTS> {
-    fn put(&self, draft: &Draft, status: &str) {
+    fn put_as(&self, draft: &Draft, status: &str) {
         let port = 1000 + draft.label()[1..].parse::<u16>().unwrap();
         let id = draft.uid().replace('-', "x");
         self.0.put(&id, &container(&draft.name(), &id, status, port));
@@ -63,7 +63,7 @@ impl<const EVENTS: bool> Subject for Clusters<EVENTS> {
 
     async fn add(&mut self, draft: &Draft) -> ClusterName {
         self.conf(draft);
-        self.put(draft, "running");
+        self.put_as(draft, "running");
         ClusterName::new(draft.name()).unwrap()
     }
 
@@ -77,11 +77,9 @@ impl<const EVENTS: bool> Subject for Clusters<EVENTS> {
     }
 
     async fn break_it(&mut self, draft: &Draft) -> ClusterName {
-        // Half-written, with the token in the written half.
-        let conf = draft.kubeconfig();
-        let end = conf.find(&draft.token()).unwrap() + draft.token().len();
-        self.0.conf(&draft.uid().replace('-', "x"), &conf[..end]);
-        self.put(draft, "running");
+        self.0
+            .conf(&draft.uid().replace('-', "x"), &draft.kubeconfig_cut_short());
+        self.put_as(draft, "running");
         ClusterName::new(draft.name()).unwrap()
     }
 
@@ -90,11 +88,11 @@ impl<const EVENTS: bool> Subject for Clusters<EVENTS> {
     }
 
     async fn suspend(&mut self, draft: &Draft) {
-        self.put(draft, "exited");
+        self.put_as(draft, "exited");
     }
 
     async fn resume(&mut self, draft: &Draft) {
-        self.put(draft, "running");
+        self.put_as(draft, "running");
     }
 
     async fn remove(&mut self, draft: &Draft) {

@@ -13,7 +13,6 @@ use futures::StreamExt;
 use mcr_core::{Change, Discovery, Provider};
 use mcr_provider_kubeconfig::KubeconfigProvider;
 use mcr_testkit::{
-    control_plane::{Credentials, KubeconfigBuilder},
     sim::{SimCluster, SimTls},
     waiting::eventually,
 };
@@ -28,20 +27,9 @@ static MEMORY: PeakAlloc = PeakAlloc;
 
 const CLUSTERS: usize = 300;
 
-/// A kubeconfig as long as one with a CA, a client certificate and a key of RSA 2048.
 fn kubeconfig(tls: &SimTls, count: usize) -> String {
-    // Text before a PEM block counts as a comment.
-    let long = |pem: &str, bytes: usize| format!("{}\n{pem}", "-".repeat(bytes - pem.len() - 1));
-    let member = tls.client_certificate(&format!("member-{count}")).unwrap();
-    let credentials = Credentials::ClientCertificate {
-        certificate: long(&member.certificate, 1_150),
-        key: long(&member.key, 1_680),
-    };
     let server = format!("https://c{count}.example:6443");
-    let ca = long(&tls.ca_pem(), 1_100);
-    KubeconfigBuilder::new()
-        .context("c", server, ca, credentials)
-        .to_yaml()
+    tls.long_kubeconfig(&format!("member-{count}"), &server).unwrap()
 }
 
 /// Reads all clusters of a discovery and keeps none of them, as a fleet that takes them over.

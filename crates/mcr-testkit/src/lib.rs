@@ -11,6 +11,8 @@ pub mod conformance;
 pub mod consumers;
 #[cfg(all(unix, feature = "control-plane"))]
 pub mod control_plane;
+#[cfg(feature = "conformance")]
+pub mod discovery;
 #[cfg(feature = "e2e")]
 pub mod e2e;
 #[cfg(all(unix, feature = "faults"))]
@@ -29,6 +31,8 @@ pub mod kcp;
 mod lock;
 #[cfg(feature = "log")]
 pub mod log;
+#[cfg(feature = "conformance")]
+pub mod schema;
 #[cfg(feature = "sim")]
 #[cfg_attr(
     not(feature = "kcp"),

@@ -54,16 +54,8 @@ impl Hub {
     }
 
     fn reader() -> SimUser {
-        let role: Value = serde_saphyr::from_str(include_str!("../../deploy/rbac.yaml")).unwrap();
-        let texts = |value: &Value| -> Vec<String> { serde_json::from_value(value.clone()).unwrap() };
-        let rules = role["rules"].as_array().unwrap().iter().map(|rule| {
-            SimRule::new(
-                texts(&rule["apiGroups"]),
-                texts(&rule["resources"]),
-                texts(&rule["verbs"]),
-            )
-            .in_namespace("fleet")
-        });
+        let rules = SimRule::of_role(include_str!("../../deploy/rbac.yaml")).unwrap();
+        let rules = rules.into_iter().map(|rule| rule.in_namespace("fleet"));
         rules.fold(SimUser::new("reader"), SimUser::rule)
     }
 

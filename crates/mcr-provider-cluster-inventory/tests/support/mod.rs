@@ -2,6 +2,7 @@
 
 #![allow(
     dead_code,
+    unused_imports,
     clippy::unwrap_used,
     clippy::expect_used,
     reason = "each test file uses its part"
@@ -15,19 +16,17 @@ use std::{
     time::Duration,
 };
 
-use futures::StreamExt;
-use mcr_core::{
-    AccessPolicy, AddressPolicy, AllowedPlugin, Availability, Change, CredentialPluginPolicy, Discovery,
-    Provider, WatchSettings,
-};
+use mcr_core::{AccessPolicy, AllowedPlugin, CredentialPluginPolicy, WatchSettings};
 use mcr_provider_cluster_inventory::{
     AccessProviderConfig, AccessProviders, CONSUMER_LABEL, ClusterInventoryProvider,
     ClusterInventoryProviderBuilder, DECISION_KEY_LABEL, PLACEMENT_KEY_LABEL, PROFILE_LABEL,
 };
-use mcr_testkit::sim::{SimBuilder, SimCluster, SimRule, SimUser};
+pub(crate) use mcr_testkit::discovery::{Followed as Heard, line};
+use mcr_testkit::{
+    discovery,
+    sim::{SimBuilder, SimCluster, SimRule, SimUser},
+};
 use serde_json::{Value, json};
-use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 
 /// What never comes is given up after this.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -39,23 +38,7 @@ pub(crate) const DECISIONS: &str = "placementdecisions.multicluster.x-k8s.io";
 pub(crate) const MANIFEST: &str = include_str!("../../deploy/rbac.yaml");
 
 pub(crate) fn rules(manifest: &str) -> Vec<SimRule> {
-    let manifest: Value = serde_saphyr::from_str(manifest).unwrap();
-    let texts = |rule: &Value, of: &str| {
-        let texts = rule[of].as_array().unwrap().iter();
-        texts
-            .map(|text| text.as_str().unwrap().to_owned())
-            .collect::<Vec<_>>()
-    };
-    let rules = manifest["rules"].as_array().unwrap().iter();
-    rules
-        .map(|rule| {
-            SimRule::new(
-                texts(rule, "apiGroups"),
-                texts(rule, "resources"),
-                texts(rule, "verbs"),
-            )
-        })
-        .collect()
+    SimRule::of_role(manifest).unwrap()
 }
 
 /// A client of the hub with exactly the rights of the manifest.
@@ -69,13 +52,10 @@ pub(crate) fn client(hub: &SimCluster) -> kube::Client {
 
 /// What clusters may do here, where all of them are on this machine.
 pub(crate) fn locally(plugins: &[&Path]) -> AccessPolicy {
-    AccessPolicy::default()
-        .addresses(AddressPolicy::default().allow_loopback(true))
-        .credential_plugins(CredentialPluginPolicy::allowlist(
-            plugins
-                .iter()
-                .map(|plugin| AllowedPlugin::new(*plugin).cluster_info(true)),
-        ))
+    let allowed = plugins
+        .iter()
+        .map(|plugin| AllowedPlugin::new(*plugin).cluster_info(true));
+    discovery::locally().credential_plugins(CredentialPluginPolicy::allowlist(allowed))
 }
 
 pub(crate) fn base64(bytes: impl AsRef<[u8]>) -> String {
@@ -243,56 +223,5 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A discovery that is followed.
-pub(crate) struct Heard(pub(crate) Discovery);
-
-impl Heard {
-    pub(crate) fn of(provider: &impl Provider) -> Self {
-        Self(provider.discover(CancellationToken::new()))
-    }
-
-    /// The next announcement.
-    pub(crate) async fn next(&mut self) -> Change {
-        timeout(PATIENCE, self.0.next())
-            .await
-            .expect("an announcement")
-            .unwrap()
-            .unwrap()
-    }
-
-    /// The next announcement, in short.
-    pub(crate) async fn line(&mut self) -> String {
-        line(&self.next().await)
-    }
-
-    /// The next announcements until this one.
-    pub(crate) async fn until(&mut self, last: &str) -> Vec<String> {
-        let mut lines = Vec::new();
-        while lines.last().is_none_or(|line| line != last) {
-            lines.push(self.line().await);
-        }
-        lines
-    }
-
-    /// The error that ends the discovery.
-    pub(crate) async fn error(mut self) -> String {
-        let item = timeout(PATIENCE, self.0.next()).await.expect("an error").unwrap();
-        item.unwrap_err().to_string()
-    }
-}
-
-pub(crate) fn line(change: &Change) -> String {
-    match change {
-        Change::Upsert(spec) => match &spec.availability {
-            Availability::Suspended { reason } => format!("~{}: {reason}", spec.name),
-            _ => format!("+{}", spec.name),
-        },
-        Change::Broken(broken) => format!("!{}: {}: {}", broken.name, broken.object, broken.error),
-        Change::Remove(name) => format!("-{name}"),
-        Change::Synced => "synced".into(),
-        other => format!("{other:?}"),
     }
 }

@@ -1,6 +1,6 @@
-//! The types of kcp's own kinds, for kcp 0.28 and later.
+//! The kinds of kcp that controllers of workspaces read: LogicalCluster and APIBinding, for kcp 0.28 and later.
 //!
-//! They are written by hand, because kcp publishes them for Go only. All are cluster-scoped. Read and patch with them; a PUT
+//! They are written by hand, because kcp publishes them for Go only. Both are cluster-scoped. Read and patch with them; a PUT
 //! loses fields that a later version of kcp adds.
 //!
 //! ```
@@ -14,6 +14,5 @@
 pub mod apis;
 mod condition;
 pub mod core;
-pub mod tenancy;
 
 pub use condition::{Condition, find, is_true};

@@ -255,7 +255,7 @@ async fn kcp_a_recorder_in_a_terminating_workspace_is_refused_by_the_shard_to_wh
             }) > 0
         };
         let refused = publish(&recorder, "CleanedUp").await;
-        explains(&refused, 403);
+        is_refused(&refused, 403);
         assert!(refused_by("root") && !refused_by("shard-1"));
         stages
             .server
@@ -276,7 +276,7 @@ async fn kcp_a_recorder_in_a_terminating_workspace_is_refused_by_the_shard_to_wh
             a.get("namespaces", "default").is_none().then_some(())
         })
         .await;
-        explains(&publish(&recorder, "CleanedUp").await, 404);
+        is_refused(&publish(&recorder, "CleanedUp").await, 404);
         running.stop().await;
     }
 }
@@ -293,16 +293,10 @@ async fn closes(workspace: &KcpWorkspace) {
 }
 
 #[track_caller]
-fn explains(refused: &Result<(), kube::Error>, code: u16) {
-    let Err(kube::Error::Api(status)) = refused else {
-        panic!("{refused:?}");
-    };
-    assert_eq!(status.code, code);
+fn is_refused(answer: &Result<(), kube::Error>, code: u16) {
     assert!(
-        status
-            .message
-            .contains("no Kubernetes events either. Write to the log"),
-        "{status:?}"
+        matches!(answer, Err(kube::Error::Api(status)) if status.code == code),
+        "{answer:?}"
     );
 }
 

@@ -116,6 +116,13 @@ impl Draft {
         })
         .to_string()
     }
+
+    /// The same, cut short behind the token: the file of somebody who has not written all of it.
+    pub fn kubeconfig_cut_short(&self) -> String {
+        let (kubeconfig, token) = (self.kubeconfig(), self.token());
+        let end = kubeconfig.find(&token).map_or(0, |at| at + token.len());
+        kubeconfig[..end].to_owned()
+    }
 }
 
 /// A provider under test and the world that it watches.
@@ -157,16 +164,21 @@ pub trait Subject: Sized + 'static {
         async { undeclared("add") }
     }
 
+    /// Describes a cluster as the draft does, also one that is there. By default this is all that `change`, `rotate`, `repair`
+    /// and `resume` do.
+    fn put(&mut self, draft: &Draft) -> impl Future<Output = ()> {
+        let _ = draft;
+        async { undeclared("put") }
+    }
+
     /// Changes the address, labels or properties of a cluster to those of the draft.
     fn change(&mut self, draft: &Draft) -> impl Future<Output = ()> {
-        let _ = draft;
-        async { undeclared("change") }
+        self.put(draft)
     }
 
     /// Changes the credentials of a cluster to those of the draft, and nothing else.
     fn rotate(&mut self, draft: &Draft) -> impl Future<Output = ()> {
-        let _ = draft;
-        async { undeclared("rotate") }
+        self.put(draft)
     }
 
     /// Puts another cluster in the place of the one of this name.
@@ -184,8 +196,7 @@ pub trait Subject: Sized + 'static {
 
     /// Makes the description of a broken cluster usable.
     fn repair(&mut self, draft: &Draft) -> impl Future<Output = ()> {
-        let _ = draft;
-        async { undeclared("repair") }
+        self.put(draft)
     }
 
     /// Makes a cluster one that is not expected to answer.
@@ -196,8 +207,7 @@ pub trait Subject: Sized + 'static {
 
     /// Ends the suspension of a cluster.
     fn resume(&mut self, draft: &Draft) -> impl Future<Output = ()> {
-        let _ = draft;
-        async { undeclared("resume") }
+        self.put(draft)
     }
 
     /// Gives the object that describes a cluster a deletionTimestamp, while a finalizer keeps it.

@@ -1,6 +1,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::error::SimError;
 
 /// A rule of a user's rights: some verbs on some resources, as in RBAC. `*` stands for all.
@@ -64,6 +66,29 @@ impl SimRule {
             verbs: strings(verbs),
             ..Self::default()
         }
+    }
+
+    /// The rules of a Role or ClusterRole in YAML.
+    ///
+    /// # Errors
+    ///
+    /// If it is none.
+    pub fn of_role(role: &str) -> Result<Vec<Self>, String> {
+        let role: Value = serde_saphyr::from_str(role).map_err(|error| error.to_string())?;
+        let texts = |rule: &Value, of: &str| -> Vec<String> {
+            let texts = rule[of].as_array().into_iter().flatten();
+            strings(texts.filter_map(Value::as_str))
+        };
+        let rule = |rule: &Value| Self {
+            groups: texts(rule, "apiGroups"),
+            resources: texts(rule, "resources"),
+            verbs: texts(rule, "verbs"),
+            names: texts(rule, "resourceNames"),
+            namespace: None,
+            paths: texts(rule, "nonResourceURLs"),
+        };
+        let rules = role["rules"].as_array().ok_or("it has no rules")?;
+        Ok(rules.iter().map(rule).collect())
     }
 
     /// Only in this namespace.

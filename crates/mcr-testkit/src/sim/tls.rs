@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose,
@@ -7,6 +8,8 @@ use rcgen::{
 use rustls::RootCertStore;
 use rustls::server::WebPkiClientVerifier;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+
+use serde_json::json;
 
 use super::server_error::SimServerError;
 
@@ -102,6 +105,31 @@ impl SimTls {
             key: key.serialize_pem(),
             der: certificate.der().to_vec(),
         })
+    }
+
+    /// A kubeconfig of a user with a client certificate, as long as one with keys of RSA 2048. For measurements of memory.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be made.
+    pub fn long_kubeconfig(&self, user: &str, server: &str) -> Result<String, SimServerError> {
+        // Text before a PEM block counts as a comment.
+        let long = |pem: &str, bytes: usize| {
+            let comment = "-".repeat(bytes.saturating_sub(pem.len() + 1));
+            STANDARD.encode(format!("{comment}\n{pem}"))
+        };
+        let of_user = self.client_certificate(user)?;
+        let cluster = json!({"server": server, "certificate-authority-data": long(&self.ca_pem(), 1_100)});
+        let user = json!({
+            "client-certificate-data": long(&of_user.certificate, 1_150), "client-key-data": long(&of_user.key, 1_680),
+        });
+        Ok(json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
+            "clusters": [{"name": "c", "cluster": cluster}],
+            "users": [{"name": "c", "user": user}],
+        })
+        .to_string())
     }
 
     pub(crate) fn acceptor(&self) -> tokio_rustls::TlsAcceptor {

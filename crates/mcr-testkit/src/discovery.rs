@@ -1,0 +1,106 @@
+//! A discovery that a test follows from announcement to announcement.
+//!
+//! ```
+//! use mcr_core::Provider;
+//! use mcr_testkit::discovery::Followed;
+//!
+//! # async fn test(provider: impl Provider) {
+//! let mut clusters = Followed::of(&provider);
+//! assert_eq!(clusters.until("synced").await, ["+berlin", "synced"]);
+//! # }
+//! ```
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use mcr_core::{
+    Access, AccessPolicy, AddressPolicy, Availability, BoxError, Change, ClusterSpec, Discovery, Provider,
+};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::suite::fail;
+
+/// What never comes is given up after this.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What kubeconfigs may do in a test, where all clusters are on this machine.
+pub fn locally() -> AccessPolicy {
+    AccessPolicy::default().addresses(AddressPolicy::default().allow_loopback(true))
+}
+
+/// A running discovery. Its methods fail the test if the discovery ends, or announces nothing for two minutes.
+pub struct Followed(pub Discovery);
+
+impl Followed {
+    /// Starts a discovery, as a fleet does whose policy is [`locally`].
+    pub fn of(provider: &impl Provider) -> Self {
+        Self(provider.discover_with(CancellationToken::new(), &locally().into()))
+    }
+
+    async fn item(&mut self) -> Result<Change, BoxError> {
+        match timeout(PATIENCE, self.0.next()).await {
+            Ok(Some(item)) => item,
+            Ok(None) => fail("the discovery has ended"),
+            Err(_) => fail(format!("nothing is announced within {PATIENCE:?}")),
+        }
+    }
+
+    /// The next announcement.
+    pub async fn next(&mut self) -> Change {
+        self.item().await.unwrap_or_else(|error| fail(error))
+    }
+
+    /// The next announcement as a [`line`].
+    pub async fn line(&mut self) -> String {
+        line(&self.next().await)
+    }
+
+    /// The next announcements until this one, as [`line`]s.
+    pub async fn until(&mut self, last: &str) -> Vec<String> {
+        let mut lines = Vec::new();
+        while lines.last().is_none_or(|line| line != last) {
+            lines.push(self.line().await);
+        }
+        lines
+    }
+
+    /// The error that ends the discovery.
+    pub async fn error(mut self) -> String {
+        match self.item().await {
+            Ok(change) => fail(format!("announced instead of an error: {}", line(&change))),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// The clusters that are there at the start, kept as a fleet keeps them: without the texts of their kubeconfigs.
+    pub async fn all(&mut self) -> Vec<ClusterSpec> {
+        let mut clusters = Vec::new();
+        loop {
+            match self.next().await {
+                Change::Upsert(mut spec) => {
+                    if let Access::Kubeconfig(access) = spec.access {
+                        spec.access = access.without_text(&locally()).into();
+                    }
+                    clusters.push(spec);
+                }
+                Change::Synced => return clusters,
+                other => fail(line(&other)),
+            }
+        }
+    }
+}
+
+/// An announcement in short: `+name`, `~name: why it is suspended`, `!name: object: error`, `-name` or `synced`.
+pub fn line(change: &Change) -> String {
+    match change {
+        Change::Upsert(spec) => match &spec.availability {
+            Availability::Suspended { reason } => format!("~{}: {reason}", spec.name),
+            _ => format!("+{}", spec.name),
+        },
+        Change::Broken(broken) => format!("!{}: {}: {}", broken.name, broken.object, broken.error),
+        Change::Remove(name) => format!("-{name}"),
+        Change::Synced => "synced".into(),
+        other => format!("{other:?}"),
+    }
+}
