@@ -98,10 +98,7 @@ impl Running {
         };
         for _ in 0..times {
             let before = last();
-            eventually(SOON, format!("{cluster} is asked"), || {
-                (last() != before).then_some(())
-            })
-            .await;
+            eventually(SOON, format!("{cluster} is asked"), || last() != before).await;
         }
     }
 

@@ -106,10 +106,7 @@ fn kcp_an_endpoint_with_a_declared_identity_keeps_its_clusters_at_a_new_address(
         seen.equals(&a).await;
         let lists = a.lists();
         set("first");
-        eventually(SOON, "it is listed at its new address", || {
-            (a.lists() > lists).then_some(())
-        })
-        .await;
+        eventually(SOON, "it is listed at its new address", || a.lists() > lists).await;
         a.put("zoo", "default", "later", "1");
         seen.equals(&a).await;
         assert_eq!(seen.lines(), ["+default/later", "+default/of-zoo"]);
@@ -334,12 +331,9 @@ fn kcp_an_uncertain_deletion_ends_with_its_cluster() {
         a.unbind("zoo");
         received(&a, &other).await;
         running.clusters.remove(zoo.name());
-        eventually(SOON, "the cluster is gone", || {
-            zoo.token().is_cancelled().then_some(())
-        })
-        .await;
+        eventually(SOON, "the cluster is gone", || zoo.token().is_cancelled()).await;
         let places = || running.fleet.scopes()[0].watches[0].places;
-        eventually(SOON, "its objects are gone", || (places() == 1).then_some(())).await;
+        eventually(SOON, "its objects are gone", || places() == 1).await;
         assert_eq!(seen.lines(), ["+default/of-zoo"]);
         running.stop().await;
     });

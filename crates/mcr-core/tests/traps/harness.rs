@@ -13,7 +13,7 @@ use mcr_core::{
     Trust, WatchHandle, WatchRequest, WatchStatus,
 };
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
-use mcr_testkit::waiting::Background;
+use mcr_testkit::waiting::{self, Background};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -120,7 +120,7 @@ pub(crate) async fn problem(log: &Log) -> String {
 }
 
 pub(crate) async fn synced(watch: &WatchHandle) {
-    eventually("it is listed", || watch.status().synced.then_some(())).await;
+    eventually("it is listed", || watch.status().synced).await;
 }
 
 pub(crate) fn follow(cluster: &Cluster, request: WatchRequest) -> (WatchHandle, Arc<Log>) {
@@ -134,8 +134,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Asks again and again until there is an answer.
 #[track_caller]
-pub(crate) fn eventually<T>(what: &str, ask: impl FnMut() -> Option<T>) -> impl Future<Output = T> {
-    mcr_testkit::waiting::eventually(PATIENCE, what, ask)
+pub(crate) fn eventually<A: waiting::Answer>(
+    what: &str,
+    ask: impl FnMut() -> A,
+) -> impl Future<Output = A::Value> {
+    waiting::eventually(PATIENCE, what, ask)
 }
 
 pub(crate) async fn ready(cluster: &Cluster) {

@@ -71,7 +71,7 @@ async fn a_kind_that_holds_too_much_fails_and_its_store_stays_readable() {
     ready(&one.cluster).await;
     // The list after some minutes shows that it has become smaller.
     mcr_testkit::waiting::eventually(10 * MINUTE, "it is mended", || {
-        one.watch.status().problem.is_none().then_some(())
+        one.watch.status().problem.is_none()
     })
     .await;
     one.log

@@ -25,10 +25,7 @@ async fn the_first_list_may_come_from_the_cache_and_later_ones_are_paged_and_new
     .await;
     let one = One::of(&server).await;
     one.log.becomes(&["+a", "+b"]).await;
-    eventually("the second watch", || {
-        (server.watches(MAPS).len() == 2).then_some(())
-    })
-    .await;
+    eventually("the second watch", || server.watches(MAPS).len() == 2).await;
     let lists = server.lists(MAPS);
     assert_eq!(lists.len(), 3, "{lists:?}");
     assert_eq!(
@@ -65,10 +62,7 @@ async fn streaming_lists_are_never_asked_for() {
     .await;
     let one = One::of(&server).await;
     one.log.becomes(&["+a"]).await;
-    eventually("the third watch", || {
-        (server.watches(MAPS).len() == 3).then_some(())
-    })
-    .await;
+    eventually("the third watch", || server.watches(MAPS).len() == 3).await;
     assert!(
         server
             .asked()
@@ -97,7 +91,7 @@ async fn a_list_that_never_completes_never_deletes() {
     )
     .await;
     let one = One::of(&server).await;
-    eventually("tried thrice", || (server.lists(MAPS).len() > 6).then_some(())).await;
+    eventually("tried thrice", || server.lists(MAPS).len() > 6).await;
     one.log.is(&["+a", "+b"]);
     assert_eq!(one.cluster.store::<ConfigMap>().unwrap().len().unwrap(), 2);
     one.running.stop().await;
@@ -192,10 +186,7 @@ async fn one_kind_fails(answer: Answer, problem_text: &str) {
     ready(&one.cluster).await;
     // Its recovery is noticed, too.
     log.becomes(&["+a"]).await;
-    eventually("the problem is gone", || {
-        secrets.status().problem.is_none().then_some(())
-    })
-    .await;
+    eventually("the problem is gone", || secrets.status().problem.is_none()).await;
     assert_eq!((secrets.status().lists, server.lists(SECRETS).len()), (1, 4));
     assert_eq!(server.lists(MAPS).len(), 1, "the other kind was left alone");
     one.running.stop().await;
@@ -278,10 +269,7 @@ async fn a_place_among_the_lists_is_not_kept_by_a_server_that_is_silent() {
     let good = Server::in_memory(says_nothing_more);
     let running = Running::start_with(one_list_at_a_time);
     let silent_one = One::with(&silent, running).await;
-    eventually("the silent one is being listed", || {
-        (silent.live() == 1).then_some(())
-    })
-    .await;
+    eventually("the silent one is being listed", || silent.live() == 1).await;
     let cluster = silent_one.running.join_by("good", good.access()).await;
     let (watch, _log) = follow(&cluster, WatchRequest::of::<ConfigMap>());
     let started = Instant::now();
@@ -316,7 +304,7 @@ async fn a_list_that_is_never_answered_is_given_up_and_asked_again() {
     assert_eq!(text, "no answer within 1 s");
     one.log.becomes(&["+a"]).await;
     eventually("the first connection is closed, the watch is open", || {
-        (server.live() == 1 && server.watches(MAPS).len() == 1).then_some(())
+        server.live() == 1 && server.watches(MAPS).len() == 1
     })
     .await;
     one.running.stop().await;
@@ -382,10 +370,7 @@ async fn a_list_that_trickles_in_does_not_hold_up_the_others() {
     let cluster = running.join("a", &server.kubeconfig()).await;
     ready(&cluster).await;
     let (_secrets, slow) = follow(&cluster, WatchRequest::of::<Secret>());
-    eventually("the slow one began", || {
-        (server.lists(SECRETS).len() == 1).then_some(())
-    })
-    .await;
+    eventually("the slow one began", || server.lists(SECRETS).len() == 1).await;
     let (_maps, log) = follow(&cluster, WatchRequest::of::<ConfigMap>());
     log.becomes(&["+a"]).await;
     // The slow one can't end before the other one has.
@@ -431,10 +416,7 @@ async fn selectors_and_namespaces_arrive_as_they_were_written() {
     let (watch, _log) = follow(&cluster, request);
     synced(&watch).await;
     let path = "/api/v1/namespaces/team-a/configmaps";
-    eventually("it is watched", || {
-        (server.watches(path).len() == 1).then_some(())
-    })
-    .await;
+    eventually("it is watched", || server.watches(path).len() == 1).await;
     for asked in server.asked() {
         assert_eq!(asked.path, path);
         assert_eq!(

@@ -70,7 +70,7 @@ async fn repeated(script: impl Fn(&Asked, usize) -> Answer + Send + Sync + 'stat
 }
 
 async fn listed_again(one: &One) {
-    eventually("listed again", || (one.watch.status().lists == 2).then_some(())).await;
+    eventually("listed again", || one.watch.status().lists == 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -217,10 +217,7 @@ async fn after_a_watch_has_continued_lists_come_in_pages_again() {
         })
         .await;
         let one = One::of(&server).await;
-        eventually("listed for the third time", || {
-            (one.watch.status().lists == 3).then_some(())
-        })
-        .await;
+        eventually("listed for the third time", || one.watch.status().lists == 3).await;
         assert_eq!(
             forms(&server.lists(MAPS))[3..],
             ["limit 500, token newer", "limit 500"]
@@ -252,18 +249,14 @@ async fn a_list_of_a_cluster_that_goes_down_begins_anew() {
     };
     let one = One::with(&server, Running::start_with(long)).await;
     eventually("a page has failed", || {
-        one.log
-            .problems()
-            .iter()
-            .any(|problem| problem.contains("503"))
-            .then_some(())
+        one.log.problems().iter().any(|problem| problem.contains("503"))
     })
     .await;
     server.fall_silent();
-    eventually("it is down", || (!one.cluster.state().is_ready()).then_some(())).await;
+    eventually("it is down", || !one.cluster.state().is_ready()).await;
     server.speak_again();
     mcr_testkit::waiting::eventually(Duration::from_secs(300), "listed again", || {
-        (one.watch.status().lists == 2).then_some(())
+        one.watch.status().lists == 2
     })
     .await;
     assert_eq!(
@@ -284,10 +277,7 @@ async fn a_list_begins_anew_at_another_endpoint() {
         (true, _) => quiet(),
     });
     let one = One::of(&server).await;
-    eventually("a page has failed", || {
-        (server.lists(MAPS).len() == 3).then_some(())
-    })
-    .await;
+    eventually("a page has failed", || server.lists(MAPS).len() == 3).await;
     let other = Server::in_memory(|asked| match asked.is_watch() {
         false => list(30, [map("c", 3)]),
         true => quiet(),
@@ -295,7 +285,7 @@ async fn a_list_begins_anew_at_another_endpoint() {
     let spec = ClusterSpec::new(name("a"), other.access());
     one.running.clusters.add(spec);
     mcr_testkit::waiting::eventually(Duration::from_secs(300), "listed there", || {
-        (one.watch.status().lists == 2).then_some(())
+        one.watch.status().lists == 2
     })
     .await;
     let first = &forms(&other.lists(MAPS))[0];
@@ -360,10 +350,7 @@ async fn a_list_of_several_versions_that_no_watch_continues_is_followed_by_one_i
     })
     .await;
     let one = One::of(&server).await;
-    eventually("listed for the third time", || {
-        (one.watch.status().lists == 3).then_some(())
-    })
-    .await;
+    eventually("listed for the third time", || one.watch.status().lists == 3).await;
     one.log.becomes(&["+a", "+c", "+b"]).await;
     assert_eq!(
         forms(&server.lists(MAPS)),
@@ -413,7 +400,7 @@ async fn a_large_kind_behind_a_slow_link_is_listed_however_long_it_takes() {
     });
     let running = Running::start_with(|settings| Arc::make_mut(&mut settings.watch).list_timeout = LIMIT);
     let one = One::with(&server, running).await;
-    eventually("listed", || (one.watch.status().lists == 1).then_some(())).await;
+    eventually("listed", || one.watch.status().lists == 1).await;
     assert_eq!(one.cluster.store::<ConfigMap>().unwrap().len().unwrap(), 20);
     assert_eq!(server.lists(MAPS).len(), 21);
     one.running.stop().await;
@@ -431,10 +418,7 @@ async fn nothing_of_a_list_is_told_or_readable_before_it_is_complete() {
     })
     .await;
     let one = One::of(&server).await;
-    eventually("the last page is asked for", || {
-        (server.lists(MAPS).len() == 2).then_some(())
-    })
-    .await;
+    eventually("the last page is asked for", || server.lists(MAPS).len() == 2).await;
     one.log.is(&[]);
     assert!(
         one.cluster
@@ -466,7 +450,7 @@ async fn a_list_without_an_end_fails_and_the_other_kinds_go_on() {
     );
     assert!(one.cluster.state().is_ready() && !one.watch.status().synced);
     synced(&secrets).await;
-    let listed = || one.watch.status().synced.then_some(());
+    let listed = || one.watch.status().synced;
     mcr_testkit::waiting::eventually(Duration::from_secs(600), "it is listed later", listed).await;
     let lists = server.lists(MAPS);
     assert!(lists.len() == 201 && lists[200].at - lists[199].at >= Duration::from_secs(300));

@@ -42,7 +42,7 @@ async fn stores_and_hub_watches_equal_the_list_whatever_its_versions_are() {
         };
         let server = Server::in_memory(script.clone());
         let one = One::of(&server).await;
-        eventually("listed twice", || (one.watch.status().lists == 2).then_some(())).await;
+        eventually("listed twice", || one.watch.status().lists == 2).await;
         let signs: String = one.log.lines().iter().map(|line| &line[..1]).collect();
         assert_eq!(signs, format!("+{reported}"), "{object}");
         let held = one.cluster.store::<ConfigMap>().unwrap().list().unwrap();
@@ -122,7 +122,7 @@ async fn a_version_that_goes_back_leads_to_one_list_however_it_shows() {
         server.is_at(204);
         let one = One::of(&server).await;
         one.log.becomes(&["+a", "+lost", "-lost"]).await;
-        eventually("watched", || (server.watches(MAPS).len() == 2).then_some(())).await;
+        eventually("watched", || server.watches(MAPS).len() == 2).await;
         assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("205"));
         // The lower version is the measure from now on.
         server.send(MAPS, &bookmark(206)).await;

@@ -491,9 +491,11 @@ impl Shared {
                         None => format!("uid-{port}-{}", self.incarnation.load(Ordering::SeqCst)),
                     };
                     match &*uid {
-                        "none" if path != "/version" => {
-                            Answer::status(403, "Forbidden", "namespaces \"kube-system\" is forbidden: User \"somebody\" cannot get it")
-                        }
+                        "none" if path != "/version" => Answer::status(
+                            403,
+                            "Forbidden",
+                            "namespaces \"kube-system\" is forbidden: User \"somebody\" cannot get it",
+                        ),
                         _ => probe_answer(path, &uid),
                     }
                 }

@@ -18,7 +18,7 @@ use crate::{harness::*, server::Server};
 async fn every_request_says_who_asks_and_wants_json_as_it_is() {
     let server = quiet_server().await;
     let one = One::of(&server).await;
-    eventually("watched", || (server.live() == 1).then_some(())).await;
+    eventually("watched", || server.live() == 1).await;
     one.cluster
         .api::<ConfigMap>()
         .list(&Default::default())

@@ -64,10 +64,7 @@ async fn a_watch_goes_on_from_its_last_bookmark_without_a_list() {
     .await;
     let one = One::of(&server).await;
     one.log.becomes(&["+a", "+b", "~b"]).await;
-    eventually("the third watch", || {
-        (server.watches(MAPS).len() == 3).then_some(())
-    })
-    .await;
+    eventually("the third watch", || server.watches(MAPS).len() == 3).await;
     let watches = server.watches(MAPS);
     let from: Vec<_> = watches
         .iter()
@@ -97,10 +94,7 @@ async fn a_bookmark_without_a_version_does_not_lose_the_place() {
     })
     .await;
     let one = One::of(&server).await;
-    eventually("the second watch", || {
-        (server.watches(MAPS).len() == 2).then_some(())
-    })
-    .await;
+    eventually("the second watch", || server.watches(MAPS).len() == 2).await;
     assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("10"));
     one.running.stop().await;
 }
@@ -113,7 +107,7 @@ async fn a_short_watch_timeout_does_not_become_none() {
         Arc::make_mut(&mut settings.watch).watch_timeout = Duration::from_secs(1);
     });
     let one = One::with(&server, running).await;
-    eventually("watched", || (server.watches(MAPS).len() == 1).then_some(())).await;
+    eventually("watched", || server.watches(MAPS).len() == 1).await;
     assert_eq!(server.watches(MAPS)[0].get("timeoutSeconds"), Some("1"));
     one.running.stop().await;
 }
@@ -135,7 +129,7 @@ async fn what_was_deleted_while_disconnected_is_told_once_and_nothing_else() {
     .await;
     let one = One::of(&server).await;
     one.synced().await;
-    eventually("listed twice", || (one.watch.status().lists == 2).then_some(())).await;
+    eventually("listed twice", || one.watch.status().lists == 2).await;
     // Nothing else was told before what comes now.
     server.send(MAPS, &event("ADDED", map("later", 21))).await;
     eventually("told what is new", || {
@@ -215,7 +209,7 @@ async fn after_what_can_not_be_understood_or_is_too_old_everything_is_listed_aga
         .await;
         let one = One::of(&server).await;
         one.log.becomes(&["+a", "+goes", "-goes", "+b"]).await;
-        eventually("watched", || (server.watches(MAPS).len() == 2).then_some(())).await;
+        eventually("watched", || server.watches(MAPS).len() == 2).await;
         assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("20"));
         let problems = one.log.problems();
         let reported = problems.iter().any(|text| text.contains(problem));
@@ -309,10 +303,7 @@ async fn a_kind_that_may_be_listed_but_not_watched_is_listed_once_and_says_so() 
     let one = One::of(&server).await;
     one.synced().await;
     assert!(one.problem().await.starts_with("forbidden: cannot watch"));
-    eventually("asked again and again", || {
-        (server.watches(MAPS).len() > 6).then_some(())
-    })
-    .await;
+    eventually("asked again and again", || server.watches(MAPS).len() > 6).await;
     assert!(one.watch.status().problem.is_some() && one.watch.status().synced);
     assert_eq!(server.lists(MAPS).len(), 1, "a list can't cure it");
     one.running.stop().await;
@@ -331,10 +322,7 @@ async fn a_watch_that_opens_and_fails_each_time_is_not_told_as_recovered_in_betw
     })
     .await;
     let one = One::of(&server).await;
-    eventually("asked again and again", || {
-        (server.watches(MAPS).len() > 8).then_some(())
-    })
-    .await;
+    eventually("asked again and again", || server.watches(MAPS).len() > 8).await;
     let warnings: Vec<_> = log
         .with("again-and-again")
         .into_iter()

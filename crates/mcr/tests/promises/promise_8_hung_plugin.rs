@@ -115,7 +115,7 @@ async fn promise_8_a_hung_plugin_dies_at_its_deadline_unnoticed_by_others_and_un
         "{reason}, after {:?}",
         begun.elapsed()
     );
-    eventually(PATIENCE, "it is killed", || (!is_alive(&pid)).then_some(())).await;
+    eventually(PATIENCE, "it is killed", || !is_alive(&pid)).await;
     let said = running.all_that_is_said();
     assert!(!said.contains(CANARY), "{said}");
     running.stop().await;

@@ -148,19 +148,13 @@ async fn a_client_whose_answers_panic_makes_its_cluster_unreachable_until_they_n
     ready(&cluster).await;
     seen.becomes(&["+a"]).await;
     // Later, when its watch has to begin anew and it is probed for that.
-    eventually(SOON, "it is watched", || {
-        (client.began.load(Ordering::SeqCst) > 0).then_some(())
-    })
-    .await;
+    eventually(SOON, "it is watched", || client.began.load(Ordering::SeqCst) > 0).await;
     client.trap.set(At::Answering);
     client.end_watches();
     unreachable(&cluster, OF_THE_CLIENT).await;
     client.trap.set(At::Nowhere);
     ready(&cluster).await;
-    eventually(SOON, "the watch goes on", || {
-        watch.status().problem.is_none().then_some(())
-    })
-    .await;
+    eventually(SOON, "the watch goes on", || watch.status().problem.is_none()).await;
     client.trap.set(At::Answering);
     running.clusters.remove(&name("a"));
     gone(&cluster).await;
@@ -208,21 +202,18 @@ async fn a_watch_whose_answer_panics_in_the_middle_begins_again_and_misses_nothi
         let client = Client::at(At::Nowhere);
         let cluster = joins(&running, "a", client.access()).await;
         let (_watch, seen) = follow(&cluster, WatchRequest::of::<ConfigMap>());
-        eventually(SOON, "it is watched", || {
-            (client.began.load(Ordering::SeqCst) > 0).then_some(())
-        })
-        .await;
+        eventually(SOON, "it is watched", || client.began.load(Ordering::SeqCst) > 0).await;
         client.trap.set(at);
         match at {
             At::Reading => client.say(&bookmark(11)),
             _ => client.end_watches(),
         }
         // It may have panicked already.
-        eventually(SOON, "it panics", || (client.trap.panics() > 0).then_some(())).await;
+        eventually(SOON, "it panics", || client.trap.panics() > 0).await;
         client.trap.set(At::Nowhere);
         eventually(SOON, "it is watched again", || {
             client.say(&event("ADDED", map("b", 12)));
-            seen.lines().contains(&"+b".to_owned()).then_some(())
+            seen.lines().contains(&"+b".to_owned())
         })
         .await;
         ready(&cluster).await;
