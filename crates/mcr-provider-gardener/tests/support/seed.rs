@@ -99,6 +99,6 @@ impl SeedWorld {
     }
 
     pub(crate) fn heard(&self) -> Heard {
-        Heard::of(&self.builder().build().unwrap())
+        super::follow(&self.builder().build().unwrap())
     }
 }
