@@ -2,8 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    io,
-    sync::{Arc, Mutex, Once},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -307,53 +306,6 @@ pub(crate) fn says_nothing_more(asked: &Asked) -> Answer {
         quiet()
     } else {
         list(10, [map("a", 1)])
-    }
-}
-
-/// Everything that is logged in this process, at every level and from every library.
-pub(crate) struct Captured(Arc<Mutex<Vec<u8>>>);
-
-#[derive(Clone)]
-struct Sink(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Sink {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-pub(crate) fn capture() -> Captured {
-    static ONCE: Once = Once::new();
-    static LOG: Mutex<Option<Arc<Mutex<Vec<u8>>>>> = Mutex::new(None);
-    ONCE.call_once(|| {
-        let all = Arc::new(Mutex::new(Vec::new()));
-        let sink = Sink(all.clone());
-        tracing_subscriber::fmt()
-            .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
-            .with_ansi(false)
-            .with_writer(move || sink.clone())
-            .init();
-        *LOG.lock().unwrap() = Some(all);
-    });
-    Captured(LOG.lock().unwrap().clone().unwrap())
-}
-
-impl Captured {
-    pub(crate) fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
-    }
-
-    /// The lines that have this text in them.
-    pub(crate) fn with(&self, text: &str) -> Vec<String> {
-        self.text()
-            .lines()
-            .filter(|line| line.contains(text))
-            .map(str::to_owned)
-            .collect()
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_object_of_a_list_that_cannot_be_read_hides_no_other() {
-    let log = capture();
+    let log = mcr_testkit::log::Log::of_this_process();
     let bad =
         json!({"metadata": {"name": "unreadable-in-list", "namespace": "default", "resourceVersion": 7}});
     let again = bad.clone();
@@ -36,7 +36,7 @@ async fn one_object_of_a_list_that_cannot_be_read_hides_no_other() {
     one.log.becomes(&lines).await;
     assert_eq!(one.watch.status().skipped, 2, "each time it was left out counts");
     let warnings: Vec<_> = log
-        .with(name)
+        .lines_with(name)
         .into_iter()
         .filter(|line| line.contains(" WARN "))
         .collect();
@@ -117,7 +117,7 @@ async fn an_object_that_is_not_of_its_rust_type_is_told_apart_from_one_that_is_n
         }
     })
     .await;
-    let log = capture();
+    let log = mcr_testkit::log::Log::of_this_process();
     let one = One::of(&server).await;
     one.log.becomes(&["+a", "+odd"]).await;
     one.synced().await;
@@ -154,6 +154,6 @@ async fn an_object_that_is_not_of_its_rust_type_is_told_apart_from_one_that_is_n
         0,
         "the store holds it; only this type does not fit"
     );
-    assert!(!format!("{error:?} {text}").contains("canary-odd") && log.with("canary-odd").is_empty());
+    assert!(!format!("{error:?} {text}").contains("canary-odd") && log.lines_with("canary-odd").is_empty());
     one.running.stop().await;
 }

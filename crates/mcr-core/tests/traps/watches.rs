@@ -312,7 +312,7 @@ async fn a_kind_that_may_be_listed_but_not_watched_is_listed_once_and_says_so() 
 /// A problem that comes back on every try is one problem, logged once, and has lasted since it began.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_that_opens_and_fails_each_time_is_not_told_as_recovered_in_between() {
-    let log = capture();
+    let log = mcr_testkit::log::Log::of_this_process();
     let server = Server::start(|asked| match asked.is_watch() {
         false => list(10, [map("a", 1)]),
         true => Answer::watch([&event(
@@ -324,7 +324,7 @@ async fn a_watch_that_opens_and_fails_each_time_is_not_told_as_recovered_in_betw
     let one = One::of(&server).await;
     eventually("asked again and again", || server.watches(MAPS).len() > 8).await;
     let warnings: Vec<_> = log
-        .with("again-and-again")
+        .lines_with("again-and-again")
         .into_iter()
         .filter(|line| line.contains(" WARN "))
         .collect();

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::{At, CANARY, SOON, Trap, gone, joins, ready, unreachable};
-use crate::harness::{MAPS, Running, bookmark, capture, event, follow, list_object, map, name};
+use crate::harness::{MAPS, Running, bookmark, event, follow, list_object, map, name};
 
 type Answer = Response<UnsyncBoxBody<Bytes, io::Error>>;
 
@@ -137,7 +137,7 @@ const OF_THE_CLIENT: &str = "client given for the cluster panicked";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_whose_answers_panic_makes_its_cluster_unreachable_until_they_no_longer_do() {
-    let log = capture();
+    let log = mcr_testkit::log::Log::of_this_process();
     let running = Running::start();
     let client = Client::at(At::Answering);
     let cluster = joins(&running, "a", client.access()).await;
@@ -159,7 +159,7 @@ async fn a_client_whose_answers_panic_makes_its_cluster_unreachable_until_they_n
     running.clusters.remove(&name("a"));
     gone(&cluster).await;
     running.stop().await;
-    assert_eq!(log.with(CANARY), [""; 0]);
+    assert_eq!(log.lines_with(CANARY), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

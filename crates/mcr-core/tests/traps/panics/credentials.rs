@@ -19,7 +19,7 @@ use mcr_testkit::waiting::eventually;
 
 use super::{At, CANARY, SOON, Trap, gone, joins, ready, unreachable};
 use crate::{
-    harness::{Running, capture, name, quiet_server},
+    harness::{Running, name, quiet_server},
     server::{Answer, Server},
 };
 
@@ -72,7 +72,7 @@ const OF_THE_SOURCE: &str = "credential source panicked";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_credential_source_that_panics_makes_its_cluster_unreachable_until_it_no_longer_does() {
-    let log = capture();
+    let log = mcr_testkit::log::Log::of_this_process();
     let server = quiet_server().await;
     let running = Running::start();
     for at in [At::Asked, At::Awaited, At::Fingerprint, At::RenewEvery] {
@@ -89,7 +89,7 @@ async fn a_credential_source_that_panics_makes_its_cluster_unreachable_until_it_
         ready(&cluster).await;
     }
     running.stop().await;
-    assert_eq!(log.with(CANARY), [""; 0]);
+    assert_eq!(log.lines_with(CANARY), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
