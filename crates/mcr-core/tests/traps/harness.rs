@@ -92,6 +92,22 @@ impl One {
         Self::with(server, Running::start()).await
     }
 
+    /// A server that answers so, and a fleet with it.
+    pub(crate) async fn on(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> (Server, Self) {
+        let server = Server::start(script).await;
+        let one = Self::of(&server).await;
+        (server, one)
+    }
+
+    /// The same without sockets, for paused time.
+    pub(crate) async fn in_memory(
+        script: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
+    ) -> (Server, Self) {
+        let server = Server::in_memory(script);
+        let one = Self::of(&server).await;
+        (server, one)
+    }
+
     pub(crate) async fn with(server: &Server, running: Running) -> Self {
         let cluster = running.join_by("a", server.access()).await;
         let (watch, log) = follow(&cluster, WatchRequest::of::<ConfigMap>());

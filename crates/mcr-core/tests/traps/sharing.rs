@@ -151,13 +151,12 @@ async fn an_index_that_panics_leaves_the_object_out_of_itself_only() {
 /// The statuses end with what is: whoever follows them must not be left with a problem that is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_last_status_told_is_the_one_that_is() {
-    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+    let (server, one) = One::on(|asked| match (asked.is_watch(), asked.nth) {
         (false, 0..4) => Answer::status(500, "InternalError", "no"),
         (false, _) => list(10, [map("a", 1)]),
         (true, _) => quiet(),
     })
     .await;
-    let one = One::of(&server).await;
     one.synced().await;
     eventually("watched", || server.live() == 1).await;
     let last = one.log.statuses().pop().unwrap();

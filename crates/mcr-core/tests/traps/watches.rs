@@ -55,14 +55,13 @@ async fn a_server_that_ends_every_watch_at_once_is_not_asked_in_a_loop() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_goes_on_from_its_last_bookmark_without_a_list() {
-    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+    let (server, one) = One::on(|asked| match (asked.is_watch(), asked.nth) {
         (false, _) => list(10, [map("a", 1)]),
         (true, 0) => Answer::short_watch([&event("ADDED", map("b", 15)), &bookmark(77)]),
         (true, 1) => Answer::short_watch([&event("MODIFIED", map("b", 80))]),
         (true, _) => quiet(),
     })
     .await;
-    let one = One::of(&server).await;
     one.log.becomes(&["+a", "+b", "~b"]).await;
     eventually("the third watch", || server.watches(MAPS).len() == 3).await;
     let watches = server.watches(MAPS);
@@ -84,7 +83,7 @@ async fn a_watch_goes_on_from_its_last_bookmark_without_a_list() {
 /// would be missed for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bookmark_without_a_version_does_not_lose_the_place() {
-    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+    let (server, one) = One::on(|asked| match (asked.is_watch(), asked.nth) {
         (false, _) => list(10, [map("a", 1)]),
         (true, 0) => Answer::short_watch([&event(
             "BOOKMARK",
@@ -93,7 +92,6 @@ async fn a_bookmark_without_a_version_does_not_lose_the_place() {
         (true, _) => quiet(),
     })
     .await;
-    let one = One::of(&server).await;
     eventually("the second watch", || server.watches(MAPS).len() == 2).await;
     assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("10"));
     one.running.stop().await;
@@ -114,7 +112,7 @@ async fn a_short_watch_timeout_does_not_become_none() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_deleted_while_disconnected_is_told_once_and_nothing_else() {
-    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+    let (server, one) = One::on(|asked| match (asked.is_watch(), asked.nth) {
         (false, 0) => list(10, (0..300).map(|i| map(&format!("m{i}"), 1))),
         (false, _) => list(
             20,
@@ -127,7 +125,6 @@ async fn what_was_deleted_while_disconnected_is_told_once_and_nothing_else() {
         (true, _) => quiet(),
     })
     .await;
-    let one = One::of(&server).await;
     one.synced().await;
     eventually("listed twice", || one.watch.status().lists == 2).await;
     // Nothing else was told before what comes now.
@@ -200,14 +197,13 @@ async fn after_what_can_not_be_understood_or_is_too_old_everything_is_listed_aga
         // The last event of a body need not end with a line feed: a 410 on one line often does not.
         (Answer::begin().chunk(gone.to_string()).end(), "too old (410)"),
     ] {
-        let server = Server::start(move |asked| match (asked.is_watch(), asked.nth) {
+        let (server, one) = One::on(move |asked| match (asked.is_watch(), asked.nth) {
             (false, 0) => list(10, [map("a", 1), map("goes", 1)]),
             (false, _) => list(20, [map("a", 1), map("b", 2)]),
             (true, 0) => watch.clone(),
             (true, _) => quiet(),
         })
         .await;
-        let one = One::of(&server).await;
         one.log.becomes(&["+a", "+goes", "-goes", "+b"]).await;
         eventually("watched", || server.watches(MAPS).len() == 2).await;
         assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("20"));
@@ -220,7 +216,7 @@ async fn after_what_can_not_be_understood_or_is_too_old_everything_is_listed_aga
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_error_event_is_survived_without_a_list() {
-    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+    let (server, one) = One::on(|asked| match (asked.is_watch(), asked.nth) {
         (false, _) => list(10, [map("a", 1)]),
         (true, 0) => Answer::watch([&event(
             "ERROR",
@@ -229,7 +225,6 @@ async fn an_error_event_is_survived_without_a_list() {
         (true, _) => Answer::watch([&event("ADDED", map("b", 11))]),
     })
     .await;
-    let one = One::of(&server).await;
     one.log.becomes(&["+a", "+b"]).await;
     assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("10"));
     assert_eq!(server.lists(MAPS).len(), 1);
@@ -241,7 +236,7 @@ async fn an_error_event_is_survived_without_a_list() {
 /// An event that the server (or a proxy's limit) can't get across would be asked for for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_that_never_gets_beyond_one_place_lists_again() {
-    let server = Server::start(|asked| match (asked.is_watch(), asked.get("resourceVersion")) {
+    let (_server, one) = One::on(|asked| match (asked.is_watch(), asked.get("resourceVersion")) {
         (false, _) if asked.nth == 0 => list(10, [map("a", 1)]),
         (false, _) => list(20, [map("a", 1), map("b", 2)]),
         (true, Some("10")) => Answer::watch([&event(
@@ -251,7 +246,6 @@ async fn a_watch_that_never_gets_beyond_one_place_lists_again() {
         (true, _) => quiet(),
     })
     .await;
-    let one = One::of(&server).await;
     one.log.becomes(&["+a", "+b"]).await;
     one.running.stop().await;
 }
@@ -295,12 +289,11 @@ async fn a_watch_that_never_said_a_word_is_followed_by_a_list() {
 /// A watch that is refused at once although it may be listed must not look like a healthy one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kind_that_may_be_listed_but_not_watched_is_listed_once_and_says_so() {
-    let server = Server::start(|asked| match asked.is_watch() {
+    let (server, one) = One::on(|asked| match asked.is_watch() {
         false => list(10, [map("a", 1)]),
         true => Answer::status(403, "Forbidden", "cannot watch"),
     })
     .await;
-    let one = One::of(&server).await;
     one.synced().await;
     assert!(one.problem().await.starts_with("forbidden: cannot watch"));
     eventually("asked again and again", || server.watches(MAPS).len() > 6).await;
@@ -313,7 +306,7 @@ async fn a_kind_that_may_be_listed_but_not_watched_is_listed_once_and_says_so() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_that_opens_and_fails_each_time_is_not_told_as_recovered_in_between() {
     let log = mcr_testkit::log::Log::of_this_process();
-    let server = Server::start(|asked| match asked.is_watch() {
+    let (server, one) = One::on(|asked| match asked.is_watch() {
         false => list(10, [map("a", 1)]),
         true => Answer::watch([&event(
             "ERROR",
@@ -321,7 +314,6 @@ async fn a_watch_that_opens_and_fails_each_time_is_not_told_as_recovered_in_betw
         )]),
     })
     .await;
-    let one = One::of(&server).await;
     eventually("asked again and again", || server.watches(MAPS).len() > 8).await;
     let warnings: Vec<_> = log
         .lines_with("again-and-again")
