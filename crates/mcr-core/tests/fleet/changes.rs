@@ -19,12 +19,7 @@ use crate::harness::*;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rotated_token_is_swapped_below_the_watch_without_a_list() {
     let plane = ControlPlane::builder().audit(true).start().await.or_fail();
-    let robot = plane
-        .service_account("default", "robot")
-        .cluster_rules(may_read_config_maps())
-        .create()
-        .await
-        .or_fail();
+    let robot = robot(&plane).await;
     let running = Running::start();
     let cluster = running
         .join("a", &robot.kubeconfig(robot.token().await.or_fail()))
@@ -82,12 +77,7 @@ async fn a_rotated_token_is_swapped_below_the_watch_without_a_list() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bad_rotation_leaves_the_working_credentials_in_place_and_says_so() {
     let plane = ControlPlane::start().await.or_fail();
-    let robot = plane
-        .service_account("default", "robot")
-        .cluster_rules(may_read_config_maps())
-        .create()
-        .await
-        .or_fail();
+    let robot = robot(&plane).await;
     let running = Running::start();
     let cluster = running
         .join("a", &robot.kubeconfig(robot.token().await.or_fail()))
@@ -258,12 +248,7 @@ async fn another_cluster_under_the_same_name_gets_nothing_of_the_old_one() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn suspended_keeps_the_store_dials_nothing_and_comes_back() {
     let plane = ControlPlane::builder().audit(true).start().await.or_fail();
-    let robot = plane
-        .service_account("default", "robot")
-        .cluster_rules(may_read_config_maps())
-        .create()
-        .await
-        .or_fail();
+    let robot = robot(&plane).await;
     // One is probed all the time, beside another one that is not suspended.
     let running = Running::start_with(|settings| settings.probe_after = Duration::from_millis(100));
     let cluster = running.join("a", &plane.kubeconfig()).await;
@@ -352,12 +337,7 @@ async fn labels_change_without_touching_the_connection() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn credentials_are_renewed_before_they_expire_and_once_when_refused() {
     let plane = ControlPlane::builder().audit(true).start().await.or_fail();
-    let robot = plane
-        .service_account("default", "robot")
-        .cluster_rules(may_read_config_maps())
-        .create()
-        .await
-        .or_fail();
+    let robot = robot(&plane).await;
     let issuer = Arc::new(Issuer::default());
     // Enough until they last.
     for _ in 0..8 {
