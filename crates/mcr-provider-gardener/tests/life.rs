@@ -11,7 +11,7 @@ use mcr_testkit::{
     waiting::eventually,
 };
 use serde_json::json;
-use support::{PATIENCE, World, follow, hour, kubeconfig};
+use support::{Heard, PATIENCE, World, hour, kubeconfig};
 
 fn operation(type_: &str, state: &str) -> serde_json::Value {
     json!({"type": type_, "state": state, "progress": 40, "description": "what happened"})
@@ -267,7 +267,7 @@ async fn names_are_those_of_projects_and_shoots() {
     }
     world.answers("one", hour(&kubeconfig("one")));
     let provider = world.builder().all_namespaces().build().unwrap();
-    let mut told = follow(&provider).until("synced").await;
+    let mut told = Heard::of(&provider).until("synced").await;
     told.sort();
     let mut names: Vec<String> = all.iter().map(|(_, project)| format!("+{project}/one")).collect();
     names.push("synced".into());
@@ -300,7 +300,7 @@ async fn shoots_are_selected_by_what_they_are() {
         ),
     ] {
         let provider = builder.build().unwrap();
-        let mut heard = follow(&provider).until("synced").await;
+        let mut heard = Heard::of(&provider).until("synced").await;
         heard.pop();
         heard.sort();
         assert_eq!(heard, told, "{provider:?}");

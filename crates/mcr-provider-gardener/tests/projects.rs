@@ -20,7 +20,7 @@ use mcr_testkit::{
     garden::Garden,
     sim::{SimCluster, SimRule, SimUser},
 };
-use support::{PATIENCE, World, follow, hour, kubeconfig};
+use support::{Heard, PATIENCE, World, hour, kubeconfig};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
@@ -82,7 +82,7 @@ fn asked(world: &World) -> usize {
 #[tokio::test(start_paused = true)]
 async fn a_project_that_is_forbidden_at_first_is_asked_for_again() {
     let (world, provider) = forbidden();
-    let mut heard = follow(&provider);
+    let mut heard = Heard::of(&provider);
     let twice = async {
         while asked(&world) < 2 {
             sleep(SECOND / 10).await;
@@ -100,12 +100,12 @@ async fn a_project_that_is_forbidden_at_first_is_asked_for_again() {
 async fn the_namespace_stands_for_a_project_that_stays_forbidden_until_the_next_discovery() {
     let (world, provider) = forbidden();
     let began = Instant::now();
-    let told = follow(&provider).until("synced").await;
+    let told = Heard::of(&provider).until("synced").await;
     assert_eq!(told, ["+garden-dev/one", "synced"]);
     let took = began.elapsed();
     assert!((10 * SECOND..=11 * SECOND).contains(&took), "{took:?}");
     world.server.set_user("reader", all());
-    let told = follow(&provider).until("synced").await;
+    let told = Heard::of(&provider).until("synced").await;
     assert_eq!(told, ["+dev/one", "synced"]);
 }
 
@@ -188,7 +188,7 @@ async fn the_garden_is_asked_for_a_few_projects_at_once() {
     let gets = Arc::<Gets>::default();
     let client = slow(&world.server, gets.clone()).await;
     let provider = world.builder().client(client).all_namespaces().build().unwrap();
-    let mut told = follow(&provider).until("synced").await;
+    let mut told = Heard::of(&provider).until("synced").await;
     told.pop();
     told.sort();
     let expected: Vec<String> = (0..MANY)

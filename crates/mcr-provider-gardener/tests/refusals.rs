@@ -21,7 +21,7 @@ use mcr_testkit::{
     sim::{SimCluster, SimFleet, SimRule, SimUser},
     waiting::{self, Background},
 };
-use support::{Heard, PATIENCE, World, follow, hour, kubeconfig, line};
+use support::{Heard, PATIENCE, World, hour, kubeconfig, line};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -93,7 +93,7 @@ async fn a_shoot_that_refuses_each_kubeconfig_does_not_keep_the_garden_busy() {
         .client(world.garden.client(world.server.client()))
         .namespace("garden-dev")
         .access_policy(support::locally());
-    let mut heard = follow(&builder.build().unwrap());
+    let mut heard = Heard::of(&builder.build().unwrap());
     let began = Instant::now();
     while began.elapsed() < 30 * MINUTE && issued.load(SeqCst) < 100 {
         if let Ok(Some(Ok(mcr_core::Change::Upsert(spec)))) = timeout(2 * MINUTE, heard.0.next()).await {
@@ -123,12 +123,12 @@ async fn a_viewer_asks_for_less() {
     world.server.set_user("viewer", user);
     let client = || world.garden.client(world.server.client_with_token("viewer"));
     let viewer = world.builder().client(client()).viewer().valid_for(20 * MINUTE);
-    let told = follow(&viewer.build().unwrap()).until("synced").await;
+    let told = Heard::of(&viewer.build().unwrap()).until("synced").await;
     assert_eq!(told, ["+garden-dev/a", "synced"]);
     assert_eq!(*asked.lock().unwrap(), [(true, 1200)]);
     // It has no other right.
     let admin = world.builder().client(client()).build().unwrap();
-    let told = follow(&admin).line().await;
+    let told = Heard::of(&admin).line().await;
     assert!(told.contains("refused adminkubeconfig with 403"), "{told}");
 }
 
@@ -143,7 +143,7 @@ async fn a_kubeconfig_that_lives_shorter_than_asked_is_renewed_in_its_time() {
     }));
     world.server.create(Garden::shoot("garden-dev", "a")).unwrap();
     let provider = world.builder().valid_for(8 * 60 * MINUTE).build().unwrap();
-    let mut heard = follow(&provider);
+    let mut heard = Heard::of(&provider);
     heard.until("synced").await;
     for _ in 0..3 {
         let before = Instant::now();
@@ -181,7 +181,7 @@ async fn a_slow_garden_is_given_more_time_and_a_failing_one_is_asked_again() {
         .namespace("garden-dev")
         .requests_at_once(1)
         .access_policy(support::locally());
-    let mut heard = follow(&provider.build().unwrap());
+    let mut heard = Heard::of(&provider.build().unwrap());
     let told = heard.until("synced").await;
     assert_eq!(
         told,
@@ -218,7 +218,7 @@ async fn shoots_that_hang_leave_places_to_others_after_an_outage() {
     let provider = world
         .builder()
         .times(watch, PATIENCE, limits, Duration::from_secs(1));
-    let mut heard = follow(&provider.build().unwrap());
+    let mut heard = Heard::of(&provider.build().unwrap());
     let told = heard.until("synced").await;
     assert_eq!(told.len(), HANGING + 1, "each has failed once: {told:?}");
 

@@ -23,7 +23,7 @@ use mcr_testkit::{
     waiting::{self, Background},
 };
 use serde_json::json;
-use support::{Heard, PATIENCE, World, follow, hour, kubeconfig, line, locally};
+use support::{Heard, PATIENCE, World, hour, kubeconfig, line, locally};
 use tokio::{
     task::yield_now,
     time::{Instant, advance, pause, resume, timeout},
@@ -119,7 +119,7 @@ async fn a_garden_that_is_away_is_noticed_only_once_a_kubeconfig_has_expired() {
     let builder = world
         .builder()
         .times(WatchSettings::default(), PATIENCE, (PATIENCE, PATIENCE), pause);
-    let mut heard = follow(&builder.build().unwrap());
+    let mut heard = Heard::of(&builder.build().unwrap());
     assert_eq!(heard.until("synced").await, ["+dev/a", "synced"]);
     world.garden.set_away(true);
     let silence = timeout(59 * MINUTE, heard.0.next()).await;
@@ -152,7 +152,7 @@ async fn another_discovery_asks_for_nothing_that_is_still_valid() {
     world.server.create(Garden::shoot("garden-dev", "a")).unwrap();
     let provider = world.builder().build().unwrap();
     for _ in 0..3 {
-        assert_eq!(follow(&provider).until("synced").await, ["+dev/a", "synced"]);
+        assert_eq!(Heard::of(&provider).until("synced").await, ["+dev/a", "synced"]);
     }
     assert_eq!(world.garden.asked("garden-dev/a"), 1);
 }
@@ -163,7 +163,7 @@ async fn a_shoot_that_cannot_be_decoded_has_its_kubeconfig_renewed() {
     let world = World::of(fresh());
     world.server.create(Garden::shoot("garden-dev", "a")).unwrap();
     let provider = world.builder().build().unwrap();
-    let mut heard = follow(&provider);
+    let mut heard = Heard::of(&provider);
     assert_eq!(heard.until("synced").await, ["+dev/a", "synced"]);
     world.change("a", |shoot| shoot["spec"] = 7.into());
     let why = heard.line().await;
@@ -179,7 +179,7 @@ async fn a_shoot_that_cannot_be_decoded_has_its_kubeconfig_renewed() {
     }
     // The next discovery knows the kubeconfig, but nothing of the Shoot: it leaves the cluster as it is.
     drop(heard);
-    let mut heard = follow(&provider);
+    let mut heard = Heard::of(&provider);
     assert_eq!(heard.until("synced").await, [&why, "synced"]);
     let silence = timeout(55 * MINUTE, heard.0.next()).await;
     assert!(silence.is_err(), "{silence:?}");
@@ -200,10 +200,10 @@ async fn another_discovery_replaces_a_kubeconfig_that_is_refused() {
         let world = World::of(fresh());
         world.server.create(Garden::shoot("garden-dev", "a")).unwrap();
         let provider = world.builder().build().unwrap();
-        let mut first = follow(&provider);
+        let mut first = Heard::of(&provider);
         let from_first = engaged(&mut first).await;
         drop(first);
-        let mut second = follow(&provider);
+        let mut second = Heard::of(&provider);
         let from_second = engaged(&mut second).await;
         assert_eq!(world.garden.asked("garden-dev/a"), 1);
         let refused = if of_first { from_first } else { from_second };
@@ -223,7 +223,7 @@ async fn what_has_vanished_between_two_discoveries_is_forgotten() {
     }
     let provider = world.builder().build().unwrap();
     let discover = async || {
-        let mut told = follow(&provider).until("synced").await;
+        let mut told = Heard::of(&provider).until("synced").await;
         told.sort();
         told
     };
@@ -317,7 +317,7 @@ async fn of_a_thousand_only_those_wait_that_the_garden_does_not_answer_for() {
         .access_policy(locally())
         .build()
         .unwrap();
-    let mut heard = follow(&provider);
+    let mut heard = Heard::of(&provider);
     let before = Instant::now();
     let mut engaged = 0;
     while engaged < MANY / 10 * 7 {

@@ -9,7 +9,7 @@ use mcr_testkit::{
     sim::{SimRule, SimUser},
 };
 use serde_json::Value;
-use support::{World, follow, hour, kubeconfig, seed::SeedWorld};
+use support::{Heard, World, hour, kubeconfig, seed::SeedWorld};
 
 const MANIFEST: &str = include_str!("../deploy/rbac.yaml");
 const SEED_MANIFEST: &str = include_str!("../deploy/rbac-seed.yaml");
@@ -58,7 +58,7 @@ async fn in_a_seed_the_rights_of_the_manifest_are_enough() {
     seed.0.set_user("reader", user);
     let client = seed.0.client_with_token("reader");
     let provider = seed.builder().client(client).build().unwrap();
-    assert_eq!(follow(&provider).until("synced").await, ["+dev/one", "synced"]);
+    assert_eq!(Heard::of(&provider).until("synced").await, ["+dev/one", "synced"]);
     for event in seed.0.audit().events() {
         assert!(event.user != "reader" || event.code < 300, "{event:?}");
     }
@@ -75,7 +75,7 @@ async fn the_rights_of_the_manifest_are_enough_and_less_is_not() {
             .set_user(name, rules.into_iter().fold(SimUser::new(name), SimUser::rule));
         let client = world.garden.client(world.server.client_with_token(name));
         let provider = world.builder().client(client).build().unwrap();
-        follow(&provider).until("synced").await
+        Heard::of(&provider).until("synced").await
     };
     let [shoots, projects] = <[_; 2]>::try_from(roles(MANIFEST)).unwrap();
     let own: Vec<SimRule> = shoots

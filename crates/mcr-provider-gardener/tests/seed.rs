@@ -17,7 +17,7 @@ use mcr_testkit::{
 };
 use serde_json::json;
 use support::{
-    PATIENCE, follow, kubeconfig, locally,
+    Heard, PATIENCE, kubeconfig, locally,
     seed::{CLUSTERS, SeedWorld},
 };
 use tokio::time::{Instant, timeout};
@@ -198,7 +198,7 @@ async fn shoots_are_selected_by_what_they_are() {
         ),
     ] {
         let provider = builder.build().unwrap();
-        let mut heard = follow(&provider).until("synced").await;
+        let mut heard = Heard::of(&provider).until("synced").await;
         heard.pop();
         heard.sort();
         assert_eq!(heard, told, "{provider:?}");
@@ -260,7 +260,7 @@ async fn a_seed_that_refuses_the_secret_is_told() {
     user(&watches);
     let client = seed.0.client_with_token("reader");
     let provider = seed.builder().client(client).build().unwrap();
-    let mut heard = follow(&provider);
+    let mut heard = Heard::of(&provider);
     assert_eq!(
         heard.line().await,
         "!dev/a: Shoot garden-dev/a: the seed refused Secret shoot--dev--a/gardener with 403; grant the verb get on the \

@@ -2,7 +2,6 @@
 
 #![allow(
     dead_code,
-    unused_imports,
     clippy::unwrap_used,
     clippy::expect_used,
     reason = "each test file uses its part"
@@ -16,14 +15,19 @@ use std::{
     time::Duration,
 };
 
-use mcr_core::{AccessPolicy, AddressPolicy, AllowedPlugin, CredentialPluginPolicy, WatchSettings};
+use futures::StreamExt;
+use mcr_core::{
+    AccessPolicy, AddressPolicy, AllowedPlugin, Availability, Change, CredentialPluginPolicy, Discovery,
+    Provider, WatchSettings,
+};
 use mcr_provider_cluster_inventory::{
     AccessProviderConfig, AccessProviders, CONSUMER_LABEL, ClusterInventoryProvider,
     ClusterInventoryProviderBuilder, DECISION_KEY_LABEL, PLACEMENT_KEY_LABEL, PROFILE_LABEL,
 };
-pub(crate) use mcr_testkit::conformance::{Heard, line};
 use mcr_testkit::sim::{SimBuilder, SimCluster, SimRule, SimUser};
 use serde_json::{Value, json};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 /// What never comes is given up after this.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -239,5 +243,56 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A discovery that is followed.
+pub(crate) struct Heard(pub(crate) Discovery);
+
+impl Heard {
+    pub(crate) fn of(provider: &impl Provider) -> Self {
+        Self(provider.discover(CancellationToken::new()))
+    }
+
+    /// The next announcement.
+    pub(crate) async fn next(&mut self) -> Change {
+        timeout(PATIENCE, self.0.next())
+            .await
+            .expect("an announcement")
+            .unwrap()
+            .unwrap()
+    }
+
+    /// The next announcement, in short.
+    pub(crate) async fn line(&mut self) -> String {
+        line(&self.next().await)
+    }
+
+    /// The next announcements until this one.
+    pub(crate) async fn until(&mut self, last: &str) -> Vec<String> {
+        let mut lines = Vec::new();
+        while lines.last().is_none_or(|line| line != last) {
+            lines.push(self.line().await);
+        }
+        lines
+    }
+
+    /// The error that ends the discovery.
+    pub(crate) async fn error(mut self) -> String {
+        let item = timeout(PATIENCE, self.0.next()).await.expect("an error").unwrap();
+        item.unwrap_err().to_string()
+    }
+}
+
+pub(crate) fn line(change: &Change) -> String {
+    match change {
+        Change::Upsert(spec) => match &spec.availability {
+            Availability::Suspended { reason } => format!("~{}: {reason}", spec.name),
+            _ => format!("+{}", spec.name),
+        },
+        Change::Broken(broken) => format!("!{}: {}: {}", broken.name, broken.object, broken.error),
+        Change::Remove(name) => format!("-{name}"),
+        Change::Synced => "synced".into(),
+        other => format!("{other:?}"),
     }
 }

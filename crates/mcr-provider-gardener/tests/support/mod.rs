@@ -2,7 +2,6 @@
 
 #![allow(
     dead_code,
-    unused_imports,
     clippy::unwrap_used,
     clippy::expect_used,
     reason = "each test file uses its part"
@@ -16,14 +15,15 @@ use std::{
     time::Duration,
 };
 
-use mcr_core::{AccessPolicy, AddressPolicy, Provider, WatchSettings};
+use futures::StreamExt;
+use mcr_core::{AccessPolicy, AddressPolicy, Availability, Change, Discovery, Provider, WatchSettings};
 use mcr_provider_gardener::{GardenerProvider, GardenerProviderBuilder};
-pub(crate) use mcr_testkit::conformance::{Heard, line};
 use mcr_testkit::{
     garden::{Garden, Issued},
     sim::SimCluster,
 };
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) const SHOOTS: &str = "shoots.core.gardener.cloud";
@@ -122,13 +122,8 @@ impl World {
     }
 
     pub(crate) fn heard(&self) -> Heard {
-        follow(&self.builder().build().unwrap())
+        Heard::of(&self.builder().build().unwrap())
     }
-}
-
-/// Follows a discovery of clusters on this machine.
-pub(crate) fn follow(provider: &impl Provider) -> Heard {
-    Heard(provider.discover_with(CancellationToken::new(), &locally().into()))
 }
 
 pub(crate) fn hour(kubeconfig: &str) -> Issued {
@@ -144,6 +139,51 @@ pub(crate) fn kubeconfig(token: &str) -> String {
         "users": [{"name": "u", "user": {"token": token}}],
     })
     .to_string()
+}
+
+/// A discovery that is followed.
+pub(crate) struct Heard(pub(crate) Discovery);
+
+impl Heard {
+    pub(crate) fn of(provider: &impl Provider) -> Self {
+        Self(provider.discover_with(CancellationToken::new(), &locally().into()))
+    }
+
+    /// The next announcement.
+    pub(crate) async fn next(&mut self) -> Change {
+        timeout(PATIENCE, self.0.next())
+            .await
+            .expect("an announcement")
+            .unwrap()
+            .unwrap()
+    }
+
+    /// The next announcement, in short.
+    pub(crate) async fn line(&mut self) -> String {
+        line(&self.next().await)
+    }
+
+    /// The next announcements until this one.
+    pub(crate) async fn until(&mut self, last: &str) -> Vec<String> {
+        let mut lines = Vec::new();
+        while lines.last().is_none_or(|line| line != last) {
+            lines.push(self.line().await);
+        }
+        lines
+    }
+}
+
+pub(crate) fn line(change: &Change) -> String {
+    match change {
+        Change::Upsert(spec) => match &spec.availability {
+            Availability::Suspended { reason } => format!("~{}: {reason}", spec.name),
+            _ => format!("+{}", spec.name),
+        },
+        Change::Broken(broken) => format!("!{}: {}: {}", broken.name, broken.object, broken.error),
+        Change::Remove(name) => format!("-{name}"),
+        Change::Synced => "synced".into(),
+        other => format!("{other:?}"),
+    }
 }
 
 /// What the fleet does when the API server of a cluster refuses the credential.

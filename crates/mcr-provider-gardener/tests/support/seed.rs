@@ -99,6 +99,6 @@ impl SeedWorld {
     }
 
     pub(crate) fn heard(&self) -> Heard {
-        super::follow(&self.builder().build().unwrap())
+        Heard::of(&self.builder().build().unwrap())
     }
 }

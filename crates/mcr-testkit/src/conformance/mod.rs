@@ -50,7 +50,6 @@
 //! and how a `Fleet` reacts to them.
 
 mod fleet;
-mod heard;
 mod leaks;
 mod listen;
 mod stream;
@@ -62,7 +61,6 @@ use std::{
     sync::{PoisonError, RwLock},
 };
 
-pub use heard::{Heard, line};
 pub use subject::{Ability, CANARY, Draft, Subject};
 
 use crate::suite::{fail, on_runtime};
