@@ -177,10 +177,7 @@ impl Running {
     }
 
     async fn until(&self, what: &str, true_now: impl Fn(&Fleet) -> bool) {
-        eventually(Duration::from_secs(600), what, || {
-            true_now(&self.fleet).then_some(())
-        })
-        .await;
+        eventually(Duration::from_secs(600), what, || true_now(&self.fleet)).await;
     }
 
     async fn end(self) {
@@ -580,16 +577,10 @@ fn a_hub_watch_holds_the_projections_of_its_objects_and_nothing_else() {
                     other => panic!("{other:?}"),
                 }
             }
-            eventually(Duration::from_secs(600), "it watches", || {
-                (hub.watches() == 1).then_some(())
-            })
-            .await;
+            eventually(Duration::from_secs(600), "it watches", || hub.watches() == 1).await;
             let after = MEMORY.current_usage();
             drop(watch);
-            eventually(Duration::from_secs(600), "it has ended", || {
-                (hub.watches() == 0).then_some(())
-            })
-            .await;
+            eventually(Duration::from_secs(600), "it has ended", || hub.watches() == 0).await;
             (applied, after.saturating_sub(before) / OBJECTS)
         };
         // The first watch pays for the caches of the hub and of the thread, too.

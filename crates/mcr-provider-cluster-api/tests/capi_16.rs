@@ -31,7 +31,7 @@ use support::{Heard, PATIENCE, builder, cluster, hub, initialized, kubeconfig, l
 use tokio::{net::TcpListener, task::JoinSet};
 
 async fn eventually(what: &str, mut so: impl FnMut() -> bool) {
-    waiting::eventually(PATIENCE, what, || so().then_some(())).await;
+    waiting::eventually(PATIENCE, what, || so()).await;
 }
 
 /// An API server without UIDs, which another one can replace at the same address.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use mcr_core::{ClusterName, Provider};
 use mcr_provider_cluster_api::ClusterApiProvider;
 use mcr_testkit::{
-    conformance::{Ability, Draft, Subject},
+    conformance::{Ability, Ability::*, Draft, Subject},
     sim::SimCluster,
 };
 use serde_json::{Value, json};
@@ -60,24 +60,9 @@ impl<const ALL: bool, const KEEP: bool> Clusters<ALL, KEEP> {
 
 impl<const ALL: bool, const KEEP: bool> Subject for Clusters<ALL, KEEP> {
     const CAN: &'static [Ability] = if KEEP {
-        &[
-            Ability::Add,
-            Ability::Change,
-            Ability::Rotate,
-            Ability::Replace,
-            Ability::Break,
-            Ability::Delete,
-            Ability::Remove,
-        ]
+        &[Add, Change, Rotate, Replace, Break, Delete, Remove]
     } else {
-        &[
-            Ability::Add,
-            Ability::Change,
-            Ability::Rotate,
-            Ability::Replace,
-            Ability::Break,
-            Ability::Remove,
-        ]
+        &[Add, Change, Rotate, Replace, Break, Remove]
     };
 
     async fn start() -> Self {

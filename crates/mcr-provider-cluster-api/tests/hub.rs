@@ -431,7 +431,7 @@ async fn a_hub_without_cluster_api_is_told_what_to_do_and_tried_again() {
 }
 
 async fn eventually(what: &str, mut so: impl FnMut() -> bool) {
-    waiting::eventually(PATIENCE, what, || so().then_some(())).await;
+    waiting::eventually(PATIENCE, what, || so()).await;
 }
 
 #[tokio::test]

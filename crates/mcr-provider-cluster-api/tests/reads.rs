@@ -6,9 +6,8 @@ mod support;
 
 use std::{
     convert::Infallible,
-    io::{self, Write},
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -21,7 +20,7 @@ use hyper::body::Bytes;
 use kube::client::Body;
 use mcr_core::WatchSettings;
 use mcr_provider_cluster_api::{ClusterApiError, ClusterApiProvider, SecretKeyRef};
-use mcr_testkit::sim::SimCluster;
+use mcr_testkit::{log::Log, sim::SimCluster};
 use serde_json::json;
 use support::{Heard, PATIENCE, builder, cluster, hub, hub_of, initialized, kubeconfig, secret};
 use tokio::{sync::Semaphore, time::timeout};
@@ -123,28 +122,9 @@ async fn an_answer_that_is_too_large_is_not_read_to_its_end() {
     );
 }
 
-/// What is logged by this thread.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(line)
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn an_answer_that_cannot_be_read_is_in_no_log() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(move || writer.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let log = Log::of_this_thread(tracing::Level::TRACE);
     let hub = two_clusters();
     for answer in [
         "{\"data\": {\"value\": [\"sesame\"]}, \"metadata\": \"sesame\"}",
@@ -162,7 +142,7 @@ async fn an_answer_that_cannot_be_read_is_in_no_log() {
         );
         assert!(!said[0].contains("sesame"), "{said:?}");
     }
-    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let log = log.text();
     assert!(log.contains("secrets"), "it is a log");
     assert!(!log.contains("sesame"), "{log}");
 }

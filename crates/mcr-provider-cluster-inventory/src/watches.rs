@@ -83,7 +83,7 @@ mod tests {
         let mut watches = Watches::new(&hub.client(), requests.into(), &Times::default(), |_| Some(()));
         assert_eq!(watches.len(), 2);
         let mut heard = vec![watches.next().await.0];
-        let watched = || (hub.watches() == 2).then_some(());
+        let watched = || hub.watches() == 2;
         eventually(Duration::from_secs(60), "both are watched", watched).await;
         while heard.len() < 18 {
             heard.push(watches.next().await.0);

@@ -11,7 +11,7 @@ use mcr_provider_cluster_inventory::{
     ARGS_EXTENSION, AccessProviderConfig, AccessProviders, ArgsPolicy, ClusterInventoryProvider,
 };
 use mcr_testkit::{
-    conformance::{Ability, Draft, Subject},
+    conformance::{Ability, Ability::*, Draft, Subject},
     sim::SimCluster,
 };
 use serde_json::{Value, json};
@@ -20,15 +20,7 @@ use support::{
     secret,
 };
 
-const CAN: &[Ability] = &[
-    Ability::Add,
-    Ability::Change,
-    Ability::Rotate,
-    Ability::Replace,
-    Ability::Break,
-    Ability::Suspend,
-    Ability::Remove,
-];
+const CAN: &[Ability] = &[Add, Change, Rotate, Replace, Break, Suspend, Remove];
 
 /// The namespaces of the inventories.
 const ONE: u8 = 0;

@@ -125,7 +125,7 @@ impl World {
 }
 
 async fn eventually(what: &str, mut so: impl FnMut() -> bool) {
-    waiting::eventually(PATIENCE, what, || so().then_some(())).await;
+    waiting::eventually(PATIENCE, what, || so()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use mcr_core::{Access, ClusterName, ClusterSpec, Provider, Trust};
 use mcr_provider_clusters::ClustersProvider;
-use mcr_testkit::conformance::{Ability, Draft, Subject};
+use mcr_testkit::conformance::{Ability, Ability::*, Draft, Subject};
 
 struct Clusters(ClustersProvider);
 
@@ -24,15 +24,7 @@ fn spec(draft: &Draft) -> ClusterSpec {
 }
 
 impl Subject for Clusters {
-    const CAN: &'static [Ability] = &[
-        Ability::Add,
-        Ability::Change,
-        Ability::Rotate,
-        Ability::Replace,
-        Ability::Break,
-        Ability::Suspend,
-        Ability::Remove,
-    ];
+    const CAN: &'static [Ability] = &[Add, Change, Rotate, Replace, Break, Suspend, Remove];
 
     async fn start() -> Self {
         Self(ClustersProvider::new())

@@ -7,7 +7,7 @@ use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
 use mcr_core::{ClusterName, Provider};
 use mcr_provider_file::{Environment, FileProvider};
-use mcr_testkit::conformance::{Ability, Draft, Subject};
+use mcr_testkit::conformance::{Ability, Ability::*, Draft, Subject};
 use tempfile::TempDir;
 
 struct Files<const NOTIFIED: bool>(TempDir);
@@ -30,13 +30,7 @@ impl<const NOTIFIED: bool> Files<NOTIFIED> {
 }
 
 impl<const NOTIFIED: bool> Subject for Files<NOTIFIED> {
-    const CAN: &'static [Ability] = &[
-        Ability::Add,
-        Ability::Change,
-        Ability::Rotate,
-        Ability::Break,
-        Ability::Remove,
-    ];
+    const CAN: &'static [Ability] = &[Add, Change, Rotate, Break, Remove];
 
     async fn start() -> Self {
         Self(tempfile::tempdir().unwrap())

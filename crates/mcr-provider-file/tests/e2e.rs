@@ -57,7 +57,7 @@ async fn contexts_that_kubectl_removes_and_renames_are_clusters_that_leave_and_j
 
     config(&e2e, &file, &["delete-context", E2eCluster::Beta.context()]);
     eventually(DEADLINE, "a context that is removed leaves", || {
-        (left.state() == ClusterState::Gone).then_some(())
+        left.state() == ClusterState::Gone
     })
     .await;
     assert!(

@@ -51,10 +51,7 @@ async fn a_label_in_the_file_selects_the_cluster_and_its_change_keeps_the_connec
     };
     eventually(DEADLINE, "the selected cluster is watched", watches(1)).await;
     let before = fleet.get("eu").or_fail();
-    eventually(DEADLINE, "it is ready", || {
-        (before.state() == ClusterState::Ready).then_some(())
-    })
-    .await;
+    eventually(DEADLINE, "it is ready", || before.state() == ClusterState::Ready).await;
     let since = |name: &str| {
         let clusters = fleet.snapshot().clusters;
         let of = clusters.into_iter().find(|cluster| cluster.name == name);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use mcr_core::{ClusterName, Provider};
 use mcr_provider_gardener::{GardenerProvider, Topology};
 use mcr_testkit::{
-    conformance::{Ability, Draft, Subject},
+    conformance::{Ability, Ability::*, Draft, Subject},
     garden::Garden,
 };
 use serde_json::json;
@@ -42,26 +42,9 @@ impl<const ALL: bool, const KEEP: bool> Shoots<ALL, KEEP> {
 
 impl<const ALL: bool, const KEEP: bool> Subject for Shoots<ALL, KEEP> {
     const CAN: &'static [Ability] = if KEEP {
-        &[
-            Ability::Add,
-            Ability::Change,
-            Ability::Rotate,
-            Ability::Replace,
-            Ability::Break,
-            Ability::Suspend,
-            Ability::Delete,
-            Ability::Remove,
-        ]
+        &[Add, Change, Rotate, Replace, Break, Suspend, Delete, Remove]
     } else {
-        &[
-            Ability::Add,
-            Ability::Change,
-            Ability::Rotate,
-            Ability::Replace,
-            Ability::Break,
-            Ability::Suspend,
-            Ability::Remove,
-        ]
+        &[Add, Change, Rotate, Replace, Break, Suspend, Remove]
     };
 
     async fn start() -> Self {

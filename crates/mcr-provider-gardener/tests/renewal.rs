@@ -33,7 +33,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
 async fn eventually(what: &str, mut so: impl FnMut() -> bool) {
-    waiting::eventually(PATIENCE, what, || so().then_some(())).await;
+    waiting::eventually(PATIENCE, what, || so()).await;
 }
 
 /// A garden that issues another kubeconfig each time.

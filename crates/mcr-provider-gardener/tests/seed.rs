@@ -343,7 +343,7 @@ async fn renewals_are_swapped_below_the_running_watches() {
         |stop| async move { fleet.run(stop).await }
     });
     let ready = || matches!(fleet.get("dev/a").map(|a| a.state()), Ok(ClusterState::Ready));
-    eventually(PATIENCE, "it is ready", || ready().then_some(())).await;
+    eventually(PATIENCE, "it is ready", || ready()).await;
     assert_eq!(
         seed.gets(),
         1,
@@ -351,10 +351,7 @@ async fn renewals_are_swapped_below_the_running_watches() {
     );
     let cluster = fleet.get("dev/a").unwrap();
     let maps = cluster.watch(WatchRequest::of::<ConfigMap>(), None).unwrap();
-    eventually(PATIENCE, "its objects are listed", || {
-        maps.status().synced.then_some(())
-    })
-    .await;
+    eventually(PATIENCE, "its objects are listed", || maps.status().synced).await;
     let read = kube::Api::<Namespace>::all(cluster.client());
     for n in 2..=20 {
         user(n);

@@ -10,7 +10,7 @@ use mcr_core::{
 };
 use mcr_provider_kcp::KcpProvider;
 use mcr_testkit::{
-    conformance::{Ability, Draft, Subject},
+    conformance::{Ability, Ability::*, Draft, Subject},
     kcp::{Kcp, KcpServer, KcpWorkspace},
 };
 use serde_json::json;
@@ -67,7 +67,7 @@ fn widget(finalizers: &[&str]) -> serde_json::Value {
 }
 
 impl Subject for World {
-    const CAN: &'static [Ability] = &[Ability::Add, Ability::Delete, Ability::Remove];
+    const CAN: &'static [Ability] = &[Add, Delete, Remove];
 
     async fn start() -> Self {
         let server = Kcp::builder().shards(2).serve().await.unwrap();

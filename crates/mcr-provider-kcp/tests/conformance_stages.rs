@@ -12,7 +12,7 @@ use kube::{
 use mcr_core::{Access, ClusterName, Provider, Trust};
 use mcr_provider_kcp::{InitializingWorkspaces, TerminatingWorkspaces, api::core::v1alpha1::LogicalCluster};
 use mcr_testkit::{
-    conformance::{Ability, Draft, Subject},
+    conformance::{Ability, Ability::*, Draft, Subject},
     kcp::{Kcp, KcpServer, KcpWorkspace},
 };
 use serde_json::json;
@@ -72,7 +72,7 @@ impl<const TERMINATING: bool> World<TERMINATING> {
 
 impl<const TERMINATING: bool> Subject for World<TERMINATING> {
     // A deletion is no change of a cluster here: it ends the first stage, and begins the second one.
-    const CAN: &'static [Ability] = &[Ability::Add, Ability::Remove];
+    const CAN: &'static [Ability] = &[Add, Remove];
 
     async fn start() -> Self {
         let server = Kcp::builder().shards(2).serve().await.unwrap();

@@ -62,7 +62,7 @@ async fn bytes_for_each(world: &World, maps: usize) -> usize {
     let runs = fleet.clone();
     let controller_runs = Background::start(|stop| controller.run(runs, stop));
     eventually(PATIENCE, "all are reconciled", || {
-        (reconciled.load(Ordering::Relaxed) == maps).then_some(())
+        reconciled.load(Ordering::Relaxed) == maps
     })
     .await;
     // The watches that follow the lists have begun, so the bodies of the lists are gone. One is that of the slices.
@@ -79,7 +79,7 @@ async fn watched(world: &World, watches: usize) {
     let shards = world.server.kcp().shards();
     eventually(PATIENCE, format!("{watches} watches"), || {
         let open: usize = shards.iter().map(|shard| shard.watches()).sum();
-        (open == watches).then_some(())
+        open == watches
     })
     .await;
 }

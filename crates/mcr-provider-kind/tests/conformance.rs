@@ -7,7 +7,7 @@ mod support;
 use std::{sync::Arc, time::Duration};
 
 use mcr_core::{ClusterName, Provider};
-use mcr_testkit::conformance::{Ability, Draft, Subject};
+use mcr_testkit::conformance::{Ability, Ability::*, Draft, Subject};
 use support::{ScriptedEngine, container};
 
 struct Clusters<const EVENTS: bool>(ScriptedEngine);
@@ -27,14 +27,7 @@ impl<const EVENTS: bool> Clusters<EVENTS> {
 
 impl<const EVENTS: bool> Subject for Clusters<EVENTS> {
     // Not `Change`: only the port of a kind cluster can change. `engine/events.rs` has that case.
-    const CAN: &'static [Ability] = &[
-        Ability::Add,
-        Ability::Rotate,
-        Ability::Replace,
-        Ability::Break,
-        Ability::Suspend,
-        Ability::Remove,
-    ];
+    const CAN: &'static [Ability] = &[Add, Rotate, Replace, Break, Suspend, Remove];
 
     async fn start() -> Self {
         Self(ScriptedEngine::start())

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use mcr_core::{ClusterName, Provider};
 use mcr_provider_kubeconfig::KubeconfigProvider;
 use mcr_testkit::{
-    conformance::{Ability, Draft, Subject},
+    conformance::{Ability, Ability::*, Draft, Subject},
     sim::SimCluster,
 };
 use serde_json::{Value, json};
@@ -48,14 +48,7 @@ impl<const ALL: bool> Secrets<ALL> {
 }
 
 impl<const ALL: bool> Subject for Secrets<ALL> {
-    const CAN: &'static [Ability] = &[
-        Ability::Add,
-        Ability::Change,
-        Ability::Rotate,
-        Ability::Break,
-        Ability::Delete,
-        Ability::Remove,
-    ];
+    const CAN: &'static [Ability] = &[Add, Change, Rotate, Break, Delete, Remove];
 
     async fn start() -> Self {
         Self(SimCluster::new())

@@ -74,7 +74,7 @@ async fn ready(fleet: &Fleet, name: &str) -> Cluster {
 
 async fn gone(fleet: &Fleet, cluster: &Cluster) {
     eventually(DEADLINE, format!("{} is gone", cluster.name()), || {
-        (cluster.state() == ClusterState::Gone).then_some(())
+        cluster.state() == ClusterState::Gone
     })
     .await;
     assert!(fleet.get(cluster.name().as_str()).is_err());
@@ -144,7 +144,7 @@ async fn secrets_are_clusters_that_join_rotate_and_leave_with_no_more_than_the_d
     put(&hub, "alpha", &alpha.kubeconfig("member").await).await;
     eventually(DEADLINE, "the new token is in use", || {
         let renewed = fleet.counts().credentials.renewed;
-        (renewed > counts.credentials.renewed).then_some(())
+        renewed > counts.credentials.renewed
     })
     .await;
     alpha.ask("with-another-token").await;

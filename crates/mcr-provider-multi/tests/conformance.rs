@@ -8,7 +8,7 @@ use std::sync::Arc;
 use mcr_core::{Access, ClusterName, ClusterSpec, Provider, Trust};
 use mcr_provider_clusters::ClustersProvider;
 use mcr_provider_multi::MultiProvider;
-use mcr_testkit::conformance::{Ability, Draft, Subject};
+use mcr_testkit::conformance::{Ability, Ability::*, Draft, Subject};
 
 struct Multi<const NESTED: bool> {
     provider: MultiProvider,
@@ -36,15 +36,7 @@ fn other() -> Draft {
 }
 
 impl<const NESTED: bool> Subject for Multi<NESTED> {
-    const CAN: &'static [Ability] = &[
-        Ability::Add,
-        Ability::Change,
-        Ability::Rotate,
-        Ability::Replace,
-        Ability::Break,
-        Ability::Suspend,
-        Ability::Remove,
-    ];
+    const CAN: &'static [Ability] = &[Add, Change, Rotate, Replace, Break, Suspend, Remove];
 
     async fn start() -> Self {
         let child = ClustersProvider::new();

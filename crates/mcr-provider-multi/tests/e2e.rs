@@ -80,10 +80,7 @@ async fn a_kind_cluster_and_one_of_a_secret_are_worked_on_side_by_side() {
     beta.ask("first").await;
     alpha.answered("first", "kind#fleet-alpha").await;
     beta.answered("first", "kubeconfig#fleet-beta").await;
-    eventually(DEADLINE, "all is discovered", || {
-        fleet.is_discovered().then_some(())
-    })
-    .await;
+    eventually(DEADLINE, "all is discovered", || fleet.is_discovered()).await;
     assert_eq!(names(), ["kind#fleet-alpha", "kubeconfig#fleet-beta"]);
 
     // A child leaves while all runs, and its clusters with it.
@@ -91,7 +88,7 @@ async fn a_kind_cluster_and_one_of_a_secret_are_worked_on_side_by_side() {
     let in_beta = fleet.get("kubeconfig#fleet-beta").or_fail();
     assert!(children.remove("kind"));
     eventually(DEADLINE, "its cluster is gone", || {
-        (in_alpha.state() == ClusterState::Gone).then_some(())
+        in_alpha.state() == ClusterState::Gone
     })
     .await;
     assert_eq!(names(), ["kubeconfig#fleet-beta"]);

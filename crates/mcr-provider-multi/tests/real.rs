@@ -25,7 +25,7 @@ use mcr_provider_clusters::ClustersProvider;
 use mcr_provider_multi::{ChildState, MultiHandle, MultiProvider};
 use mcr_testkit::{
     control_plane::{ControlPlane, Etcd},
-    waiting::{Background, OrFail},
+    waiting::{Answer, Background, OrFail},
 };
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -213,7 +213,7 @@ impl Running {
 }
 
 #[track_caller]
-fn eventually<T>(what: &str, ask: impl FnMut() -> Option<T>) -> impl Future<Output = T> {
+fn eventually<A: Answer>(what: &str, ask: impl FnMut() -> A) -> impl Future<Output = A::Value> {
     mcr_testkit::waiting::eventually(PATIENCE, what, ask)
 }
 
@@ -328,20 +328,14 @@ async fn a_child_that_fails_beside_two_healthy_ones_loses_nothing_and_disturbs_n
     for plane in [&left, &right, &middle] {
         is_fed(plane, "first").await;
     }
-    eventually("the lost one is looked at", || {
-        all.has("sick#lost first").then_some(())
-    })
-    .await;
+    eventually("the lost one is looked at", || all.has("sick#lost first")).await;
     let mut before = running.fleet.clusters();
     before.retain(|cluster| cluster.name() != "sick#lost");
     assert_eq!(before.len(), 3);
 
     sick.switch(true);
     let status = || running.children.status("sick").unwrap();
-    eventually("the child fails again and again", || {
-        (status().restarts >= 2).then_some(())
-    })
-    .await;
+    eventually("the child fails again and again", || status().restarts >= 2).await;
     assert!(matches!(status().state, ChildState::Failing { error, .. } if &*error == "the hub is away"));
     // Its cluster goes on, and so do the others.
     for plane in [&left, &right, &middle] {
@@ -356,12 +350,9 @@ async fn a_child_that_fails_beside_two_healthy_ones_loses_nothing_and_disturbs_n
     sick.provider.handle().remove(&ClusterName::new("lost").or_fail());
     assert!(running.fleet.get("sick#lost").is_ok());
     sick.switch(false);
-    eventually("the child recovers", || {
-        (status().state == ChildState::Running).then_some(())
-    })
-    .await;
+    eventually("the child recovers", || status().state == ChildState::Running).await;
     eventually("what it no longer names goes after the grace", || {
-        running.fleet.get("sick#lost").is_err().then_some(())
+        running.fleet.get("sick#lost").is_err()
     })
     .await;
     for cluster in before {
@@ -371,15 +362,9 @@ async fn a_child_that_fails_beside_two_healthy_ones_loses_nothing_and_disturbs_n
 
     // Removed while it is failing, and its cluster with it.
     sick.switch(true);
-    eventually("the child fails", || {
-        (status().state != ChildState::Running).then_some(())
-    })
-    .await;
+    eventually("the child fails", || status().state != ChildState::Running).await;
     assert!(running.children.remove("sick"));
-    eventually("its cluster leaves", || {
-        running.fleet.get("sick#middle").is_err().then_some(())
-    })
-    .await;
+    eventually("its cluster leaves", || running.fleet.get("sick#middle").is_err()).await;
     assert_eq!(running.names(), ["a#left", "a#new", "b#right"]);
     // And back, under the same name.
     sick.switch(false);
@@ -388,10 +373,7 @@ async fn a_child_that_fails_beside_two_healthy_ones_loses_nothing_and_disturbs_n
     is_fed(&middle, "second").await;
 
     let expected = ["a#left", "a#new", "b#right", "sick#lost", "sick#middle"];
-    eventually("a new cluster is looked at", || {
-        (all.clusters() == expected).then_some(())
-    })
-    .await;
+    eventually("a new cluster is looked at", || all.clusters() == expected).await;
     assert_eq!(
         of_b.clusters(),
         ["b#right"],

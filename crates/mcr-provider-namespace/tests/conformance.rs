@@ -7,7 +7,7 @@ use std::sync::Arc;
 use mcr_core::{ClusterName, Provider};
 use mcr_provider_namespace::NamespaceProvider;
 use mcr_testkit::{
-    conformance::{Ability, Draft, Subject},
+    conformance::{Ability, Ability::*, Draft, Subject},
     sim::SimCluster,
 };
 use serde_json::{Value, json};
@@ -32,13 +32,7 @@ impl Host {
 }
 
 impl Subject for Host {
-    const CAN: &'static [Ability] = &[
-        Ability::Add,
-        Ability::Change,
-        Ability::Replace,
-        Ability::Delete,
-        Ability::Remove,
-    ];
+    const CAN: &'static [Ability] = &[Add, Change, Replace, Delete, Remove];
 
     async fn start() -> Self {
         let cluster = SimCluster::new();

@@ -77,10 +77,7 @@ async fn namespaces_of_a_real_cluster_are_clusters_that_come_and_go() {
         fleet.get(island.name()).or_fail(),
     );
     label(&namespaces, &jungle, None).await;
-    eventually(DEADLINE, "it leaves", || {
-        (left.state() == ClusterState::Gone).then_some(())
-    })
-    .await;
+    eventually(DEADLINE, "it leaves", || left.state() == ClusterState::Gone).await;
     assert!(fleet.get(island.name()).or_fail().is_same(&before));
 
     // Deleted and made anew under its name it is another one.
@@ -88,10 +85,7 @@ async fn namespaces_of_a_real_cluster_are_clusters_that_come_and_go() {
         .delete(island.name(), &DeleteParams::default())
         .await
         .or_fail();
-    eventually(DEADLINE, "it is gone", || {
-        (before.state() == ClusterState::Gone).then_some(())
-    })
-    .await;
+    eventually(DEADLINE, "it is gone", || before.state() == ClusterState::Gone).await;
     let anew = Namespace {
         metadata: ObjectMeta {
             name: Some(island.name().to_owned()),

@@ -57,7 +57,7 @@ fn cpu() -> Option<Duration> {
 }
 
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    eventually(Duration::from_secs(120), what, || holds().then_some(())).await;
+    eventually(Duration::from_secs(120), what, || holds()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

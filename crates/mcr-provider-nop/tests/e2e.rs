@@ -40,10 +40,7 @@ async fn without_members_the_hub_is_worked_on_all_the_same() {
         .or_fail();
     let fleet = manager.fleet().clone();
     let running = Background::start(|stop| manager.run_until(stop));
-    eventually(DEADLINE, "all is discovered", || {
-        fleet.is_discovered().then_some(())
-    })
-    .await;
+    eventually(DEADLINE, "all is discovered", || fleet.is_discovered()).await;
     namespace.ask("first").await;
     namespace.answered("first", "hub").await;
     assert_eq!(fleet.clusters().len(), 1);

@@ -13,9 +13,10 @@
 //! ```
 
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
-use tracing::{Dispatch, Level, subscriber::DefaultGuard};
+use tracing::{Dispatch, Level, Subscriber, subscriber::DefaultGuard};
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::lock::lock;
 
@@ -27,29 +28,36 @@ use crate::lock::lock;
 #[derive(Debug)]
 pub struct Log {
     text: Text,
-    _guard: DefaultGuard,
+    _guard: Option<DefaultGuard>,
     // A second subscriber in the process. With only one, tracing asks the subscriber of the first thread that
     // reaches a line whether the line is wanted, and caches the answer for all threads. If that thread has no `Log`,
     // the line would be lost for all.
-    _second: Dispatch,
+    _second: Option<Dispatch>,
 }
 
 impl Log {
     /// Starts to capture the lines of this thread up to `level`.
     pub fn of_this_thread(level: Level) -> Self {
         let text = Text::default();
-        let writer = text.clone();
-        let _second = Dispatch::new(tracing_subscriber::registry());
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(level)
-            .with_ansi(false)
-            .without_time()
-            .with_writer(move || writer.clone())
-            .finish();
+        let _second = Some(Dispatch::new(tracing_subscriber::registry()));
         Self {
+            _guard: Some(tracing::subscriber::set_default(text.subscriber(level))),
             text,
-            _guard: tracing::subscriber::set_default(subscriber),
             _second,
+        }
+    }
+
+    /// All that this process has logged since the first call, at every level and from every library.
+    pub fn of_this_process() -> Self {
+        static ALL: LazyLock<Text> = LazyLock::new(|| {
+            let text = Text::default();
+            text.subscriber(Level::TRACE).init();
+            text
+        });
+        Self {
+            text: ALL.clone(),
+            _guard: None,
+            _second: None,
         }
     }
 
@@ -69,6 +77,18 @@ impl Log {
 
 #[derive(Clone, Debug, Default)]
 struct Text(Arc<Mutex<Vec<u8>>>);
+
+impl Text {
+    fn subscriber(&self, level: Level) -> impl Subscriber + Send + Sync + use<> {
+        let writer = self.clone();
+        tracing_subscriber::fmt()
+            .with_max_level(level)
+            .with_ansi(false)
+            .without_time()
+            .with_writer(move || writer.clone())
+            .finish()
+    }
+}
 
 impl Write for Text {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

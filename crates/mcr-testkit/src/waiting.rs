@@ -46,23 +46,45 @@ impl<T, E: Display> OrFail<T> for Result<T, E> {
     }
 }
 
-/// Calls `ask` every 5 ms until it returns `Some`. In paused time each pause moves the clock.
+/// What [`eventually`] asks for: an `Option` that becomes `Some`, or a `bool` that becomes true.
+pub trait Answer {
+    /// What is waited for.
+    type Value;
+    /// The value, once it is there.
+    fn value(self) -> Option<Self::Value>;
+}
+
+impl<T> Answer for Option<T> {
+    type Value = T;
+    fn value(self) -> Self {
+        self
+    }
+}
+
+impl Answer for bool {
+    type Value = ();
+    fn value(self) -> Option<()> {
+        self.then_some(())
+    }
+}
+
+/// Calls `ask` every 5 ms until it returns `Some` or `true`. In paused time each pause moves the clock.
 ///
 /// # Panics
 ///
-/// If `ask` returns `None` for `limit`. The message has `what` and the line of the caller.
+/// If `ask` returns `None` or `false` for `limit`. The message has `what` and the line of the caller.
 #[track_caller]
-pub fn eventually<T>(
+pub fn eventually<A: Answer>(
     limit: Duration,
     what: impl Display,
-    mut ask: impl FnMut() -> Option<T>,
-) -> impl Future<Output = T> {
+    mut ask: impl FnMut() -> A,
+) -> impl Future<Output = A::Value> {
     let caller = Location::caller();
     async move {
         let started = Instant::now();
         loop {
-            if let Some(answer) = ask() {
-                return answer;
+            if let Some(value) = ask().value() {
+                return value;
             }
             assert!(
                 started.elapsed() < limit,
@@ -153,6 +175,7 @@ mod tests {
             eventually(Duration::from_secs(2), "it is later", ask).await,
             "yes"
         );
+        eventually(Duration::from_secs(1), "it is later", || Instant::now() >= later).await;
         assert_eq!(begun.elapsed().as_secs(), 1);
     }
 

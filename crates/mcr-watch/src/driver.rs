@@ -156,10 +156,8 @@ impl Driver {
         } else {
             tracing::debug!(%cluster, %kind, %error, retry_in = ?pause, "watch failed again");
         }
-        match error.proves_user() {
-            Some(true) => self.env.health.answered(),
-            Some(false) => self.env.health.failed(),
-            None => self.env.health.unproven(),
+        if error.asks_for_probe() {
+            self.env.health.failed();
         }
         if retry.resume {
             self.listing = None;

@@ -251,13 +251,11 @@ impl WatchError {
         )
     }
 
-    /// Whether the error proves that an API server answers, and that it knows the user. `Some(false)` is a reason to probe.
-    pub(crate) fn proves_user(&self) -> Option<bool> {
+    /// Whether no API server answers, or it does not know the user.
+    pub(crate) fn asks_for_probe(&self) -> bool {
         match self {
-            Self::Forbidden { message } => Some(probe::refused_user(message)? != probe::ANONYMOUS),
-            Self::Malformed(_) => Some(false),
-            error if error.concerns_cluster() => Some(false),
-            _ => None,
+            Self::Forbidden { message } => probe::refused_user(message) == Some(probe::ANONYMOUS),
+            error => error.concerns_cluster() || matches!(error, Self::Malformed(_)),
         }
     }
 

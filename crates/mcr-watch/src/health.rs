@@ -15,24 +15,14 @@ pub enum Phase {
     },
 }
 
-/// How many requests of watches the cluster has answered, and how many failed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Outcomes {
-    /// Responses that only an API server gives to a user it knows.
-    pub answers: u64,
-    /// Requests without a response, with 401, or with the response of something else.
-    pub failures: u64,
-    /// Responses that prove neither.
-    pub unproven: u64,
-}
-
 /// A record that the supervisor of a cluster shares with the cluster's watches: the supervisor sets the phase, the watches
-/// count their outcomes.
+/// count their failures.
 #[derive(Debug)]
 pub struct Health {
     pub(crate) phase: Observable<NumberedPhase>,
-    /// The outcomes of the watches' requests.
-    pub outcomes: Observable<Outcomes>,
+    /// How many requests of the watches have failed: without a response, with 401, or with the response of something else
+    /// than an API server that knows the user. Each is a reason to probe.
+    pub failures: Observable<u64>,
     /// Whether a supervisor probes the cluster when it is silent.
     pub(crate) is_supervised: bool,
 }
@@ -49,7 +39,7 @@ impl Health {
     pub fn new(phase: Phase) -> Self {
         Self {
             phase: Observable::new(NumberedPhase { phase, number: 0 }),
-            outcomes: Observable::default(),
+            failures: Observable::default(),
             is_supervised: true,
         }
     }
@@ -72,19 +62,9 @@ impl Health {
         });
     }
 
-    /// Counts a request that was answered.
-    pub fn answered(&self) {
-        self.outcomes.change(|outcomes| outcomes.answers += 1);
-    }
-
     /// Counts a request that failed.
     pub fn failed(&self) {
-        self.outcomes.change(|outcomes| outcomes.failures += 1);
-    }
-
-    /// Counts a request whose response proves nothing of the cluster.
-    pub fn unproven(&self) {
-        self.outcomes.change(|outcomes| outcomes.unproven += 1);
+        self.failures.change(|failures| *failures += 1);
     }
 
     /// Waits until the cluster is connected. Returns the number of its endpoint.

@@ -163,8 +163,7 @@ async fn what_never_awaits_does_not_keep_the_controller_from_stopping() {
 
 #[tokio::test(start_paused = true)]
 async fn panics_are_failures_wherever_they_come() {
-    let mut world = World::new();
-    let a = world.join("a");
+    let (mut world, a) = World::with_a();
     ["ns/first", "ns/later", "ns/never"]
         .iter()
         .for_each(|key| a.put_map(key, "1"));
@@ -238,8 +237,7 @@ async fn a_panic_in_what_a_timeout_drops_is_a_failure() {
 
 #[tokio::test(start_paused = true)]
 async fn a_timeout_counts_from_the_beginning_and_only_for_what_waits() {
-    let mut world = World::new();
-    let a = world.join("a");
+    let (mut world, a) = World::with_a();
     ["ns/slow", "ns/waits"].iter().for_each(|key| a.put_map(key, "1"));
     let seen: Seen<(bool, Instant)> = Seen::default();
     let reconcile = |request: Request<ConfigMap>, seen: Arc<Seen<(bool, Instant)>>| async move {
@@ -274,8 +272,7 @@ async fn a_timeout_counts_from_the_beginning_and_only_for_what_waits() {
 
 #[tokio::test]
 async fn a_thousand_that_dont_wait_leave_others_their_turn() {
-    let mut world = World::new();
-    let a = world.join("a");
+    let (mut world, a) = World::with_a();
     (0..1_000).for_each(|i| a.put_map(&format!("ns/{i}"), "1"));
     let runs = Arc::new(AtomicUsize::new(0));
     let reconcile = |_: Request<ConfigMap>, runs: Arc<AtomicUsize>| async move {
@@ -308,8 +305,7 @@ async fn a_thousand_that_dont_wait_leave_others_their_turn() {
 /// All requests are in the queue before the start, so that no new request wakes a task.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_keeps_its_thread_stops_no_other() {
-    let mut world = World::new();
-    let a = world.join("a");
+    let (mut world, a) = World::with_a();
     (0..200).for_each(|i| a.put_map(&format!("ns/{i}"), "1"));
     let all = Arc::new((Mutex::new(0), Condvar::new()));
     let late = Arc::new(AtomicBool::new(false));
@@ -342,8 +338,7 @@ async fn one_that_keeps_its_thread_stops_no_other() {
 /// More blocking reconciles than threads, with `block_in_place`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn blocking_in_place_stops_no_other() {
-    let mut world = World::new();
-    let a = world.join("a");
+    let (mut world, a) = World::with_a();
     (0..8).for_each(|i| a.put_map(&format!("ns/{i}"), "1"));
     let all = Arc::new(Barrier::new(8));
     let reconcile = |_: Request<ConfigMap>, all: Arc<Barrier>| async move {
@@ -363,8 +358,7 @@ async fn blocking_in_place_stops_no_other() {
 #[tokio::test(start_paused = true)]
 async fn the_span_is_the_same_before_and_after_what_is_waited_for() {
     let log = Log::of_this_thread(Level::INFO);
-    let mut world = World::new();
-    let a = world.join("a");
+    let (mut world, a) = World::with_a();
     ["ns/ready", "ns/waits"]
         .iter()
         .for_each(|key| a.put_map(key, "1"));

@@ -45,9 +45,7 @@ async fn objects_of_every_cluster_are_reconciled_as_they_come_change_and_go() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deletion_is_told_until_it_succeeds_and_then_no_more() {
-    let mut world = World::new();
-    let a = world.join("a");
-    a.put_map("ns/x", "1");
+    let (mut world, a) = World::with_map();
     let seen: Seen<String> = Seen::default();
     let fails = Arc::new(AtomicUsize::new(2));
     let reconcile = {
@@ -86,8 +84,7 @@ async fn a_deletion_is_told_until_it_succeeds_and_then_no_more() {
 
 #[tokio::test(start_paused = true)]
 async fn deletions_missed_while_disconnected_are_told_and_recreated_objects_are_not_deleted() {
-    let mut world = World::new();
-    let a = world.join("a");
+    let (mut world, a) = World::with_a();
     a.put_map("ns/gone", "1");
     a.put_map("ns/new", "1");
     let seen = Seen::default();
@@ -111,9 +108,7 @@ async fn deletions_missed_while_disconnected_are_told_and_recreated_objects_are_
 
 #[tokio::test(start_paused = true)]
 async fn a_recreated_object_is_not_deleted_any_more() {
-    let mut world = World::new();
-    let a = world.join("a");
-    a.put_map("ns/x", "1");
+    let (mut world, a) = World::with_map();
     let seen: Seen<String> = Seen::default();
     let reconcile = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
         seen.push(line(&request));
@@ -191,9 +186,7 @@ async fn the_gate_opens_when_all_watches_have_listed() {
 
 #[tokio::test(start_paused = true)]
 async fn an_optional_watch_holds_nothing_back() {
-    let mut world = World::new();
-    let a = world.join("a");
-    a.put_map("ns/x", "1");
+    let (mut world, a) = World::with_map();
     a.forbid("secrets");
     let seen = Seen::default();
     let optional = mcr::OwnsOptions::new().watch(mcr::WatchOptions::new().optional());
@@ -209,9 +202,7 @@ async fn an_optional_watch_holds_nothing_back() {
 
 #[tokio::test(start_paused = true)]
 async fn requests_of_a_cluster_that_is_away_wait_and_nothing_is_deleted() {
-    let mut world = World::new();
-    let a = world.join("a");
-    a.put_map("ns/x", "1");
+    let (mut world, a) = World::with_map();
     let seen = Seen::default();
     let tick = move |enqueue: mcr::Enqueue, stop: tokio_util::sync::CancellationToken| async move {
         let key = mcr::RequestKey::new(support::name("a"), mcr::ObjectKey::namespaced("ns", "x"));
@@ -305,8 +296,7 @@ async fn what_runs_for_a_cluster_that_leaves_sees_its_token_and_is_then_aborted(
 
 #[tokio::test(start_paused = true)]
 async fn leaving_is_no_deletion_and_queued_work_goes_along() {
-    let mut world = World::new();
-    let a = world.join("a");
+    let (mut world, a) = World::with_a();
     for i in 0..20 {
         a.put_map(&format!("ns/{i}"), "1");
     }
@@ -371,8 +361,7 @@ async fn another_cluster_under_the_same_name_shares_nothing_with_the_old_one() {
 
 #[tokio::test(start_paused = true)]
 async fn dynamic_and_metadata_only_kinds() {
-    let mut world = World::new();
-    let a = world.join("a");
+    let (mut world, a) = World::with_a();
     a.put("widgets", "ns/w", json!({"spec": {"size": 3}}));
     a.put("configmaps", "ns/m", json!({"metadata": {"labels": {"l": "v"}}}));
     let seen: Seen<String> = Seen::default();

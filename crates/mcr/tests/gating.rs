@@ -410,9 +410,7 @@ async fn a_hub_that_leaves_or_is_replaced_before_its_first_list_opens_nothing() 
 async fn a_missing_hub_is_named_in_the_status_and_after_10_s_in_the_log() {
     let log = Log::of_this_thread(Level::INFO);
     let said = || log.lines_with("the controller dispatches no request before these watches");
-    let mut world = World::new();
-    let a = world.join("a");
-    a.put_map("ns/x", "1");
+    let (mut world, _a) = World::with_map();
     let seen: Seen<String> = Seen::default();
     let began = Instant::now();
     let handle = world.run(reads(hub()).build(record, Arc::new(seen.clone())).unwrap());
@@ -469,8 +467,7 @@ async fn a_missing_hub_is_named_in_the_status_and_after_10_s_in_the_log() {
 #[tokio::test(start_paused = true)]
 async fn no_request_of_a_mapper_is_lost_behind_a_closed_gate() {
     const OBJECTS: usize = 10_300;
-    let mut world = World::new();
-    let a = world.join("a");
+    let (mut world, a) = World::with_a();
     (0..OBJECTS).for_each(|name| a.put_map(&format!("ns/m{name}"), "1"));
     a.forbid("secrets");
     let seen = Seen::<String>::default();
@@ -501,9 +498,7 @@ async fn no_request_of_a_mapper_is_lost_behind_a_closed_gate() {
 #[tokio::test(start_paused = true)]
 async fn a_hub_that_lists_in_time_is_not_logged() {
     let log = Log::of_this_thread(Level::INFO);
-    let mut world = World::new();
-    let a = world.join("a");
-    a.put_map("ns/x", "1");
+    let (mut world, _a) = World::with_map();
     let seen: Seen<String> = Seen::default();
     world.run(reads(hub()).build(record, Arc::new(seen.clone())).unwrap());
     sleep(9_000).await;
@@ -518,9 +513,7 @@ async fn a_hub_that_lists_in_time_is_not_logged() {
 
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_is_stopped_while_it_waits_for_the_hub_ends_at_once_and_runs_nothing() {
-    let mut world = World::new();
-    let a = world.join("a");
-    a.put_map("ns/x", "1");
+    let (mut world, _a) = World::with_map();
     let seen: Seen<String> = Seen::default();
     let handle = world.run(reads(hub()).build(record, Arc::new(seen.clone())).unwrap());
     until_ready(&handle, "a").await;

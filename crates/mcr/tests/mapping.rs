@@ -35,8 +35,7 @@ fn owner(kind: &str, name: &str, controller: bool) -> serde_json::Value {
 
 #[tokio::test(start_paused = true)]
 async fn owners_are_reconciled_and_former_owners_too() {
-    let mut world = World::new();
-    let a = world.join("a");
+    let (mut world, a) = World::with_a();
     let seen = Seen::default();
     let controller = Controller::<ConfigMap>::new("owners").owns::<Secret>();
     world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
@@ -58,8 +57,7 @@ async fn owners_are_reconciled_and_former_owners_too() {
 
 #[tokio::test(start_paused = true)]
 async fn every_owner_metadata_only_and_cluster_scoped() {
-    let mut world = World::new();
-    let a = world.join("a");
+    let (mut world, a) = World::with_a();
     let seen = Seen::default();
     let options = OwnsOptions::new().every_owner().metadata_only();
     let controller = Controller::<Node>::new("nodes").owns_with::<Secret>(&(), options);
@@ -74,8 +72,7 @@ async fn every_owner_metadata_only_and_cluster_scoped() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hub_object_is_reconciled_for_what_happens_in_any_cluster() {
-    let mut world = World::new();
-    let a = world.join("a");
+    let (mut world, a) = World::with_a();
     // The change comes before the hub joins, so the request is kept for the hub.
     a.put("nodes", "n1", json!({}));
     let seen = Seen::default();
@@ -256,8 +253,7 @@ async fn a_cluster_that_joins_during_the_first_list_of_the_hub_misses_no_object(
 
 #[tokio::test(start_paused = true)]
 async fn requests_for_clusters_that_are_not_selected_are_dropped_and_counted() {
-    let mut world = World::new();
-    let a = world.join("a");
+    let (mut world, a) = World::with_a();
     world.add("b", &support::ApiAccess::new(Default::default()), &[]);
     world.cluster("b").await;
     let seen = Seen::default();
@@ -419,8 +415,7 @@ async fn a_watch_that_is_let_go_no_longer_holds_anything_back() {
 
 #[tokio::test(start_paused = true)]
 async fn selectors_of_the_request_and_filters_of_events() {
-    let mut world = World::new();
-    let a = world.join("a");
+    let (mut world, a) = World::with_a();
     a.put(
         "configmaps",
         "ns/animal",
@@ -567,9 +562,7 @@ async fn spec_changed_passes_a_new_generation_finalizers_and_the_mark_of_a_delet
 
 #[tokio::test(start_paused = true)]
 async fn panics_of_the_functions_given_are_counted_and_disturb_nobody() {
-    let mut world = World::new();
-    let a = world.join("a");
-    a.put_map("ns/x", "1");
+    let (mut world, a) = World::with_map();
     a.put("secrets", "ns/s", json!({}));
     let seen = Seen::default();
     let controller = Controller::<ConfigMap>::new("x")

@@ -65,8 +65,7 @@ async fn reconciles_that_hang_in_some_clusters_do_not_delay_the_others() {
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_is_one_failed_request() {
-    let mut world = World::new();
-    let a = world.join("a");
+    let (mut world, a) = World::with_a();
     a.put_map("ns/bad", "1");
     a.put_map("ns/good", "1");
     let seen: Seen<String> = Seen::default();
@@ -90,9 +89,7 @@ async fn a_panic_is_one_failed_request() {
 
 #[tokio::test(start_paused = true)]
 async fn a_timeout_is_a_failure_and_back_off_grows() {
-    let mut world = World::new();
-    let a = world.join("a");
-    a.put_map("ns/x", "1");
+    let (mut world, _a) = World::with_map();
     let began: Seen<Instant> = Seen::default();
     let reconcile = |_: Request<ConfigMap>, began: Arc<Seen<Instant>>| async move {
         began.push(Instant::now());
@@ -117,9 +114,7 @@ async fn a_timeout_is_a_failure_and_back_off_grows() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_during_a_run_leads_to_another_run_after_it() {
-    let mut world = World::new();
-    let a = world.join("a");
-    a.put_map("ns/x", "1");
+    let (mut world, a) = World::with_map();
     let seen: Seen<String> = Seen::default();
     let reconcile = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
         seen.push(format!("begin {}", line(&request)));
@@ -147,9 +142,7 @@ async fn a_change_during_a_run_leads_to_another_run_after_it() {
 
 #[tokio::test(start_paused = true)]
 async fn requeues_come_on_time_and_debounce_waits_for_quiet() {
-    let mut world = World::new();
-    let a = world.join("a");
-    a.put_map("ns/x", "1");
+    let (mut world, a) = World::with_map();
     let began: Seen<Instant> = Seen::default();
     let reconcile = |_: Request<ConfigMap>, began: Arc<Seen<Instant>>| async move {
         began.push(Instant::now());
@@ -174,9 +167,7 @@ async fn requeues_come_on_time_and_debounce_waits_for_quiet() {
 
 #[tokio::test(start_paused = true)]
 async fn a_planned_requeue_ends_with_its_object() {
-    let mut world = World::new();
-    let a = world.join("a");
-    a.put_map("ns/x", "1");
+    let (mut world, a) = World::with_map();
     let seen: Seen<String> = Seen::default();
     let reconcile = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
         seen.push(line(&request));
@@ -195,8 +186,7 @@ async fn a_planned_requeue_ends_with_its_object() {
 
 #[tokio::test(start_paused = true)]
 async fn an_object_that_cant_be_decoded_is_told_once_and_reconciled_when_it_is_mended() {
-    let mut world = World::new();
-    let a = world.join("a");
+    let (mut world, a) = World::with_a();
     a.put("configmaps", "ns/x", json!({"data": 5}));
     a.put_map("ns/y", "1");
     let seen = Seen::default();
@@ -216,8 +206,7 @@ async fn an_object_that_cant_be_decoded_is_told_once_and_reconciled_when_it_is_m
 
 #[tokio::test(start_paused = true)]
 async fn a_cluster_not_found_ends_its_own_request_and_retries_others() {
-    let mut world = World::new();
-    let a = world.join("a");
+    let (mut world, a) = World::with_a();
     a.put_map("ns/own", "1");
     a.put_map("ns/other", "1");
     let seen: Seen<String> = Seen::default();

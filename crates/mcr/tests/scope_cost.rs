@@ -80,7 +80,7 @@ fn cpu() -> Duration {
 }
 
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    eventually(Duration::from_secs(120), what, || holds().then_some(())).await;
+    eventually(Duration::from_secs(120), what, || holds()).await;
 }
 
 fn place(number: usize) -> String {

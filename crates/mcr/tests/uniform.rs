@@ -109,9 +109,7 @@ async fn a_reconciler_written_for_kube_runs_in_every_cluster() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reconcile_that_waits_holds_its_own_copy_of_the_object_only() {
-    let mut world = World::new();
-    let a = world.join("a");
-    a.put_map("ns/x", "1");
+    let (mut world, a) = World::with_map();
     let begun: Seen<String> = Seen::default();
     let end = CancellationToken::new();
     let waiting = |who: &'static str| {

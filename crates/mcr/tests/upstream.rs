@@ -140,8 +140,7 @@ async fn b_15_whatever_a_reconciler_logs_says_for_which_object_of_which_cluster(
 /// Fault 49 of the comparison: a live change does not wait behind a first listing.
 #[tokio::test(start_paused = true)]
 async fn live_changes_overtake_a_first_listing() {
-    let mut world = World::new();
-    let a = world.join("a");
+    let (mut world, a) = World::with_a();
     (0..500).for_each(|i| a.put_map(&format!("ns/{i}"), "1"));
     let seen: Seen<String> = Seen::default();
     let reconcile = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
@@ -288,8 +287,7 @@ async fn a_fleet_without_clusters_says_so_after_ten_seconds() {
 async fn b_18_to_21_a_deployment_and_its_replica_set_are_one_request() {
     let web = "cluster://a/default/web";
     for way in ["owns", "every owner", "watches", "no primary kind"] {
-        let mut world = World::new();
-        let a = world.join("a");
+        let (mut world, a) = World::with_a();
         let seen = Seen::default();
         let ctx = Arc::new(seen.clone());
         let primary = || Controller::<Deployment>::new("deployments");
@@ -323,8 +321,7 @@ async fn b_18_to_21_a_deployment_and_its_replica_set_are_one_request() {
 
 #[tokio::test(start_paused = true)]
 async fn b_22_a_predicate_of_a_watch_sees_its_kind_only_and_the_filter_of_events_sees_all() {
-    let mut world = World::new();
-    let a = world.join("a");
+    let (mut world, a) = World::with_a();
     let (deployments, sets, all) = (
         Seen::<String>::default(),
         Seen::<String>::default(),
@@ -359,8 +356,7 @@ async fn b_22_a_predicate_of_a_watch_sees_its_kind_only_and_the_filter_of_events
 #[tokio::test(start_paused = true)]
 async fn b_23_two_controllers_of_one_kind_share_one_watch_of_its_metadata() {
     type Meta = PartialObjectMeta<Deployment>;
-    let mut world = World::new();
-    let a = world.join("a");
+    let (mut world, a) = World::with_a();
     let (one, two) = (Seen::default(), Seen::default());
     for (name, seen) in [("one", &one), ("two", &two)] {
         world.run(
@@ -380,8 +376,7 @@ async fn b_23_two_controllers_of_one_kind_share_one_watch_of_its_metadata() {
 #[tokio::test(start_paused = true)]
 async fn b_24_primary_owned_and_watched_kinds_by_their_metadata_alone() {
     type Meta<K> = PartialObjectMeta<K>;
-    let mut world = World::new();
-    let a = world.join("a");
+    let (mut world, a) = World::with_a();
     let (seen, mapped) = (Seen::default(), Seen::<String>::default());
     let map = {
         let mapped = mapped.clone();

@@ -80,28 +80,9 @@ async fn management(member: &SimServer) -> SimServer {
     hub.serve().await.or_fail()
 }
 
-/// Finds a finding about the provider itself.
-#[track_caller]
-fn of_provider(said: &Output, check: &str, part: &str) -> Value {
-    let json = said.json();
-    let found = json["findings"].as_array().unwrap().iter().find(|finding| {
-        finding["cluster"].is_null()
-            && finding["check"] == check
-            && finding["saw"].as_str().unwrap().contains(part)
-    });
-    found
-        .unwrap_or_else(|| panic!("no {check} with {part}:\n{}", said.out))
-        .clone()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clusters_that_wait_are_shown_with_the_reason_and_the_doctor_has_the_fix_of_each_obstacle() {
-    let member = SimCluster::builder()
-        .name("member")
-        .build()
-        .serve()
-        .await
-        .or_fail();
+    let member = crate::harness::served("member").await;
     let hub = management(&member).await;
     let user = User::with([hub.kubeconfig()]);
     let flags = ["--provider", "cluster-api", "-n", "fleet", "--allow-loopback"];
@@ -162,12 +143,12 @@ async fn clusters_that_wait_are_shown_with_the_reason_and_the_doctor_has_the_fix
             "{cluster}: {found:?}"
         );
     };
-    of_provider(&said, "hub", "serves cluster.x-k8s.io in v1beta2, v1beta1");
+    said.of_provider("hub", "serves cluster.x-k8s.io in v1beta2, v1beta1");
     for right in [
         "may list, watch clusters.cluster.x-k8s.io in namespace fleet",
         "may list, watch, get secrets in namespace fleet",
     ] {
-        assert_eq!(of_provider(&said, "rights", right)["result"], "ok");
+        assert_eq!(said.of_provider("rights", right)["result"], "ok");
     }
     is(&said, "ready", "connection", "ok", "", "");
     let describe = "kubectl -n fleet describe clusters.cluster.x-k8s.io";
@@ -246,12 +227,7 @@ async fn clusters_that_wait_are_shown_with_the_reason_and_the_doctor_has_the_fix
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hub_without_cluster_api_and_missing_rights_have_their_own_findings() {
-    let plain = SimCluster::builder()
-        .name("plain")
-        .build()
-        .serve()
-        .await
-        .or_fail();
+    let plain = crate::harness::served("plain").await;
     let doctor = [
         "doctor",
         "--provider",
@@ -261,12 +237,7 @@ async fn a_hub_without_cluster_api_and_missing_rights_have_their_own_findings() 
         "--timeout",
         "60s",
     ];
-    let member = SimCluster::builder()
-        .name("member")
-        .build()
-        .serve()
-        .await
-        .or_fail();
+    let member = crate::harness::served("member").await;
     let hub = management(&member).await;
     let reader = [
         SimRule::new(["cluster.x-k8s.io"], ["clusters"], ["list", "watch"]),
@@ -279,7 +250,7 @@ async fn a_hub_without_cluster_api_and_missing_rights_have_their_own_findings() 
     let in_fleet = [&doctor[..], &["-n", "fleet", "--allow-loopback"]].concat();
     let (nothing, said) = futures::join!(users[0].mcr(doctor), users[1].mcr(in_fleet));
     let (nothing, said) = (nothing.ended(1), said.ended(1));
-    let found = of_provider(&nothing, "provider", "the hub has no Cluster API");
+    let found = nothing.of_provider("provider", "the hub has no Cluster API");
     let fix = found["fix"].as_str().unwrap();
     assert!(
         fix.contains("--hub-context") && fix.contains("install Cluster API"),
@@ -287,14 +258,14 @@ async fn a_hub_without_cluster_api_and_missing_rights_have_their_own_findings() 
     );
     assert_eq!(nothing.json()["problems"], 1, "{}", nothing.out);
 
-    let found = of_provider(&said, "rights", "may not get secrets in namespace fleet (403)");
+    let found = said.of_provider("rights", "may not get secrets in namespace fleet (403)");
     let fix = found["fix"].as_str().unwrap();
     assert!(
         fix.starts_with("kubectl create role mcr-secrets -n fleet --verb=list,watch,get"),
         "{fix}"
     );
     assert_eq!(
-        of_provider(&said, "rights", "may not create, patch events")["result"],
+        said.of_provider("rights", "may not create, patch events")["result"],
         "warning"
     );
     let (level, saw, _) = said.found("ready", "description");

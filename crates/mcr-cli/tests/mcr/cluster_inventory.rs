@@ -138,20 +138,6 @@ fn provider_file(user: &User) -> String {
     file.to_str().unwrap().to_owned()
 }
 
-/// Finds a finding about the provider itself.
-#[track_caller]
-fn of_provider(said: &Output, check: &str, part: &str) -> Value {
-    let json = said.json();
-    let found = json["findings"].as_array().unwrap().iter().find(|finding| {
-        finding["cluster"].is_null()
-            && finding["check"] == check
-            && finding["saw"].as_str().unwrap().contains(part)
-    });
-    found
-        .unwrap_or_else(|| panic!("no {check} with {part}:\n{}", said.out))
-        .clone()
-}
-
 #[track_caller]
 fn is(said: &Output, cluster: &str, check: &str, level: &str, saw: &str, fix: &str) {
     let found = said.found(cluster, check);
@@ -212,9 +198,9 @@ async fn profiles_that_wait_are_shown_with_the_reason_and_the_doctor_has_the_fix
     assert_eq!(shown.out.lines().count(), 10, "{}", shown.out);
 
     let said = said.ended(1);
-    of_provider(&said, "hub", "serves multicluster.x-k8s.io in v1alpha");
+    said.of_provider("hub", "serves multicluster.x-k8s.io in v1alpha");
     let right = "may list, watch clusterprofiles.multicluster.x-k8s.io in namespace fleet";
-    assert_eq!(of_provider(&said, "rights", right)["result"], "ok");
+    assert_eq!(said.of_provider("rights", right)["result"], "ok");
     is(&said, "ready", "connection", "ok", "", "");
     is(&said, "ready", "tls", "ok", "signed by a trusted authority", "");
     is(
@@ -321,12 +307,7 @@ async fn profiles_that_wait_are_shown_with_the_reason_and_the_doctor_has_the_fix
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hub_without_the_api_missing_rights_and_a_missing_provider_file_have_their_own_findings() {
-    let plain = SimCluster::builder()
-        .name("plain")
-        .build()
-        .serve()
-        .await
-        .or_fail();
+    let plain = crate::harness::served("plain").await;
     let member = member().await;
     let hub = inventory(&member).await;
     let namespaces = SimRule::new([""], ["namespaces"], ["get"]);
@@ -347,7 +328,7 @@ async fn a_hub_without_the_api_missing_rights_and_a_missing_provider_file_have_t
         users[2].mcr(secrets)
     );
     let nothing = nothing.ended(1);
-    let found = of_provider(&nothing, "provider", "the hub has no Cluster Inventory API");
+    let found = nothing.of_provider("provider", "the hub has no Cluster Inventory API");
     let fix = found["fix"].as_str().unwrap();
     assert!(
         fix.contains("--hub-context") && fix.contains("install the CRD"),
@@ -356,8 +337,7 @@ async fn a_hub_without_the_api_missing_rights_and_a_missing_provider_file_have_t
     assert_eq!(nothing.json()["problems"], 1, "{}", nothing.out);
 
     let denied = denied.ended(1);
-    let found = of_provider(
-        &denied,
+    let found = denied.of_provider(
         "rights",
         "may not list, watch clusterprofiles.multicluster.x-k8s.io",
     );
@@ -378,7 +358,7 @@ async fn a_hub_without_the_api_missing_rights_and_a_missing_provider_file_have_t
     );
     let said = secrets.ended(1);
     assert_eq!(
-        of_provider(&said, "rights", "may list, watch secrets")["result"],
+        said.of_provider("rights", "may list, watch secrets")["result"],
         "ok"
     );
     is(

@@ -127,12 +127,7 @@ async fn the_doctor_says_what_a_shoot_waits_for_and_which_right_is_missing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_shoots_of_a_seed_are_shown() {
-    let member = SimCluster::builder()
-        .name("member")
-        .build()
-        .serve()
-        .await
-        .or_fail();
+    let member = crate::harness::served("member").await;
     let seed = SimCluster::builder().name("seed").build();
     seed.create(Garden::cluster_crd()).or_fail();
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shoot--dev--one"}});

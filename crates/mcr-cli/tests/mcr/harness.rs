@@ -76,6 +76,20 @@ impl Output {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}:\n{}\n{}", self.out, self.err))
     }
 
+    /// The finding of the doctor about the provider itself that has this part, from its JSON output.
+    #[track_caller]
+    pub(crate) fn of_provider(&self, check: &str, part: &str) -> Value {
+        let json = self.json();
+        let found = json["findings"].as_array().unwrap().iter().find(|finding| {
+            finding["cluster"].is_null()
+                && finding["check"] == check
+                && finding["saw"].as_str().unwrap().contains(part)
+        });
+        found
+            .unwrap_or_else(|| panic!("no {check} with {part}:\n{}", self.out))
+            .clone()
+    }
+
     /// The worst finding of the doctor about a cluster for this check, from its JSON output.
     #[track_caller]
     pub(crate) fn found(&self, cluster: &str, check: &str) -> (String, String, String) {
@@ -342,4 +356,14 @@ pub(crate) fn token_in(secret: &Secret) -> String {
         .as_str()
         .unwrap()
         .to_owned()
+}
+
+/// A cluster of this name that listens.
+pub(crate) async fn served(name: &str) -> mcr_testkit::sim::SimServer {
+    mcr_testkit::sim::SimCluster::builder()
+        .name(name)
+        .build()
+        .serve()
+        .await
+        .or_fail()
 }

@@ -9,7 +9,7 @@ use mcr_testkit::{
 };
 use serde_json::{Value, json};
 
-use crate::harness::{Output, User};
+use crate::harness::User;
 
 /// A kcp with the workspace `root:provider`, which exports widgets and claims ConfigMaps.
 async fn kcp(builder: KcpBuilder) -> KcpServer {
@@ -55,20 +55,6 @@ fn consumer(server: &KcpServer, name: &str, shard: &str, claim: &str) -> KcpWork
         }))
         .or_fail();
     workspace
-}
-
-/// Finds a finding about the provider itself.
-#[track_caller]
-fn of_provider(said: &Output, check: &str, part: &str) -> Value {
-    let json = said.json();
-    let found = json["findings"].as_array().unwrap().iter().find(|finding| {
-        finding["cluster"].is_null()
-            && finding["check"] == check
-            && finding["saw"].as_str().unwrap().contains(part)
-    });
-    found
-        .unwrap_or_else(|| panic!("no {check} with {part}:\n{}", said.out))
-        .clone()
 }
 
 #[track_caller]
@@ -133,37 +119,29 @@ async fn workspaces_are_clusters_and_the_doctor_looks_at_slice_endpoints_binding
     );
 
     let said = said.ended(0);
-    of_provider(&said, "provider", "2 clusters");
-    of_provider(&said, "hub", "/clusters/root:provider; asked as");
-    of_provider(&said, "connection", "workspace https://127.0.0.1:");
-    of_provider(
-        &said,
-        "rights",
-        "may list, watch apiexportendpointslices.apis.kcp.io",
-    );
+    said.of_provider("provider", "2 clusters");
+    said.of_provider("hub", "/clusters/root:provider; asked as");
+    said.of_provider("connection", "workspace https://127.0.0.1:");
+    said.of_provider("rights", "may list, watch apiexportendpointslices.apis.kcp.io");
     let content = "may list, watch apiexports.apis.kcp.io/content of APIExport widgets";
-    of_provider(&said, "rights", content);
-    of_provider(
-        &said,
+    said.of_provider("rights", content);
+    said.of_provider(
         "slice",
         "serves APIExport widgets of root:provider at 2 endpoints",
     );
     for shard in server.kcp().shards() {
-        of_provider(
-            &said,
+        said.of_provider(
             "connection",
             &format!("endpoint {}/services/apiexport/", shard.url()),
         );
-        of_provider(&said, "bindings", &format!("{}/services/apiexport/", shard.url()));
+        said.of_provider("bindings", &format!("{}/services/apiexport/", shard.url()));
     }
-    of_provider(
-        &said,
+    said.of_provider(
         "tls",
         "endpoint 127.0.0.1: the server's certificate is signed by a trusted authority",
     );
-    of_provider(&said, "bindings", ": 1 APIBinding: 1 ready");
-    let claim = of_provider(
-        &said,
+    said.of_provider("bindings", ": 1 APIBinding: 1 ready");
+    let claim = said.of_provider(
         "claims",
         "the claim on configmaps is not accepted by 1 of 2 consumers: root:b (",
     );
@@ -197,10 +175,10 @@ async fn no_consumer_is_normal_and_a_binding_that_is_not_ready_suspends_its_work
     let user = User::with([server.kubeconfig("root:provider")]);
     let none = user.mcr(doctor(&[])).await.ended(0);
     fix(
-        &of_provider(&none, "provider", "0 clusters"),
+        &none.of_provider("provider", "0 clusters"),
         "add an APIBinding for APIExport widgets",
     );
-    of_provider(&none, "slice", "it has no endpoints, which is normal");
+    none.of_provider("slice", "it has no endpoints, which is normal");
 
     let a = consumer(&server, "a", "root", "Accepted");
     let wait = ["--readiness", "permission-claims-applied"];
@@ -261,33 +239,29 @@ async fn a_wrong_address_slice_or_right_and_a_shard_that_is_down_have_their_own_
         users[4].mcr(doctor(&[])),
     );
     let down = down.ended(1);
-    of_provider(&down, "provider", "1 cluster");
-    let found = of_provider(
-        &down,
+    down.of_provider("provider", "1 cluster");
+    let found = down.of_provider(
         "connection",
         &format!("endpoint {}", server.kcp().shard("shard-1").unwrap().url()),
     );
     assert_eq!(found["result"], "problem");
-    of_provider(&down, "bindings", ": 1 APIBinding: 1 ready");
+    down.of_provider("bindings", ": 1 APIBinding: 1 ready");
 
     let get = "get apiexportendpointslices.apis.kcp.io";
     fix(
-        &of_provider(
-            &wrong.ended(1),
-            "provider",
-            "APIExportEndpointSlice wrong does not exist",
-        ),
+        &wrong
+            .ended(1)
+            .of_provider("provider", "APIExportEndpointSlice wrong does not exist"),
         get,
     );
-    of_provider(&nameless.ended(1), "provider", "--slice");
+    nameless.ended(1).of_provider("provider", "--slice");
     let elsewhere = elsewhere.ended(1);
     fix(
-        &of_provider(&elsewhere, "provider", "is a virtual workspace"),
+        &elsewhere.of_provider("provider", "is a virtual workspace"),
         "--hub-context",
     );
     assert_eq!(elsewhere.json()["problems"], 1, "{}", elsewhere.out);
-    let found = of_provider(
-        &reader.ended(1),
+    let found = reader.ended(1).of_provider(
         "rights",
         "robot may not list, watch apiexports.apis.kcp.io/content",
     );
@@ -296,9 +270,9 @@ async fn a_wrong_address_slice_or_right_and_a_shard_that_is_down_have_their_own_
         "--resource=apiexports.apis.kcp.io/content --resource-name=widgets",
     );
     let expired = expired.ended(1);
-    of_provider(&expired, "credentials", "401");
+    expired.of_provider("credentials", "401");
     fix(
-        &of_provider(&nowhere.ended(1), "hub", "there is no workspace at"),
+        &nowhere.ended(1).of_provider("hub", "there is no workspace at"),
         "correct the workspace",
     );
 }
@@ -376,22 +350,18 @@ async fn workspaces_that_wait_are_clusters_and_the_doctor_looks_at_the_type_and_
         (ends, &b, "terminate", "terminator", "being deleted", "shard-1"),
     ] {
         let said = said.ended(0);
-        of_provider(&said, "provider", "1 cluster");
-        of_provider(&said, "hub", "/clusters/root:provider; asked as");
-        of_provider(&said, "rights", "may list, watch workspacetypes.tenancy.kcp.io");
+        said.of_provider("provider", "1 cluster");
+        said.of_provider("hub", "/clusters/root:provider; asked as");
+        said.of_provider("rights", "may list, watch workspacetypes.tenancy.kcp.io");
         let right = format!("may {verb} workspacetypes.tenancy.kcp.io with the name managed");
-        of_provider(&said, "rights", &right);
+        said.of_provider("rights", &right);
         let of_type = format!("WorkspaceType managed has 2 endpoints for its {word}");
-        of_provider(&said, "type", &of_type);
+        said.of_provider("type", &of_type);
         for shard in server.kcp().shards() {
-            of_provider(
-                &said,
-                "connection",
-                &format!("endpoint {}/services/", shard.url()),
-            );
+            said.of_provider("connection", &format!("endpoint {}/services/", shard.url()));
         }
         let url = server.kcp().shard(shard).unwrap().url().to_owned();
-        let found = of_provider(&said, "workspaces", &format!(": 1 LogicalCluster: 1 {state}"));
+        let found = said.of_provider("workspaces", &format!(": 1 LogicalCluster: 1 {state}"));
         assert!(found["saw"].as_str().unwrap().starts_with(&url), "{found}");
         assert_eq!(
             (&said.json()["problems"], &said.json()["warnings"]),
@@ -430,16 +400,14 @@ async fn a_wrong_type_or_right_has_its_own_finding_and_no_workspace_that_waits_i
         users[1].mcr(of_stage(&json, "kcp-initializing")),
     );
     let none = none.ended(0);
-    assert_eq!(of_provider(&none, "provider", "0 clusters")["result"], "ok");
-    let missing = of_provider(&wrong.ended(1), "provider", "WorkspaceType wrong does not exist");
+    assert_eq!(none.of_provider("provider", "0 clusters")["result"], "ok");
+    let missing = wrong
+        .ended(1)
+        .of_provider("provider", "WorkspaceType wrong does not exist");
     fix(&missing, "get workspacetypes.tenancy.kcp.io");
-    of_provider(&nameless.ended(1), "provider", "--workspace-type");
+    nameless.ended(1).of_provider("provider", "--workspace-type");
     let reader = reader.ended(1);
-    let found = of_provider(
-        &reader,
-        "rights",
-        "robot may not initialize workspacetypes.tenancy.kcp.io",
-    );
+    let found = reader.of_provider("rights", "robot may not initialize workspacetypes.tenancy.kcp.io");
     let grant = "create clusterrole mcr-workspacetypes-initialize --verb=initialize \
                  --resource=workspacetypes.tenancy.kcp.io --resource-name=managed";
     fix(&found, grant);

@@ -58,6 +58,17 @@ pub(super) struct Server {
 }
 
 impl Server {
+    /// Starts a server whose answers stop after this text.
+    pub(super) async fn that_stops_after(text: &'static str) -> Self {
+        Self::start(None, move |_, mut stream| async move {
+            begin(&mut stream).await;
+            chunk(&mut stream, text).await;
+            closed(&mut stream).await;
+            None
+        })
+        .await
+    }
+
     /// Starts a server that responds with `answer`. `answer` gets the connection, and returns it to keep it alive.
     pub(super) async fn start<F, Fut>(tls: Option<TlsAcceptor>, answer: F) -> Self
     where

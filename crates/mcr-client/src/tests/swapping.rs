@@ -130,13 +130,7 @@ async fn a_quiet_watch_ends_at_once_and_a_stuck_line_is_broken_off() {
 #[tokio::test(start_paused = true)]
 async fn connections_of_answers_that_nobody_reads_close_too() {
     let _clock = hold_clock();
-    let server = Server::start(None, |_, mut stream| async move {
-        begin(&mut stream).await;
-        chunk(&mut stream, "one\ntw").await;
-        closed(&mut stream).await;
-        None
-    })
-    .await;
+    let server = Server::that_stops_after("one\ntw").await;
     let transport = transport_with(&server, ten_seconds_for_a_line());
     let mut watch = transport.send(get(WATCH)).await.unwrap().into_body();
     let mut list = transport.send(get("/api/v1/pods")).await.unwrap().into_body();
@@ -157,13 +151,7 @@ async fn connections_of_answers_that_nobody_reads_close_too() {
 #[tokio::test(start_paused = true)]
 async fn nothing_goes_on_with_replaced_credentials_for_more_than_thirty_seconds() {
     let _clock = hold_clock();
-    let server = Server::start(None, |_, mut stream| async move {
-        begin(&mut stream).await;
-        chunk(&mut stream, "one\ntw").await;
-        closed(&mut stream).await;
-        None
-    })
-    .await;
+    let server = Server::that_stops_after("one\ntw").await;
     let transport = transport_with(&server, Settings::default());
     let mut bodies = Vec::new();
     for path in [WATCH, WATCH, WATCH, "/api/v1/pods", "/api/v1/pods"] {
@@ -186,13 +174,7 @@ async fn nothing_goes_on_with_replaced_credentials_for_more_than_thirty_seconds(
 #[tokio::test(start_paused = true)]
 async fn a_list_that_is_cut_off_behind_a_line_fails() {
     let _clock = hold_clock();
-    let server = Server::start(None, |_, mut stream| async move {
-        begin(&mut stream).await;
-        chunk(&mut stream, "one\n").await;
-        closed(&mut stream).await;
-        None
-    })
-    .await;
+    let server = Server::that_stops_after("one\n").await;
     let transport = transport_with(&server, ten_seconds_for_a_line());
     let mut list = transport.send(get("/api/v1/pods")).await.unwrap().into_body();
     assert_eq!(next(&mut list).await, Some(Ok("one\n".to_owned())));

@@ -51,7 +51,7 @@ impl Engagement<'_> {
         };
         let transport = self.cluster.transport().clone();
         let health = self.cluster.health().clone();
-        let known_failures = health.outcomes.read(|seen| seen.failures);
+        let known_failures = health.failures.read(|failures| *failures);
         let probe_at = self.last_heard() + self.fleet.probe_after();
         let soonest = [
             (connection.refresh_at, Due::Renewal),
@@ -371,6 +371,6 @@ async fn renew_credential(
 /// Waits until a watch has failed since the known number of failures.
 fn failed_since(health: &Health, known: u64) -> impl Future<Output = ()> {
     health
-        .outcomes
-        .wait(move |seen| (seen.failures != known).then_some(()))
+        .failures
+        .wait(move |failures| (*failures != known).then_some(()))
 }

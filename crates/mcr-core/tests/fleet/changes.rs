@@ -19,12 +19,7 @@ use crate::harness::*;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rotated_token_is_swapped_below_the_watch_without_a_list() {
     let plane = ControlPlane::builder().audit(true).start().await.or_fail();
-    let robot = plane
-        .service_account("default", "robot")
-        .cluster_rules(may_read_config_maps())
-        .create()
-        .await
-        .or_fail();
+    let robot = robot(&plane).await;
     let running = Running::start();
     let cluster = running
         .join("a", &robot.kubeconfig(robot.token().await.or_fail()))
@@ -33,7 +28,7 @@ async fn a_rotated_token_is_swapped_below_the_watch_without_a_list() {
     ready(&cluster).await;
     synced(&cluster).await;
     create(&plane, "before").await;
-    eventually(SOON, "the object is seen", || log.has("+before").then_some(())).await;
+    eventually(SOON, "the object is seen", || log.has("+before")).await;
 
     let mark = plane.audit().await.or_fail().mark();
     let lists_before = plane
@@ -60,7 +55,7 @@ async fn a_rotated_token_is_swapped_below_the_watch_without_a_list() {
     delete(&plane, "before").await;
     create(&plane, "after").await;
     eventually(SOON, "changes are seen after the swap", || {
-        (log.has("-before") && log.has("+after")).then_some(())
+        log.has("-before") && log.has("+after")
     })
     .await;
 
@@ -82,12 +77,7 @@ async fn a_rotated_token_is_swapped_below_the_watch_without_a_list() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bad_rotation_leaves_the_working_credentials_in_place_and_says_so() {
     let plane = ControlPlane::start().await.or_fail();
-    let robot = plane
-        .service_account("default", "robot")
-        .cluster_rules(may_read_config_maps())
-        .create()
-        .await
-        .or_fail();
+    let robot = robot(&plane).await;
     let running = Running::start();
     let cluster = running
         .join("a", &robot.kubeconfig(robot.token().await.or_fail()))
@@ -108,25 +98,16 @@ async fn a_bad_rotation_leaves_the_working_credentials_in_place_and_says_so() {
     ] {
         running.clusters.add(spec("a", &robot.kubeconfig(token)));
         let refused = format!("credentials refused: {why}; keeping the previous ones");
-        eventually(SOON, &refused, || {
-            (*warnings() == [refused.as_str().into()]).then_some(())
-        })
-        .await;
+        eventually(SOON, &refused, || *warnings() == [refused.as_str().into()]).await;
     }
     create(&plane, "still-seen").await;
-    eventually(SOON, "the old credentials go on", || {
-        log.has("+still-seen").then_some(())
-    })
-    .await;
+    eventually(SOON, "the old credentials go on", || log.has("+still-seen")).await;
     assert!(cluster.state().is_ready());
 
     running
         .clusters
         .add(spec("a", &robot.kubeconfig(robot.token().await.or_fail())));
-    eventually(SOON, "the warning goes with its cause", || {
-        warnings().is_empty().then_some(())
-    })
-    .await;
+    eventually(SOON, "the warning goes with its cause", || warnings().is_empty()).await;
     running.stop().await;
 }
 
@@ -144,7 +125,7 @@ async fn a_cluster_without_credentials_is_ready_only_if_the_operator_allows_anon
             .reason()
             .is_some_and(|why| why.contains("system:anonymous"))
     };
-    eventually(SOON, "it is refused", || is_refused().then_some(())).await;
+    eventually(SOON, "it is refused", || is_refused()).await;
     let binding = serde_json::json!({
         "metadata": {"name": "everybody"},
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "system:anonymous"}],
@@ -181,17 +162,14 @@ async fn another_address_of_the_same_cluster_keeps_the_store_and_tells_missed_de
     eventually(SOON, "it is known who the cluster is", || cluster.identity()).await;
     one.stop().await.or_fail();
     eventually(SOON, "the loss is noticed", || {
-        matches!(cluster.state(), ClusterState::Unreachable { .. }).then_some(())
+        matches!(cluster.state(), ClusterState::Unreachable { .. })
     })
     .await;
     delete(&two, "goes").await;
 
     let mark = two.audit().await.or_fail().mark();
     running.clusters.add(spec("a", &two.kubeconfig()));
-    eventually(SOON, "the missed delete is told", || {
-        log.has("-goes").then_some(())
-    })
-    .await;
+    eventually(SOON, "the missed delete is told", || log.has("-goes")).await;
     assert_eq!(
         log.count("+stays"),
         1,
@@ -225,10 +203,7 @@ async fn another_cluster_under_the_same_name_gets_nothing_of_the_old_one() {
     synced(&before).await;
     let store = before.store::<ConfigMap>().or_fail();
     eventually(SOON, "it is known who the old one is", || before.identity()).await;
-    eventually(SOON, "the old object is seen", || {
-        log.has("+of-the-old").then_some(())
-    })
-    .await;
+    eventually(SOON, "the old object is seen", || log.has("+of-the-old")).await;
 
     running.clusters.add(spec("a", &new.kubeconfig()));
     let after = eventually(SOON, "a new engagement", || {
@@ -263,10 +238,7 @@ async fn another_cluster_under_the_same_name_gets_nothing_of_the_old_one() {
     let (_watch, log) = watch_config_maps(&after);
     ready(&after).await;
     synced(&after).await;
-    eventually(SOON, "the new object is seen", || {
-        log.has("+of-the-new").then_some(())
-    })
-    .await;
+    eventually(SOON, "the new object is seen", || log.has("+of-the-new")).await;
     assert!(!log.has("+of-the-old"));
     let identity = eventually(SOON, "it is known who the new one is", || after.identity()).await;
     assert_ne!(before.identity(), Some(identity));
@@ -276,12 +248,7 @@ async fn another_cluster_under_the_same_name_gets_nothing_of_the_old_one() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn suspended_keeps_the_store_dials_nothing_and_comes_back() {
     let plane = ControlPlane::builder().audit(true).start().await.or_fail();
-    let robot = plane
-        .service_account("default", "robot")
-        .cluster_rules(may_read_config_maps())
-        .create()
-        .await
-        .or_fail();
+    let robot = robot(&plane).await;
     // One is probed all the time, beside another one that is not suspended.
     let running = Running::start_with(|settings| settings.probe_after = Duration::from_millis(100));
     let cluster = running.join("a", &plane.kubeconfig()).await;
@@ -292,21 +259,18 @@ async fn suspended_keeps_the_store_dials_nothing_and_comes_back() {
     synced(&cluster).await;
     synced(&awake).await;
     create(&plane, "kept").await;
-    eventually(SOON, "seen", || log.has("+kept").then_some(())).await;
+    eventually(SOON, "seen", || log.has("+kept")).await;
 
     running
         .clusters
         .add(spec("a", &plane.kubeconfig()).suspended("hibernated"));
     eventually(SOON, "suspended", || {
-        (cluster.state().reason() == Some("hibernated")).then_some(())
+        cluster.state().reason() == Some("hibernated")
     })
     .await;
     let mark = plane.audit().await.or_fail().mark();
     create(&plane, "unseen").await;
-    eventually(SOON, "seen by the other one", || {
-        awake_log.has("+unseen").then_some(())
-    })
-    .await;
+    eventually(SOON, "seen by the other one", || awake_log.has("+unseen")).await;
     running.asked_again("awake", 4).await;
     assert!(!log.has("+unseen"));
     assert!(
@@ -332,7 +296,7 @@ async fn suspended_keeps_the_store_dials_nothing_and_comes_back() {
     );
 
     running.clusters.add(spec("a", &plane.kubeconfig()));
-    eventually(SOON, "caught up", || log.has("+unseen").then_some(())).await;
+    eventually(SOON, "caught up", || log.has("+unseen")).await;
     running.stop().await;
 }
 
@@ -346,18 +310,18 @@ async fn labels_change_without_touching_the_connection() {
     // All that follows upon joining is over when it is known who it is, and events come.
     eventually(SOON, "it is known who the cluster is", || cluster.identity()).await;
     create(&plane, "before").await;
-    eventually(SOON, "it is watched", || log.has("+before").then_some(())).await;
+    eventually(SOON, "it is watched", || log.has("+before")).await;
     let mark = plane.audit().await.or_fail().mark();
     running
         .clusters
         .add(spec("a", &plane.kubeconfig()).label("env", "prod"));
     eventually(SOON, "relabelled", || {
-        (cluster.label("env").as_deref() == Some("prod")).then_some(())
+        cluster.label("env").as_deref() == Some("prod")
     })
     .await;
     // What comes of it has been sent before this, and is answered before this.
     create(&plane, "after").await;
-    eventually(SOON, "it is watched", || log.has("+after").then_some(())).await;
+    eventually(SOON, "it is watched", || log.has("+after")).await;
     cluster.client().apiserver_version().await.or_fail();
     let audit = plane.audit().await.or_fail().since(mark);
     let asked = |e: &mcr_testkit::control_plane::AuditEvent| e.user_agent.starts_with("mcr/") && e.is_start();
@@ -373,12 +337,7 @@ async fn labels_change_without_touching_the_connection() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn credentials_are_renewed_before_they_expire_and_once_when_refused() {
     let plane = ControlPlane::builder().audit(true).start().await.or_fail();
-    let robot = plane
-        .service_account("default", "robot")
-        .cluster_rules(may_read_config_maps())
-        .create()
-        .await
-        .or_fail();
+    let robot = robot(&plane).await;
     let issuer = Arc::new(Issuer::default());
     // Enough until they last.
     for _ in 0..8 {
@@ -396,7 +355,7 @@ async fn credentials_are_renewed_before_they_expire_and_once_when_refused() {
     synced(&cluster).await;
     // Said to live for five seconds, and taken for longer: the next one is fetched because of what is said.
     eventually(Duration::from_secs(30), "renewed before it expires", || {
-        (issuer.asked().len() > 1).then_some(())
+        issuer.asked().len() > 1
     })
     .await;
     issuer.hand_out_lasting_ones();
@@ -408,12 +367,7 @@ async fn credentials_are_renewed_before_they_expire_and_once_when_refused() {
     eventually(
         SOON,
         "the last short-lived one is replaced by one that lasts",
-        || {
-            running.fleet.snapshot().clusters[0]
-                .credential_expires
-                .is_none()
-                .then_some(())
-        },
+        || running.fleet.snapshot().clusters[0].credential_expires.is_none(),
     )
     .await;
     let asked_before = issuer.asked().len();
@@ -425,23 +379,19 @@ async fn credentials_are_renewed_before_they_expire_and_once_when_refused() {
     let refused =
         "the API server refuses the credentials (401 Unauthorized); they may have expired or been revoked";
     eventually(SOON, "refused, and said so", || {
-        (cluster.state().reason() == Some(refused)).then_some(())
+        cluster.state().reason() == Some(refused)
     })
     .await;
     eventually(
         SOON,
         "a credential other than the refused one is asked for",
-        || {
-            issuer.asked()[asked_before..]
-                .contains(&Refresh::Unauthorized)
-                .then_some(())
-        },
+        || issuer.asked()[asked_before..].contains(&Refresh::Unauthorized),
     )
     .await;
     // Four more take three pauses, one of which may be left out: of at least a quarter of a second and of half of one.
     let (asked, since) = (issuer.asked().len(), Instant::now());
     eventually(SOON, "asked again and again", || {
-        (issuer.asked().len() >= asked + 4).then_some(())
+        issuer.asked().len() >= asked + 4
     })
     .await;
     let took = since.elapsed();

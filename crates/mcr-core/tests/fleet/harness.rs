@@ -13,7 +13,7 @@ use mcr_core::{
     Trust, WatchHandle, WatchRequest,
 };
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
-use mcr_testkit::control_plane::{ControlPlane, policy_rule};
+use mcr_testkit::control_plane::{ControlPlane, ServiceAccountUser, policy_rule};
 use mcr_testkit::waiting::Background;
 pub(crate) use mcr_testkit::waiting::{OrFail, eventually};
 
@@ -98,10 +98,7 @@ impl Running {
         };
         for _ in 0..times {
             let before = last();
-            eventually(SOON, format!("{cluster} is asked"), || {
-                (last() != before).then_some(())
-            })
-            .await;
+            eventually(SOON, format!("{cluster} is asked"), || last() != before).await;
         }
     }
 
@@ -208,4 +205,14 @@ pub(crate) fn may_read_config_maps() -> Vec<k8s_openapi::api::rbac::v1::PolicyRu
         policy_rule([""], ["configmaps"], ["get", "list", "watch"]),
         policy_rule([""], ["namespaces"], ["get"]),
     ]
+}
+
+/// An account that may read ConfigMaps.
+pub(crate) async fn robot(plane: &ControlPlane) -> ServiceAccountUser {
+    plane
+        .service_account("default", "robot")
+        .cluster_rules(may_read_config_maps())
+        .create()
+        .await
+        .or_fail()
 }

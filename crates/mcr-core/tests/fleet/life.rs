@@ -139,7 +139,7 @@ async fn fleet_single_is_a_fleet_of_one() {
     let (_watch, log) = watch_config_maps(&cluster);
     synced(&cluster).await;
     create(&plane, "one").await;
-    eventually(SOON, "seen", || log.has("+one").then_some(())).await;
+    eventually(SOON, "seen", || log.has("+one")).await;
     stop.cancel();
     task.await.or_fail();
     assert_eq!(cluster.state(), ClusterState::Gone);

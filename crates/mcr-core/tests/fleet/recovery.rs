@@ -26,7 +26,7 @@ async fn an_api_server_that_was_stopped_is_caught_up_with_deletes_included() {
     let refused =
         "can't connect: connection refused: nothing listens at this address; the API server may be down";
     eventually(SOON, "the stop is noticed, with its reason", || {
-        (cluster.state().reason() == Some(refused)).then_some(())
+        cluster.state().reason() == Some(refused)
     })
     .await;
     delete(&other_door, "goes").await;
@@ -41,10 +41,7 @@ async fn an_api_server_that_was_stopped_is_caught_up_with_deletes_included() {
 
     plane.restart().await.or_fail();
     ready(&cluster).await;
-    eventually(SOON, "caught up", || {
-        (log.has("-goes") && log.has("+new")).then_some(())
-    })
-    .await;
+    eventually(SOON, "caught up", || log.has("-goes") && log.has("+new")).await;
     assert_eq!(
         (log.count("-goes"), log.count("-stays"), log.count("+stays")),
         (1, 0, 1),
@@ -75,7 +72,7 @@ async fn a_silent_server_is_found_out_and_goes_on_when_it_speaks_again() {
     plane.resume().or_fail();
     ready(&cluster).await;
     create(&plane, "after").await;
-    eventually(SOON, "it goes on", || log.has("+after").then_some(())).await;
+    eventually(SOON, "it goes on", || log.has("+after")).await;
     running.stop().await;
 }
 
@@ -103,10 +100,7 @@ async fn a_kind_that_is_installed_later_is_picked_up() {
     api.create(&Default::default(), &DynamicObject::new("one", &resource))
         .await
         .or_fail();
-    eventually(SOON, "its objects are seen", || {
-        (store.len().or_fail() == 1).then_some(())
-    })
-    .await;
+    eventually(SOON, "its objects are seen", || store.len().or_fail() == 1).await;
     assert_eq!(store.list().or_fail()[0].types.as_ref().unwrap().kind, "Widget");
     running.stop().await;
 }

@@ -27,13 +27,13 @@ async fn the_store_equals_an_etcd_that_was_restored_and_the_deletion_after_it_is
     for i in 0..60 {
         create(&plane, &format!("lost-{i}")).await;
     }
-    eventually(SOON, "all is held", || log.has("+lost-59").then_some(())).await;
+    eventually(SOON, "all is held", || log.has("+lost-59")).await;
 
     plane.stop().await.or_fail();
     etcd.restore().await.or_fail();
     plane.restart().await.or_fail();
     delete(&plane, "goes").await;
-    let noticed = || (watch.status().lists >= 2).then_some(());
+    let noticed = || watch.status().lists >= 2;
     eventually(SOON, "the versions that went back are noticed", noticed).await;
     // The versions pass the old ones.
     for i in 0..80 {
@@ -44,7 +44,7 @@ async fn the_store_equals_an_etcd_that_was_restored_and_the_deletion_after_it_is
     let store = cluster.store::<ConfigMap>().or_fail();
     eventually(SOON, "the store equals the server", || {
         let held = store.list().or_fail();
-        (names(held.iter().map(|map| &**map)) == there).then_some(())
+        names(held.iter().map(|map| &**map)) == there
     })
     .await;
     let told = (log.count("-goes"), log.count("-lost-0"), log.count("-stays"));

@@ -107,10 +107,7 @@ async fn a_cluster_that_joins_an_endpoint_while_its_last_one_leaves_is_connected
     let (end, ended) = oneshot::channel::<()>();
     last.spawn(ended);
     running.clusters.remove(&ClusterName::new("leaves").or_fail());
-    eventually(SOON, "it leaves", || {
-        (last.state() == ClusterState::Draining).then_some(())
-    })
-    .await;
+    eventually(SOON, "it leaves", || last.state() == ClusterState::Draining).await;
 
     // That is when the next one has found its endpoint and is about to join.
     let (there, is_there) = oneshot::channel();
@@ -138,7 +135,7 @@ async fn a_cluster_that_joins_an_endpoint_while_its_last_one_leaves_is_connected
     Witness::of(&next).equals(&shard).await;
     running.clusters.remove(next.name());
     eventually(SOON, "the endpoint is let go of", || {
-        running.fleet.scopes().is_empty().then_some(())
+        running.fleet.scopes().is_empty()
     })
     .await;
     running.stop().await;

@@ -92,10 +92,7 @@ fn a_name_can_go_from_an_access_of_its_own_into_a_scope_and_back() {
             assert_eq!(cluster.scope().is_some(), !in_scope);
             let ended = outlasting(&cluster);
             running.clusters.add(spec.clone());
-            eventually(SOON, "it leaves", || {
-                (cluster.state() == ClusterState::Draining).then_some(())
-            })
-            .await;
+            eventually(SOON, "it leaves", || cluster.state() == ClusterState::Draining).await;
             assert!(seen.store().is_none(), "nothing of it is readable");
             assert!(
                 running.fleet.get("zoo").is_err(),
@@ -154,7 +151,7 @@ fn ten_thousand_that_come_and_go_leave_nothing_behind() {
             (scopes[0].clusters, watches[0].clusters, watches[0].places)
         };
         // A place of one's own even for those without objects, and 25 with.
-        eventually(SOON, "deletes arrive", || (counts() == (1, 1, 26)).then_some(())).await;
+        eventually(SOON, "deletes arrive", || counts() == (1, 1, 26)).await;
         for _ in 0..200 {
             let mut here = Vec::new();
             for name in &names {
@@ -259,17 +256,11 @@ fn two_names_may_stand_for_the_same_place() {
         let alias_of = running.engaged("alias").await;
         let (seen, same) = (Witness::of(&zoo), Witness::of(&alias_of));
         seen.equals(&a).await;
-        eventually(SOON, "both hold it", || {
-            (same.names() == ["default/of-zoo"]).then_some(())
-        })
-        .await;
+        eventually(SOON, "both hold it", || same.names() == ["default/of-zoo"]).await;
         running.clusters.remove(&name("zoo"));
         gone(&zoo).await;
         a.put("zoo", "default", "lion", "1");
-        eventually(SOON, "the other one goes on", || {
-            same.has("+default/lion").then_some(())
-        })
-        .await;
+        eventually(SOON, "the other one goes on", || same.has("+default/lion")).await;
         assert!(!seen.has("+default/lion") && !seen.has("-default/of-zoo"));
         assert_eq!((a.lists(), same.faults()), (1, vec![]));
 
@@ -283,7 +274,7 @@ fn two_names_may_stand_for_the_same_place() {
             .clusters
             .add(ClusterSpec::new(name("alias"), scope.place("a", "elsewhere")).identity("another"));
         eventually(SOON, "it holds what is there", || {
-            (same.store().unwrap() == a.has("elsewhere")).then_some(())
+            same.store().unwrap() == a.has("elsewhere")
         })
         .await;
         assert!(running.fleet.get("alias").or_fail().is_same(&alias_of));
@@ -301,10 +292,7 @@ fn two_names_may_stand_for_the_same_place() {
         a.put("elsewhere", "default", "tiger", "1");
         a.put("zoo", "default", "bear", "1");
         seen.equals(&a).await;
-        eventually(SOON, "it goes on there", || {
-            same.has("+default/tiger").then_some(())
-        })
-        .await;
+        eventually(SOON, "it goes on there", || same.has("+default/tiger")).await;
         assert!(!same.has("+default/bear") && !seen.has("+default/tiger"));
         let scopes = running.fleet.scopes();
         assert_eq!(
@@ -313,10 +301,7 @@ fn two_names_may_stand_for_the_same_place() {
         );
         // And back.
         running.clusters.add(alias);
-        eventually(SOON, "it is back", || {
-            (same.store() == seen.store()).then_some(())
-        })
-        .await;
+        eventually(SOON, "it is back", || same.store() == seen.store()).await;
         assert_eq!((same.faults(), seen.faults()), (vec![], vec![]));
         running.stop().await;
     });
@@ -382,7 +367,7 @@ fn a_layout_that_panics_costs_what_it_panicked_on_and_nothing_else() {
         a.expire();
         a.put("zoo", "default", "lion", "1");
         a.put("jungle", "default", "evil", "2");
-        eventually(SOON, "it goes on", || seen.has("+default/lion").then_some(())).await;
+        eventually(SOON, "it goes on", || seen.has("+default/lion")).await;
         assert_eq!(seen.names(), ["default/lion", "default/of-zoo"]);
         // A delete that can't be told whose it is leads to a list, which by then has nothing to panic about.
         a.delete("jungle", "default", "odd");
@@ -506,7 +491,7 @@ async fn a_sink_may_look_at_the_fleet_while_clusters_come_move_and_leave() {
             .or_fail();
         let before = sink.looked.load(Ordering::SeqCst);
         eventually(SOON, "it looks", || {
-            (sink.looked.load(Ordering::SeqCst) > before + 1).then_some(())
+            sink.looked.load(Ordering::SeqCst) > before + 1
         })
         .await;
         running.clusters.add(spec(&scope, ["b", "a"][round % 2], "zoo"));
@@ -589,7 +574,7 @@ async fn watches_begin_and_end_and_endpoints_come_and_go_while_a_cluster_moves()
                 .map(|watch| watch.clusters)
                 .sum::<usize>()
         };
-        (of("a").clusters == 1 && of("b").clusters == 2 && reads("a") == 1 && reads("b") == 2).then_some(())
+        of("a").clusters == 1 && of("b").clusters == 2 && reads("a") == 1 && reads("b") == 2
     })
     .await;
 

@@ -45,6 +45,15 @@ const DELAY: Duration = Duration::from_secs(1);
 /// Longer than any wait of a test.
 const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
 
+/// The clusters `zoo` and `jungle`, joined at the shard `a`.
+async fn both(running: &Running, scope: &Scope, a: &Shard) -> (Witness, Witness) {
+    let [zoo, jungle] = ["zoo", "jungle"].map(|place| running.join(scope, "a", place));
+    let (seen, other) = (Witness::of(&zoo.await), Witness::of(&jungle.await));
+    seen.equals(a).await;
+    other.equals(a).await;
+    (seen, other)
+}
+
 /// Waits until the watch of a shard has received everything that happened there before: another cluster sees a new object.
 async fn received(shard: &Shard, other: &Witness) {
     shard.put(other.cluster.name().as_str(), "default", "received", "1");
@@ -106,10 +115,7 @@ fn kcp_an_endpoint_with_a_declared_identity_keeps_its_clusters_at_a_new_address(
         seen.equals(&a).await;
         let lists = a.lists();
         set("first");
-        eventually(SOON, "it is listed at its new address", || {
-            (a.lists() > lists).then_some(())
-        })
-        .await;
+        eventually(SOON, "it is listed at its new address", || a.lists() > lists).await;
         a.put("zoo", "default", "later", "1");
         seen.equals(&a).await;
         assert_eq!(seen.lines(), ["+default/later", "+default/of-zoo"]);
@@ -151,16 +157,15 @@ fn kcp_a_cluster_between_two_endpoints_keeps_its_objects() {
         let (a, b) = (shard("a", 100, &["zoo", "jungle"]), shard("b", 500, &[]));
         let running = Running::start();
         let scope = scope(&[("a", &a), ("b", &b)]);
-        let zoo = running.join(&scope, "a", "zoo").await;
-        let jungle = running.join(&scope, "a", "jungle").await;
-        let (seen, other) = (Witness::of(&zoo), Witness::of(&jungle));
-        seen.equals(&a).await;
-        other.equals(&a).await;
+        let (seen, other) = both(&running, &scope, &a).await;
 
         running
             .clusters
             .add(spec(&scope, NOWHERE, "zoo").suspended("it moves"));
-        eventually(SOON, "it is suspended", || zoo.state().reason().map(drop)).await;
+        eventually(SOON, "it is suspended", || {
+            seen.cluster.state().reason().map(drop)
+        })
+        .await;
         b.adopt("zoo", &a);
         a.unbind("zoo");
         a.put("jungle", "default", "after", "1");
@@ -172,12 +177,17 @@ fn kcp_a_cluster_between_two_endpoints_keeps_its_objects() {
         b.put("zoo", "default", "new", "1");
         running.clusters.add(spec(&scope, "b", "zoo"));
         seen.equals(&b).await;
-        ready(&zoo).await;
+        ready(&seen.cluster).await;
         assert_eq!(
             seen.lines(),
             ["+default/new", "+default/of-zoo", "~default/of-zoo"]
         );
-        assert!(running.fleet.get("zoo").is_ok_and(|now| now.is_same(&zoo)));
+        assert!(
+            running
+                .fleet
+                .get("zoo")
+                .is_ok_and(|now| now.is_same(&seen.cluster))
+        );
         running.stop().await;
     });
 }
@@ -200,11 +210,7 @@ fn kcp_a_cleanup_that_arrives_before_the_announcement_of_the_move_deletes_nothin
             let (a, b) = (shard("a", 100, &["zoo", "jungle"]), shard("b", 500, &[]));
             let running = running(DELAY);
             let scope = scope(&[("a", &a), ("b", &b)]);
-            let zoo = running.join(&scope, "a", "zoo").await;
-            let jungle = running.join(&scope, "a", "jungle").await;
-            let (seen, other) = (Witness::of(&zoo), Witness::of(&jungle));
-            seen.equals(&a).await;
-            other.equals(&a).await;
+            let (seen, other) = both(&running, &scope, &a).await;
 
             b.adopt("zoo", &a);
             if by == By::List {
@@ -224,7 +230,7 @@ fn kcp_a_cleanup_that_arrives_before_the_announcement_of_the_move_deletes_nothin
             b.put("zoo", "default", "new", "1");
             running.clusters.add(spec(&scope, "b", "zoo"));
             seen.equals(&b).await;
-            ready(&zoo).await;
+            ready(&seen.cluster).await;
             tokio::time::sleep(60 * DELAY).await;
             let lines = ["+default/new", "+default/of-zoo", "~default/of-zoo"];
             assert_eq!(seen.lines(), lines, "{by:?}");
@@ -241,11 +247,7 @@ fn kcp_an_uncertain_deletion_waits_while_its_endpoint_is_not_connected() {
         let running = running(DELAY);
         let (scope, at_a) = (scope(&[("b", &b)]), a.in_memory());
         scope.set_endpoint("a", at_a.clone());
-        let zoo = running.join(&scope, "a", "zoo").await;
-        let jungle = running.join(&scope, "a", "jungle").await;
-        let (seen, other) = (Witness::of(&zoo), Witness::of(&jungle));
-        seen.equals(&a).await;
-        other.equals(&a).await;
+        let (seen, other) = both(&running, &scope, &a).await;
         b.adopt("zoo", &a);
         a.unbind("zoo");
         received(&a, &other).await;
@@ -273,11 +275,7 @@ fn kcp_an_uncertain_deletion_is_told_if_no_move_follows() {
         a.put("zoo", "default", "stays", "1");
         let running = running(20 * DELAY);
         let scope = scope(&[("a", &a), ("b", &b)]);
-        let zoo = running.join(&scope, "a", "zoo").await;
-        let jungle = running.join(&scope, "a", "jungle").await;
-        let (seen, other) = (Witness::of(&zoo), Witness::of(&jungle));
-        seen.equals(&a).await;
-        other.equals(&a).await;
+        let (seen, other) = both(&running, &scope, &a).await;
         a.delete("zoo", "default", "of-zoo");
         received(&a, &other).await;
         assert!(!seen.has("-default/of-zoo"));
@@ -304,11 +302,7 @@ fn kcp_an_object_that_comes_back_in_time_was_not_deleted() {
         b.adopt("zoo", &a);
         let running = running(DELAY);
         let scope = scope(&[("a", &a), ("b", &b)]);
-        let zoo = running.join(&scope, "a", "zoo").await;
-        let jungle = running.join(&scope, "a", "jungle").await;
-        let (seen, other) = (Witness::of(&zoo), Witness::of(&jungle));
-        seen.equals(&a).await;
-        other.equals(&a).await;
+        let (seen, other) = both(&running, &scope, &a).await;
         a.unbind("zoo");
         received(&a, &other).await;
         a.adopt("zoo", &b);
@@ -326,20 +320,16 @@ fn kcp_an_uncertain_deletion_ends_with_its_cluster() {
         let (a, b) = (shard("a", 100, &["zoo", "jungle"]), shard("b", 500, &[]));
         let running = running(DELAY);
         let scope = scope(&[("a", &a), ("b", &b)]);
-        let zoo = running.join(&scope, "a", "zoo").await;
-        let jungle = running.join(&scope, "a", "jungle").await;
-        let (seen, other) = (Witness::of(&zoo), Witness::of(&jungle));
-        seen.equals(&a).await;
-        other.equals(&a).await;
+        let (seen, other) = both(&running, &scope, &a).await;
         a.unbind("zoo");
         received(&a, &other).await;
-        running.clusters.remove(zoo.name());
+        running.clusters.remove(seen.cluster.name());
         eventually(SOON, "the cluster is gone", || {
-            zoo.token().is_cancelled().then_some(())
+            seen.cluster.token().is_cancelled()
         })
         .await;
         let places = || running.fleet.scopes()[0].watches[0].places;
-        eventually(SOON, "its objects are gone", || (places() == 1).then_some(())).await;
+        eventually(SOON, "its objects are gone", || places() == 1).await;
         assert_eq!(seen.lines(), ["+default/of-zoo"]);
         running.stop().await;
     });

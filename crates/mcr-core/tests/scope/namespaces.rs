@@ -71,7 +71,7 @@ fn the_default_namespace_in_a_scope_is_what_the_layout_says_of_the_place() {
         assert_eq!(first.default_namespace(), "zoo");
         announce("island", &islands, "jungle");
         eventually(SOON, "clients are of the place it moved to", || {
-            (cluster.client().default_namespace() == "jungle").then_some(())
+            cluster.client().default_namespace() == "jungle"
         })
         .await;
         assert_eq!(first.default_namespace(), "zoo");
@@ -136,7 +136,7 @@ fn a_watch_of_what_can_not_be_a_namespace_is_refused_in_a_scope_and_stays_so_whe
             for endpoint in ["a", "b"] {
                 announce(endpoint);
                 eventually(SOON, "it is there", || {
-                    (cluster.label("at").as_deref() == Some(endpoint)).then_some(())
+                    cluster.label("at").as_deref() == Some(endpoint)
                 })
                 .await;
                 let problem = watch.status().problem.unwrap().error.to_string();

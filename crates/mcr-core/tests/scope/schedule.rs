@@ -255,7 +255,7 @@ impl World {
             self.running.clusters.remove(&ClusterName::new(cluster).or_fail());
         }
         eventually(Duration::from_secs(60), "all have left", || {
-            self.running.fleet.snapshot().clusters.is_empty().then_some(())
+            self.running.fleet.snapshot().clusters.is_empty()
         })
         .await;
         assert_eq!(self.running.fleet.scopes().len(), 0);

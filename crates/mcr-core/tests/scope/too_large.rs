@@ -15,7 +15,7 @@ fn kind(cluster: &Cluster) -> KindStatus {
 }
 
 async fn until(cluster: &Cluster, what: &str, is: impl Fn(&KindStatus) -> bool) {
-    let is = || is(&kind(cluster)).then_some(());
+    let is = || is(&kind(cluster));
     eventually(Duration::from_secs(900), what.to_owned(), is).await;
 }
 

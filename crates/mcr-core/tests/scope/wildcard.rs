@@ -102,10 +102,7 @@ async fn clusters_wait_for_their_endpoint_and_survive_its_absence() {
     assert!(error.contains("zoo") && error.contains("workspaces"), "{error}");
     a.put("zoo", "default", "meanwhile", "1");
     a.delete("zoo", "default", "of-zoo");
-    eventually(SOON, "its connections are closed", || {
-        (a.watching() == 0).then_some(())
-    })
-    .await;
+    eventually(SOON, "its connections are closed", || a.watching() == 0).await;
     assert_eq!(seen.names(), ["default/of-zoo"]);
     scope.set_endpoint("a", a.access());
     seen.equals(&a).await;
@@ -171,10 +168,7 @@ fn a_list_without_a_version_is_no_list_and_deletes_nothing() {
         a.bind("zoo");
         a.put("zoo", "default", "elephant", "1");
         seen.equals_within(Duration::from_secs(1), &a).await;
-        eventually(SOON, "no problem is left", || {
-            seen.problem().is_none().then_some(())
-        })
-        .await;
+        eventually(SOON, "no problem is left", || seen.problem().is_none()).await;
 
         // And when there is none again, what was known stays: nobody said that it is gone.
         a.unbind("zoo");
@@ -200,7 +194,7 @@ fn a_dead_watch_is_found_out_within_its_timeout() {
         let zoo = running.join(&scope, "a", "zoo").await;
         let seen = Witness::of(&zoo);
         seen.equals(&a).await;
-        eventually(SOON, "it watches", || (a.watching() == 1).then_some(())).await;
+        eventually(SOON, "it watches", || a.watching() == 1).await;
 
         // Dead from one moment to the next.
         a.kill_watches();
@@ -209,7 +203,7 @@ fn a_dead_watch_is_found_out_within_its_timeout() {
         seen.equals_within(Duration::from_secs(3), &a).await;
 
         // Dead since the last one that was bound is not any more, and from its first moment on while none is.
-        eventually(SOON, "it watches again", || (a.watching() == 1).then_some(())).await;
+        eventually(SOON, "it watches again", || a.watching() == 1).await;
         a.unbind("zoo");
         a.unbind("jungle");
         tokio::time::sleep(Duration::from_millis(1500)).await;
@@ -243,7 +237,7 @@ fn an_expired_watch_lists_again_and_tells_what_is_gone_once() {
         other.equals(&a).await;
         seen.forget_lines();
         other.forget_lines();
-        eventually(SOON, "it watches", || (a.watching() == 1).then_some(())).await;
+        eventually(SOON, "it watches", || a.watching() == 1).await;
         a.kill_watches();
         a.delete("zoo", "default", "b");
         a.put("zoo", "default", "c", "2");
@@ -427,10 +421,7 @@ async fn a_cluster_that_moves_keeps_its_store_and_is_told_the_difference_once() 
     for witness in [&seen, &left, &there] {
         witness.forget_lines();
     }
-    eventually(SOON, "both watch", || {
-        (a.watching() + b.watching() == 2).then_some(())
-    })
-    .await;
+    eventually(SOON, "both watch", || a.watching() + b.watching() == 2).await;
 
     // The other shard takes it over and goes on from there, and then the provider hears of it.
     b.adopt("zoo", &a);
@@ -443,7 +434,6 @@ async fn a_cluster_that_moves_keeps_its_store_and_is_told_the_difference_once() 
         let host = running.fleet.scopes();
         host.iter()
             .any(|scope| &*scope.endpoint == "b" && scope.clusters == 2)
-            .then_some(())
     })
     .await;
     a.unbind("zoo");
@@ -493,10 +483,7 @@ async fn a_cluster_that_moves_keeps_its_store_and_is_told_the_difference_once() 
     // And back.
     a.adopt("zoo", &b);
     running.clusters.add(spec(&scope, "a", "zoo"));
-    eventually(SOON, "it is back", || {
-        (seen.store().unwrap() == a.has("zoo")).then_some(())
-    })
-    .await;
+    eventually(SOON, "it is back", || seen.store().unwrap() == a.has("zoo")).await;
     b.unbind("zoo");
     a.put("zoo", "default", "last", "1");
     seen.equals(&a).await;

@@ -77,17 +77,11 @@ fn kcp_a_withheld_kind_is_blocked_and_listed_once_it_is_granted() {
         a.delete("zoo", "default", "of-zoo");
         withhold(&running, &scope, Some(REASON));
         is_blocked(&seen).await;
-        eventually(SOON, "its objects leave", || {
-            seen.names().is_empty().then_some(())
-        })
-        .await;
+        eventually(SOON, "its objects leave", || seen.names().is_empty()).await;
         open(&a);
         withhold(&running, &scope, None);
         seen.equals(&a).await;
-        eventually(SOON, "it is not blocked", || {
-            seen.problem().is_none().then_some(())
-        })
-        .await;
+        eventually(SOON, "it is not blocked", || seen.problem().is_none()).await;
         assert_eq!(a.lists(), lists, "the watch of all clusters has gone on");
         assert!(
             running

@@ -114,7 +114,7 @@ impl Running {
         let watch = |cluster: &Cluster| cluster.watch(request.clone(), None).unwrap();
         let handles: Vec<WatchHandle> = self.clusters.iter().map(watch).collect();
         eventually(Duration::from_secs(120), "all are listed", || {
-            handles.iter().all(|handle| handle.status().synced).then_some(())
+            handles.iter().all(|handle| handle.status().synced)
         })
         .await;
         settled().await;

@@ -38,10 +38,7 @@ fn slow(body: &Value) -> Answer {
 /// Follows Secrets until their list is being read, and ConfigMaps after that.
 async fn secrets_then_maps(server: &Server, cluster: &Cluster) -> (WatchHandle, WatchHandle, Arc<Log>) {
     let (secrets, _) = follow(cluster, WatchRequest::of::<Secret>());
-    eventually("Secrets are being listed", || {
-        (server.lists(SECRETS).len() == 1).then_some(())
-    })
-    .await;
+    eventually("Secrets are being listed", || server.lists(SECRETS).len() == 1).await;
     for_millis(1_000).await;
     let (maps, log) = follow(cluster, WatchRequest::of::<ConfigMap>());
     (secrets, maps, log)
@@ -82,7 +79,7 @@ async fn a_list_that_needs_more_than_is_left_waits_until_there_is_enough() {
     assert_eq!(server.lists(MAPS).len(), 1);
     assert!(!maps.status().synced);
     mcr_testkit::waiting::eventually(Duration::from_secs(600), "all is listed", || {
-        (secrets.status().synced && maps.status().synced).then_some(())
+        secrets.status().synced && maps.status().synced
     })
     .await;
     assert_eq!(server.lists(MAPS).len(), 2);
@@ -113,7 +110,7 @@ async fn a_list_that_pauses_between_pages_keeps_nobody_waiting() {
     synced(&maps).await;
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     mcr_testkit::waiting::eventually(Duration::from_secs(120), "Secrets are listed", || {
-        secrets.status().synced.then_some(())
+        secrets.status().synced
     })
     .await;
     log.becomes(&["+a", "+b"]).await;

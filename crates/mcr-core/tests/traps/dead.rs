@@ -117,16 +117,16 @@ async fn a_cluster_that_dies_is_unreachable_at_once_and_goes_on_where_it_was() {
     let cluster = running.join("a", &kubeconfig(&door.url())).await;
     let (watch, log) = follow(&cluster, WatchRequest::of::<ConfigMap>());
     let (_secrets, _) = follow(&cluster, WatchRequest::of::<Secret>());
-    eventually("both are watched", || (good.live() == 2).then_some(())).await;
+    eventually("both are watched", || good.live() == 2).await;
     log.becomes(&["+a", "+seen"]).await;
 
     door.lead_to(address);
     eventually("it is unreachable", || {
-        matches!(cluster.state(), ClusterState::Unreachable { .. }).then_some(())
+        matches!(cluster.state(), ClusterState::Unreachable { .. })
     })
     .await;
     assert_ne!(attempts.load(Ordering::SeqCst), 0);
-    eventually("all connections are closed", || (good.open() == 0).then_some(())).await;
+    eventually("all connections are closed", || good.open() == 0).await;
     // What can't be seen is not deleted.
     log.is(&["+a", "+seen"]);
     assert!(watch.status().synced);

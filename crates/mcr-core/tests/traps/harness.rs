@@ -2,8 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    io,
-    sync::{Arc, Mutex, Once},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -13,7 +12,7 @@ use mcr_core::{
     Trust, WatchHandle, WatchRequest, WatchStatus,
 };
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
-use mcr_testkit::waiting::Background;
+use mcr_testkit::waiting::{self, Background};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -93,6 +92,22 @@ impl One {
         Self::with(server, Running::start()).await
     }
 
+    /// A server that answers so, and a fleet with it.
+    pub(crate) async fn on(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> (Server, Self) {
+        let server = Server::start(script).await;
+        let one = Self::of(&server).await;
+        (server, one)
+    }
+
+    /// The same without sockets, for paused time.
+    pub(crate) async fn in_memory(
+        script: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
+    ) -> (Server, Self) {
+        let server = Server::in_memory(script);
+        let one = Self::of(&server).await;
+        (server, one)
+    }
+
     pub(crate) async fn with(server: &Server, running: Running) -> Self {
         let cluster = running.join_by("a", server.access()).await;
         let (watch, log) = follow(&cluster, WatchRequest::of::<ConfigMap>());
@@ -120,7 +135,7 @@ pub(crate) async fn problem(log: &Log) -> String {
 }
 
 pub(crate) async fn synced(watch: &WatchHandle) {
-    eventually("it is listed", || watch.status().synced.then_some(())).await;
+    eventually("it is listed", || watch.status().synced).await;
 }
 
 pub(crate) fn follow(cluster: &Cluster, request: WatchRequest) -> (WatchHandle, Arc<Log>) {
@@ -134,8 +149,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Asks again and again until there is an answer.
 #[track_caller]
-pub(crate) fn eventually<T>(what: &str, ask: impl FnMut() -> Option<T>) -> impl Future<Output = T> {
-    mcr_testkit::waiting::eventually(PATIENCE, what, ask)
+pub(crate) fn eventually<A: waiting::Answer>(
+    what: &str,
+    ask: impl FnMut() -> A,
+) -> impl Future<Output = A::Value> {
+    waiting::eventually(PATIENCE, what, ask)
 }
 
 pub(crate) async fn ready(cluster: &Cluster) {
@@ -304,53 +322,6 @@ pub(crate) fn says_nothing_more(asked: &Asked) -> Answer {
         quiet()
     } else {
         list(10, [map("a", 1)])
-    }
-}
-
-/// Everything that is logged in this process, at every level and from every library.
-pub(crate) struct Captured(Arc<Mutex<Vec<u8>>>);
-
-#[derive(Clone)]
-struct Sink(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Sink {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-pub(crate) fn capture() -> Captured {
-    static ONCE: Once = Once::new();
-    static LOG: Mutex<Option<Arc<Mutex<Vec<u8>>>>> = Mutex::new(None);
-    ONCE.call_once(|| {
-        let all = Arc::new(Mutex::new(Vec::new()));
-        let sink = Sink(all.clone());
-        tracing_subscriber::fmt()
-            .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
-            .with_ansi(false)
-            .with_writer(move || sink.clone())
-            .init();
-        *LOG.lock().unwrap() = Some(all);
-    });
-    Captured(LOG.lock().unwrap().clone().unwrap())
-}
-
-impl Captured {
-    pub(crate) fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
-    }
-
-    /// The lines that have this text in them.
-    pub(crate) fn with(&self, text: &str) -> Vec<String> {
-        self.text()
-            .lines()
-            .filter(|line| line.contains(text))
-            .map(str::to_owned)
-            .collect()
     }
 }
 

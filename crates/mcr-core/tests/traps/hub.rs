@@ -67,7 +67,7 @@ async fn relist(hub: &SimCluster, watch: &HubWatch<Arc<str>>, during: impl FnOnc
     hub.end_watches();
     during();
     hub.compact(hub.resource_version());
-    eventually("it lists again", || (watch.status().lists > lists).then_some(())).await;
+    eventually("it lists again", || watch.status().lists > lists).await;
 }
 
 /// The next event but for problems that pass.
@@ -209,7 +209,7 @@ async fn a_hub_that_falls_silent_before_the_head_of_a_watch_is_found_out_within_
     listed(&mut hub).await;
     // The hub answers the first probe, so that only the second one finds it out.
     let probed = async {
-        eventually("it is probed", || (server.lists(MAPS).len() == 2).then_some(())).await;
+        eventually("it is probed", || server.lists(MAPS).len() == 2).await;
         server.fall_silent();
         Instant::now()
     };

@@ -191,7 +191,7 @@ async fn follows(before: &'static str, to: To, after: &'static str, declared: bo
             .filter(|asked| asked.path == "/work" && asked.header("authorization") == Some(&bearer))
             .count()
     };
-    eventually("it is at work", || (works(&one, before) > 0).then_some(())).await;
+    eventually("it is at work", || works(&one, before) > 0).await;
     let at = if matches!(to, To::Address) { &two } else { &one };
     let (sni, number) = match to {
         To::Name => (Some("other"), 1),

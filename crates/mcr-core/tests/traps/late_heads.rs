@@ -64,10 +64,7 @@ async fn a_head_may_come_as_late_as_the_end_of_a_long_watch() {
     });
     let long = |settings: &mut FleetSettings| Arc::make_mut(&mut settings.watch).watch_timeout = LONG;
     let one = One::with(&server, Running::start_as_by_default(long)).await;
-    mcr_testkit::waiting::eventually(3 * LONG, "the second watch", || {
-        (server.watches(MAPS).len() == 2).then_some(())
-    })
-    .await;
+    mcr_testkit::waiting::eventually(3 * LONG, "the second watch", || server.watches(MAPS).len() == 2).await;
     assert_eq!(one.log.problems(), [""; 0]);
     let watches = server.watches(MAPS);
     assert_eq!(watches[1].get("resourceVersion"), Some("11"));
@@ -84,7 +81,7 @@ async fn a_refusal_that_comes_late_is_no_watch_that_lasted() {
         true => Answer::status(500, "InternalError", "no").after(Duration::from_secs(11)),
     });
     let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
-    eventually("listed again", || (server.lists(MAPS).len() == 2).then_some(())).await;
+    eventually("listed again", || server.lists(MAPS).len() == 2).await;
     let listed = server.lists(MAPS)[1].at;
     let before = server
         .watches(MAPS)
@@ -105,18 +102,12 @@ async fn a_problem_is_not_over_before_the_watch_has_answered() {
         (true, _) => quiet().after_gate(&gate),
     });
     let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
-    eventually("the second watch", || {
-        (server.watches(MAPS).len() == 2).then_some(())
-    })
-    .await;
+    eventually("the second watch", || server.watches(MAPS).len() == 2).await;
     for_millis(200_000).await;
     let problem = one.watch.status().problem.unwrap().error.to_string();
     assert!(problem.contains("500"), "{problem}");
     answer_comes.add_permits(1);
-    eventually("the problem is over", || {
-        one.watch.status().problem.is_none().then_some(())
-    })
-    .await;
+    eventually("the problem is over", || one.watch.status().problem.is_none()).await;
     assert_eq!((one.log.problems().len(), server.watches(MAPS).len()), (1, 2));
     one.running.stop().await;
 }
@@ -128,10 +119,10 @@ async fn a_watch_that_is_stopped_does_not_wait_for_its_head() {
         true => Answer::silence(),
     });
     let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
-    eventually("it is asked", || (server.live() == 1).then_some(())).await;
+    eventually("it is asked", || server.live() == 1).await;
     let stopped = Instant::now();
     drop(one.watch);
-    eventually("its connection is closed", || (server.live() == 0).then_some(())).await;
+    eventually("its connection is closed", || server.live() == 0).await;
     assert!(stopped.elapsed() < Duration::from_secs(1));
     one.running.stop().await;
 }
@@ -151,7 +142,7 @@ async fn a_list_waits_for_its_head_for_five_minutes_and_then_comes_in_pages() {
         let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
         let mut hub = HubWatch::new(server.client(), WatchRequest::of::<ConfigMap>());
         let began = Instant::now();
-        let listed = || one.watch.status().synced.then_some(());
+        let listed = || one.watch.status().synced;
         let first = mcr_testkit::waiting::eventually(Duration::from_secs(400), "it is listed", listed);
         let hub_listed = async { while !matches!(hub.next().await, HubEvent::Synced) {} };
         tokio::join!(first, hub_listed);

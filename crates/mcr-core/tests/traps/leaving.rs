@@ -46,16 +46,13 @@ async fn all_connections_of_a_removed_cluster_close_at_once() {
         async move { secrets.get("x").await.unwrap_err() }
     });
     eventually("one is watched, one is being listed, one is asked for", || {
-        (server.live() == 3).then_some(())
+        server.live() == 3
     })
     .await;
     let store = one.cluster.store::<ConfigMap>().unwrap();
     one.running.clusters.remove(&name("a"));
-    eventually("it is gone", || {
-        (one.cluster.state() == ClusterState::Gone).then_some(())
-    })
-    .await;
-    eventually("all are closed", || (server.open() == 0).then_some(())).await;
+    eventually("it is gone", || one.cluster.state() == ClusterState::Gone).await;
+    eventually("all are closed", || server.open() == 0).await;
     let error = asking.await.unwrap();
     assert!(
         mcr_core::explain_error(&error).contains("gone from the fleet"),
@@ -100,12 +97,9 @@ async fn a_cluster_can_be_removed_while_it_owes_an_answer(answered: usize) {
         .await;
     let (_maps, _) = follow(&cluster, WatchRequest::of::<ConfigMap>());
     let (_secrets, _) = follow(&cluster, WatchRequest::of::<Secret>());
-    eventually("a probe hangs", || (door.strays() > 0).then_some(())).await;
+    eventually("a probe hangs", || door.strays() > 0).await;
     running.clusters.remove(&name("a"));
-    eventually("it is gone", || {
-        (cluster.state() == ClusterState::Gone).then_some(())
-    })
-    .await;
+    eventually("it is gone", || cluster.state() == ClusterState::Gone).await;
     running.stop().await;
 }
 
@@ -145,7 +139,7 @@ fn fifty_clusters_that_came_and_went_leave_no_task_and_no_socket() {
             round(&server, &running).await;
         }
         eventually("as before", || {
-            (metrics.num_alive_tasks() <= tasks && open_files() <= files && server.open() == 0).then_some(())
+            metrics.num_alive_tasks() <= tasks && open_files() <= files && server.open() == 0
         })
         .await;
         assert!(server.connections() >= 51 * 2);
@@ -167,10 +161,7 @@ async fn round(server: &Server, running: &Running) {
     cluster.wait_for(|state| *state == ClusterState::Gone).await;
     let weak = Arc::downgrade(&log);
     drop((maps, secrets, log, cluster));
-    eventually("nobody holds the sink", || {
-        (weak.strong_count() == 0).then_some(())
-    })
-    .await;
+    eventually("nobody holds the sink", || weak.strong_count() == 0).await;
 }
 
 /// What is measured, once it no longer changes.
@@ -227,7 +218,7 @@ async fn a_cluster_of_known_identity_that_was_never_reached_is_the_same_at_anoth
     let cluster = eventually("engaged", || running.fleet.get("a").ok()).await;
     let (_watch, log) = follow(&cluster, WatchRequest::of::<ConfigMap>());
     eventually("unreachable", || {
-        matches!(cluster.state(), ClusterState::Unreachable { .. }).then_some(())
+        matches!(cluster.state(), ClusterState::Unreachable { .. })
     })
     .await;
     assert_ne!(address, right.address);

@@ -71,7 +71,7 @@ async fn a_kind_that_holds_too_much_fails_and_its_store_stays_readable() {
     ready(&one.cluster).await;
     // The list after some minutes shows that it has become smaller.
     mcr_testkit::waiting::eventually(10 * MINUTE, "it is mended", || {
-        one.watch.status().problem.is_none().then_some(())
+        one.watch.status().problem.is_none()
     })
     .await;
     one.log
@@ -104,8 +104,7 @@ async fn a_first_list_that_holds_too_much_is_never_readable() {
 
 #[tokio::test(start_paused = true)]
 async fn exactly_the_limit_is_not_too_much() {
-    let server = Server::in_memory(says_nothing_more);
-    let one = One::of(&server).await;
+    let (_server, one) = One::in_memory(says_nothing_more).await;
     one.synced().await;
     let held = one.cluster.store::<ConfigMap>().unwrap().held_bytes();
     one.running.stop().await;

@@ -15,7 +15,7 @@ use crate::{
 /// kube's `any_semantic` never reaches the wire, because a page size makes it drop the resource version.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_list_may_come_from_the_cache_and_later_ones_are_paged_and_newest() {
-    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+    let (server, one) = One::on(|asked| match (asked.is_watch(), asked.nth) {
         (false, 0) => list(10, [map("a", 1)]),
         (false, 1) => page(20, "t/1=", [map("a", 1)]),
         (false, _) => list(20, [map("b", 2)]),
@@ -23,12 +23,8 @@ async fn the_first_list_may_come_from_the_cache_and_later_ones_are_paged_and_new
         (true, _) => quiet(),
     })
     .await;
-    let one = One::of(&server).await;
     one.log.becomes(&["+a", "+b"]).await;
-    eventually("the second watch", || {
-        (server.watches(MAPS).len() == 2).then_some(())
-    })
-    .await;
+    eventually("the second watch", || server.watches(MAPS).len() == 2).await;
     let lists = server.lists(MAPS);
     assert_eq!(lists.len(), 3, "{lists:?}");
     assert_eq!(
@@ -56,19 +52,15 @@ async fn the_first_list_may_come_from_the_cache_and_later_ones_are_paged_and_new
 /// kube's streaming lists end in an endless loop on servers that answer 422 to `sendInitialEvents`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streaming_lists_are_never_asked_for() {
-    let server = Server::start(|asked| match (asked.get("sendInitialEvents"), asked.is_watch()) {
+    let (server, one) = One::on(|asked| match (asked.get("sendInitialEvents"), asked.is_watch()) {
         (Some(_), _) => Answer::status(422, "Invalid", "sendInitialEvents is forbidden for watch"),
         (None, false) => list(10, [map("a", 1)]),
         (None, true) if asked.nth < 2 => Answer::short_watch([]),
         (None, true) => quiet(),
     })
     .await;
-    let one = One::of(&server).await;
     one.log.becomes(&["+a"]).await;
-    eventually("the third watch", || {
-        (server.watches(MAPS).len() == 3).then_some(())
-    })
-    .await;
+    eventually("the third watch", || server.watches(MAPS).len() == 3).await;
     assert!(
         server
             .asked()
@@ -87,7 +79,7 @@ async fn streaming_lists_are_never_asked_for() {
 /// The pages of a list that fails for ever: what was not in them must never be taken for deleted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_list_that_never_completes_never_deletes() {
-    let server = Server::start(
+    let (server, one) = One::on(
         |asked| match (asked.is_watch(), asked.nth, asked.get("continue")) {
             (false, 0, _) => list(10, [map("a", 1), map("b", 2)]),
             (false, _, None) => page(20, "t", [map("new", 9)]),
@@ -96,15 +88,14 @@ async fn a_list_that_never_completes_never_deletes() {
         },
     )
     .await;
-    let one = One::of(&server).await;
-    eventually("tried thrice", || (server.lists(MAPS).len() > 6).then_some(())).await;
+    eventually("tried thrice", || server.lists(MAPS).len() > 6).await;
     one.log.is(&["+a", "+b"]);
     assert_eq!(one.cluster.store::<ConfigMap>().unwrap().len().unwrap(), 2);
     one.running.stop().await;
 }
 
 async fn nothing_is_deleted_by(bad: Answer, problem: &str) {
-    let server = Server::start(move |asked| match (asked.is_watch(), asked.nth) {
+    let (server, one) = One::on(move |asked| match (asked.is_watch(), asked.nth) {
         (false, 0) => list(10, [map("a", 1)]),
         (false, 1..4) => bad.clone(),
         (false, _) => list(20, []),
@@ -112,7 +103,6 @@ async fn nothing_is_deleted_by(bad: Answer, problem: &str) {
         (true, _) => quiet(),
     })
     .await;
-    let one = One::of(&server).await;
     // What is no list deletes nothing; the good one that comes in the end is believed.
     one.log.becomes(&["+a", "-a"]).await;
     assert!(
@@ -128,53 +118,35 @@ async fn nothing_is_deleted_by(bad: Answer, problem: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_list_without_a_resource_version_is_a_failed_list() {
-    nothing_is_deleted_by(
-        Answer::json(&json!({"metadata": {}, "items": []})),
-        "no metadata.resourceVersion",
-    )
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_without_items_is_a_failed_list() {
-    let body =
+async fn what_is_no_whole_list_is_a_failed_list() {
+    let json = |value| Answer::json(&value);
+    let nested =
         json!({"kind": "ConfigMap", "metadata": {"resourceVersion": "7"}, "spec": {"volume": {"items": []}}});
-    nothing_is_deleted_by(Answer::json(&body), "has no items").await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_of_html_is_a_failed_list() {
-    nothing_is_deleted_by(
-        Answer::new(200, "text/html", "<html>log in</html>"),
-        "an HTML page answered (200 OK)",
-    )
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_empty_body_is_a_failed_list() {
-    nothing_is_deleted_by(Answer::new(200, "application/json", ""), "ends in the middle").await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_compressed_answer_that_was_not_asked_for_is_a_failed_list() {
-    let headers = [("content-type", "application/json"), ("content-encoding", "gzip")];
-    nothing_is_deleted_by(
-        Answer::with_headers(200, &headers, [0x1f, 0x8b, 8, 0, 0xff]),
-        "not UTF-8",
-    )
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_list_that_breaks_off_is_a_failed_list() {
+    let gzip = [("content-type", "application/json"), ("content-encoding", "gzip")];
     let whole = list_object(20, [map("b", 2)]).to_string();
-    nothing_is_deleted_by(Answer::promise(whole.len() + 10, &whole), "closed").await;
+    for (bad, problem) in [
+        (
+            json(json!({"metadata": {}, "items": []})),
+            "no metadata.resourceVersion",
+        ),
+        (json(nested), "has no items"),
+        (
+            Answer::new(200, "text/html", "<html>log in</html>"),
+            "an HTML page answered (200 OK)",
+        ),
+        (Answer::new(200, "application/json", ""), "ends in the middle"),
+        (
+            Answer::with_headers(200, &gzip, [0x1f, 0x8b, 8, 0, 0xff]),
+            "not UTF-8",
+        ),
+        (Answer::promise(whole.len() + 10, &whole), "closed"),
+    ] {
+        nothing_is_deleted_by(bad, problem).await;
+    }
 }
 
 async fn one_kind_fails(answer: Answer, problem_text: &str) {
-    let server = Server::start(
+    let (server, one) = One::on(
         move |asked| match (asked.path.as_str(), asked.is_watch(), asked.nth) {
             (SECRETS, false, 0..3) => answer.clone(),
             (_, false, _) => list(10, [map("a", 1)]),
@@ -182,7 +154,6 @@ async fn one_kind_fails(answer: Answer, problem_text: &str) {
         },
     )
     .await;
-    let one = One::of(&server).await;
     let (secrets, log) = follow(&one.cluster, WatchRequest::of::<Secret>());
     let text = problem(&log).await;
     assert!(text.contains(problem_text), "{text}");
@@ -192,10 +163,7 @@ async fn one_kind_fails(answer: Answer, problem_text: &str) {
     ready(&one.cluster).await;
     // Its recovery is noticed, too.
     log.becomes(&["+a"]).await;
-    eventually("the problem is gone", || {
-        secrets.status().problem.is_none().then_some(())
-    })
-    .await;
+    eventually("the problem is gone", || secrets.status().problem.is_none()).await;
     assert_eq!((secrets.status().lists, server.lists(SECRETS).len()), (1, 4));
     assert_eq!(server.lists(MAPS).len(), 1, "the other kind was left alone");
     one.running.stop().await;
@@ -240,12 +208,12 @@ async fn a_kind_whose_server_is_away_leaves_the_others_running() {
 /// kube retries 15 times, for minutes, inside of one call; whoever is asked to wait must wait, and no longer.
 #[tokio::test(start_paused = true)]
 async fn too_many_requests_are_answered_by_waiting_as_long_as_asked() {
-    let server = Server::in_memory(|asked| match (asked.path.as_str(), asked.is_watch(), asked.nth) {
+    let (server, one) = One::in_memory(|asked| match (asked.path.as_str(), asked.is_watch(), asked.nth) {
         (SECRETS, false, 0) => Answer::with_headers(429, &[("retry-after", "2")], "slow down"),
         (_, false, _) => list(10, [map("a", 1)]),
         (_, true, _) => quiet(),
-    });
-    let one = One::of(&server).await;
+    })
+    .await;
     let (_secrets, log) = follow(&one.cluster, WatchRequest::of::<Secret>());
     let text = problem(&log).await;
     assert!(text.contains("too many requests (429)"), "{text}");
@@ -278,10 +246,7 @@ async fn a_place_among_the_lists_is_not_kept_by_a_server_that_is_silent() {
     let good = Server::in_memory(says_nothing_more);
     let running = Running::start_with(one_list_at_a_time);
     let silent_one = One::with(&silent, running).await;
-    eventually("the silent one is being listed", || {
-        (silent.live() == 1).then_some(())
-    })
-    .await;
+    eventually("the silent one is being listed", || silent.live() == 1).await;
     let cluster = silent_one.running.join_by("good", good.access()).await;
     let (watch, _log) = follow(&cluster, WatchRequest::of::<ConfigMap>());
     let started = Instant::now();
@@ -316,7 +281,7 @@ async fn a_list_that_is_never_answered_is_given_up_and_asked_again() {
     assert_eq!(text, "no answer within 1 s");
     one.log.becomes(&["+a"]).await;
     eventually("the first connection is closed, the watch is open", || {
-        (server.live() == 1 && server.watches(MAPS).len() == 1).then_some(())
+        server.live() == 1 && server.watches(MAPS).len() == 1
     })
     .await;
     one.running.stop().await;
@@ -382,10 +347,7 @@ async fn a_list_that_trickles_in_does_not_hold_up_the_others() {
     let cluster = running.join("a", &server.kubeconfig()).await;
     ready(&cluster).await;
     let (_secrets, slow) = follow(&cluster, WatchRequest::of::<Secret>());
-    eventually("the slow one began", || {
-        (server.lists(SECRETS).len() == 1).then_some(())
-    })
-    .await;
+    eventually("the slow one began", || server.lists(SECRETS).len() == 1).await;
     let (_maps, log) = follow(&cluster, WatchRequest::of::<ConfigMap>());
     log.becomes(&["+a"]).await;
     // The slow one can't end before the other one has.
@@ -399,12 +361,11 @@ async fn a_list_that_trickles_in_does_not_hold_up_the_others() {
 /// Errors must say what is the matter; a kind of error must not hide another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whether_someone_must_act_is_told_from_what_passes() {
-    let server = Server::start(|asked| match asked.path.as_str() {
+    let (_server, one) = One::on(|asked| match asked.path.as_str() {
         MAPS => Answer::status(403, "Forbidden", "no"),
         _ => Answer::status(500, "InternalError", "no"),
     })
     .await;
-    let one = One::of(&server).await;
     let (secrets, _log) = follow(&one.cluster, WatchRequest::of::<Secret>());
     let of = |watch: &mcr_core::WatchHandle| watch.status().problem.map(|problem| problem.error);
     let forbidden = eventually("forbidden", || of(&one.watch)).await;
@@ -431,10 +392,7 @@ async fn selectors_and_namespaces_arrive_as_they_were_written() {
     let (watch, _log) = follow(&cluster, request);
     synced(&watch).await;
     let path = "/api/v1/namespaces/team-a/configmaps";
-    eventually("it is watched", || {
-        (server.watches(path).len() == 1).then_some(())
-    })
-    .await;
+    eventually("it is watched", || server.watches(path).len() == 1).await;
     for asked in server.asked() {
         assert_eq!(asked.path, path);
         assert_eq!(

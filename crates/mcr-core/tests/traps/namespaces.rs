@@ -54,7 +54,7 @@ fn namespace_of(cluster: &Cluster) -> String {
 async fn becomes(cluster: &Cluster, namespace: &str) {
     let name = cluster.name();
     eventually(LONG, &format!("clients of {name} are of {namespace}"), || {
-        (namespace_of(cluster) == namespace).then_some(())
+        namespace_of(cluster) == namespace
     })
     .await;
 }
@@ -155,7 +155,7 @@ async fn another_default_namespace_is_that_of_clients_taken_later_and_lists_noth
     let cluster = eventually(LONG, "it joins", || running.fleet.get("a").ok()).await;
     let (watch, _changes) = follow(&cluster, WatchRequest::of::<ConfigMap>());
     is(&cluster, "it is ready", ClusterState::is_ready).await;
-    eventually(LONG, "it is listed", || watch.status().synced.then_some(())).await;
+    eventually(LONG, "it is listed", || watch.status().synced).await;
     let first = cluster.client();
     assert_eq!(first.default_namespace(), "one");
 
@@ -230,7 +230,7 @@ async fn the_default_namespace_of_a_description_that_is_not_taken_does_not_count
             .clusters
             .iter()
             .any(|cluster| !cluster.warnings.is_empty());
-        warned.then_some(())
+        warned
     })
     .await;
     assert_eq!(namespace_of(&cluster), "one");
@@ -310,7 +310,7 @@ async fn a_watch_of_what_can_not_be_a_namespace_is_refused_and_nothing_is_asked(
         &cluster,
         WatchRequest::of::<ConfigMap>().namespace(longest.as_str()),
     );
-    eventually(LONG, "it is listed", || watch.status().synced.then_some(())).await;
+    eventually(LONG, "it is listed", || watch.status().synced).await;
     let path = format!("/api/v1/namespaces/{longest}/configmaps");
     for asked in server.asked() {
         assert_eq!(asked.path, path);

@@ -58,67 +58,66 @@ fn broken() -> Answer {
 
 /// The first list has `a`, `b` and `c`, and its watch expires. The second is up to the script, which gets its requests from 0.
 async fn repeated(script: impl Fn(&Asked, usize) -> Answer + Send + Sync + 'static) -> (Server, One) {
-    let server = Server::start(move |asked| match (asked.is_watch(), asked.nth) {
+    let (server, one) = One::on(move |asked| match (asked.is_watch(), asked.nth) {
         (false, 0) => list(10, [map("a", 1), map("b", 2), map("c", 3)]),
         (false, nth) => script(asked, nth - 1),
         (true, 0) => too_old(),
         (true, _) => quiet(),
     })
     .await;
-    let one = One::of(&server).await;
     (server, one)
 }
 
 async fn listed_again(one: &One) {
-    eventually("listed again", || (one.watch.status().lists == 2).then_some(())).await;
+    eventually("listed again", || one.watch.status().lists == 2).await;
 }
 
+/// The second list: the answers to its requests, what it changes, and how it was asked for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_that_fails_is_asked_for_again_and_those_before_it_are_not() {
-    let (server, one) = repeated(|_, nth| match nth {
-        0 => page(20, "t", [map("a", 1)]),
-        1 => Answer::status(500, "InternalError", "the second page can't be had"),
-        2 => Answer::status(429, "TooManyRequests", "nor now"),
-        _ => list(20, [map("c", 3)]),
-    })
-    .await;
-    listed_again(&one).await;
-    one.log.becomes(&["+a", "+b", "+c", "-b"]).await;
-    assert_eq!(
-        forms(&server.lists(MAPS))[1..],
-        [
-            "limit 500",
-            "limit 500, token t",
-            "limit 500, token t",
-            "limit 500, token t"
-        ]
-    );
-    one.running.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_that_breaks_off_is_asked_for_with_half_as_many_objects() {
-    let (server, one) = repeated(|_, nth| match nth {
-        0 => page(20, "t", [map("a", 1)]),
-        1 | 2 => broken(),
-        3 => page(20, "u", [map("b", 2)]),
-        _ => list(20, [map("c", 3)]),
-    })
-    .await;
-    listed_again(&one).await;
-    // What the broken pages had was told by nobody.
-    one.log.becomes(&["+a", "+b", "+c"]).await;
-    assert_eq!(
-        forms(&server.lists(MAPS))[1..],
-        [
-            "limit 500",
-            "limit 500, token t",
-            "limit 250, token t",
-            "limit 125, token t",
-            "limit 250, token u"
-        ]
-    );
-    one.running.stop().await;
+async fn a_page_that_fails_is_asked_for_again_or_its_list_begins_anew() {
+    const ALL: &str = "limit 500";
+    const NEXT: &str = "limit 500, token t";
+    let first = || page(20, "t", [map("a", 1)]);
+    let refused = |status| Answer::status(status, "InternalError", "it can't be had now");
+    let c = || list(20, [map("c", 3)]);
+    let no_list = Answer::new(200, "application/json", "{\"items\":7}");
+    let anew = || list(30, [map("a", 1)]);
+    let whole = || list(30, [map("a", 1), map("c", 3)]);
+    let cases: [(Vec<Answer>, &[&str], &[&str]); 6] = [
+        // The pages before one that fails are not asked for again.
+        (
+            vec![first(), refused(500), refused(429), c()],
+            &["-b"],
+            &[ALL, NEXT, NEXT, NEXT],
+        ),
+        // One that breaks off is asked for with half as many objects. What the broken ones had is reported by nobody.
+        (
+            vec![first(), broken(), broken(), page(20, "u", [map("b", 2)]), c()],
+            &[],
+            &[
+                ALL,
+                NEXT,
+                "limit 250, token t",
+                "limit 125, token t",
+                "limit 250, token u",
+            ],
+        ),
+        // One that can't be read says nothing of its size.
+        (vec![first(), no_list, anew()], &["-b", "-c"], &[ALL, NEXT, ALL]),
+        // A list that has not begun can't expire.
+        (vec![too_old(), anew()], &["-b", "-c"], &[ALL, ALL]),
+        // Without a newer token, an expired list begins anew in one piece.
+        (vec![first(), too_old(), whole()], &["-b"], &[ALL, NEXT, ""]),
+        (vec![first(), expired(""), whole()], &["-b"], &[ALL, NEXT, ""]),
+    ];
+    for (answers, changes, asked) in cases {
+        let answer = move |_: &Asked, nth: usize| answers[nth.min(answers.len() - 1)].clone();
+        let (server, one) = repeated(answer).await;
+        listed_again(&one).await;
+        one.log.becomes(&[&["+a", "+b", "+c"], changes].concat()).await;
+        assert_eq!(forms(&server.lists(MAPS))[1..], *asked);
+        one.running.stop().await;
+    }
 }
 
 /// Neither do its objects stay, nor the memory that they took.
@@ -168,41 +167,11 @@ async fn a_page_that_takes_too_long_is_asked_for_with_half_as_many_objects() {
     one.running.stop().await;
 }
 
-/// A page that can't be read says nothing of its size.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_page_that_is_no_list_the_pages_stay_as_large() {
-    let (server, one) = repeated(|_, nth| match nth {
-        0 => page(20, "t", [map("a", 1)]),
-        1 => Answer::new(200, "application/json", "{\"items\":7}"),
-        _ => list(30, [map("a", 1)]),
-    })
-    .await;
-    listed_again(&one).await;
-    assert_eq!(
-        forms(&server.lists(MAPS))[1..],
-        ["limit 500", "limit 500, token t", "limit 500"]
-    );
-    one.running.stop().await;
-}
-
-/// A list that has not begun can't expire.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_first_page_that_is_refused_with_410_is_no_list_that_expired() {
-    let (server, one) = repeated(|_, nth| match nth {
-        0 => too_old(),
-        _ => list(30, [map("a", 1)]),
-    })
-    .await;
-    listed_again(&one).await;
-    assert_eq!(forms(&server.lists(MAPS))[1..], ["limit 500", "limit 500"]);
-    one.running.stop().await;
-}
-
 /// Once a watch has continued from a list of several versions, all is known, and a later list may come in pages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_watch_has_continued_lists_come_in_pages_again() {
     for said in [bookmark(95), event("MODIFIED", map("c", 95))] {
-        let server = Server::start(move |asked| match (asked.is_watch(), asked.nth) {
+        let (server, one) = One::on(move |asked| match (asked.is_watch(), asked.nth) {
             (false, 0) => list(10, [map("a", 1)]),
             (false, 1) => page(20, "t", [map("a", 1)]),
             (false, 2) => expired("newer"),
@@ -216,11 +185,7 @@ async fn after_a_watch_has_continued_lists_come_in_pages_again() {
             (true, _) => quiet(),
         })
         .await;
-        let one = One::of(&server).await;
-        eventually("listed for the third time", || {
-            (one.watch.status().lists == 3).then_some(())
-        })
-        .await;
+        eventually("listed for the third time", || one.watch.status().lists == 3).await;
         assert_eq!(
             forms(&server.lists(MAPS))[3..],
             ["limit 500, token newer", "limit 500"]
@@ -252,18 +217,14 @@ async fn a_list_of_a_cluster_that_goes_down_begins_anew() {
     };
     let one = One::with(&server, Running::start_with(long)).await;
     eventually("a page has failed", || {
-        one.log
-            .problems()
-            .iter()
-            .any(|problem| problem.contains("503"))
-            .then_some(())
+        one.log.problems().iter().any(|problem| problem.contains("503"))
     })
     .await;
     server.fall_silent();
-    eventually("it is down", || (!one.cluster.state().is_ready()).then_some(())).await;
+    eventually("it is down", || !one.cluster.state().is_ready()).await;
     server.speak_again();
     mcr_testkit::waiting::eventually(Duration::from_secs(300), "listed again", || {
-        (one.watch.status().lists == 2).then_some(())
+        one.watch.status().lists == 2
     })
     .await;
     assert_eq!(
@@ -276,18 +237,15 @@ async fn a_list_of_a_cluster_that_goes_down_begins_anew() {
 /// The other endpoint may not know the token, and its versions may be others.
 #[tokio::test(start_paused = true)]
 async fn a_list_begins_anew_at_another_endpoint() {
-    let server = Server::in_memory(|asked| match (asked.is_watch(), asked.nth) {
+    let (server, one) = One::in_memory(|asked| match (asked.is_watch(), asked.nth) {
         (false, 0) => list(10, [map("a", 1)]),
         (false, 1) => page(20, "t", [map("a", 1)]),
         (false, _) => busy(),
         (true, 0) => too_old(),
         (true, _) => quiet(),
-    });
-    let one = One::of(&server).await;
-    eventually("a page has failed", || {
-        (server.lists(MAPS).len() == 3).then_some(())
     })
     .await;
+    eventually("a page has failed", || server.lists(MAPS).len() == 3).await;
     let other = Server::in_memory(|asked| match asked.is_watch() {
         false => list(30, [map("c", 3)]),
         true => quiet(),
@@ -295,7 +253,7 @@ async fn a_list_begins_anew_at_another_endpoint() {
     let spec = ClusterSpec::new(name("a"), other.access());
     one.running.clusters.add(spec);
     mcr_testkit::waiting::eventually(Duration::from_secs(300), "listed there", || {
-        (one.watch.status().lists == 2).then_some(())
+        one.watch.status().lists == 2
     })
     .await;
     let first = &forms(&other.lists(MAPS))[0];
@@ -327,29 +285,10 @@ async fn an_expired_list_goes_on_and_is_watched_from_its_first_page() {
     one.running.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_expired_list_without_a_newer_token_begins_anew_in_one_piece() {
-    for without in [too_old(), expired("")] {
-        let (server, one) = repeated(move |_, nth| match nth {
-            0 => page(20, "t", [map("a", 1)]),
-            1 => without.clone(),
-            _ => list(30, [map("a", 1), map("c", 3)]),
-        })
-        .await;
-        listed_again(&one).await;
-        one.log.becomes(&["+a", "+b", "+c", "-b"]).await;
-        assert_eq!(
-            forms(&server.lists(MAPS))[1..],
-            ["limit 500", "limit 500, token t", ""]
-        );
-        one.running.stop().await;
-    }
-}
-
 /// Its objects count: each is as new as its page. What changed between the pages is unknown, so another list follows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_list_of_several_versions_that_no_watch_continues_is_followed_by_one_in_one_piece() {
-    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+    let (server, one) = One::on(|asked| match (asked.is_watch(), asked.nth) {
         (false, 0) => list(10, [map("a", 1)]),
         (false, 1) => page(20, "t", [map("a", 1)]),
         (false, 2) => expired("newer"),
@@ -359,11 +298,7 @@ async fn a_list_of_several_versions_that_no_watch_continues_is_followed_by_one_i
         (true, _) => quiet(),
     })
     .await;
-    let one = One::of(&server).await;
-    eventually("listed for the third time", || {
-        (one.watch.status().lists == 3).then_some(())
-    })
-    .await;
+    eventually("listed for the third time", || one.watch.status().lists == 3).await;
     one.log.becomes(&["+a", "+c", "+b"]).await;
     assert_eq!(
         forms(&server.lists(MAPS)),
@@ -380,14 +315,13 @@ async fn a_list_of_several_versions_that_no_watch_continues_is_followed_by_one_i
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_first_list_that_breaks_off_comes_in_pages() {
-    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+    let (server, one) = One::on(|asked| match (asked.is_watch(), asked.nth) {
         (false, 0) => broken(),
         (false, 1) => page(20, "t", [map("a", 1)]),
         (false, _) => list(20, [map("b", 2)]),
         (true, _) => quiet(),
     })
     .await;
-    let one = One::of(&server).await;
     one.synced().await;
     one.log.becomes(&["+a", "+b"]).await;
     assert_eq!(
@@ -413,7 +347,7 @@ async fn a_large_kind_behind_a_slow_link_is_listed_however_long_it_takes() {
     });
     let running = Running::start_with(|settings| Arc::make_mut(&mut settings.watch).list_timeout = LIMIT);
     let one = One::with(&server, running).await;
-    eventually("listed", || (one.watch.status().lists == 1).then_some(())).await;
+    eventually("listed", || one.watch.status().lists == 1).await;
     assert_eq!(one.cluster.store::<ConfigMap>().unwrap().len().unwrap(), 20);
     assert_eq!(server.lists(MAPS).len(), 21);
     one.running.stop().await;
@@ -424,17 +358,13 @@ async fn a_large_kind_behind_a_slow_link_is_listed_however_long_it_takes() {
 async fn nothing_of_a_list_is_told_or_readable_before_it_is_complete() {
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     let last = gate.clone();
-    let server = Server::start(move |asked| match (asked.is_watch(), asked.nth) {
+    let (server, one) = One::on(move |asked| match (asked.is_watch(), asked.nth) {
         (false, 0) => page(20, "t", [map("a", 1)]),
         (false, _) => list(20, [map("b", 2)]).after_gate(&last),
         (true, _) => quiet(),
     })
     .await;
-    let one = One::of(&server).await;
-    eventually("the last page is asked for", || {
-        (server.lists(MAPS).len() == 2).then_some(())
-    })
-    .await;
+    eventually("the last page is asked for", || server.lists(MAPS).len() == 2).await;
     one.log.is(&[]);
     assert!(
         one.cluster
@@ -452,12 +382,12 @@ async fn nothing_of_a_list_is_told_or_readable_before_it_is_complete() {
 /// A server that names ever new pages without an object in them.
 #[tokio::test(start_paused = true)]
 async fn a_list_without_an_end_fails_and_the_other_kinds_go_on() {
-    let server = Server::in_memory(|asked| match (asked.path.as_str(), asked.is_watch(), asked.nth) {
+    let (server, one) = One::in_memory(|asked| match (asked.path.as_str(), asked.is_watch(), asked.nth) {
         (MAPS, false, nth @ 0..200) => page(20, &format!("t{nth}"), []),
         (_, false, _) => list(20, [map("a", 1)]),
         (_, true, _) => quiet(),
-    });
-    let one = One::of(&server).await;
+    })
+    .await;
     let (secrets, _log) = follow(&one.cluster, WatchRequest::of::<Secret>());
     let problem = one.problem().await;
     assert!(
@@ -466,7 +396,7 @@ async fn a_list_without_an_end_fails_and_the_other_kinds_go_on() {
     );
     assert!(one.cluster.state().is_ready() && !one.watch.status().synced);
     synced(&secrets).await;
-    let listed = || one.watch.status().synced.then_some(());
+    let listed = || one.watch.status().synced;
     mcr_testkit::waiting::eventually(Duration::from_secs(600), "it is listed later", listed).await;
     let lists = server.lists(MAPS);
     assert!(lists.len() == 201 && lists[200].at - lists[199].at >= Duration::from_secs(300));

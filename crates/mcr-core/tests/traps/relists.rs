@@ -40,9 +40,8 @@ async fn stores_and_hub_watches_equal_the_list_whatever_its_versions_are() {
             (true, 0) => gone(),
             (true, _) => quiet(),
         };
-        let server = Server::in_memory(script.clone());
-        let one = One::of(&server).await;
-        eventually("listed twice", || (one.watch.status().lists == 2).then_some(())).await;
+        let (_server, one) = One::in_memory(script.clone()).await;
+        eventually("listed twice", || one.watch.status().lists == 2).await;
         let signs: String = one.log.lines().iter().map(|line| &line[..1]).collect();
         assert_eq!(signs, format!("+{reported}"), "{object}");
         let held = one.cluster.store::<ConfigMap>().unwrap().list().unwrap();
@@ -77,7 +76,7 @@ async fn what_a_watch_repeats_after_pages_of_several_versions_changes_nothing() 
         event("ADDED", a(3, 26, "now")),
         event("MODIFIED", map("b", 27)),
     ];
-    let server = Server::in_memory(move |asked| match (asked.is_watch(), asked.nth) {
+    let (server, one) = One::in_memory(move |asked| match (asked.is_watch(), asked.nth) {
         (false, 0) => list(10, [a(1, 1, "x")]),
         (true, 0) => gone(),
         (false, 1) => page(20, "t", [map("b", 2)]),
@@ -89,8 +88,8 @@ async fn what_a_watch_repeats_after_pages_of_several_versions_changes_nothing() 
         (false, _) => list(30, [a(3, 26, "now")]),
         (true, 1) => Answer::watch(&repeated),
         (true, _) => quiet(),
-    });
-    let one = One::of(&server).await;
+    })
+    .await;
     one.log.becomes(&["+a", "-a", "+a", "+b", "~b"]).await;
     assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("20"));
     // What comes later is news.
@@ -122,7 +121,7 @@ async fn a_version_that_goes_back_leads_to_one_list_however_it_shows() {
         server.is_at(204);
         let one = One::of(&server).await;
         one.log.becomes(&["+a", "+lost", "-lost"]).await;
-        eventually("watched", || (server.watches(MAPS).len() == 2).then_some(())).await;
+        eventually("watched", || server.watches(MAPS).len() == 2).await;
         assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("205"));
         // The lower version is the measure from now on.
         server.send(MAPS, &bookmark(206)).await;

@@ -73,7 +73,7 @@ fn broken(canary: &str) -> Vec<(&'static str, Answer)> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_of_secrets_leaks_nothing_of_a_broken_list() {
-    let log = capture();
+    let log = mcr_testkit::log::Log::of_this_process();
     let canary = "Y2FuYXJ5LW9mLWEtd2F0Y2g";
     let count = broken(canary).len();
     let server = Server::start(
@@ -116,13 +116,13 @@ async fn a_watch_of_secrets_leaks_nothing_of_a_broken_list() {
     assert!(changes.statuses().iter().any(|status| status.problem.is_some()));
     running.stop().await;
     assert!(seen.iter().all(|text| !text.contains(canary)), "in a status");
-    assert!(log.with("watch failed").len() > 1, "the log is captured");
-    assert_eq!(log.with(canary), [] as [String; 0]);
+    assert!(log.lines_with("watch failed").len() > 1, "the log is captured");
+    assert_eq!(log.lines_with(canary), [] as [String; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_client_of_a_cluster_leaks_nothing_of_a_broken_answer() {
-    let log = capture();
+    let log = mcr_testkit::log::Log::of_this_process();
     let canary = "Y2FuYXJ5LW9mLWEtY2xpZW50";
     let names: Vec<_> = broken(canary).iter().map(|(name, _)| *name).collect();
     let server = Server::start(move |asked| broken(canary)[asked.nth].1.clone()).await;
@@ -137,7 +137,7 @@ async fn the_client_of_a_cluster_leaks_nothing_of_a_broken_answer() {
             .expect_err(case);
         let text = format!("{error} {error:?} {}", mcr_core::explain_error(&error));
         assert!(!text.contains(canary), "{case}: {text}");
-        assert_eq!(log.with(canary), [] as [String; 0], "{case}");
+        assert_eq!(log.lines_with(canary), [] as [String; 0], "{case}");
     }
     running.stop().await;
 }
@@ -145,7 +145,7 @@ async fn the_client_of_a_cluster_leaks_nothing_of_a_broken_answer() {
 /// Namespaces and objects may be called like what an API server passes on, or answers as text.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_that_read_like_subresources_are_no_way_around_the_guard() {
-    let log = capture();
+    let log = mcr_testkit::log::Log::of_this_process();
     let canary = "Y2FuYXJ5LW9mLWEtbmFtZQ";
     let count = broken(canary).len();
     let server = Server::start(move |asked| broken(canary)[asked.nth].1.clone()).await;
@@ -178,7 +178,7 @@ async fn names_that_read_like_subresources_are_no_way_around_the_guard() {
                 let text = format!("{error} {error:?} {}", mcr_core::explain_error(&error));
                 assert!(!text.contains(canary), "{case}: {text}");
             }
-            assert_eq!(log.with(canary), [] as [String; 0], "{case}");
+            assert_eq!(log.lines_with(canary), [] as [String; 0], "{case}");
         }
     }
     running.stop().await;
@@ -188,7 +188,7 @@ async fn names_that_read_like_subresources_are_no_way_around_the_guard() {
 /// caller asked kube for. If kube no longer logs it, this fails and the warning about it can go.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kube_itself_logs_well_formed_answers_of_another_type() {
-    let log = capture();
+    let log = mcr_testkit::log::Log::of_this_process();
     let canary = "Y2FuYXJ5LW9mLWFub3RoZXItdHlwZQ";
     let server = Server::start(move |_| {
         let mut odd = secret(canary);
@@ -205,7 +205,7 @@ async fn kube_itself_logs_well_formed_answers_of_another_type() {
         .await
         .unwrap_err();
     assert!(matches!(error, kube::Error::SerdeError(_)));
-    let lines = log.with(canary);
+    let lines = log.lines_with(canary);
     assert_eq!(lines.len(), 1, "{lines:#?}");
     assert!(
         lines[0].contains(" WARN ") && lines[0].contains("kube_client::client"),

@@ -18,7 +18,7 @@ async fn two_who_watch_the_same_cost_one_list_and_one_watch() {
     let server = quiet_server().await;
     let one = One::of(&server).await;
     let (_also, at_once) = follow(&one.cluster, WatchRequest::of::<ConfigMap>());
-    eventually("watched", || (server.live() == 1).then_some(())).await;
+    eventually("watched", || server.live() == 1).await;
     let (_later, late) = follow(&one.cluster, WatchRequest::of::<ConfigMap>());
     // Who comes late is told what is there.
     late.is(&["+a"]);
@@ -34,7 +34,7 @@ async fn two_who_watch_the_same_cost_one_list_and_one_watch() {
     assert_eq!((server.lists(MAPS).len(), server.watches(MAPS).len()), (1, 1));
     // Another selector is another watch.
     let (_other, _) = follow(&one.cluster, WatchRequest::of::<ConfigMap>().labels("a=b"));
-    eventually("watched, too", || (server.live() == 2).then_some(())).await;
+    eventually("watched, too", || server.live() == 2).await;
     assert_eq!((server.lists(MAPS).len(), server.watches(MAPS).len()), (2, 2));
     one.running.stop().await;
 }
@@ -44,7 +44,7 @@ async fn the_connection_of_a_watch_closes_with_its_last_handle() {
     let server = quiet_server().await;
     let one = One::of(&server).await;
     let (second, log) = follow(&one.cluster, WatchRequest::of::<ConfigMap>());
-    eventually("watched", || (server.live() == 1).then_some(())).await;
+    eventually("watched", || server.live() == 1).await;
     let store = one.cluster.store::<ConfigMap>().unwrap();
     drop(one.watch);
     // The second still holds it: a watch that was told to end would hear of one more event at most.
@@ -54,7 +54,7 @@ async fn the_connection_of_a_watch_closes_with_its_last_handle() {
     log.becomes(&["+a", "+b", "+c"]).await;
     assert_eq!((server.live(), server.watches(MAPS).len()), (1, 1));
     drop(second);
-    eventually("closed", || (server.live() == 0).then_some(())).await;
+    eventually("closed", || server.live() == 0).await;
     assert!(one.cluster.store::<ConfigMap>().is_err());
     assert!(one.cluster.kinds().is_empty());
     drop(store);
@@ -104,21 +104,18 @@ async fn a_sink_that_panics_ends_the_watch_for_nobody() {
         .watch(WatchRequest::of::<ConfigMap>(), Some(late.clone()))
         .unwrap();
     assert_eq!(late.changes.load(Ordering::SeqCst), 2, "it was told both");
-    eventually("watched", || (server.live() == 1).then_some(())).await;
+    eventually("watched", || server.live() == 1).await;
     server.send(MAPS, &event("ADDED", map("c", 11))).await;
     log.becomes(&["+a", "+b", "+c"]).await;
     server
         .send(MAPS, &event("ERROR", status_object(410, "Expired", "too old")))
         .await;
-    eventually("listed again", || (log.lines().len() == 5).then_some(())).await;
-    eventually("watched again", || {
-        (server.watches(MAPS).len() == 2).then_some(())
-    })
-    .await;
+    eventually("listed again", || log.lines().len() == 5).await;
+    eventually("watched again", || server.watches(MAPS).len() == 2).await;
     assert!(early.changes.load(Ordering::SeqCst) == 5 && early.statuses.load(Ordering::SeqCst) > 2);
     assert_eq!(cluster.kinds()[0].objects, 1);
     drop((late_handle, _early, _good));
-    eventually("closed", || (server.live() == 0).then_some(())).await;
+    eventually("closed", || server.live() == 0).await;
     running.stop().await;
 }
 
@@ -142,7 +139,7 @@ async fn an_index_that_panics_leaves_the_object_out_of_itself_only() {
     let cluster = running.join("a", &server.kubeconfig()).await;
     let (_watch, log) = follow(&cluster, WatchRequest::of::<ConfigMap>());
     log.becomes(&["+bad", "+b"]).await;
-    eventually("watched", || (server.live() == 1).then_some(())).await;
+    eventually("watched", || server.live() == 1).await;
     server.send(MAPS, &event("DELETED", map("bad", 11))).await;
     log.becomes(&["+bad", "+b", "-bad"]).await;
     let store = cluster.store::<ConfigMap>().unwrap();
@@ -154,15 +151,14 @@ async fn an_index_that_panics_leaves_the_object_out_of_itself_only() {
 /// The statuses end with what is: whoever follows them must not be left with a problem that is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_last_status_told_is_the_one_that_is() {
-    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+    let (server, one) = One::on(|asked| match (asked.is_watch(), asked.nth) {
         (false, 0..4) => Answer::status(500, "InternalError", "no"),
         (false, _) => list(10, [map("a", 1)]),
         (true, _) => quiet(),
     })
     .await;
-    let one = One::of(&server).await;
     one.synced().await;
-    eventually("watched", || (server.live() == 1).then_some(())).await;
+    eventually("watched", || server.live() == 1).await;
     let last = one.log.statuses().pop().unwrap();
     assert!(last.synced && last.problem.is_none());
     let failing = one

@@ -11,14 +11,14 @@ use std::{
 use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::{harness::*, server::Server};
+use crate::harness::*;
 
 /// kube sends no User-Agent, which API servers count requests and set priorities by.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_request_says_who_asks_and_wants_json_as_it_is() {
     let server = quiet_server().await;
     let one = One::of(&server).await;
-    eventually("watched", || (server.live() == 1).then_some(())).await;
+    eventually("watched", || server.live() == 1).await;
     one.cluster
         .api::<ConfigMap>()
         .list(&Default::default())
@@ -67,7 +67,7 @@ fn proxies_of_the_environment_are_not_applied_to_clusters() {
         .unwrap();
     runtime.block_on(async {
         assert!(std::env::var("HTTPS_PROXY").is_ok());
-        let server = Server::start(|asked| {
+        let (_server, one) = One::on(|asked| {
             if asked.is_watch() {
                 quiet()
             } else {
@@ -75,7 +75,6 @@ fn proxies_of_the_environment_are_not_applied_to_clusters() {
             }
         })
         .await;
-        let one = One::of(&server).await;
         one.log.becomes(&["+a"]).await;
         one.cluster.client().apiserver_version().await.unwrap();
         // To an https address, too: it is dialled directly.

@@ -11,11 +11,11 @@ use crate::{
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_object_of_a_list_that_cannot_be_read_hides_no_other() {
-    let log = capture();
+    let log = mcr_testkit::log::Log::of_this_process();
     let bad =
         json!({"metadata": {"name": "unreadable-in-list", "namespace": "default", "resourceVersion": 7}});
     let again = bad.clone();
-    let server = Server::start(move |asked| match (asked.is_watch(), asked.nth) {
+    let (_server, one) = One::on(move |asked| match (asked.is_watch(), asked.nth) {
         (false, 0) => list(10, [map("a", 1), map("unreadable-in-list", 2), map("gone", 3)]),
         (false, 1 | 2) => list(20, [map("a", 1), again.clone(), map("b", 4)]),
         (false, _) => list(30, [map("a", 1), map("unreadable-in-list", 9), map("b", 4)]),
@@ -23,7 +23,6 @@ async fn one_object_of_a_list_that_cannot_be_read_hides_no_other() {
         (true, _) => quiet(),
     })
     .await;
-    let one = One::of(&server).await;
     let name = "unreadable-in-list";
     let lines = [
         "+a",
@@ -36,7 +35,7 @@ async fn one_object_of_a_list_that_cannot_be_read_hides_no_other() {
     one.log.becomes(&lines).await;
     assert_eq!(one.watch.status().skipped, 2, "each time it was left out counts");
     let warnings: Vec<_> = log
-        .with(name)
+        .lines_with(name)
         .into_iter()
         .filter(|line| line.contains(" WARN "))
         .collect();
@@ -48,7 +47,7 @@ async fn one_object_of_a_list_that_cannot_be_read_hides_no_other() {
 /// If not even its name can be read, it could be any of those that are missing from the list.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_list_with_an_object_without_a_name_deletes_nothing() {
-    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+    let (server, one) = One::on(|asked| match (asked.is_watch(), asked.nth) {
         (false, 0) => list(10, [map("a", 1), map("b", 2)]),
         (false, 1) => list(
             20,
@@ -64,9 +63,8 @@ async fn a_list_with_an_object_without_a_name_deletes_nothing() {
         (true, _) => quiet(),
     })
     .await;
-    let one = One::of(&server).await;
     one.log.becomes(&["+a", "+b", "+c"]).await;
-    eventually("watched again", || (server.live() == 1).then_some(())).await;
+    eventually("watched again", || server.live() == 1).await;
     assert_eq!((one.watch.status().skipped, one.watch.status().lists), (2, 2));
     server
         .send(MAPS, &event("ERROR", status_object(410, "Expired", "too old")))
@@ -77,7 +75,7 @@ async fn a_list_with_an_object_without_a_name_deletes_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_whose_object_cannot_be_read_is_left_out_and_the_watch_goes_on() {
-    let server = Server::start(|asked| {
+    let (server, one) = One::on(|asked| {
         if asked.is_watch() {
             quiet()
         } else {
@@ -85,8 +83,7 @@ async fn an_event_whose_object_cannot_be_read_is_left_out_and_the_watch_goes_on(
         }
     })
     .await;
-    let one = One::of(&server).await;
-    eventually("watched", || (server.live() == 1).then_some(())).await;
+    eventually("watched", || server.live() == 1).await;
     let mut bad = map("a", 11);
     bad["metadata"]["uid"] = json!({"not": "text"});
     server.send(MAPS, &event("MODIFIED", bad)).await;
@@ -117,7 +114,7 @@ async fn an_object_that_is_not_of_its_rust_type_is_told_apart_from_one_that_is_n
         }
     })
     .await;
-    let log = capture();
+    let log = mcr_testkit::log::Log::of_this_process();
     let one = One::of(&server).await;
     one.log.becomes(&["+a", "+odd"]).await;
     one.synced().await;
@@ -154,6 +151,6 @@ async fn an_object_that_is_not_of_its_rust_type_is_told_apart_from_one_that_is_n
         0,
         "the store holds it; only this type does not fit"
     );
-    assert!(!format!("{error:?} {text}").contains("canary-odd") && log.with("canary-odd").is_empty());
+    assert!(!format!("{error:?} {text}").contains("canary-odd") && log.lines_with("canary-odd").is_empty());
     one.running.stop().await;
 }

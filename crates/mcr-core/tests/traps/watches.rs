@@ -55,19 +55,15 @@ async fn a_server_that_ends_every_watch_at_once_is_not_asked_in_a_loop() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_goes_on_from_its_last_bookmark_without_a_list() {
-    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+    let (server, one) = One::on(|asked| match (asked.is_watch(), asked.nth) {
         (false, _) => list(10, [map("a", 1)]),
         (true, 0) => Answer::short_watch([&event("ADDED", map("b", 15)), &bookmark(77)]),
         (true, 1) => Answer::short_watch([&event("MODIFIED", map("b", 80))]),
         (true, _) => quiet(),
     })
     .await;
-    let one = One::of(&server).await;
     one.log.becomes(&["+a", "+b", "~b"]).await;
-    eventually("the third watch", || {
-        (server.watches(MAPS).len() == 3).then_some(())
-    })
-    .await;
+    eventually("the third watch", || server.watches(MAPS).len() == 3).await;
     let watches = server.watches(MAPS);
     let from: Vec<_> = watches
         .iter()
@@ -87,7 +83,7 @@ async fn a_watch_goes_on_from_its_last_bookmark_without_a_list() {
 /// would be missed for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bookmark_without_a_version_does_not_lose_the_place() {
-    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+    let (server, one) = One::on(|asked| match (asked.is_watch(), asked.nth) {
         (false, _) => list(10, [map("a", 1)]),
         (true, 0) => Answer::short_watch([&event(
             "BOOKMARK",
@@ -96,11 +92,7 @@ async fn a_bookmark_without_a_version_does_not_lose_the_place() {
         (true, _) => quiet(),
     })
     .await;
-    let one = One::of(&server).await;
-    eventually("the second watch", || {
-        (server.watches(MAPS).len() == 2).then_some(())
-    })
-    .await;
+    eventually("the second watch", || server.watches(MAPS).len() == 2).await;
     assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("10"));
     one.running.stop().await;
 }
@@ -113,14 +105,14 @@ async fn a_short_watch_timeout_does_not_become_none() {
         Arc::make_mut(&mut settings.watch).watch_timeout = Duration::from_secs(1);
     });
     let one = One::with(&server, running).await;
-    eventually("watched", || (server.watches(MAPS).len() == 1).then_some(())).await;
+    eventually("watched", || server.watches(MAPS).len() == 1).await;
     assert_eq!(server.watches(MAPS)[0].get("timeoutSeconds"), Some("1"));
     one.running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_deleted_while_disconnected_is_told_once_and_nothing_else() {
-    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+    let (server, one) = One::on(|asked| match (asked.is_watch(), asked.nth) {
         (false, 0) => list(10, (0..300).map(|i| map(&format!("m{i}"), 1))),
         (false, _) => list(
             20,
@@ -133,9 +125,8 @@ async fn what_was_deleted_while_disconnected_is_told_once_and_nothing_else() {
         (true, _) => quiet(),
     })
     .await;
-    let one = One::of(&server).await;
     one.synced().await;
-    eventually("listed twice", || (one.watch.status().lists == 2).then_some(())).await;
+    eventually("listed twice", || one.watch.status().lists == 2).await;
     // Nothing else was told before what comes now.
     server.send(MAPS, &event("ADDED", map("later", 21))).await;
     eventually("told what is new", || {
@@ -206,16 +197,15 @@ async fn after_what_can_not_be_understood_or_is_too_old_everything_is_listed_aga
         // The last event of a body need not end with a line feed: a 410 on one line often does not.
         (Answer::begin().chunk(gone.to_string()).end(), "too old (410)"),
     ] {
-        let server = Server::start(move |asked| match (asked.is_watch(), asked.nth) {
+        let (server, one) = One::on(move |asked| match (asked.is_watch(), asked.nth) {
             (false, 0) => list(10, [map("a", 1), map("goes", 1)]),
             (false, _) => list(20, [map("a", 1), map("b", 2)]),
             (true, 0) => watch.clone(),
             (true, _) => quiet(),
         })
         .await;
-        let one = One::of(&server).await;
         one.log.becomes(&["+a", "+goes", "-goes", "+b"]).await;
-        eventually("watched", || (server.watches(MAPS).len() == 2).then_some(())).await;
+        eventually("watched", || server.watches(MAPS).len() == 2).await;
         assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("20"));
         let problems = one.log.problems();
         let reported = problems.iter().any(|text| text.contains(problem));
@@ -226,7 +216,7 @@ async fn after_what_can_not_be_understood_or_is_too_old_everything_is_listed_aga
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_error_event_is_survived_without_a_list() {
-    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+    let (server, one) = One::on(|asked| match (asked.is_watch(), asked.nth) {
         (false, _) => list(10, [map("a", 1)]),
         (true, 0) => Answer::watch([&event(
             "ERROR",
@@ -235,7 +225,6 @@ async fn an_error_event_is_survived_without_a_list() {
         (true, _) => Answer::watch([&event("ADDED", map("b", 11))]),
     })
     .await;
-    let one = One::of(&server).await;
     one.log.becomes(&["+a", "+b"]).await;
     assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("10"));
     assert_eq!(server.lists(MAPS).len(), 1);
@@ -247,7 +236,7 @@ async fn an_error_event_is_survived_without_a_list() {
 /// An event that the server (or a proxy's limit) can't get across would be asked for for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_that_never_gets_beyond_one_place_lists_again() {
-    let server = Server::start(|asked| match (asked.is_watch(), asked.get("resourceVersion")) {
+    let (_server, one) = One::on(|asked| match (asked.is_watch(), asked.get("resourceVersion")) {
         (false, _) if asked.nth == 0 => list(10, [map("a", 1)]),
         (false, _) => list(20, [map("a", 1), map("b", 2)]),
         (true, Some("10")) => Answer::watch([&event(
@@ -257,7 +246,6 @@ async fn a_watch_that_never_gets_beyond_one_place_lists_again() {
         (true, _) => quiet(),
     })
     .await;
-    let one = One::of(&server).await;
     one.log.becomes(&["+a", "+b"]).await;
     one.running.stop().await;
 }
@@ -301,18 +289,14 @@ async fn a_watch_that_never_said_a_word_is_followed_by_a_list() {
 /// A watch that is refused at once although it may be listed must not look like a healthy one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kind_that_may_be_listed_but_not_watched_is_listed_once_and_says_so() {
-    let server = Server::start(|asked| match asked.is_watch() {
+    let (server, one) = One::on(|asked| match asked.is_watch() {
         false => list(10, [map("a", 1)]),
         true => Answer::status(403, "Forbidden", "cannot watch"),
     })
     .await;
-    let one = One::of(&server).await;
     one.synced().await;
     assert!(one.problem().await.starts_with("forbidden: cannot watch"));
-    eventually("asked again and again", || {
-        (server.watches(MAPS).len() > 6).then_some(())
-    })
-    .await;
+    eventually("asked again and again", || server.watches(MAPS).len() > 6).await;
     assert!(one.watch.status().problem.is_some() && one.watch.status().synced);
     assert_eq!(server.lists(MAPS).len(), 1, "a list can't cure it");
     one.running.stop().await;
@@ -321,8 +305,8 @@ async fn a_kind_that_may_be_listed_but_not_watched_is_listed_once_and_says_so() 
 /// A problem that comes back on every try is one problem, logged once, and has lasted since it began.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_that_opens_and_fails_each_time_is_not_told_as_recovered_in_between() {
-    let log = capture();
-    let server = Server::start(|asked| match asked.is_watch() {
+    let log = mcr_testkit::log::Log::of_this_process();
+    let (server, one) = One::on(|asked| match asked.is_watch() {
         false => list(10, [map("a", 1)]),
         true => Answer::watch([&event(
             "ERROR",
@@ -330,13 +314,9 @@ async fn a_watch_that_opens_and_fails_each_time_is_not_told_as_recovered_in_betw
         )]),
     })
     .await;
-    let one = One::of(&server).await;
-    eventually("asked again and again", || {
-        (server.watches(MAPS).len() > 8).then_some(())
-    })
-    .await;
+    eventually("asked again and again", || server.watches(MAPS).len() > 8).await;
     let warnings: Vec<_> = log
-        .with("again-and-again")
+        .lines_with("again-and-again")
         .into_iter()
         .filter(|line| line.contains(" WARN "))
         .collect();

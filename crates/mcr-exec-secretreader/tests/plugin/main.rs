@@ -420,7 +420,7 @@ async fn a_fleet_uses_the_client_certificate() {
             .clusters
             .first()
             .is_some_and(|cluster| cluster.credential_expires.is_some());
-        (ready && !users(&member).is_empty()).then_some(())
+        ready && !users(&member).is_empty()
     })
     .await;
     assert_eq!(users(&member), ["robot"]);

@@ -73,10 +73,7 @@ async fn all_work(running: &Running, tag: &str) {
     let map = format!("{tag}-first");
     for number in 1..COUNT {
         let what = format!("{} has reconciled", name(number));
-        eventually(PATIENCE, what, || {
-            running.seen.has(&name(number), &map).then_some(())
-        })
-        .await;
+        eventually(PATIENCE, what, || running.seen.has(&name(number), &map)).await;
     }
 }
 

@@ -224,7 +224,7 @@ fn capi_10_a_deleted_cluster_leaves_at_once_and_its_orphaned_secret_engages_noth
         let after = running.ready("short").await;
         assert!(!after.is_same(&before));
         eventually(PATIENCE, "its identity is another", || {
-            (after.identity().is_some() && after.identity() != before.identity()).then_some(())
+            after.identity().is_some() && after.identity() != before.identity()
         })
         .await;
         works(workload, "capi-10", "second", "short").await;

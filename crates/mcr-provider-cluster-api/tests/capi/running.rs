@@ -166,7 +166,7 @@ impl Running {
 
     pub(crate) async fn discovered(&self) {
         eventually(PATIENCE, "the provider has announced all", || {
-            self.fleet.is_discovered().then_some(())
+            self.fleet.is_discovered()
         })
         .await;
     }
@@ -193,7 +193,7 @@ impl Running {
 
     pub(crate) async fn is_gone(&self, name: &str) {
         let what = format!("{name} is not in the fleet");
-        eventually(PATIENCE, what, || self.fleet.get(name).is_err().then_some(())).await;
+        eventually(PATIENCE, what, || self.fleet.get(name).is_err()).await;
     }
 
     /// The names of the engaged clusters.
@@ -207,7 +207,7 @@ impl Running {
 
     pub(crate) async fn names_are(&self, names: &[&str]) {
         let what = format!("the clusters are {names:?}");
-        eventually(PATIENCE, &what, || (self.names() == names).then_some(())).await;
+        eventually(PATIENCE, &what, || self.names() == names).await;
     }
 
     /// The state, the reason and the warnings of a cluster, as `/clusters` shows them.

@@ -131,7 +131,7 @@ async fn status(api: &Api<DynamicObject>, name: &str, status: Value) -> Value {
 }
 
 async fn eventually(what: &str, mut so: impl FnMut() -> bool) {
-    waiting::eventually(PATIENCE, what, || so().then_some(())).await;
+    waiting::eventually(PATIENCE, what, || so()).await;
 }
 
 /// A fleet of the inventory, with exactly the rights of the manifest in the hub.

@@ -103,7 +103,7 @@ async fn consumers_stay_while_the_service_cluster_is_away() {
 
     own.node("stop").await;
     eventually(DEADLINE, "the service cluster is suspended", || {
-        matches!(in_service.state(), ClusterState::Suspended { .. }).then_some(())
+        matches!(in_service.state(), ClusterState::Suspended { .. })
     })
     .await;
     // Each consumer goes on in its workspace. What is asked for there waits, and no finalizer is released.

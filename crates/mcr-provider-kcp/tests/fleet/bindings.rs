@@ -110,11 +110,11 @@ async fn kcp_unbinding_and_binding_again_leaves_no_watch_and_no_endpoint_behind(
         eventually(
             PATIENCE,
             format!("round {round}: the watches of the shard end"),
-            || (shard.watches() == 0).then_some(()),
+            || shard.watches() == 0,
         )
         .await;
         eventually(PATIENCE, "its endpoint goes", || {
-            running.fleet.snapshot().scopes.is_empty().then_some(())
+            running.fleet.snapshot().scopes.is_empty()
         })
         .await;
     }
@@ -227,7 +227,7 @@ async fn kcp_a_controller_finishes_its_clean_up_before_a_workspace_leaves() {
         running.left(a.id()).await;
         let released = format!("released cluster://{}/default/w", a.id());
         eventually(PATIENCE, "the reconcile has ended", || {
-            (*steps.lock().unwrap() == [released.clone()]).then_some(())
+            *steps.lock().unwrap() == [released.clone()]
         })
         .await;
         assert!(b.get(WIDGETS, "default/w").is_some());

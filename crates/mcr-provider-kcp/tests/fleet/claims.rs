@@ -58,10 +58,7 @@ pub(crate) async fn is_blocked(cluster: &Cluster, kind: &str, reason: &str) {
 
 async fn has(seen: &Witness, name: &str) {
     eventually(PATIENCE, format!("{name} is delivered"), || {
-        seen.objects()
-            .iter()
-            .any(|object| object.starts_with(name))
-            .then_some(())
+        seen.objects().iter().any(|object| object.starts_with(name))
     })
     .await;
 }
@@ -99,23 +96,20 @@ async fn kcp_a_claim_that_is_not_granted_blocks_its_kind_with_the_claims_name() 
         "{names:?}"
     );
     eventually(PATIENCE, "it is not blocked", || {
-        blocked(&in_b, "configmaps").is_none().then_some(())
+        blocked(&in_b, "configmaps").is_none()
     })
     .await;
 
     decide(&b, json!([claim("", "configmaps", "Rejected")]));
     is_blocked(&in_b, "configmaps", NOT_ACCEPTED).await;
     eventually(PATIENCE, "its objects leave", || {
-        seen_b
-            .lines()
-            .contains(&"-default/claimed".to_owned())
-            .then_some(())
+        seen_b.lines().contains(&"-default/claimed".to_owned())
     })
     .await;
     decide(&b, json!([claim("", "configmaps", "Accepted")]));
     has(&seen_b, "default/claimed").await;
     eventually(PATIENCE, "it is not blocked again", || {
-        blocked(&in_b, "configmaps").is_none().then_some(())
+        blocked(&in_b, "configmaps").is_none()
     })
     .await;
 

@@ -39,10 +39,7 @@ async fn kcp_each_endpoint_of_the_slice_is_watched_once() {
         .await;
     }
     running.stop().await;
-    eventually(PATIENCE, "the watches end", || {
-        kcp.watched().is_empty().then_some(())
-    })
-    .await;
+    eventually(PATIENCE, "the watches end", || kcp.watched().is_empty()).await;
 }
 
 #[tokio::test]
@@ -101,7 +98,7 @@ async fn kcp_problems_of_the_slice_are_logged_once() {
     let invalid = || log.lines_with("APIExportValid is False: gone").len();
     let is_logged = async |times: usize| {
         eventually(PATIENCE, format!("it is logged {times} times"), || {
-            (invalid() == times).then_some(())
+            invalid() == times
         })
         .await;
     };
@@ -225,7 +222,7 @@ async fn kcp_a_workspace_whose_url_was_replaced_leaves_when_it_is_unbound() {
     hub.set_slice(&[&new.endpoint()]);
     eventually(PATIENCE, "it is at the new URL", || {
         let scopes = running.fleet.scopes();
-        (scopes.len() == 1 && *scopes[0].endpoint == *new.endpoint()).then_some(())
+        scopes.len() == 1 && *scopes[0].endpoint == *new.endpoint()
     })
     .await;
     reaches(&in_a, ClusterState::is_ready).await;

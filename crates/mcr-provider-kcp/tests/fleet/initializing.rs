@@ -353,10 +353,7 @@ async fn kcp_a_type_that_is_deleted_keeps_the_workspaces_that_wait() {
         .or_fail();
     eventually(PATIENCE, "the provider says so", || {
         let lines = log.lines_with("WorkspaceType managed does not exist");
-        lines
-            .iter()
-            .any(|line| line.contains("create it again"))
-            .then_some(())
+        lines.iter().any(|line| line.contains("create it again"))
     })
     .await;
     // kcp refuses the content, and nothing else.

@@ -42,7 +42,7 @@ async fn kcp_a_workspace_that_moves_keeps_its_objects_and_its_engagement() {
         let has =
             |witness: &Witness, name: &str| witness.objects().iter().any(|object| object.starts_with(name));
         eventually(PATIENCE, "the claimed object is seen", || {
-            has(&claimed, "default/claimed").then_some(())
+            has(&claimed, "default/claimed")
         })
         .await;
 
@@ -65,7 +65,7 @@ async fn kcp_a_workspace_that_moves_keeps_its_objects_and_its_engagement() {
         // A claimed object that is new shows that the watch has arrived at the new shard.
         config_map(&a, "later");
         eventually(PATIENCE, "a later claimed object is seen", || {
-            has(&claimed, "default/later").then_some(())
+            has(&claimed, "default/later")
         })
         .await;
         assert!(has(&claimed, "default/claimed"), "{order:?}");

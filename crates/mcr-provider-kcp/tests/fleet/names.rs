@@ -269,7 +269,7 @@ async fn check_metrics(
         eventually(PATIENCE, format!("{series} ends with{count}"), || {
             let text = text();
             let is_its = |line: &str| line.starts_with(&series) && line.ends_with(&count);
-            text.lines().any(is_its).then_some(())
+            text.lines().any(is_its)
         })
         .await;
     }

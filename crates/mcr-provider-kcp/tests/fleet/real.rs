@@ -158,7 +158,7 @@ async fn kcp_claimed_objects_are_seen_when_their_claim_is_applied() {
         create(&a.client, MAPS, &config_map("new")).await;
         for name in ["default/old ", "default/new "] {
             eventually(PATIENCE, format!("{name} is seen"), || {
-                seen.objects().contains(&name.to_owned()).then_some(())
+                seen.objects().contains(&name.to_owned())
             })
             .await;
         }
@@ -210,7 +210,7 @@ async fn kcp_a_workspace_that_another_shard_takes_over_keeps_its_objects() {
         for number in 0..OBJECTS {
             widget(a, &format!("w{number}"), "red").await;
         }
-        let all = || (seen_a.objects().len() == OBJECTS + 1).then_some(());
+        let all = || seen_a.objects().len() == OBJECTS + 1;
         eventually(PATIENCE, "all objects are seen", all).await;
         if kcp.move_to(a, "shard-1").await {
             reaches(&in_a, |state| state.is_ready()).await;
@@ -222,10 +222,7 @@ async fn kcp_a_workspace_that_another_shard_takes_over_keeps_its_objects() {
             .await;
             assert_eq!(change.code, 200, "{change:?}");
             eventually(PATIENCE, "the change is seen", || {
-                seen_a
-                    .objects()
-                    .contains(&"default/w moved".to_owned())
-                    .then_some(())
+                seen_a.objects().contains(&"default/w moved".to_owned())
             })
             .await;
             assert_eq!(seen_a.objects().len(), OBJECTS + 1);

@@ -85,10 +85,7 @@ async fn kcp_an_expired_token_is_renewed_without_a_list() {
     for shard in kcp.shards() {
         shard.end_watches();
     }
-    eventually(PATIENCE, "the token is refused", || {
-        (issuer.refused() > 0).then_some(())
-    })
-    .await;
+    eventually(PATIENCE, "the token is refused", || issuer.refused() > 0).await;
     assert_eq!(seen[0].objects(), ["default/w red"]);
     kcp.set_user("second", provider_user(&world));
     issuer.hand_out("second");
@@ -145,14 +142,14 @@ async fn kcp_rights_that_are_taken_away_are_named_and_work_again_when_they_are_b
         world.provider.id()
     );
     eventually(PATIENCE, "the missing right is logged", || {
-        (!log.lines_with(&advice).is_empty()).then_some(())
+        !log.lines_with(&advice).is_empty()
     })
     .await;
     let refused = || {
         let audit = kcp.shard("root").unwrap().audit();
         audit.count(|event| event.resource == "apibindings" && event.code == 403)
     };
-    eventually(PATIENCE, "it is tried again", || (refused() >= 3).then_some(())).await;
+    eventually(PATIENCE, "it is tried again", || refused() >= 3).await;
     assert!(
         running.fleet.get(a.id()).is_ok_and(|now| now.is_same(&in_a)),
         "it stays"
@@ -171,10 +168,8 @@ async fn kcp_rights_that_are_taken_away_are_named_and_work_again_when_they_are_b
     seen.holds(&["default/w green"]).await;
     // Now the slices can't be watched. The known endpoints stay.
     eventually(PATIENCE, "the slices can't be watched", || {
-        (!log
-            .lines_with("APIExportEndpointSlices can't be watched")
-            .is_empty())
-        .then_some(())
+        !log.lines_with("APIExportEndpointSlices can't be watched")
+            .is_empty()
     })
     .await;
     caught_up(&world, &running, "root").await;

@@ -30,7 +30,7 @@ async fn watched(shard: &KcpShard, lists: usize) {
     let watches = if shard.name() == SLICES_ON { 3 } else { 2 };
     eventually(PATIENCE, format!("{} is watched", shard.name()), || {
         let are_listed = asked(shard).iter().all(|asked| asked.lists >= lists);
-        (are_listed && shard.watches() == watches).then_some(())
+        are_listed && shard.watches() == watches
     })
     .await;
 }
@@ -54,7 +54,7 @@ impl OnShard {
         let name = self.shard.name();
         eventually(PATIENCE, format!("all of {name} are {what}"), || {
             let all = self.clusters.iter().all(|cluster| wanted(&cluster.state()));
-            all.then_some(())
+            all
         })
         .await;
     }

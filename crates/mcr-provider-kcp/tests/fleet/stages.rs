@@ -215,7 +215,7 @@ pub(crate) fn asked(stages: &Stages, shard: &str) -> (usize, usize) {
 /// Waits until a sink of the log of changes, `seen`, has seen the LogicalCluster.
 pub(crate) async fn sees_its_cluster(seen: &Arc<Witness>) {
     eventually(PATIENCE, "the LogicalCluster is seen", || {
-        (seen.lines().first().map(String::as_str) == Some("+cluster")).then_some(())
+        seen.lines().first().map(String::as_str) == Some("+cluster")
     })
     .await;
 }

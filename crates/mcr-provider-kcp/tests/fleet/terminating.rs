@@ -46,12 +46,7 @@ async fn release(client: kube::Client) {
 
 async fn gone(stages: &Stages, workspace: &KcpWorkspace) {
     eventually(PATIENCE, "the workspace is gone", || {
-        stages
-            .server
-            .kcp()
-            .workspace(workspace.id())
-            .is_none()
-            .then_some(())
+        stages.server.kcp().workspace(workspace.id()).is_none()
     })
     .await;
 }
@@ -273,7 +268,7 @@ async fn kcp_a_recorder_in_a_terminating_workspace_is_refused_by_the_shard_to_wh
         );
         release(stages.server.kcp().client(a.id())).await;
         eventually(PATIENCE, "the namespace is gone", || {
-            a.get("namespaces", "default").is_none().then_some(())
+            a.get("namespaces", "default").is_none()
         })
         .await;
         is_refused(&publish(&recorder, "CleanedUp").await, 404);

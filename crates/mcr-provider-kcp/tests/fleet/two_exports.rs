@@ -90,7 +90,7 @@ async fn kcp_two_exports_with_name_prefixes_are_two_clusters_of_a_workspace() {
     seen.1.holds(&["default/w blue"]).await;
     unbind(&a);
     eventually(PATIENCE, "the consumer of widgets leaves", || {
-        fleet.get(with_widgets.name().as_str()).is_err().then_some(())
+        fleet.get(with_widgets.name().as_str()).is_err()
     })
     .await;
     gadget(&a, "green");
@@ -123,10 +123,7 @@ async fn kcp_two_exports_without_name_prefixes_clash_and_the_clash_is_reported()
         assert!(line.contains(word), "{word}: {line}");
     }
     eventually(PATIENCE, "the other workspace is ready", || {
-        fleet
-            .get(b.id())
-            .is_ok_and(|b| b.state().is_ready())
-            .then_some(())
+        fleet.get(b.id()).is_ok_and(|b| b.state().is_ready())
     })
     .await;
     let holder = fleet.get(a.id()).or_fail().provider().to_string();
@@ -138,10 +135,7 @@ async fn kcp_two_exports_without_name_prefixes_clash_and_the_clash_is_reported()
     // The one that waits gets the name when the first one lets it go.
     a.delete(BINDINGS, held).or_fail();
     eventually(PATIENCE, format!("{waiting} gets the name"), || {
-        fleet
-            .get(a.id())
-            .is_ok_and(|a| a.provider() == waiting)
-            .then_some(())
+        fleet.get(a.id()).is_ok_and(|a| a.provider() == waiting)
     })
     .await;
     running.stop().await;

@@ -170,7 +170,7 @@ impl Running {
 
     pub(crate) async fn left(&self, name: &str) {
         eventually(PATIENCE, format!("{name} leaves"), || {
-            self.fleet.get(name).is_err().then_some(())
+            self.fleet.get(name).is_err()
         })
         .await;
     }

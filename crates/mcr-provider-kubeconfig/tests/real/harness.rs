@@ -341,7 +341,7 @@ impl Running {
 
     pub(crate) async fn names_are(&self, names: &[&str]) {
         let what = format!("the clusters are {names:?}");
-        eventually(PATIENCE, &what, || (self.names() == names).then_some(())).await;
+        eventually(PATIENCE, &what, || self.names() == names).await;
     }
 
     pub(crate) async fn ready(&self, name: &str) -> Cluster {

@@ -44,10 +44,7 @@ async fn a_hub_that_restarts_changes_nothing_and_is_told_once() {
     assert_eq!(warnings("outage"), [""; 0]);
 
     hub.plane.stop().await.or_fail();
-    eventually(PATIENCE, "the log says so", || {
-        (warnings("outage").len() == 1).then_some(())
-    })
-    .await;
+    eventually(PATIENCE, "the log says so", || warnings("outage").len() == 1).await;
     create(&member, "lion", "animal").await;
     is_fed(&member, "lion").await;
     tried_again("outage", 2).await;
@@ -62,7 +59,6 @@ async fn a_hub_that_restarts_changes_nothing_and_is_told_once() {
         logged("the hub answers again")
             .iter()
             .any(|line| line.contains("in namespace outage "))
-            .then_some(())
     })
     .await;
     assert_eq!(
@@ -99,10 +95,7 @@ async fn a_hub_that_forbids_changes_nothing_and_is_told_once() {
             .filter(|line| line.contains("forbidden"))
             .count()
     };
-    eventually(PATIENCE, "the log says what to do", || {
-        (forbidden() == 1).then_some(())
-    })
-    .await;
+    eventually(PATIENCE, "the log says what to do", || forbidden() == 1).await;
     hub.delete("gone").await;
     create(&member, "zebra", "animal").await;
     is_fed(&member, "zebra").await;
@@ -114,7 +107,7 @@ async fn a_hub_that_forbids_changes_nothing_and_is_told_once() {
     );
     hub.robot.allow_in("forbids", documented_rules()).await.or_fail();
     eventually(PATIENCE, "what left meanwhile leaves", || {
-        (running.names() == ["member"]).then_some(())
+        running.names() == ["member"]
     })
     .await;
     assert_eq!(forbidden(), 1, "{:?}", warnings("forbids"));
@@ -137,10 +130,7 @@ async fn tried_again(namespace: &str, times: usize) {
         lines.filter(|line| line.contains(&in_namespace)).count()
     };
     let before = tried();
-    eventually(PATIENCE, "it is tried again", || {
-        (tried() >= before + times).then_some(())
-    })
-    .await;
+    eventually(PATIENCE, "it is tried again", || tried() >= before + times).await;
 }
 
 /// Synced is only said of what was listed.
@@ -156,16 +146,12 @@ async fn a_hub_that_was_never_listed_has_not_said_everything() {
         warnings("never")
             .iter()
             .any(|line| line.contains("Grant list and watch"))
-            .then_some(())
     })
     .await;
     tried_again("never", 2).await;
     assert!(!running.fleet.is_discovered());
     hub.robot.allow_in("never", documented_rules()).await.or_fail();
-    eventually(PATIENCE, "it is listed", || {
-        running.fleet.is_discovered().then_some(())
-    })
-    .await;
+    eventually(PATIENCE, "it is listed", || running.fleet.is_discovered()).await;
     running.names_are(&["member"]).await;
     assert_eq!(warnings("never").len(), 1);
     running.stop().await;

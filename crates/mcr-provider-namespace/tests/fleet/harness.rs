@@ -15,6 +15,7 @@ use mcr::{Action, Cluster, Controller, Fleet, Manager, Provider, Request, Reques
 use mcr_core::{Access, Trust};
 use mcr_provider_namespace::{NamespaceProvider, NamespaceProviderBuilder};
 use mcr_testkit::control_plane::ControlPlane;
+use mcr_testkit::waiting::Answer;
 pub(crate) use mcr_testkit::waiting::OrFail;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -23,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 #[track_caller]
-pub(crate) fn eventually<T>(what: &str, ask: impl FnMut() -> Option<T>) -> impl Future<Output = T> {
+pub(crate) fn eventually<A: Answer>(what: &str, ask: impl FnMut() -> A) -> impl Future<Output = A::Value> {
     mcr_testkit::waiting::eventually(PATIENCE, what, ask)
 }
 
@@ -188,7 +189,7 @@ impl Running {
     }
 
     pub(crate) async fn sees(&self, line: &str) {
-        eventually(line, || self.seen.has(line).then_some(())).await;
+        eventually(line, || self.seen.has(line)).await;
     }
 
     pub(crate) async fn stop(self) {

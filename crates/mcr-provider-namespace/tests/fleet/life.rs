@@ -45,7 +45,7 @@ async fn namespaces_join_and_change_and_a_terminating_one_stays_until_it_is_gone
         .await
         .or_fail();
     eventually("the label is seen", || {
-        (island.label("team").as_deref() == Some("b")).then_some(())
+        island.label("team").as_deref() == Some("b")
     })
     .await;
 
@@ -61,7 +61,7 @@ async fn namespaces_join_and_change_and_a_terminating_one_stays_until_it_is_gone
         .await
         .or_fail();
     eventually("it is terminating", || {
-        (island.properties()["phase"] == "Terminating").then_some(())
+        island.properties()["phase"] == "Terminating"
     })
     .await;
     // What was said of it later is heard, and it is still there.
@@ -71,7 +71,7 @@ async fn namespaces_join_and_change_and_a_terminating_one_stays_until_it_is_gone
         .await
         .or_fail();
     eventually("the next label is seen", || {
-        (island.label("team").as_deref() == Some("c")).then_some(())
+        island.label("team").as_deref() == Some("c")
     })
     .await;
     assert!(running.fleet.get("island").or_fail().is_same(&island), "it stays");
@@ -81,7 +81,7 @@ async fn namespaces_join_and_change_and_a_terminating_one_stays_until_it_is_gone
         .patch("crusoe", &PatchParams::default(), &release)
         .await
         .or_fail();
-    eventually("it goes", || running.fleet.get("island").is_err().then_some(())).await;
+    eventually("it goes", || running.fleet.get("island").is_err()).await;
 
     // Another one of the same name is another cluster.
     let second = namespace(&client, "island", &[]).await;
@@ -159,10 +159,7 @@ async fn labels_exclusions_and_filters_choose() {
     running.sees("live desert default/somebody").await;
     // One that no longer matches leaves, though it is there.
     team("island", "b").await;
-    eventually("island leaves", || {
-        running.fleet.get("island").is_err().then_some(())
-    })
-    .await;
+    eventually("island leaves", || running.fleet.get("island").is_err()).await;
     assert!(island.token().is_cancelled());
     assert_eq!(running.names(), ["desert"]);
     running.stop().await;
@@ -221,7 +218,7 @@ async fn kinds_that_are_not_in_namespaces_are_refused_and_events_are_about_the_n
         None,
     );
     let pods = pods.or_fail();
-    eventually("a list", || pods.status().synced.then_some(())).await;
+    eventually("a list", || pods.status().synced).await;
     let odd = island
         .watch(
             WatchRequest::of::<ConfigMap>().fields("metadata.namespace!=default"),

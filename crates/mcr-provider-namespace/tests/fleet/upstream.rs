@@ -101,10 +101,7 @@ async fn fed(client: &kube::Client, place: &str, who: &str) {
 async fn p_12_an_index_finds_who_is_in_the_cluster() {
     let (_plane, running) = world().await;
     let island = running.cluster("island").await;
-    eventually("crusoe is found", || {
-        (humans(&island) == ["default/crusoe"]).then_some(())
-    })
-    .await;
+    eventually("crusoe is found", || humans(&island) == ["default/crusoe"]).await;
     running.stop().await;
 }
 
@@ -112,7 +109,7 @@ async fn p_12_an_index_finds_who_is_in_the_cluster() {
 async fn p_13_an_index_finds_who_is_in_the_namespace_default() {
     let (_plane, running) = world().await;
     let island = running.cluster("island").await;
-    eventually("crusoe is found", || (!humans(&island).is_empty()).then_some(())).await;
+    eventually("crusoe is found", || !humans(&island).is_empty()).await;
     let store = island.store::<ConfigMap>().or_fail();
     let in_namespace = |namespace: &str| {
         let found = store.by_index("type", "human").or_fail();

@@ -12,7 +12,7 @@ use std::{
 };
 
 use mcr_core::{ClusterName, Provider};
-use mcr_testkit::conformance::{Ability, Draft, Subject, check, checks, run};
+use mcr_testkit::conformance::{Ability, Ability::*, Draft, Subject, check, checks, run};
 use memory::{Entry, Flaw, Memory, State, World};
 
 /// A provider over a map in memory, with flaw number `F`.
@@ -36,16 +36,7 @@ impl<const F: usize> Flawed<F> {
 }
 
 impl<const F: usize> Subject for Flawed<F> {
-    const CAN: &'static [Ability] = &[
-        Ability::Add,
-        Ability::Change,
-        Ability::Rotate,
-        Ability::Replace,
-        Ability::Break,
-        Ability::Suspend,
-        Ability::Delete,
-        Ability::Remove,
-    ];
+    const CAN: &'static [Ability] = &[Add, Change, Rotate, Replace, Break, Suspend, Delete, Remove];
 
     async fn start() -> Self {
         let world = World::default();

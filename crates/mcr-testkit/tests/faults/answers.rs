@@ -4,14 +4,13 @@ use std::time::{Duration, Instant};
 
 use mcr_testkit::faults::{Fault, Match};
 
-use crate::{LIST, Raw, soon, stand};
+use crate::{LIST, soon, stand};
 
 const STREAMED: &str = "/api/v1/configmaps?watch=true&sendInitialEvents=true";
 
 #[tokio::test]
 async fn statuses_are_those_of_an_api_server() {
-    let (server, proxy) = stand().await;
-    let raw = Raw::new(&proxy);
+    let (server, proxy, raw) = stand().await;
     for (fault, path, code, reason) in [
         (Fault::Unauthorized, LIST, 401, "Unauthorized"),
         (Fault::Forbidden, LIST, 403, "Forbidden"),
@@ -52,8 +51,7 @@ async fn statuses_are_those_of_an_api_server() {
 
 #[tokio::test]
 async fn faults_hit_what_they_are_for() {
-    let (_server, proxy) = stand().await;
-    let raw = Raw::new(&proxy);
+    let (_server, proxy, raw) = stand().await;
     proxy
         .set(Fault::InternalError.on(Match::any().resource("configmaps").skip(1).times(2)))
         .await;
@@ -66,8 +64,7 @@ async fn faults_hit_what_they_are_for() {
 
 #[tokio::test]
 async fn lists_are_damaged() {
-    let (_server, proxy) = stand().await;
-    let raw = Raw::new(&proxy);
+    let (_server, proxy, raw) = stand().await;
     let whole = soon(raw.get(&proxy, LIST)).await.unwrap();
 
     proxy.set(Fault::Truncated).await;
@@ -107,8 +104,7 @@ async fn lists_are_damaged() {
 
 #[tokio::test]
 async fn slow_answers_are_late_and_slow() {
-    let (_server, proxy) = stand().await;
-    let raw = Raw::new(&proxy);
+    let (_server, proxy, raw) = stand().await;
     let length = soon(raw.get(&proxy, LIST)).await.unwrap().body.len();
     let rate = u32::try_from(length).unwrap() * 2;
     proxy
@@ -129,8 +125,7 @@ async fn slow_answers_are_late_and_slow() {
 
 #[tokio::test]
 async fn stale_reads_are_of_the_past() {
-    let (server, proxy) = stand().await;
-    let raw = Raw::new(&proxy);
+    let (server, proxy, raw) = stand().await;
     let before = soon(raw.get(&proxy, LIST)).await.unwrap().json();
     let mut watch = raw.watch(&proxy).await;
     proxy.set(Fault::StaleReads).await;

@@ -17,8 +17,7 @@ async fn works(raw: &Raw, proxy: &FaultProxy) {
 
 #[tokio::test]
 async fn without_faults_everything_passes() {
-    let (server, proxy) = stand().await;
-    let raw = Raw::new(&proxy);
+    let (server, proxy, raw) = stand().await;
     works(&raw, &proxy).await;
     let mut watch = raw.watch(&proxy).await;
     server.send("ADDED", "c");
@@ -44,8 +43,7 @@ async fn without_faults_everything_passes() {
 
 #[tokio::test]
 async fn a_refusing_proxy_refuses_and_resets() {
-    let (_server, proxy) = stand().await;
-    let raw = Raw::new(&proxy);
+    let (_server, proxy, raw) = stand().await;
     let mut watch = raw.watch(&proxy).await;
     proxy.set(Fault::Refuse).await;
     let error = TcpStream::connect(proxy.address()).await.unwrap_err();
@@ -57,8 +55,7 @@ async fn a_refusing_proxy_refuses_and_resets() {
 
 #[tokio::test]
 async fn a_black_hole_swallows_connections_and_gives_them_back() {
-    let (server, proxy) = stand().await;
-    let raw = Raw::new(&proxy);
+    let (server, proxy, raw) = stand().await;
     let mut watch = raw.watch(&proxy).await;
     proxy.set(Fault::BlackHole).await;
     server.send("ADDED", "c");
@@ -78,8 +75,7 @@ async fn a_black_hole_swallows_connections_and_gives_them_back() {
 
 #[tokio::test]
 async fn a_silent_proxy_accepts_and_says_nothing() {
-    let (server, proxy) = stand().await;
-    let raw = Raw::new(&proxy);
+    let (server, proxy, raw) = stand().await;
     let mut watch = raw.watch(&proxy).await;
     proxy.set(Fault::Silent).await;
     server.send("ADDED", "c");
@@ -97,8 +93,7 @@ async fn a_silent_proxy_accepts_and_says_nothing() {
 
 #[tokio::test]
 async fn a_client_that_has_gone_is_noticed_in_the_silence() {
-    let (server, proxy) = stand().await;
-    let raw = Raw::new(&proxy);
+    let (server, proxy, raw) = stand().await;
     let watch = raw.watch(&proxy).await;
     proxy.set(Fault::Silent).await;
     drop((watch, raw));
@@ -112,8 +107,7 @@ async fn a_client_that_has_gone_is_noticed_in_the_silence() {
 
 #[tokio::test]
 async fn half_open_connections_stay_dead_and_new_ones_work() {
-    let (server, proxy) = stand().await;
-    let raw = Raw::new(&proxy);
+    let (server, proxy, raw) = stand().await;
     let mut watch = raw.watch(&proxy).await;
     proxy.set(Fault::HalfOpen).await;
     server.send("ADDED", "c");
@@ -129,8 +123,7 @@ async fn half_open_connections_stay_dead_and_new_ones_work() {
 
 #[tokio::test]
 async fn connections_are_reset() {
-    let (_server, proxy) = stand().await;
-    let raw = Raw::new(&proxy);
+    let (_server, proxy, raw) = stand().await;
     let mut watch = raw.watch(&proxy).await;
     proxy.set(Fault::Reset).await;
     let error = soon(watch.line()).await.unwrap().unwrap_err();
@@ -148,8 +141,7 @@ async fn connections_are_reset() {
 
 #[tokio::test]
 async fn certificates_are_wrong_in_three_ways() {
-    let (_server, proxy) = stand().await;
-    let raw = Raw::new(&proxy);
+    let (_server, proxy, raw) = stand().await;
     let mut watch = raw.watch(&proxy).await;
     for (fault, words) in [
         (Fault::WrongCa, "UnknownIssuer"),
@@ -173,8 +165,7 @@ async fn certificates_are_wrong_in_three_ways() {
 
 #[tokio::test]
 async fn the_address_changes() {
-    let (_server, proxy) = stand().await;
-    let raw = Raw::new(&proxy);
+    let (_server, proxy, raw) = stand().await;
     let (old, mut changes) = (proxy.address(), proxy.address_changes());
     let mut watch = raw.watch(&proxy).await;
     proxy.set(Fault::AddressChange).await;
@@ -195,8 +186,7 @@ async fn the_address_changes() {
 
 #[tokio::test]
 async fn of_several_faults_each_ends_by_itself() {
-    let (_server, proxy) = stand().await;
-    let raw = Raw::new(&proxy);
+    let (_server, proxy, raw) = stand().await;
     let silence = proxy.add(Fault::Silent).await;
     let refusal = proxy.add(Fault::Refuse).await;
     proxy
@@ -234,8 +224,7 @@ async fn a_simulated_server_is_an_upstream() {
 
 #[tokio::test]
 async fn the_upstream_is_replaced_behind_the_address() {
-    let (_server, proxy) = stand().await;
-    let raw = Raw::new(&proxy);
+    let (_server, proxy, raw) = stand().await;
     works(&raw, &proxy).await;
     let other = Server::start().await;
     proxy

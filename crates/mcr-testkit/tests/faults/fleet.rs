@@ -195,9 +195,7 @@ async fn a_fleet_recovers_from_every_fault_and_nobody_else_notices() {
         let before = probes();
         eventually(SOON, "all are asked whether they answer", || {
             let now = probes();
-            now.iter()
-                .all(|(name, at)| before.get(name) != Some(at))
-                .then_some(())
+            now.iter().all(|(name, at)| before.get(name) != Some(at))
         })
         .await;
     }

@@ -33,10 +33,11 @@ const LIST: &str = "/api/v1/configmaps";
 const WATCH: &str = "/api/v1/configmaps?watch=true";
 
 /// A proxy in front of a small server.
-async fn stand() -> (Server, FaultProxy) {
+async fn stand() -> (Server, FaultProxy, Raw) {
     let server = Server::start().await;
     let proxy = FaultProxy::start(Upstream::new(&server.url)).await.unwrap();
-    (server, proxy)
+    let raw = Raw::new(&proxy);
+    (server, proxy, raw)
 }
 
 /// A raw HTTP client; every clone of it shares its connections.
@@ -165,7 +166,7 @@ async fn soon<T>(what: impl Future<Output = T>) -> T {
 /// Checks that an event does not happen during the time in which another proxy without faults delivers ten such events.
 async fn silent<T>(what: impl Future<Output = T>) {
     let elsewhere = async {
-        let (server, proxy) = stand().await;
+        let (server, proxy, _) = stand().await;
         for _ in 0..10 {
             let raw = Raw::new(&proxy);
             let mut watch = raw.watch(&proxy).await;

@@ -24,8 +24,8 @@ fn a_schedule_is_written_down_with_its_seed() {
 
 #[tokio::test]
 async fn a_schedule_sets_its_faults_and_ends_them() {
-    let (_server, proxy) = stand().await;
-    let (_other_server, other) = stand().await;
+    let (_server, proxy, _) = stand().await;
+    let (_other_server, other, _) = stand().await;
     let proxies = [proxy, other];
     let schedule = Schedule::seeded(5)
         .proxies(3)

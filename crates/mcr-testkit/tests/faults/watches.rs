@@ -8,8 +8,7 @@ use crate::{Raw, soon, stand};
 
 #[tokio::test]
 async fn a_running_watch_ends_with_410() {
-    let (server, proxy) = stand().await;
-    let raw = Raw::new(&proxy);
+    let (server, proxy, raw) = stand().await;
     let mut watch = raw.watch(&proxy).await;
     server.send("ADDED", "c");
     assert_eq!(watch.brief().await, "ADDED c");
@@ -33,8 +32,7 @@ async fn a_running_watch_ends_with_410() {
 
 #[tokio::test]
 async fn running_watches_outlive_refused_credentials() {
-    let (server, proxy) = stand().await;
-    let raw = Raw::new(&proxy);
+    let (server, proxy, raw) = stand().await;
     let mut watch = raw.watch(&proxy).await;
     proxy.set(Fault::Unauthorized).await;
     server.send("ADDED", "c");
@@ -44,7 +42,7 @@ async fn running_watches_outlive_refused_credentials() {
 
 #[tokio::test]
 async fn a_running_watch_ends_in_half_a_line() {
-    let (_server, proxy) = stand().await;
+    let (_server, proxy, _) = stand().await;
     let mut watch = Raw::new(&proxy).watch(&proxy).await;
     proxy.set(Fault::Truncated).await;
     let half = soon(watch.line()).await.unwrap().unwrap();
@@ -54,7 +52,7 @@ async fn a_running_watch_ends_in_half_a_line() {
 
 #[tokio::test]
 async fn a_running_watch_is_cut_off() {
-    let (_server, proxy) = stand().await;
+    let (_server, proxy, _) = stand().await;
     let mut watch = Raw::new(&proxy).watch(&proxy).await;
     proxy.set(Fault::CutOff).await;
     assert!(soon(watch.line()).await.unwrap().is_err());
@@ -62,7 +60,7 @@ async fn a_running_watch_is_cut_off() {
 
 #[tokio::test]
 async fn garbage_comes_at_once_and_for_every_line() {
-    let (server, proxy) = stand().await;
+    let (server, proxy, _) = stand().await;
     let mut watch = Raw::new(&proxy).watch(&proxy).await;
     proxy.set(Fault::Garbage.on(Match::any().times(2))).await;
     let garbage = soon(watch.line()).await.unwrap().unwrap();
@@ -75,7 +73,7 @@ async fn garbage_comes_at_once_and_for_every_line() {
 
 #[tokio::test]
 async fn events_are_lost_doubled_and_spoilt() {
-    let (server, proxy) = stand().await;
+    let (server, proxy, _) = stand().await;
     let mut watch = Raw::new(&proxy).watch(&proxy).await;
     proxy.set(Fault::SkipEvents.on(Match::any().times(1))).await;
     for name in ["lost", "kept"] {
@@ -116,7 +114,7 @@ async fn events_are_lost_doubled_and_spoilt() {
 
 #[tokio::test]
 async fn a_running_watch_becomes_slow_and_fast_again() {
-    let (server, proxy) = stand().await;
+    let (server, proxy, _) = stand().await;
     let mut watch = Raw::new(&proxy).watch(&proxy).await;
     proxy
         .set(Fault::Slow {
@@ -135,8 +133,7 @@ async fn a_running_watch_becomes_slow_and_fast_again() {
 
 #[tokio::test]
 async fn faults_of_one_kind_leave_the_others_alone() {
-    let (server, proxy) = stand().await;
-    let raw = Raw::new(&proxy);
+    let (server, proxy, raw) = stand().await;
     let mut watch = raw.watch(&proxy).await;
     proxy
         .set(Fault::GoneEvent.on(Match::any().resource("secrets")))

@@ -15,7 +15,7 @@ pub struct DriverEnv {
     pub cluster: ClusterName,
     /// Sends the requests.
     pub transport: Transport,
-    /// Says when the cluster is connected, and receives the outcomes of requests.
+    /// Says when the cluster is connected, and counts the requests that failed.
     pub health: Arc<Health>,
     /// Limits the memory that the lists of the whole fleet take at once.
     pub list_budget: Arc<ListBudget>,

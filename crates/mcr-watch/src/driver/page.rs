@@ -11,7 +11,7 @@ use super::{
     env::DriverEnv,
     staged::Staged,
 };
-use crate::{WatchError, budget::Reservation, counters::KindCounters, health::Health};
+use crate::{WatchError, budget::Reservation, counters::KindCounters};
 
 /// How long a list holds the bytes that it does not use while it waits for the response. Hundreds of silent clusters may stand
 /// in line before a healthy one, so this is short. When the response comes, the list begins again.
@@ -30,7 +30,6 @@ const PIECE: usize = 64 << 10;
 /// One response of a list.
 pub(super) struct Page {
     counts: Arc<KindCounters>,
-    health: Arc<Health>,
     body: ResponseBody,
     decoder: ListDecoder,
     received: usize,
@@ -58,7 +57,6 @@ impl Page {
         reservation.begin_again().await;
         Ok(Self {
             counts: env.counts.clone(),
-            health: env.health.clone(),
             body,
             decoder: ListDecoder::default(),
             received: 0,
@@ -115,10 +113,6 @@ impl Page {
     /// If the list was cut off or has no resource version.
     pub(super) fn finish(self) -> Result<ListEnd, WatchError> {
         self.counts.read_page(self.received);
-        let end = self.decoder.finish()?;
-        // Before the list is applied: a controller that sees the kind listed may change how the cluster is reached, and by
-        // then this connection must count as one that works.
-        self.health.answered();
-        Ok(end)
+        Ok(self.decoder.finish()?)
     }
 }

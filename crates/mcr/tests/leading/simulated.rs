@@ -33,7 +33,7 @@ impl Seen {
     }
 
     async fn until(&self, line: &str) {
-        let seen = || self.all().iter().any(|seen| seen == line).then_some(());
+        let seen = || self.all().iter().any(|seen| seen == line);
         eventually(PATIENCE, format!("{line:?} in {:?}", self.all()), seen).await;
     }
 }
@@ -216,7 +216,7 @@ async fn a_rival_in_the_lease_aborts_what_runs_and_the_process_can_lead_again() 
         (Role::Standby, Some("rival"))
     );
     set_holder(&cluster, "");
-    let twice = || (seen.all() == ["began", "dropped", "began"]).then_some(());
+    let twice = || seen.all() == ["began", "dropped", "began"];
     eventually(PATIENCE, "the request is reconciled again", twice).await;
     drop(process);
 }
@@ -248,7 +248,7 @@ async fn without_the_cluster_of_the_lease_reconciles_are_cancelled_at_the_deadli
     assert!(!process.leadership.is_held());
     assert!(process.leadership.status().error.unwrap().contains("401"));
     put_map(&work, "b");
-    let waits = || (status.status().queue.ready > 0).then_some(());
+    let waits = || status.status().queue.ready > 0;
     eventually(PATIENCE, "the watch goes on", waits).await;
     assert_eq!(seen.all().len(), 3, "no reconcile begins after the loss");
     drop(process);
@@ -349,10 +349,7 @@ async fn a_task_that_never_awaits_keeps_neither_the_manager_nor_the_lease() {
         election(&cluster),
     );
     seen.until("began").await;
-    eventually(PATIENCE, "it leads", || {
-        process.leadership.is_held().then_some(())
-    })
-    .await;
+    eventually(PATIENCE, "it leads", || process.leadership.is_held()).await;
     let stopped = tokio::time::timeout(PATIENCE, process.running.stop())
         .await
         .or_fail();
@@ -395,13 +392,10 @@ async fn a_leader_task_runs_in_each_term_and_ends_with_it() {
     for terms in 1..=2 {
         assert_eq!(seen.all().len(), terms * 2 - 1, "{:?}", seen.all());
         set_holder(&cluster, "");
-        eventually(PATIENCE, "it begins", || {
-            (seen.all().len() == terms * 2).then_some(())
-        })
-        .await;
+        eventually(PATIENCE, "it begins", || seen.all().len() == terms * 2).await;
         set_holder(&cluster, "rival");
         eventually(PATIENCE, "it ends", || {
-            (!leads.is_held() && seen.all().len() == terms * 2 + 1).then_some(())
+            !leads.is_held() && seen.all().len() == terms * 2 + 1
         })
         .await;
     }

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::{
     fleet::{OrFail, PATIENCE, Running, Seen, alone, hasty, spec},
-    process::{Log, in_a_process_of_its_own},
+    process::in_a_process_of_its_own,
 };
 
 /// In the Secrets, as it is sent; in tokens; in kubeconfigs that are not right.
@@ -90,7 +90,7 @@ async fn promise_15_hostile_servers_and_kubeconfigs_leak_nothing_and_hurt_nobody
     if !tokio::task::block_in_place(|| in_a_process_of_its_own(name)) {
         return;
     }
-    let log = Log::capture();
+    let log = mcr_testkit::log::Log::of_this_process();
     let faults = [
         Fault::Truncated,
         Fault::CutOff,
@@ -183,7 +183,7 @@ async fn promise_15_hostile_servers_and_kubeconfigs_leak_nothing_and_hurt_nobody
             .reconciled_as("hostile-0", &format!("round-{round}"), "", PATIENCE)
             .await;
         // Until watches have failed in many ways, and the log is seen to be captured.
-        if round > 8 && log.with("watch failed").len() > 3 {
+        if round > 8 && log.lines_with("watch failed").len() > 3 {
             break;
         }
         assert!(round < 300, "watches don't fail");
@@ -209,7 +209,7 @@ async fn promise_15_hostile_servers_and_kubeconfigs_leak_nothing_and_hurt_nobody
     }
     running.stop().await;
     for canary in [IN_SECRETS, IN_TOKENS, IN_KUBECONFIGS] {
-        assert_eq!(log.with(canary), [] as [String; 0]);
+        assert_eq!(log.lines_with(canary), [] as [String; 0]);
         let leaks: Vec<_> = said.iter().filter(|text| text.contains(canary)).collect();
         assert!(leaks.is_empty(), "{leaks:?}");
     }

@@ -145,7 +145,7 @@ async fn promise_6_fifty_rotations_under_live_watches_cost_no_list_and_no_delete
         since(i).count(|event| event.is_watch_start("configmaps") && event.user == user(ROTATIONS)) > 0
     };
     eventually(PATIENCE, "the watches go on with the last credentials", || {
-        (0..CLUSTERS).all(last).then_some(())
+        (0..CLUSTERS).all(last)
     })
     .await;
     for cluster in &clusters {

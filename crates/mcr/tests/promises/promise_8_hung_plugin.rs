@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::{
     fleet::{OrFail, PATIENCE, Running, World, alone, compare, noting, p99, spec},
-    process::{Log, in_a_process_of_its_own},
+    process::in_a_process_of_its_own,
 };
 
 const CANARY: &str = "canary-of-a-plugin-5d17";
@@ -41,7 +41,7 @@ async fn promise_8_a_hung_plugin_dies_at_its_deadline_unnoticed_by_others_and_un
     if !tokio::task::block_in_place(|| in_a_process_of_its_own(name)) {
         return;
     }
-    let log = Log::capture();
+    let log = mcr_testkit::log::Log::of_this_process();
     let folder = tempfile::tempdir().or_fail();
     let pids = folder.path().join("pids");
     let hung = SimCluster::builder().name("hung").build();
@@ -115,10 +115,10 @@ async fn promise_8_a_hung_plugin_dies_at_its_deadline_unnoticed_by_others_and_un
         "{reason}, after {:?}",
         begun.elapsed()
     );
-    eventually(PATIENCE, "it is killed", || (!is_alive(&pid)).then_some(())).await;
+    eventually(PATIENCE, "it is killed", || !is_alive(&pid)).await;
     let said = running.all_that_is_said();
     assert!(!said.contains(CANARY), "{said}");
     running.stop().await;
-    assert!(!log.with("exec plugin").is_empty(), "the log is captured");
-    assert_eq!(log.with(CANARY), [] as [String; 0]);
+    assert!(!log.lines_with("exec plugin").is_empty(), "the log is captured");
+    assert_eq!(log.lines_with(CANARY), [] as [String; 0]);
 }

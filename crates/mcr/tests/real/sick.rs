@@ -41,29 +41,26 @@ async fn seven_of_ten_contexts_reconcile_at_once_and_three_say_why_not() {
         settings.transport = transport.into();
     });
     eventually(PATIENCE, "seven clusters reconcile", || {
-        healthy
-            .iter()
-            .all(|name| seen.has(&format!("live {name} hello")))
-            .then_some(())
+        healthy.iter().all(|name| seen.has(&format!("live {name} hello")))
     })
     .await;
     let state = |context: &str| running.fleet.get(context).or_fail().state();
     eventually(PATIENCE, "the refusing one says so", || {
         let refused =
             "can't connect: connection refused: nothing listens at this address; the API server may be down";
-        (state("refusing").reason() == Some(refused)).then_some(())
+        state("refusing").reason() == Some(refused)
     })
     .await;
     eventually(PATIENCE, "the controller's status names the kind and why", || {
         let status = serde_json::to_string(&running.controllers[0].status()).or_fail();
-        status.contains("configmaps is forbidden").then_some(())
+        status.contains("configmaps is forbidden")
     })
     .await;
     assert!(!seen.any(|line| line.contains("forbidden")), "{:?}", seen.lines());
 
     nobody.allow(may_read_config_maps()).await.or_fail();
     eventually(PATIENCE, "the forbidden one recovers", || {
-        seen.has("live forbidden hello").then_some(())
+        seen.has("live forbidden hello")
     })
     .await;
     assert!(
@@ -148,7 +145,7 @@ async fn after_an_outage_deleted_objects_arrive_as_deleted_and_others_not() {
     let file = kubeconfig([admin("stops", &plane), admin("stays-up", &bystander)]);
     let running = Running::start(&[("fleet.kubeconfig", &file)], vec![noting(&seen)]);
     eventually(PATIENCE, "both are seen", || {
-        (seen.has("live stops goes") && seen.has("live stops stays")).then_some(())
+        seen.has("live stops goes") && seen.has("live stops stays")
     })
     .await;
 
@@ -156,12 +153,12 @@ async fn after_an_outage_deleted_objects_arrive_as_deleted_and_others_not() {
     delete(&other_door, "goes").await;
     create(&bystander, "meanwhile").await;
     eventually(PATIENCE, "the other cluster goes on", || {
-        seen.has("live stays-up meanwhile").then_some(())
+        seen.has("live stays-up meanwhile")
     })
     .await;
     let cluster = running.fleet.get("stops").or_fail();
     eventually(PATIENCE, "it is seen to be away", || {
-        matches!(cluster.state(), ClusterState::Unreachable { .. }).then_some(())
+        matches!(cluster.state(), ClusterState::Unreachable { .. })
     })
     .await;
     assert!(
@@ -170,10 +167,7 @@ async fn after_an_outage_deleted_objects_arrive_as_deleted_and_others_not() {
         seen.lines()
     );
     plane.restart().await.or_fail();
-    eventually(PATIENCE, "the delete arrives", || {
-        seen.has("deleted stops goes").then_some(())
-    })
-    .await;
+    eventually(PATIENCE, "the delete arrives", || seen.has("deleted stops goes")).await;
     assert_eq!(seen.count("deleted stops goes"), 1);
     assert!(
         !seen.any(|line| line == "deleted stops stays"),
@@ -198,7 +192,7 @@ async fn forbidden_is_not_deleted() {
     let seen = Arc::new(Seen::default());
     let file = context(robot.token().await.or_fail());
     let running = Running::start(&[("fleet.kubeconfig", &file)], vec![noting(&seen)]);
-    eventually(PATIENCE, "seen", || seen.has("live a stays").then_some(())).await;
+    eventually(PATIENCE, "seen", || seen.has("live a stays")).await;
 
     robot.revoke().await.or_fail();
     // Open watches go on after rights are withdrawn; new ones are refused.
@@ -218,10 +212,7 @@ async fn forbidden_is_not_deleted() {
     robot.allow(may_read_config_maps()).await.or_fail();
     touch(&plane, "stays", "again").await;
     let before = seen.count("live a stays");
-    eventually(PATIENCE, "it goes on", || {
-        (seen.count("live a stays") > before).then_some(())
-    })
-    .await;
+    eventually(PATIENCE, "it goes on", || seen.count("live a stays") > before).await;
     assert!(
         !seen.any(|line| line.starts_with("deleted") || line.starts_with("absent")),
         "{:?}",
@@ -258,13 +249,13 @@ async fn a_crd_installed_after_the_start_is_picked_up_where_it_is_installed() {
     create(&gets_it, "one").await;
     create(&lacks_it, "two").await;
     eventually(PATIENCE, "ConfigMaps are reconciled in both", || {
-        (seen.has("live gets-it one") && seen.has("live lacks-it two")).then_some(())
+        seen.has("live gets-it one") && seen.has("live lacks-it two")
     })
     .await;
     // A server that has just started answers for kinds of CRDs only after it has read its CRDs.
     eventually(PATIENCE, "the kind is missed in both", || {
         let status = serde_json::to_string(&running.controllers[1].status()).or_fail();
-        (status.matches("does not serve this kind (404)").count() == 2).then_some(())
+        status.matches("does not serve this kind (404)").count() == 2
     })
     .await;
 
@@ -278,12 +269,11 @@ async fn a_crd_installed_after_the_start_is_picked_up_where_it_is_installed() {
             .unwrap()
             .iter()
             .any(|line| line == r#"w Some("\"red\"")"#)
-            .then_some(())
     })
     .await;
     create(&lacks_it, "three").await;
     eventually(PATIENCE, "the cluster without it goes on", || {
-        seen.has("live lacks-it three").then_some(())
+        seen.has("live lacks-it three")
     })
     .await;
     running.stop().await;
@@ -314,15 +304,9 @@ async fn the_same_controller_runs_on_a_single_cluster() {
         .or_fail();
     let stop = tokio_util::sync::CancellationToken::new();
     let task = tokio::spawn(manager.run_until(stop.clone()));
-    eventually(PATIENCE, "reconciled", || {
-        seen.has("live local hello").then_some(())
-    })
-    .await;
+    eventually(PATIENCE, "reconciled", || seen.has("live local hello")).await;
     delete(&plane, "hello").await;
-    eventually(PATIENCE, "deleted", || {
-        seen.has("deleted local hello").then_some(())
-    })
-    .await;
+    eventually(PATIENCE, "deleted", || seen.has("deleted local hello")).await;
     stop.cancel();
     task.await.or_fail().or_fail();
 }

@@ -316,6 +316,20 @@ pub fn name(name: &str) -> ClusterName {
 }
 
 impl World {
+    /// With the cluster `a`.
+    pub fn with_a() -> (Self, ApiAccess) {
+        let world = Self::new();
+        let a = world.join("a");
+        (world, a)
+    }
+
+    /// With the ConfigMap `ns/x` of the value `1` in the cluster `a`.
+    pub fn with_map() -> (Self, ApiAccess) {
+        let with_a = Self::with_a();
+        with_a.1.put_map("ns/x", "1");
+        with_a
+    }
+
     pub fn new() -> Self {
         Self::with_settings(|_| {})
     }

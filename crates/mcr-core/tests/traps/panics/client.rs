@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::{At, CANARY, SOON, Trap, gone, joins, ready, unreachable};
-use crate::harness::{MAPS, Running, bookmark, capture, event, follow, list_object, map, name};
+use crate::harness::{MAPS, Running, bookmark, event, follow, list_object, map, name};
 
 type Answer = Response<UnsyncBoxBody<Bytes, io::Error>>;
 
@@ -137,7 +137,7 @@ const OF_THE_CLIENT: &str = "client given for the cluster panicked";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_whose_answers_panic_makes_its_cluster_unreachable_until_they_no_longer_do() {
-    let log = capture();
+    let log = mcr_testkit::log::Log::of_this_process();
     let running = Running::start();
     let client = Client::at(At::Answering);
     let cluster = joins(&running, "a", client.access()).await;
@@ -148,24 +148,18 @@ async fn a_client_whose_answers_panic_makes_its_cluster_unreachable_until_they_n
     ready(&cluster).await;
     seen.becomes(&["+a"]).await;
     // Later, when its watch has to begin anew and it is probed for that.
-    eventually(SOON, "it is watched", || {
-        (client.began.load(Ordering::SeqCst) > 0).then_some(())
-    })
-    .await;
+    eventually(SOON, "it is watched", || client.began.load(Ordering::SeqCst) > 0).await;
     client.trap.set(At::Answering);
     client.end_watches();
     unreachable(&cluster, OF_THE_CLIENT).await;
     client.trap.set(At::Nowhere);
     ready(&cluster).await;
-    eventually(SOON, "the watch goes on", || {
-        watch.status().problem.is_none().then_some(())
-    })
-    .await;
+    eventually(SOON, "the watch goes on", || watch.status().problem.is_none()).await;
     client.trap.set(At::Answering);
     running.clusters.remove(&name("a"));
     gone(&cluster).await;
     running.stop().await;
-    assert_eq!(log.with(CANARY), [""; 0]);
+    assert_eq!(log.lines_with(CANARY), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -208,21 +202,18 @@ async fn a_watch_whose_answer_panics_in_the_middle_begins_again_and_misses_nothi
         let client = Client::at(At::Nowhere);
         let cluster = joins(&running, "a", client.access()).await;
         let (_watch, seen) = follow(&cluster, WatchRequest::of::<ConfigMap>());
-        eventually(SOON, "it is watched", || {
-            (client.began.load(Ordering::SeqCst) > 0).then_some(())
-        })
-        .await;
+        eventually(SOON, "it is watched", || client.began.load(Ordering::SeqCst) > 0).await;
         client.trap.set(at);
         match at {
             At::Reading => client.say(&bookmark(11)),
             _ => client.end_watches(),
         }
         // It may have panicked already.
-        eventually(SOON, "it panics", || (client.trap.panics() > 0).then_some(())).await;
+        eventually(SOON, "it panics", || client.trap.panics() > 0).await;
         client.trap.set(At::Nowhere);
         eventually(SOON, "it is watched again", || {
             client.say(&event("ADDED", map("b", 12)));
-            seen.lines().contains(&"+b".to_owned()).then_some(())
+            seen.lines().contains(&"+b".to_owned())
         })
         .await;
         ready(&cluster).await;

@@ -19,7 +19,7 @@ use mcr_testkit::waiting::eventually;
 
 use super::{At, CANARY, SOON, Trap, gone, joins, ready, unreachable};
 use crate::{
-    harness::{Running, capture, name, quiet_server},
+    harness::{Running, name, quiet_server},
     server::{Answer, Server},
 };
 
@@ -72,7 +72,7 @@ const OF_THE_SOURCE: &str = "credential source panicked";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_credential_source_that_panics_makes_its_cluster_unreachable_until_it_no_longer_does() {
-    let log = capture();
+    let log = mcr_testkit::log::Log::of_this_process();
     let server = quiet_server().await;
     let running = Running::start();
     for at in [At::Asked, At::Awaited, At::Fingerprint, At::RenewEvery] {
@@ -89,7 +89,7 @@ async fn a_credential_source_that_panics_makes_its_cluster_unreachable_until_it_
         ready(&cluster).await;
     }
     running.stop().await;
-    assert_eq!(log.with(CANARY), [""; 0]);
+    assert_eq!(log.lines_with(CANARY), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -134,7 +134,7 @@ async fn a_credential_source_that_panics_before_expiry_leaves_the_cluster_as_it_
     let asked = source.asked.load(Ordering::SeqCst);
     source.trap.set(At::Nowhere);
     eventually(SOON, "a new credential", || {
-        (source.asked.load(Ordering::SeqCst) > asked).then_some(())
+        source.asked.load(Ordering::SeqCst) > asked
     })
     .await;
     running.stop().await;
@@ -171,7 +171,7 @@ async fn a_credential_that_has_expired_when_it_comes_is_used_with_a_warning_and_
     let cluster = joins(&running, "a", source.access(&server)).await;
     ready(&cluster).await;
     let failed = || running.fleet.counts().credentials.failed;
-    eventually(SOON, "it is renewed", || (failed() > 0).then_some(())).await;
+    eventually(SOON, "it is renewed", || failed() > 0).await;
     let status = running.fleet.snapshot().clusters.remove(0);
     assert_eq!(status.state, "Ready");
     let warning = |warning: &Arc<str>| warning.contains("had expired when it came");
@@ -236,14 +236,14 @@ async fn a_credential_source_that_panics_when_it_is_dropped_strands_nobody() {
             .clusters
             .add(ClusterSpec::new(name("a"), next.access(&server)))
     });
-    eventually(SOON, "it is dropped", || (trap.panics() > 0).then_some(())).await;
+    eventually(SOON, "it is dropped", || trap.panics() > 0).await;
     ready(&cluster).await;
     // Its cluster is removed, and comes back. A handle would keep the source.
     for _ in 0..2 {
         let (trap, access) = sore();
         ready(&joins(&running, "b", access).await).await;
         drops(&|| running.clusters.remove(&name("b")));
-        eventually(SOON, "it is dropped", || (trap.panics() > 0).then_some(())).await;
+        eventually(SOON, "it is dropped", || trap.panics() > 0).await;
     }
     running.stop().await;
 }

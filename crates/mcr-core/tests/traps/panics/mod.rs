@@ -77,7 +77,7 @@ impl Trap {
     pub(super) async fn panics_again(&self, times: usize) {
         let before = self.panics();
         let what = format!("{times} more panics after {before}");
-        eventually(SOON, what, || (self.panics() >= before + times).then_some(())).await;
+        eventually(SOON, what, || self.panics() >= before + times).await;
     }
 }
 
