@@ -118,7 +118,10 @@ pub fn describe_foreign(status: StatusCode, headers: &HeaderMap, body: &[u8]) ->
     let leads_to = text_of(header::LOCATION).and_then(|location| {
         let uri: Uri = location.parse().ok()?;
         let port = uri.port().map(|port| format!(":{port}")).unwrap_or_default();
-        Some(format!(" to {}", reason(&format!("{}://{}{port}", uri.scheme_str()?, uri.host()?))))
+        Some(format!(
+            " to {}",
+            reason(&format!("{}://{}{port}", uri.scheme_str()?, uri.host()?))
+        ))
     });
     let leads_to = leads_to.unwrap_or_default();
     let why = match status.as_u16() {
@@ -169,6 +172,9 @@ mod tests {
         let location = format!("https://u:p@{}.example/?q", "a".repeat(9_000));
         let headers = HeaderMap::from_iter([(header::LOCATION, location.parse().unwrap())]);
         let leads_away = describe_foreign(StatusCode::FOUND, &headers, b"");
-        assert!(leads_away.len() < 600 && !leads_away.contains("u:p"), "{leads_away}");
+        assert!(
+            leads_away.len() < 600 && !leads_away.contains("u:p"),
+            "{leads_away}"
+        );
     }
 }

@@ -1,28 +1,20 @@
 //! A kcp with the workspace of the export, and the workspaces of its consumers.
 
 use kube::{
-    Api, Client, Resource,
+    Api, Client,
     api::{DeleteParams, Patch, PatchParams, PostParams},
     config::Kubeconfig,
-    core::ClusterResourceScope,
+    core::{ApiResource, DynamicObject, GroupVersionKind},
 };
 use mcr_core::{Access, Trust};
 use mcr_provider_kcp::{
     KcpProvider,
-    api::{
-        apis::{
-            v1alpha1::APIResourceSchema,
-            v1alpha2::{APIBinding, APIExport},
-        },
-        is_true,
-        tenancy::v1alpha1::Workspace,
-    },
+    api::{apis::v1alpha2::APIBinding, is_true},
 };
 use mcr_testkit::{
     kcp::{Kcp as Double, KcpServer},
     waiting::OrFail,
 };
-use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use crate::{
@@ -76,8 +68,14 @@ impl Kcp {
         };
         let (provider, _) = kcp.workspace("provider", None).await;
         let client = kcp.client(&provider).await;
-        create::<APIResourceSchema>(&client, api::schema()).await;
-        create::<APIExport>(&client, api::export()).await;
+        create(
+            &client,
+            "apis.kcp.io/v1alpha1",
+            "APIResourceSchema",
+            api::schema(),
+        )
+        .await;
+        create(&client, "apis.kcp.io/v1alpha2", "APIExport", api::export()).await;
         kcp.provider = provider;
         kcp
     }
@@ -111,7 +109,7 @@ impl Kcp {
         if self.double.is_some() {
             return;
         }
-        let workspaces: Api<Workspace> = Api::all(self.client("root").await);
+        let workspaces = resource(&self.client("root").await, TENANCY, "Workspace");
         let paths = consumers.into_iter().map(|consumer| consumer.path);
         for path in paths.chain([self.provider]) {
             let name = path.rsplit(':').next().unwrap_or_default();
@@ -123,19 +121,13 @@ impl Kcp {
         let name = format!("{}{name}", self.prefix);
         let root = self.client("root").await;
         let location = shard.map(|shard| json!({"selector": {"matchLabels": {"name": shard}}}));
-        create::<Workspace>(
-            &root,
-            json!({"metadata": {"name": name}, "spec": {"location": location}}),
-        )
-        .await;
-        let workspaces: Api<Workspace> = Api::all(root);
+        let object = json!({"metadata": {"name": name}, "spec": {"location": location}});
+        create(&root, TENANCY, "Workspace", object).await;
+        let workspaces = resource(&root, TENANCY, "Workspace");
         let id = until(format!("the workspace {name} is ready"), async || {
-            let workspace = workspaces.get(&name).await.or_fail();
-            let phase = workspace.status.and_then(|status| status.phase);
-            workspace
-                .spec
-                .cluster
-                .filter(|_| phase.as_deref() == Some("Ready"))
+            let workspace = workspaces.get(&name).await.or_fail().data;
+            let id = workspace["spec"]["cluster"].as_str().map(ToOwned::to_owned);
+            id.filter(|_| workspace["status"]["phase"] == "Ready")
         });
         (format!("root:{name}"), id.await)
     }
@@ -169,7 +161,7 @@ impl Consumer {
             "metadata": {"name": EXPORT},
             "spec": {"reference": {"export": {"path": self.provider, "name": EXPORT}}},
         });
-        create::<APIBinding>(&self.client, binding).await;
+        create(&self.client, "apis.kcp.io/v1alpha2", "APIBinding", binding).await;
         until(format!("{} is bound", self.path), async || {
             let binding = self.binding().await?;
             is_true(&binding.status?.conditions, "Ready").then_some(())
@@ -262,17 +254,22 @@ async fn config(kubeconfig: &Kubeconfig) -> kube::Config {
         .or_fail()
 }
 
+const TENANCY: &str = "tenancy.kcp.io/v1alpha1";
+
+/// The cluster-scoped objects of a kind.
+fn resource(client: &Client, version: &str, kind: &str) -> Api<DynamicObject> {
+    let (group, version) = version.split_once('/').unwrap_or_default();
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    Api::all_with(client.clone(), &resource)
+}
+
 /// Creates an object. A workspace that was made just now may not let the admin in at once.
-async fn create<K>(client: &Client, mut object: Value)
-where
-    K: Resource<DynamicType = (), Scope = ClusterResourceScope>,
-    K: Clone + Serialize + DeserializeOwned + std::fmt::Debug,
-{
-    object["apiVersion"] = K::api_version(&()).into();
-    object["kind"] = K::kind(&()).into();
-    let object: K = serde_json::from_value(object).or_fail();
-    let api: Api<K> = Api::all(client.clone());
-    until(format!("{} is created", K::kind(&())), async || {
+async fn create(client: &Client, version: &str, kind: &str, mut object: Value) {
+    object["apiVersion"] = version.into();
+    object["kind"] = kind.into();
+    let object: DynamicObject = serde_json::from_value(object).or_fail();
+    let api = resource(client, version, kind);
+    until(format!("{kind} is created"), async || {
         match api.create(&PostParams::default(), &object).await {
             Ok(made) => Some(made),
             Err(error) => {
