@@ -44,7 +44,7 @@ const PROTOCOL: &str =
 /// Fast tests where there is a choice: all of this runs with every change.
 #[rustfmt::skip]
 pub(super) const BUGS: &[Planted] = &[
-    bug(1, "slot-kept-while-waiting", "mcr-core", "traps", "dead::silent_newcomers_do_not_keep_a_healthy_one_waiting"),
+    bug(1, "slot-kept-while-waiting", "mcr-core", "traps", "lists::a_place_among_the_lists_is_not_kept_by_a_server_that_is_silent"),
     bug(1, "silence-not-probed", "mcr-core", "traps", "dead::a_silent_cluster_is_found_out_by_a_probe_and_a_quiet_one_is_not"),
     bug(2, "lookup-takes-a-snapshot", "mcr-core", "model", "promises::promise_2_nothing_waits_inside_a_lookup"),
     bug(3, "connection-left-open", "mcr-core", "traps", "leaving::all_connections_of_a_removed_cluster_close_at_once"),
