@@ -53,8 +53,7 @@ impl OnShard {
     async fn all(&self, what: &str, wanted: impl Fn(&ClusterState) -> bool) {
         let name = self.shard.name();
         eventually(PATIENCE, format!("all of {name} are {what}"), || {
-            let all = self.clusters.iter().all(|cluster| wanted(&cluster.state()));
-            all
+            self.clusters.iter().all(|cluster| wanted(&cluster.state()))
         })
         .await;
     }
