@@ -30,8 +30,8 @@ use serde_json::{Value, json};
 use support::{Heard, PATIENCE, builder, cluster, hub, initialized, kubeconfig, locally, secret};
 use tokio::{net::TcpListener, task::JoinSet};
 
-async fn eventually(what: &str, mut so: impl FnMut() -> bool) {
-    waiting::eventually(PATIENCE, what, || so()).await;
+async fn eventually(what: &str, so: impl FnMut() -> bool) {
+    waiting::eventually(PATIENCE, what, so).await;
 }
 
 /// An API server without UIDs, which another one can replace at the same address.

@@ -430,8 +430,8 @@ async fn a_hub_without_cluster_api_is_told_what_to_do_and_tried_again() {
     running.stop().await;
 }
 
-async fn eventually(what: &str, mut so: impl FnMut() -> bool) {
-    waiting::eventually(PATIENCE, what, || so()).await;
+async fn eventually(what: &str, so: impl FnMut() -> bool) {
+    waiting::eventually(PATIENCE, what, so).await;
 }
 
 #[tokio::test]

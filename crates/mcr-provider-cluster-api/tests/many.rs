@@ -29,8 +29,8 @@ fn in_an_hour(settings: &mut FleetSettings) {
     transport.read_timeout = HOUR;
 }
 
-async fn eventually(what: &str, mut so: impl FnMut() -> bool) {
-    waiting::eventually(PATIENCE, what, || so()).await;
+async fn eventually(what: &str, so: impl FnMut() -> bool) {
+    waiting::eventually(PATIENCE, what, so).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -124,8 +124,8 @@ impl World {
     }
 }
 
-async fn eventually(what: &str, mut so: impl FnMut() -> bool) {
-    waiting::eventually(PATIENCE, what, || so()).await;
+async fn eventually(what: &str, so: impl FnMut() -> bool) {
+    waiting::eventually(PATIENCE, what, so).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

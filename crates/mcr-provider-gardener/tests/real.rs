@@ -37,8 +37,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const LIFE: Duration = Duration::from_secs(8);
 const RENEWALS: usize = 20;
 
-async fn eventually(what: &str, mut so: impl FnMut() -> bool) {
-    waiting::eventually(PATIENCE, what, || so()).await;
+async fn eventually(what: &str, so: impl FnMut() -> bool) {
+    waiting::eventually(PATIENCE, what, so).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -26,8 +26,8 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-async fn eventually(what: &str, mut so: impl FnMut() -> bool) {
-    waiting::eventually(PATIENCE, what, || so()).await;
+async fn eventually(what: &str, so: impl FnMut() -> bool) {
+    waiting::eventually(PATIENCE, what, so).await;
 }
 
 /// A kubeconfig that was revoked, or whose authority has gone, is refused long before it expires.

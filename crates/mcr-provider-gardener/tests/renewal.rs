@@ -32,8 +32,8 @@ use tokio::{
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
-async fn eventually(what: &str, mut so: impl FnMut() -> bool) {
-    waiting::eventually(PATIENCE, what, || so()).await;
+async fn eventually(what: &str, so: impl FnMut() -> bool) {
+    waiting::eventually(PATIENCE, what, so).await;
 }
 
 /// A garden that issues another kubeconfig each time.

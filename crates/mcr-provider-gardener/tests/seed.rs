@@ -343,7 +343,7 @@ async fn renewals_are_swapped_below_the_running_watches() {
         |stop| async move { fleet.run(stop).await }
     });
     let ready = || matches!(fleet.get("dev/a").map(|a| a.state()), Ok(ClusterState::Ready));
-    eventually(PATIENCE, "it is ready", || ready()).await;
+    eventually(PATIENCE, "it is ready", &ready).await;
     assert_eq!(
         seed.gets(),
         1,

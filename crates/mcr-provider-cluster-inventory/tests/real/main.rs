@@ -130,8 +130,8 @@ async fn status(api: &Api<DynamicObject>, name: &str, status: Value) -> Value {
     serde_json::to_value(there).unwrap()
 }
 
-async fn eventually(what: &str, mut so: impl FnMut() -> bool) {
-    waiting::eventually(PATIENCE, what, || so()).await;
+async fn eventually(what: &str, so: impl FnMut() -> bool) {
+    waiting::eventually(PATIENCE, what, so).await;
 }
 
 /// A fleet of the inventory, with exactly the rights of the manifest in the hub.
