@@ -482,7 +482,7 @@ async fn a_hub_whose_crd_is_replaced_is_listed_again_once_the_new_one_is_there()
     };
     let error = heard.error();
     tokio::pin!(error);
-    let asked = eventually(PATIENCE, "the hub is asked for its versions", || asked());
+    let asked = eventually(PATIENCE, "the hub is asked for its versions", asked);
     tokio::select! {
         error = &mut error => panic!("{error}"),
         () = asked => {}

@@ -107,7 +107,7 @@ async fn a_namespace_that_cannot_be_read_takes_nothing_from_the_others() {
     hub.delete(PROFILES, "us/a").unwrap();
     assert_eq!(heard.line().await, "-us/a");
     let denied = || hub.audit().count(|event| event.user == "t" && event.code == 403) > 1;
-    eventually(PATIENCE, "the other one is asked for again", || denied()).await;
+    eventually(PATIENCE, "the other one is asked for again", denied).await;
     assert!(heard.next().now_or_never().is_none(), "not in sync");
     may_read(&hub, &["eu", "us"]);
     assert_eq!(heard.until("synced").await, ["+eu/a", "synced"]);

@@ -169,7 +169,7 @@ async fn a_hub_that_refuses_decisions_later_takes_no_cluster_away() {
             .count(|event| event.resource == "placementdecisions" && event.code == 403)
             > 1
     };
-    eventually(PATIENCE, "the decisions are refused", || refused()).await;
+    eventually(PATIENCE, "the decisions are refused", refused).await;
     may(&["clusterprofiles", "placementdecisions"]);
     assert_eq!(heard.line().await, "-a", "now it is known that nobody chooses it");
 }

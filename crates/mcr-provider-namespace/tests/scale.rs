@@ -56,8 +56,8 @@ fn cpu() -> Option<Duration> {
     Some(Duration::from_millis(ticks * 10))
 }
 
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    eventually(Duration::from_secs(120), what, || holds()).await;
+async fn until(what: &str, holds: impl FnMut() -> bool) {
+    eventually(Duration::from_secs(120), what, holds).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -79,8 +79,8 @@ fn cpu() -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    eventually(Duration::from_secs(120), what, || holds()).await;
+async fn until(what: &str, holds: impl FnMut() -> bool) {
+    eventually(Duration::from_secs(120), what, holds).await;
 }
 
 fn place(number: usize) -> String {

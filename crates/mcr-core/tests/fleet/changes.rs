@@ -125,7 +125,7 @@ async fn a_cluster_without_credentials_is_ready_only_if_the_operator_allows_anon
             .reason()
             .is_some_and(|why| why.contains("system:anonymous"))
     };
-    eventually(SOON, "it is refused", || is_refused()).await;
+    eventually(SOON, "it is refused", &is_refused).await;
     let binding = serde_json::json!({
         "metadata": {"name": "everybody"},
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "system:anonymous"}],

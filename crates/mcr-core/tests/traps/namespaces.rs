@@ -226,11 +226,11 @@ async fn the_default_namespace_of_a_description_that_is_not_taken_does_not_count
     announce(kubeconfig(&server, "two", "tokenFile: /nowhere/token").into());
     eventually(LONG, "the last good one goes on", || {
         let snapshot = running.fleet.snapshot();
-        let warned = snapshot
+
+        snapshot
             .clusters
             .iter()
-            .any(|cluster| !cluster.warnings.is_empty());
-        warned
+            .any(|cluster| !cluster.warnings.is_empty())
     })
     .await;
     assert_eq!(namespace_of(&cluster), "one");
