@@ -11,7 +11,7 @@ use rustls::OtherError;
 use crate::{
     TransportError,
     connect::{ConnectTimeout, UnknownHost},
-    tls::Unusable,
+    tls::{Unusable, unusable},
 };
 
 /// The task that sends the requests of a `kube::Client` has ended.
@@ -199,15 +199,6 @@ fn explain_tls(error: &rustls::Error) -> String {
         error => return format!("TLS: {error}"),
     };
     text.to_owned()
-}
-
-/// What to do about a certificate with a key or a signature of this kind.
-pub(crate) fn unusable(kind: &str) -> String {
-    format!(
-        "the certificate of the server or of its authority has a key or a signature that can't be used here ({kind}); issue it again with \
-         {}, and SHA-256 or SHA-384",
-        pem::SUPPORTED
-    )
 }
 
 /// The name in a certificate. rustls gives it as `DnsName("eu-1")` or `IpAddress(10.0.0.1)`.

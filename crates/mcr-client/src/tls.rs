@@ -20,8 +20,6 @@ use rustls::{
 };
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject};
 
-use crate::explain::unusable;
-
 /// How many TLS sessions are kept for one server: the default of rustls. rustls allocates 2 KiB for them at once.
 const SESSIONS: usize = 8;
 
@@ -105,6 +103,15 @@ pub fn verifier(authority: &Arc<[u8]>) -> Result<Arc<dyn ServerCertVerifier>, Ac
     let inner = builder.build().map_err(|error| problem(&error.to_string()))?;
     let pem = authority.clone();
     Ok(Arc::new(Verifier(Some(Authorities { inner, pem }))))
+}
+
+/// What to do about a certificate with a key or a signature of this kind.
+pub(crate) fn unusable(kind: &str) -> String {
+    format!(
+        "the certificate of the server or of its authority has a key or a signature that can't be used here ({kind}); issue it again with \
+         {}, and SHA-256 or SHA-384",
+        pem::SUPPORTED
+    )
 }
 
 /// Why a certificate can't be verified, where the errors of rustls don't say it.

@@ -51,12 +51,12 @@ impl Followed {
         self.item().await.unwrap_or_else(|error| fail(error))
     }
 
-    /// The next announcement as a [`line`].
+    /// The next announcement as a [`line()`].
     pub async fn line(&mut self) -> String {
         line(&self.next().await)
     }
 
-    /// The next announcements until this one, as [`line`]s.
+    /// The next announcements until this one, as [`line()`]s.
     pub async fn until(&mut self, last: &str) -> Vec<String> {
         let mut lines = Vec::new();
         while lines.last().is_none_or(|line| line != last) {

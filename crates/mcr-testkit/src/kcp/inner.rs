@@ -6,10 +6,10 @@ use tokio::task::JoinHandle;
 
 use super::delays::KcpDelays;
 use super::directory::{Directory, Entry};
+use super::names;
 use super::shard::Shard;
 use super::state::State;
 use super::user::Users;
-use super::{names, path};
 use crate::lock::lock;
 
 /// The data of a double of kcp.
@@ -37,11 +37,6 @@ pub(super) struct Inner {
 impl Inner {
     pub(super) fn shard(&self, number: usize) -> Option<&Shard> {
         self.shards.get(number)
-    }
-
-    /// Whether this is the door of a shard that is stopped.
-    pub(super) fn is_stopped(&self, entry: path::Entry) -> bool {
-        matches!(entry, path::Entry::Shard(number) if self.shard(number).is_none_or(Shard::is_down))
     }
 
     pub(super) fn shard_of(&self, entry: &Entry) -> Option<&Shard> {

@@ -28,6 +28,13 @@ pub(super) enum Entry {
     Shard(usize),
 }
 
+impl Entry {
+    /// Whether this is the door of a shard that is stopped.
+    pub(super) fn is_stopped(self, inner: &Inner) -> bool {
+        matches!(self, Self::Shard(number) if inner.shard(number).is_none_or(Shard::is_down))
+    }
+}
+
 /// The parts of a path of kcp. `rest` is a path of a Kubernetes API server.
 #[derive(Debug, PartialEq)]
 enum KcpPath {

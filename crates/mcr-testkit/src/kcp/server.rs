@@ -46,7 +46,7 @@ impl Answers for Door {
     fn answer(&self, parts: Parts, body: Bytes) -> Response<SimBody> {
         let up = || {
             let kcp = self.kcp.get();
-            kcp.filter(|kcp| !kcp.inner.is_stopped(self.entry))
+            kcp.filter(|kcp| !self.entry.is_stopped(&kcp.inner))
         };
         let answered = up().map(|kcp| path::answer(&kcp.inner, self.entry, parts, &body));
         // Connections end a moment after their port has closed. A watch that begins while the shard stops must not go on.

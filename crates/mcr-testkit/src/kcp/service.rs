@@ -59,7 +59,7 @@ impl KcpService {
         let Ok(body) = body.collect().await else {
             return Err(io::ErrorKind::UnexpectedEof.into());
         };
-        let is_up = || match self.inner.is_stopped(self.entry) {
+        let is_up = || match self.entry.is_stopped(&self.inner) {
             true => Err(io::ErrorKind::ConnectionRefused),
             false => Ok(()),
         };

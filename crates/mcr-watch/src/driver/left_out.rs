@@ -5,11 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Driver, progress::TOO_LARGE_PAUSE};
-use crate::{
-    WatchError, WatchProblem,
-    target::{LeftOut, PlacedObject},
-};
+use super::progress::TOO_LARGE_PAUSE;
+use crate::target::{LeftOut, PlacedObject};
 
 /// The places that are left out since the last complete list.
 #[derive(Default)]
@@ -52,57 +49,5 @@ impl LeftOutPlaces {
         began.map_or(patience, |began| {
             patience.min(TOO_LARGE_PAUSE.saturating_sub(began.elapsed()))
         })
-    }
-}
-
-impl Driver {
-    /// Checks that the target holds no more than it may where this object belongs.
-    pub(super) fn check_held(&mut self, PlacedObject { place, .. }: &PlacedObject) -> Result<(), WatchError> {
-        let Some(limit) = self.env.settings.held_bytes else {
-            return Ok(());
-        };
-        let bytes = self.target.held_bytes(place.as_deref());
-        match place {
-            _ if bytes <= limit => {}
-            None => return Err(WatchError::HoldsTooMuch { bytes, limit }),
-            Some(place) if !self.left_out.places.contains_key(place) => {
-                let setting = "WatchSettings::held_bytes";
-                let error = WatchError::PlaceTooLarge {
-                    bytes,
-                    limit,
-                    setting,
-                };
-                let mut places = self.left_out.places.clone();
-                places.insert(place.clone(), WatchProblem::new(error));
-                self.leave_out_places(places);
-                self.left_out.changed();
-                self.target.status_changed();
-            }
-            Some(_) => {}
-        }
-        Ok(())
-    }
-
-    /// Leaves these places out, and no others.
-    pub(super) fn leave_out_places(&mut self, mut places: LeftOut) {
-        let before = &self.left_out.places;
-        if places.is_empty() && before.is_empty() {
-            return;
-        }
-        let (cluster, kind) = (&self.env.cluster, &self.kind);
-        for (place, problem) in &mut places {
-            if let Some(known) = before.get(place) {
-                problem.since = known.since;
-                continue;
-            }
-            let error = &problem.error;
-            self.env.counts.failure(error);
-            tracing::warn!(%cluster, %kind, %place, %error, "the objects of a place are left out; the others go on");
-        }
-        for place in before.keys().filter(|place| !places.contains_key(*place)) {
-            tracing::info!(%cluster, %kind, %place, "the objects of a place are no longer left out");
-        }
-        self.target.leave_out(&places);
-        self.left_out.places = places;
     }
 }
