@@ -14,7 +14,31 @@ pub(super) fn only(found: &[Finding], level: Level) -> Finding {
     bad[0].clone()
 }
 
+/// All findings are in order.
+#[track_caller]
+pub(super) fn fine(found: &[Finding]) {
+    assert!(
+        found.iter().all(|finding| finding.result == Level::Ok),
+        "{found:#?}"
+    );
+}
+
 impl Finding {
+    /// What was seen has this part.
+    #[track_caller]
+    pub(super) fn shows(&self, part: &str) -> &Self {
+        assert!(self.saw.contains(part), "no {part}: {self:?}");
+        self
+    }
+
+    /// The text of the fix has this part.
+    #[track_caller]
+    pub(super) fn advises(&self, part: &str) -> &Self {
+        let fix = self.fix_text().unwrap();
+        assert!(fix.contains(part), "no {part}: {fix}");
+        self
+    }
+
     pub(super) fn fix_text(&self) -> Option<String> {
         self.fix.as_ref().map(ToString::to_string)
     }
