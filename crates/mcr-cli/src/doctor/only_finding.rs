@@ -1,6 +1,6 @@
 //! The finding that a test of the diagnosis is about.
 
-use super::finding::Finding;
+use super::{diagnosis_cluster_api::Obstacle, finding::Finding};
 use crate::level::Level;
 
 /// The only finding that is not in order.
@@ -21,6 +21,16 @@ pub(super) fn fine(found: &[Finding]) {
         found.iter().all(|finding| finding.result == Level::Ok),
         "{found:#?}"
     );
+}
+
+impl Obstacle {
+    /// The obstacle has this level, what was seen this part, and the text of the fix that one.
+    #[track_caller]
+    pub(super) fn is(self, level: Level, saw: &str, fix: &str) {
+        let advice = self.fix.map(|fix| fix.to_string()).unwrap_or_default();
+        assert!(self.level == level && self.saw.contains(saw), "{}", self.saw);
+        assert!(advice.contains(fix), "{advice}");
+    }
 }
 
 impl Finding {
