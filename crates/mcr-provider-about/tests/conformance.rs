@@ -25,12 +25,6 @@ fn spec(draft: &Draft) -> ClusterSpec {
     .label("version", draft.label())
 }
 
-impl About {
-    fn put(&self, spec: ClusterSpec) {
-        self.0.handle().add(spec);
-    }
-}
-
 impl Subject for About {
     const CAN: &'static [Ability] = &[
         Ability::Add,
@@ -50,21 +44,13 @@ impl Subject for About {
         Arc::new(AboutApi::around(self.0.clone()))
     }
 
+    async fn describe(&mut self, draft: &Draft) {
+        self.0.handle().add(spec(draft));
+    }
+
     async fn add(&mut self, draft: &Draft) -> ClusterName {
-        self.put(spec(draft));
+        self.describe(draft).await;
         name(draft)
-    }
-
-    async fn change(&mut self, draft: &Draft) {
-        self.put(spec(draft));
-    }
-
-    async fn rotate(&mut self, draft: &Draft) {
-        self.put(spec(draft));
-    }
-
-    async fn replace(&mut self, draft: &Draft) {
-        self.put(spec(draft));
     }
 
     async fn break_it(&mut self, draft: &Draft) -> ClusterName {
@@ -75,16 +61,8 @@ impl Subject for About {
         name(draft)
     }
 
-    async fn repair(&mut self, draft: &Draft) {
-        self.put(spec(draft));
-    }
-
     async fn suspend(&mut self, draft: &Draft) {
-        self.put(spec(draft).suspended("hibernated"));
-    }
-
-    async fn resume(&mut self, draft: &Draft) {
-        self.put(spec(draft));
+        self.0.handle().add(spec(draft).suspended("hibernated"));
     }
 
     async fn remove(&mut self, draft: &Draft) {

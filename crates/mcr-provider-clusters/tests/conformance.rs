@@ -23,12 +23,6 @@ fn spec(draft: &Draft) -> ClusterSpec {
     .label("version", draft.label())
 }
 
-impl Clusters {
-    fn put(&self, spec: ClusterSpec) {
-        self.0.handle().add(spec);
-    }
-}
-
 impl Subject for Clusters {
     const CAN: &'static [Ability] = &[
         Ability::Add,
@@ -48,21 +42,13 @@ impl Subject for Clusters {
         Arc::new(self.0.clone())
     }
 
+    async fn describe(&mut self, draft: &Draft) {
+        self.0.handle().add(spec(draft));
+    }
+
     async fn add(&mut self, draft: &Draft) -> ClusterName {
-        self.put(spec(draft));
+        self.describe(draft).await;
         name(draft)
-    }
-
-    async fn change(&mut self, draft: &Draft) {
-        self.put(spec(draft));
-    }
-
-    async fn rotate(&mut self, draft: &Draft) {
-        self.put(spec(draft));
-    }
-
-    async fn replace(&mut self, draft: &Draft) {
-        self.put(spec(draft));
     }
 
     async fn break_it(&mut self, draft: &Draft) -> ClusterName {
@@ -73,16 +59,8 @@ impl Subject for Clusters {
         name(draft)
     }
 
-    async fn repair(&mut self, draft: &Draft) {
-        self.put(spec(draft));
-    }
-
     async fn suspend(&mut self, draft: &Draft) {
-        self.put(spec(draft).suspended("hibernated"));
-    }
-
-    async fn resume(&mut self, draft: &Draft) {
-        self.put(spec(draft));
+        self.0.handle().add(spec(draft).suspended("hibernated"));
     }
 
     async fn remove(&mut self, draft: &Draft) {

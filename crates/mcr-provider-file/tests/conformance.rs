@@ -27,10 +27,6 @@ impl<const NOTIFIED: bool> Files<NOTIFIED> {
         fs::write(&new, content).unwrap();
         fs::rename(new, self.path(draft)).unwrap();
     }
-
-    fn put(&self, draft: &Draft) {
-        self.write(draft, &draft.kubeconfig());
-    }
 }
 
 impl<const NOTIFIED: bool> Subject for Files<NOTIFIED> {
@@ -58,29 +54,19 @@ impl<const NOTIFIED: bool> Subject for Files<NOTIFIED> {
         Arc::new(provider.unwrap())
     }
 
+    async fn describe(&mut self, draft: &Draft) {
+        self.write(draft, &draft.kubeconfig());
+    }
+
     async fn add(&mut self, draft: &Draft) -> ClusterName {
-        self.put(draft);
+        self.describe(draft).await;
         self.name(draft)
-    }
-
-    async fn change(&mut self, draft: &Draft) {
-        self.put(draft);
-    }
-
-    async fn rotate(&mut self, draft: &Draft) {
-        self.put(draft);
     }
 
     async fn break_it(&mut self, draft: &Draft) -> ClusterName {
         // Half-written, with the token in the written half.
-        let content = draft.kubeconfig();
-        let at = content.find(&draft.token()).unwrap() + draft.token().len();
-        self.write(draft, &content[..at]);
+        self.write(draft, &draft.torn_kubeconfig());
         self.name(draft)
-    }
-
-    async fn repair(&mut self, draft: &Draft) {
-        self.put(draft);
     }
 
     async fn remove(&mut self, draft: &Draft) {

@@ -78,9 +78,8 @@ impl<const EVENTS: bool> Subject for Clusters<EVENTS> {
 
     async fn break_it(&mut self, draft: &Draft) -> ClusterName {
         // Half-written, with the token in the written half.
-        let conf = draft.kubeconfig();
-        let end = conf.find(&draft.token()).unwrap() + draft.token().len();
-        self.0.conf(&draft.uid().replace('-', "x"), &conf[..end]);
+        self.0
+            .conf(&draft.uid().replace('-', "x"), &draft.torn_kubeconfig());
         self.put(draft, "running");
         ClusterName::new(draft.name()).unwrap()
     }

@@ -40,10 +40,6 @@ impl<const ALL: bool> Secrets<ALL> {
         self.0.apply(wanted).unwrap();
     }
 
-    fn put(&self, draft: &Draft) {
-        self.write(draft, &draft.kubeconfig());
-    }
-
     fn finalizers(&self, draft: &Draft, finalizers: Value) {
         let mut there = self.0.get("secrets", &Self::key(draft)).unwrap();
         there["metadata"]["finalizers"] = finalizers;
@@ -75,29 +71,19 @@ impl<const ALL: bool> Subject for Secrets<ALL> {
         Arc::new(builder.build().unwrap())
     }
 
+    async fn describe(&mut self, draft: &Draft) {
+        self.write(draft, &draft.kubeconfig());
+    }
+
     async fn add(&mut self, draft: &Draft) -> ClusterName {
-        self.put(draft);
+        self.describe(draft).await;
         Self::name(draft)
-    }
-
-    async fn change(&mut self, draft: &Draft) {
-        self.put(draft);
-    }
-
-    async fn rotate(&mut self, draft: &Draft) {
-        self.put(draft);
     }
 
     async fn break_it(&mut self, draft: &Draft) -> ClusterName {
         // Cut short, with the token in what is left.
-        let content = draft.kubeconfig();
-        let at = content.find(&draft.token()).unwrap() + draft.token().len();
-        self.write(draft, &content[..at]);
+        self.write(draft, &draft.torn_kubeconfig());
         Self::name(draft)
-    }
-
-    async fn repair(&mut self, draft: &Draft) {
-        self.put(draft);
     }
 
     async fn begin_deletion(&mut self, draft: &Draft) {

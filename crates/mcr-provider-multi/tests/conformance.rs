@@ -29,10 +29,6 @@ impl<const NESTED: bool> Multi<NESTED> {
         .identity(draft.uid())
         .label("version", draft.label())
     }
-
-    fn put(&self, draft: &Draft) {
-        self.child.handle().add(Self::spec(draft));
-    }
 }
 
 fn other() -> Draft {
@@ -74,21 +70,13 @@ impl<const NESTED: bool> Subject for Multi<NESTED> {
         vec![ClusterName::new(format!("{prefix}#{}", other().name())).unwrap()]
     }
 
+    async fn describe(&mut self, draft: &Draft) {
+        self.child.handle().add(Self::spec(draft));
+    }
+
     async fn add(&mut self, draft: &Draft) -> ClusterName {
-        self.put(draft);
+        self.describe(draft).await;
         Self::name(draft)
-    }
-
-    async fn change(&mut self, draft: &Draft) {
-        self.put(draft);
-    }
-
-    async fn rotate(&mut self, draft: &Draft) {
-        self.put(draft);
-    }
-
-    async fn replace(&mut self, draft: &Draft) {
-        self.put(draft);
     }
 
     async fn break_it(&mut self, draft: &Draft) -> ClusterName {
@@ -97,16 +85,8 @@ impl<const NESTED: bool> Subject for Multi<NESTED> {
         Self::name(draft)
     }
 
-    async fn repair(&mut self, draft: &Draft) {
-        self.put(draft);
-    }
-
     async fn suspend(&mut self, draft: &Draft) {
         self.child.handle().add(Self::spec(draft).suspended("hibernated"));
-    }
-
-    async fn resume(&mut self, draft: &Draft) {
-        self.put(draft);
     }
 
     async fn remove(&mut self, draft: &Draft) {

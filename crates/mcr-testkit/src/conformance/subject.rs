@@ -103,6 +103,16 @@ impl Draft {
         format!("{CANARY}-{}-{}", self.number, self.credentials)
     }
 
+    /// The beginning of the [kubeconfig](Self::kubeconfig), up to the end of the token: it can't be read.
+    pub fn torn_kubeconfig(&self) -> String {
+        let mut content = self.kubeconfig();
+        let token = self.token();
+        if let Some(start) = content.find(&token) {
+            content.truncate(start + token.len());
+        }
+        content
+    }
+
     /// A kubeconfig of the cluster. Its only context has the [name](Self::name) of the cluster.
     pub fn kubeconfig(&self) -> String {
         let name = self.name();
@@ -151,6 +161,14 @@ pub trait Subject: Sized + 'static {
         Duration::from_millis(400)
     }
 
+    /// Makes the description of a cluster that of the draft, whatever it was. If a subject has this method, it needs none of
+    /// [`change`](Self::change), [`rotate`](Self::rotate), [`replace`](Self::replace), [`repair`](Self::repair) and
+    /// [`resume`](Self::resume) that does the same.
+    fn describe(&mut self, draft: &Draft) -> impl Future<Output = ()> {
+        let _ = draft;
+        async { undeclared("describe, or the method of the ability") }
+    }
+
     /// Adds a cluster. Returns the name under which the provider must announce it.
     fn add(&mut self, draft: &Draft) -> impl Future<Output = ClusterName> {
         let _ = draft;
@@ -159,20 +177,17 @@ pub trait Subject: Sized + 'static {
 
     /// Changes the address, labels or properties of a cluster to those of the draft.
     fn change(&mut self, draft: &Draft) -> impl Future<Output = ()> {
-        let _ = draft;
-        async { undeclared("change") }
+        self.describe(draft)
     }
 
     /// Changes the credentials of a cluster to those of the draft, and nothing else.
     fn rotate(&mut self, draft: &Draft) -> impl Future<Output = ()> {
-        let _ = draft;
-        async { undeclared("rotate") }
+        self.describe(draft)
     }
 
     /// Puts another cluster in the place of the one of this name.
     fn replace(&mut self, draft: &Draft) -> impl Future<Output = ()> {
-        let _ = draft;
-        async { undeclared("replace") }
+        self.describe(draft)
     }
 
     /// Makes a cluster's description unusable, with the draft's token still in it; adds a cluster with such a
@@ -184,8 +199,7 @@ pub trait Subject: Sized + 'static {
 
     /// Makes the description of a broken cluster usable.
     fn repair(&mut self, draft: &Draft) -> impl Future<Output = ()> {
-        let _ = draft;
-        async { undeclared("repair") }
+        self.describe(draft)
     }
 
     /// Makes a cluster one that is not expected to answer.
@@ -196,8 +210,7 @@ pub trait Subject: Sized + 'static {
 
     /// Ends the suspension of a cluster.
     fn resume(&mut self, draft: &Draft) -> impl Future<Output = ()> {
-        let _ = draft;
-        async { undeclared("resume") }
+        self.describe(draft)
     }
 
     /// Gives the object that describes a cluster a deletionTimestamp, while a finalizer keeps it.
