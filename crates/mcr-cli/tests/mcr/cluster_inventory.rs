@@ -9,7 +9,7 @@ use mcr_testkit::{
 };
 use serde_json::{Value, json};
 
-use crate::harness::{LABEL, User, crd, fix, namespace_object, sim};
+use crate::harness::{LABEL, User, crd, namespace_object, sim};
 
 const PROFILES: &str = "clusterprofiles.multicluster.x-k8s.io";
 
@@ -196,9 +196,10 @@ async fn a_hub_without_the_api_missing_rights_and_a_missing_provider_file_have_t
         users[2].run(format!("{doctor} --consumer me"))
     );
     let nothing = nothing.ended(1);
-    let found = nothing.of_provider("provider", "the hub has no Cluster Inventory API");
-    fix(&found, "--hub-context");
-    fix(&found, "install the CRD");
+    nothing.finds(
+        "| provider | problem | the hub has no Cluster Inventory API | --hub-context
+         | provider | problem | the hub has no Cluster Inventory API | install the CRD",
+    );
     assert_eq!(nothing.json()["problems"], 1, "{}", nothing.out);
 
     let right = "may not list, watch clusterprofiles.multicluster.x-k8s.io";

@@ -9,7 +9,7 @@ use mcr_testkit::{
 };
 use serde_json::json;
 
-use crate::harness::{User, fix};
+use crate::harness::User;
 
 /// A kcp with the workspace `root:provider`, which exports widgets and claims ConfigMaps.
 async fn kcp(builder: KcpBuilder) -> KcpServer {
@@ -101,36 +101,25 @@ async fn workspaces_are_clusters_and_the_doctor_looks_at_slice_endpoints_binding
     );
 
     let said = said.ended(0);
-    said.of_provider("provider", "2 clusters");
-    said.of_provider("hub", "/clusters/root:provider; asked as");
-    said.of_provider("connection", "workspace https://127.0.0.1:");
-    said.of_provider("rights", "may list, watch apiexportendpointslices.apis.kcp.io");
-    let content = "may list, watch apiexports.apis.kcp.io/content of APIExport widgets";
-    said.of_provider("rights", content);
-    said.of_provider(
-        "slice",
-        "serves APIExport widgets of root:provider at 2 endpoints",
-    );
-    for shard in server.kcp().shards() {
-        said.of_provider(
-            "connection",
-            &format!("endpoint {}/services/apiexport/", shard.url()),
-        );
-        said.of_provider("bindings", &format!("{}/services/apiexport/", shard.url()));
-    }
-    said.of_provider(
-        "tls",
-        "endpoint 127.0.0.1: the server's certificate is signed by a trusted authority",
-    );
-    said.of_provider("bindings", ": 1 APIBinding: 1 ready");
-    let claim = said.of_provider(
-        "claims",
-        "the claim on configmaps is not accepted by 1 of 2 consumers: root:b (",
-    );
-    assert_eq!(claim["result"], "warning");
     let front = server.kcp().url(b.id());
-    let describe = format!("kubectl --server {front} describe apibindings.apis.kcp.io widgets");
-    fix(&claim, &describe);
+    said.finds(&format!(
+        "| provider   | ok      | 2 clusters |
+         | hub        | ok      | /clusters/root:provider; asked as |
+         | connection | ok      | workspace https://127.0.0.1: |
+         | rights     | ok      | may list, watch apiexportendpointslices.apis.kcp.io |
+         | rights     | ok      | may list, watch apiexports.apis.kcp.io/content of APIExport widgets |
+         | slice      | ok      | serves APIExport widgets of root:provider at 2 endpoints |
+         | tls        | ok      | endpoint 127.0.0.1: the server's certificate is signed by a trusted authority |
+         | bindings   | ok      | : 1 APIBinding: 1 ready |
+         | claims     | warning | the claim on configmaps is not accepted by 1 of 2 consumers: root:b ( | \
+             kubectl --server {front} describe apibindings.apis.kcp.io widgets",
+    ));
+    for shard in server.kcp().shards() {
+        let url = format!("{}/services/apiexport/", shard.url());
+        said.finds(&format!(
+            "| connection | ok | endpoint {url} |\n| bindings | ok | {url} |"
+        ));
+    }
     assert_eq!(
         (&said.json()["problems"], &said.json()["warnings"]),
         (&json!(0), &json!(1)),
@@ -156,11 +145,10 @@ async fn no_consumer_is_normal_and_a_binding_that_is_not_ready_suspends_its_work
     let server = kcp(Kcp::builder().delays(delays)).await;
     let user = User::with([server.kubeconfig("root:provider")]);
     let none = user.run(DOCTOR).await.ended(0);
-    fix(
-        &none.of_provider("provider", "0 clusters"),
-        "add an APIBinding for APIExport widgets",
+    none.finds(
+        "| provider | warning | 0 clusters | add an APIBinding for APIExport widgets
+         | slice    | ok      | it has no endpoints, which is normal |",
     );
-    none.of_provider("slice", "it has no endpoints, which is normal");
 
     let a = consumer(&server, "a", "root", "Accepted");
     let wait = "--readiness permission-claims-applied";
@@ -215,43 +203,25 @@ async fn a_wrong_address_slice_or_right_and_a_shard_that_is_down_have_their_own_
         users[3].run(DOCTOR),
         users[4].run(DOCTOR),
     );
+    let endpoint = server.kcp().shard("shard-1").unwrap().url().to_owned();
     let down = down.ended(1);
+    down.finds(&format!("| connection | problem | endpoint {endpoint} |"));
     down.of_provider("provider", "1 cluster");
-    let found = down.of_provider(
-        "connection",
-        &format!("endpoint {}", server.kcp().shard("shard-1").unwrap().url()),
-    );
-    assert_eq!(found["result"], "problem");
     down.of_provider("bindings", ": 1 APIBinding: 1 ready");
-
-    let get = "get apiexportendpointslices.apis.kcp.io";
-    fix(
-        &wrong
-            .ended(1)
-            .of_provider("provider", "APIExportEndpointSlice wrong does not exist"),
-        get,
+    wrong.ended(1).finds(
+        "| provider | problem | APIExportEndpointSlice wrong does not exist | get apiexportendpointslices.apis.kcp.io",
     );
     nameless.ended(1).of_provider("provider", "--slice");
     let elsewhere = elsewhere.ended(1);
-    fix(
-        &elsewhere.of_provider("provider", "is a virtual workspace"),
-        "--hub-context",
-    );
+    elsewhere.finds("| provider | problem | is a virtual workspace | --hub-context");
     assert_eq!(elsewhere.json()["problems"], 1, "{}", elsewhere.out);
-    let found = reader.ended(1).of_provider(
-        "rights",
-        "robot may not list, watch apiexports.apis.kcp.io/content",
+    reader.ended(1).finds(
+        "| rights | problem | robot may not list, watch apiexports.apis.kcp.io/content | \
+         --resource=apiexports.apis.kcp.io/content --resource-name=widgets",
     );
-    fix(
-        &found,
-        "--resource=apiexports.apis.kcp.io/content --resource-name=widgets",
-    );
-    let expired = expired.ended(1);
-    expired.of_provider("credentials", "401");
-    fix(
-        &nowhere.ended(1).of_provider("hub", "there is no workspace at"),
-        "correct the workspace",
-    );
+    expired.ended(1).of_provider("credentials", "401");
+    let nowhere = nowhere.ended(1);
+    nowhere.finds("| hub | problem | there is no workspace at | correct the workspace");
 }
 
 /// A kcp of two shards with the WorkspaceType `managed` in `root:provider`.
@@ -309,13 +279,13 @@ async fn workspaces_that_wait_are_clusters_and_the_doctor_looks_at_the_type_and_
         (ends, &b, "terminate", "terminator", "being deleted", "shard-1"),
     ] {
         let said = said.ended(0);
-        said.of_provider("provider", "1 cluster");
-        said.of_provider("hub", "/clusters/root:provider; asked as");
-        said.of_provider("rights", "may list, watch workspacetypes.tenancy.kcp.io");
-        let right = format!("may {verb} workspacetypes.tenancy.kcp.io with the name managed");
-        said.of_provider("rights", &right);
-        let of_type = format!("WorkspaceType managed has 2 endpoints for its {word}");
-        said.of_provider("type", &of_type);
+        said.finds(&format!(
+            "| provider | ok | 1 cluster |
+             | hub      | ok | /clusters/root:provider; asked as |
+             | rights   | ok | may list, watch workspacetypes.tenancy.kcp.io |
+             | rights   | ok | may {verb} workspacetypes.tenancy.kcp.io with the name managed |
+             | type     | ok | WorkspaceType managed has 2 endpoints for its {word} |"
+        ));
         for shard in server.kcp().shards() {
             said.of_provider("connection", &format!("endpoint {}/services/", shard.url()));
         }
@@ -354,14 +324,13 @@ async fn a_wrong_type_or_right_has_its_own_finding_and_no_workspace_that_waits_i
     );
     let none = none.ended(0);
     assert_eq!(none.of_provider("provider", "0 clusters")["result"], "ok");
-    let missing = wrong
-        .ended(1)
-        .of_provider("provider", "WorkspaceType wrong does not exist");
-    fix(&missing, "get workspacetypes.tenancy.kcp.io");
+    wrong.ended(1).finds(
+        "| provider | problem | WorkspaceType wrong does not exist | get workspacetypes.tenancy.kcp.io",
+    );
     nameless.ended(1).of_provider("provider", "--workspace-type");
-    let reader = reader.ended(1);
-    let found = reader.of_provider("rights", "robot may not initialize workspacetypes.tenancy.kcp.io");
-    let grant = "create clusterrole mcr-workspacetypes-initialize --verb=initialize \
-                 --resource=workspacetypes.tenancy.kcp.io --resource-name=managed";
-    fix(&found, grant);
+    reader.ended(1).finds(
+        "| rights | problem | robot may not initialize workspacetypes.tenancy.kcp.io | \
+         create clusterrole mcr-workspacetypes-initialize --verb=initialize \
+         --resource=workspacetypes.tenancy.kcp.io --resource-name=managed",
+    );
 }
