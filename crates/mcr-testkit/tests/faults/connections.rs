@@ -93,7 +93,7 @@ async fn a_black_hole_swallows_connections_and_gives_them_back() {
 
 #[tokio::test]
 async fn a_silent_proxy_accepts_and_says_nothing() {
-    let (server, proxy, raw, mut watch) = watched().await;
+    let (server, proxy, _raw, mut watch) = watched().await;
     proxy.set(Fault::Silent).await;
     server.send("ADDED", "c");
     let mut tcp = soon(TcpStream::connect(proxy.address())).await.unwrap();
@@ -118,7 +118,7 @@ async fn a_client_that_has_gone_is_noticed_in_the_silence() {
 
 #[tokio::test]
 async fn half_open_connections_stay_dead_and_new_ones_work() {
-    let (server, proxy, raw, mut watch) = watched().await;
+    let (server, proxy, _raw, mut watch) = watched().await;
     proxy.set(Fault::HalfOpen).await;
     server.send("ADDED", "c");
     silent(watch.line()).await;
