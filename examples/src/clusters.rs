@@ -1,6 +1,7 @@
 //! Where the clusters come from: flags, and the providers this was compiled with.
 
 use anyhow::{Context, bail};
+use clap::ValueEnum;
 use mcr::{
     AccessPolicy, AddressPolicy, FleetSettings, Provider,
     args::{HubArgs, KubeconfigArgs},
@@ -129,17 +130,49 @@ impl ClusterArgs {
             bail!("--kubeconfigs and --kubeconfig-dirs make sense with --provider file only");
         }
         match self.provider {
+            #[cfg(feature = "file")]
             ProviderKind::File => file(&self.files),
+            #[cfg(feature = "single")]
             ProviderKind::Single => single(&self.hub),
+            #[cfg(feature = "namespace")]
             ProviderKind::Namespace => namespace(&self.hub),
+            #[cfg(feature = "kubeconfig")]
             ProviderKind::Kubeconfig => kubeconfig(&self.hub, &self.secrets).await,
+            #[cfg(feature = "cluster-api")]
             ProviderKind::ClusterApi => cluster_api(&self.hub, &self.secrets).await,
+            #[cfg(feature = "cluster-inventory")]
             ProviderKind::ClusterInventory => cluster_inventory(&self.hub, &self.secrets).await,
+            #[cfg(feature = "gardener")]
             ProviderKind::Gardener => gardener(&self.hub, &self.secrets).await,
+            #[cfg(feature = "kcp")]
             ProviderKind::Kcp => kcp(&self.hub, self.slice.as_deref(), self.export.as_deref()),
+            #[cfg(feature = "kind")]
             ProviderKind::Kind => kind(self.prefix.as_deref()),
+            #[allow(unreachable_patterns, reason = "all providers may be compiled in")]
+            other => {
+                let name = other.to_possible_value();
+                let name = name.as_ref().map_or("", clap::builder::PossibleValue::get_name);
+                bail!("--provider {name}: compiled without the provider {name}: add --features {name}")
+            }
         }
     }
+}
+
+/// Gives a builder the namespace and the label selector of the flags.
+#[cfg(any(feature = "cluster-api", feature = "cluster-inventory", feature = "gardener"))]
+macro_rules! chosen {
+    ($builder:expr, $args:expr) => {{
+        let mut builder = $builder;
+        if let Some(namespace) = &$args.namespace {
+            builder = builder.namespace(namespace);
+        } else if $args.all_namespaces {
+            builder = builder.all_namespaces();
+        }
+        if let Some(selector) = &$args.selector {
+            builder = builder.labels(selector);
+        }
+        builder
+    }};
 }
 
 /// The file provider.
@@ -157,20 +190,10 @@ pub fn file(args: &KubeconfigArgs) -> anyhow::Result<Box<dyn Provider>> {
     Ok(Box::new(provider))
 }
 
-#[cfg(not(feature = "file"))]
-fn file(_: &KubeconfigArgs) -> anyhow::Result<Box<dyn Provider>> {
-    bail!("--provider file: compiled without the provider file: add --features file")
-}
-
 #[cfg(feature = "single")]
 fn single(hub: &HubArgs) -> anyhow::Result<Box<dyn Provider>> {
     use mcr_provider_single::SingleProvider;
     Ok(Box::new(SingleProvider::named(mcr::SINGLE_CLUSTER, hub.hub()?)?))
-}
-
-#[cfg(not(feature = "single"))]
-fn single(_: &HubArgs) -> anyhow::Result<Box<dyn Provider>> {
-    bail!("--provider single: compiled without the provider single: add --features single")
 }
 
 #[cfg(feature = "namespace")]
@@ -179,11 +202,6 @@ fn namespace(hub: &HubArgs) -> anyhow::Result<Box<dyn Provider>> {
         .access(hub.hub()?)
         .build()?;
     Ok(Box::new(provider))
-}
-
-#[cfg(not(feature = "namespace"))]
-fn namespace(_: &HubArgs) -> anyhow::Result<Box<dyn Provider>> {
-    bail!("--provider namespace: compiled without the provider namespace: add --features namespace")
 }
 
 #[cfg(feature = "kubeconfig")]
@@ -202,29 +220,10 @@ async fn kubeconfig(hub: &HubArgs, secrets: &SecretArgs) -> anyhow::Result<Box<d
     Ok(Box::new(builder.build()?))
 }
 
-#[cfg(not(feature = "kubeconfig"))]
-async fn kubeconfig(_: &HubArgs, _: &SecretArgs) -> anyhow::Result<Box<dyn Provider>> {
-    bail!("--provider kubeconfig: compiled without the provider kubeconfig: add --features kubeconfig")
-}
-
 #[cfg(feature = "cluster-api")]
 async fn cluster_api(hub: &HubArgs, args: &SecretArgs) -> anyhow::Result<Box<dyn Provider>> {
-    let mut builder =
-        mcr_provider_cluster_api::ClusterApiProvider::builder().client(hub.hub()?.client().await?);
-    if let Some(namespace) = &args.namespace {
-        builder = builder.namespace(namespace);
-    } else if args.all_namespaces {
-        builder = builder.all_namespaces();
-    }
-    if let Some(selector) = &args.selector {
-        builder = builder.labels(selector);
-    }
-    Ok(Box::new(builder.build()?))
-}
-
-#[cfg(not(feature = "cluster-api"))]
-async fn cluster_api(_: &HubArgs, _: &SecretArgs) -> anyhow::Result<Box<dyn Provider>> {
-    bail!("--provider cluster-api: compiled without the provider cluster-api: add --features cluster-api")
+    let builder = mcr_provider_cluster_api::ClusterApiProvider::builder().client(hub.hub()?.client().await?);
+    Ok(Box::new(chosen!(builder, args).build()?))
 }
 
 #[cfg(feature = "cluster-inventory")]
@@ -232,45 +231,16 @@ async fn cluster_inventory(hub: &HubArgs, args: &SecretArgs) -> anyhow::Result<B
     let Some(providers) = &args.access_providers else {
         bail!("--provider cluster-inventory needs --clusterprofile-provider-file");
     };
-    let mut builder = mcr_provider_cluster_inventory::ClusterInventoryProvider::builder()
+    let builder = mcr_provider_cluster_inventory::ClusterInventoryProvider::builder()
         .client(hub.hub()?.client().await?)
         .access_providers(providers.clone());
-    if let Some(namespace) = &args.namespace {
-        builder = builder.namespace(namespace);
-    } else if args.all_namespaces {
-        builder = builder.all_namespaces();
-    }
-    if let Some(selector) = &args.selector {
-        builder = builder.labels(selector);
-    }
-    Ok(Box::new(builder.build()?))
-}
-
-#[cfg(not(feature = "cluster-inventory"))]
-async fn cluster_inventory(_: &HubArgs, _: &SecretArgs) -> anyhow::Result<Box<dyn Provider>> {
-    bail!(
-        "--provider cluster-inventory: compiled without the provider cluster-inventory: add --features \
-         cluster-inventory"
-    )
+    Ok(Box::new(chosen!(builder, args).build()?))
 }
 
 #[cfg(feature = "gardener")]
 async fn gardener(hub: &HubArgs, args: &SecretArgs) -> anyhow::Result<Box<dyn Provider>> {
-    let mut builder = mcr_provider_gardener::GardenerProvider::builder().client(hub.hub()?.client().await?);
-    if let Some(namespace) = &args.namespace {
-        builder = builder.namespace(namespace);
-    } else if args.all_namespaces {
-        builder = builder.all_namespaces();
-    }
-    if let Some(selector) = &args.selector {
-        builder = builder.labels(selector);
-    }
-    Ok(Box::new(builder.build()?))
-}
-
-#[cfg(not(feature = "gardener"))]
-async fn gardener(_: &HubArgs, _: &SecretArgs) -> anyhow::Result<Box<dyn Provider>> {
-    bail!("--provider gardener: compiled without the provider gardener: add --features gardener")
+    let builder = mcr_provider_gardener::GardenerProvider::builder().client(hub.hub()?.client().await?);
+    Ok(Box::new(chosen!(builder, args).build()?))
 }
 
 #[cfg(feature = "kcp")]
@@ -284,20 +254,10 @@ fn kcp(hub: &HubArgs, slice: Option<&str>, export: Option<&str>) -> anyhow::Resu
     Ok(Box::new(builder.build()?))
 }
 
-#[cfg(not(feature = "kcp"))]
-fn kcp(_: &HubArgs, _: Option<&str>, _: Option<&str>) -> anyhow::Result<Box<dyn Provider>> {
-    bail!("--provider kcp: compiled without the provider kcp: add --features kcp")
-}
-
 #[cfg(feature = "kind")]
 fn kind(prefix: Option<&str>) -> anyhow::Result<Box<dyn Provider>> {
     let provider = mcr_provider_kind::KindProvider::builder()
         .prefix(prefix.unwrap_or_default())
         .build()?;
     Ok(Box::new(provider))
-}
-
-#[cfg(not(feature = "kind"))]
-fn kind(_: Option<&str>) -> anyhow::Result<Box<dyn Provider>> {
-    bail!("--provider kind: compiled without the provider kind: add --features kind")
 }

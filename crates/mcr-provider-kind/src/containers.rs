@@ -201,24 +201,16 @@ mod tests {
     #[test]
     fn what_podman_printed_is_read() {
         let created = one("podman-4.3-inspect-created.json");
-        assert_eq!(
-            (created.name.as_str(), created.cluster.as_str()),
-            ("d-control-plane", "d")
-        );
-        assert_eq!(
-            (created.role, created.state),
-            (Role::ControlPlane, State::Created)
-        );
+        assert_eq!((&*created.name, &*created.cluster), ("d-control-plane", "d"));
+        let (role, state) = (created.role, created.state);
+        assert_eq!((role, state), (Role::ControlPlane, State::Created));
         assert_eq!(created.endpoint.as_deref(), Some("127.0.0.1:45678"));
     }
 
     #[test]
     fn what_nerdctl_prints_is_read() {
         let node = one("nerdctl-2-inspect.json");
-        assert_eq!(
-            (node.name.as_str(), node.cluster.as_str()),
-            ("n-control-plane", "n")
-        );
+        assert_eq!((&*node.name, &*node.cluster), ("n-control-plane", "n"));
         assert_eq!((node.role, node.state), (Role::ControlPlane, State::Running));
         assert_eq!(node.endpoint.as_deref(), Some("127.0.0.1:36443"));
     }

@@ -211,25 +211,14 @@ fn what_was_read_of_a_predecessor_counts_for_nothing() {
     let old = world.inventory.due(world.now).remove(0);
     world.look([node("a", "2")]);
     let new = world.inventory.due(world.now).remove(0);
-    assert!(
-        world
-            .inventory
-            .read(&old, Ok(CONF.into()), world.now, 0.0)
-            .is_none()
-    );
-    assert!(
-        world
-            .inventory
-            .read(&new, Ok(CONF.into()), world.now, 0.0)
-            .is_some()
-    );
+    let counts = |world: &mut World, read: &Read| {
+        let said = world.inventory.read(read, Ok(CONF.into()), world.now, 0.0);
+        said.is_some()
+    };
+    assert!(!counts(&mut world, &old));
+    assert!(counts(&mut world, &new));
     world.look([]);
-    assert!(
-        world
-            .inventory
-            .read(&new, Ok(CONF.into()), world.now, 0.0)
-            .is_none()
-    );
+    assert!(!counts(&mut world, &new));
 }
 
 #[test]

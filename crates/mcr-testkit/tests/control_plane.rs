@@ -16,15 +16,22 @@ use serde_json::json;
 /// How long anything is waited for.
 const SOON: Duration = Duration::from_secs(60);
 
-fn config_map(name: &str) -> ConfigMap {
-    let metadata = ObjectMeta {
+fn named(name: &str) -> ObjectMeta {
+    ObjectMeta {
         name: Some(name.to_owned()),
         ..ObjectMeta::default()
-    };
-    ConfigMap {
-        metadata,
-        ..ConfigMap::default()
     }
+}
+
+async fn create(client: &Client, name: &str) {
+    let map = ConfigMap {
+        metadata: named(name),
+        ..ConfigMap::default()
+    };
+    config_maps(client)
+        .create(&PostParams::default(), &map)
+        .await
+        .or_fail();
 }
 
 fn config_maps(client: &Client) -> Api<ConfigMap> {
@@ -63,10 +70,7 @@ async fn starts_in_seconds_and_serves() {
     println!("ready after {:?}", started.elapsed());
 
     let client = client_of(&plane.kubeconfig()).await;
-    config_maps(&client)
-        .create(&PostParams::default(), &config_map("a"))
-        .await
-        .or_fail();
+    create(&client, "a").await;
     assert_eq!(names(&plane.client()).await, ["a"]);
     let version = client.apiserver_version().await.or_fail();
     assert_eq!(version.major, "1");
@@ -180,10 +184,7 @@ async fn service_accounts_have_tokens() {
 async fn stop_and_restart_keep_data_and_port() {
     let plane = ControlPlane::start().await.or_fail();
     let (url, client) = (plane.url(), plane.client());
-    config_maps(&client)
-        .create(&PostParams::default(), &config_map("kept"))
-        .await
-        .or_fail();
+    create(&client, "kept").await;
 
     plane.stop().await.or_fail();
     assert!(config_maps(&client).get("kept").await.is_err());
@@ -199,12 +200,8 @@ async fn stop_and_restart_keep_data_and_port() {
 #[tokio::test]
 async fn a_new_ca_locks_old_clients_out() {
     let plane = ControlPlane::start().await.or_fail();
-    let user = plane
-        .user("jane")
-        .groups(["system:masters"])
-        .create()
-        .await
-        .or_fail();
+    let user = plane.user("jane").groups(["system:masters"]).create();
+    let user = user.await.or_fail();
     let old = client_of(&user.kubeconfig()).await;
     plane.restart_with_new_ca().await.or_fail();
     assert!(config_maps(&old).list(&ListParams::default()).await.is_err());
@@ -273,10 +270,7 @@ async fn api_servers_share_an_etcd_but_not_data() {
     let builder = |name: &str| ControlPlane::builder().name(name).etcd(&etcd);
     let (berlin, paris) = tokio::join!(builder("berlin").start(), builder("paris").start());
     let (berlin, paris) = (berlin.or_fail(), paris.or_fail());
-    config_maps(&berlin.client())
-        .create(&PostParams::default(), &config_map("a"))
-        .await
-        .or_fail();
+    create(&berlin.client(), "a").await;
     assert_eq!(names(&berlin.client()).await, ["a"]);
     assert!(names(&paris.client()).await.is_empty());
 
@@ -349,22 +343,13 @@ async fn a_controller_manager_empties_deleted_namespaces() {
         .await
         .or_fail();
     let namespaces = Api::<Namespace>::all(plane.client());
-    let metadata = ObjectMeta {
-        name: Some("doomed".to_owned()),
-        ..ObjectMeta::default()
-    };
-    let namespace = Namespace {
-        metadata,
+    let doomed = Namespace {
+        metadata: named("doomed"),
         ..Namespace::default()
     };
-    namespaces
-        .create(&PostParams::default(), &namespace)
-        .await
-        .or_fail();
-    namespaces
-        .delete("doomed", &DeleteParams::default())
-        .await
-        .or_fail();
+    namespaces.create(&PostParams::default(), &doomed).await.or_fail();
+    let params = DeleteParams::default();
+    namespaces.delete("doomed", &params).await.or_fail();
     let started = Instant::now();
     while namespaces.get_opt("doomed").await.or_fail().is_some() {
         assert!(started.elapsed() < SOON, "the namespace stays");
@@ -445,12 +430,8 @@ async fn a_chosen_authority_signs_the_server_and_its_users_and_the_audit_log_tel
     assert_eq!(plane.ca_pem(), authority.certificate_pem());
     let mut credentials = Vec::new();
     for _ in 0..2 {
-        let user = plane
-            .user("eve")
-            .groups(["system:masters"])
-            .create()
-            .await
-            .or_fail();
+        let user = plane.user("eve").groups(["system:masters"]).create();
+        let user = user.await.or_fail();
         let mark = plane.audit().await.or_fail().mark();
         names(&user.client().await.or_fail()).await;
         let log = plane.audit_since(mark).await.or_fail();

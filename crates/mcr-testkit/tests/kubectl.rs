@@ -27,12 +27,8 @@ impl Kubectl {
         if !program.is_file() {
             return None;
         }
-        let server = SimCluster::builder()
-            .name("berlin")
-            .build()
-            .serve()
-            .await
-            .unwrap();
+        let server = SimCluster::builder().name("berlin").build().serve().await;
+        let server = server.unwrap();
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("kubeconfig"), server.kubeconfig()).unwrap();
         Some(Self {
@@ -83,55 +79,40 @@ async fn kubectl_finds_the_kinds_and_reads_and_writes_objects() {
     let Some(kubectl) = Kubectl::start().await else {
         return;
     };
-    let says = async |line: &str, parts: &[&str]| {
-        let said = kubectl.run(line).await;
-        for part in parts {
-            assert!(said.contains(part), "kubectl {line}: no {part:?} in {said}");
+    // Each line is a command and parts of what it prints.
+    let says = async |lines: &str| {
+        for line in lines.trim().lines() {
+            let (command, parts) = line.trim().split_once(" | ").unwrap();
+            let said = kubectl.run(command).await;
+            for part in parts.split(" | ") {
+                assert!(said.contains(part), "kubectl {command}: no {part:?} in {said}");
+            }
         }
     };
     says(
-        "api-resources",
-        &["configmaps", "deployments", "apps/v1", "Namespace"],
+        "api-resources | configmaps | deployments | apps/v1 | Namespace
+         get ns | NAME | default | kube-system
+         create configmap made --from-literal=a=1 | configmap/made created
+         create secret generic made --from-literal=a=1 | secret/made created
+         get secret made -o jsonpath={.data.a} | MQ==
+         create namespace team | namespace/team created
+         create serviceaccount made -n team | serviceaccount/made created
+         get configmaps | NAME | AGE | made
+         label configmap made team=a | configmap/made labeled
+         get cm -l team=a -o name | configmap/made",
     )
     .await;
-    says("get ns", &["NAME", "default", "kube-system"]).await;
-    says(
-        "create configmap made --from-literal=a=1",
-        &["configmap/made created"],
-    )
-    .await;
-    says(
-        "create secret generic made --from-literal=a=1",
-        &["secret/made created"],
-    )
-    .await;
-    says("get secret made -o jsonpath={.data.a}", &["MQ=="]).await;
-    says("create namespace team", &["namespace/team created"]).await;
-    says(
-        "create serviceaccount made -n team",
-        &["serviceaccount/made created"],
-    )
-    .await;
-    says("get configmaps", &["NAME", "AGE", "made"]).await;
-    says("label configmap made team=a", &["configmap/made labeled"]).await;
-    says("get cm -l team=a -o name", &["configmap/made"]).await;
-
     let path = kubectl.path().join("file.yaml");
     std::fs::write(&path, FILE).unwrap();
-    says("apply -f file.yaml", &["configmap/filed created"]).await;
+    says("apply -f file.yaml | configmap/filed created").await;
     std::fs::write(&path, FILE.replace("'1'", "'2'")).unwrap();
-    says("apply -f file.yaml", &["configmap/filed configured"]).await;
-    says("get cm filed -o jsonpath={.data.a}", &["2"]).await;
     says(
-        "apply -f file.yaml --server-side --force-conflicts",
-        &["serverside-applied"],
-    )
-    .await;
-    says("delete -f file.yaml", &["\"filed\" deleted"]).await;
-    says("create -f file.yaml", &["configmap/filed created"]).await;
-    says(
-        "delete configmap filed made",
-        &["\"filed\" deleted", "\"made\" deleted"],
+        "apply -f file.yaml | configmap/filed configured
+         get cm filed -o jsonpath={.data.a} | 2
+         apply -f file.yaml --server-side --force-conflicts | serverside-applied
+         delete -f file.yaml | \"filed\" deleted
+         create -f file.yaml | configmap/filed created
+         delete configmap filed made | \"filed\" deleted | \"made\" deleted",
     )
     .await;
 }

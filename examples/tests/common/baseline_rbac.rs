@@ -30,19 +30,8 @@ fn baseline(id: &str) -> String {
 fn start(folder: &Path, id: &str) -> Program {
     let (file, folder) = (folder.join("baseline.yaml"), folder.to_str().unwrap());
     let (file, globs) = (file.to_str().unwrap(), "*.kubeconfig");
-    Program::start(
-        "baseline-rbac",
-        [
-            "--baseline",
-            file,
-            "--name",
-            id,
-            "--kubeconfig-dirs",
-            folder,
-            "--globs",
-            globs,
-        ],
-    )
+    let args = format!("--baseline {file} --name {id} --kubeconfig-dirs {folder} --globs {globs}");
+    Program::start("baseline-rbac", args.split(' '))
 }
 
 fn line(member: &Member, kind: &str, name: &str, event: &str) -> impl Fn(&Value) -> bool {
@@ -83,6 +72,14 @@ async fn refuses(member: &Member, wanted: bool) {
         }
         sleep(Duration::from_millis(100)).await;
     }
+}
+
+async fn is_gone<K>(all: Api<K>, name: &str)
+where
+    K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
+    let found = all.get_opt(name).await.unwrap();
+    assert!(found.is_none(), "{found:?}");
 }
 
 /// Two members; the second joins later.
@@ -134,15 +131,14 @@ pub(crate) async fn story(early: &Member, late: &Member) {
 
     // Drift.
     for member in [early, late] {
+        let repaired = |mark, what: &str, kind: &str, name: &str| {
+            program.after(mark, what, line(member, kind, name, "repaired"));
+        };
         let roles = Api::<ClusterRole>::all(member.client.clone());
         let mark = program.mark();
         let everything = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
         edit(&roles, support, json!({"rules": everything})).await;
-        program.after(
-            mark,
-            "other rules",
-            line(member, "ClusterRole", support, "repaired"),
-        );
+        repaired(mark, "other rules", "ClusterRole", support);
         let rules = roles.get(support).await.unwrap().rules.unwrap();
         assert_eq!(rules.len(), 2, "{rules:#?}");
 
@@ -150,11 +146,7 @@ pub(crate) async fn story(early: &Member, late: &Member) {
         let mark = program.mark();
         let mallory = json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "mallory"}]);
         edit(&bindings, support, json!({"subjects": mallory})).await;
-        program.after(
-            mark,
-            "other subjects",
-            line(member, "ClusterRoleBinding", support, "repaired"),
-        );
+        repaired(mark, "other subjects", "ClusterRoleBinding", support);
         assert_eq!(
             bindings.get(support).await.unwrap().subjects.unwrap()[0].name,
             "example:support"
@@ -165,10 +157,11 @@ pub(crate) async fn story(early: &Member, late: &Member) {
         let mark = program.mark();
         let nowhere = json!({"namespaceSelector": {"matchLabels": {"no": "where"}}});
         edit(&bound, balancers, json!({"spec": {"matchResources": nowhere}})).await;
-        program.after(
+        repaired(
             mark,
             "a selector more",
-            line(member, "ValidatingAdmissionPolicyBinding", balancers, "repaired"),
+            "ValidatingAdmissionPolicyBinding",
+            balancers,
         );
         assert!(bound.get(balancers).await.unwrap().spec.match_resources.is_none());
         let policies = Api::<ValidatingAdmissionPolicy>::all(member.client.clone());
@@ -181,11 +174,7 @@ pub(crate) async fn story(early: &Member, late: &Member) {
         ] {
             let mark = program.mark();
             edit(&policies, balancers, json!({"spec": more})).await;
-            program.after(
-                mark,
-                "a condition more",
-                line(member, "ValidatingAdmissionPolicy", balancers, "repaired"),
-            );
+            repaired(mark, "a condition more", "ValidatingAdmissionPolicy", balancers);
         }
         let found = policies.get(balancers).await.unwrap().spec.unwrap();
         assert!(found.match_conditions.unwrap_or_default().is_empty());
@@ -203,11 +192,7 @@ pub(crate) async fn story(early: &Member, late: &Member) {
 
         let mark = program.mark();
         edit(&policies, balancers, json!({"metadata": {"labels": {"example.io/baseline": null}}, "spec": {"failurePolicy": "Ignore"}})).await;
-        program.after(
-            mark,
-            "without its label",
-            line(member, "ValidatingAdmissionPolicy", balancers, "repaired"),
-        );
+        repaired(mark, "without its label", "ValidatingAdmissionPolicy", balancers);
         let mark = program.mark();
         delete(&policies, balancers).await;
         program.after(
@@ -253,27 +238,9 @@ pub(crate) async fn story(early: &Member, late: &Member) {
             .await
             .unwrap();
         assert_eq!(bound.role_ref.name, "view");
-        assert!(
-            Api::<Role>::namespaced(client(), "kube-system")
-                .get_opt(on_call)
-                .await
-                .unwrap()
-                .is_none()
-        );
-        assert!(
-            Api::<RoleBinding>::namespaced(client(), "kube-system")
-                .get_opt(on_call)
-                .await
-                .unwrap()
-                .is_none()
-        );
-        assert!(
-            Api::<ValidatingAdmissionPolicyBinding>::all(client())
-                .get_opt(balancers)
-                .await
-                .unwrap()
-                .is_none()
-        );
+        is_gone(Api::<Role>::namespaced(client(), "kube-system"), on_call).await;
+        is_gone(Api::<RoleBinding>::namespaced(client(), "kube-system"), on_call).await;
+        is_gone(Api::<ValidatingAdmissionPolicyBinding>::all(client()), balancers).await;
         refuses(member, false).await;
     }
     let lines = program.interrupt();

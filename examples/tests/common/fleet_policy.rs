@@ -36,19 +36,8 @@ fn entry<'a>(map: Option<&'a ConfigMap>, key: &str) -> Option<&'a str> {
 fn start(folder: &Path, policy: &Path, id: &str) -> Program {
     let (folder, policy) = (folder.to_str().unwrap(), policy.to_str().unwrap());
     let globs = "*.kubeconfig";
-    Program::start(
-        "fleet-policy",
-        [
-            "--policy",
-            policy,
-            "--name",
-            id,
-            "--kubeconfig-dirs",
-            folder,
-            "--globs",
-            globs,
-        ],
-    )
+    let args = format!("--policy {policy} --name {id} --kubeconfig-dirs {folder} --globs {globs}");
+    Program::start("fleet-policy", args.split(' '))
 }
 
 /// Drift in a namespace is repaired, twice: so what was to be done in that cluster before has been done.

@@ -1,6 +1,12 @@
 //! `cluster-inventory` and `fleet-health`, on a simulated hub and simulated clusters of its own.
 
-use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use k8s_openapi::ByteString;
 use kube::{
@@ -196,6 +202,15 @@ fn says<'a>(cluster: &'a str, name: &'a str, event: &'a str) -> impl Fn(&Value) 
     move |line| line["cluster"] == cluster && line["name"] == name && line["event"] == event
 }
 
+/// The flags of a program over the inventory.
+fn flags(hub: &Path, providers: &Path) -> String {
+    format!(
+        "--hub-kubeconfig {} --namespace fleet --clusterprofile-provider-file {} --allow-loopback",
+        hub.display(),
+        providers.display()
+    )
+}
+
 fn unhealthy(mut profile: Value) -> Value {
     let condition = &mut profile["status"]["conditions"][0];
     condition["status"] = "False".into();
@@ -209,16 +224,9 @@ async fn configmaps_of_clusters_that_join_fall_ill_and_leave() {
     world.install();
     world.hub().set_user("controller", controller());
     let (hub, providers) = (world.hub_kubeconfig("controller"), world.provider_file());
-    let args = [
-        "--hub-kubeconfig",
-        hub.to_str().unwrap(),
-        "--namespace",
-        "fleet",
-        "--clusterprofile-provider-file",
-        providers.to_str().unwrap(),
-        "--allow-loopback",
-    ];
-    let program = Program::start("cluster-inventory", args);
+    let args = flags(&hub, &providers);
+    let args = args.split(' ').collect::<Vec<_>>();
+    let program = Program::start("cluster-inventory", &args);
     world.put(unhealthy(world.profile("cluster-3", "us"))).await;
     world.put(world.profile("cluster-2", "eu")).await;
     let line = program.line("a healthy cluster", says("cluster-2", "settings", "live"));
@@ -397,15 +405,8 @@ async fn the_commands_of_the_page_lead_to_two_clusters_and_away_with_the_rights_
         terminal.file(".inventory/hub.kubeconfig"),
         terminal.file(".inventory/providers.json"),
     );
-    let args = [
-        "--hub-kubeconfig",
-        hub.to_str().unwrap(),
-        "--namespace",
-        "fleet",
-        "--clusterprofile-provider-file",
-        file.to_str().unwrap(),
-        "--allow-loopback",
-    ];
+    let args = flags(&hub, &file);
+    let args = args.split(' ').collect::<Vec<_>>();
     let program = Program::start_with("cluster-inventory", args, [("PATH", path)]);
     for cluster in ["cluster-2", "cluster-3"] {
         let line = program.line(cluster, says(cluster, "settings", "live"));

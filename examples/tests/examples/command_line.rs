@@ -51,74 +51,35 @@ fn wrong_flags_are_named_with_what_to_do() {
     std::fs::write(&file, "current-context: nowhere\n").unwrap();
     let file = file.to_str().unwrap();
     let missing = &format!("{dir}/missing.yaml");
-    for (example, args, words) in [
-        ("configmaps", vec!["--bogus"], vec!["--bogus", "--help"]),
-        (
-            "configmaps",
-            vec!["--format", "xml"],
-            vec!["--format", "xml", "text, json"],
-        ),
-        (
-            "configmaps",
-            vec!["--provider", "kinf"],
-            vec!["--provider", "kinf", "file"],
-        ),
-        (
-            "configmaps",
-            vec!["--exit-after", "soon"],
-            vec!["--exit-after", "soon"],
-        ),
-        (
-            "configmaps",
-            vec!["--kubeconfigs", dir],
-            vec!["--kubeconfigs", dir, "--kubeconfig-dirs"],
-        ),
-        (
-            "registry",
-            vec!["--kubeconfig-dirs", file],
-            vec!["--kubeconfig-dirs", file, "--kubeconfigs"],
-        ),
-        ("configmaps", vec!["--globs", "a/*"], vec!["--globs", "a/*"]),
-        (
-            "configmaps",
-            vec!["--provider", "single", "--hub-kubeconfig", missing],
-            vec!["--hub-kubeconfig", missing],
-        ),
-        (
-            "configmaps",
-            vec!["--provider", "single", "--hub-kubeconfig", file],
-            vec!["--hub-kubeconfig", file, "--hub-context"],
-        ),
-        (
-            "uniform",
-            vec!["--plain", "--kubeconfigs", file],
-            vec!["--plain", "--kubeconfigs"],
-        ),
-        ("sync-local-to-remote", vec![], vec!["--kubeconfigs"]),
-        ("fleet-policy", vec![], vec!["--policy"]),
-        (
-            "fleet-policy",
-            vec!["--policy", missing],
-            vec!["--policy", missing],
-        ),
-        ("baseline-rbac", vec![], vec!["--baseline"]),
-        (
-            "baseline-rbac",
-            vec!["--baseline", missing],
-            vec!["--baseline", missing],
-        ),
-        (
-            "sync-local-to-remote",
-            vec!["--kubeconfigs", missing, "--hub-kubeconfig", missing],
-            vec!["--hub-kubeconfig", missing],
-        ),
-    ] {
-        let text = error(run(example, &args));
-        for word in words {
-            assert!(
-                text.contains(word),
-                "{example} {args:?} does not mention {word}: {text}"
-            );
+    // FILE is a kubeconfig without a context, DIR a folder and MISSING nothing.
+    let cases = "
+        configmaps --bogus | --bogus & --help
+        configmaps --format xml | --format & xml & text, json
+        configmaps --provider kinf | --provider & kinf & file
+        configmaps --exit-after soon | --exit-after & soon
+        configmaps --kubeconfigs DIR | --kubeconfigs & DIR & --kubeconfig-dirs
+        registry --kubeconfig-dirs FILE | --kubeconfig-dirs & FILE & --kubeconfigs
+        configmaps --globs a/* | --globs & a/*
+        configmaps --provider single --hub-kubeconfig MISSING | --hub-kubeconfig & MISSING
+        configmaps --provider single --hub-kubeconfig FILE | --hub-kubeconfig & FILE & --hub-context
+        uniform --plain --kubeconfigs FILE | --plain & --kubeconfigs
+        sync-local-to-remote | --kubeconfigs
+        fleet-policy | --policy
+        fleet-policy --policy MISSING | --policy & MISSING
+        baseline-rbac | --baseline
+        baseline-rbac --baseline MISSING | --baseline & MISSING
+        sync-local-to-remote --kubeconfigs MISSING --hub-kubeconfig MISSING | --hub-kubeconfig & MISSING";
+    let cases = cases
+        .replace("DIR", dir)
+        .replace("FILE", file)
+        .replace("MISSING", missing);
+    for case in cases.trim().lines() {
+        let (command, words) = case.split_once(" | ").unwrap();
+        let mut args = command.split_whitespace();
+        let example = args.next().unwrap();
+        let text = error(run(example, args));
+        for word in words.split(" & ") {
+            assert!(text.contains(word), "{case}: no {word}: {text}");
         }
         assert!(
             !text.contains("backtrace") && !text.contains("panicked"),
@@ -141,87 +102,71 @@ fn a_file_that_is_wrong_is_named_with_the_place_and_the_field() {
     };
     let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: mine, namespace: default}\n";
     let whole = role("{name: x, namespace: default}");
-    for (example, flag, text, words) in [
+    for (example, text, words) in [
         (
             "fleet-policy",
-            "--policy",
             policy(any, "\n  env: [prod]", map),
             vec!["line 3", "env: [prod]", "string"],
         ),
         // Kubernetes would take this for a selector of everything.
         (
             "fleet-policy",
-            "--policy",
             policy("{matchLabel: {team: a}}", "{}", map),
             vec!["line 1", "unknown field `matchLabel`", "matchLabels"],
         ),
         (
             "fleet-policy",
-            "--policy",
             policy("{matchExpressions: [{key: team, operator: Gt}]}", "{}", map),
             vec!["namespaces.matchExpressions", "operator"],
         ),
         (
             "fleet-policy",
-            "--policy",
             policy(any, "{team: b}", map),
             vec!["labels.team", "another label"],
         ),
         (
             "fleet-policy",
-            "--policy",
             policy(any, "{}", "{name: '', data: {}}"),
             vec!["configMap.name", "empty"],
         ),
         (
             "fleet-policy",
-            "--policy",
             format!("{0}---\n{0}", policy(any, "{}", map)),
             vec!["one YAML document"],
         ),
         (
             "fleet-policy",
-            "--policy",
             "labels: {a\n".into(),
             vec!["line 1", "labels: {a"],
         ),
         (
             "baseline-rbac",
-            "--baseline",
             format!("{whole}---\n{secret}"),
             vec!["Secret mine", "kind", "v1/Secret"],
         ),
         (
             "baseline-rbac",
-            "--baseline",
             role("{name: x}"),
             vec!["Role x", "metadata.namespace"],
         ),
         (
             "baseline-rbac",
-            "--baseline",
             role("{namespace: default}"),
             vec!["metadata.name", "missing"],
         ),
+        ("baseline-rbac", role("[]"), vec!["line 3", "metadata: []"]),
         (
             "baseline-rbac",
-            "--baseline",
-            role("[]"),
-            vec!["line 3", "metadata: []"],
-        ),
-        (
-            "baseline-rbac",
-            "--baseline",
             format!("{whole}---\n{whole}"),
             vec!["Role x", "twice"],
         ),
-        (
-            "baseline-rbac",
-            "--baseline",
-            "# nothing\n".into(),
-            vec!["no object"],
-        ),
+        ("baseline-rbac", "# nothing\n".into(), vec!["no object"]),
     ] {
+        let flag = if example == "fleet-policy" {
+            "--policy"
+        } else {
+            "--baseline"
+        };
         std::fs::write(path, &text).unwrap();
         let error = error(run(example, [flag, path]));
         assert_eq!(error.lines().count(), 1, "{error}");

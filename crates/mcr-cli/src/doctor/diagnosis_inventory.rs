@@ -129,59 +129,34 @@ mod tests {
         }
     }
 
-    #[track_caller]
-    fn found(obstacle: Obstacle, level: Level, saw: &str, fix: &str) {
-        let told = obstacle.fix.map(|fix| fix.to_string()).unwrap_or_default();
-        assert!(
-            obstacle.level == level && obstacle.saw.contains(saw),
-            "{}",
-            obstacle.saw
-        );
-        assert!(told.contains(fix), "{told}");
-    }
-
+    const WARNING: Level = Level::Warning;
+    const PROBLEM: Level = Level::Problem;
     const DESCRIBE: &str = "kubectl -n fleet describe clusterprofiles.multicluster.x-k8s.io eu-1";
 
     #[test]
     fn each_reason_to_wait_has_its_fix_and_the_first_on_the_way_goes_first() {
         let waits = |facts: &ProfileFacts| waits(facts, "why");
         let mut one = facts();
-        found(
-            waits(&one),
-            Level::Problem,
-            "why",
-            "add one of these access providers",
-        );
+        waits(&one).is(PROBLEM, "why", "add one of these access providers");
         one.has_plugins = false;
-        found(
-            waits(&one),
-            Level::Problem,
-            "why",
-            "--clusterprofile-provider-file PATH",
-        );
+        waits(&one).is(PROBLEM, "why", "--clusterprofile-provider-file PATH");
         one.offers.clear();
-        found(waits(&one), Level::Warning, "why", "an add-on of it");
-        found(waits(&one), Level::Warning, "why", DESCRIBE);
+        waits(&one).is(WARNING, "why", "an add-on of it");
+        waits(&one).is(WARNING, "why", DESCRIBE);
         one.hidden.push("old".into());
-        found(
-            waits(&one),
-            Level::Problem,
-            "deprecated credentialProviders old",
-            "Builder::v1alpha1",
-        );
+        waits(&one).is(PROBLEM, "deprecated credentialProviders old", "Builder::v1alpha1");
         one.by_secrets = true;
-        found(waits(&one), Level::Problem, "why", "--consumer");
+        waits(&one).is(PROBLEM, "why", "--consumer");
         one.healthy = false;
-        found(waits(&one), Level::Warning, "why", "cluster manager ocm");
+        waits(&one).is(WARNING, "why", "cluster manager ocm");
         one.not_joined = Some("no agent".into());
-        found(
-            waits(&one),
-            Level::Warning,
+        waits(&one).is(
+            WARNING,
             "why; its condition Joined is not True: no agent",
             DESCRIBE,
         );
         one.older = Some("us-1".into());
-        found(waits(&one), Level::Warning, "why", MEMBER_ID_LABEL);
+        waits(&one).is(WARNING, "why", MEMBER_ID_LABEL);
     }
 
     #[test]
@@ -189,32 +164,16 @@ mod tests {
         let mut one = facts();
         assert_eq!(absent(&one), None);
         one.deleting = true;
-        found(
-            absent(&one).unwrap(),
-            Level::Problem,
-            "is being deleted",
-            DESCRIBE,
-        );
+        absent(&one).unwrap().is(PROBLEM, "is being deleted", DESCRIBE);
         one.selected = false;
-        found(
-            absent(&one).unwrap(),
-            Level::Problem,
-            "do not match --selector",
-            "--selector",
-        );
+        absent(&one)
+            .unwrap()
+            .is(PROBLEM, "do not match --selector", "--selector");
         one.looks_in = Some("default".into());
-        found(
-            absent(&one).unwrap(),
-            Level::Problem,
-            "looks in default",
-            "repeat with -n fleet",
-        );
+        absent(&one)
+            .unwrap()
+            .is(PROBLEM, "looks in default", "repeat with -n fleet");
         one.looks_in = None;
-        found(
-            absent(&one).unwrap(),
-            Level::Problem,
-            "do not match --selector",
-            "",
-        );
+        absent(&one).unwrap().is(PROBLEM, "do not match --selector", "");
     }
 }

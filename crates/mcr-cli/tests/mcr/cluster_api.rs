@@ -6,25 +6,9 @@ use mcr_testkit::{
 };
 use serde_json::{Value, json};
 
-use crate::harness::{Output, User};
+use crate::harness::{User, crd, namespace_object, sim};
 
 const CLUSTERS: &str = "clusters.cluster.x-k8s.io";
-
-fn crd() -> Value {
-    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    let version = |name: &str, storage: bool| json!({"name": name, "served": true, "storage": storage, "schema": schema});
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": CLUSTERS},
-        "spec": {
-            "group": "cluster.x-k8s.io", "scope": "Namespaced", "names": {"kind": "Cluster", "plural": "clusters"},
-            "versions": [version("v1beta2", true), version("v1beta1", false)],
-        },
-    })
-}
-
-fn namespace(name: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-}
 
 fn cluster(namespace: &str, name: &str, initialized: bool) -> Value {
     json!({
@@ -57,9 +41,9 @@ async fn management(member: &SimServer) -> SimServer {
     let hub = SimCluster::builder().name("hub").admin_token("admin").build();
     let kubeconfig = &member.kubeconfig();
     for object in [
-        crd(),
-        namespace("fleet"),
-        namespace("other"),
+        crd("cluster.x-k8s.io", "Cluster", "clusters", ["v1beta2", "v1beta1"]),
+        namespace_object("fleet"),
+        namespace_object("other"),
         cluster("fleet", "ready", true),
         secret("ready", true, kubeconfig),
         cluster("fleet", "waits", false),
@@ -82,67 +66,31 @@ async fn management(member: &SimServer) -> SimServer {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clusters_that_wait_are_shown_with_the_reason_and_the_doctor_has_the_fix_of_each_obstacle() {
-    let member = crate::harness::served("member").await;
+    let member = sim("member").await;
     let hub = management(&member).await;
     let user = User::with([hub.kubeconfig()]);
-    let flags = ["--provider", "cluster-api", "-n", "fleet", "--allow-loopback"];
-    let run = async |command: &'static str, more: &[&'static str]| {
-        user.mcr([&[command], &flags[..], more].concat()).await
-    };
-    // Names that nobody announces.
-    let missing = [
-        "-o",
-        "json",
-        "--timeout",
-        "60s",
-        "deleting",
-        "orphan",
-        "elsewhere",
-        "nowhere",
-    ];
-    let everywhere = ["clusters", "--provider", "cluster-api", "-A", "--allow-loopback"];
-    let everywhere = [&everywhere[..], &["--timeout", "60s"]].concat();
+    let flags = "--provider cluster-api --allow-loopback --timeout 60s";
     let (shown, said, unknown, unselected, all) = futures::join!(
-        run("clusters", &["--timeout", "60s"]),
-        run("doctor", &["-o", "json", "--timeout", "60s"]),
-        run("doctor", &missing),
-        run(
-            "doctor",
-            &["-l", "env=dev", "-o", "json", "--timeout", "60s", "ready"]
-        ),
-        user.mcr(everywhere)
+        user.run(format!("clusters {flags} -n fleet")),
+        user.run(format!("doctor {flags} -n fleet -o json")),
+        // Names that nobody announces.
+        user.run(format!(
+            "doctor {flags} -n fleet -o json deleting orphan elsewhere nowhere"
+        )),
+        user.run(format!("doctor {flags} -n fleet -l env=dev -o json ready")),
+        user.run(format!("clusters {flags} -A")),
     );
     let shown = shown.ended(0);
-    let line = |name: &str| {
-        let mut lines = shown.out.lines();
-        let line = lines.find(|line| line.split_whitespace().next() == Some(name));
-        line.unwrap_or_else(|| panic!("no {name}:\n{}", shown.out))
-            .to_owned()
-    };
-    assert!(line("ready").contains("Ready"), "{}", line("ready"));
-    for (name, state, reason) in [
-        ("waits", "Suspended", "not initialized yet (phase Provisioning)"),
-        ("without", "Suspended", "no Secret without-kubeconfig"),
-        (
-            "unlabelled",
-            "Suspended",
-            "with the label cluster.x-k8s.io/cluster-name",
-        ),
-        ("broken", "Broken", "fleet/broken-kubeconfig"),
-    ] {
-        let line = line(name);
-        assert!(line.contains(state) && line.contains(reason), "{line}");
-    }
+    shown.shows(
+        "ready      | Ready     |
+         waits      | Suspended | not initialized yet (phase Provisioning)
+         without    | Suspended | no Secret without-kubeconfig
+         unlabelled | Suspended | with the label cluster.x-k8s.io/cluster-name
+         broken     | Broken    | fleet/broken-kubeconfig",
+    );
     assert_eq!(shown.out.lines().count(), 6, "{}", shown.out);
 
     let said = said.ended(1);
-    let is = |said: &Output, cluster: &str, check: &str, level: &str, saw: &str, fix: &str| {
-        let found = said.found(cluster, check);
-        assert!(
-            found.0 == level && found.1.contains(saw) && found.2.contains(fix),
-            "{cluster}: {found:?}"
-        );
-    };
     said.of_provider("hub", "serves cluster.x-k8s.io in v1beta2, v1beta1");
     for right in [
         "may list, watch clusters.cluster.x-k8s.io in namespace fleet",
@@ -150,94 +98,28 @@ async fn clusters_that_wait_are_shown_with_the_reason_and_the_doctor_has_the_fix
     ] {
         assert_eq!(said.of_provider("rights", right)["result"], "ok");
     }
-    is(&said, "ready", "connection", "ok", "", "");
-    let describe = "kubectl -n fleet describe clusters.cluster.x-k8s.io";
-    is(
-        &said,
-        "waits",
-        "state",
-        "warning",
-        "is not initialized (phase Provisioning; InfrastructureReady: no quota)",
-        describe,
+    said.finds(
+        "ready      | connection  | ok      | |
+         waits      | state       | warning | is not initialized (phase Provisioning; InfrastructureReady: no quota) | kubectl -n fleet describe clusters.cluster.x-k8s.io
+         without    | state       | problem | there is no Secret without-kubeconfig | control plane provider
+         unlabelled | state       | problem | lacks the label | label --overwrite secret unlabelled-kubeconfig cluster.x-k8s.io/cluster-name=unlabelled
+         broken     | description | problem | key \"value\" | fleet/broken-kubeconfig",
     );
-    is(
-        &said,
-        "without",
-        "state",
-        "problem",
-        "there is no Secret without-kubeconfig",
-        "control plane provider",
+    unknown.ended(1).finds(
+        "deleting  | name | problem | keep_while keeps it | describe clusters.cluster.x-k8s.io deleting
+         orphan    | name | problem | no Cluster fleet/orphan | choose one of the Clusters
+         elsewhere | name | problem | provider looks in fleet | repeat with -n other
+         nowhere   | name | problem | no provider has a cluster of this name | mcr clusters",
     );
-    let label = "label --overwrite secret unlabelled-kubeconfig cluster.x-k8s.io/cluster-name=unlabelled";
-    is(&said, "unlabelled", "state", "problem", "lacks the label", label);
-    is(
-        &said,
-        "broken",
-        "description",
-        "problem",
-        "key \"value\"",
-        "fleet/broken-kubeconfig",
-    );
-
-    let said = unknown.ended(1);
-    is(
-        &said,
-        "deleting",
-        "name",
-        "problem",
-        "keep_while keeps it",
-        "describe clusters.cluster.x-k8s.io deleting",
-    );
-    is(
-        &said,
-        "orphan",
-        "name",
-        "problem",
-        "no Cluster fleet/orphan",
-        "choose one of the Clusters",
-    );
-    is(
-        &said,
-        "elsewhere",
-        "name",
-        "problem",
-        "provider looks in fleet",
-        "repeat with -n other",
-    );
-    is(
-        &said,
-        "nowhere",
-        "name",
-        "problem",
-        "no provider has a cluster of this name",
-        "mcr clusters",
-    );
-
-    let said = unselected.ended(1);
-    is(
-        &said,
-        "ready",
-        "name",
-        "problem",
-        "do not match --selector",
-        "--selector",
-    );
+    let unselected = unselected.ended(1);
+    unselected.finds("ready | name | problem | do not match --selector | --selector");
     all.ended(0).prints("fleet/ready").prints("other/elsewhere");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hub_without_cluster_api_and_missing_rights_have_their_own_findings() {
-    let plain = crate::harness::served("plain").await;
-    let doctor = [
-        "doctor",
-        "--provider",
-        "cluster-api",
-        "-o",
-        "json",
-        "--timeout",
-        "60s",
-    ];
-    let member = crate::harness::served("member").await;
+    let plain = sim("plain").await;
+    let member = sim("member").await;
     let hub = management(&member).await;
     let reader = [
         SimRule::new(["cluster.x-k8s.io"], ["clusters"], ["list", "watch"]),
@@ -247,30 +129,22 @@ async fn a_hub_without_cluster_api_and_missing_rights_have_their_own_findings() 
     let reader = reader.into_iter().fold(SimUser::new("robot"), SimUser::rule);
     hub.cluster().set_user("reader", reader);
     let users = [plain.kubeconfig(), hub.kubeconfig_with_token("reader")].map(|hub| User::with([hub]));
-    let in_fleet = [&doctor[..], &["-n", "fleet", "--allow-loopback"]].concat();
-    let (nothing, said) = futures::join!(users[0].mcr(doctor), users[1].mcr(in_fleet));
+    let doctor = "doctor --provider cluster-api -o json --timeout 60s";
+    let (nothing, said) = futures::join!(
+        users[0].run(doctor),
+        users[1].run(format!("{doctor} -n fleet --allow-loopback"))
+    );
     let (nothing, said) = (nothing.ended(1), said.ended(1));
-    let found = nothing.of_provider("provider", "the hub has no Cluster API");
-    let fix = found["fix"].as_str().unwrap();
-    assert!(
-        fix.contains("--hub-context") && fix.contains("install Cluster API"),
-        "{fix}"
+    nothing.finds(
+        "| provider | problem | the hub has no Cluster API | --hub-context
+         | provider | problem | the hub has no Cluster API | install Cluster API",
     );
     assert_eq!(nothing.json()["problems"], 1, "{}", nothing.out);
 
     let found = said.of_provider("rights", "may not get secrets in namespace fleet (403)");
-    let fix = found["fix"].as_str().unwrap();
-    assert!(
-        fix.starts_with("kubectl create role mcr-secrets -n fleet --verb=list,watch,get"),
-        "{fix}"
-    );
-    assert_eq!(
-        said.of_provider("rights", "may not create, patch events")["result"],
-        "warning"
-    );
-    let (level, saw, _) = said.found("ready", "description");
-    assert!(
-        level == "problem" && saw.contains("can't be read in the hub"),
-        "{saw}"
-    );
+    let role = "kubectl create role mcr-secrets -n fleet --verb=list,watch,get";
+    assert!(found["fix"].as_str().unwrap().starts_with(role), "{found}");
+    let found = said.of_provider("rights", "may not create, patch events");
+    assert_eq!(found["result"], "warning");
+    said.finds("ready | description | problem | can't be read in the hub |");
 }

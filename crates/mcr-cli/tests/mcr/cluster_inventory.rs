@@ -9,27 +9,9 @@ use mcr_testkit::{
 };
 use serde_json::{Value, json};
 
-use crate::harness::{LABEL, Output, User};
+use crate::harness::{LABEL, User, crd, namespace_object, sim};
 
 const PROFILES: &str = "clusterprofiles.multicluster.x-k8s.io";
-const DESCRIBE: &str = "kubectl -n fleet describe clusterprofiles.multicluster.x-k8s.io";
-
-fn crd() -> Value {
-    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    let version = |name: &str, storage: bool| json!({"name": name, "served": true, "storage": storage, "schema": schema});
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": PROFILES},
-        "spec": {
-            "group": "multicluster.x-k8s.io", "scope": "Namespaced",
-            "names": {"kind": "ClusterProfile", "plural": "clusterprofiles"},
-            "versions": [version("v1alpha1", true), version("v1alpha2", false)],
-        },
-    })
-}
-
-fn namespace(name: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-}
 
 /// A ClusterProfile with these conditions, whose cluster is reached by an access provider of this name.
 fn profile(member: &SimServer, name: &str, conditions: &[(&str, &str)], access: &str) -> Value {
@@ -68,27 +50,29 @@ async fn inventory(member: &SimServer) -> SimServer {
             json!({"env": "prod", id: "1"}),
         )
     };
-    let none = with(
-        profile(member, "without", HEALTHY, "p"),
-        "/status/accessProviders",
-        json!([]),
-    );
-    let old = with(
-        profile(member, "old", HEALTHY, "p"),
-        "/status/accessProviders",
-        json!([]),
-    );
+    let none = |name: &str| {
+        with(
+            profile(member, name, HEALTHY, "p"),
+            "/status/accessProviders",
+            json!([]),
+        )
+    };
     let deleting = profile(member, "deleting", HEALTHY, "p");
     for object in [
-        crd(),
-        namespace("fleet"),
-        namespace("other"),
+        crd(
+            "multicluster.x-k8s.io",
+            "ClusterProfile",
+            "clusterprofiles",
+            ["v1alpha1", "v1alpha2"],
+        ),
+        namespace_object("fleet"),
+        namespace_object("other"),
         one("ready"),
         one("twin"),
         profile(member, "unhealthy", &[("ControlPlaneHealthy", "False")], "p"),
         profile(member, "unjoined", &[("Joined", "False")], "p"),
-        none,
-        with(old, "/status/credentialProviders", json!([{"name": "p"}])),
+        none("without"),
+        with(none("old"), "/status/credentialProviders", json!([{"name": "p"}])),
         profile(member, "unknown", HEALTHY, "cloud"),
         profile(member, "missing", HEALTHY, "gone"),
         profile(member, "failing", HEALTHY, "fails"),
@@ -138,246 +122,104 @@ fn provider_file(user: &User) -> String {
     file.to_str().unwrap().to_owned()
 }
 
-#[track_caller]
-fn is(said: &Output, cluster: &str, check: &str, level: &str, saw: &str, fix: &str) {
-    let found = said.found(cluster, check);
-    assert!(
-        found.0 == level && found.1.contains(saw) && found.2.contains(fix),
-        "{cluster}: {found:?}"
-    );
-}
-
-const FLAGS: [&str; 7] = [
-    "--provider",
-    "cluster-inventory",
-    "-n",
-    "fleet",
-    "--allow-loopback",
-    "--timeout",
-    "30s",
-];
+const FLAGS: &str = "-n fleet --allow-loopback --timeout 30s --provider";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn profiles_that_wait_are_shown_with_the_reason_and_the_doctor_has_the_fix_of_each_obstacle() {
     let member = member().await;
     let hub = inventory(&member).await;
     let user = User::with([hub.kubeconfig()]);
-    let file = provider_file(&user);
-    let plugins = ["--clusterprofile-provider-file", &file];
-    let run = async |command: &str, more: &[&str]| {
-        user.mcr([&[command], &FLAGS[..], &plugins[..], more].concat())
-            .await
-    };
-    let absent = ["-o", "json", "deleting", "elsewhere"];
+    let flags = format!(
+        "{FLAGS} cluster-inventory --clusterprofile-provider-file {}",
+        provider_file(&user)
+    );
     let (shown, said, unknown, unselected) = futures::join!(
-        run("clusters", &[]),
-        run("doctor", &["-o", "json"]),
-        run("doctor", &absent),
-        run("doctor", &["-l", "env=dev", "-o", "json", "ready"]),
+        user.run(format!("clusters {flags}")),
+        user.run(format!("doctor {flags} -o json")),
+        user.run(format!("doctor {flags} -o json deleting elsewhere")),
+        user.run(format!("doctor {flags} -l env=dev -o json ready")),
     );
     let shown = shown.ended(0);
-    for (name, state, reason) in [
-        ("ready", "Ready", ""),
-        ("twin", "Suspended", "ClusterProfile ready is older"),
-        ("unhealthy", "Suspended", "ControlPlaneHealthy is False"),
-        ("unjoined", "Suspended", "no condition ControlPlaneHealthy"),
-        ("without", "Suspended", "no access providers"),
-        (
-            "unknown",
-            "Suspended",
-            "the access providers \"cloud\", and this program knows \"p\"",
-        ),
-        ("missing", "", "install the add-on"),
-        ("failing", "", "failed (exit status: 3)"),
-    ] {
-        let mut lines = shown.out.lines();
-        let line = lines.find(|line| line.split_whitespace().next() == Some(name));
-        let line = line.unwrap_or_else(|| panic!("no {name}:\n{}", shown.out));
-        assert!(line.contains(state) && line.contains(reason), "{line}");
-    }
+    shown.shows(
+        "ready     | Ready     |
+         twin      | Suspended | ClusterProfile ready is older
+         unhealthy | Suspended | ControlPlaneHealthy is False
+         unjoined  | Suspended | no condition ControlPlaneHealthy
+         without   | Suspended | no access providers
+         unknown   | Suspended | the access providers \"cloud\", and this program knows \"p\"
+         missing   | | install the add-on
+         failing   | | failed (exit status: 3)",
+    );
     assert_eq!(shown.out.lines().count(), 10, "{}", shown.out);
 
     let said = said.ended(1);
     said.of_provider("hub", "serves multicluster.x-k8s.io in v1alpha");
     let right = "may list, watch clusterprofiles.multicluster.x-k8s.io in namespace fleet";
     assert_eq!(said.of_provider("rights", right)["result"], "ok");
-    is(&said, "ready", "connection", "ok", "", "");
-    is(&said, "ready", "tls", "ok", "signed by a trusted authority", "");
-    is(
-        &said,
-        "twin",
-        "state",
-        "warning",
-        "ClusterProfile ready is older",
-        "inventory-member-id",
-    );
-    is(
-        &said,
-        "unhealthy",
-        "state",
-        "warning",
-        "ControlPlaneHealthy is False",
-        "cluster manager ocm",
-    );
-    is(
-        &said,
-        "unhealthy",
-        "state",
-        "warning",
-        "",
-        &format!("{DESCRIBE} unhealthy"),
-    );
-    is(
-        &said,
-        "unjoined",
-        "state",
-        "warning",
-        "Joined is not True: Joined it is",
-        "cluster manager ocm",
-    );
-    is(
-        &said,
-        "without",
-        "state",
-        "warning",
-        "no access providers",
-        "an add-on of it",
-    );
-    is(
-        &said,
-        "old",
-        "state",
-        "problem",
-        "deprecated credentialProviders p",
-        "Builder::v1alpha1",
-    );
-    is(
-        &said,
-        "unknown",
-        "state",
-        "problem",
-        "\"cloud\"",
-        "add one of these access providers",
-    );
-    is(
-        &said,
-        "missing",
-        "credentials",
-        "problem",
-        "install the add-on",
-        "/nowhere/plugin",
-    );
-    is(
-        &said,
-        "failing",
-        "credentials",
-        "problem",
-        "failed (exit status: 3)",
-        "run the program",
+    said.finds(
+        "ready     | connection  | ok      | |
+         ready     | tls         | ok      | signed by a trusted authority |
+         twin      | state       | warning | ClusterProfile ready is older | inventory-member-id
+         unhealthy | state       | warning | ControlPlaneHealthy is False | cluster manager ocm
+         unhealthy | state       | warning | | kubectl -n fleet describe clusterprofiles.multicluster.x-k8s.io unhealthy
+         unjoined  | state       | warning | Joined is not True: Joined it is | cluster manager ocm
+         without   | state       | warning | no access providers | an add-on of it
+         old       | state       | problem | deprecated credentialProviders p | Builder::v1alpha1
+         unknown   | state       | problem | \"cloud\" | add one of these access providers
+         missing   | credentials | problem | install the add-on | /nowhere/plugin
+         failing   | credentials | problem | failed (exit status: 3) | run the program",
     );
     assert!(!said.out.contains("token-of-member"));
-
-    let said = unknown.ended(1);
-    is(
-        &said,
-        "deleting",
-        "name",
-        "problem",
-        "is being deleted",
-        &format!("{DESCRIBE} deleting"),
+    unknown.ended(1).finds(
+        "deleting  | name | problem | is being deleted | kubectl -n fleet describe clusterprofiles.multicluster.x-k8s.io deleting
+         elsewhere | name | problem | provider looks in fleet | repeat with -n other",
     );
-    is(
-        &said,
-        "elsewhere",
-        "name",
-        "problem",
-        "provider looks in fleet",
-        "repeat with -n other",
-    );
-    let said = unselected.ended(1);
-    is(
-        &said,
-        "ready",
-        "name",
-        "problem",
-        "do not match --selector",
-        "--selector",
-    );
+    let unselected = unselected.ended(1);
+    unselected.finds("ready | name | problem | do not match --selector | --selector");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hub_without_the_api_missing_rights_and_a_missing_provider_file_have_their_own_findings() {
-    let plain = crate::harness::served("plain").await;
+    let plain = sim("plain").await;
     let member = member().await;
     let hub = inventory(&member).await;
     let namespaces = SimRule::new([""], ["namespaces"], ["get"]);
     hub.cluster()
         .set_user("nobody", SimUser::new("robot").rule(namespaces));
-    let users = [
-        plain.kubeconfig(),
-        hub.kubeconfig_with_token("nobody"),
-        hub.kubeconfig(),
-    ]
-    .map(|hub| User::with([hub]));
-    let doctor = [&["doctor", "-o", "json"][..], &FLAGS[..]].concat();
-    let secrets = [&doctor[..], &["--consumer", "me"]].concat();
+    let denied = hub.kubeconfig_with_token("nobody");
+    let users = [plain.kubeconfig(), denied, hub.kubeconfig()].map(|hub| User::with([hub]));
+    let doctor = format!("doctor -o json {FLAGS} cluster-inventory");
     let (nothing, denied, bare, secrets) = futures::join!(
-        users[0].mcr([&doctor[..3], &FLAGS[..2]].concat()),
-        users[1].mcr(&doctor),
-        users[2].mcr(&doctor),
-        users[2].mcr(secrets)
+        users[0].run("doctor -o json --provider cluster-inventory"),
+        users[1].run(&doctor),
+        users[2].run(&doctor),
+        users[2].run(format!("{doctor} --consumer me"))
     );
     let nothing = nothing.ended(1);
-    let found = nothing.of_provider("provider", "the hub has no Cluster Inventory API");
-    let fix = found["fix"].as_str().unwrap();
-    assert!(
-        fix.contains("--hub-context") && fix.contains("install the CRD"),
-        "{fix}"
+    nothing.finds(
+        "| provider | problem | the hub has no Cluster Inventory API | --hub-context
+         | provider | problem | the hub has no Cluster Inventory API | install the CRD",
     );
     assert_eq!(nothing.json()["problems"], 1, "{}", nothing.out);
 
-    let denied = denied.ended(1);
-    let found = denied.of_provider(
-        "rights",
-        "may not list, watch clusterprofiles.multicluster.x-k8s.io",
-    );
-    let fix = found["fix"].as_str().unwrap();
-    assert!(
-        fix.starts_with("kubectl create role mcr-clusterprofiles -n fleet --verb=list,watch"),
-        "{fix}"
-    );
+    let right = "may not list, watch clusterprofiles.multicluster.x-k8s.io";
+    let found = denied.ended(1).of_provider("rights", right);
+    let role = "kubectl create role mcr-clusterprofiles -n fleet --verb=list,watch";
+    assert!(found["fix"].as_str().unwrap().starts_with(role), "{found}");
 
-    let file = "--clusterprofile-provider-file PATH";
-    is(
-        &bare.ended(1),
-        "ready",
-        "state",
-        "problem",
-        "knows no access provider",
-        file,
-    );
+    bare.ended(1)
+        .finds("ready | state | problem | knows no access provider | --clusterprofile-provider-file PATH");
     let said = secrets.ended(1);
     assert_eq!(
         said.of_provider("rights", "may list, watch secrets")["result"],
         "ok"
     );
-    is(
-        &said,
-        "ready",
-        "state",
-        "problem",
-        "no Secret in namespace fleet",
-        "--consumer",
-    );
+    said.finds("ready | state | problem | no Secret in namespace fleet | --consumer");
 
     // A wrong file is a wrong command line, and the error names the access provider.
     let file = users[2].file("wrong.json", r#"{"providers": [{"name": "p"}]}"#);
-    let wrong = [
-        "clusters",
-        "--clusterprofile-provider-file",
-        file.to_str().unwrap(),
-    ];
-    let wrong = users[2].mcr(wrong).await.ended(2);
+    let wrong = format!("clusters --clusterprofile-provider-file {}", file.display());
+    let wrong = users[2].run(wrong).await.ended(2);
     wrong
         .tells("--clusterprofile-provider-file")
         .tells("\"p\" has no command");
@@ -406,18 +248,7 @@ async fn the_plugins_of_the_provider_file_are_not_for_kubeconfigs_of_other_provi
         "stringData": {"kubeconfig": kubeconfig.to_string()},
     });
     hub.cluster().create(secret).or_fail();
-    let both = ["clusters", "--provider", "kubeconfig,cluster-inventory"];
-    let plugins = ["--clusterprofile-provider-file", &file];
-    let said = user
-        .mcr([&both[..], &FLAGS[2..], &plugins].concat())
-        .await
-        .ended(0);
-    let line = |name: &str| {
-        let mut lines = said.out.lines();
-        let found = lines.find(|line| line.starts_with(name));
-        found.unwrap_or_else(|| panic!("no {name}:\n{}", said.out))
-    };
-    assert!(line("cluster-inventory#ready ").contains("Ready"), "{}", said.out);
-    let thief = line("kubeconfig#thief ");
-    assert!(thief.contains("Broken") && thief.contains("plugin"), "{thief}");
+    let both = format!("clusters {FLAGS} kubeconfig,cluster-inventory --clusterprofile-provider-file {file}");
+    let said = user.run(both).await.ended(0);
+    said.shows("cluster-inventory#ready | Ready |\n kubeconfig#thief | Broken | plugin");
 }

@@ -5,17 +5,10 @@ use std::net::TcpListener;
 use mcr::{Action, BoxError, Controller, Manager, Request};
 use mcr_core::{Access, ClusterName, ClusterSpec, Trust};
 use mcr_provider_clusters::ClustersProvider;
-use mcr_testkit::{
-    sim::{SimCluster, SimServer},
-    waiting::{Background, OrFail},
-};
+use mcr_testkit::waiting::{Background, OrFail};
 use tokio::net::TcpSocket;
 
-use crate::harness::User;
-
-async fn sim(name: &str) -> SimServer {
-    SimCluster::builder().name(name).build().serve().await.or_fail()
-}
+use crate::harness::{User, sim};
 
 /// A kubeconfig with a port that refuses connections, as long as the returned socket lives: it is bound and does not
 /// listen.
@@ -44,22 +37,17 @@ async fn clusters_are_shown_with_what_is_wrong() {
         user.file(name, text);
     }
     let said = user
-        .mcr(["clusters", "--kubeconfig-dirs", "."])
+        .run("clusters --kubeconfig-dirs .")
         .await
         .ended(0)
         .prints("NAME");
-    let line = |name: &str| {
-        let line = said.out.lines().find(|line| line.contains(name));
-        line.unwrap_or_else(|| panic!("no {name} in {}", said.out))
-            .to_owned()
+    let line = |part: &str| {
+        let line = said.out.lines().find(|line| line.contains(part));
+        line.unwrap_or_else(|| panic!("no {part} in {}", said.out))
     };
-    let ready = line("eu ");
-    assert!(
-        ready.contains("Ready") && ready.contains("v1.") && ready.contains("file"),
-        "{ready}"
-    );
-    assert!(line("down ").contains("connection refused"));
-    assert!(line("half.kubeconfig").contains("Broken") && line("half.kubeconfig").contains("line "));
+    said.shows("eu | Ready | v1.\n eu | Ready | file\n down | | connection refused");
+    let half = line("half.kubeconfig");
+    assert!(half.contains("Broken") && half.contains("line "), "{half}");
 
     assert!(
         !said.out.contains('\x1b'),
@@ -72,13 +60,10 @@ async fn clusters_are_shown_with_what_is_wrong() {
         .ended(0)
         .prints("\x1b[32mReady\x1b[0m");
 
-    let wide = user
-        .mcr(["clusters", "--kubeconfig-dirs", ".", "-o", "wide"])
-        .await
-        .ended(0);
+    let wide = user.run("clusters --kubeconfig-dirs . -o wide").await.ended(0);
     wide.prints(&eu.url());
     let json = user
-        .mcr(["clusters", "--kubeconfig-dirs", ".", "-o", "json"])
+        .run("clusters --kubeconfig-dirs . -o json")
         .await
         .ended(0)
         .json();
@@ -98,34 +83,23 @@ async fn clusters_are_shown_with_what_is_wrong() {
     );
     assert_eq!(of("down")["state"], "Unreachable");
 
-    user.mcr(["clusters", "--kubeconfig-dirs", ".", "--fail-unless-ready"])
-        .await
-        .ended(1);
-    let name = of("eu")["name"].as_str().unwrap().to_owned();
-    user.mcr(["clusters", "--kubeconfig-dirs", ".", "--fail-unless-ready", &name])
-        .await
-        .ended(0);
-    user.mcr(["clusters", "--kubeconfig-dirs", ".", "eu-9"])
-        .await
-        .ended(3)
-        .tells("there is no cluster eu-9");
+    assert_eq!(of("eu")["name"], "eu");
+    user.runs(
+        "1 | clusters --kubeconfig-dirs . --fail-unless-ready | |
+         0 | clusters --kubeconfig-dirs . --fail-unless-ready eu | |
+         3 | clusters --kubeconfig-dirs . eu-9 | | there is no cluster eu-9",
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_providers_keep_their_names_apart_and_one_that_fails_is_told() {
-    let eu = sim("eu").await;
+    let sim = sim("eu").await;
     let user = User::new();
-    user.file("eu.kubeconfig", eu.kubeconfig());
-    let args = [
-        "clusters",
-        "--provider",
-        "file,single,namespace",
-        "--kubeconfigs",
-        "eu.kubeconfig",
-        "--hub-kubeconfig",
-        "eu.kubeconfig",
-    ];
-    let said = user.mcr(args).await.ended(0);
+    user.file("eu.kubeconfig", sim.kubeconfig());
+    let eu = "--kubeconfigs eu.kubeconfig";
+    let all = format!("clusters --provider file,single,namespace {eu} --hub-kubeconfig eu.kubeconfig");
+    let said = user.run(all).await.ended(0);
     let said = said
         .prints("file#")
         .prints("single#local")
@@ -135,28 +109,11 @@ async fn several_providers_keep_their_names_apart_and_one_that_fails_is_told() {
         "{}",
         said.out
     );
-    let args = [
-        "clusters",
-        "--provider",
-        "file",
-        "--provider",
-        "single",
-        "--kubeconfigs",
-        "eu.kubeconfig",
-        "--hub-context",
-        "x",
-    ];
-    let said = user
-        .mcr(args)
-        .await
-        .ended(0)
-        .prints("file#")
-        .tells("provider single");
-    said.tells("--hub-context x");
-    user.mcr(["clusters", "--provider", "single", "--hub-kubeconfig", "none"])
-        .await
-        .ended(3)
-        .tells("can't read kubeconfig none");
+    let two = format!("clusters --provider file --provider single {eu} --hub-context x");
+    let said = user.run(two).await.ended(0).prints("file#");
+    said.tells("provider single").tells("--hub-context x");
+    user.runs("3 | clusters --provider single --hub-kubeconfig none | | can't read kubeconfig none")
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -183,15 +140,10 @@ async fn files_that_are_named_and_missing_are_a_problem() {
         .await
         .ended(0)
         .prints("connection refused");
-    let missing = ["clusters", "--kubeconfigs", "there.kubeconfig,no.kubeconfig"];
-    let said = user.mcr(missing).await.ended(1).prints("connection refused");
-    said.tells("no.kubeconfig does not exist");
-    let mut lines = user.start([
-        "clusters",
-        "--kubeconfigs",
-        "no.kubeconfig,there.kubeconfig",
-        "--watch",
-    ]);
+    user.runs("1 | clusters --kubeconfigs there.kubeconfig,no.kubeconfig | connection refused | no.kubeconfig does not exist")
+        .await;
+    let watch = "clusters --kubeconfigs no.kubeconfig,there.kubeconfig --watch";
+    let mut lines = user.start(watch.split(' '));
     lines.with(["connection refused"]).await;
     assert_eq!(lines.interrupt().await, Some(0));
 }
@@ -217,11 +169,8 @@ async fn the_unique_end_of_a_name_is_enough_to_read() {
     let [line] = lines.with(["added"]).await;
     assert!(line.contains("lab/zoo"), "{line}");
     assert_eq!(lines.interrupt().await, Some(0));
-    let watch = ["clusters", "--kubeconfig-dirs", ".", "--watch", "down"];
-    user.mcr(watch)
-        .await
-        .ended(3)
-        .tells("several clusters end in down: ");
+    user.runs("3 | clusters --kubeconfig-dirs . --watch down | | several clusters end in down: ")
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -292,13 +241,11 @@ async fn a_controller_that_runs_is_asked() {
     let time = line.split(' ').next().unwrap();
     assert!(time.parse::<jiff::Timestamp>().is_ok(), "{line}");
     assert_eq!(lines.interrupt().await, Some(0));
-    let said = user
-        .mcr(["clusters", "--server", &server])
-        .await
-        .ended(0)
-        .prints("\"eu x\"");
-    let said = said.prints("Unreachable").prints("KINDS  QUEUE  FAILING");
-    assert!(said.out.contains(" 1/1 "), "{}", said.out);
+    let asked = format!("clusters --server {server}");
+    let said = user.run(&asked).await.ended(0).prints("\"eu x\"");
+    said.prints("Unreachable")
+        .prints("KINDS  QUEUE  FAILING")
+        .prints(" 1/1 ");
     let why = async |object: &str| user.mcr(["why", object, "--server", &server]).await;
     let said = why("eu x/red/lab").await.ended(0).prints("Ready for ");
     let said = said.prints("1 of 1 kinds are listed").prints("controller c");
@@ -310,24 +257,14 @@ async fn a_controller_that_runs_is_asked() {
     why("eu").await.ended(3).tells("CLUSTER/NAMESPACE/NAME");
     let json = ["why", "down/lab", "--server", &server, "-o", "json"];
     assert_eq!(user.mcr(json).await.ended(1).json()["object"], "lab");
-    let json = user
-        .mcr(["clusters", "--server", &server, "-o", "json", "down"])
-        .await
-        .ended(0)
-        .json();
+    let json = user.run(format!("{asked} -o json down")).await.ended(0).json();
     assert_eq!(json["clusters"].as_array().unwrap().len(), 1);
     assert_eq!(json["controllers"][0]["name"], "c");
-    user.mcr(["clusters", "--server", &server, "--fail-unless-ready"])
-        .await
-        .ended(1);
+    user.run(format!("{asked} --fail-unless-ready")).await.ended(1);
     running.stop().await.or_fail();
-    user.mcr(["clusters", "--server", &server])
-        .await
-        .ended(3)
-        .tells("clusters: connection refused: no controller serves there; start it with --serve ADDRESS, or correct --server");
+    let gone = "clusters: connection refused: no controller serves there; start it with --serve ADDRESS, or correct --server";
+    user.run(asked).await.ended(3).tells(gone);
     user.mcr(["clusters", "--server", &eu.url()]).await.ended(3);
-    user.mcr(["clusters", "--server", "localhost:8080"])
-        .await
-        .ended(3)
-        .tells("http://host:port");
+    user.runs("3 | clusters --server localhost:8080 | | http://host:port")
+        .await;
 }

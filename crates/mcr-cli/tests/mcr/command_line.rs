@@ -23,12 +23,7 @@ async fn the_help_is_as_it_was_written_down() {
     let mut wrong = Vec::new();
     for command in COMMANDS {
         let said = user.mcr(command.iter().chain(&["--help"])).await.ended(0);
-        let name = ["mcr"]
-            .iter()
-            .chain(command)
-            .copied()
-            .collect::<Vec<_>>()
-            .join("-");
+        let name = [&["mcr"], command].concat().join("-");
         let path = folder.join(format!("{name}.txt"));
         if std::env::var_os("MCR_UPDATE_SNAPSHOTS").is_some() {
             std::fs::write(&path, &said.out).unwrap();
@@ -99,53 +94,31 @@ async fn completions_and_manual_pages_know_all_commands() {
     std::fs::create_dir(&dir).unwrap();
     user.mcr(["man", "--dir", dir.to_str().unwrap()]).await.ended(0);
     for command in COMMANDS {
-        let name = ["mcr"]
-            .iter()
-            .chain(command)
-            .copied()
-            .collect::<Vec<_>>()
-            .join("-");
+        let name = [&["mcr"], command].concat().join("-");
         let page = std::fs::read_to_string(dir.join(format!("{name}.1"))).unwrap();
         assert!(page.contains(".SH OPTIONS"), "{name}");
     }
-    user.mcr(["man", "--dir", "nowhere"])
-        .await
-        .ended(3)
-        .tells("--dir nowhere");
+    user.runs("3 | man --dir nowhere | | --dir nowhere").await;
 }
 
 #[tokio::test]
 async fn mistakes_end_with_the_code_of_mistakes() {
     let user = User::new();
-    user.mcr(["no-such-command"]).await.ended(2);
-    user.mcr(["clusters", "--no-such-flag"]).await.ended(2);
-    user.mcr(["clusters", "--provider", "nobody"])
-        .await
-        .ended(2)
-        .tells(
-            "possible values: file, kubeconfig, cluster-api, cluster-inventory, gardener, kcp, kcp-initializing, kcp-terminating, kind, \
-             namespace, single",
-        );
-    user.mcr(["doctor", "--for", "Pods!"])
-        .await
-        .ended(2)
-        .tells("is no resource");
-    user.mcr(["kubeconfig-secret", "create"])
-        .await
-        .ended(2)
-        .tells("--context");
-    user.mcr(["kubeconfig-secret", "create", "-c", "x", "-o", "yaml"])
-        .await
-        .ended(2)
-        .tells("--dry-run");
-    user.mcr(["kubeconfig-secret", "create", "-c", "x"])
-        .await
-        .ended(3)
-        .tells("there is no such context")
-        .tells("there are none");
-    user.mcr(["--version"])
+    user.runs(
+        "2 | no-such-command | |
+         2 | clusters --no-such-flag | |
+         2 | clusters --provider nobody | | possible values: file, kubeconfig, cluster-api, cluster-inventory, gardener, kcp, \
+             kcp-initializing, kcp-terminating, kind, namespace, single
+         2 | doctor --for Pods! | | is no resource
+         2 | kubeconfig-secret create | | --context
+         2 | kubeconfig-secret create -c x -o yaml | | --dry-run
+         3 | kubeconfig-secret create -c x | | there is no such context
+         3 | kubeconfig-secret create -c x | | there are none
+         2 | | | Usage: mcr",
+    )
+    .await;
+    user.run("--version")
         .await
         .ended(0)
         .prints(env!("CARGO_PKG_VERSION"));
-    user.mcr([""; 0]).await.ended(2).tells("Usage: mcr");
 }

@@ -114,63 +114,32 @@ async fn each_fault_is_found_where_it_is() {
     user.file("prompt/half.kubeconfig", "apiVersion: v1\ncontexts: [{name: half");
 
     let doctor = async |folder: &str, limit: &str| {
-        let json = ["-o", "json"];
-        let args = ["doctor", "--kubeconfig-dirs", folder, "--timeout", limit];
-        user.mcr(args.iter().chain(&json)).await.ended(1)
+        let line = format!("doctor --kubeconfig-dirs {folder} --timeout {limit} -o json");
+        user.run(line).await.ended(1)
     };
     let (said, said_of_slow) = futures::join!(doctor("prompt", "60s"), doctor("slow", "4500ms"));
-    let is = |cluster: &str, check: &str, result: &str, part: &str| {
-        let of = match cluster {
-            "silent" | "nowhere" => &said_of_slow,
-            _ => &said,
-        };
-        let (level, saw, fix) = of.found(cluster, check);
-        assert!(
-            level == result && saw.contains(part),
-            "{cluster}, {check}: {level}, {saw}, {fix}"
-        );
-        assert!(
-            level == "ok" || level == "warning" || !fix.is_empty(),
-            "{cluster}, {check}: {saw}"
-        );
-        fix
-    };
-    for check in ["connection", "tls", "clock", "version", "rights"] {
-        is("well", check, "ok", "");
-    }
-    is(
-        "weak",
-        "rights",
-        "problem",
-        "may not list, watch configmaps in all namespaces (403)",
+    said.finds(
+        "well          | connection  | ok      | |
+         well          | tls         | ok      | |
+         well          | clock       | ok      | |
+         well          | version     | ok      | |
+         well          | rights      | ok      | |
+         weak          | rights      | problem | may not list, watch configmaps in all namespaces (403) |
+         weak          | connection  | ok      | |
+         refused       | connection  | problem | connection refused |
+         wrong-ca      | tls         | problem | not signed by a trusted certificate authority |
+         no-authority  | tls         | problem | not signed by a trusted certificate authority |
+         expired       | tls         | problem | has expired |
+         other-name    | tls         | problem | 127.0.0.1 |
+         unauthorized  | credentials | problem | the token has expired |
+         unknown-token | credentials | problem | 401 |
+         overloaded    | state       | problem | 500 |
+         clock         | clock       | problem | ahead of this machine's |",
     );
-    is("weak", "connection", "ok", "");
-    is("refused", "connection", "problem", "connection refused");
-    is(
-        "silent",
-        "tls",
-        "problem",
-        "TLS gets no answer: the API server is paused or hangs",
+    said_of_slow.finds(
+        "silent  | tls | problem | TLS gets no answer: the API server is paused or hangs |
+         nowhere | dns | problem | |",
     );
-    is(
-        "wrong-ca",
-        "tls",
-        "problem",
-        "not signed by a trusted certificate authority",
-    );
-    is(
-        "no-authority",
-        "tls",
-        "problem",
-        "not signed by a trusted certificate authority",
-    );
-    is("expired", "tls", "problem", "has expired");
-    is("other-name", "tls", "problem", "127.0.0.1");
-    is("unauthorized", "credentials", "problem", "the token has expired");
-    is("unknown-token", "credentials", "problem", "401");
-    is("overloaded", "state", "problem", "500");
-    is("clock", "clock", "problem", "ahead of this machine's");
-    is("nowhere", "dns", "problem", "");
     // Files that are no kubeconfig are named by their path.
     let json = said.json();
     let half = json["findings"].as_array().unwrap().iter().find(|finding| {
@@ -189,40 +158,14 @@ async fn each_fault_is_found_where_it_is() {
     );
 
     // One that is in order is no problem, whatever the others are.
-    let well = json["findings"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter_map(|finding| finding["cluster"].as_str())
-        .find(|name| *name == "well")
-        .unwrap()
-        .to_owned();
-    user.mcr(["doctor", "--kubeconfig-dirs", "prompt", "--timeout", "60s", &well])
-        .await
-        .ended(0)
-        .prints("no problems");
-    user.mcr(["doctor", "--kubeconfigs", "prompt/well.kubeconfig", "-q"])
-        .await
-        .ended(0)
-        .prints("no problems");
-    let said = user
-        .mcr([
-            "doctor",
-            "--kubeconfigs",
-            "prompt/well.kubeconfig",
-            "--for",
-            "secrets,pods/log",
-            "eu-9",
-        ])
-        .await
-        .ended(1);
-    said.prints("no provider has a cluster of this name")
-        .prints("cluster eu-9");
-    let said = user
-        .mcr(["doctor", "--kubeconfigs", "missing.kubeconfig", "--timeout", "1s"])
-        .await
-        .ended(1);
-    said.prints("missing.kubeconfig does not exist");
+    user.runs(
+        "0 | doctor --kubeconfig-dirs prompt --timeout 60s well | no problems |
+         0 | doctor --kubeconfigs prompt/well.kubeconfig -q | no problems |
+         1 | doctor --kubeconfigs prompt/well.kubeconfig --for secrets,pods/log eu-9 | no provider has a cluster of this name |
+         1 | doctor --kubeconfigs prompt/well.kubeconfig --for secrets,pods/log eu-9 | cluster eu-9 |
+         1 | doctor --kubeconfigs missing.kubeconfig --timeout 1s | missing.kubeconfig does not exist |",
+    )
+    .await;
     user.mcr_with("KUBECONFIG", "/nope/config", ["doctor", "--timeout", "9s"])
         .await
         .ended(1)
@@ -235,18 +178,8 @@ async fn what_never_answers_ends_in_time() {
     let proxy = proxy(&sim, "hole", Some(Fault::BlackHole)).await;
     let user = User::new();
     user.file("hole.kubeconfig", proxy.kubeconfig_with_token("admin"));
-    let said = user
-        .mcr([
-            "doctor",
-            "--kubeconfigs",
-            "hole.kubeconfig",
-            "--timeout",
-            "1500ms",
-            "-o",
-            "json",
-        ])
-        .await
-        .ended(1);
+    let hole = "--kubeconfigs hole.kubeconfig --timeout 1500ms -o json";
+    let said = user.run(format!("doctor {hole}")).await.ended(1);
     let json = said.json();
     let timed_out = json["findings"].as_array().unwrap().iter().any(|finding| {
         let saw = finding["saw"].as_str().unwrap();
@@ -256,14 +189,7 @@ async fn what_never_answers_ends_in_time() {
     });
     assert!(timed_out, "{}", said.out);
     // It was not even waited for until the fleet had given it up, which is what both commands wait for.
-    let args = [
-        "clusters",
-        "--kubeconfigs",
-        "hole.kubeconfig",
-        "--timeout",
-        "1500ms",
-    ];
-    let said = user.mcr(args.iter().chain(&["-o", "json"])).await.ended(0);
+    let said = user.run(format!("clusters {hole}")).await.ended(0);
     assert_eq!(said.json()["clusters"][0]["state"], "Connecting", "{}", said.out);
 }
 
@@ -286,19 +212,7 @@ async fn an_engine_that_is_not_there_or_not_running_is_told() {
     let said = user.mcr_with("PATH", &path, doctor).await.ended(1);
     said.prints("can't reach its engine").prints("fix: docker ps");
     // A source that can't be read is an error, not an empty list.
-    user.mcr_with(
-        "PATH",
-        &path,
-        [
-            "clusters",
-            "--provider",
-            "kind",
-            "--timeout",
-            "30s",
-            "--fail-unless-ready",
-        ],
-    )
-    .await
-    .ended(1)
-    .tells("can't reach its engine");
+    let clusters = "clusters --provider kind --timeout 30s --fail-unless-ready".split(' ');
+    let said = user.mcr_with("PATH", &path, clusters).await.ended(1);
+    said.tells("can't reach its engine");
 }

@@ -9,7 +9,7 @@ use mcr_testkit::{
 };
 use serde_json::json;
 
-use crate::harness::User;
+use crate::harness::{User, sim};
 
 /// A garden with hibernated Shoots of two Projects.
 async fn garden() -> SimServer {
@@ -40,19 +40,8 @@ async fn garden() -> SimServer {
 async fn shoots_are_shown_with_what_they_wait_for() {
     let garden = garden().await;
     let user = User::with([garden.kubeconfig()]);
-    let flags = [
-        "clusters",
-        "--provider",
-        "gardener",
-        "-n",
-        "garden-dev",
-        "--timeout",
-        "60s",
-    ];
-    let shown = user
-        .mcr([&flags[..], &["-l", "env=prod"]].concat())
-        .await
-        .ended(0);
+    let shown = user.run("clusters --provider gardener -n garden-dev --timeout 60s -l env=prod");
+    let shown = shown.await.ended(0);
     assert_eq!(shown.out.lines().count(), 2, "{}", shown.out);
     for part in ["dev/one", "Suspended", "it is hibernated"] {
         assert!(shown.out.contains(part), "{part}:\n{}", shown.out);
@@ -69,33 +58,13 @@ async fn the_doctor_says_what_a_shoot_waits_for_and_which_right_is_missing() {
     let reader = reader.into_iter().fold(SimUser::new("robot"), SimUser::rule);
     garden.cluster().set_user("reader", reader);
     let users = [garden.kubeconfig_with_token("reader"), garden.kubeconfig()].map(|hub| User::with([hub]));
-    let doctor = [
-        "doctor",
-        "--provider",
-        "gardener",
-        "-n",
-        "garden-dev",
-        "-o",
-        "json",
-        "--timeout",
-        "60s",
-    ];
-    let missing = [
-        &doctor[..],
-        &["-l", "env=prod", "dev/two", "other/three", "dev/none"],
-    ]
-    .concat();
-    let (said, missing) = futures::join!(users[0].mcr(doctor), users[1].mcr(missing));
+    let doctor = "doctor --provider gardener -n garden-dev -o json --timeout 60s";
+    let (said, missing) = futures::join!(
+        users[0].run(doctor),
+        users[1].run(format!("{doctor} -l env=prod dev/two other/three dev/none"))
+    );
     let (said, missing) = (said.ended(1), missing.ended(1));
-    let (level, saw, fix) = said.found("dev/one", "state");
-    assert!(
-        level == "warning" && saw.contains("suspended: it is hibernated"),
-        "{saw}"
-    );
-    assert!(
-        fix.contains("kubectl -n garden-dev describe shoots.core.gardener.cloud one"),
-        "{fix}"
-    );
+    said.finds("dev/one | state | warning | suspended: it is hibernated | kubectl -n garden-dev describe shoots.core.gardener.cloud one");
     for part in [
         "serves core.gardener.cloud in v1beta1",
         "may list, watch shoots.core.gardener.cloud in namespace garden-dev",
@@ -104,30 +73,16 @@ async fn the_doctor_says_what_a_shoot_waits_for_and_which_right_is_missing() {
     ] {
         assert!(said.out.contains(part), "{part}:\n{}", said.out);
     }
-    for (name, saw, fix) in [
-        ("dev/two", "do not match --selector", "--selector"),
-        (
-            "other/three",
-            "the provider looks in garden-dev",
-            "repeat with -n garden-other",
-        ),
-        (
-            "dev/none",
-            "no provider has a cluster of this name",
-            "mcr clusters",
-        ),
-    ] {
-        let found = missing.found(name, "name");
-        assert!(
-            found.1.contains(saw) && found.2.contains(fix),
-            "{name}: {found:?}"
-        );
-    }
+    missing.finds(
+        "dev/two     | name | problem | do not match --selector | --selector
+         other/three | name | problem | the provider looks in garden-dev | repeat with -n garden-other
+         dev/none    | name | problem | no provider has a cluster of this name | mcr clusters",
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_shoots_of_a_seed_are_shown() {
-    let member = crate::harness::served("member").await;
+    let member = sim("member").await;
     let seed = SimCluster::builder().name("seed").build();
     seed.create(Garden::cluster_crd()).or_fail();
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shoot--dev--one"}});
@@ -140,33 +95,16 @@ async fn the_shoots_of_a_seed_are_shown() {
     }
     let seed = seed.serve().await.or_fail();
     let user = User::with([seed.kubeconfig()]);
-    let flags = [
-        "--provider",
-        "gardener",
-        "--seed",
-        "--allow-loopback",
-        "--timeout",
-        "60s",
-    ];
+    let flags = "--provider gardener --seed --allow-loopback --timeout 60s";
     let (shown, said) = futures::join!(
-        user.mcr([&["clusters"], &flags[..]].concat()),
-        user.mcr([&["doctor", "-o", "json"], &flags[..]].concat()),
+        user.run(format!("clusters {flags}")),
+        user.run(format!("doctor -o json {flags}"))
     );
     let (shown, said) = (shown.ended(0), said.ended(0));
-    for parts in [
-        ["dev/one", "Ready"],
-        [
-            "dev/two",
-            "its Secret shoot--dev--two/gardener with the kubeconfig is not there",
-        ],
-    ] {
-        let line = shown.out.lines().find(|line| line.starts_with(parts[0]));
-        assert!(
-            line.is_some_and(|line| line.contains(parts[1])),
-            "{parts:?}:\n{}",
-            shown.out
-        );
-    }
+    shown.shows(
+        "dev/one | Ready |
+         dev/two | | its Secret shoot--dev--two/gardener with the kubeconfig is not there",
+    );
     for part in [
         "serves extensions.gardener.cloud in v1alpha1",
         "may list, watch clusters.extensions.gardener.cloud in all namespaces",

@@ -15,6 +15,7 @@ use kube::{
 };
 use mcr_testkit::{
     control_plane::{Binaries, ControlPlane, Etcd},
+    sim::{SimCluster, SimServer},
     waiting::OrFail,
 };
 use serde_json::{Value, json};
@@ -76,20 +77,6 @@ impl Output {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}:\n{}\n{}", self.out, self.err))
     }
 
-    /// The finding of the doctor about the provider itself that has this part, from its JSON output.
-    #[track_caller]
-    pub(crate) fn of_provider(&self, check: &str, part: &str) -> Value {
-        let json = self.json();
-        let found = json["findings"].as_array().unwrap().iter().find(|finding| {
-            finding["cluster"].is_null()
-                && finding["check"] == check
-                && finding["saw"].as_str().unwrap().contains(part)
-        });
-        found
-            .unwrap_or_else(|| panic!("no {check} with {part}:\n{}", self.out))
-            .clone()
-    }
-
     /// The worst finding of the doctor about a cluster for this check, from its JSON output.
     #[track_caller]
     pub(crate) fn found(&self, cluster: &str, check: &str) -> (String, String, String) {
@@ -111,6 +98,67 @@ impl Output {
         let text = |field: &str| worst[field].as_str().unwrap_or_default().to_owned();
         (text("result"), text("saw"), text("fix"))
     }
+
+    /// For each line `cluster | check | result | saw | fix`: the finding that [`found`](Self::found) gives has these parts,
+    /// and a fix if it is a problem. Without a cluster it is one about the provider.
+    #[track_caller]
+    pub(crate) fn finds(&self, lines: &str) {
+        for line in lines.trim().lines() {
+            let [cluster, check, level, saw, fix] = columns(line);
+            let found = if cluster.is_empty() {
+                let finding = self.of_provider(check, saw);
+                ["result", "saw", "fix"].map(|field| finding[field].as_str().unwrap_or_default().to_owned())
+            } else {
+                self.found(cluster, check).into()
+            };
+            let is_right = found[0] == level && found[1].contains(saw) && found[2].contains(fix);
+            assert!(
+                is_right && (level != "problem" || !found[2].is_empty()),
+                "{line}: {found:?}"
+            );
+        }
+    }
+
+    /// A finding of the doctor about the provider itself.
+    #[track_caller]
+    pub(crate) fn of_provider(&self, check: &str, part: &str) -> Value {
+        let json = self.json();
+        let of = |finding: &&Value| {
+            let saw = finding["saw"].as_str().unwrap();
+            finding["cluster"].is_null() && finding["check"] == check && saw.contains(part)
+        };
+        let found = json["findings"].as_array().unwrap().iter().find(of);
+        found
+            .unwrap_or_else(|| panic!("no {check} with {part}:\n{}", self.out))
+            .clone()
+    }
+
+    /// The line of a cluster in a table.
+    #[track_caller]
+    pub(crate) fn line(&self, name: &str) -> &str {
+        let mut lines = self.out.lines();
+        let line = lines.find(|line| line.split_whitespace().next() == Some(name));
+        line.unwrap_or_else(|| panic!("no {name}:\n{}", self.out))
+    }
+
+    /// For each line `cluster | state | reason`: the line of the cluster has these parts.
+    #[track_caller]
+    pub(crate) fn shows(&self, lines: &str) {
+        for wanted in lines.trim().lines() {
+            let [name, state, reason] = columns(wanted);
+            let line = self.line(name);
+            assert!(line.contains(state) && line.contains(reason), "{wanted}: {line}");
+        }
+    }
+}
+
+/// The columns of a line of a table, without the spaces around them.
+#[track_caller]
+fn columns<const N: usize>(line: &str) -> [&str; N] {
+    let columns: Vec<&str> = line.split('|').map(str::trim).collect();
+    columns
+        .try_into()
+        .unwrap_or_else(|_| panic!("not {N} columns: {line}"))
 }
 
 /// A user with a home of their own.
@@ -181,6 +229,20 @@ impl User {
     /// Runs the program to its end, while what it talks to goes on.
     pub(crate) async fn mcr<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Output {
         self.mcr_with("LANG", "C", args).await
+    }
+
+    /// As [`mcr`](Self::mcr), with the words of a line.
+    pub(crate) async fn run(&self, line: impl AsRef<str>) -> Output {
+        self.mcr(line.as_ref().split_whitespace()).await
+    }
+
+    /// For each line `code | command | part of stdout | part of stderr`: it ends so and prints that.
+    pub(crate) async fn runs(&self, lines: &str) {
+        for line in lines.trim().lines() {
+            let [code, command, out, err] = columns(line);
+            let said = self.run(command).await.ended(code.parse().unwrap());
+            said.prints(out).tells(err);
+        }
     }
 
     /// As [`mcr`](Self::mcr), with a variable in its environment.
@@ -303,6 +365,30 @@ impl Drop for Lines {
     }
 }
 
+/// A simulated cluster.
+pub(crate) async fn sim(name: &str) -> SimServer {
+    SimCluster::builder().name(name).build().serve().await.or_fail()
+}
+
+/// A CustomResourceDefinition of `plural.group` without a schema, whose first version is stored.
+pub(crate) fn crd(group: &str, kind: &str, plural: &str, versions: [&str; 2]) -> Value {
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let version =
+        |name: &str| json!({"name": name, "served": true, "storage": name == versions[0], "schema": schema});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group, "scope": "Namespaced", "names": {"kind": kind, "plural": plural},
+            "versions": versions.map(version),
+        },
+    })
+}
+
+pub(crate) fn namespace_object(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+}
+
 pub(crate) async fn planes<const N: usize>(etcd: &Etcd, names: [&str; N]) -> [ControlPlane; N] {
     let starting = names
         .iter()
@@ -356,14 +442,4 @@ pub(crate) fn token_in(secret: &Secret) -> String {
         .as_str()
         .unwrap()
         .to_owned()
-}
-
-/// A cluster of this name that listens.
-pub(crate) async fn served(name: &str) -> mcr_testkit::sim::SimServer {
-    mcr_testkit::sim::SimCluster::builder()
-        .name(name)
-        .build()
-        .serve()
-        .await
-        .or_fail()
 }

@@ -7,7 +7,7 @@ use mcr_testkit::{
     sim::SimRule,
     waiting::OrFail,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::harness::User;
 
@@ -57,17 +57,8 @@ fn consumer(server: &KcpServer, name: &str, shard: &str, claim: &str) -> KcpWork
     workspace
 }
 
-#[track_caller]
-fn fix(finding: &Value, part: &str) {
-    let fix = finding["fix"].as_str().unwrap_or_default();
-    assert!(fix.contains(part), "no {part} in {finding}");
-}
-
-const OF_SLICE: [&str; 6] = ["--provider", "kcp", "--slice", "widgets", "--timeout", "60s"];
-
-fn doctor<'a>(more: &[&'a str]) -> Vec<&'a str> {
-    [&["doctor", "-o", "json"], &OF_SLICE[..], more].concat()
-}
+const OF_SLICE: &str = "--provider kcp --slice widgets --timeout 60s";
+const DOCTOR: &str = "doctor -o json --provider kcp --slice widgets --timeout 60s";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn workspaces_are_clusters_and_the_doctor_looks_at_slice_endpoints_bindings_and_claims() {
@@ -78,21 +69,12 @@ async fn workspaces_are_clusters_and_the_doctor_looks_at_slice_endpoints_binding
         consumer(&server, "b", "shard-1", "Rejected"),
     );
     let user = User::with([server.kubeconfig("root:provider")]).traced();
-    let prefixed = ["--name-prefix", "w+", "--readiness", "permission-claims-applied"];
-    let by_export = [
-        "clusters",
-        "--provider",
-        "kcp",
-        "--export",
-        "widgets",
-        "--timeout",
-        "60s",
-    ];
+    let by_export = "clusters --provider kcp --export widgets --timeout 60s --name-prefix w+ --readiness permission-claims-applied";
     let (shown, only_b, said, by_path) = futures::join!(
-        user.mcr([&by_export[..], &prefixed].concat()),
-        user.mcr([&by_export[..], &prefixed, &["root:b"]].concat()),
-        user.mcr(doctor(&[])),
-        user.mcr(doctor(&["root:b"])),
+        user.run(by_export),
+        user.run(format!("{by_export} root:b")),
+        user.run(DOCTOR),
+        user.run(format!("{DOCTOR} root:b")),
     );
     for output in [&shown, &only_b, &said, &by_path] {
         assert!(
@@ -119,36 +101,25 @@ async fn workspaces_are_clusters_and_the_doctor_looks_at_slice_endpoints_binding
     );
 
     let said = said.ended(0);
-    said.of_provider("provider", "2 clusters");
-    said.of_provider("hub", "/clusters/root:provider; asked as");
-    said.of_provider("connection", "workspace https://127.0.0.1:");
-    said.of_provider("rights", "may list, watch apiexportendpointslices.apis.kcp.io");
-    let content = "may list, watch apiexports.apis.kcp.io/content of APIExport widgets";
-    said.of_provider("rights", content);
-    said.of_provider(
-        "slice",
-        "serves APIExport widgets of root:provider at 2 endpoints",
-    );
-    for shard in server.kcp().shards() {
-        said.of_provider(
-            "connection",
-            &format!("endpoint {}/services/apiexport/", shard.url()),
-        );
-        said.of_provider("bindings", &format!("{}/services/apiexport/", shard.url()));
-    }
-    said.of_provider(
-        "tls",
-        "endpoint 127.0.0.1: the server's certificate is signed by a trusted authority",
-    );
-    said.of_provider("bindings", ": 1 APIBinding: 1 ready");
-    let claim = said.of_provider(
-        "claims",
-        "the claim on configmaps is not accepted by 1 of 2 consumers: root:b (",
-    );
-    assert_eq!(claim["result"], "warning");
     let front = server.kcp().url(b.id());
-    let describe = format!("kubectl --server {front} describe apibindings.apis.kcp.io widgets");
-    fix(&claim, &describe);
+    said.finds(&format!(
+        "| provider   | ok      | 2 clusters |
+         | hub        | ok      | /clusters/root:provider; asked as |
+         | connection | ok      | workspace https://127.0.0.1: |
+         | rights     | ok      | may list, watch apiexportendpointslices.apis.kcp.io |
+         | rights     | ok      | may list, watch apiexports.apis.kcp.io/content of APIExport widgets |
+         | slice      | ok      | serves APIExport widgets of root:provider at 2 endpoints |
+         | tls        | ok      | endpoint 127.0.0.1: the server's certificate is signed by a trusted authority |
+         | bindings   | ok      | : 1 APIBinding: 1 ready |
+         | claims     | warning | the claim on configmaps is not accepted by 1 of 2 consumers: root:b ( | \
+             kubectl --server {front} describe apibindings.apis.kcp.io widgets",
+    ));
+    for shard in server.kcp().shards() {
+        let url = format!("{}/services/apiexport/", shard.url());
+        said.finds(&format!(
+            "| connection | ok | endpoint {url} |\n| bindings | ok | {url} |"
+        ));
+    }
     assert_eq!(
         (&said.json()["problems"], &said.json()["warnings"]),
         (&json!(0), &json!(1)),
@@ -173,18 +144,17 @@ async fn no_consumer_is_normal_and_a_binding_that_is_not_ready_suspends_its_work
     };
     let server = kcp(Kcp::builder().delays(delays)).await;
     let user = User::with([server.kubeconfig("root:provider")]);
-    let none = user.mcr(doctor(&[])).await.ended(0);
-    fix(
-        &none.of_provider("provider", "0 clusters"),
-        "add an APIBinding for APIExport widgets",
+    let none = user.run(DOCTOR).await.ended(0);
+    none.finds(
+        "| provider | warning | 0 clusters | add an APIBinding for APIExport widgets
+         | slice    | ok      | it has no endpoints, which is normal |",
     );
-    none.of_provider("slice", "it has no endpoints, which is normal");
 
     let a = consumer(&server, "a", "root", "Accepted");
-    let wait = ["--readiness", "permission-claims-applied"];
+    let wait = "--readiness permission-claims-applied";
     let (shown, said) = futures::join!(
-        user.mcr([&["clusters"], &OF_SLICE[..], &wait].concat()),
-        user.mcr(doctor(&wait))
+        user.run(format!("clusters {OF_SLICE} {wait}")),
+        user.run(format!("{DOCTOR} {wait}"))
     );
     shown
         .ended(0)
@@ -224,57 +194,34 @@ async fn a_wrong_address_slice_or_right_and_a_shard_that_is_down_have_their_own_
     let nowhere = right.replace("clusters/root:provider", "clusters/root:nowhere");
     let users = [right, elsewhere, reader, expired, nowhere].map(|kubeconfig| User::with([kubeconfig]));
     server.stop_shard("shard-1");
-    let wrong = doctor(&["--name-prefix", "a"])
-        .iter()
-        .map(|word| word.replace("widgets", "wrong"))
-        .collect::<Vec<_>>();
-    let nameless = ["doctor", "--provider", "kcp", "-o", "json"];
     let (down, wrong, nameless, elsewhere, reader, expired, nowhere) = futures::join!(
-        users[0].mcr(doctor(&[])),
-        users[0].mcr(wrong),
-        users[0].mcr(nameless),
-        users[1].mcr(doctor(&[])),
-        users[2].mcr(doctor(&[])),
-        users[3].mcr(doctor(&[])),
-        users[4].mcr(doctor(&[])),
+        users[0].run(DOCTOR),
+        users[0].run(format!("{DOCTOR} --name-prefix a").replace("widgets", "wrong")),
+        users[0].run("doctor --provider kcp -o json"),
+        users[1].run(DOCTOR),
+        users[2].run(DOCTOR),
+        users[3].run(DOCTOR),
+        users[4].run(DOCTOR),
     );
+    let endpoint = server.kcp().shard("shard-1").unwrap().url().to_owned();
     let down = down.ended(1);
+    down.finds(&format!("| connection | problem | endpoint {endpoint} |"));
     down.of_provider("provider", "1 cluster");
-    let found = down.of_provider(
-        "connection",
-        &format!("endpoint {}", server.kcp().shard("shard-1").unwrap().url()),
-    );
-    assert_eq!(found["result"], "problem");
     down.of_provider("bindings", ": 1 APIBinding: 1 ready");
-
-    let get = "get apiexportendpointslices.apis.kcp.io";
-    fix(
-        &wrong
-            .ended(1)
-            .of_provider("provider", "APIExportEndpointSlice wrong does not exist"),
-        get,
+    wrong.ended(1).finds(
+        "| provider | problem | APIExportEndpointSlice wrong does not exist | get apiexportendpointslices.apis.kcp.io",
     );
     nameless.ended(1).of_provider("provider", "--slice");
     let elsewhere = elsewhere.ended(1);
-    fix(
-        &elsewhere.of_provider("provider", "is a virtual workspace"),
-        "--hub-context",
-    );
+    elsewhere.finds("| provider | problem | is a virtual workspace | --hub-context");
     assert_eq!(elsewhere.json()["problems"], 1, "{}", elsewhere.out);
-    let found = reader.ended(1).of_provider(
-        "rights",
-        "robot may not list, watch apiexports.apis.kcp.io/content",
+    reader.ended(1).finds(
+        "| rights | problem | robot may not list, watch apiexports.apis.kcp.io/content | \
+         --resource=apiexports.apis.kcp.io/content --resource-name=widgets",
     );
-    fix(
-        &found,
-        "--resource=apiexports.apis.kcp.io/content --resource-name=widgets",
-    );
-    let expired = expired.ended(1);
-    expired.of_provider("credentials", "401");
-    fix(
-        &nowhere.ended(1).of_provider("hub", "there is no workspace at"),
-        "correct the workspace",
-    );
+    expired.ended(1).of_provider("credentials", "401");
+    let nowhere = nowhere.ended(1);
+    nowhere.finds("| hub | problem | there is no workspace at | correct the workspace");
 }
 
 /// A kcp of two shards with the WorkspaceType `managed` in `root:provider`.
@@ -304,17 +251,7 @@ fn waiting(server: &KcpServer, name: &str, shard: &str) -> KcpWorkspace {
     server.kcp().workspace(&format!("root:{name}")).unwrap()
 }
 
-fn of_stage<'a>(words: &[&'a str], provider: &'a str) -> Vec<&'a str> {
-    let of_type = [
-        "--provider",
-        provider,
-        "--workspace-type",
-        "managed",
-        "--timeout",
-        "60s",
-    ];
-    [words, &of_type].concat()
-}
+const OF_TYPE: &str = "--workspace-type managed --timeout 60s --provider";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn workspaces_that_wait_are_clusters_and_the_doctor_looks_at_the_type_and_its_endpoints() {
@@ -322,18 +259,10 @@ async fn workspaces_that_wait_are_clusters_and_the_doctor_looks_at_the_type_and_
     let (a, b) = (waiting(&server, "a", "root"), waiting(&server, "b", "shard-1"));
     server.kcp().delete_workspace("root:b").or_fail();
     let user = User::with([server.kubeconfig("root:provider")]);
-    let both = [
-        "clusters",
-        "--provider",
-        "kcp-initializing,kcp-terminating",
-        "--workspace-type",
-        "managed",
-    ];
-    let json = ["doctor", "-o", "json"];
     let (shown, starts, ends) = futures::join!(
-        user.mcr([&both[..], &["--timeout", "60s"]].concat()),
-        user.mcr(of_stage(&json, "kcp-initializing")),
-        user.mcr(of_stage(&json, "kcp-terminating")),
+        user.run(format!("clusters {OF_TYPE} kcp-initializing,kcp-terminating")),
+        user.run(format!("doctor -o json {OF_TYPE} kcp-initializing")),
+        user.run(format!("doctor -o json {OF_TYPE} kcp-terminating")),
     );
     let shown = shown.ended(0);
     for (provider, workspace) in [("kcp-initializing", &a), ("kcp-terminating", &b)] {
@@ -350,13 +279,13 @@ async fn workspaces_that_wait_are_clusters_and_the_doctor_looks_at_the_type_and_
         (ends, &b, "terminate", "terminator", "being deleted", "shard-1"),
     ] {
         let said = said.ended(0);
-        said.of_provider("provider", "1 cluster");
-        said.of_provider("hub", "/clusters/root:provider; asked as");
-        said.of_provider("rights", "may list, watch workspacetypes.tenancy.kcp.io");
-        let right = format!("may {verb} workspacetypes.tenancy.kcp.io with the name managed");
-        said.of_provider("rights", &right);
-        let of_type = format!("WorkspaceType managed has 2 endpoints for its {word}");
-        said.of_provider("type", &of_type);
+        said.finds(&format!(
+            "| provider | ok | 1 cluster |
+             | hub      | ok | /clusters/root:provider; asked as |
+             | rights   | ok | may list, watch workspacetypes.tenancy.kcp.io |
+             | rights   | ok | may {verb} workspacetypes.tenancy.kcp.io with the name managed |
+             | type     | ok | WorkspaceType managed has 2 endpoints for its {word} |"
+        ));
         for shard in server.kcp().shards() {
             said.of_provider("connection", &format!("endpoint {}/services/", shard.url()));
         }
@@ -386,29 +315,22 @@ async fn a_wrong_type_or_right_has_its_own_finding_and_no_workspace_that_waits_i
         server.kubeconfig_with_token("root:provider", "reader"),
     ]
     .map(|kubeconfig| User::with([kubeconfig]));
-    let json = ["doctor", "-o", "json"];
-    let of_other = of_stage(&json, "kcp-terminating");
-    let wrong: Vec<&str> = of_other
-        .into_iter()
-        .map(|word| if word == "managed" { "wrong" } else { word })
-        .collect();
-    let nameless = [&json[..], &["--provider", "kcp-initializing"]].concat();
+    let doctor = format!("doctor -o json {OF_TYPE}");
     let (none, wrong, nameless, reader) = futures::join!(
-        users[0].mcr(of_stage(&json, "kcp-initializing")),
-        users[0].mcr(wrong),
-        users[0].mcr(nameless),
-        users[1].mcr(of_stage(&json, "kcp-initializing")),
+        users[0].run(format!("{doctor} kcp-initializing")),
+        users[0].run(format!("{doctor} kcp-terminating").replace("managed", "wrong")),
+        users[0].run("doctor -o json --provider kcp-initializing"),
+        users[1].run(format!("{doctor} kcp-initializing")),
     );
     let none = none.ended(0);
     assert_eq!(none.of_provider("provider", "0 clusters")["result"], "ok");
-    let missing = wrong
-        .ended(1)
-        .of_provider("provider", "WorkspaceType wrong does not exist");
-    fix(&missing, "get workspacetypes.tenancy.kcp.io");
+    wrong.ended(1).finds(
+        "| provider | problem | WorkspaceType wrong does not exist | get workspacetypes.tenancy.kcp.io",
+    );
     nameless.ended(1).of_provider("provider", "--workspace-type");
-    let reader = reader.ended(1);
-    let found = reader.of_provider("rights", "robot may not initialize workspacetypes.tenancy.kcp.io");
-    let grant = "create clusterrole mcr-workspacetypes-initialize --verb=initialize \
-                 --resource=workspacetypes.tenancy.kcp.io --resource-name=managed";
-    fix(&found, grant);
+    reader.ended(1).finds(
+        "| rights | problem | robot may not initialize workspacetypes.tenancy.kcp.io | \
+         create clusterrole mcr-workspacetypes-initialize --verb=initialize \
+         --resource=workspacetypes.tenancy.kcp.io --resource-name=managed",
+    );
 }

@@ -67,18 +67,11 @@ async fn a_cluster_is_handed_over_and_its_token_rotated() {
     let [hub, member] = planes(&etcd, ["hub", "eu-1"]).await;
     namespace(&hub, "fleet").await;
     let user = User::with([hub.kubeconfig(), member.kubeconfig()]);
-    let create = ["kubeconfig-secret", "create", "--context", "eu-1", "-n", "fleet"];
-    let with = |more: &[&str]| {
-        create
-            .iter()
-            .chain(more)
-            .map(|arg| (*arg).to_owned())
-            .collect::<Vec<_>>()
-    };
+    let create = "kubeconfig-secret create --context eu-1 -n fleet";
 
     // A dry run writes nothing and shows no token, and says all that would be written.
     let before = (writes(&hub).await, writes(&member).await);
-    let dry = user.mcr(with(&["--dry-run"])).await.ended(0);
+    let dry = user.run(format!("{create} --dry-run")).await.ended(0);
     for part in [
         "kind: ServiceAccount",
         "kind: ClusterRole\n",
@@ -90,23 +83,20 @@ async fn a_cluster_is_handed_over_and_its_token_rotated() {
         assert!(dry.out.contains(part), "{part}: {}", dry.out);
     }
     let dry = user
-        .mcr(with(&["--dry-run", "-o", "json", "--skip-create-rbac"]))
-        .await
-        .ended(0)
-        .json();
+        .run(format!("{create} --dry-run -o json --skip-create-rbac"))
+        .await;
+    let dry = dry.ended(0).json();
     assert_eq!(dry["cluster"]["objects"].as_array().unwrap().len(), 1);
     assert_eq!(dry["hub"]["objects"][0]["metadata"]["labels"][LABEL], "true");
     assert_eq!(before, (writes(&hub).await, writes(&member).await));
 
     // The member has no such namespace: told before anything is written.
-    user.mcr(with(&[]))
-        .await
-        .ended(3)
-        .tells("kubectl --context eu-1 create namespace fleet");
+    let missing = user.run(create).await.ended(3);
+    missing.tells("kubectl --context eu-1 create namespace fleet");
     assert!(secrets(&hub, "fleet").get_opt("eu-1").await.or_fail().is_none());
     namespace(&member, "fleet").await;
 
-    let said = user.mcr(with(&["--label", "region=eu"])).await.ended(0);
+    let said = user.run(format!("{create} --label region=eu")).await.ended(0);
     let said = said
         .prints("clusterrole/mcr-eu-1 applied to eu-1")
         .prints("secret/eu-1 in namespace fleet applied to hub");
@@ -128,9 +118,8 @@ async fn a_cluster_is_handed_over_and_its_token_rotated() {
     engages(&hub).await;
 
     // Once more: nothing is different but the token.
-    user.mcr(with(&["--label", "region=eu", "--token-lifetime", "10m"]))
-        .await
-        .ended(0);
+    let again = format!("{create} --label region=eu --token-lifetime 10m");
+    user.run(again).await.ended(0);
     let again = secrets(&hub, "fleet").get("eu-1").await.or_fail();
     assert_eq!(again.labels(), first.labels());
     assert_ne!(token_in(&again), token_in(&first));
@@ -150,13 +139,12 @@ async fn a_cluster_is_handed_over_and_its_token_rotated() {
             .resource_version()
     };
     let there = version().await;
-    user.mcr(with(&["--rotate", "--dry-run"]))
-        .await
-        .ended(0)
-        .prints("a dry run asks for no token");
+    let rotate = format!("{create} --rotate");
+    let dry = user.run(format!("{rotate} --dry-run")).await.ended(0);
+    dry.prints("a dry run asks for no token");
     assert_eq!(version().await, there);
     let rotated = user
-        .mcr(with(&["--rotate"]))
+        .run(&rotate)
         .await
         .ended(0)
         .prints("has a fresh token in hub");
@@ -187,16 +175,12 @@ async fn a_cluster_is_handed_over_and_its_token_rotated() {
         .delete("multicluster-kubeconfig-provider", &DeleteParams::default())
         .await
         .or_fail();
-    user.mcr(with(&["--rotate"]))
-        .await
-        .ended(3)
-        .tells("there is no ServiceAccount fleet/multicluster-kubeconfig-provider");
+    let missing = "there is no ServiceAccount fleet/multicluster-kubeconfig-provider";
+    user.run(&rotate).await.ended(3).tells(missing);
     let kept = secrets(&hub, "fleet").get("eu-1").await.or_fail();
     assert_eq!(token_in(&kept), token_in(&last));
-    user.mcr(with(&["--rotate", "--name", "eu-2"]))
-        .await
-        .ended(3)
-        .tells("there is no Secret fleet/eu-2");
+    let other = user.run(format!("{rotate} --name eu-2")).await.ended(3);
+    other.tells("there is no Secret fleet/eu-2");
 }
 
 /// Whoever may write the Secret chooses neither whose token is requested nor where it goes.
@@ -206,27 +190,19 @@ async fn forged_secrets_get_no_other_token(
     user: &User,
     good: &Secret,
 ) {
-    let rotate = [
-        "kubeconfig-secret",
-        "create",
-        "-c",
-        "eu-1",
-        "-n",
-        "fleet",
-        "--rotate",
-    ];
+    let rotate = "kubeconfig-secret create -c eu-1 -n fleet --rotate";
     let before = writes(member).await.len();
     let mut forged = kubeconfig_in(good);
     forged["clusters"][0]["cluster"]["server"] = "https://evil.example".into();
     put(hub, "fleet", "eu-1", forged.to_string()).await;
-    user.mcr(rotate).await.ended(3).tells("say with --server");
+    user.run(rotate).await.ended(3).tells("say with --server");
     // {"sub":"system:serviceaccount:kube-system:clusterrole-aggregation-controller"}, not signed.
     let token = "e30.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQ6a3ViZS1zeXN0ZW06Y2x1c3RlcnJvbGUtYWdncmVnYXRpb24tY29udHJvbGxlciJ9.x";
     let mut forged = kubeconfig_in(good);
     forged["users"][0]["user"]["token"] = token.into();
     for forged in [forged.to_string(), "x".to_owned()] {
         put(hub, "fleet", "eu-1", forged).await;
-        user.mcr(rotate).await.ended(0);
+        user.run(rotate).await.ended(0);
     }
     let written = writes(member).await.split_off(before);
     let own = |line: &String| line.contains("/fleet/serviceaccounts/multicluster-kubeconfig-provider/token");
@@ -291,45 +267,28 @@ async fn what_can_not_be_done_is_told_before_anything_is_written() {
     let (hub, member) = futures::join!(hub, member);
     let (hub, member) = (hub.or_fail(), member.or_fail());
     let user = User::with([hub.kubeconfig(), member.kubeconfig()]);
-    let create = |more: &[&str]| {
-        let all = ["kubeconfig-secret", "create"].iter().chain(more);
-        all.map(|arg| (*arg).to_owned()).collect::<Vec<_>>()
-    };
+    let create = "kubeconfig-secret create -c kind-a";
     let others: ClusterRole =
         serde_json::from_value(json!({"metadata": {"name": "mcr-view"}, "rules": []})).unwrap();
     let roles: Api<ClusterRole> = Api::all(member.client());
     roles.create(&PostParams::default(), &others).await.or_fail();
     let (hub_before, member_before) = (writes(&hub).await, writes(&member).await);
 
-    let missing = user.mcr(create(&["-c", "kind-b"])).await.ended(3);
-    missing
-        .tells("--context kind-b: there is no such context")
-        .tells("there are hub, kind-a");
-    user.mcr(create(&["-c", "kind-a", "--hub-context", "x"]))
-        .await
-        .ended(3)
-        .tells("--hub-context x: there is no such context");
-    user.mcr(create(&["-c", "kind-a", "--role-type", "admin"]))
-        .await
-        .ended(2)
-        .tells("clusterrole");
-    user.mcr(create(&["-c", "kind-a", "--token-lifetime", "5m"]))
-        .await
-        .ended(2)
-        .tells("10m");
+    user.runs(
+        "3 | kubeconfig-secret create -c kind-b | | --context kind-b: there is no such context
+         3 | kubeconfig-secret create -c kind-b | | there are hub, kind-a
+         3 | kubeconfig-secret create -c kind-a --hub-context x | | --hub-context x: there is no such context
+         2 | kubeconfig-secret create -c kind-a --role-type admin | | clusterrole
+         2 | kubeconfig-secret create -c kind-a --token-lifetime 5m | | 10m
+         3 | kubeconfig-secret create -c kind-a --name Not_a_name | | can't be the name of a Secret",
+    )
+    .await;
     let bad = user.file(
         "rules.yaml",
         "rules:\n- apiGroups: ['']\n  ressources: [pods]\n  verbs: [get]\n",
     );
-    let bad = user
-        .mcr(create(&["-c", "kind-a", "-r", bad.to_str().unwrap()]))
-        .await
-        .ended(3);
+    let bad = user.run(format!("{create} -r {}", bad.display())).await.ended(3);
     bad.tells("rules.yaml").tells("ressources").tells("line 3");
-    user.mcr(create(&["-c", "kind-a", "--name", "Not_a_name"]))
-        .await
-        .ended(3)
-        .tells("can't be the name of a Secret");
 
     // A hub that does not let us write Secrets, though it lets us read them.
     let reader = hub
@@ -339,7 +298,7 @@ async fn what_can_not_be_done_is_told_before_anything_is_written() {
         .await
         .or_fail();
     let weak = User::with([reader.kubeconfig(), member.kubeconfig()]);
-    let said = weak.mcr(create(&["-c", "kind-a"])).await.ended(3);
+    let said = weak.run(create).await.ended(3);
     said.tells("would not take the Secret")
         .tells("nothing was written");
 
@@ -350,20 +309,15 @@ async fn what_can_not_be_done_is_told_before_anything_is_written() {
         .create(&PostParams::default(), &stranger)
         .await
         .or_fail();
-    let said = user.mcr(create(&["-c", "kind-a"])).await.ended(3);
+    let said = user.run(create).await.ended(3);
     said.tells("is no cluster's").tells("nothing was written");
-    user.mcr(create(&["-c", "kind-a", "--rotate"]))
-        .await
-        .ended(3)
-        .tells("is no cluster's");
+    let said = user.run(format!("{create} --rotate")).await.ended(3);
+    said.tells("is no cluster's");
     let stranger = secrets(&hub, "default").get("kind-a").await.or_fail();
     assert!(stranger.labels().is_empty());
 
     // A role of others is left as it is.
-    let said = user
-        .mcr(create(&["-c", "kind-a", "--name", "view"]))
-        .await
-        .ended(3);
+    let said = user.run(format!("{create} --name view")).await.ended(3);
     said.tells("clusterrole/mcr-view")
         .tells("was made by others")
         .tells("nothing was written");
@@ -388,29 +342,11 @@ async fn what_can_not_be_done_is_told_before_anything_is_written() {
         "own.yaml",
         "rules:\n- {apiGroups: [apps], resources: [deployments], verbs: [get]}\n",
     );
-    let args = [
-        "-c",
-        "kind-a",
-        "--name",
-        "a",
-        "-t",
-        "role",
-        "-r",
-        rules.to_str().unwrap(),
-        "-a",
-        "robot",
-    ];
-    let args = [
-        args.as_slice(),
-        &[
-            "--server",
-            "https://a.example:6443/",
-            "--remote-namespace",
-            "kube-system",
-        ],
-    ]
-    .concat();
-    let said = user.mcr(create(&args)).await.ended(0);
+    let own = format!(
+        "{create} --name a -t role -r {} -a robot --server https://a.example:6443/ --remote-namespace kube-system",
+        rules.display()
+    );
+    let said = user.run(own).await.ended(0);
     // The name of this address leads nowhere, so nothing is wrong with where it leads.
     assert!(!said.err.contains("warning"), "{}", said.err);
     let role: Role = Api::namespaced(member.client(), "kube-system")
@@ -430,9 +366,8 @@ async fn what_can_not_be_done_is_told_before_anything_is_written() {
     );
     assert_eq!(kubeconfig_in(&secret)["users"][0]["name"], "robot");
     // A fresh token keeps both, without being told.
-    user.mcr(create(&["-c", "kind-a", "--name", "a", "--rotate"]))
-        .await
-        .ended(0);
+    let rotate = format!("{create} --name a --rotate");
+    user.run(&rotate).await.ended(0);
     let rotated = secrets(&hub, "default").get("a").await.or_fail();
     assert_eq!(
         kubeconfig_in(&rotated)["clusters"],
@@ -440,12 +375,7 @@ async fn what_can_not_be_done_is_told_before_anything_is_written() {
     );
     let whose = who(&client(&member, &rotated).await).await.or_fail();
     assert_eq!(whose, "system:serviceaccount:kube-system:robot");
-    let said = user
-        .mcr(create(&[
-            "-c", "kind-a", "--name", "a", "--rotate", "-a", "other",
-        ]))
-        .await
-        .ended(3);
+    let said = user.run(format!("{rotate} -a other")).await.ended(3);
     said.tells("ServiceAccount kube-system/robot");
 
     half_way(&hub, &member).await;
@@ -455,13 +385,7 @@ async fn what_can_not_be_done_is_told_before_anything_is_written() {
 /// A failure after the first write is explained, and leaves no Secret that does not work.
 async fn half_way(hub: &ControlPlane, member: &ControlPlane) {
     let none = async |name: &str| secrets(hub, "default").get_opt(name).await.or_fail().is_none();
-    let create = |name: &str, more: &[&str]| {
-        let all = ["kubeconfig-secret", "create", "-c", "weak", "--name", name];
-        all.iter()
-            .chain(more)
-            .map(|arg| (*arg).to_owned())
-            .collect::<Vec<_>>()
-    };
+    let create = "kubeconfig-secret create -c weak --name";
 
     // The rights of a user who may make ServiceAccounts and no roles.
     let some = [
@@ -470,7 +394,7 @@ async fn half_way(hub: &ControlPlane, member: &ControlPlane) {
     ];
     let weak = member.user("weak").rules(some).create().await.or_fail();
     let user = User::with([hub.kubeconfig(), weak.kubeconfig().replace("kind-a", "weak")]);
-    let said = user.mcr(create("half", &[])).await.ended(3);
+    let said = user.run(format!("{create} half")).await.ended(3);
     let said =
         said.tells("serviceaccount/multicluster-kubeconfig-provider had been applied, which does no harm");
     said.tells("forbidden")
@@ -478,7 +402,10 @@ async fn half_way(hub: &ControlPlane, member: &ControlPlane) {
         .prints("serviceaccount/multicluster-kubeconfig-provider applied");
     assert!(none("half").await);
     // It is enough for one whose rights are arranged elsewhere. This API server gives short tokens, and that is told.
-    let said = user.mcr(create("half", &["--skip-create-rbac"])).await.ended(0);
+    let said = user
+        .run(format!("{create} half --skip-create-rbac"))
+        .await
+        .ended(0);
     said.tells("note: 365d was asked for").tells("valid for 59m");
 
     // Something in between that makes every token that of its own administrator.
@@ -488,21 +415,15 @@ async fn half_way(hub: &ControlPlane, member: &ControlPlane) {
         .await
         .or_fail();
     let user = User::with([hub.kubeconfig(), proxy.kubeconfig_without_credentials()]);
-    let said = user.mcr(create("taken", &[])).await.ended(3);
+    let said = user.run(format!("{create} taken")).await.ended(3);
     said.tells("the fresh token was tried")
         .tells("no Secret was written");
     assert!(none("taken").await);
     let before = secrets(hub, "default").get("half").await.or_fail();
-    let robot = ["--rotate", "-a", "multicluster-kubeconfig-provider"];
-    let rotate = [&robot[..], &["--server", "https://half.example"]].concat();
-    user.mcr(create("half", &robot))
-        .await
-        .ended(3)
-        .tells("say with --server");
-    user.mcr(create("half", &rotate))
-        .await
-        .ended(3)
-        .tells("the Secret is as it was");
+    let robot = format!("{create} half --rotate -a multicluster-kubeconfig-provider");
+    user.run(&robot).await.ended(3).tells("say with --server");
+    let rotate = user.run(format!("{robot} --server https://half.example")).await;
+    rotate.ended(3).tells("the Secret is as it was");
     let after = secrets(hub, "default").get("half").await.or_fail();
     assert_eq!(before.resource_version(), after.resource_version());
 }
@@ -510,43 +431,21 @@ async fn half_way(hub: &ControlPlane, member: &ControlPlane) {
 /// With all that can be logged, in all commands.
 async fn no_token_is_ever_shown(hub: &ControlPlane, member: &ControlPlane) {
     let user = User::with([hub.kubeconfig(), member.kubeconfig()]).traced();
-    let create = ["kubeconfig-secret", "create", "-c", "kind-a", "--name", "canary"];
-    let of_secrets = [
-        "--provider",
-        "kubeconfig,file",
-        "-n",
-        "default",
-        "--allow-loopback",
-    ];
-    let mut said = vec![user.mcr(create).await.ended(0)];
+    let create = "kubeconfig-secret create -c kind-a --name canary";
+    let of_secrets = "--provider kubeconfig,file -n default --allow-loopback";
+    let mut said = vec![user.run(create).await.ended(0)];
     let first = token_in(&secrets(hub, "default").get("canary").await.or_fail());
-    said.push(user.mcr(create.into_iter().chain(["--rotate"])).await.ended(0));
+    said.push(user.run(format!("{create} --rotate")).await.ended(0));
     let second = token_in(&secrets(hub, "default").get("canary").await.or_fail());
-    said.push(user.mcr(create.into_iter().chain(["--dry-run"])).await.ended(0));
-    said.push(
-        user.mcr(["clusters"].into_iter().chain(of_secrets))
-            .await
-            .ended(0)
-            .prints("kubeconfig#canary"),
-    );
-    said.push(
-        user.mcr(["clusters", "-o", "json"].into_iter().chain(of_secrets))
-            .await
-            .ended(0),
-    );
-    said.push(
-        user.mcr(["doctor", "kubeconfig#canary"].into_iter().chain(of_secrets))
-            .await,
-    );
+    said.push(user.run(format!("{create} --dry-run")).await.ended(0));
+    let shown = user.run(format!("clusters {of_secrets}")).await.ended(0);
+    said.push(shown.prints("kubeconfig#canary"));
+    said.push(user.run(format!("clusters -o json {of_secrets}")).await.ended(0));
+    said.push(user.run(format!("doctor kubeconfig#canary {of_secrets}")).await);
     // A kubeconfig that is half a token.
-    put(
-        hub,
-        "default",
-        "broken",
-        format!("users: [{{name: x, user: {{token: {first}}}}}]\ncontexts: ["),
-    )
-    .await;
-    said.push(user.mcr(["doctor"].into_iter().chain(of_secrets)).await.ended(1));
+    let half = format!("users: [{{name: x, user: {{token: {first}}}}}]\ncontexts: [");
+    put(hub, "default", "broken", half).await;
+    said.push(user.run(format!("doctor {of_secrets}")).await.ended(1));
     let logged: usize = said.iter().map(|said| said.err.len()).sum();
     assert!(logged > 50_000, "there is a log to look into: {logged}");
     for said in &said {

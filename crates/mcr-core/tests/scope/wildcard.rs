@@ -100,9 +100,9 @@ async fn clusters_wait_for_their_endpoint_and_survive_its_absence() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("zoo") && error.contains("workspaces"), "{error}");
+    eventually(SOON, "its connections are closed", || a.watching() == 0).await;
     a.put("zoo", "default", "meanwhile", "1");
     a.delete("zoo", "default", "of-zoo");
-    eventually(SOON, "its connections are closed", || a.watching() == 0).await;
     assert_eq!(seen.names(), ["default/of-zoo"]);
     scope.set_endpoint("a", a.access());
     seen.equals(&a).await;

@@ -369,55 +369,33 @@ async fn nothing_that_is_refused_reaches_the_host() {
         let host = host.clone();
         async move { host.send(request).await.unwrap().status().as_u16() }
     };
-    let (maps, map) = (
-        "/api/v1/namespaces/default/configmaps",
-        "/api/v1/namespaces/default/configmaps/a",
-    );
-    let other = r#"{"metadata":{"namespace":"zoo"}}"#;
-    assert_eq!(refused("POST", maps, "", other).await, 400);
-    assert_eq!(refused("PUT", map, "application/json", other).await, 400);
-    assert_eq!(
-        refused("PATCH", map, "application/merge-patch+json", other).await,
-        400
-    );
-    assert_eq!(
-        refused(
-            "PATCH",
-            map,
-            "application/apply-patch+yaml",
-            "metadata: {namespace: zoo}"
-        )
-        .await,
-        400
-    );
-    assert_eq!(
-        refused("PATCH", map, "application/apply-patch+cbor", "x").await,
-        415
-    );
-    assert_eq!(
-        refused("POST", maps, "application/vnd.kubernetes.protobuf", "k8s").await,
-        415
-    );
-    assert_eq!(refused("DELETE", maps, "application/cbor", "x").await, 415);
-    assert_eq!(
-        refused("POST", "/api/v1/namespaces/zoo/configmaps", "", "{}").await,
-        404
-    );
+    // The method, the path below that of the namespaces, the form, the body and the answer.
+    let cases = r#"
+        POST   | default/configmaps   | | {"metadata":{"namespace":"zoo"}} | 400
+        PUT    | default/configmaps/a | application/json | {"metadata":{"namespace":"zoo"}} | 400
+        PATCH  | default/configmaps/a | application/merge-patch+json | {"metadata":{"namespace":"zoo"}} | 400
+        PATCH  | default/configmaps/a | application/apply-patch+yaml | metadata: {namespace: zoo} | 400
+        PATCH  | default/configmaps/a | application/apply-patch+cbor | x | 415
+        POST   | default/configmaps   | application/vnd.kubernetes.protobuf | k8s | 415
+        DELETE | default/configmaps   | application/cbor | x | 415
+        POST   | zoo/configmaps       | | {} | 404"#;
+    for case in cases.trim().lines() {
+        let parts: Vec<_> = case.split('|').map(str::trim).collect();
+        let uri = format!("/api/v1/namespaces/{}", parts[1]);
+        let code = refused(parts[0], &uri, parts[2], parts[3]).await;
+        assert_eq!(code.to_string(), parts[4], "{case}");
+    }
     assert_eq!(refused("GET", "/metrics", "", "").await, 403);
-    let packed = Request::post(maps)
+    let packed = Request::post("/api/v1/namespaces/default/configmaps")
         .header(header::CONTENT_ENCODING, "gzip")
         .body(Body::from(b"{}".to_vec()))
         .unwrap();
     assert_eq!(host.send(packed).await.unwrap().status(), 415);
     assert_eq!(host.paths(), Vec::<String>::new());
-    assert_eq!(
-        refused("DELETE", "/api/v1/namespaces/zoo/configmaps", "", "").await,
-        200
-    );
-    assert_eq!(
-        refused("DELETE", "/api/v1/namespaces/zoo/nodes", "", "").await,
-        404
-    );
+    for (plural, code) in [("configmaps", 200), ("nodes", 404)] {
+        let uri = format!("/api/v1/namespaces/zoo/{plural}");
+        assert_eq!(refused("DELETE", &uri, "", "").await, code);
+    }
     assert_eq!(
         host.paths(),
         ["/api/v1"],

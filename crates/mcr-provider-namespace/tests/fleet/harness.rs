@@ -74,12 +74,24 @@ pub(crate) async fn lives(client: &Client, namespace: &str, name: &str, kind: &s
         .or_fail();
 }
 
+/// Merges this into an object.
+pub(crate) async fn merge<K>(api: &Api<K>, name: &str, patch: serde_json::Value)
+where
+    K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
+    let patch = Patch::Merge(patch);
+    api.patch(name, &PatchParams::default(), &patch).await.or_fail();
+}
+
+/// Waits until a cluster is ready.
+pub(crate) async fn ready(cluster: &Cluster) {
+    let ready = cluster.wait_for(|state| *state == mcr::ClusterState::Ready);
+    tokio::time::timeout(PATIENCE, ready).await.or_fail();
+}
+
 pub(crate) async fn feed(client: &Client, namespace: &str, name: &str, stomach: &str) {
-    let patch = Patch::Merge(serde_json::json!({"data": {"stomach": stomach}}));
-    maps(client, namespace)
-        .patch(name, &PatchParams::default(), &patch)
-        .await
-        .or_fail();
+    let stomach = serde_json::json!({"data": {"stomach": stomach}});
+    merge(&maps(client, namespace), name, stomach).await;
 }
 
 pub(crate) async fn dies(client: &Client, namespace: &str, name: &str) {

@@ -39,11 +39,8 @@ async fn namespaces_join_and_change_and_a_terminating_one_stays_until_it_is_gone
     }
 
     let namespaces: Api<Namespace> = Api::all(client.clone());
-    let relabel = Patch::Merge(json!({"metadata": {"labels": {"team": "b"}}}));
-    namespaces
-        .patch("island", &PatchParams::default(), &relabel)
-        .await
-        .or_fail();
+    let patch = json!({"metadata": {"labels": {"team": "b"}}});
+    merge(&namespaces, "island", patch).await;
     eventually("the label is seen", || {
         island.label("team").as_deref() == Some("b")
     })
@@ -51,11 +48,8 @@ async fn namespaces_join_and_change_and_a_terminating_one_stays_until_it_is_gone
 
     // Something in it has a finalizer, which only who works in the cluster removes.
     lives(&client, "island", "crusoe", "human").await;
-    let hold = Patch::Merge(json!({"metadata": {"finalizers": ["example.com/held"]}}));
-    maps(&client, "island")
-        .patch("crusoe", &PatchParams::default(), &hold)
-        .await
-        .or_fail();
+    let patch = json!({"metadata": {"finalizers": ["example.com/held"]}});
+    merge(&maps(&client, "island"), "crusoe", patch).await;
     namespaces
         .delete("island", &DeleteParams::default())
         .await
@@ -65,22 +59,15 @@ async fn namespaces_join_and_change_and_a_terminating_one_stays_until_it_is_gone
     })
     .await;
     // What was said of it later is heard, and it is still there.
-    let later = Patch::Merge(json!({"metadata": {"labels": {"team": "c"}}}));
-    namespaces
-        .patch("island", &PatchParams::default(), &later)
-        .await
-        .or_fail();
+    let patch = json!({"metadata": {"labels": {"team": "c"}}});
+    merge(&namespaces, "island", patch).await;
     eventually("the next label is seen", || {
         island.label("team").as_deref() == Some("c")
     })
     .await;
     assert!(running.fleet.get("island").or_fail().is_same(&island), "it stays");
-    let release = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     let inside = maps(&island.client(), "default");
-    inside
-        .patch("crusoe", &PatchParams::default(), &release)
-        .await
-        .or_fail();
+    merge(&inside, "crusoe", json!({"metadata": {"finalizers": null}})).await;
     eventually("it goes", || running.fleet.get("island").is_err()).await;
 
     // Another one of the same name is another cluster.
@@ -180,9 +167,7 @@ async fn an_outage_of_the_host_removes_nothing() {
         .await
         .or_fail();
     plane.restart().await.or_fail();
-    tokio::time::timeout(PATIENCE, island.wait_for(|state| *state == ClusterState::Ready))
-        .await
-        .or_fail();
+    ready(&island).await;
     lives(&plane.client(), "island", "friday", "human").await;
     running.sees("live island default/friday").await;
     namespace(&plane.client(), "jungle", &[]).await;
@@ -198,9 +183,7 @@ async fn kinds_that_are_not_in_namespaces_are_refused_and_events_are_about_the_n
     namespace(&plane.client(), "island", &[]).await;
     let running = Running::start(provider(&plane).build().or_fail());
     let island = running.cluster("island").await;
-    tokio::time::timeout(PATIENCE, island.wait_for(|state| *state == ClusterState::Ready))
-        .await
-        .or_fail();
+    ready(&island).await;
     assert!(!island.capabilities().cluster_scoped_kinds() && island.capabilities().server_side_apply());
 
     let mut refused = Vec::new();
@@ -345,9 +328,7 @@ async fn the_client_of_such_a_cluster_carries_a_watch_of_its_own() {
     lives(&plane.client(), "default", "nobody", "human").await;
     let running = Running::start(provider(&plane).build().or_fail());
     let island = running.cluster("island").await;
-    tokio::time::timeout(PATIENCE, island.wait_for(|state| *state == ClusterState::Ready))
-        .await
-        .or_fail();
+    ready(&island).await;
     let mut watch = HubWatch::new(island.client(), WatchRequest::of::<ConfigMap>().labels("type"));
     assert!(matches!(
         tokio::time::timeout(PATIENCE, watch.next()).await.or_fail(),

@@ -20,10 +20,7 @@ use crate::world::*;
 #[tokio::test]
 async fn events_are_about_objects_of_the_namespace() {
     let world = world().await;
-    let created = maps(&world.island, "default")
-        .create(&PostParams::default(), &map("a", &[]))
-        .await
-        .unwrap();
+    let created = create(&maps(&world.island, "default"), &map("a", &[])).await;
     let event = |name: &str| -> Event {
         serde_json::from_value(json!({
             "metadata": {"name": name, "namespace": "default"},
@@ -34,12 +31,9 @@ async fn events_are_about_objects_of_the_namespace() {
         .unwrap()
     };
     let inside: Api<Event> = Api::namespaced(world.island.clone(), "default");
-    let made = inside.create(&PostParams::default(), &event("e")).await.unwrap();
+    let made = create(&inside, &event("e")).await;
     assert_eq!(made.involved_object.namespace.as_deref(), Some("default"));
-    let real: Event = Api::namespaced(world.host.clone(), "island")
-        .get("e")
-        .await
-        .unwrap();
+    let real = world.both::<Event>().1.get("e").await.unwrap();
     assert_eq!(real.involved_object.namespace.as_deref(), Some("island"));
     assert_eq!(real.related.unwrap().namespace.as_deref(), Some("zoo"));
 
@@ -158,20 +152,8 @@ async fn what_a_namespace_does_not_have_is_refused_in_words() {
             .len()
             > 10
     );
-    assert_eq!(
-        ask(&world.island, &Raw::new("GET", "/readyz"))
-            .await
-            .unwrap()
-            .text,
-        "ok"
-    );
-    assert_eq!(
-        ask(&world.island, &Raw::new("GET", "/metrics"))
-            .await
-            .unwrap()
-            .code,
-        403
-    );
+    assert_eq!(world.get("/readyz").await.text, "ok");
+    assert_eq!(world.get("/metrics").await.code, 403);
 }
 
 #[tokio::test]
@@ -189,13 +171,10 @@ async fn subjects_are_not_renamed() {
     }))
     .unwrap();
     let roles: Api<Role> = Api::namespaced(world.island.clone(), "default");
-    roles.create(&PostParams::default(), &role).await.unwrap();
+    create(&roles, &role).await;
     let inside: Api<RoleBinding> = Api::namespaced(world.island.clone(), "default");
-    inside.create(&PostParams::default(), &binding).await.unwrap();
-    let real: RoleBinding = Api::namespaced(world.host.clone(), "island")
-        .get("b")
-        .await
-        .unwrap();
+    create(&inside, &binding).await;
+    let real = world.both::<RoleBinding>().1.get("b").await.unwrap();
     assert_eq!(real.subjects, binding.subjects);
 
     let review = json!({"metadata": {"namespace": "default"}, "spec": {
@@ -223,17 +202,14 @@ async fn subjects_are_not_renamed() {
 async fn a_crd_that_comes_later_is_found_and_one_that_goes_is_missed() {
     let world = world().await;
     let path = "/apis/example.com/v1/gadgets";
-    assert_eq!(
-        ask(&world.island, &Raw::new("GET", path)).await.unwrap().code,
-        404
-    );
+    assert_eq!(world.get(path).await.code, 404);
     world
         .plane
         .install_crd(crd("gadgets", "Gadget", "Namespaced"))
         .await
         .unwrap();
     let started = std::time::Instant::now();
-    while ask(&world.island, &Raw::new("GET", path)).await.unwrap().code != 200 {
+    while world.get(path).await.code != 200 {
         assert!(started.elapsed() < PATIENCE, "gadgets are not found");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

@@ -26,16 +26,10 @@ async fn everything_written_and_read_inside_is_in_the_namespace() {
     let (inside, real) = (maps(&world.island, "default"), maps(&world.host, "island"));
     let neighbours = [maps(&world.host, "zoo"), maps(&world.host, "default")];
     for neighbour in &neighbours {
-        neighbour
-            .create(&PostParams::default(), &map("a", &[("k", "theirs")]))
-            .await
-            .unwrap();
+        create(neighbour, &map("a", &[("k", "theirs")])).await;
     }
 
-    let created = inside
-        .create(&PostParams::default(), &map("a", &[("k", "1")]))
-        .await
-        .unwrap();
+    let created = create(&inside, &map("a", &[("k", "1")])).await;
     assert_eq!(created.metadata.namespace.as_deref(), Some("default"));
     let seen = real.get("a").await.unwrap();
     assert_eq!(
@@ -89,10 +83,7 @@ async fn everything_written_and_read_inside_is_in_the_namespace() {
     assert_eq!(real.get("a").await.unwrap().data.unwrap()["json"], "yes");
 
     // All namespaces are one.
-    inside
-        .create(&PostParams::default(), &map("b", &[]))
-        .await
-        .unwrap();
+    create(&inside, &map("b", &[])).await;
     let everywhere: Api<ConfigMap> = Api::all(world.island.clone());
     for api in [&inside, &everywhere] {
         let list = api.list(&ListParams::default()).await.unwrap();
@@ -150,7 +141,7 @@ async fn with_kept_names_the_namespace_is_called_as_it_is() {
     assert_eq!(world.kept.default_namespace(), "island");
     let mut written = map("a", &[]);
     written.metadata.namespace = Some("island".into());
-    let created = inside.create(&PostParams::default(), &written).await.unwrap();
+    let created = create(&inside, &written).await;
     assert_eq!(created.metadata.namespace.as_deref(), Some("island"));
     let everywhere: Api<ConfigMap> = Api::all(world.kept.clone());
     assert_eq!(
@@ -205,10 +196,7 @@ async fn a_watch_tells_of_the_namespace_only() {
     let mut all = events(everywhere.clone(), "0").await;
     let mut missing = events(maps(&world.island, "zoo"), "0").await;
     for (namespace, name) in [("zoo", "z"), ("default", "d"), ("island", "i"), ("zoo", "y")] {
-        maps(&world.host, namespace)
-            .create(&PostParams::default(), &map(name, &[]))
-            .await
-            .unwrap();
+        create(&maps(&world.host, namespace), &map(name, &[])).await;
     }
     maps(&world.host, "island")
         .delete("i", &DeleteParams::default())
@@ -232,10 +220,7 @@ async fn a_watch_tells_of_the_namespace_only() {
     }
     assert_eq!(seen, ["added default i", "deleted default i"]);
     // In the form of a table, as kubectl asks for it, and in lines although it is to be pretty.
-    maps(&world.island, "default")
-        .create(&PostParams::default(), &map("t", &[]))
-        .await
-        .unwrap();
+    create(&maps(&world.island, "default"), &map("t", &[])).await;
     let watch = Raw::new("GET", "/api/v1/configmaps?watch=1&timeoutSeconds=1&pretty=true")
         .accept("application/json;as=Table;v=v1;g=meta.k8s.io,application/json");
     let table = loop {
@@ -266,13 +251,10 @@ async fn subresources_are_those_of_the_own_objects() {
     let world = world().await;
     for namespace in ["zoo", "default"] {
         let other: Api<Deployment> = Api::namespaced(world.host.clone(), namespace);
-        other.create(&PostParams::default(), &deployment()).await.unwrap();
+        create(&other, &deployment()).await;
     }
     let inside: Api<Deployment> = Api::namespaced(world.island.clone(), "default");
-    inside
-        .create(&PostParams::default(), &deployment())
-        .await
-        .unwrap();
+    create(&inside, &deployment()).await;
     let scale = inside
         .patch_scale(
             "web",
@@ -301,10 +283,7 @@ async fn subresources_are_those_of_the_own_objects() {
         .await
         .unwrap();
     assert_eq!(patched.metadata.namespace.as_deref(), Some("default"));
-    let real: Deployment = Api::namespaced(world.host.clone(), "island")
-        .get("web")
-        .await
-        .unwrap();
+    let real = world.both::<Deployment>().1.get("web").await.unwrap();
     assert_eq!(real.spec.unwrap().replicas, Some(4));
     assert_eq!(real.status.unwrap().observed_generation, Some(7));
     for namespace in ["zoo", "default"] {
@@ -324,9 +303,7 @@ async fn subresources_are_those_of_the_own_objects() {
     let pods: Api<Pod> = Api::namespaced(world.island.clone(), "default");
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
                      "spec": {"containers": [{"name": "c", "image": "i"}]}});
-    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap())
-        .await
-        .unwrap();
+    create(&pods, &serde_json::from_value(pod).unwrap()).await;
     let binding =
         json!({"metadata": {"name": "p", "namespace": "default"}, "target": {"kind": "Node", "name": "n"}});
     let bind =
@@ -354,7 +331,7 @@ async fn subresources_are_those_of_the_own_objects() {
         },
         ..Default::default()
     };
-    accounts.create(&PostParams::default(), &account).await.unwrap();
+    create(&accounts, &account).await;
     let token =
         json!({"metadata": {"namespace": "default"}, "spec": {"audiences": [], "expirationSeconds": 600}});
     let ask_token = Raw::new("POST", "/api/v1/namespaces/default/serviceaccounts/robot/token")
@@ -376,9 +353,7 @@ async fn subresources_are_those_of_the_own_objects() {
     .await
     .unwrap();
     assert_eq!(created.json()["metadata"]["namespace"], "default");
-    let all = ask(&world.island, &Raw::new("GET", "/apis/example.com/v1/widgets"))
-        .await
-        .unwrap();
+    let all = world.get("/apis/example.com/v1/widgets").await;
     assert_eq!(all.json()["items"][0]["metadata"]["namespace"], "default");
 }
 

@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use futures::{FutureExt, Stream, StreamExt};
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::{NamespaceResourceScope, api::core::v1::ConfigMap};
 use kube::{
     Api, Client, Resource,
-    api::{ObjectMeta, WatchEvent},
+    api::{ObjectMeta, PostParams, WatchEvent},
 };
 use mcr_provider_namespace::NamespaceMapping;
 use mcr_testkit::control_plane::ControlPlane;
+use serde::{Serialize, de::DeserializeOwned};
 
-use crate::harness::{crd, namespace};
+use crate::harness::{Raw, Reply, ask, crd, namespace};
 
 /// The limit for any wait.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -21,6 +22,29 @@ pub(crate) struct World {
     pub(crate) host: Client,
     pub(crate) island: Client,
     pub(crate) kept: Client,
+}
+
+impl World {
+    /// Reads a path inside.
+    pub(crate) async fn get(&self, path: &str) -> Reply {
+        ask(&self.island, &Raw::new("GET", path)).await.unwrap()
+    }
+
+    /// The objects of a kind inside, and where they really are.
+    pub(crate) fn both<K>(&self) -> (Api<K>, Api<K>)
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        let of = |client: &Client, namespace| Api::namespaced(client.clone(), namespace);
+        (of(&self.island, "default"), of(&self.host, "island"))
+    }
+}
+
+pub(crate) async fn create<K>(api: &Api<K>, object: &K) -> K
+where
+    K: Clone + std::fmt::Debug + Serialize + DeserializeOwned,
+{
+    api.create(&PostParams::default(), object).await.unwrap()
 }
 
 pub(crate) async fn world() -> World {

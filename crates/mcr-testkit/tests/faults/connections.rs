@@ -8,11 +8,34 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::{LIST, Raw, server::Server, silent, soon, stand};
+use crate::{LIST, Raw, Watch, server::Server, silent, soon, stand};
 
 async fn works(raw: &Raw, proxy: &FaultProxy) {
     let answer = soon(raw.get(proxy, LIST)).await.unwrap();
     assert_eq!(answer.json()["items"].as_array().unwrap().len(), 2);
+}
+
+/// A server, its proxy, a client and a watch of the client.
+async fn watched() -> (Server, FaultProxy, Raw, Watch) {
+    let (server, proxy, raw) = stand().await;
+    let watch = raw.watch(&proxy).await;
+    (server, proxy, raw, watch)
+}
+
+#[track_caller]
+fn is_reset<T>(result: Result<T, String>) {
+    let error = result.err().unwrap();
+    assert!(error.contains("reset"), "{error}");
+}
+
+/// All watches and connections end.
+async fn ends(server: &Server, proxy: &FaultProxy) {
+    soon(async {
+        while server.watches() > 0 || proxy.stats().open > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -33,18 +56,12 @@ async fn without_faults_everything_passes() {
     assert_eq!((stats.requests, stats.hits), (2, 0));
     // The end of the client's watch is the end of the upstream's.
     drop((watch, raw));
-    soon(async {
-        while server.watches() > 0 || proxy.stats().open > 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    ends(&server, &proxy).await;
 }
 
 #[tokio::test]
 async fn a_refusing_proxy_refuses_and_resets() {
-    let (_server, proxy, raw) = stand().await;
-    let mut watch = raw.watch(&proxy).await;
+    let (_server, proxy, raw, mut watch) = watched().await;
     proxy.set(Fault::Refuse).await;
     let error = TcpStream::connect(proxy.address()).await.unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
@@ -55,8 +72,7 @@ async fn a_refusing_proxy_refuses_and_resets() {
 
 #[tokio::test]
 async fn a_black_hole_swallows_connections_and_gives_them_back() {
-    let (server, proxy, raw) = stand().await;
-    let mut watch = raw.watch(&proxy).await;
+    let (server, proxy, raw, mut watch) = watched().await;
     proxy.set(Fault::BlackHole).await;
     server.send("ADDED", "c");
     silent(watch.line()).await;
@@ -75,8 +91,7 @@ async fn a_black_hole_swallows_connections_and_gives_them_back() {
 
 #[tokio::test]
 async fn a_silent_proxy_accepts_and_says_nothing() {
-    let (server, proxy, raw) = stand().await;
-    let mut watch = raw.watch(&proxy).await;
+    let (server, proxy, _raw, mut watch) = watched().await;
     proxy.set(Fault::Silent).await;
     server.send("ADDED", "c");
     let mut tcp = soon(TcpStream::connect(proxy.address())).await.unwrap();
@@ -93,22 +108,15 @@ async fn a_silent_proxy_accepts_and_says_nothing() {
 
 #[tokio::test]
 async fn a_client_that_has_gone_is_noticed_in_the_silence() {
-    let (server, proxy, raw) = stand().await;
-    let watch = raw.watch(&proxy).await;
+    let (server, proxy, raw, watch) = watched().await;
     proxy.set(Fault::Silent).await;
     drop((watch, raw));
-    soon(async {
-        while server.watches() > 0 || proxy.stats().open > 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    ends(&server, &proxy).await;
 }
 
 #[tokio::test]
 async fn half_open_connections_stay_dead_and_new_ones_work() {
-    let (server, proxy, raw) = stand().await;
-    let mut watch = raw.watch(&proxy).await;
+    let (server, proxy, _raw, mut watch) = watched().await;
     proxy.set(Fault::HalfOpen).await;
     server.send("ADDED", "c");
     silent(watch.line()).await;
@@ -123,26 +131,21 @@ async fn half_open_connections_stay_dead_and_new_ones_work() {
 
 #[tokio::test]
 async fn connections_are_reset() {
-    let (_server, proxy, raw) = stand().await;
-    let mut watch = raw.watch(&proxy).await;
+    let (_server, proxy, raw, mut watch) = watched().await;
     proxy.set(Fault::Reset).await;
-    let error = soon(watch.line()).await.unwrap().unwrap_err();
-    assert!(error.contains("reset"), "{error}");
-    let error = soon(raw.get(&proxy, LIST)).await.err().unwrap();
-    assert!(error.contains("reset"), "{error}");
+    is_reset(soon(watch.line()).await.unwrap());
+    is_reset(soon(raw.get(&proxy, LIST)).await);
     proxy.clear().await;
     works(&raw, &proxy).await;
     let mut watch = raw.watch(&proxy).await;
     proxy.reset_connections().await;
-    let error = soon(watch.line()).await.unwrap().unwrap_err();
-    assert!(error.contains("reset"), "{error}");
+    is_reset(soon(watch.line()).await.unwrap());
     works(&raw, &proxy).await;
 }
 
 #[tokio::test]
 async fn certificates_are_wrong_in_three_ways() {
-    let (_server, proxy, raw) = stand().await;
-    let mut watch = raw.watch(&proxy).await;
+    let (_server, proxy, raw, mut watch) = watched().await;
     for (fault, words) in [
         (Fault::WrongCa, "UnknownIssuer"),
         (Fault::ExpiredCertificate, "expired"),
