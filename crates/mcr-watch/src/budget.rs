@@ -39,13 +39,13 @@ const MIB: usize = 1 << 20;
 /// - The lists of one cluster hold at most half of `fleet`. A list waits for its own cluster before it waits for others.
 ///
 /// # Invariants
-/// Of a [`Reservation`], while no call of it is under way:
+/// Of a reservation, while no call of it is under way:
 ///
 /// - `held == claimed`: it has taken these bytes from `free` and from the share of its cluster; and `grown == held - first`, if
 ///   that is not negative. A call takes from the growth first, then from the share, then from `free`. After one that was
 ///   cancelled, `grown` and `claimed` may be more, until the next call.
 /// - `kept <= held`: what it holds even if it uses less. All that it begins with while it reads, nothing while it rests.
-/// - `used <= held`, unless the last [`use_bytes`](Reservation::use_bytes) has failed or was cancelled.
+/// - `used <= held`, unless the last `use_bytes` has failed or was cancelled.
 pub struct ListBudget {
     /// One permit for each byte. Only lists that grow wait for it, so they are served first.
     free: Semaphore,

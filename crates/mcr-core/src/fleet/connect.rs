@@ -73,8 +73,9 @@ impl Engagement<'_> {
                 }
             },
             Err(why) => {
-                if waits {
-                    self.release();
+                if waits && let Some(uid) = &self.claimed {
+                    // Others don't wait behind a cluster that can't be reached. It is still known as the one with this UID.
+                    self.fleet.resources.identities.release(uid, self.cluster.name());
                 }
                 let first_refusal = why.unauthorized && !self.refused;
                 let pause = self.backoff.pause();
@@ -184,11 +185,7 @@ impl Engagement<'_> {
             () = sleep(self.fleet.probe_after()) => false,
             _ = self.changes.changed() => true,
         };
-        if !changed {
-            return None;
-        }
-        self.release();
-        self.take_change()
+        if changed { self.take_change() } else { None }
     }
 
     /// Puts the connection of a cluster that has answered to use.

@@ -142,9 +142,6 @@ impl<'a> Engagement<'a> {
         let Some(reason) = self.desired.spec.suspended() else {
             return;
         };
-        if self.identity.is_none() {
-            self.release();
-        }
         self.cluster.set_phase(Phase::Down);
         self.cluster
             .block(Some(format!("the cluster is suspended: {reason}").into()));
@@ -175,6 +172,10 @@ impl<'a> Engagement<'a> {
         let Some(desired) = desired.filter(|desired| desired.claim == self.desired.claim) else {
             return Some(End::Left);
         };
+        if self.identity.is_none() {
+            // The new description may be of another cluster.
+            self.release();
+        }
         let identity_changed = matches!(
             (&self.desired.spec.identity, &desired.spec.identity),
             (Some(old), Some(new)) if old != new

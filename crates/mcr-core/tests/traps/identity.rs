@@ -96,6 +96,11 @@ async fn another_name_stays_out_also_when_its_uid_may_not_be_read_any_more() {
     server.script_probes();
     for_millis(60_000).await;
     waits_beside(&second, "b").await;
+    server.fall_silent();
+    let lost = second.wait_for(|state| matches!(state, ClusterState::Unreachable { .. }));
+    lost.await;
+    server.speak_again();
+    waits_beside(&second, "b").await;
     running.clusters.remove(&name("b"));
     ready(&second).await;
     running.stop().await;

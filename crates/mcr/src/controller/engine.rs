@@ -50,7 +50,9 @@ pub(crate) struct Core {
     pub(super) damping: Mutex<FleetDamping>,
     /// Whether a cluster has refused requests because too many were waiting in it.
     overflowed: AtomicBool,
-    /// Tells the follower that a cluster may dispatch again, after an overflow.
+    /// Whether all objects have to be reconciled, because another replica may have led since this one did.
+    pub(super) leads_again: AtomicBool,
+    /// Tells the follower that a cluster may dispatch again, after an overflow or after the term of another replica.
     reopened: Notify,
 }
 
@@ -75,6 +77,7 @@ impl Core {
             deferred: Mutex::default(),
             damping: Mutex::default(),
             overflowed: AtomicBool::new(false),
+            leads_again: AtomicBool::new(false),
             reopened: Notify::new(),
         }
     }
@@ -209,7 +212,13 @@ impl Core {
         }
     }
 
-    /// Waits until a cluster that has refused requests may dispatch again.
+    /// Tells the follower that a later term has begun.
+    pub(super) fn leads_again(&self) {
+        self.leads_again.store(true, Ordering::SeqCst);
+        self.reopened.notify_one();
+    }
+
+    /// Waits until a cluster that has refused requests may dispatch again, or a later term has begun.
     pub(crate) async fn wait_reopened(&self) {
         self.reopened.notified().await;
     }

@@ -316,25 +316,28 @@ impl Follower {
         }
     }
 
-    /// Maps all objects again, if requests were left out in a cluster that dispatches now. Costs no list. Objects of other
-    /// clusters may map to requests there, so those are mapped too.
+    /// Maps all objects again, if requests were left out in a cluster that dispatches now. Objects of other clusters may map to
+    /// requests there, so those are mapped too. In a later term, objects of the primary kind are reconciled again too: another
+    /// replica may have failed with them. Costs no list.
     fn make_anew(&mut self) {
         let core = self.engine.core.clone();
         let dispatches = |followed: &Followed| {
             let depth = core.queue.depth(followed.member.cluster.name());
             depth.is_some_and(|depth| !depth.gated && !depth.parked)
         };
+        let again = core.leads_again.swap(false, Ordering::SeqCst);
         let mut any = false;
         for followed in self.members.values().filter(|_| !core.is_idle()) {
             any |= dispatches(followed) && followed.member.overflowed.swap(false, Ordering::SeqCst);
         }
-        if !any {
+        if any {
+            tracing::info!(controller = %core.plan.name, "requests were left out while nothing was dispatched; they are made anew from the stores");
+        } else if !again {
             return;
         }
-        tracing::info!(controller = %core.plan.name, "requests were left out while nothing was dispatched; they are made anew from the stores");
         for followed in self.members.values_mut() {
             for at in 0..followed.watches.len() {
-                if core.plan.watches[at].map.is_some() && followed.watches[at].is_some() {
+                if (again || core.plan.watches[at].map.is_some()) && followed.watches[at].is_some() {
                     // The old handle is dropped after the new one exists, so the kind is not listed again.
                     followed.watches[at] = start(&self.engine, &followed.member, at);
                 }

@@ -22,9 +22,26 @@ pub(super) async fn wait(core: &Core, stop: &CancellationToken, term: &mut Optio
     if term.as_ref().is_some_and(LeaseGuard::is_held) {
         return true;
     }
+    let has_led = term.is_some();
     *term = stop.run_until_cancelled(leadership.acquired()).await;
-    core.reopened();
+    if has_led {
+        core.leads_again();
+    } else {
+        core.reopened();
+    }
     term.is_some()
+}
+
+/// Waits for something. Returns `None` if the term ends first.
+pub(super) async fn before_end<T>(term: Option<&LeaseGuard>, next: impl Future<Output = T>) -> Option<T> {
+    let Some(term) = term else {
+        return Some(next.await);
+    };
+    tokio::select! {
+        biased;
+        next = next => Some(next),
+        () = term.lost() => None,
+    }
 }
 
 /// Whether the term has ended.

@@ -35,9 +35,12 @@ pub(crate) async fn dispatch(engine: Arc<Engine>, stop: CancellationToken) {
     }
     engine.core.reopened();
     let mut term = None;
-    while leading::wait(&engine.core, &stop, &mut term).await
-        && let Some(job) = engine.core.queue.next().await
-    {
+    while leading::wait(&engine.core, &stop, &mut term).await {
+        let job = match leading::before_end(term.as_ref(), engine.core.queue.next()).await {
+            None => continue,
+            Some(None) => return,
+            Some(Some(job)) => job,
+        };
         // Another replica may lead since the queue was asked, also if this process was stopped for a while.
         if leading::is_over(term.as_ref()) {
             engine.core.queue.done(&job, leading::AGAIN);

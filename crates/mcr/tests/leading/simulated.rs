@@ -75,8 +75,8 @@ fn controller(name: &str) -> Controller<ConfigMap> {
 /// An election that loses the Lease soon if it can't be renewed.
 fn short_election(cluster: &SimCluster) -> LeaderElection {
     election(cluster)
-        .lease_duration(Duration::from_secs(2))
-        .renew_deadline(Duration::from_millis(1500))
+        .lease_duration(Duration::from_secs(6))
+        .renew_deadline(Duration::from_secs(2))
 }
 
 /// An election that does not lose the Lease because the machine is busy.
@@ -202,12 +202,18 @@ async fn a_rival_in_the_lease_aborts_what_runs_and_the_process_can_lead_again() 
     cluster.create(lease("")).or_fail();
     put_map(&cluster, "a");
     let seen = Seen::default();
-    let maps = controller("maps").build(deaf, Arc::new(seen.clone()));
+    let (maps, noted) = (
+        controller("maps").build(deaf, Arc::new(seen.clone())),
+        Seen::default(),
+    );
     let process = start(
-        Manager::single(cluster.client()).controller(maps),
+        Manager::single(cluster.client())
+            .controller(maps)
+            .controller(noting(controller("notes"), &noted)),
         election(&cluster),
     );
     seen.until("began").await;
+    noted.until("a").await;
     set_holder(&cluster, "rival");
     seen.until("dropped").await;
     let status = process.leadership.status();
@@ -218,6 +224,8 @@ async fn a_rival_in_the_lease_aborts_what_runs_and_the_process_can_lead_again() 
     set_holder(&cluster, "");
     let twice = || seen.all() == ["began", "dropped", "began"];
     eventually(PATIENCE, "the request is reconciled again", twice).await;
+    let twice = || noted.all() == ["a", "a"];
+    eventually(PATIENCE, "the rival may have failed with what succeeded", twice).await;
     drop(process);
 }
 
