@@ -160,7 +160,7 @@ impl Ended {
         let retry_in = millis.map(|millis| match u64::try_from(millis) {
             _ if !member.cluster.state().is_ready() => "until the cluster is Ready".to_owned(),
             // Something has asked for it during the reconcile.
-            Ok(0) => "none".to_owned(),
+            Ok(0) => "at once".to_owned(),
             millis => format!("{:?}", Duration::from_millis(millis.unwrap_or(u64::MAX))),
         });
         let retry_in = retry_in.map(display);
