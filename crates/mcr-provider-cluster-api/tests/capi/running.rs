@@ -152,6 +152,8 @@ impl Running {
             .settings(|all| {
                 let addresses = AddressPolicy::default().allow_loopback(true);
                 all.access_policy = AccessPolicy::default().addresses(addresses);
+                // The servers of this suite stand for many clusters.
+                all.allow_duplicates = true;
                 settings(all);
             })
             .controller(controller)
