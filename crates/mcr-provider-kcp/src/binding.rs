@@ -207,11 +207,11 @@ impl RawBinding {
                     format!("is not accepted in APIBinding {binding}; add it there with the state Accepted")
                 }
             };
-            let path = export.path.as_deref().map(|path| format!("{path}:"));
+            let path = export.path.as_deref().map(|path| format!("{}:", reason(path)));
             let of_export = format!("APIExport {}{}", path.unwrap_or_default(), export.name);
             let identity = match claim.identity() {
                 "" => String::new(),
-                identity => format!(" with the identityHash {identity}"),
+                identity => format!(" with the identityHash {}", reason(identity)),
             };
             let name = claim.kind(&claim.group);
             let reason = format!("permission claim {name}{identity} of {of_export} {missing}");
@@ -371,7 +371,7 @@ mod tests {
         let withheld =
             |of: &dyn Fn(&mut Value)| facts(&binding(|value| of(value)), Readiness::Bound).withheld;
         let maps = json!({"resource": "configmaps", "verbs": ["*"]});
-        let foreign = json!({"group": "other.io", "resource": "sheets", "identityHash": "h2"});
+        let foreign = json!({"group": "other.io", "resource": "sheets", "identityHash": "h2\n"});
         let with = |claim: &Value, state: &str| {
             let mut claim = claim.clone();
             claim["state"] = state.into();
