@@ -3,17 +3,19 @@
 use std::{
     io::{self, Read},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::{Arc, LazyLock, Mutex},
     time::Duration,
 };
 
 use futures::future::BoxFuture;
 use secrecy::SecretString;
+use tokio::sync::Semaphore;
 
 use crate::{
     credential::{ClientCertificate, Credential, CredentialError, CredentialSource, Refresh},
     fingerprint::Fingerprint,
     sync::lock,
+    weak_cache::WeakCache,
 };
 
 /// The interval at which files are read again.
@@ -99,8 +101,9 @@ impl FileSource {
 }
 
 async fn load_file(path: &Path) -> Result<Vec<u8>, CredentialError> {
-    let owned = path.to_owned();
-    let read = tokio::task::spawn_blocking(move || read_file(&owned)).await;
+    static READS: LazyLock<WeakCache<Semaphore, PathBuf>> = LazyLock::new(WeakCache::default);
+    let (owned, turn) = (path.to_owned(), READS.turn(path.to_owned()).await);
+    let read = tokio::task::spawn_blocking(move || (read_file(&owned), turn).0).await;
     read.unwrap_or_else(|error| Err(io::Error::other(error)))
         .map_err(|error| {
             let text = format!(

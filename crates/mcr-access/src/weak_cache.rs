@@ -6,6 +6,8 @@ use std::{
     sync::{Arc, Mutex, Weak},
 };
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
 use crate::{fingerprint::Fingerprint, sync::lock};
 
 /// Shares equal values. The cache has weak references only: a value lives as long as one of its users holds it.
@@ -14,6 +16,15 @@ pub struct WeakCache<T: ?Sized, K = Fingerprint>(Mutex<HashMap<K, Weak<T>>>);
 impl<T: ?Sized, K> Default for WeakCache<T, K> {
     fn default() -> Self {
         Self(Mutex::default())
+    }
+}
+
+impl<K: Eq + Hash> WeakCache<Semaphore, K> {
+    /// Waits until nobody else holds the turn of this key. It is given to a thread that may hang and can't be ended, so that
+    /// only one does, however often the work is tried. Cancel safe.
+    pub async fn turn(&self, key: K) -> Option<OwnedSemaphorePermit> {
+        let made = self.get_or_try_insert(key, || Ok::<_, ()>(Arc::new(Semaphore::new(1))));
+        made.ok()?.acquire_owned().await.ok()
     }
 }
 

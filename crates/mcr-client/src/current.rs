@@ -155,13 +155,23 @@ impl CurrentChannel {
             self.state.probe_wanted.notify_one();
         }
         let response = sent.map_err(|error| error.in_cluster(&self.state.cluster))?;
-        self.state.heard();
+        // A load balancer answers the rest too, when no API server is behind it.
+        let is_heard = matches!(response.status().as_u16(), 200..300 | 401 | 403);
+        if is_heard {
+            self.state.heard();
+        }
         // The refusal of a credential is why the cluster becomes unreachable, and the answer that the caller should get.
         let ends = match response.status() {
             StatusCode::UNAUTHORIZED => &self.state.closed,
             _ => ends,
         };
-        let tracker = BodyTracker::new(self.state.clone(), info.class, &generation.rotated, ends);
+        let tracker = BodyTracker::new(
+            self.state.clone(),
+            info.class,
+            is_heard,
+            &generation.rotated,
+            ends,
+        );
         let response = response.map(|body| body.track(tracker));
         generation.bodies.add(response.body().source());
         Ok(Some(response))

@@ -50,7 +50,7 @@ pub(crate) fn proof(asked: Asked, status: StatusCode, headers: &HeaderMap, body:
     let is = |version: &str, kind: &str| text("/apiVersion") == version && text("/kind") == kind;
     match (status, is("v1", "Status"), refused_user(text("/message"))) {
         (StatusCode::UNAUTHORIZED, ..) => return Proof::Unauthorized,
-        (StatusCode::TOO_MANY_REQUESTS, ..) => return Proof::Busy,
+        (StatusCode::TOO_MANY_REQUESTS, ..) if !is_html(headers, body) => return Proof::Busy,
         (_, false, _) => {}
         (StatusCode::FORBIDDEN, _, Some(ANONYMOUS)) => return Proof::Anonymous,
         (StatusCode::FORBIDDEN, _, Some(_)) => return Proof::User(None),
@@ -104,13 +104,17 @@ pub fn refused_user(message: &str) -> Option<&str> {
     Some(user).filter(|user| !user.is_empty())
 }
 
+fn is_html(headers: &HeaderMap, body: &[u8]) -> bool {
+    let media = headers.get(header::CONTENT_TYPE);
+    media.is_some_and(|media| media.as_bytes().starts_with(b"text/html"))
+        || body.trim_ascii_start().starts_with(b"<")
+}
+
 /// Describes an answer that is not from an API server. Quotes nothing of it but the host to which it leads.
 pub fn describe_foreign(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> String {
     let text_of = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    let is_html = text_of(header::CONTENT_TYPE).is_some_and(|media| media.starts_with("text/html"));
     let what = match body.trim_ascii_start().first() {
-        Some(b'<') => HTML,
-        _ if is_html => HTML,
+        _ if is_html(headers, body) => HTML,
         Some(b'{' | b'[') => "JSON that is not from an API server",
         Some(_) => "text that is not from an API server",
         None => "nothing but a status",

@@ -17,6 +17,9 @@ use std::{sync::Arc, time::Duration};
 
 use crate::record::Record;
 
+/// The longest duration in a Lease that its holder has released.
+const RELEASED: Duration = Duration::from_secs(1);
+
 /// The longest duration of another record that a candidate remembers. Otherwise a mistyped one would keep it waiting after
 /// somebody has corrected the Lease.
 const LONGEST_REMEMBERED: Duration = Duration::from_secs(3600);
@@ -188,7 +191,13 @@ impl Decision {
             self.rejections = 0;
             self.clear_from = match &record.holder {
                 Some(_) => Some(now + duration.max(self.longest)),
-                None => record.written.then_some(now.max(self.vanished_until)),
+                // As client-go and this candidate release it. Somebody who only takes a holder out stops nobody: that one may
+                // still believe.
+                None => {
+                    let released =
+                        record.written && record.duration.is_some_and(|duration| duration <= RELEASED);
+                    released.then_some(now.max(self.vanished_until))
+                }
             };
         }
         self.seen = Seen::Record(record);

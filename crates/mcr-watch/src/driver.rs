@@ -83,7 +83,7 @@ struct Driver {
     ahead: Ahead,
     /// The bytes that the last list needed, if the fleet did not have them.
     needed: usize,
-    /// When the target may ask for a list again, after one that failed.
+    /// When the target may ask for a list again.
     relist_not_before: Instant,
 }
 

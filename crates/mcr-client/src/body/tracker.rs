@@ -34,6 +34,8 @@ pub(super) enum Action {
 pub(crate) struct BodyTracker {
     state: Arc<TransportState>,
     class: RequestClass,
+    /// Whether its bytes show that an API server answers.
+    is_heard: bool,
     /// The transport was closed, or the cluster became unreachable.
     ended: Pin<Box<WaitForCancellationFutureOwned>>,
     rotation: Rotation,
@@ -54,6 +56,7 @@ impl BodyTracker {
     pub(crate) fn new(
         state: Arc<TransportState>,
         class: RequestClass,
+        is_heard: bool,
         rotated: &CancellationToken,
         ends: &CancellationToken,
     ) -> Self {
@@ -63,6 +66,7 @@ impl BodyTracker {
             rotation: Rotation::Current(Box::pin(rotated.clone().cancelled_owned())),
             state,
             class,
+            is_heard,
             at_line_start: true,
         }
     }
@@ -113,7 +117,9 @@ impl BodyTracker {
 
     /// Records that `data` has arrived.
     pub(super) fn record(&mut self, data: &[u8]) {
-        self.state.heard();
+        if self.is_heard {
+            self.state.heard();
+        }
         if let Some(last) = data.last() {
             self.at_line_start = *last == b'\n';
         }

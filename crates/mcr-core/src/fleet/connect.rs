@@ -13,12 +13,14 @@ use mcr_watch::internal::{Permit, Phase};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{
-    connection::{HAD_EXPIRED, NewConnection, dial},
+    connection::{HAD_EXPIRED, NewConnection, dial, resolve, resolved_spec},
     context::FleetContext,
+    description::Description,
     drain::End,
     engagement::Engagement,
     identities::Claim,
     identity::is_uid,
+    spec_change::{SpecChange, classify},
     state::ClusterState,
 };
 use crate::{Access, ClusterName, Refresh, Trust};
@@ -77,6 +79,9 @@ impl Engagement<'_> {
                     // Others don't wait behind a cluster that can't be reached. It is still known as the one with this UID.
                     self.fleet.resources.identities.release(uid, self.cluster.name());
                 }
+                if self.works_as_before(&spec, &why).await {
+                    return None;
+                }
                 let first_refusal = why.unauthorized && !self.refused;
                 let pause = self.backoff.pause();
                 tracing::debug!(cluster = %self.cluster.name(), reason = %why.reason, retry_in = ?pause, "not connected");
@@ -93,6 +98,45 @@ impl Engagement<'_> {
                 }
             }
         }
+    }
+
+    /// Goes on with the connection that was in use, if none comes about by the newest spec because that can't be resolved or
+    /// has another credential, and the same cluster answers there.
+    async fn works_as_before(&mut self, spec: &Arc<Description>, why: &ConnectError) -> bool {
+        let Some(connection) = self.connection.take() else {
+            return false;
+        };
+        let new = resolve(&self.fleet.resources, spec).await;
+        let new = new.and_then(|resolved| resolved_spec(spec, &resolved));
+        let is_to_be_tried = match &new {
+            Ok(new) => matches!(classify(&connection.spec, new), SpecChange::Credentials),
+            Err(_) => true,
+        };
+        let limit = self.fleet.settings().probe_timeout;
+        let known = self.identity.clone();
+        let answers = is_to_be_tried && {
+            let answer = probe::identify(&connection.channel, ProbeConnection::Close, limit).await;
+            answer.is_ok_and(|uid| {
+                known
+                    .as_ref()
+                    .is_some_and(|known| known.uid.is_none() || known.uid == uid)
+            })
+        };
+        let (true, Some(identity)) = (answers, known) else {
+            self.connection = Some(connection);
+            return false;
+        };
+        let info = self.cluster.info();
+        self.connected(NewConnection {
+            connection,
+            identity,
+            expires: info.credential_expires,
+            had_expired: false,
+            namespace: info.default_namespace.clone(),
+        });
+        self.keep_last_good(&why.reason);
+        self.retry_spec_at = Some(self.later());
+        true
     }
 
     /// Whether the UID of `kube-system` says which cluster answers. What a scope endpoint with a declared identity shows under that

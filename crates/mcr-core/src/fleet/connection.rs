@@ -12,7 +12,7 @@ use mcr_client::{
         user_code::{CREDENTIAL_SOURCE, catch_panic},
     },
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::{
     description::Description,
@@ -138,7 +138,18 @@ pub(super) async fn resolve(resources: &Resources, spec: &Description) -> Result
         return Ok(resolved);
     }
     let (access, policy) = (spec.access.clone(), policy.clone());
-    match tokio::task::spawn_blocking(move || access.resolve(&policy)).await {
+    let read = async {
+        let turn = resources.reads.turn(spec.name.clone()).await;
+        tokio::task::spawn_blocking(move || (access.resolve(&policy), turn).0).await
+    };
+    let limit = resources.settings.credential_timeout;
+    let Ok(read) = timeout(limit, read).await else {
+        return Err(format!(
+            "the files that its kubeconfig names were not read within {} s; check the file system that they are on",
+            limit.as_secs()
+        ));
+    };
+    match read {
         Ok(Ok(resolved)) => Ok(resolved),
         Ok(Err(error)) => Err(format!("its description can't be used: {error}")),
         // The error quotes the message of the panic, which may quote a kubeconfig.

@@ -11,7 +11,7 @@ pub(crate) fn is_uid(uid: &str) -> bool {
 }
 
 /// Everything that is known of the identity of a cluster.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct KnownIdentity {
     /// The identity that the provider declares.
     pub(crate) declared: Option<Arc<str>>,

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use mcr_access::internal::WeakCache;
 use mcr_client::Dialer;
 use mcr_watch::internal::{KindTables, ListBudget};
 use tokio::{
@@ -11,6 +12,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{identities::Identities, observers::Observers, settings::FleetSettings};
+use crate::ClusterName;
 
 /// The parts of a fleet that the handle of every cluster uses. They know nothing of clusters.
 pub(crate) struct Resources {
@@ -22,6 +24,8 @@ pub(crate) struct Resources {
     pub(crate) observers: Observers,
     pub(crate) identities: Identities,
     pub(crate) dialer: Dialer,
+    /// Turns to read the files that a kubeconfig names.
+    pub(crate) reads: WeakCache<Semaphore, ClusterName>,
     /// Cancelled when the fleet stops. The token of each cluster is a child of it.
     pub(crate) token: CancellationToken,
     runtime: OnceLock<Handle>,
@@ -39,6 +43,7 @@ impl Resources {
             observers: Observers::default(),
             identities: Identities::new(settings.allow_duplicates),
             dialer: Dialer::with_settings(&settings.access_policy, settings.transport.clone()),
+            reads: WeakCache::default(),
             token: CancellationToken::new(),
             runtime: OnceLock::new(),
             settings,

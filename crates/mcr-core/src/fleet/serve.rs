@@ -7,7 +7,7 @@ use std::{
 
 use futures::FutureExt;
 use mcr_client::{
-    Channel,
+    Channel, Transport,
     internal::{
         ConnectError, EndpointCredentials, IssuedCredential,
         probe::{self, ProbeConnection},
@@ -223,12 +223,12 @@ impl Engagement<'_> {
     }
 
     /// When to try again a spec that could not be followed.
-    fn later(&mut self) -> Instant {
+    pub(super) fn later(&mut self) -> Instant {
         Instant::now() + self.backoff.pause().max(Duration::from_secs(1))
     }
 
     /// Shows a problem as a warning. The cluster continues with the spec and the credential in use.
-    fn keep_last_good(&self, problem: &str) {
+    pub(super) fn keep_last_good(&self, problem: &str) {
         self.warn(&format!("{problem}; its previous settings stay in use"));
     }
 
@@ -263,7 +263,17 @@ impl Engagement<'_> {
                 let compare = known.is_some();
                 let renewed =
                     renew_credential(&self.fleet.resources, access, connection.credential, why, compare);
-                renewed.await.map(Some)
+                let (after, limit) = (self.fleet.probe_after(), self.fleet.settings().probe_timeout);
+                // What keeps the source from answering may keep the API server from it, too.
+                let silent = fell_silent(&transport, &connection.channel, after, limit);
+                tokio::select! {
+                    renewed = renewed => renewed.map(Some),
+                    error = silent => {
+                        transport.refresh_done();
+                        self.unreachable(error);
+                        return None;
+                    }
+                }
             }
             None => Ok(None),
         };
@@ -366,6 +376,27 @@ async fn renew_credential(
         false => None,
     };
     Ok((issued, Some((channel, uid))))
+}
+
+/// Resolves when the API server has sent nothing for some time and does not answer a probe.
+async fn fell_silent(
+    transport: &Transport,
+    channel: &Channel,
+    after: Duration,
+    limit: Duration,
+) -> ConnectError {
+    let mut since = transport.last_heard_at().unwrap_or_else(Instant::now);
+    loop {
+        sleep_until(since + after).await;
+        since = transport.last_heard_at().map_or(since, |heard| heard.max(since));
+        if since.elapsed() < after {
+            continue;
+        }
+        match probe::alive(channel, ProbeConnection::Close, limit).await {
+            Err(error) if !error.busy && !error.unauthorized => return error,
+            _ => since = Instant::now(),
+        }
+    }
 }
 
 /// Waits until a watch has failed since the known number of failures.

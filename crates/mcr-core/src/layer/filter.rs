@@ -1,13 +1,19 @@
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex},
+};
 
 use futures::StreamExt;
+use mcr_access::internal::lock;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Change, ClusterName, ClusterSpec, Discovery, DiscoverySettings, Provider};
+use crate::{BrokenCluster, Change, ClusterName, ClusterSpec, Discovery, DiscoverySettings, Provider};
 
 /// A provider that announces some of the clusters of another. [`filter`] creates it.
 pub struct Filter<P> {
     keep: Arc<dyn Fn(&ClusterSpec) -> bool + Send + Sync>,
+    /// The clusters that pass. A discovery begins with those of the one before, whose description may be broken by now.
+    kept: Arc<Mutex<HashSet<ClusterName>>>,
     inner: P,
 }
 
@@ -29,6 +35,7 @@ pub fn filter<P: Provider>(
 ) -> Filter<P> {
     Filter {
         keep: Arc::new(keep),
+        kept: Arc::default(),
         inner,
     }
 }
@@ -56,10 +63,23 @@ impl<P: Provider> Provider for Filter<P> {
 
     fn discover_with(&self, stop: CancellationToken, settings: &DiscoverySettings) -> Discovery {
         let keep = self.keep.clone();
-        let mut kept = HashSet::<ClusterName>::new();
+        let (kept, mut found) = (self.kept.clone(), Some(HashSet::new()));
         self.inner
             .discover_with(stop, settings)
             .filter_map(move |item| {
+                let mut kept = lock(&kept);
+                if let (
+                    Some(found),
+                    Ok(Change::Upsert(ClusterSpec { name, .. }) | Change::Broken(BrokenCluster { name, .. })),
+                ) = (&mut found, &item)
+                {
+                    found.insert(name.clone());
+                }
+                if matches!(item, Ok(Change::Synced))
+                    && let Some(found) = found.take()
+                {
+                    kept.retain(|name| found.contains(name));
+                }
                 let out = match item {
                     Ok(Change::Upsert(spec)) if keep(&spec) => {
                         kept.insert(spec.name.clone());
@@ -93,13 +113,14 @@ mod tests {
     use super::*;
     use crate::{Access, Trust};
 
-    struct Script(Vec<Change>);
+    /// The changes of one discovery after the other.
+    struct Script(Mutex<Vec<Vec<Change>>>);
     impl Provider for Script {
         fn name(&self) -> &str {
             "script"
         }
         fn discover(&self, _: CancellationToken) -> Discovery {
-            stream::iter(self.0.clone().into_iter().map(Ok)).boxed()
+            stream::iter(lock(&self.0).remove(0).into_iter().map(Ok)).boxed()
         }
     }
 
@@ -110,16 +131,28 @@ mod tests {
 
     #[tokio::test]
     async fn clusters_come_and_go_with_what_they_match() {
-        let script = Script(vec![
-            Change::Upsert(spec("a", "prod")),
-            Change::Upsert(spec("b", "dev")),
-            Change::Synced,
-            Change::Upsert(spec("a", "dev")),
-            Change::Upsert(spec("b", "prod")),
-        ]);
+        let broken = |name| {
+            Change::Broken(BrokenCluster::new(
+                ClusterName::new(name).unwrap(),
+                "an object",
+                "torn",
+            ))
+        };
+        let script = Script(Mutex::new(vec![
+            vec![
+                Change::Upsert(spec("a", "prod")),
+                Change::Upsert(spec("b", "dev")),
+                Change::Synced,
+                Change::Upsert(spec("a", "dev")),
+                Change::Upsert(spec("b", "prod")),
+            ],
+            vec![broken("a"), broken("b"), Change::Synced],
+            vec![Change::Synced, broken("b")],
+        ]));
         let provider = filter(script, |spec| spec.labels["env"] == "prod");
-        let seen: Vec<String> = provider
-            .discover(CancellationToken::new())
+        let discoveries = [(); 3].map(|()| provider.discover(CancellationToken::new()));
+        let seen: Vec<String> = stream::iter(discoveries)
+            .flatten()
             .map(|change| match change.unwrap() {
                 Change::Upsert(spec) => format!("+{}", spec.name),
                 Change::Remove(name) => format!("-{name}"),
@@ -128,6 +161,6 @@ mod tests {
             })
             .collect()
             .await;
-        assert_eq!(seen, ["+a", "-b", "synced", "-a", "+b"]);
+        assert_eq!(seen, ["+a", "-b", "synced", "-a", "+b", "!b", "synced", "synced"]);
     }
 }

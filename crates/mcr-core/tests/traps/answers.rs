@@ -36,6 +36,7 @@ const OTHERS: &[(u16, &str, &str, &str)] = &[
     (421, "", "", "does not serve this name"),
     (426, "", "", "wants another protocol"),
     (429, "", "", "too many requests (429)"),
+    (429, "text/html", "<html>", "an HTML page answered (429 Too Many Requests)"),
     (401, "text/html", "<html>", "refuses the credentials (401 Unauthorized)"),
     (200, JSON, r#"{"message":"hello"}"#, "JSON that is not from an API server answered (200 OK)"),
     (200, JSON, r#"{"kind":"Status","apiVersion":"v1","message":"User \"alice\" cannot"}"#, "a Status answered in place of an object (200 OK)"),
@@ -113,7 +114,10 @@ async fn a_credential_that_works_is_not_replaced_by_one_that_proves_nothing() {
     })
     .await;
     server.script_probes();
-    let one = One::of(&server).await;
+    let second = Duration::from_secs(1);
+    let soon =
+        |settings: &mut FleetSettings| (settings.probe_after, settings.probe_timeout) = (second, second);
+    let one = One::with(&server, Running::start_with(soon)).await;
     one.log.becomes(&["+a"]).await;
     ready(&one.cluster).await;
     let maps: Api<ConfigMap> = Api::default_namespaced(one.cluster.client());
@@ -138,6 +142,23 @@ async fn a_credential_that_works_is_not_replaced_by_one_that_proves_nothing() {
         announce(server.access());
         eventually("the warning is over", || warnings().is_empty()).await;
     }
+    // Nor after an outage, by a credential that is refused or a description that can't be used.
+    for bad in [
+        "token: '17'",
+        "tokenFile: /nowhere",
+        "client-certificate: /nowhere",
+    ] {
+        let kubeconfig = server.kubeconfig().replace("{token: t}", &format!("{{{bad}}}"));
+        announce(Access::kubeconfig(kubeconfig, Trust::Trusted));
+        eventually(bad, || !warnings().is_empty()).await;
+        server.fall_silent();
+        let unreachable = |state: &ClusterState| matches!(state, ClusterState::Unreachable { .. });
+        one.cluster.wait_for(unreachable).await;
+        server.speak_again();
+        ready(&one.cluster).await;
+        maps.get("a").await.unwrap();
+        eventually(bad, || !warnings().is_empty()).await;
+    }
     one.running.stop().await;
 }
 
@@ -159,6 +180,37 @@ async fn a_ready_cluster_whose_lists_become_pages_is_unreachable() {
     assert!(reason.contains(OTHERS[0].3), "{reason}");
     one.log.is(&["+a"]);
     one.running.stop().await;
+}
+
+/// Whatever is asked, a load balancer answers, since the API server has ended its watches and is gone.
+#[tokio::test(start_paused = true)]
+async fn a_ready_cluster_of_which_only_the_load_balancer_is_left_is_unreachable() {
+    for (n, (status, _, _, words)) in OTHERS.iter().enumerate() {
+        if !matches!(status, 404 | 500 | 503) {
+            continue;
+        }
+        let server = Server::in_memory(move |asked| match (asked.is_watch(), asked.nth) {
+            (false, 0) => says_nothing_more(asked),
+            (true, 0) => Answer::short_watch([]),
+            _ => other(n),
+        });
+        let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
+        one.log.becomes(&["+a"]).await;
+        server.script_probes();
+        let maps: Api<ConfigMap> = Api::default_namespaced(one.cluster.client());
+        let asks = async {
+            for _ in 0..60 {
+                for_millis(1000).await;
+                assert!(maps.get("b").await.is_err());
+            }
+        };
+        let unreachable = |state: &ClusterState| matches!(state, ClusterState::Unreachable { .. });
+        tokio::select! {
+            state = one.cluster.wait_for(unreachable) => assert!(state.to_string().contains(words), "{state}"),
+            () = asks => panic!("{words}: {}", one.cluster.state()),
+        }
+        one.running.stop().await;
+    }
 }
 
 /// Only the requests can tell: nothing else would ask within an hour.

@@ -153,8 +153,41 @@ impl CredentialSource for Source {
 
     fn credential(&self, _: Refresh) -> BoxFuture<'_, Result<Credential, CredentialError>> {
         let token = *self.1.lock().unwrap();
-        Box::pin(async move { Ok(Credential::token(token)) })
+        Box::pin(async move {
+            if token == "hangs" {
+                *self.1.lock().unwrap() = "hanging";
+                std::future::pending::<()>().await;
+            }
+            Ok(Credential::token(token))
+        })
     }
+}
+
+/// The identity provider may be behind the same network.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_cluster_is_unreachable_although_its_credential_source_hangs() {
+    let server = Server::start(says_nothing_more).await;
+    let second = std::time::Duration::from_secs(1);
+    let running =
+        Running::start_with(|settings| (settings.probe_after, settings.probe_timeout) = (second, second));
+    let token = Arc::new(Mutex::new("t"));
+    running
+        .clusters
+        .add(spec(&server, None, Source(1, token.clone()), false));
+    let cluster = eventually("it is engaged", || running.fleet.get("a").ok()).await;
+    ready(&cluster).await;
+    *token.lock().unwrap() = "hangs";
+    server.refuse("t");
+    let client = cluster.client();
+    let _work = AbortOnDropHandle::new(tokio::spawn(
+        async move { client.request_text(get("/work")).await },
+    ));
+    eventually("the source hangs", || *token.lock().unwrap() == "hanging").await;
+    server.fall_silent();
+    let unreachable = cluster.wait_for(|state| matches!(state, ClusterState::Unreachable { .. }));
+    let state = tokio::time::timeout(20 * second, unreachable).await.unwrap();
+    assert!(state.reason().unwrap().contains("no answer"), "{state}");
+    running.stop().await;
 }
 
 /// How the description changes, or only the token that its source gives out.

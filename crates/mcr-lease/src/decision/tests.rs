@@ -15,9 +15,27 @@ fn record(version: &str, holder: Option<&str>) -> Record {
         uid: "u".to_owned(),
         version: version.to_owned(),
         holder: holder.map(str::to_owned),
-        duration: Some(DURATIONS.lease),
+        duration: Some(holder.map_or(RELEASED, |_| DURATIONS.lease)),
         written: true,
     }
+}
+
+/// It is cut off from the Lease, and believes until its deadline.
+#[test]
+fn a_holder_that_somebody_has_taken_out_is_waited_for() {
+    let mut me = candidate();
+    let duration = Some(DURATIONS.lease);
+    me.read(
+        at(100),
+        Some(Record {
+            duration,
+            ..record("1", None)
+        }),
+    );
+    me.written(at(100), at(100), record("2", Some("me")));
+    assert!(!me.is_held(at(100)));
+    me.written(at(115), at(115), record("3", Some("me")));
+    assert!(me.is_held(at(115)));
 }
 
 fn at(seconds: u64) -> Duration {

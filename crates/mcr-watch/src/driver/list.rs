@@ -1,6 +1,6 @@
 //! Reads a list, and applies it when it is complete.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use mcr_store::ListEnd;
 use tokio::time::{Instant, timeout};
@@ -16,6 +16,9 @@ use crate::{
     WatchError, WatchProblem,
     target::{LeftOut, PlacedObject},
 };
+
+/// The longest time after a list until the target may ask for the next one.
+const LONGEST_RELIST_PAUSE: Duration = Duration::from_secs(300);
 
 impl Driver {
     /// Lists everything, so that a watch can continue from there.
@@ -58,14 +61,17 @@ impl Driver {
         self.ahead = listing.ahead();
         self.apply_list(*listing).await;
         self.unreadable.list_completed();
-        self.env.counts.listed(started.elapsed());
+        let took = started.elapsed();
+        self.env.counts.listed(took);
+        // Who may ask for lists of a whole endpoint, as a tenant of a scope, must not keep it busy with them.
+        self.relist_not_before = Instant::now() + (took * 10).min(LONGEST_RELIST_PAUSE);
         self.progress.listed(Position {
             endpoint,
             resource_version,
         });
         tracing::debug!(
             cluster = %self.env.cluster, kind = %self.kind,
-            objects = self.target.objects(), took = ?started.elapsed(), "listed"
+            objects = self.target.objects(), ?took, "listed"
         );
         Ok(())
     }

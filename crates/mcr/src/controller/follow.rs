@@ -308,6 +308,11 @@ impl Follower {
             core.queue.park(name);
         }
         followed.parked = !ready;
+        {
+            let mut gate = lock(&followed.member.gate);
+            gate.parked = !ready;
+            gate.opens();
+        }
         followed.was_ready |= ready;
         if let Some(weigh) = &core.plan.weigh
             && let Some(weight) = core.guarded("the weight function", name, || weigh(cluster))

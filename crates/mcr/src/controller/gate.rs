@@ -47,7 +47,9 @@ pub(crate) struct SyncGate {
     pub(crate) retired: bool,
     /// Whether it has been open.
     opened: bool,
-    /// The objects of the primary kind that have appeared since the gate closed again.
+    /// Whether the cluster is not Ready, so that nothing is dispatched. A cluster in a scope may be fed all the same.
+    pub(crate) parked: bool,
+    /// The objects of the primary kind that have appeared since the gate closed again, or the cluster was parked.
     appeared: HashSet<ObjectKey>,
     /// The watches that are blocked now, optional ones included.
     blocked: BTreeSet<usize>,
@@ -107,7 +109,7 @@ impl SyncGate {
     /// Whether requests may be dispatched. From the first time on, reconciles may have seen the objects that exist.
     pub(crate) fn opens(&mut self) -> bool {
         let is_open = self.is_open();
-        if is_open {
+        if is_open && !self.parked {
             self.opened = true;
             self.appeared = HashSet::new();
         }
@@ -116,7 +118,7 @@ impl SyncGate {
 
     /// Notes an object of the primary kind that has appeared.
     pub(crate) fn appeared(&mut self, key: &ObjectKey) {
-        if self.opened && !self.is_open() {
+        if self.opened && (self.parked || !self.is_open()) {
             self.appeared.insert(key.clone());
         }
     }

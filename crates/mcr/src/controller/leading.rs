@@ -114,7 +114,7 @@ mod tests {
             .retry_period(Duration::from_millis(10));
         let (election, server) = (candidate.build().unwrap(), SimCluster::new());
         // A Lease that was released is taken at once.
-        let spec = json!({"holderIdentity": "", "renewTime": "2026-01-01T00:00:00.000000Z"});
+        let spec = json!({"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": "2026-01-01T00:00:00.000000Z"});
         let metadata = json!({"name": "lock", "namespace": "default"});
         let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec});
         server.create(lease).unwrap();

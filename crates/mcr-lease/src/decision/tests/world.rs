@@ -77,7 +77,7 @@ impl Server {
                 let uid = record.uid.clone();
                 let mut record = held(uid, self.version());
                 if matches!(request.kind, Kind::Release(_)) {
-                    record.holder = None;
+                    (record.holder, record.duration) = (None, Some(RELEASED));
                 }
                 self.record = Some(record);
             }

@@ -139,6 +139,18 @@ async fn what_a_closed_gate_and_a_standby_keep_is_flat_over_a_million_events() {
     }
     assert_eq!(member.kept(), last);
 
+    // A scope feeds it although it is not Ready.
+    let parked = Bench::new().await;
+    parked.gate(true);
+    parked
+        .sink
+        .engine
+        .core
+        .queue
+        .park(parked.sink.member.cluster.name());
+    lock(&parked.sink.member.gate).parked = true;
+    parked.flood(10);
+
     let standby = Bench::new().await;
     let leadership = mcr_lease::Candidate::new("lock").build().unwrap().leadership();
     assert!(standby.sink.engine.core.leadership.set(leadership).is_ok());
