@@ -14,7 +14,7 @@ use super::bugs::Test;
 
 /// Longer than any test in the table takes. A test that hangs has its own deadlines to fail by: to be ended from here
 /// does not count as catching a bug.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// How many tests run at once: they wait more than they work.
 const AT_ONCE: usize = 4;
