@@ -204,7 +204,7 @@ impl Plan {
         reviewed: Option<Account>,
         bound: Option<Bound>,
     ) -> anyhow::Result<()> {
-        let (secret, member) = (format!("{}/{}", self.namespace, self.name), &self.member);
+        let (secret, member) = (self.secret(), &self.member);
         let other = |flag: &Option<String>, now: &str| flag.as_ref().is_some_and(|flag| flag != now);
         let (bound, server) = bound.map_or((None, None), |bound| (Some(bound.account), bound.server));
         let bound = bound.filter(|_| args.service_account.is_none());
@@ -274,6 +274,11 @@ impl Plan {
 
     pub(super) fn old_token_expires(&self) -> Option<SystemTime> {
         self.rotation.as_ref()?.old_expires
+    }
+
+    /// The Secret's namespace and name.
+    pub(super) fn secret(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
     }
 
     /// The name of the role's binding.

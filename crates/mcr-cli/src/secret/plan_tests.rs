@@ -113,11 +113,22 @@ fn no_forged_secret_decides_whose_token_is_requested_or_where_it_goes() {
         secret(""),
     ];
     let account = |name: &str| ("ns".to_owned(), name.to_owned());
-    let bound = |server: Option<&str>| Bound {
-        account: account("bound"),
-        server: server.map(str::to_owned),
+    let of = plan(&[]).unwrap();
+    let bound = |name: &str, secret: &str, server: &str| {
+        let binding = serde_json::json!({
+            "metadata": {
+                "labels": {"app.kubernetes.io/managed-by": "mcr"},
+                "annotations": {"mcr.dev/kubeconfig-secret": secret, "mcr.dev/kubeconfig-server": server},
+            },
+            "subjects": [{"kind": "ServiceAccount", "namespace": "ns", "name": name}],
+        });
+        crate::secret::objects::bound(&of, &serde_json::from_value(binding).unwrap())
     };
-    let bindings = [None, Some(bound(None)), Some(bound(Some("https://pods")))];
+    let bindings = [
+        bound("other", "team-b/kind-a", "https://evil"),
+        bound("bound", "default/kind-a", ""),
+        bound("bound", "default/kind-a", "https://pods"),
+    ];
     let reviews = [None, Some(account("proven"))];
     let flags: [&[&str]; 4] = [
         &[],
