@@ -55,6 +55,9 @@ async fn with_hub(
     if args.rotate {
         plan.rotate(found.as_ref())?;
     } else {
+        if let Some(secret) = &found {
+            plan.repeat(args, secret)?;
+        }
         hub.may_write(plan).await?;
     }
     let session = Session::open(&plan.member, member_access, WITHIN)

@@ -167,6 +167,34 @@ fn no_forged_secret_decides_whose_token_is_requested_or_where_it_goes() {
 }
 
 #[test]
+fn a_repetition_keeps_labels_and_overwrites_no_other_cluster() {
+    let (none, label, server): (&[&str], _, _) = (&[], &["--label", "tier=2"], &["--server", "https://b"]);
+    let (ours, pods) = (forged("https://a:6443/", "Y2E="), forged("https://pods", "Y2E="));
+    let other = forged("https://a:6443", "ZXZpbA==");
+    for (found, flags, result) in [
+        (&ours, none, "1"),
+        (&ours, label, "2"),
+        (&secret("half: ["), none, "1"),
+        (&pods, none, "another address"),
+        (&pods, server, "1"),
+        (&other, server, "another certificate authority"),
+    ] {
+        let (mut found, mut plan) = (found.clone(), plan(flags).unwrap());
+        found.metadata.labels = Some([("tier".to_owned(), "1".to_owned())].into());
+        match plan.repeat(&args(flags), &found) {
+            Ok(()) => {
+                let labels = &crate::secret::objects::secret(&plan, "")["metadata"]["labels"];
+                assert_eq!(
+                    *labels,
+                    serde_json::json!({"tier": result, crate::doctor::LABEL: "true"})
+                );
+            }
+            Err(error) => assert!(error.to_string().contains(result), "{error}"),
+        }
+    }
+}
+
+#[test]
 fn a_rotation_asks_the_cluster_only_about_its_own_token_and_says_what_to_name() {
     let rotated = |secret: Option<&Secret>| {
         let mut plan = plan(&[])?;
