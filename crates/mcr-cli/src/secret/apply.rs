@@ -128,7 +128,8 @@ impl Member {
         Ok(())
     }
 
-    /// Fails if this command has made the binding for another Secret, whose account would lose its rights.
+    /// Fails if this command has made the binding for another Secret, whose account would lose its rights. Notes if one of the other
+    /// kind still grants rights.
     async fn binding_is_ours(&self, plan: &Plan) -> anyhow::Result<()> {
         let Some(planned) = objects::rbac(plan).pop() else {
             return Ok(());
@@ -137,12 +138,17 @@ impl Member {
             let found = self.binding(plan, &binding).await?.filter(is_ours);
             let secret = found.and_then(|found| found.annotations().get(objects::SECRET).cloned());
             let Some(secret) = secret else { continue };
-            if binding["kind"] == planned["kind"] && secret != plan.secret() {
+            let (same, shown, member) = (binding["kind"] == planned["kind"], shown(&binding), &plan.member);
+            if same && secret != plan.secret() {
                 bail!(
-                    "{} in {} was made for the Secret {secret}, whose account would lose its rights; it is left as it is, and nothing was \
-                     written: choose another --name",
-                    shown(&binding),
-                    plan.member
+                    "{shown} in {member} was made for the Secret {secret}, whose account would lose its rights; it is left as it is, and \
+                     nothing was written: choose another --name"
+                );
+            } else if !same && secret == plan.secret() {
+                eprintln!(
+                    "note: {shown} in {member}, of an earlier --role-type, still grants what its role allows; delete it, and the role {}, \
+                     if that is too much",
+                    plan.role
                 );
             }
         }
