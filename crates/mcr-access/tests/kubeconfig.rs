@@ -183,6 +183,17 @@ fn clusters() {
         format!("{field}.server: has no host or a bad port; write https://host:port")
     );
     let more = |fields: &str| cluster(&format!("server: 'https://h', {fields}"));
+    for (length, is_fine) in [(253, true), (254, false), (60_000, false)] {
+        let (name, zone) = ("a".repeat(length), "a".repeat(length - "[fe80::1%25]".len()));
+        let texts = [
+            server(&format!("https://{name}:6443")),
+            server(&format!("https://[fe80::1%25{zone}]")),
+            more(&format!("proxy-url: 'socks5://{name}'")),
+        ];
+        for text in texts {
+            assert_eq!((text == "fine", text.len() < 200), (is_fine, true), "{text}");
+        }
+    }
     assert_eq!(
         more("certificate-authority-data: '*canary-77aa*'"),
         format!(
