@@ -64,7 +64,7 @@ impl AddressPolicy {
         self
     }
 
-    /// Checks an address. An IPv6 address that embeds an IPv4 address is treated like the latter.
+    /// Checks an address. An IPv6 address that embeds an IPv4 address is not allowed more than either of them.
     ///
     /// # Errors
     /// [`ForbiddenAddress`] if the policy does not allow the address.
@@ -73,7 +73,7 @@ impl AddressPolicy {
             IpAddr::V4(v4) => kind_v4(v4),
             IpAddr::V6(v6) => {
                 let embedded = embedded_v4(v6).into_iter().flatten().map(kind_v4);
-                embedded.max().unwrap_or_else(|| kind_v6(v6))
+                embedded.fold(kind_v6(v6), Kind::max)
             }
         };
         let (allowed, kind) = match kind {
@@ -254,6 +254,7 @@ mod tests {
             "::1",
             "169.254.169.254",
             "fe80::1",
+            "fe80::5efe:8.8.8.8",
             "0.0.0.0",
             "::",
             "224.0.0.1",
@@ -281,12 +282,10 @@ mod tests {
         ] {
             assert!(policy.check(good.parse().unwrap()).is_ok(), "{good}");
         }
-        assert!(
-            policy
-                .allow_private(false)
-                .check("10.0.0.1".parse().unwrap())
-                .is_err()
-        );
+        for private in ["10.0.0.1", "fd12::5efe:8.8.8.8", "fd12:0:0:0:200:5efe:8.8.8.8"] {
+            let address = private.parse().unwrap();
+            assert!(policy.allow_private(false).check(address).is_err(), "{private}");
+        }
         assert!(
             policy
                 .allow_loopback(true)
