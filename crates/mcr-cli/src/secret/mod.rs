@@ -133,10 +133,7 @@ async fn warn(plan: &Plan) {
         )
         .await
     {
-        refused = found
-            .filter_map(|address| policy.address_policy().check(address.ip()).err())
-            .map(|error| error.to_string())
-            .next();
+        refused = target::allowed(found, &policy.address_policy()).err();
     }
     if let Some(refused) = refused {
         eprintln!(
