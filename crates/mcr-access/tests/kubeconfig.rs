@@ -117,15 +117,7 @@ fn default_namespaces() {
         assert_eq!(message_for(namespace), "fine", "{namespace}");
     }
     let too_long = "a".repeat(64);
-    for namespace in [
-        "../secrets",
-        "a/b",
-        "'a?x=y'",
-        "Team",
-        "a.b",
-        "' a'",
-        too_long.as_str(),
-    ] {
+    for namespace in ["../secrets", "a/b", "'a?x=y'", "Team", "a.b", "' a'", &too_long] {
         assert_eq!(
             message_for(namespace),
             "contexts[name=\"c\"].context.namespace: is not the name of a namespace, which has at most 63 lower-case letters, \
@@ -273,49 +265,30 @@ fn exec() {
 #[test]
 fn untrusted_kubeconfigs_get_inline_data_only() {
     let field = "users[name=\"u\"].user";
-    let may_not = |what: &str, instead: &str| {
-        format!(
-            "{what}: names a file, which untrusted kubeconfigs may not do; {instead}, or allow its folder with AccessPolicy::allow_files_under"
-        )
-    };
-    assert_eq!(untrusted("", "token: t"), "fine");
-    assert_eq!(
-        untrusted("", "tokenFile: /etc/shadow"),
-        may_not(
-            &format!("{field}.tokenFile"),
-            "put the token itself into the field token"
-        )
-    );
-    assert_eq!(
-        untrusted("", "client-certificate: /etc/a, client-key: /etc/b"),
-        may_not(
-            &format!("{field}.client-certificate"),
-            "use client-certificate-data"
-        )
-    );
-    assert_eq!(
-        untrusted("certificate-authority: /etc/ca", ""),
-        may_not(
-            "clusters[name=\"k\"].cluster.certificate-authority",
-            "put the certificates into certificate-authority-data"
-        )
-    );
+    let file = "names a file, which untrusted kubeconfigs may not do";
+    let folder = "or allow its folder with AccessPolicy::allow_files_under";
     let exec = "exec: {command: /bin/sh, args: [canary-77aa], apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, env: [{name: LD_PRELOAD, value: x}]}";
-    assert_eq!(
-        untrusted("", exec),
-        format!(
-            "{field}.exec: asks to run \"/bin/sh\", which untrusted kubeconfigs may not do; use a token or client certificate, or allow the command with AccessPolicy::credential_plugins"
-        )
+    each(
+        |user| untrusted("", user),
+        field,
+        &format!(
+            "token: t
+             tokenFile: /etc/shadow | tokenFile: {file}; put the token itself into the field token, {folder}
+             client-certificate: /etc/a, client-key: /etc/b | client-certificate: {file}; use client-certificate-data, {folder}
+             {exec} | exec: asks to run \"/bin/sh\", which untrusted kubeconfigs may not do; use a token or client certificate, or allow \
+                the command with AccessPolicy::credential_plugins"
+        ),
     );
-    assert_eq!(
-        untrusted("insecure-skip-tls-verify: true", ""),
-        "clusters[name=\"k\"].cluster.insecure-skip-tls-verify: is set, which untrusted kubeconfigs may not do; give \
-         certificate-authority-data instead, or allow it with AccessPolicy::allow_insecure_tls"
-    );
-    assert_eq!(
-        untrusted("proxy-url: 'http://me:canary-77aa@h:1'", ""),
-        "clusters[name=\"k\"].cluster.proxy-url: names a proxy, which untrusted kubeconfigs may not do; remove it, or \
-         allow the proxy with AccessPolicy::allow_proxy"
+    each(
+        |cluster| untrusted(cluster, ""),
+        "clusters[name=\"k\"].cluster",
+        &format!(
+            "certificate-authority: /etc/ca | certificate-authority: {file}; put the certificates into certificate-authority-data, {folder}
+             insecure-skip-tls-verify: true | insecure-skip-tls-verify: is set, which untrusted kubeconfigs may not do; give \
+                certificate-authority-data instead, or allow it with AccessPolicy::allow_insecure_tls
+             proxy-url: 'http://me:canary-77aa@h:1' | proxy-url: names a proxy, which untrusted kubeconfigs may not do; remove it, or \
+                allow the proxy with AccessPolicy::allow_proxy"
+        ),
     );
     for (address, kind) in [
         ("127.0.0.1", "loopback"),
