@@ -15,8 +15,8 @@ use mcr::{Action, Cluster, Controller, Fleet, Manager, Provider, Request, Reques
 use mcr_core::{Access, Trust};
 use mcr_provider_namespace::{NamespaceProvider, NamespaceProviderBuilder};
 use mcr_testkit::control_plane::ControlPlane;
-use mcr_testkit::waiting::{Answer, Background};
 pub(crate) use mcr_testkit::waiting::OrFail;
+use mcr_testkit::waiting::{Answer, Background};
 
 /// The limit for any wait.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
