@@ -128,6 +128,9 @@ pub enum SyncError {
         /// The finalizer.
         finalizer: String,
     },
+    /// Another object has the name of the source. It is looked at when the watch of the sync has it, so nobody is told.
+    #[error("{0} is another object by now, which the watch of the sync does not have yet")]
+    Replaced(RequestKey),
     /// The objects changed each time between a read and the write that followed. The sync tries again.
     #[error("the source or its targets changed during each of {0} attempts to write; it is tried again")]
     Unsettled(usize),
@@ -177,6 +180,7 @@ impl SyncError {
             Self::NotServed(_) => "NotServed",
             Self::Orphan { .. } => "Orphan",
             Self::LeftWatch { .. } => "LeftWatch",
+            Self::Replaced(_) => "Replaced",
             Self::Unsettled(_) => "Unsettled",
         }
     }

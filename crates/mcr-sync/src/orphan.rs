@@ -39,7 +39,8 @@ where
         if !matches!(&stored, Ok(Some(stored)) if is_ours(stored)) {
             continue;
         }
-        if !request.confirm_deleted_with(&relation.source).await? {
+        let source = Remote::new(&request.cluster, &relation.source, &request.key.object);
+        if source.get().await?.is_some() {
             return Ok(());
         }
         let found = Remote::new(&cluster, &relation.target, &target).get().await?;

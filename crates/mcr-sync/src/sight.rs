@@ -326,12 +326,6 @@ where
     pub(crate) async fn confirm(&mut self, step: &Step<RequestKey>, look: &Look) -> Result<bool, SyncError> {
         let observed = &look.observed;
         let mut is_other = false;
-        if !self.confirmed {
-            let before = self.source.as_ref().map(|source| version(&source.metadata));
-            self.source = self.refreshed().await?;
-            self.confirmed = true;
-            is_other = before != self.source.as_ref().map(|source| version(&source.metadata));
-        }
         let places: Vec<&RequestKey> = match step {
             Step::Adopt(place) | Step::Update(place) | Step::Delete(place) => vec![place],
             Step::Forget(kept) => observed.recorded.difference(kept).collect(),
@@ -350,14 +344,24 @@ where
                 self.live.insert(place.clone(), found);
             }
         }
+        // After its places: what was read there is then of this source, and not of another one that took its name meanwhile.
+        if !self.confirmed || matches!(step, Step::Delete(_)) {
+            let before = self.source.as_ref().map(|source| version(&source.metadata));
+            self.source = self.refreshed().await?;
+            self.confirmed = true;
+            is_other |= before != self.source.as_ref().map(|source| version(&source.metadata));
+        }
         Ok(is_other)
     }
 
-    /// The source as the server has it. Another object of its name is not this source.
+    /// The source as the server has it. Another object of its name is not this source, and may have its targets by now.
     pub(crate) async fn refreshed(&self) -> Result<Option<DynamicObject>, SyncError> {
-        let known = self.meta().uid;
+        let known = self.last_known().and_then(|known| known.metadata.uid.clone());
         let found = self.own().get().await?;
-        Ok(found.filter(|found| found.metadata.uid == known))
+        if found.as_ref().is_some_and(|found| found.metadata.uid != known) {
+            return Err(SyncError::Replaced(self.request.key.clone()));
+        }
+        Ok(found)
     }
 
     pub(crate) fn own(&self) -> Remote {

@@ -3,12 +3,14 @@
 //! API servers are simulated, and time is paused: minutes of waiting cost nothing.
 #![allow(clippy::unwrap_used)]
 
+mod anew;
 mod fleet;
 mod functions;
 mod gate;
 mod kinds;
 mod names;
 mod orphans;
+
 mod places;
 mod refusals;
 mod rights;
