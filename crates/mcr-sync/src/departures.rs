@@ -192,7 +192,7 @@ async fn clean(request: Request<DynamicObject>, orphans: Arc<Orphans>) -> Result
             if !orphans.copies_are_gone(&request, &source).await? {
                 return Ok(Action::requeue(LOOK_AGAIN));
             }
-            let remote = Remote::new(&request.cluster, &orphans.target, &request.key.object);
+            let remote = Remote::new(&request.cluster, &orphans.target, &request.key.object)?;
             let link = Link::of(&orphans.sync, &source);
             if let Some(target) = remote.get().await?
                 && delete(&remote, &target, &link).await?
@@ -222,7 +222,7 @@ impl Orphans {
                     && desired::ownership(&value(&copy), &link) != Ownership::Foreign
                     && let Some(key) = ObjectKey::of(&copy)
                 {
-                    let remote = Remote::new(cluster, kind, &key);
+                    let remote = Remote::new(cluster, kind, &key)?;
                     delete(&remote, &copy, &link).await?;
                     are_gone &= remote.get().await?.is_none();
                 }

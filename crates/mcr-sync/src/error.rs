@@ -105,6 +105,21 @@ pub enum SyncError {
          version of the kind"
     )]
     NotServed(RequestKey),
+    /// An annotation of the sync has a name that no object can have, so somebody else has written it. No request is sent for it. The
+    /// sync tries again when the source changes.
+    #[error(
+        "the annotation {annotation} of {key} has the name {}, which no object of the sync can have, so no request is sent for it; correct \
+         the annotation",
+        mcr::core::reason(&format!("{name:?}"))
+    )]
+    Annotation {
+        /// The annotation.
+        annotation: String,
+        /// The source or the target that has it.
+        key: RequestKey,
+        /// The name.
+        name: String,
+    },
     /// A target is left although its source is gone. It is never deleted: see the design.
     #[error(
         "{target} was made for {source_key}, which no longer exists, and nobody saw its deletion, most likely because somebody removed its \
@@ -156,6 +171,7 @@ impl SyncError {
                 | Self::Name(_)
                 | Self::TooManyFields(_)
                 | Self::TooLarge { .. }
+                | Self::Annotation { .. }
                 | Self::Orphan { .. }
                 | Self::LeftWatch { .. }
         )
@@ -170,7 +186,7 @@ impl SyncError {
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Function { .. } => "FunctionFailed",
-            Self::Name(_) => "InvalidName",
+            Self::Name(_) | Self::Annotation { .. } => "InvalidName",
             Self::TooManyFields(_) => "TooManyFields",
             Self::NoStatus(_) => NO_STATUS,
             Self::Api { .. } => "RequestFailed",

@@ -15,7 +15,7 @@ where
     S: DeserializeOwned,
     T: DeserializeOwned + Serialize,
 {
-    let remote = Remote::new(&request.cluster, &relation.source, &request.key.object);
+    let remote = Remote::new(&request.cluster, &relation.source, &request.key.object)?;
     let source = remote.get().await?;
     let known = request.object.last_known().map(|last| &last.metadata.uid);
     let holds = |source: &DynamicObject| {

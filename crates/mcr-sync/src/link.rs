@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mcr::{ClusterName, ObjectKey, RequestKey};
 
-use crate::name::SourceName;
+use crate::name::{SourceName, is_possible, is_valid};
 
 /// The prefix of every label, annotation and finalizer of this crate.
 pub(crate) const PREFIX: &str = "sync.mcr.dev/";
@@ -83,6 +83,13 @@ impl<'a> Link<'a> {
                 name: annotations.get(NAME)?,
             },
         })
+    }
+
+    /// An annotation whose name no object can have, if there is one: whoever may write targets may write any.
+    pub(crate) fn impossible(&self) -> Option<(&'static str, &'a str)> {
+        let namespace = self.source.namespace.filter(|namespace| !is_valid(namespace));
+        let name = Some(self.source.name).filter(|name| !is_possible(name));
+        namespace.map(|it| (NAMESPACE, it)).or(name.map(|it| (NAME, it)))
     }
 
     /// The key of the source. `None` if the name of its cluster is not valid.

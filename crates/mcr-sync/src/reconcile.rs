@@ -331,7 +331,7 @@ where
     async fn write_record(&mut self, places: Option<&BTreeSet<RequestKey>>) -> Result<(), SyncError> {
         let Some(source) = &self.source else { return Ok(()) };
         let patch = record::patch(&self.relation.name, source, places);
-        self.source = match self.own().patch(patch).await? {
+        self.source = match self.own()?.patch(patch).await? {
             // The last finalizer is gone, and the source with it.
             Written::Done(source) if places.is_none() && source.metadata.deletion_timestamp.is_some() => None,
             Written::Done(source) => Some(*source),

@@ -10,6 +10,7 @@ mod gate;
 mod kinds;
 mod names;
 mod orphans;
+mod paths;
 
 mod places;
 mod refusals;
