@@ -16,6 +16,16 @@ pub enum BuildError {
         "the sync has the name {0:?}; use 1 to 50 lower case letters, digits and '-', with a letter or digit at both ends"
     )]
     Name(String),
+    /// The [owner](crate::Sync::owner) is not usable.
+    #[error(
+        "the sync has the owner {0:?}; use 1 to 63 lower case letters, digits and '-', with a letter or digit at both ends"
+    )]
+    Owner(String),
+    /// Nothing says which targets of clusters that have left are those of this installation.
+    #[error(
+        "the sync {0:?} is to delete orphans and has no owner; call `owner` with an id of this installation"
+    )]
+    NoOwner(String),
     /// Nothing says in which clusters the targets shall be.
     #[error("the sync {0:?} has no placement; call `to`, `to_each` or `place`")]
     NoPlacement(String),
