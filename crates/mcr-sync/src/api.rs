@@ -5,7 +5,7 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
     core::{ApiResource, DynamicObject},
 };
-use mcr::{Cluster, ObjectKey, RequestKey};
+use mcr::{Cluster, ObjectKey, ObjectPath, RequestKey};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -16,6 +16,8 @@ use crate::{
 /// One object in one cluster.
 pub(crate) struct Remote {
     pub(crate) key: RequestKey,
+    /// The name as a part of a path. That of an RBAC object may have `?`, and kube writes names into paths as they are.
+    segment: String,
     resource: ApiResource,
     api: Api<DynamicObject>,
     cluster: Cluster,
@@ -32,19 +34,40 @@ pub(crate) enum Written {
 }
 
 impl Remote {
-    pub(crate) fn new(cluster: &Cluster, resource: &ApiResource, key: &ObjectKey) -> Self {
+    pub(crate) fn new(
+        cluster: &Cluster,
+        resource: &ApiResource,
+        object: &ObjectKey,
+    ) -> Result<Self, SyncError> {
         let client = cluster.client();
-        Self {
-            key: RequestKey::new(cluster.name().clone(), key.clone()),
+        let key = RequestKey::new(cluster.name().clone(), object.clone());
+        let path = ObjectPath {
+            group: &resource.group,
+            version: &resource.version,
+            plural: &resource.plural,
+            namespace: object.namespace.as_deref(),
+            name: &object.name,
+        };
+        let path = path.path().map_err(|error| SyncError::Api {
+            verb: "name",
+            key: key.clone(),
+            source: Box::new(kube::Error::Service(error.into())),
+        })?;
+        let mut segments = path.rsplit('/');
+        let segment = segments.next().unwrap_or_default().to_owned();
+        let namespace = segments.nth(1).filter(|_| object.namespace.is_some());
+        Ok(Self {
+            key,
+            segment,
             resource: resource.clone(),
-            api: match key.namespace.as_deref() {
+            api: match namespace {
                 Some(namespace) => Api::namespaced_with(client, namespace, resource),
                 None => Api::all_with(client, resource),
             },
             cluster: cluster.clone(),
             manager: None,
             keeps_managed_fields: false,
-        }
+        })
     }
 
     /// Writes under this name of a field manager. Server-side apply also reads `managedFields`.
@@ -80,7 +103,7 @@ impl Remote {
     /// The object as the server has it now. A 404 counts only if it names the object: that of a kind which is not served, or
     /// of something in front of the server, says nothing about the object.
     pub(crate) async fn get(&self) -> Result<Option<DynamicObject>, SyncError> {
-        match self.api.get(self.name()).await {
+        match self.api.get(&self.segment).await {
             Ok(object) => Ok(Some(self.kept(object))),
             Err(kube::Error::Api(status)) if status.is_not_found() => {
                 let details = status.details.as_ref();
@@ -185,11 +208,13 @@ impl Remote {
             ..PatchParams::default()
         };
         let answer = match write {
-            Write::Merge(patch) => self.api.patch(self.name(), &params, &Patch::Merge(patch)).await,
+            Write::Merge(patch) => self.api.patch(&self.segment, &params, &Patch::Merge(patch)).await,
             Write::Apply { object, force } => {
                 params.force = force;
                 let object = self.named(object)?;
-                self.api.patch(self.name(), &params, &Patch::Apply(object)).await
+                self.api
+                    .patch(&self.segment, &params, &Patch::Apply(object))
+                    .await
             }
         };
         if let Err(kube::Error::Api(status)) = &answer
@@ -205,7 +230,7 @@ impl Remote {
     pub(crate) async fn patch_status(&self, patch: Value) -> Result<Written, SyncError> {
         let answer = self
             .api
-            .patch_status(self.name(), &PatchParams::default(), &Patch::Merge(patch))
+            .patch_status(&self.segment, &PatchParams::default(), &Patch::Merge(patch))
             .await;
         match answer {
             Err(kube::Error::Api(status)) if status.is_not_found() && self.get().await?.is_some() => {
@@ -232,7 +257,7 @@ impl Remote {
             resource_version: read.metadata.resource_version.clone(),
         };
         let delete = DeleteParams::default().preconditions(only_this);
-        match self.api.delete(self.name(), &delete).await {
+        match self.api.delete(&self.segment, &delete).await {
             Ok(_) => Ok(()),
             // It has changed or is gone. The next read says which.
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(()),

@@ -53,6 +53,7 @@ const MAX_SYNC_NAME: usize = 50;
 #[must_use = "a sync does nothing until it is built and run"]
 pub struct Sync<S, T> {
     pub(crate) name: String,
+    pub(crate) owner: Option<String>,
     source: ApiResource,
     pub(crate) target: ApiResource,
     sources: ClusterSelector,
@@ -103,6 +104,7 @@ where
     pub fn with(name: impl Into<String>, source: &S::DynamicType, target: &T::DynamicType) -> Self {
         Self {
             name: name.into(),
+            owner: None,
             source: ApiResource::erase::<S>(source),
             target: ApiResource::erase::<T>(target),
             sources: ClusterSelector::default(),
@@ -124,6 +126,17 @@ where
             events: false,
             kinds: PhantomData,
         }
+    }
+
+    /// Sets an id of the installation that this sync belongs to, such as `prod-eu`: 1 to 63 lower case letters, digits and '-'. It is
+    /// a part of the link from each target to its source. Default: none.
+    ///
+    /// Programs with fleets of their own that share a target cluster and have a sync of one name need different owners, or they take
+    /// each other's targets for their own. The targets of another owner belong to somebody else. So another owner is another sync;
+    /// a sync that gets its first owner takes its targets along.
+    pub fn owner(mut self, id: impl Into<String>) -> Self {
+        self.owner = Some(id.into());
+        self
     }
 
     /// Selects the clusters of the sources. Default: all but the one named `hub`.
@@ -367,10 +380,13 @@ where
     }
 
     pub(crate) fn check_name(&self) -> Result<(), BuildError> {
-        if is_label(&self.name, MAX_SYNC_NAME) {
-            return Ok(());
+        if !is_label(&self.name, MAX_SYNC_NAME) {
+            return Err(BuildError::Name(self.name.clone()));
         }
-        Err(BuildError::Name(self.name.clone()))
+        match &self.owner {
+            Some(owner) if !is_label(owner, MAX_NAME) => Err(BuildError::Owner(owner.clone())),
+            _ => Ok(()),
+        }
     }
 
     /// Makes the controller.
@@ -418,6 +434,7 @@ where
         };
         let relation = Arc::new(Relation {
             name: name.into(),
+            owner: self.owner,
             source: self.source,
             target: self.target,
             sources: self.sources,

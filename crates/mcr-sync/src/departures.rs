@@ -42,6 +42,10 @@ where
     /// their clusters. A cluster that comes back within the grace loses nothing. One that comes back later gets new targets. A
     /// cluster that is in the fleet keeps its targets, also if it is down or [`from`](Self::from) no longer selects it.
     ///
+    /// The sync needs an [`owner`](Self::owner). Only targets of this owner are deleted: those of another program with a sync of
+    /// this name, whose source clusters never were in this fleet, are not. Targets from before the sync had an owner stay, too, if
+    /// their cluster had left by then.
+    ///
     /// **Choose a grace that is longer than the repair of a mistake**, such as a kubeconfig that was deleted by accident: hours, not
     /// minutes.
     ///
@@ -51,7 +55,7 @@ where
     /// use mcr::ClusterName;
     /// use mcr_sync::Sync;
     ///
-    /// let sync = Sync::<ConfigMap, ConfigMap>::new("dbs").to(ClusterName::new("service")?).mirror();
+    /// let sync = Sync::<ConfigMap, ConfigMap>::new("dbs").owner("prod-eu").to(ClusterName::new("service")?).mirror();
     /// let orphans = sync.delete_orphans_after(Duration::from_secs(24 * 3600))?;
     /// let controller = sync.build()?;
     /// // Manager::builder().controller(controller).controller(orphans)
@@ -60,15 +64,19 @@ where
     /// ```
     ///
     /// # Errors
-    /// [`BuildError`] if the name of the sync is not usable, or it has no placement.
+    /// [`BuildError`] if the name of the sync is not usable, or it has no owner or no placement.
     pub fn delete_orphans_after(&self, grace: Duration) -> Result<BuiltController, BuildError> {
         self.check_name()?;
         let Some((clusters, _)) = &self.place else {
             return Err(BuildError::NoPlacement(self.name.clone()));
         };
+        let Some(owner) = self.owner.clone() else {
+            return Err(BuildError::NoOwner(self.name.clone()));
+        };
         let down = self.related.iter().filter(|rule| rule.way == Way::Down);
         let orphans = Arc::new(Orphans {
             sync: self.name.clone(),
+            owner,
             copies: down.map(|rule| rule.resource.clone()).collect(),
             target: self.target.clone(),
             grace,
@@ -85,6 +93,7 @@ where
 
 struct Orphans {
     sync: String,
+    owner: String,
     target: ApiResource,
     /// The kinds of the related copies beside targets.
     copies: Vec<ApiResource>,
@@ -104,6 +113,10 @@ enum Verdict {
 impl Orphans {
     fn watch(&self) -> WatchRequest {
         WatchRequest::resource(&self.target).labels(format!("{SYNC}={}", self.sync))
+    }
+
+    fn link<'a>(&'a self, source: &'a RequestKey) -> Link<'a> {
+        Link::of(&self.sync, Some(&self.owner), source)
     }
 
     fn left(&self) -> MutexGuard<'_, HashMap<ClusterName, Instant>> {
@@ -165,11 +178,11 @@ impl Orphans {
             .collect()
     }
 
-    /// The source that a target of this sync names.
+    /// The source that a target of this sync and this owner names.
     fn source(&self, object: &DynamicObject) -> Option<RequestKey> {
         let meta = &object.metadata;
         let link = Link::read(meta.labels.as_ref()?, meta.annotations.as_ref()?)?;
-        let is_target = link.sync == self.sync && !is_copy(meta);
+        let is_target = (link.sync, link.owner) == (&*self.sync, Some(&*self.owner)) && !is_copy(meta);
         link.source_key().filter(|_| is_target)
     }
 }
@@ -192,8 +205,8 @@ async fn clean(request: Request<DynamicObject>, orphans: Arc<Orphans>) -> Result
             if !orphans.copies_are_gone(&request, &source).await? {
                 return Ok(Action::requeue(LOOK_AGAIN));
             }
-            let remote = Remote::new(&request.cluster, &orphans.target, &request.key.object);
-            let link = Link::of(&orphans.sync, &source);
+            let remote = Remote::new(&request.cluster, &orphans.target, &request.key.object)?;
+            let link = orphans.link(&source);
             if let Some(target) = remote.get().await?
                 && delete(&remote, &target, &link).await?
             {
@@ -211,7 +224,7 @@ impl Orphans {
         request: &Request<DynamicObject>,
         source: &RequestKey,
     ) -> Result<bool, SyncError> {
-        let link = Link::of(&self.sync, source);
+        let link = self.link(source);
         let mut are_gone = true;
         let cluster = &request.cluster;
         let namespace = request.key.object.namespace.as_deref();
@@ -222,7 +235,7 @@ impl Orphans {
                     && desired::ownership(&value(&copy), &link) != Ownership::Foreign
                     && let Some(key) = ObjectKey::of(&copy)
                 {
-                    let remote = Remote::new(cluster, kind, &key);
+                    let remote = Remote::new(cluster, kind, &key)?;
                     delete(&remote, &copy, &link).await?;
                     are_gone &= remote.get().await?.is_none();
                 }
@@ -251,6 +264,7 @@ mod tests {
         let hour = Duration::from_secs(3600);
         let orphans = Orphans {
             sync: "dbs".into(),
+            owner: "eu".into(),
             target: ApiResource::erase::<k8s_openapi::api::core::v1::ConfigMap>(&()),
             copies: Vec::new(),
             grace: hour,

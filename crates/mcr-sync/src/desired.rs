@@ -102,6 +102,7 @@ mod tests {
 
     const LINK: Link<'static> = Link {
         sync: "dbs",
+        owner: None,
         source: SourceName {
             cluster: "team-a",
             namespace: None,

@@ -16,6 +16,16 @@ pub enum BuildError {
         "the sync has the name {0:?}; use 1 to 50 lower case letters, digits and '-', with a letter or digit at both ends"
     )]
     Name(String),
+    /// The [owner](crate::Sync::owner) is not usable.
+    #[error(
+        "the sync has the owner {0:?}; use 1 to 63 lower case letters, digits and '-', with a letter or digit at both ends"
+    )]
+    Owner(String),
+    /// Nothing says which targets of clusters that have left are those of this installation.
+    #[error(
+        "the sync {0:?} is to delete orphans and has no owner; call `owner` with an id of this installation"
+    )]
+    NoOwner(String),
     /// Nothing says in which clusters the targets shall be.
     #[error("the sync {0:?} has no placement; call `to`, `to_each` or `place`")]
     NoPlacement(String),
@@ -105,6 +115,21 @@ pub enum SyncError {
          version of the kind"
     )]
     NotServed(RequestKey),
+    /// An annotation of the sync has a name that no object can have, so somebody else has written it. No request is sent for it. The
+    /// sync tries again when the source changes.
+    #[error(
+        "the annotation {annotation} of {key} has the name {}, which no object of the sync can have, so no request is sent for it; correct \
+         the annotation",
+        mcr::core::reason(&format!("{name:?}"))
+    )]
+    Annotation {
+        /// The annotation.
+        annotation: String,
+        /// The source or the target that has it.
+        key: RequestKey,
+        /// The name.
+        name: String,
+    },
     /// A target is left although its source is gone. It is never deleted: see the design.
     #[error(
         "{target} was made for {source_key}, which no longer exists, and nobody saw its deletion, most likely because somebody removed its \
@@ -128,6 +153,9 @@ pub enum SyncError {
         /// The finalizer.
         finalizer: String,
     },
+    /// Another object has the name of the source. It is looked at when the watch of the sync has it, so nobody is told.
+    #[error("{0} is another object by now, which the watch of the sync does not have yet")]
+    Replaced(RequestKey),
     /// The objects changed each time between a read and the write that followed. The sync tries again.
     #[error("the source or its targets changed during each of {0} attempts to write; it is tried again")]
     Unsettled(usize),
@@ -153,6 +181,7 @@ impl SyncError {
                 | Self::Name(_)
                 | Self::TooManyFields(_)
                 | Self::TooLarge { .. }
+                | Self::Annotation { .. }
                 | Self::Orphan { .. }
                 | Self::LeftWatch { .. }
         )
@@ -167,7 +196,7 @@ impl SyncError {
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Function { .. } => "FunctionFailed",
-            Self::Name(_) => "InvalidName",
+            Self::Name(_) | Self::Annotation { .. } => "InvalidName",
             Self::TooManyFields(_) => "TooManyFields",
             Self::NoStatus(_) => NO_STATUS,
             Self::Api { .. } => "RequestFailed",
@@ -177,6 +206,7 @@ impl SyncError {
             Self::NotServed(_) => "NotServed",
             Self::Orphan { .. } => "Orphan",
             Self::LeftWatch { .. } => "LeftWatch",
+            Self::Replaced(_) => "Replaced",
             Self::Unsettled(_) => "Unsettled",
         }
     }

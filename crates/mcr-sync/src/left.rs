@@ -15,9 +15,12 @@ where
     S: DeserializeOwned,
     T: DeserializeOwned + Serialize,
 {
-    let remote = Remote::new(&request.cluster, &relation.source, &request.key.object);
+    let remote = Remote::new(&request.cluster, &relation.source, &request.key.object)?;
     let source = remote.get().await?;
-    let holds = |source: &DynamicObject| record::has_finalizer(&relation.name, &source.metadata);
+    let known = request.object.last_known().map(|last| &last.metadata.uid);
+    let holds = |source: &DynamicObject| {
+        Some(&source.metadata.uid) == known && record::has_finalizer(&relation.name, &source.metadata)
+    };
     if !source.is_some_and(|source| holds(&source)) {
         return Ok(());
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mcr::{ClusterName, ObjectKey, RequestKey};
 
-use crate::name::SourceName;
+use crate::name::{SourceName, is_possible, is_valid};
 
 /// The prefix of every label, annotation and finalizer of this crate.
 pub(crate) const PREFIX: &str = "sync.mcr.dev/";
@@ -18,6 +18,10 @@ pub(crate) const CLUSTER: &str = "sync.mcr.dev/source-cluster";
 pub(crate) const NAMESPACE: &str = "sync.mcr.dev/source-namespace";
 /// An annotation of targets: the name of the source.
 pub(crate) const NAME: &str = "sync.mcr.dev/source-name";
+/// An annotation of targets: the installation that the sync belongs to. Absent if it has no name.
+const OWNER: &str = "sync.mcr.dev/owner";
+/// The annotations of a link.
+const ANNOTATIONS: [&str; 4] = [CLUSTER, NAMESPACE, NAME, OWNER];
 /// An annotation of targets: the field paths that the sync set.
 pub(crate) const FIELDS: &str = "sync.mcr.dev/fields";
 /// An annotation of targets that are written with server-side apply: hashes of the desired state.
@@ -30,6 +34,8 @@ type Map = BTreeMap<String, String>;
 pub(crate) struct Link<'a> {
     /// The name of the sync.
     pub(crate) sync: &'a str,
+    /// The installation that the sync belongs to.
+    pub(crate) owner: Option<&'a str>,
     /// The source.
     pub(crate) source: SourceName<'a>,
 }
@@ -47,9 +53,10 @@ pub(crate) enum Ownership {
 
 impl<'a> Link<'a> {
     /// The link of the targets of a source.
-    pub(crate) fn of(sync: &'a str, source: &'a RequestKey) -> Self {
+    pub(crate) fn of(sync: &'a str, owner: Option<&'a str>, source: &'a RequestKey) -> Self {
         Self {
             sync,
+            owner,
             source: SourceName {
                 cluster: &source.cluster,
                 namespace: source.object.namespace.as_deref(),
@@ -65,11 +72,11 @@ impl<'a> Link<'a> {
         let mut annotations: Map = [(CLUSTER, self.source.cluster), (NAME, self.source.name)]
             .map(entry)
             .into();
-        annotations.extend(
-            self.source
-                .namespace
-                .map(|namespace| entry((NAMESPACE, namespace))),
-        );
+        let others = [
+            self.source.namespace.map(|it| (NAMESPACE, it)),
+            self.owner.map(|it| (OWNER, it)),
+        ];
+        annotations.extend(others.into_iter().flatten().map(entry));
         (labels.into(), annotations)
     }
 
@@ -77,12 +84,20 @@ impl<'a> Link<'a> {
     pub(crate) fn read(labels: &'a Map, annotations: &'a Map) -> Option<Self> {
         Some(Self {
             sync: labels.get(SYNC)?,
+            owner: annotations.get(OWNER).map(String::as_str),
             source: SourceName {
                 cluster: annotations.get(CLUSTER)?,
                 namespace: annotations.get(NAMESPACE).map(String::as_str),
                 name: annotations.get(NAME)?,
             },
         })
+    }
+
+    /// An annotation whose name no object can have, if there is one: whoever may write targets may write any.
+    pub(crate) fn impossible(&self) -> Option<(&'static str, &'a str)> {
+        let namespace = self.source.namespace.filter(|namespace| !is_valid(namespace));
+        let name = Some(self.source.name).filter(|name| !is_possible(name));
+        namespace.map(|it| (NAMESPACE, it)).or(name.map(|it| (NAME, it)))
     }
 
     /// The key of the source. `None` if the name of its cluster is not valid.
@@ -102,7 +117,7 @@ impl<'a> Link<'a> {
     /// Whether the object with these labels and annotations belongs to the source of this link.
     ///
     /// Either the annotations or the labels suffice, so that an object is found again after somebody removed the others. An
-    /// object whose remaining parts name another sync or another source is foreign.
+    /// object whose remaining parts name another sync, another owner or another source is foreign.
     pub(crate) fn owns(&self, labels: &Map, annotations: &Map) -> Ownership {
         let (own_labels, own_annotations) = self.write();
         let state = |own: &Map, found: &Map, keys: &[&str]| {
@@ -114,7 +129,7 @@ impl<'a> Link<'a> {
             )
         };
         let (labelled, labels_fit) = state(&own_labels, labels, &[SYNC, SOURCE]);
-        let (annotated, annotations_fit) = state(&own_annotations, annotations, &[CLUSTER, NAMESPACE, NAME]);
+        let (annotated, annotations_fit) = state(&own_annotations, annotations, &ANNOTATIONS);
         match (labelled, annotated) {
             (true, true) => Ownership::Ours,
             (true, false) if annotations_fit => Ownership::Damaged,
@@ -127,7 +142,7 @@ impl<'a> Link<'a> {
 /// Whether an object is the target of some source, or was and lost a part of its link.
 pub(crate) fn is_linked(labels: &Map, annotations: &Map) -> bool {
     let has = |map: &Map, keys: &[&str]| keys.iter().any(|key| map.contains_key(*key));
-    has(labels, &[SYNC, SOURCE]) || has(annotations, &[CLUSTER, NAMESPACE, NAME])
+    has(labels, &[SYNC, SOURCE]) || has(annotations, &ANNOTATIONS)
 }
 
 /// Whether a label or annotation of a source may be copied to its target. Those of kcp, of kubectl and of this crate may not:
@@ -148,6 +163,7 @@ mod tests {
 
     const LINK: Link<'static> = Link {
         sync: "databases",
+        owner: Some("eu"),
         source: SourceName {
             cluster: "team-a",
             namespace: Some("shop"),
@@ -168,7 +184,7 @@ mod tests {
             let (labels, annotations) = link.write();
             assert_eq!(Link::read(&labels, &annotations), Some(link));
             let key = link.source_key().unwrap();
-            assert_eq!(Link::of("databases", &key), link);
+            assert_eq!(Link::of("databases", Some("eu"), &key), link);
             assert_eq!(link.owns(&labels, &annotations), Ownership::Ours);
             assert!(labels.values().all(|value| value.len() <= 63));
         }
@@ -215,13 +231,17 @@ mod tests {
             let (labels, annotations) = link.write();
             LINK.owns(&labels, &annotations)
         };
+        for (sync, owner) in [("other", Some("eu")), ("databases", Some("us"))] {
+            assert_eq!(of(Link { sync, owner, ..LINK }), Ownership::Foreign);
+        }
         assert_eq!(
-            of(Link {
-                sync: "other",
-                ..LINK
-            }),
-            Ownership::Foreign
+            of(Link { owner: None, ..LINK }),
+            Ownership::Damaged,
+            "made before it had an owner"
         );
+        let nobody = Link { owner: None, ..LINK };
+        let (labels, annotations) = LINK.write();
+        assert_eq!(nobody.owns(&labels, &annotations), Ownership::Foreign);
         for source in [
             SourceName {
                 cluster: "team-b",

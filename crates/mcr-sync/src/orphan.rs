@@ -39,10 +39,21 @@ where
         if !matches!(&stored, Ok(Some(stored)) if is_ours(stored)) {
             continue;
         }
-        if !request.confirm_deleted_with(&relation.source).await? {
+        if let Some((annotation, name)) = link.impossible() {
+            let key = RequestKey::new(cluster.name().clone(), target);
+            let (annotation, name) = (annotation.to_owned(), name.to_owned());
+            return Err(TerminalError::new(SyncError::Annotation {
+                annotation,
+                key,
+                name,
+            })
+            .into());
+        }
+        let source = Remote::new(&request.cluster, &relation.source, &request.key.object)?;
+        if source.get().await?.is_some() {
             return Ok(());
         }
-        let found = Remote::new(&cluster, &relation.target, &target).get().await?;
+        let found = Remote::new(&cluster, &relation.target, &target)?.get().await?;
         if found.is_some_and(|found| is_ours(&found)) {
             let target = RequestKey::new(cluster.name().clone(), target);
             let source_key = request.key.clone();

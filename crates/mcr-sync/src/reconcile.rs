@@ -79,6 +79,10 @@ where
         look_again: None,
     };
     let outcome = sight.converge().await;
+    if let Err(error @ SyncError::Replaced(_)) = &outcome {
+        tracing::debug!(sync = &*relation.name, "{error}");
+        return Ok(Action::done());
+    }
     let reported = sight.report(&outcome).await;
     let notes = sight.related.notes().iter();
     let notes = notes.filter_map(|note| Some(look_again(&request, &note.key, note.hold()?)));
@@ -188,9 +192,11 @@ where
     }
 
     /// Notes that a step failed at a place: the other places must not wait for it.
-    fn fail(&mut self, place: Option<RequestKey>, error: SyncError) -> Result<(), SyncError> {
-        let Some(place) = place else { return Err(error) };
-        self.failed.insert(place, error);
+    pub(crate) fn fail(&mut self, place: Option<RequestKey>, error: SyncError) -> Result<(), SyncError> {
+        match place {
+            Some(place) if !matches!(error, SyncError::Replaced(_)) => drop(self.failed.insert(place, error)),
+            _ => return Err(error),
+        }
         Ok(())
     }
 
@@ -325,7 +331,7 @@ where
     async fn write_record(&mut self, places: Option<&BTreeSet<RequestKey>>) -> Result<(), SyncError> {
         let Some(source) = &self.source else { return Ok(()) };
         let patch = record::patch(&self.relation.name, source, places);
-        self.source = match self.own().patch(patch).await? {
+        self.source = match self.own()?.patch(patch).await? {
             // The last finalizer is gone, and the source with it.
             Written::Done(source) if places.is_none() && source.metadata.deletion_timestamp.is_some() => None,
             Written::Done(source) => Some(*source),

@@ -6,7 +6,7 @@ use kube::core::{DynamicObject, ObjectMeta};
 use mcr::{ClusterName, ObjectKey, RequestKey};
 use serde_json::{Value, json};
 
-use crate::link::PREFIX;
+use crate::{link::PREFIX, name::is_valid};
 
 /// An annotation of sources: names of clusters, separated by commas, whose targets count as gone. People set it for a cluster
 /// that is gone for good, so that the sources are released.
@@ -17,7 +17,8 @@ pub(crate) fn finalizer(sync: &str) -> String {
     format!("{PREFIX}{sync}")
 }
 
-fn annotation(sync: &str) -> String {
+/// The annotation with the record.
+pub(crate) fn annotation(sync: &str) -> String {
     format!("{PREFIX}placed.{sync}")
 }
 
@@ -39,9 +40,18 @@ fn text<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
 }
 
 /// The places in the record. A record that somebody damaged counts as empty.
-pub(crate) fn places(sync: &str, meta: &ObjectMeta) -> BTreeSet<RequestKey> {
+///
+/// # Errors
+/// A name in it that no target has: the owner of the source may write anything.
+pub(crate) fn places(sync: &str, meta: &ObjectMeta) -> Result<BTreeSet<RequestKey>, String> {
     let text = text(meta, &annotation(sync)).unwrap_or("[]");
     let places: Vec<(String, Option<String>, String)> = serde_json::from_str(text).unwrap_or_default();
+    let names = places
+        .iter()
+        .flat_map(|(_, namespace, name)| namespace.iter().chain([name]));
+    if let Some(impossible) = names.into_iter().find(|name| !is_valid(name)) {
+        return Err(impossible.clone());
+    }
     let place = |(cluster, namespace, name): (String, Option<String>, String)| {
         let object = match namespace {
             Some(namespace) => ObjectKey::namespaced(namespace, name),
@@ -49,7 +59,7 @@ pub(crate) fn places(sync: &str, meta: &ObjectMeta) -> BTreeSet<RequestKey> {
         };
         Some(RequestKey::new(ClusterName::new(cluster).ok()?, object))
     };
-    places.into_iter().filter_map(place).collect()
+    Ok(places.into_iter().filter_map(place).collect())
 }
 
 /// Whether the owner of the source says that this cluster is gone for good.
@@ -99,9 +109,9 @@ mod tests {
         source.metadata.finalizers = Some(vec!["theirs".into()]);
         let written = patch("dbs", &source, Some(&places));
         let claimed = meta(written["metadata"].clone());
-        assert_eq!(self::places("dbs", &claimed), places);
+        assert_eq!(self::places("dbs", &claimed).unwrap(), places);
         assert!(has_finalizer("dbs", &claimed) && !has_finalizer("other", &claimed));
-        assert!(self::places("other", &claimed).is_empty());
+        assert!(self::places("other", &claimed).unwrap().is_empty());
         source.metadata.finalizers = claimed.finalizers.clone();
         let released = patch("dbs", &source, None);
         assert_eq!(released["metadata"]["finalizers"], json!(["theirs"]));
@@ -115,7 +125,7 @@ mod tests {
     fn a_damaged_record_is_empty_and_clusters_are_abandoned_by_name() {
         let damaged =
             meta(json!({"annotations": {"sync.mcr.dev/placed.dbs": "[", "sync.mcr.dev/abandon": "a, b"}}));
-        assert!(places("dbs", &damaged).is_empty());
+        assert!(places("dbs", &damaged).unwrap().is_empty());
         assert!(is_abandoned(&damaged, "b") && !is_abandoned(&damaged, "c"));
     }
 }

@@ -46,6 +46,7 @@ pub enum TargetNamespace {
 
 pub(crate) struct Relation<S, T> {
     pub(crate) name: Arc<str>,
+    pub(crate) owner: Option<String>,
     pub(crate) source: ApiResource,
     pub(crate) target: ApiResource,
     pub(crate) sources: ClusterSelector,
@@ -90,7 +91,7 @@ where
     }
 
     pub(crate) fn link<'a>(&'a self, key: &'a RequestKey) -> Link<'a> {
-        Link::of(&self.name, key)
+        Link::of(&self.name, self.owner.as_deref(), key)
     }
 
     /// Whether the object may be a source. A target of this sync never is, or it would be copied again and again.

@@ -101,7 +101,7 @@ where
         };
         let version = &live["metadata"]["resourceVersion"];
         let patch = json!({"metadata": {"resourceVersion": version}, "status": patch});
-        match self.own().patch_status(patch).await? {
+        match self.own()?.patch_status(patch).await? {
             Written::Done(_) => Ok(()),
             // The source has changed, and its change leads to the next reconcile.
             Written::Outdated => Ok(()),

@@ -107,9 +107,20 @@ where
         Ok(&mut self.projected.insert((now, projected)).1)
     }
 
+    /// The places in the record of the source.
+    fn places(&self, meta: &ObjectMeta) -> Result<BTreeSet<RequestKey>, SyncError> {
+        let sync = &self.relation.name;
+        let (annotation, key) = (record::annotation(sync), self.request.key.clone());
+        record::places(sync, meta).map_err(|name| SyncError::Annotation {
+            annotation,
+            key,
+            name,
+        })
+    }
+
     pub(crate) async fn look(&mut self) -> Result<Look, SyncError> {
         let (relation, request, meta) = (self.relation, self.request, self.meta());
-        let mut recorded = record::places(&relation.name, &meta);
+        let mut recorded = self.places(&meta)?;
         let mut wanted = BTreeSet::new();
         let mut state = SourceState::Deleted;
         if let Some(source) = self.source.take() {
@@ -137,7 +148,7 @@ where
                 wanted = looked;
             }
         } else if let Some(last) = self.request.object.last_known() {
-            recorded = record::places(&relation.name, &last.metadata);
+            recorded = self.places(&last.metadata)?;
             // A target that was given up stays, also if its cluster is back before the source is seen as deleted.
             let stays = record::may_not_be_deleted(&relation.name, &last.metadata);
             recorded.retain(|place| !stays && !self.is_abandoned(place));
@@ -326,12 +337,6 @@ where
     pub(crate) async fn confirm(&mut self, step: &Step<RequestKey>, look: &Look) -> Result<bool, SyncError> {
         let observed = &look.observed;
         let mut is_other = false;
-        if !self.confirmed {
-            let before = self.source.as_ref().map(|source| version(&source.metadata));
-            self.source = self.refreshed().await?;
-            self.confirmed = true;
-            is_other = before != self.source.as_ref().map(|source| version(&source.metadata));
-        }
         let places: Vec<&RequestKey> = match step {
             Step::Adopt(place) | Step::Update(place) | Step::Delete(place) => vec![place],
             Step::Forget(kept) => observed.recorded.difference(kept).collect(),
@@ -350,17 +355,27 @@ where
                 self.live.insert(place.clone(), found);
             }
         }
+        // After its places: what was read there is then of this source, and not of another one that took its name meanwhile.
+        if !self.confirmed || matches!(step, Step::Delete(_)) {
+            let before = self.source.as_ref().map(|source| version(&source.metadata));
+            self.source = self.refreshed().await?;
+            self.confirmed = true;
+            is_other |= before != self.source.as_ref().map(|source| version(&source.metadata));
+        }
         Ok(is_other)
     }
 
-    /// The source as the server has it. Another object of its name is not this source.
+    /// The source as the server has it. Another object of its name is not this source, and may have its targets by now.
     pub(crate) async fn refreshed(&self) -> Result<Option<DynamicObject>, SyncError> {
-        let known = self.meta().uid;
-        let found = self.own().get().await?;
-        Ok(found.filter(|found| found.metadata.uid == known))
+        let known = self.last_known().and_then(|known| known.metadata.uid.clone());
+        let found = self.own()?.get().await?;
+        if found.as_ref().is_some_and(|found| found.metadata.uid != known) {
+            return Err(SyncError::Replaced(self.request.key.clone()));
+        }
+        Ok(found)
     }
 
-    pub(crate) fn own(&self) -> Remote {
+    pub(crate) fn own(&self) -> Result<Remote, SyncError> {
         Remote::new(
             &self.request.cluster,
             &self.relation.source,
@@ -371,7 +386,7 @@ where
     pub(crate) fn remote(&self, place: &RequestKey) -> Result<Remote, SyncError> {
         let cluster = self.request.fleet.get(&place.cluster)?;
         let manager = apply::manager(&self.relation.name);
-        let remote = Remote::new(&cluster, &self.relation.target, &place.object);
+        let remote = Remote::new(&cluster, &self.relation.target, &place.object)?;
         Ok(remote.managed_by(manager, self.relation.mode.is_some()))
     }
 }

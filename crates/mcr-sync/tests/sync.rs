@@ -422,6 +422,10 @@ fn a_sync_that_makes_no_sense_is_not_built() {
         error(Maps::new("x").to(name("berlin"))),
         BuildError::NoProjection(_)
     ));
+    let orphans = |sync: Maps| sync.delete_orphans_after(LIMIT).unwrap_err();
+    assert!(matches!(orphans(to_berlin()), BuildError::NoOwner(_)));
+    assert!(matches!(orphans(to_berlin().owner("EU")), BuildError::Owner(_)));
+    assert!(matches!(error(to_berlin().owner("EU")), BuildError::Owner(_)));
     for bad in ["", "A", "-a", "a_b", &"a".repeat(51)] {
         assert!(
             matches!(

@@ -158,10 +158,9 @@ where
             }
         };
         let place = copies.desired.get(&key).map(|(_, place)| place.clone());
-        match (self.write(look, copies, step, key).await, place) {
+        if let Err(error) = self.write(look, copies, step, key).await {
             // The copies of other places must not wait for this one.
-            (Err(error), Some(place)) => drop(self.failed.insert(place, error)),
-            (done, _) => done?,
+            self.fail(place, error)?;
         }
         Ok(None)
     }
@@ -211,10 +210,6 @@ where
     /// Asks the servers about all that a write of this copy depends on. Returns whether anything was asked.
     async fn confirm_copy(&mut self, look: &Look, copies: &Copies, key: &CopyKey) -> Result<bool, SyncError> {
         let mut asked = false;
-        if !self.confirmed {
-            self.source = self.refreshed().await?;
-            (self.confirmed, asked) = (true, true);
-        }
         let places: Vec<&RequestKey> = match copies.desired.get(key) {
             Some((_, place)) => vec![place],
             // An origin of any place may have this copy.
@@ -237,6 +232,12 @@ where
             let found = self.remote_copy(key)?.get().await?;
             self.related.saw(key.clone(), found);
             asked = true;
+            // Before a deletion, another source may have taken the name, and this may be its copy.
+            self.confirmed &= copies.desired.contains_key(key);
+        }
+        if !self.confirmed {
+            self.source = self.refreshed().await?;
+            (self.confirmed, asked) = (true, true);
         }
         Ok(asked)
     }

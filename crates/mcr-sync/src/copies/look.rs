@@ -377,10 +377,11 @@ where
             },
             Stored::Unwatched(cluster) => {
                 let remote = Remote::new(&cluster, &rule.resource, &key.object);
-                let found = match remote.get().await {
-                    Ok(found) => found,
-                    Err(error) => return Err(error.to_string()),
+                let found = match remote {
+                    Ok(remote) => remote.get().await,
+                    Err(error) => Err(error),
                 };
+                let found = found.map_err(|error| error.to_string())?;
                 self.related.copies.insert((at, key.clone()), found.clone());
                 Ok(found)
             }
@@ -430,7 +431,7 @@ where
             Selected::Names(names) => {
                 // A name that is not valid can't exist, and would be another path in a request.
                 for name in names.iter().filter(|name| crate::name::is_valid(name)) {
-                    let remote = Remote::new(&cluster, &rule.resource, &key_in(&from, name).object);
+                    let remote = Remote::new(&cluster, &rule.resource, &key_in(&from, name).object)?;
                     objects.extend(match &rule.watch_labels {
                         Some(labels) => remote.get_labelled(labels).await?,
                         None => remote.get().await?,
@@ -451,11 +452,7 @@ where
 
     pub(super) fn remote_copy(&self, key: &CopyKey) -> Result<Remote, SyncError> {
         let cluster = self.cluster(&key.1.cluster)?;
-        Ok(Remote::new(
-            &cluster,
-            &self.relation.related[key.0].resource,
-            &key.1.object,
-        ))
+        Remote::new(&cluster, &self.relation.related[key.0].resource, &key.1.object)
     }
 }
 

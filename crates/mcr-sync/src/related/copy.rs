@@ -94,6 +94,7 @@ mod tests {
 
     const LINK: Link<'static> = Link {
         sync: "dbs",
+        owner: None,
         source: SourceName {
             cluster: "team-a",
             namespace: Some("shop"),

@@ -15,6 +15,8 @@ use mcr_testkit::sim::{SimCluster, SimService};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
+use crate::world::USER;
+
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
 
@@ -28,7 +30,11 @@ pub(crate) struct Gate {
     lag: Arc<Mutex<Duration>>,
     /// The pause before each list of Widgets.
     slowness: Arc<Mutex<Duration>>,
+    /// What happens once, before a read of a path with this end is answered.
+    meanwhile: Arc<Mutex<Option<(&'static str, Happening)>>>,
 }
+
+type Happening = Box<dyn FnOnce() + Send>;
 
 impl Gate {
     pub(crate) fn refuse(&self, name: &str, code: u16, reason: &str) {
@@ -46,6 +52,16 @@ impl Gate {
         *self.slowness.lock().unwrap() = pause;
     }
 
+    /// Once, before a read of a path with this end is answered, this happens.
+    pub(crate) fn meanwhile(&self, end: &'static str, happens: impl FnOnce() + Send + 'static) {
+        *self.meanwhile.lock().unwrap() = Some((end, Box::new(happens)));
+    }
+
+    /// Whether what was to happen has happened.
+    pub(crate) fn has_happened(&self) -> bool {
+        self.meanwhile.lock().unwrap().is_none()
+    }
+
     pub(crate) fn allow(&self) {
         *self.refuses.lock().unwrap() = None;
     }
@@ -57,7 +73,7 @@ impl Gate {
 
     /// The cluster behind this gate.
     pub(crate) fn before(&self, cluster: &SimCluster, role: &str) -> ClusterSpec {
-        let (gate, service) = (self.clone(), cluster.service().with_token(&cluster.admin_token()));
+        let (gate, service) = (self.clone(), cluster.service().with_token(USER));
         let answer = tower::service_fn(move |request| gate.clone().answer(service.clone(), request));
         let access = Access::from(Client::new(answer, "default"));
         ClusterSpec::named(cluster.name(), access)
@@ -91,6 +107,12 @@ impl Gate {
                 .status(code)
                 .header("content-type", "application/json")
                 .body(body.boxed_unsync())?);
+        }
+        let read =
+            |(end, _): &mut (&str, Happening)| head.method == Method::GET && head.uri.path().ends_with(*end);
+        let happening = self.meanwhile.lock().unwrap().take_if(read);
+        if let Some((_, happens)) = happening {
+            happens();
         }
         let is_list = head.method == Method::GET && head.uri.path().ends_with("/widgets") && !is_watch;
         let pause = *self.slowness.lock().unwrap();

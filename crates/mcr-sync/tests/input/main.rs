@@ -3,12 +3,15 @@
 //! API servers are simulated, and time is paused: minutes of waiting cost nothing.
 #![allow(clippy::unwrap_used)]
 
+mod anew;
 mod fleet;
 mod functions;
 mod gate;
 mod kinds;
 mod names;
 mod orphans;
+mod paths;
+
 mod places;
 mod refusals;
 mod rights;

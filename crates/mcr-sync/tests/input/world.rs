@@ -21,7 +21,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(600);
 pub(crate) const WIDGETS: &str = "widgets.example.com";
 
 /// The token and the name of the user that the sync is in each cluster.
-const USER: &str = "sync";
+pub(crate) const USER: &str = "sync";
 
 pub(crate) type Widgets = Sync<DynamicObject, DynamicObject>;
 

@@ -3,9 +3,13 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use mcr::{BuiltController, ClusterSelector};
+use mcr::{BuiltController, ClusterSelector, Manager, ManagerError};
+use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
 use mcr_sync::Related;
-use mcr_testkit::{sim::SimCluster, waiting::eventually};
+use mcr_testkit::{
+    sim::SimCluster,
+    waiting::{Background, eventually},
+};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -17,8 +21,9 @@ const GRACE: Duration = Duration::from_secs(3600);
 const LAST: Duration = Duration::from_secs(2);
 
 /// The sync, with a related object, and the controller that deletes orphans.
-fn controllers() -> [BuiltController; 2] {
+fn controllers(owner: &str) -> [BuiltController; 2] {
     let sync = maps()
+        .owner(owner)
         .from(ClusterSelector::label("role", "source"))
         .place(ClusterSelector::label("role", "target"), |_, _, _| {
             vec![name("berlin")]
@@ -68,7 +73,7 @@ fn of(world: &World, source: &str) -> Option<Value> {
 #[tokio::test(start_paused = true)]
 async fn sync_targets_of_a_cluster_that_left_are_deleted_after_the_grace_on_request_and_only_then() {
     let mut world = new_world();
-    world.run(controllers(), "");
+    world.run(controllers("eu"), "");
     synced(&world).await;
     // It comes back within the grace.
     world.clusters.remove("team-a");
@@ -108,12 +113,12 @@ async fn sync_targets_of_a_cluster_that_left_are_deleted_after_the_grace_on_requ
 #[tokio::test(start_paused = true)]
 async fn sync_the_grace_of_orphans_begins_anew_when_the_program_starts() {
     let mut world = new_world();
-    world.run(controllers(), "");
+    world.run(controllers("eu"), "");
     synced(&world).await;
     world.clusters.remove("team-a");
     sleep(GRACE - LAST).await;
     world.stop().await;
-    world.run(controllers(), "team-a");
+    world.run(controllers("eu"), "team-a");
     let started = Instant::now();
     sleep(GRACE - LAST).await;
     assert!(of(&world, "team-a").is_some());
@@ -122,4 +127,49 @@ async fn sync_the_grace_of_orphans_begins_anew_when_the_program_starts() {
     assert!(started.elapsed() >= GRACE, "{:?}", started.elapsed());
     assert!(of(&world, "team-b").is_some());
     world.stop().await;
+}
+
+/// Another program with a fleet of its own, which has the targets' cluster too, and deletes orphans.
+fn program(
+    world: &World,
+    source: &SimCluster,
+    owner: &str,
+) -> (ClustersHandle, Background<Result<(), ManagerError>>) {
+    let provider = ClustersProvider::new();
+    let clusters = provider.handle();
+    clusters.add(spec(source, "source"));
+    clusters.add(spec(&world.berlin, "target"));
+    let manager = controllers(owner)
+        .into_iter()
+        .fold(Manager::builder(), |manager, it| manager.controller(it));
+    let manager = manager.provider(provider).build().unwrap();
+    (clusters, Background::start(|stop| manager.run_until(stop)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_targets_of_another_owner_are_no_orphans_and_belong_to_somebody_else() {
+    let world = new_world();
+    let (clusters, first) = program(&world, &world.team_a, "eu");
+    let (_, second) = program(&world, &world.team_b, "us");
+    synced(&world).await;
+    sleep(2 * GRACE).await;
+    assert_eq!(world.berlin.audit().count(|event| event.verb == "delete"), 0);
+    // Another cluster of the same name, in the fleet of another owner: its sources have the same names.
+    let twin = SimCluster::builder().name("team-a").build();
+    twin.create(map("db", json!({"size": "2"}))).unwrap();
+    let (_, third) = program(&world, &twin, "asia");
+    sleep(LIMIT).await;
+    twin.delete("configmaps", "default/db").unwrap();
+    let gone = || twin.get("configmaps", "default/db").is_none().then_some(());
+    eventually(LIMIT, "the end of the twin", gone).await;
+    assert_eq!(of(&world, "team-a").unwrap()["data"], json!({"size": "1"}));
+    // The owner still deletes its own.
+    clusters.remove("team-a");
+    sleep(GRACE).await;
+    let gone = || of(&world, "team-a").is_none().then_some(());
+    eventually(LIMIT, "the end of the target", gone).await;
+    assert!(of(&world, "team-b").is_some());
+    for running in [first, second, third] {
+        running.stop().await.unwrap();
+    }
 }
