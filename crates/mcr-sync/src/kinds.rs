@@ -44,3 +44,22 @@ impl StatusKinds {
         self.known().remove(cluster);
     }
 }
+
+/// Whether the API server says that it does not serve a kind. One that does not answer the question does not say so.
+pub(crate) async fn is_not_served(cluster: &Cluster, resource: &ApiResource) -> bool {
+    let client = cluster.client();
+    let Ok(groups) = client.list_api_groups().await else {
+        return false;
+    };
+    let mut versions = groups.groups.iter().flat_map(|group| &group.versions);
+    if !versions.any(|version| version.group_version == resource.api_version) {
+        return !resource.group.is_empty();
+    }
+    let served = client.list_api_group_resources(&resource.api_version).await;
+    served.is_ok_and(|served| {
+        !served
+            .resources
+            .iter()
+            .any(|served| served.name == resource.plural)
+    })
+}

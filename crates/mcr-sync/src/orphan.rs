@@ -42,7 +42,9 @@ where
         if !request.confirm_deleted_with(&relation.source).await? {
             return Ok(());
         }
-        let found = Remote::new(&cluster, &relation.target, &target).get().await?;
+        let remote = Remote::new(&cluster, &relation.target, &target);
+        let remote = remote.bounded_by(relation.silent.of(cluster.name()));
+        let found = remote.get().await?;
         if found.is_some_and(|found| is_ours(&found)) {
             let target = RequestKey::new(cluster.name().clone(), target);
             let source_key = request.key.clone();

@@ -1,7 +1,10 @@
-//! What stands before a cluster: an admission webhook, slow lists, and a watch that lags.
+//! What stands before a cluster: an admission webhook, slow lists, a watch that lags, and silence.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -28,6 +31,18 @@ pub(crate) struct Gate {
     lag: Arc<Mutex<Duration>>,
     /// The pause before each list of Widgets.
     slowness: Arc<Mutex<Duration>>,
+    silence: Arc<Mutex<Silence>>,
+    /// How many requests were not answered.
+    unanswered: Arc<AtomicUsize>,
+}
+
+/// Which requests get no answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) enum Silence {
+    #[default]
+    None,
+    Writes,
+    All,
 }
 
 impl Gate {
@@ -44,6 +59,16 @@ impl Gate {
     /// From now on, each list of Widgets takes this long.
     pub(crate) fn slow_lists(&self, pause: Duration) {
         *self.slowness.lock().unwrap() = pause;
+    }
+
+    /// From now on, these requests are not answered.
+    pub(crate) fn silence(&self, silence: Silence) {
+        *self.silence.lock().unwrap() = silence;
+    }
+
+    /// How many requests were not answered since the last call.
+    pub(crate) fn unanswered(&self) -> usize {
+        self.unanswered.swap(0, Ordering::Relaxed)
     }
 
     pub(crate) fn allow(&self) {
@@ -91,6 +116,11 @@ impl Gate {
                 .status(code)
                 .header("content-type", "application/json")
                 .body(body.boxed_unsync())?);
+        }
+        let silence = *self.silence.lock().unwrap();
+        if silence == Silence::All || silence == Silence::Writes && head.method != Method::GET {
+            self.unanswered.fetch_add(1, Ordering::Relaxed);
+            std::future::pending().await
         }
         let is_list = head.method == Method::GET && head.uri.path().ends_with("/widgets") && !is_watch;
         let pause = *self.slowness.lock().unwrap();

@@ -6,6 +6,7 @@
 mod fleet;
 mod functions;
 mod gate;
+mod isolation;
 mod kinds;
 mod names;
 mod orphans;

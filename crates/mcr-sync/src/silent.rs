@@ -1,0 +1,108 @@
+//! Clusters that do not answer: only few reconciles wait for one of them at a time.
+
+use std::{
+    collections::HashMap,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use mcr::ClusterName;
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout, timeout_at},
+};
+
+/// How long any request waits for its answer. After that, the cluster counts as silent.
+const SOON: Duration = Duration::from_secs(1);
+
+/// How many requests wait longer for one silent cluster. Each holds a reconcile, and so a place in the queue of its source cluster.
+const PROBES: usize = 2;
+
+/// How long they wait at first, and at most. A webhook that times out may hold each write for half a minute.
+const PATIENCE: Duration = Duration::from_secs(5);
+const MOST_PATIENCE: Duration = Duration::from_secs(30);
+
+/// The clusters that requests were sent to.
+#[derive(Default)]
+pub(crate) struct Silent(Mutex<HashMap<ClusterName, Arc<Answering>>>);
+
+/// How one cluster answers.
+pub(crate) struct Answering {
+    probes: Semaphore,
+    state: Mutex<State>,
+}
+
+#[derive(Clone, Copy)]
+struct State {
+    /// Since when no write was answered soon. `None` while the cluster answers.
+    silent_since: Option<Instant>,
+    patience: Duration,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Silent {
+    pub(crate) fn of(&self, cluster: &ClusterName) -> Arc<Answering> {
+        let mut all = lock(&self.0);
+        let new = || {
+            let state = State {
+                silent_since: None,
+                patience: PATIENCE,
+            };
+            Arc::new(Answering {
+                probes: Semaphore::new(PROBES),
+                state: Mutex::new(state),
+            })
+        };
+        all.entry(cluster.clone()).or_insert_with(new).clone()
+    }
+
+    /// Since when a cluster has not answered.
+    pub(crate) fn since(&self, cluster: &ClusterName) -> Option<Instant> {
+        let known = lock(&self.0).get(cluster).cloned();
+        known.and_then(|known| lock(&known.state).silent_since)
+    }
+
+    /// Forgets a cluster that has left.
+    pub(crate) fn forget_cluster(&self, cluster: &ClusterName) {
+        lock(&self.0).remove(cluster);
+    }
+}
+
+impl Answering {
+    /// Waits for the answer to a request. `None` if it does not come in time, or if enough others wait for this cluster: the request
+    /// is dropped, and may have been carried out. Only the answer to a write ends the silence, because a server may answer reads and no writes.
+    pub(crate) async fn ask<A>(
+        &self,
+        ends_silence: impl FnOnce(&A) -> bool,
+        request: impl Future<Output = A>,
+    ) -> Option<A> {
+        let began = Instant::now();
+        let mut request = pin!(request);
+        if lock(&self.state).silent_since.is_none() {
+            if let Ok(answer) = timeout(SOON, &mut request).await {
+                return Some(answer);
+            }
+            lock(&self.state).silent_since.get_or_insert(began);
+        }
+        let _probe = self.probes.try_acquire().ok()?;
+        let patience = lock(&self.state).patience;
+        let answer = timeout_at(began + patience, request).await.ok();
+        let mut state = lock(&self.state);
+        match &answer {
+            Some(answer) if ends_silence(answer) => {
+                let patience = (2 * began.elapsed()).clamp(PATIENCE, MOST_PATIENCE);
+                *state = State {
+                    silent_since: None,
+                    patience,
+                };
+            }
+            Some(_) => {}
+            None => state.patience = (2 * patience).min(MOST_PATIENCE),
+        }
+        answer
+    }
+}
