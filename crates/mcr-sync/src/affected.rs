@@ -100,6 +100,7 @@ impl Clusters {
                 if matches!(event, FleetEvent::Updated(_)) && before == Some(seen) {
                     return Vec::new();
                 }
+                relation.silent.forget_cluster(cluster.name());
                 // A cluster whose labels have changed may have lost its targets.
                 seen.may_have_targets || before.is_some_and(|before| before.may_have_targets)
             }

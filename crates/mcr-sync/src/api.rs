@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     apply::{self, Write},
     error::SyncError,
-    silent::Answering,
+    silent::{Answering, SOON},
 };
 
 /// One object in one cluster.
@@ -81,7 +81,7 @@ impl Remote {
             Some(answering) => {
                 let ends_silence =
                     |answer: &_| is_write && matches!(answer, Ok(_) | Err(kube::Error::Api(_)));
-                let answer = answering.ask(ends_silence, request).await;
+                let answer = answering.ask(SOON, ends_silence, request).await;
                 answer.ok_or_else(|| SyncError::NoAnswer(self.key.clone()))
             }
             None => Ok(request.await),

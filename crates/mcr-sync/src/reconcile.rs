@@ -24,13 +24,14 @@ use crate::{
 /// The most steps of one reconcile for each place, and as many for the source. A step whose answers are outdated is taken again.
 const STEPS_PER_PLACE: usize = 8;
 
-/// The time until a place that is not listed, is being deleted or does not answer is looked at again.
+/// The time until a place that is not listed, or is being deleted, is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
 
 /// That time for a cluster that was connected less than [`LISTS_WITHIN`] ago: no event tells that its targets are listed.
 const LOOK_AGAIN_SOON: Duration = Duration::from_secs(1);
 
-/// The time until a name that is taken, or an object that names a source wrongly, is looked at again. No watch tells when a name is
+/// The time until a name that is taken, or an object that names a source wrongly, is looked at again, and the longest time until a
+/// cluster that does not answer is. No watch tells when a name is
 /// free, because watches of targets select those of this sync. Each look costs up to two requests.
 const LOOK_AGAIN_TAKEN: Duration = Duration::from_secs(60);
 
@@ -132,7 +133,7 @@ fn look_again<S, T>(sight: &Sight<'_, S, T>, place: &RequestKey, reason: HoldRea
         HoldReason::Silent => {
             let since = sight.relation.silent.since(&place.cluster);
             let silent = since.map_or(Duration::ZERO, |since| since.elapsed());
-            Some(silent.clamp(LOOK_AGAIN_SOON, LOOK_AGAIN))
+            Some(silent.clamp(LOOK_AGAIN_SOON, LOOK_AGAIN_TAKEN))
         }
         HoldReason::Away => ready.map(|cluster| {
             if is_listing(&cluster) {

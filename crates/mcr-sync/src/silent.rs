@@ -13,15 +13,18 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-/// How long any request waits for its answer. After that, the cluster counts as silent.
-const SOON: Duration = Duration::from_secs(1);
+/// How long each request for an object waits for its answer. After that, the cluster counts as silent.
+pub(crate) const SOON: Duration = Duration::from_secs(1);
 
 /// How many requests wait longer for one silent cluster. Each holds a reconcile, and so a place in the queue of its source cluster.
 const PROBES: usize = 2;
 
 /// How long they wait at first, and at most. A webhook that times out may hold each write for half a minute.
 const PATIENCE: Duration = Duration::from_secs(5);
-const MOST_PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const MOST_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a cluster counts as silent after the last request that waited. Nobody may have had to write there since.
+const LASTS: Duration = Duration::from_secs(60);
 
 /// The clusters that requests were sent to.
 #[derive(Default)]
@@ -33,11 +36,28 @@ pub(crate) struct Answering {
     state: Mutex<State>,
 }
 
-#[derive(Clone, Copy)]
 struct State {
-    /// Since when no write was answered soon. `None` while the cluster answers.
-    silent_since: Option<Instant>,
+    silence: Option<Silence>,
     patience: Duration,
+}
+
+/// Since when a cluster has answered no write soon, and when a request was last seen to wait.
+#[derive(Clone, Copy)]
+struct Silence {
+    since: Instant,
+    last: Instant,
+}
+
+impl State {
+    fn silence(&self) -> Option<Silence> {
+        self.silence.filter(|silence| silence.last.elapsed() < LASTS)
+    }
+
+    fn waited(&mut self, began: Instant) {
+        let since = self.silence().map_or(began, |silence| silence.since);
+        let last = Instant::now();
+        self.silence = Some(Silence { since, last });
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -49,7 +69,7 @@ impl Silent {
         let mut all = lock(&self.0);
         let new = || {
             let state = State {
-                silent_since: None,
+                silence: None,
                 patience: PATIENCE,
             };
             Arc::new(Answering {
@@ -63,10 +83,10 @@ impl Silent {
     /// Since when a cluster has not answered.
     pub(crate) fn since(&self, cluster: &ClusterName) -> Option<Instant> {
         let known = lock(&self.0).get(cluster).cloned();
-        known.and_then(|known| lock(&known.state).silent_since)
+        Some(lock(&known?.state).silence()?.since)
     }
 
-    /// Forgets a cluster that has left.
+    /// Forgets a cluster that has left or is connected anew.
     pub(crate) fn forget_cluster(&self, cluster: &ClusterName) {
         lock(&self.0).remove(cluster);
     }
@@ -77,16 +97,17 @@ impl Answering {
     /// is dropped, and may have been carried out. Only the answer to a write ends the silence, because a server may answer reads and no writes.
     pub(crate) async fn ask<A>(
         &self,
+        soon: Duration,
         ends_silence: impl FnOnce(&A) -> bool,
         request: impl Future<Output = A>,
     ) -> Option<A> {
         let began = Instant::now();
         let mut request = pin!(request);
-        if lock(&self.state).silent_since.is_none() {
-            if let Ok(answer) = timeout(SOON, &mut request).await {
+        if lock(&self.state).silence().is_none() {
+            if let Ok(answer) = timeout(soon, &mut request).await {
                 return Some(answer);
             }
-            lock(&self.state).silent_since.get_or_insert(began);
+            lock(&self.state).waited(began);
         }
         let _probe = self.probes.try_acquire().ok()?;
         let patience = lock(&self.state).patience;
@@ -96,12 +117,15 @@ impl Answering {
             Some(answer) if ends_silence(answer) => {
                 let patience = (2 * began.elapsed()).clamp(PATIENCE, MOST_PATIENCE);
                 *state = State {
-                    silent_since: None,
+                    silence: None,
                     patience,
                 };
             }
             Some(_) => {}
-            None => state.patience = (2 * patience).min(MOST_PATIENCE),
+            None => {
+                state.waited(began);
+                state.patience = (2 * patience).min(MOST_PATIENCE);
+            }
         }
         answer
     }

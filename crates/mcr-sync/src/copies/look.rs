@@ -23,6 +23,7 @@ use crate::{
     },
     relation::{call, decode},
     sight::{Look, Sight},
+    silent::MOST_PATIENCE,
 };
 
 /// What the functions of related objects are called in errors.
@@ -475,7 +476,7 @@ where
             .relation
             .silent
             .of(cluster.name())
-            .ask(|_| false, listed)
+            .ask(MOST_PATIENCE, |_| false, listed)
             .await;
         let what = || {
             RequestKey::new(

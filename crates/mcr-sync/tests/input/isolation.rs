@@ -8,8 +8,10 @@ use std::{
     time::Duration,
 };
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::DynamicObject;
 use mcr::{Cluster, ClusterName, ClusterSelector, Fleet};
+use mcr_sync::Related;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
@@ -179,7 +181,7 @@ async fn sync_cluster_that_joins_does_not_wait_for_the_back_off_of_another() {
     }
 }
 
-/// The looks at one source until it has a target in each of so many clusters.
+/// The looks at one source until it has a target, and a copy of a related object, in each of so many clusters.
 async fn looks_at(clusters: usize) -> usize {
     let mut world = World::new();
     let looks = Arc::new(AtomicUsize::new(0));
@@ -188,8 +190,12 @@ async fn looks_at(clusters: usize) -> usize {
         counted.fetch_add(1, Ordering::Relaxed);
         true
     };
+    let map =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "s", "namespace": "default"}});
+    world.team.create(map).unwrap();
     let each = sync().to_each(ClusterSelector::label("role", "target"));
-    world.start(each.filter(count).condition("Synced"));
+    let related = Related::<_, _, ConfigMap>::down("settings").named(|_, _| Some("s"));
+    world.start(each.filter(count).related(related));
     let all: Vec<_> = (0..clusters).map(|at| cluster(&format!("c{at:03}"))).collect();
     for one in &all {
         one.create(crd()).unwrap();
@@ -202,6 +208,12 @@ async fn looks_at(clusters: usize) -> usize {
         .unwrap();
     for one in &all {
         is_there(one, "default/w", 1).await;
+        assert_eq!(
+            one.list("configmaps", "default").len(),
+            1,
+            "a copy in {}",
+            one.name()
+        );
     }
     world.told("w", "Synced").await;
     sleep(Duration::from_secs(60)).await;
