@@ -5,8 +5,10 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use kube::core::ApiResource;
+use kube::core::{ApiResource, DynamicObject};
 use mcr::{Cluster, ClusterName};
+
+use crate::error::SyncError;
 
 /// The clusters whose source kind is known to have the status subresource, with the number of their engagement.
 #[derive(Default)]
@@ -45,8 +47,20 @@ impl StatusKinds {
     }
 }
 
+/// The objects that were listed. There are none of a kind that the cluster does not serve.
+pub(crate) async fn or_none(
+    listed: Result<Vec<DynamicObject>, SyncError>,
+    cluster: &Cluster,
+    resource: &ApiResource,
+) -> Result<Vec<DynamicObject>, SyncError> {
+    match listed {
+        Err(error) if error.is_not_found() && is_not_served(cluster, resource).await => Ok(Vec::new()),
+        listed => listed,
+    }
+}
+
 /// Whether the API server says that it does not serve a kind. One that does not answer the question does not say so.
-pub(crate) async fn is_not_served(cluster: &Cluster, resource: &ApiResource) -> bool {
+async fn is_not_served(cluster: &Cluster, resource: &ApiResource) -> bool {
     let client = cluster.client();
     let Ok(groups) = client.list_api_groups().await else {
         return false;

@@ -400,13 +400,8 @@ where
         let link = self.relation.link(&self.request.key);
         let selector = copy::selector(&self.relation.name, &rule.id, Some(&link));
         let cluster = self.cluster(cluster)?;
-        let found = match self.list(&cluster, &rule.resource, None, Some(&selector)).await {
-            // There are no copies of a kind that is not served.
-            Err(error) if error.is_not_found() && kinds::is_not_served(&cluster, &rule.resource).await => {
-                Vec::new()
-            }
-            found => found?,
-        };
+        let found = self.list(&cluster, &rule.resource, None, Some(&selector)).await;
+        let found = kinds::or_none(found, &cluster, &rule.resource).await?;
         self.related.listed.insert(listed);
         for object in found {
             if let Some(key) = ObjectKey::of(&object) {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::core::DynamicObject;
 use mcr::{BuiltController, ClusterSelector};
 use mcr_sync::Related;
 use mcr_testkit::{sim::SimCluster, waiting::eventually};
@@ -121,5 +122,22 @@ async fn sync_the_grace_of_orphans_begins_anew_when_the_program_starts() {
     eventually(LIMIT, "the end of the target", gone).await;
     assert!(started.elapsed() >= GRACE, "{:?}", started.elapsed());
     assert!(of(&world, "team-b").is_some());
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_orphan_goes_also_if_its_cluster_does_not_serve_a_related_kind() {
+    let mut world = World::new();
+    world.team_a.create(map("db", json!({"size": "1"}))).unwrap();
+    let down = Related::<ConfigMap, ConfigMap, DynamicObject>::down_with("widgets", &widgets());
+    let sync = to_berlin()
+        .from(ClusterSelector::label("role", "source"))
+        .related(down.named(|_, _| None::<String>));
+    let orphans = sync.delete_orphans_after(GRACE).unwrap();
+    world.run([sync.build().unwrap(), orphans], "");
+    data(&world.berlin, &world.team_a, "db", json!({"size": "1"})).await;
+    world.clusters.remove("team-a");
+    sleep(GRACE + LAST).await;
+    gone(&world.berlin, &key("team-a", "db")).await;
     world.stop().await;
 }
