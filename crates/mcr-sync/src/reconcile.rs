@@ -208,7 +208,7 @@ where
             }
             let mut all = together(&look.observed, step);
             // The copies that go before a deletion are those of one place.
-            if !self.relation.related.is_empty() && matches!(all[0], Step::Delete(_)) {
+            if !self.relation.related.is_empty() && matches!(all.first(), Some(Step::Delete(_))) {
                 all.truncate(1);
             }
             let mut now = Vec::new();

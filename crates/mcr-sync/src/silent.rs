@@ -19,9 +19,12 @@ pub(crate) const SOON: Duration = Duration::from_secs(1);
 /// How many requests wait longer for one silent cluster. Each holds a reconcile, and so a place in the queue of its source cluster.
 const PROBES: usize = 2;
 
-/// How long they wait at first, and at most. A webhook that times out may hold each write for half a minute.
+/// How long they wait at first, and at most. The default timeout of a webhook is 10 seconds, and it may hold each write for so long.
 const PATIENCE: Duration = Duration::from_secs(5);
-pub(crate) const MOST_PATIENCE: Duration = Duration::from_secs(30);
+const MOST_PATIENCE: Duration = Duration::from_secs(15);
+
+/// How long a list may take.
+pub(crate) const LIST: Duration = Duration::from_secs(30);
 
 /// How long a cluster counts as silent after the last request that waited. Nobody may have had to write there since.
 const LASTS: Duration = Duration::from_secs(60);

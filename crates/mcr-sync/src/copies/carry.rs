@@ -135,7 +135,7 @@ where
         copies: Copies,
         phase: Phase,
     ) -> Result<Option<Vec<Note>>, SyncError> {
-        let steps = match next(&copies.copies, phase) {
+        let mut steps = match next(&copies.copies, phase) {
             Ok(steps) => steps,
             Err(holds) => {
                 let mut notes = copies.notes;
@@ -156,6 +156,8 @@ where
                 return Ok(Some(notes));
             }
         };
+        // A cluster that does not answer comes last.
+        steps.sort_by_key(|step| self.relation.silent.since(&step.key().1.cluster).is_some());
         let (mut is_done, mut failed) = (false, None);
         for step in steps {
             let place = copies.desired.get(step.key()).map(|(_, place)| place.clone());

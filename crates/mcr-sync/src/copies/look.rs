@@ -23,7 +23,7 @@ use crate::{
     },
     relation::{call, decode},
     sight::{Look, Sight},
-    silent::MOST_PATIENCE,
+    silent::LIST,
 };
 
 /// What the functions of related objects are called in errors.
@@ -471,7 +471,7 @@ where
             .relation
             .silent
             .of(cluster.name())
-            .ask(MOST_PATIENCE, |_| false, listed)
+            .ask(LIST, |_| false, listed)
             .await;
         let what = || {
             RequestKey::new(

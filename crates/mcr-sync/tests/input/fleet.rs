@@ -240,5 +240,14 @@ async fn sync_target_goes_when_its_cluster_comes_back_and_is_no_longer_selected(
     is_gone(&world.lyon, "default/w").await;
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     world.told("w", "Synced").await;
+    // It loses its label while the program is stopped.
+    world.clusters.add(spec(&world.lyon, "target"));
+    is_there(&world.lyon, "default/w", 1).await;
+    world.stop().await;
+    let each = sync().to_each(ClusterSelector::label("role", "target"));
+    world.start_with(each.build().unwrap(), [spec(&world.lyon, "retired")]);
+    began = tokio::time::Instant::now();
+    is_gone(&world.lyon, "default/w").await;
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     world.stop().await;
 }
