@@ -1,9 +1,9 @@
 //! The sources that an event of the fleet may concern.
 
 use std::{
-    collections::{HashMap, hash_map::DefaultHasher},
+    collections::{BTreeSet, HashMap, hash_map::DefaultHasher},
     hash::{Hash, Hasher},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::SystemTime,
 };
 
@@ -16,6 +16,36 @@ use crate::relation::Relation;
 /// The clusters of a sync, as far as the fleet has told.
 #[derive(Default)]
 pub(crate) struct Clusters(Mutex<HashMap<ClusterName, Seen>>);
+
+/// By source: the clusters that are away and hold it, as the last reconcile has found. An event of such a cluster leads to the source,
+/// also if the cluster is no longer one of the targets' clusters.
+#[derive(Default)]
+pub(crate) struct Waiting(Mutex<HashMap<RequestKey, BTreeSet<ClusterName>>>);
+
+impl Waiting {
+    fn inner(&self) -> MutexGuard<'_, HashMap<RequestKey, BTreeSet<ClusterName>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn note(&self, source: &RequestKey, clusters: BTreeSet<ClusterName>) {
+        if clusters.is_empty() {
+            self.inner().remove(source);
+        } else {
+            self.inner().insert(source.clone(), clusters);
+        }
+    }
+
+    fn of(&self, cluster: &ClusterName) -> Vec<RequestKey> {
+        let inner = self.inner();
+        let waiting = inner.iter().filter(|(_, clusters)| clusters.contains(cluster));
+        waiting.map(|(source, _)| source.clone()).collect()
+    }
+
+    /// Forgets the sources of a cluster that has left.
+    pub(crate) fn forget_cluster(&self, cluster: &ClusterName) {
+        self.inner().retain(|source, _| source.cluster != *cluster);
+    }
+}
 
 /// What a sync sees of a cluster. Other changes of it move no target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +100,7 @@ impl Clusters {
                 if matches!(event, FleetEvent::Updated(_)) && before == Some(seen) {
                     return Vec::new();
                 }
+                relation.silent.forget_cluster(cluster.name());
                 // A cluster whose labels have changed may have lost its targets.
                 seen.may_have_targets || before.is_some_and(|before| before.may_have_targets)
             }
@@ -86,7 +117,14 @@ impl Clusters {
         let sources = clusters
             .into_iter()
             .filter(|cluster| relation.sources.matches(cluster));
-        sources.flat_map(|cluster| known(relation, &cluster)).collect()
+        let waiting = match event {
+            FleetEvent::Engaged(cluster) | FleetEvent::Updated(cluster) if !is_target => {
+                relation.waiting.of(cluster.name())
+            }
+            _ => Vec::new(),
+        };
+        let known = sources.flat_map(|cluster| known(relation, &cluster));
+        known.chain(waiting).collect()
     }
 }
 

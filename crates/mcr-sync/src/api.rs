@@ -1,5 +1,7 @@
 //! The requests to API servers.
 
+use std::sync::Arc;
+
 use kube::{
     Api,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
@@ -11,6 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     apply::{self, Write},
     error::SyncError,
+    silent::{Answering, SOON},
 };
 
 /// One object in one cluster.
@@ -24,6 +27,7 @@ pub(crate) struct Remote {
     manager: Option<String>,
     /// Whether objects that were read keep their `managedFields`.
     keeps_managed_fields: bool,
+    answering: Option<Arc<Answering>>,
 }
 
 /// The end of a write that depends on what was read before.
@@ -67,7 +71,44 @@ impl Remote {
             cluster: cluster.clone(),
             manager: None,
             keeps_managed_fields: false,
+            answering: None,
         })
+    }
+
+    /// Waits no longer for the cluster than this allows.
+    pub(crate) fn bounded_by(mut self, answering: Arc<Answering>) -> Self {
+        self.answering = Some(answering);
+        self
+    }
+
+    async fn read<A>(
+        &self,
+        request: impl Future<Output = kube::Result<A>>,
+    ) -> Result<kube::Result<A>, SyncError> {
+        self.sent(false, request).await
+    }
+
+    async fn wrote<A>(
+        &self,
+        request: impl Future<Output = kube::Result<A>>,
+    ) -> Result<kube::Result<A>, SyncError> {
+        self.sent(true, request).await
+    }
+
+    async fn sent<A>(
+        &self,
+        is_write: bool,
+        request: impl Future<Output = kube::Result<A>>,
+    ) -> Result<kube::Result<A>, SyncError> {
+        match &self.answering {
+            Some(answering) => {
+                let ends_silence =
+                    |answer: &_| is_write && matches!(answer, Ok(_) | Err(kube::Error::Api(_)));
+                let answer = answering.ask(SOON, ends_silence, request).await;
+                answer.ok_or_else(|| SyncError::NoAnswer(self.key.clone()))
+            }
+            None => Ok(request.await),
+        }
     }
 
     /// Writes under this name of a field manager. Server-side apply also reads `managedFields`.
@@ -103,7 +144,7 @@ impl Remote {
     /// The object as the server has it now. A 404 counts only if it names the object: that of a kind which is not served, or
     /// of something in front of the server, says nothing about the object.
     pub(crate) async fn get(&self) -> Result<Option<DynamicObject>, SyncError> {
-        match self.api.get(&self.segment).await {
+        match self.read(self.api.get(&self.segment)).await? {
             Ok(object) => Ok(Some(self.kept(object))),
             Err(kube::Error::Api(status)) if status.is_not_found() => {
                 let details = status.details.as_ref();
@@ -122,7 +163,7 @@ impl Remote {
         let params = ListParams::default()
             .labels(labels)
             .fields(&format!("metadata.name={}", self.name()));
-        let listed = self.api.list(&params).await;
+        let listed = self.read(self.api.list(&params)).await?;
         let found = listed.map_err(self.failed("read"))?.items.pop();
         Ok(found.map(|object| self.kept(object)))
     }
@@ -134,7 +175,7 @@ impl Remote {
             field_manager: self.manager.clone(),
             ..PostParams::default()
         };
-        let mut answer = self.api.create(&post, &object).await;
+        let mut answer = self.wrote(self.api.create(&post, &object)).await?;
         if let (Err(kube::Error::Api(status)), Some(namespace), true) =
             (&answer, &self.key.object.namespace, namespaces)
             && status.is_not_found()
@@ -144,7 +185,7 @@ impl Remote {
                 .is_some_and(|details| details.name == **namespace)
         {
             self.create_namespace(namespace).await?;
-            answer = self.api.create(&post, &object).await;
+            answer = self.wrote(self.api.create(&post, &object)).await?;
         }
         match answer {
             Ok(object) => Ok(Written::Done(Box::new(self.kept(object)))),
@@ -171,9 +212,10 @@ impl Remote {
     async fn create_namespace(&self, name: &str) -> Result<(), SyncError> {
         let resource = ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk("", "v1", "Namespace"));
         let namespaces: Api<DynamicObject> = Api::all_with(self.cluster.client(), &resource);
-        match namespaces
-            .create(&PostParams::default(), &DynamicObject::new(name, &resource))
-            .await
+        let object = DynamicObject::new(name, &resource);
+        match self
+            .wrote(namespaces.create(&PostParams::default(), &object))
+            .await?
         {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
@@ -191,7 +233,7 @@ impl Remote {
             dry_run: true,
             field_manager: self.manager.clone(),
         };
-        let answer = self.api.create(&post, &self.named(object)?).await;
+        let answer = self.wrote(self.api.create(&post, &self.named(object)?)).await?;
         // The server looks for an object of the name after all checks.
         Ok(matches!(answer, Err(kube::Error::Api(status)) if status.is_already_exists()))
     }
@@ -208,13 +250,15 @@ impl Remote {
             ..PatchParams::default()
         };
         let answer = match write {
-            Write::Merge(patch) => self.api.patch(&self.segment, &params, &Patch::Merge(patch)).await,
+            Write::Merge(patch) => {
+                let patch = Patch::Merge(patch);
+                self.wrote(self.api.patch(&self.segment, &params, &patch)).await?
+            }
             Write::Apply { object, force } => {
                 params.force = force;
                 let object = self.named(object)?;
-                self.api
-                    .patch(&self.segment, &params, &Patch::Apply(object))
-                    .await
+                let patch = Patch::Apply(object);
+                self.wrote(self.api.patch(&self.segment, &params, &patch)).await?
             }
         };
         if let Err(kube::Error::Api(status)) = &answer
@@ -257,7 +301,7 @@ impl Remote {
             resource_version: read.metadata.resource_version.clone(),
         };
         let delete = DeleteParams::default().preconditions(only_this);
-        match self.api.delete(&self.segment, &delete).await {
+        match self.wrote(self.api.delete(&self.segment, &delete)).await? {
             Ok(_) => Ok(()),
             // It has changed or is gone. The next read says which.
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(()),

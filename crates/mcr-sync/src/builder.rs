@@ -16,6 +16,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
+    affected::Waiting,
     apply::{Conflicts, Mode},
     away::Away,
     claims::Claims,
@@ -25,6 +26,7 @@ use crate::{
     reconcile::reconcile,
     related::{Related, Rule},
     relation::{Mutate, Place, Project, Relation, Status, TargetNamespace, Test},
+    silent::Silent,
     told::Told,
     watches::controller,
 };
@@ -458,6 +460,8 @@ where
             source_watch: OnceLock::new(),
             claims: Claims::default(),
             away: Away::default(),
+            silent: Silent::default(),
+            waiting: Waiting::default(),
             told: Told::default(),
             status_kinds: StatusKinds::default(),
         });

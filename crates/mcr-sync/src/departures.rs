@@ -22,6 +22,7 @@ use crate::{
     builder::Sync,
     desired,
     error::{BuildError, SyncError},
+    kinds,
     link::{Link, Ownership, SOURCE, SYNC},
     related::{is_copy, rule::Way},
 };
@@ -230,7 +231,8 @@ impl Orphans {
         let namespace = request.key.object.namespace.as_deref();
         let labels = format!("{SYNC}={},{SOURCE}={}", self.sync, link.source.hash());
         for kind in &self.copies {
-            for copy in list(cluster, kind, namespace, Some(&labels)).await? {
+            let copies = list(cluster, kind, namespace, Some(&labels)).await;
+            for copy in kinds::or_none(copies, cluster, kind).await? {
                 if is_copy(&copy.metadata)
                     && desired::ownership(&value(&copy), &link) != Ownership::Foreign
                     && let Some(key) = ObjectKey::of(&copy)

@@ -109,6 +109,9 @@ pub enum SyncError {
     /// A target cluster has left the fleet between a read and a write. The sync tries again.
     #[error(transparent)]
     Cluster(#[from] mcr::ClusterNotFound),
+    /// A target cluster did not answer in time, or enough other requests wait for it. The sync tries again.
+    #[error("cluster {} does not answer in time, so {} there waits", .0.cluster, .0.object)]
+    NoAnswer(RequestKey),
     /// The server does not say whether an object exists.
     #[error(
         "the server answered 404 for the kind of {0}, not for the object; install its CustomResourceDefinition, or correct the \
@@ -192,6 +195,11 @@ impl SyncError {
         matches!(self, Self::Api { source, .. } if matches!(&**source, kube::Error::Api(status) if status.code == 422))
     }
 
+    /// Whether a server answered 404.
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(self, Self::Api { source, .. } if matches!(&**source, kube::Error::Api(status) if status.is_not_found()))
+    }
+
     /// The reason for the condition, in one word.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
@@ -203,6 +211,7 @@ impl SyncError {
             Self::TooLarge { .. } => "TooLarge",
             Self::Conflict { .. } => "FieldConflict",
             Self::Cluster(_) => "ClusterAway",
+            Self::NoAnswer(_) => "NoAnswer",
             Self::NotServed(_) => "NotServed",
             Self::Orphan { .. } => "Orphan",
             Self::LeftWatch { .. } => "LeftWatch",

@@ -26,6 +26,7 @@ mod related;
 mod relation;
 mod report;
 mod sight;
+mod silent;
 mod status;
 mod told;
 mod watches;

@@ -53,7 +53,9 @@ where
         if source.get().await?.is_some() {
             return Ok(());
         }
-        let found = Remote::new(&cluster, &relation.target, &target)?.get().await?;
+        let remote = Remote::new(&cluster, &relation.target, &target)?;
+        let remote = remote.bounded_by(relation.silent.of(cluster.name()));
+        let found = remote.get().await?;
         if found.is_some_and(|found| is_ours(&found)) {
             let target = RequestKey::new(cluster.name().clone(), target);
             let source_key = request.key.clone();

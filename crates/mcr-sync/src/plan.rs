@@ -55,6 +55,8 @@ pub(crate) struct Observed<P> {
     pub(crate) recorded: BTreeSet<P>,
     /// The places where a target shall be.
     pub(crate) wanted: BTreeSet<P>,
+    /// The wanted places where the target was when it was last seen, as far as this program knows. Nothing is known of them now.
+    pub(crate) seen: BTreeSet<P>,
     /// What was found at each place. A place that is missing here counts as [`TargetState::Away`].
     pub(crate) targets: BTreeMap<P, TargetState>,
 }
@@ -94,6 +96,8 @@ pub(crate) struct Hold<P> {
 pub(crate) enum HoldReason {
     /// The cluster is away. It is looked at again when it is back.
     Away,
+    /// The cluster does not answer in time. The plan never gives this reason.
+    Silent,
     /// The target is being deleted, and its finalizers are not yet done.
     Deleting,
     /// An object of somebody else has the name. It is not touched.
@@ -122,27 +126,60 @@ fn keep<P: Ord + Clone>(observed: &Observed<P>) -> Step<P> {
     if !observed.finalizer || !observed.wanted.is_subset(&observed.recorded) {
         return Step::Claim(observed.recorded.union(&observed.wanted).cloned().collect());
     }
-    let mut holds = Vec::new();
+    let (mut holds, mut is_moving) = (Vec::new(), false);
     for place in &observed.wanted {
+        if let Some(step) = write_at(observed, place) {
+            return step;
+        }
         let reason = match observed.target(place) {
-            TargetState::Absent => return Step::Create(place.clone()),
-            TargetState::Foreign { adoptable: true } => return Step::Adopt(place.clone()),
             TargetState::Ours { deleting: true, .. } => HoldReason::Deleting,
-            TargetState::Ours { differs: true, .. } => return Step::Update(place.clone()),
-            TargetState::Ours { .. } => continue,
             TargetState::Foreign { .. } => HoldReason::Foreign,
             TargetState::Away | TargetState::Abandoned => HoldReason::Away,
+            TargetState::Absent | TargetState::Ours { .. } => continue,
         };
+        is_moving |= !observed.seen.contains(place);
         holds.push(Hold {
             place: place.clone(),
             reason,
         });
     }
     // The former target stays until the new one is there.
-    if !holds.is_empty() {
+    if is_moving {
         return Step::Rest(holds);
     }
-    clean(observed).unwrap_or_else(Step::Rest)
+    clean(observed).unwrap_or_else(|others| Step::Rest(holds.into_iter().chain(others).collect()))
+}
+
+/// The write that brings a wanted place up to date.
+fn write_at<P: Ord + Clone>(observed: &Observed<P>, place: &P) -> Option<Step<P>> {
+    match observed.target(place) {
+        TargetState::Absent => Some(Step::Create(place.clone())),
+        TargetState::Foreign { adoptable: true } => Some(Step::Adopt(place.clone())),
+        TargetState::Ours {
+            differs: true,
+            deleting: false,
+        } => Some(Step::Update(place.clone())),
+        _ => None,
+    }
+}
+
+/// The steps that are taken together with this one: those at other places that depend on no other step.
+pub(crate) fn together<P: Ord + Clone>(observed: &Observed<P>, step: Step<P>) -> Vec<Step<P>> {
+    let places = observed.recorded.union(&observed.wanted);
+    let is_wanted = |place: &&P| observed.source == SourceState::Live && observed.wanted.contains(place);
+    match step {
+        Step::Create(_) | Step::Adopt(_) | Step::Update(_) => {
+            let wanted = places.filter(is_wanted);
+            wanted.filter_map(|place| write_at(observed, place)).collect()
+        }
+        Step::Delete(_) => {
+            let is_ours =
+                |place: &&P| matches!(observed.target(place), TargetState::Ours { deleting: false, .. });
+            let left = places.filter(|place| !is_wanted(place)).filter(is_ours);
+            left.map(|place| Step::Delete(place.clone())).collect()
+        }
+        step => vec![step],
+    }
 }
 
 /// Cleans up all places, then releases the source.
@@ -207,6 +244,7 @@ mod tests {
             finalizer: !recorded.is_empty(),
             recorded: recorded.iter().copied().collect(),
             wanted: wanted.iter().copied().collect(),
+            seen: BTreeSet::new(),
             targets: targets.iter().copied().collect(),
         }
     }

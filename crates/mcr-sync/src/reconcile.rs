@@ -7,7 +7,7 @@ use std::{
 };
 
 use kube::{core::DynamicObject, runtime::events::EventType};
-use mcr::{Action, BoxError, Request, RequestKey, RequestObject, TerminalError};
+use mcr::{Action, BoxError, Request, RequestKey, RequestObject, TerminalError, queue::Backoff};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -15,22 +15,23 @@ use crate::{
     apply, copies,
     error::SyncError,
     left, orphan,
-    plan::{HoldReason, Step, TargetState, next_step},
+    plan::{HoldReason, Step, TargetState, next_step, together},
     record, related,
     relation::Relation,
-    sight::{Holds, Look, Sight, Targets, settled},
+    sight::{Found, Holds, Look, Sight, Targets, at_once, settled},
 };
 
 /// The most steps of one reconcile for each place, and as many for the source. A step whose answers are outdated is taken again.
 const STEPS_PER_PLACE: usize = 8;
 
-/// The time until a place that is away or being deleted is looked at again. Events of the fleet and of targets come before.
+/// The time until a place that is not listed, or is being deleted, is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
 
 /// That time for a cluster that was connected less than [`LISTS_WITHIN`] ago: no event tells that its targets are listed.
 const LOOK_AGAIN_SOON: Duration = Duration::from_secs(1);
 
-/// The time until a name that is taken, or an object that names a source wrongly, is looked at again. No watch tells when a name is
+/// The time until a name that is taken, or an object that names a source wrongly, is looked at again, and the longest time until a
+/// cluster that does not answer is. No watch tells when a name is
 /// free, because watches of targets select those of this sync. Each look costs up to two requests.
 const LOOK_AGAIN_TAKEN: Duration = Duration::from_secs(60);
 
@@ -84,43 +85,70 @@ where
         return Ok(Action::done());
     }
     let reported = sight.report(&outcome).await;
-    let notes = sight.related.notes().iter();
-    let notes = notes.filter_map(|note| Some(look_again(&request, &note.key, note.hold()?)));
     // A limit that has passed leaves no hold.
-    let next = sight
-        .look_again
-        .into_iter()
-        .chain(notes)
-        .chain(sight.abandons_in());
+    let next = sight.look_again.into_iter().chain(sight.abandons_in());
     let next = next.filter(|next| !next.is_zero()).min();
     if sight.source.is_none() && request.live().is_none() {
         forget(&relation, &request.key);
     }
     match outcome.and(reported) {
         Ok(()) => Ok(next.map_or_else(Action::done, Action::requeue)),
-        // An error that waits for a change of the source must not end the wait for another place.
-        Err(error) if error.is_terminal() && next.is_none() => Err(TerminalError::new(error).into()),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(match next {
+            // The wait for another place goes on.
+            Some(next) => Failed { error, next }.into(),
+            None if error.is_terminal() => TerminalError::new(error).into(),
+            None => error.into(),
+        }),
     }
+}
+
+/// An error of one place, while another place is to be looked at again.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+struct Failed {
+    #[source]
+    error: SyncError,
+    next: Duration,
+}
+
+/// When a source that failed is tried again: after its back-off, or when another place is looked at. The earlier one decides.
+pub(crate) fn after_error(error: &(dyn std::error::Error + 'static), attempt: u32) -> Option<Action> {
+    let Failed { error, next } = error.downcast_ref()?;
+    let is_first = error.is_terminal() || *next < Backoff::default().nominal(attempt);
+    is_first.then(|| Action::requeue(*next))
 }
 
 /// Forgets what is remembered of a source that is gone.
 fn forget<S, T>(relation: &Relation<S, T>, source: &RequestKey) {
     copies::forget_source(relation, source);
     relation.away.forget(source);
+    relation.waiting.note(source, BTreeSet::new());
 }
 
-/// When a place is looked at again.
-fn look_again(request: &Request<DynamicObject>, place: &RequestKey, reason: HoldReason) -> Duration {
+/// When a place is looked at again. `None` if its cluster is away: the event that it is back comes before.
+fn look_again<S, T>(sight: &Sight<'_, S, T>, place: &RequestKey, reason: HoldReason) -> Option<Duration> {
+    let cluster = sight.request.fleet.get(&place.cluster).ok();
+    let ready = cluster.filter(|cluster| cluster.state().is_ready());
+    let is_listing =
+        |cluster: &mcr::Cluster| cluster.state_since().elapsed().unwrap_or_default() < LISTS_WITHIN;
     match reason {
-        HoldReason::Foreign | HoldReason::Claimed => return LOOK_AGAIN_TAKEN,
-        HoldReason::Away | HoldReason::Deleting => {}
+        HoldReason::Foreign | HoldReason::Claimed => Some(LOOK_AGAIN_TAKEN),
+        // The longer it has been silent, the more sources wait for it.
+        HoldReason::Silent => {
+            let since = sight.relation.silent.since(&place.cluster);
+            let silent = since.map_or(Duration::ZERO, |since| since.elapsed());
+            Some(silent.clamp(LOOK_AGAIN_SOON, LOOK_AGAIN_TAKEN))
+        }
+        HoldReason::Away => ready.map(|cluster| {
+            if is_listing(&cluster) {
+                LOOK_AGAIN_SOON
+            } else {
+                LOOK_AGAIN
+            }
+        }),
+        HoldReason::Deleting if ready.as_ref().is_some_and(is_listing) => Some(LOOK_AGAIN_SOON),
+        HoldReason::Deleting => Some(LOOK_AGAIN),
     }
-    let is_listing = request.fleet.get(&place.cluster).is_ok_and(|cluster| {
-        let since = cluster.state_since().elapsed().unwrap_or_default();
-        cluster.state().is_ready() && since < LISTS_WITHIN
-    });
-    if is_listing { LOOK_AGAIN_SOON } else { LOOK_AGAIN }
 }
 
 fn place_of(step: &Step<RequestKey>) -> Option<RequestKey> {
@@ -153,10 +181,15 @@ where
                 }
             };
             if let Step::Rest(mut holds) = step {
+                for hold in &mut holds {
+                    if let Some(SyncError::NoAnswer(_)) = self.failed.get(&hold.place) {
+                        hold.reason = HoldReason::Silent;
+                        self.failed.remove(&hold.place);
+                    }
+                }
                 holds.extend(self.claims(&look.observed).await);
                 let held = holds.iter().filter(|hold| !self.failed.contains_key(&hold.place));
-                let again = held.map(|hold| look_again(self.request, &hold.place, hold.reason));
-                self.look_again = again.min();
+                self.look_again = self.wait_for(held.map(|hold| (&hold.place, hold.reason)));
                 // One error is told. A retry that may help comes before an error that waits for a change of the source. A place that
                 // was given up has none.
                 let failed = std::mem::take(&mut self.failed).into_iter();
@@ -177,18 +210,39 @@ where
                     .collect();
                 return Ok((holds, targets));
             }
-            let place = place_of(&step);
-            let taken = steps.entry(place.clone()).or_default();
-            *taken += 1;
-            let done = if *taken > STEPS_PER_PLACE {
-                Err(SyncError::Unsettled(STEPS_PER_PLACE))
-            } else {
-                self.advance(step, look).await
-            };
-            if let Err(error) = done {
-                self.fail(place, error)?;
+            let mut all = together(&look.observed, step);
+            // The copies that go before a deletion are those of one place.
+            if !self.relation.related.is_empty() && matches!(all.first(), Some(Step::Delete(_))) {
+                all.truncate(1);
             }
+            let mut now = Vec::new();
+            for step in all {
+                let place = place_of(&step);
+                let taken = steps.entry(place.clone()).or_default();
+                *taken += 1;
+                if *taken > STEPS_PER_PLACE {
+                    self.fail(place, SyncError::Unsettled(STEPS_PER_PLACE))?;
+                } else {
+                    now.push(step);
+                }
+            }
+            self.advance(now, look).await?;
         }
+    }
+
+    /// Notes which clusters the source waits for. Returns when it is looked at again.
+    fn wait_for<'a>(&'a self, holds: impl Iterator<Item = (&'a RequestKey, HoldReason)>) -> Option<Duration> {
+        let notes = self.related.notes().iter();
+        let notes = notes.filter_map(|note| Some((&note.key, note.hold()?)));
+        let holds: Vec<_> = holds.chain(notes).collect();
+        let away = holds.iter().filter(|(_, reason)| *reason == HoldReason::Away);
+        let away = away.map(|(place, _)| place.cluster.clone()).collect();
+        // Before the clusters are looked at: the event of one that is back must find the note.
+        self.relation.waiting.note(&self.request.key, away);
+        holds
+            .iter()
+            .filter_map(|(place, reason)| look_again(self, place, *reason))
+            .min()
     }
 
     /// Notes that a step failed at a place: the other places must not wait for it.
@@ -200,56 +254,81 @@ where
         Ok(())
     }
 
-    /// Takes a step, if the servers still see what it follows from. The stores may be older than the clusters.
-    async fn advance(&mut self, step: Step<RequestKey>, look: Look) -> Result<(), SyncError> {
-        if self.confirm(&step, &look).await? {
+    /// Takes steps, if the servers still see what they follow from. The stores may be older than the clusters.
+    async fn advance(&mut self, steps: Vec<Step<RequestKey>>, look: Look) -> Result<(), SyncError> {
+        if !self.confirm(&steps, &look).await? {
             return Ok(());
         }
-        self.take(step, look).await
-    }
-
-    /// Carries out one step. What it has written is seen by the next look.
-    async fn take(&mut self, step: Step<RequestKey>, look: Look) -> Result<(), SyncError> {
-        let mode = self.relation.mode;
-        match step {
-            Step::Claim(places) => {
+        match &*steps {
+            [Step::Claim(places)] => {
                 self.check_status().await?;
-                self.write_record(Some(&places)).await
+                self.write_record(Some(places)).await
             }
-            Step::Forget(places) => {
-                self.write_record(Some(&places)).await?;
-                self.tell_abandoned(&look, &places).await;
+            [Step::Forget(places)] => {
+                self.write_record(Some(places)).await?;
+                self.tell_abandoned(&look, places).await;
                 Ok(())
             }
-            Step::Release => {
+            [Step::Release] => {
                 self.write_record(None).await?;
                 self.tell_abandoned(&look, &BTreeSet::new()).await;
                 Ok(())
             }
-            Step::Create(place) => {
-                let Some(desired) = look.desired.get(&place) else {
-                    return Ok(());
-                };
-                let remote = self.remote(&place)?;
-                let object = apply::to_create(mode, desired)?;
-                let written = remote.create(object, self.relation.create_namespaces).await?;
-                match written {
-                    Written::Done(_) => self.tell_done("TargetCreated", "Create", "created", &place).await,
-                    Written::Outdated => drop(self.taken.insert(place.clone())),
+            steps => {
+                let written: Vec<_> = steps.iter().map(|step| self.written(step, &look)).collect();
+                for (place, found) in at_once(written).await {
+                    match (place, found) {
+                        (Some(place), Ok((found, is_taken))) => {
+                            if is_taken {
+                                self.taken.insert(place.clone());
+                            }
+                            self.live.insert(place, found);
+                        }
+                        (place, Err(error)) => self.fail(place, error)?,
+                        (None, Ok(_)) => {}
+                    }
                 }
-                let found = settled(mode, &remote, desired, written).await?;
-                self.live.insert(place, found);
                 Ok(())
             }
-            Step::Adopt(ref place) | Step::Update(ref place) => {
+        }
+    }
+
+    async fn written(
+        &self,
+        step: &Step<RequestKey>,
+        look: &Look,
+    ) -> (Option<RequestKey>, Result<Found, SyncError>) {
+        (place_of(step), self.write_at(step, look).await)
+    }
+
+    /// Carries out the step at one place. Returns what its server has then, and whether it had another object of the name. The next look
+    /// sees it.
+    async fn write_at(&self, step: &Step<RequestKey>, look: &Look) -> Result<Found, SyncError> {
+        let mode = self.relation.mode;
+        match step {
+            Step::Create(place) => {
+                // The server refuses a creation if there is an object.
+                let Some(desired) = look.desired.get(place) else {
+                    return Ok((self.ask(place, look).await?.0, false));
+                };
+                let remote = self.remote(place)?;
+                let object = apply::to_create(mode, desired)?;
+                let written = remote.create(object, self.relation.create_namespaces).await?;
+                let is_taken = matches!(written, Written::Outdated);
+                if !is_taken {
+                    self.tell_done("TargetCreated", "Create", "created", place).await;
+                }
+                Ok((settled(mode, &remote, desired, written).await?, is_taken))
+            }
+            Step::Adopt(place) | Step::Update(place) => {
+                let (found, is_other) = self.ask(place, look).await?;
                 // The server's answer has `managedFields`, and the store's object of the same version has none.
-                let (Some(desired), Some(Some(object))) = (look.desired.get(place), self.live.get(place))
-                else {
-                    return Ok(());
+                let (Some(desired), Some(object), false) = (look.desired.get(place), &found, is_other) else {
+                    return Ok((found, false));
                 };
                 let name = &self.relation.name;
                 let Some(write) = apply::to_write(mode, name, desired, &value(object))? else {
-                    return Ok(());
+                    return Ok((found, false));
                 };
                 let remote = self.remote(place)?;
                 let written = match remote.write(write).await {
@@ -265,24 +344,26 @@ where
                     }
                     written => written?,
                 };
-                if matches!((&step, &written), (Step::Adopt(_), Written::Done(_))) {
+                if matches!((step, &written), (Step::Adopt(_), Written::Done(_))) {
                     self.tell_done("TargetAdopted", "Adopt", "took over", place).await;
                 }
-                let found = settled(mode, &remote, desired, written).await?;
-                self.live.insert(place.clone(), found);
-                Ok(())
+                Ok((settled(mode, &remote, desired, written).await?, false))
             }
             Step::Delete(place) => {
-                let Some(object) = look.objects.get(&place) else {
-                    return Ok(());
+                let (found, is_other) = self.ask(place, look).await?;
+                let (Some(object), false) = (&found, is_other) else {
+                    return Ok((found, false));
                 };
-                let remote = self.remote(&place)?;
+                // Another object may have taken the name of the source since it was asked for, and have this target by now.
+                if self.refreshed().await?.is_some() != self.source.is_some() {
+                    return Ok((found, false));
+                }
+                let remote = self.remote(place)?;
                 remote.delete(object).await?;
-                self.tell_done("TargetDeleted", "Delete", "deleted", &place).await;
-                self.live.insert(place, remote.get().await?);
-                Ok(())
+                self.tell_done("TargetDeleted", "Delete", "deleted", place).await;
+                Ok((remote.get().await?, false))
             }
-            Step::Rest(_) => Ok(()),
+            Step::Claim(_) | Step::Forget(_) | Step::Release | Step::Rest(_) => Ok((None, false)),
         }
     }
 

@@ -13,6 +13,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
+    affected::Waiting,
     apply::Mode,
     away::Away,
     claims::Claims,
@@ -21,6 +22,7 @@ use crate::{
     link::{Link, SYNC},
     name::{NameError, NameTemplate, hashed},
     related::Rule,
+    silent::Silent,
     told::Told,
 };
 
@@ -71,6 +73,8 @@ pub(crate) struct Relation<S, T> {
     pub(crate) source_watch: OnceLock<WatchRequest>,
     pub(crate) claims: Claims,
     pub(crate) away: Away,
+    pub(crate) silent: Silent,
+    pub(crate) waiting: Waiting,
     pub(crate) told: Told,
     pub(crate) status_kinds: StatusKinds,
 }

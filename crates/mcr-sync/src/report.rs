@@ -129,6 +129,7 @@ where
                 let reason = match holds.first().map(|hold| hold.reason) {
                     Some(HoldReason::Away) if self.unlisted(&holds[0].place).is_some() => "NotListed",
                     Some(HoldReason::Away) => "ClusterAway",
+                    Some(HoldReason::Silent) => "NoAnswer",
                     Some(HoldReason::Deleting) => "TargetDeleting",
                     Some(HoldReason::Foreign) => "NameTaken",
                     Some(HoldReason::Claimed) => "ClaimedTwice",
@@ -157,6 +158,7 @@ fn told(hold: &Hold<RequestKey>, unlisted: Option<String>) -> String {
         (HoldReason::Away, None) => {
             format!("cluster {cluster} is away, so the state of {object} there is not known")
         }
+        (HoldReason::Silent, _) => SyncError::NoAnswer(hold.place.clone()).to_string(),
         (HoldReason::Deleting, _) => {
             format!("{object} in cluster {cluster} is being deleted and waits for its finalizers")
         }

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use futures::{StreamExt, stream};
 use kube::core::{DynamicObject, ObjectMeta};
 use mcr::{ClusterName, Request, RequestKey, StoreError};
 use serde::{Serialize, de::DeserializeOwned};
@@ -22,6 +23,9 @@ use crate::{
     related::{Answers, is_copy},
     relation::{Relation, call, decode},
 };
+
+/// At how many places one reconcile works at once.
+const PLACES_AT_ONCE: usize = 16;
 
 pub(crate) type Holds = Vec<Hold<RequestKey>>;
 pub(crate) type Targets = Vec<(ClusterName, DynamicObject)>;
@@ -158,6 +162,7 @@ where
             self.desired(None)?;
         }
         let (mut targets, mut objects, mut desired) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let mut seen = BTreeSet::new();
         for place in recorded.union(&wanted) {
             let is_wanted = wanted.contains(place);
             let found = self.find(place).await;
@@ -178,6 +183,9 @@ where
                     (self.state_of(place, None, is_wanted, None)?, None, None)
                 }
             };
+            if is_wanted && target == TargetState::Away && self.was_there(place) {
+                seen.insert(place.clone());
+            }
             targets.insert(place.clone(), target);
             desired.extend(made.map(|made| (place.clone(), made)));
             objects.extend(object.map(|object| (place.clone(), object)));
@@ -187,6 +195,7 @@ where
             finalizer: record::has_finalizer(&relation.name, &meta),
             recorded,
             wanted,
+            seen,
             targets,
         };
         Ok(Look {
@@ -264,6 +273,19 @@ where
         }
     }
 
+    /// Whether the target was at this place when it was last seen.
+    fn was_there(&self, place: &RequestKey) -> bool {
+        let last = self.live.get(place).cloned().or_else(|| {
+            let cluster = self.request.fleet.get(&place.cluster).ok()?;
+            let store = cluster
+                .store_of::<DynamicObject>(&self.relation.target_watch())
+                .ok()?;
+            Some(store.get(&place.object).ok()?.map(|object| (*object).clone()))
+        });
+        let state = last.map(|last| self.state_of(place, Some(&last), false, None));
+        matches!(state, Some(Ok(TargetState::Ours { deleting: false, .. })))
+    }
+
     fn state_of(
         &self,
         place: &RequestKey,
@@ -333,36 +355,59 @@ where
                 .is_some_and(|source| record::is_abandoned(&source.metadata, &place.cluster))
     }
 
-    /// Asks the servers about all that the step depends on. Returns whether they had something else than was looked at.
-    pub(crate) async fn confirm(&mut self, step: &Step<RequestKey>, look: &Look) -> Result<bool, SyncError> {
+    /// Asks the servers about the source, and about all places that the steps depend on. Returns whether all is as it was looked at.
+    pub(crate) async fn confirm(
+        &mut self,
+        steps: &[Step<RequestKey>],
+        look: &Look,
+    ) -> Result<bool, SyncError> {
         let observed = &look.observed;
-        let mut is_other = false;
-        let places: Vec<&RequestKey> = match step {
-            Step::Adopt(place) | Step::Update(place) | Step::Delete(place) => vec![place],
+        let mut is_same = true;
+        let places = steps.iter().flat_map(|step| match step {
             Step::Forget(kept) => observed.recorded.difference(kept).collect(),
             Step::Release => observed.recorded.iter().collect(),
-            // The server refuses a creation if there is an object.
-            Step::Create(_) | Step::Claim(_) | Step::Rest(_) => Vec::new(),
-        };
-        for place in places {
-            let is_abandoned = observed.targets.get(place) == Some(&TargetState::Abandoned);
-            if !is_abandoned && !self.live.contains_key(place) {
-                let found = self.remote(place)?.get().await?;
-                let of = |object: Option<&DynamicObject>| object.map(|object| version(&object.metadata));
-                // An absent target is only known as such if the store had listed the cluster.
-                let was_away = observed.targets.get(place) == Some(&TargetState::Away);
-                is_other |= was_away || of(found.as_ref()) != of(look.objects.get(place));
-                self.live.insert(place.clone(), found);
+            // A place that is written to is asked with the write.
+            _ => Vec::new(),
+        });
+        let places = places.filter(|place| observed.targets.get(place) != Some(&TargetState::Abandoned));
+        let asked: Vec<_> = places.map(|place| self.asked(place, look)).collect();
+        for (place, found) in at_once(asked).await {
+            match found {
+                Ok((found, is_other)) => {
+                    is_same &= !is_other;
+                    self.live.insert(place, found);
+                }
+                Err(error) => {
+                    is_same = false;
+                    self.failed.insert(place, error);
+                }
             }
         }
         // After its places: what was read there is then of this source, and not of another one that took its name meanwhile.
-        if !self.confirmed || matches!(step, Step::Delete(_)) {
+        if !self.confirmed {
             let before = self.source.as_ref().map(|source| version(&source.metadata));
             self.source = self.refreshed().await?;
             self.confirmed = true;
-            is_other |= before != self.source.as_ref().map(|source| version(&source.metadata));
+            is_same &= before == self.source.as_ref().map(|source| version(&source.metadata));
         }
-        Ok(is_other)
+        Ok(is_same)
+    }
+
+    /// What the server has at a place, and whether that is something else than was looked at.
+    pub(crate) async fn ask(&self, place: &RequestKey, look: &Look) -> Result<Found, SyncError> {
+        if let Some(live) = self.live.get(place) {
+            return Ok((live.clone(), false));
+        }
+        let found = self.remote(place)?.get().await?;
+        let of = |object: Option<&DynamicObject>| object.map(|object| version(&object.metadata));
+        // An absent target is only known as such if the store had listed the cluster.
+        let was_away = look.observed.targets.get(place) == Some(&TargetState::Away);
+        let is_other = was_away || of(found.as_ref()) != of(look.objects.get(place));
+        Ok((found, is_other))
+    }
+
+    async fn asked(&self, place: &RequestKey, look: &Look) -> (RequestKey, Result<Found, SyncError>) {
+        (place.clone(), self.ask(place, look).await)
     }
 
     /// The source as the server has it. Another object of its name is not this source, and may have its targets by now.
@@ -386,9 +431,29 @@ where
     pub(crate) fn remote(&self, place: &RequestKey) -> Result<Remote, SyncError> {
         let cluster = self.request.fleet.get(&place.cluster)?;
         let manager = apply::manager(&self.relation.name);
-        let remote = Remote::new(&cluster, &self.relation.target, &place.object)?;
+        let remote = self.bounded(Remote::new(&cluster, &self.relation.target, &place.object)?);
         Ok(remote.managed_by(manager, self.relation.mode.is_some()))
     }
+
+    /// Bounds how many reconciles wait for a cluster that does not answer. That of the source holds its own sources only.
+    pub(crate) fn bounded(&self, remote: Remote) -> Remote {
+        let cluster = remote.key.cluster.clone();
+        if cluster == *self.request.cluster.name() {
+            return remote;
+        }
+        remote.bounded_by(self.relation.silent.of(&cluster))
+    }
+}
+
+/// What a server has at a place, and whether that is something else than was looked at.
+pub(crate) type Found = (Option<DynamicObject>, bool);
+
+/// Runs the work at several places at once, so that none waits for another.
+pub(crate) async fn at_once<F: Future>(work: Vec<F>) -> Vec<F::Output> {
+    stream::iter(work)
+        .buffer_unordered(PLACES_AT_ONCE)
+        .collect()
+        .await
 }
 
 /// What the server has after a write. Notes what it stored in place of what it was sent.

@@ -6,7 +6,7 @@ use kube::core::DynamicObject;
 use mcr::{Controller, FleetEvent, RequestKey, WatchOptions, Watched};
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{affected::Clusters, copies, link::Link, relation::Relation};
+use crate::{affected::Clusters, copies, link::Link, reconcile::after_error, relation::Relation};
 
 /// The controller with its watches of sources, targets, related objects and the fleet.
 pub(crate) fn controller<S, T>(relation: &Arc<Relation<S, T>>) -> Controller<DynamicObject>
@@ -23,6 +23,7 @@ where
     let clusters = Clusters::default();
     let controller = Controller::<DynamicObject>::with(relation.name.clone(), &relation.source)
         .clusters(relation.sources.clone())
+        .on_error(after_error)
         .watches_with(
             &relation.target,
             move |target| claimed(&of_targets, &target),
@@ -37,6 +38,8 @@ where
                 copies::forget_cluster(&of_fleet, name);
                 of_fleet.claims.forget_cluster(name);
                 of_fleet.away.forget_cluster(name);
+                of_fleet.silent.forget_cluster(name);
+                of_fleet.waiting.forget_cluster(name);
                 of_fleet.told.forget_cluster(name);
                 of_fleet.status_kinds.forget_cluster(name);
             }

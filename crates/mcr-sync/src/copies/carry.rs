@@ -128,20 +128,19 @@ where
         all
     }
 
-    /// Takes one step. Returns what is not as it should be, or `None` if something was read or written.
+    /// Takes the next steps. Returns what is not as it should be, or `None` if something was read or written.
     async fn carry(
         &mut self,
         look: &Look,
         copies: Copies,
         phase: Phase,
     ) -> Result<Option<Vec<Note>>, SyncError> {
-        let step = next(&copies.copies, phase);
-        let key = match &step {
-            Step::Create(key) | Step::Update(key) | Step::Delete(key) => key.clone(),
-            Step::Rest(holds) => {
+        let mut steps = match next(&copies.copies, phase) {
+            Ok(steps) => steps,
+            Err(holds) => {
                 let mut notes = copies.notes;
                 for ((at, key), hold) in holds {
-                    let rule = &self.relation.related[*at];
+                    let rule = &self.relation.related[at];
                     let problem = match hold {
                         CopyHold::Away => Problem::Unknown(format!("cluster {} is away", key.cluster)),
                         CopyHold::Deleting => Problem::Deleting,
@@ -150,38 +149,52 @@ where
                     notes.push(Note {
                         id: rule.id.clone(),
                         kind: rule.resource.kind.clone(),
-                        key: key.clone(),
+                        key,
                         problem,
                     });
                 }
                 return Ok(Some(notes));
             }
         };
-        let place = copies.desired.get(&key).map(|(_, place)| place.clone());
-        if let Err(error) = self.write(look, copies, step, key).await {
-            // The copies of other places must not wait for this one.
-            self.fail(place, error)?;
+        // A cluster that does not answer comes last.
+        steps.sort_by_key(|step| self.relation.silent.since(&step.key().1.cluster).is_some());
+        let (mut is_done, mut failed) = (false, None);
+        for step in steps {
+            let place = copies.desired.get(step.key()).map(|(_, place)| place.clone());
+            if place
+                .as_ref()
+                .is_some_and(|place| self.failed.contains_key(place))
+            {
+                continue;
+            }
+            // The other copies must not wait for this one.
+            match (self.write(look, &copies, &step).await, place) {
+                (Ok(()), _) => is_done = true,
+                (Err(error), Some(place)) => {
+                    self.fail(Some(place), error)?;
+                    is_done = true;
+                }
+                (Err(error), None) => failed = failed.or(Some(error)),
+            }
         }
-        Ok(None)
+        match failed {
+            Some(error) if !is_done => Err(error),
+            _ => Ok(None),
+        }
     }
 
     /// Carries out one step, if the servers still see what it follows from.
-    async fn write(
-        &mut self,
-        look: &Look,
-        copies: Copies,
-        step: Step<CopyKey>,
-        key: CopyKey,
-    ) -> Result<(), SyncError> {
+    async fn write(&mut self, look: &Look, copies: &Copies, step: &Step<CopyKey>) -> Result<(), SyncError> {
+        let key = step.key();
         if let Some(most) = self.related.count() {
             return Err(SyncError::Unsettled(most));
         }
-        if self.confirm_copy(look, &copies, &key).await? {
+        if self.confirm_copy(look, copies, key).await? {
             return Ok(());
         }
-        let remote = self.remote_copy(&key)?;
-        let desired = copies.desired.get(&key).map(|(desired, _)| desired);
-        let found = match (&step, desired, copies.found.get(&key)) {
+        let remote = self.remote_copy(key)?;
+        let desired = copies.desired.get(key).map(|(desired, _)| desired);
+        let found = match (step, desired, copies.found.get(key)) {
             (Step::Create(_), Some(desired), _) => {
                 let is_down = self.relation.related[key.0].way == Way::Down;
                 let namespaces = self.relation.create_namespaces && is_down;
@@ -203,7 +216,7 @@ where
             }
             _ => remote.get().await?,
         };
-        self.related.saw(key, found);
+        self.related.saw(key.clone(), found);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
-use kube::core::DynamicObject;
+use kube::core::{ApiResource, DynamicObject};
 use mcr::{Cluster, ClusterName, ObjectKey, RequestKey, Store, StoreError, WatchRequest};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -11,6 +11,7 @@ use crate::{
     api::{self, Remote, value},
     desired,
     error::SyncError,
+    kinds,
     plan::TargetState,
     related::{
         answers::CopyKey,
@@ -22,6 +23,7 @@ use crate::{
     },
     relation::{call, decode},
     sight::{Look, Sight},
+    silent::LIST,
 };
 
 /// What the functions of related objects are called in errors.
@@ -378,7 +380,7 @@ where
             Stored::Unwatched(cluster) => {
                 let remote = Remote::new(&cluster, &rule.resource, &key.object);
                 let found = match remote {
-                    Ok(remote) => remote.get().await,
+                    Ok(remote) => self.bounded(remote).get().await,
                     Err(error) => Err(error),
                 };
                 let found = found.map_err(|error| error.to_string())?;
@@ -391,14 +393,18 @@ where
 
     /// Lists the copies of the source in a cluster, if they were not listed yet. Returns whether they were listed now.
     pub(super) async fn list_copies(&mut self, at: usize, cluster: &ClusterName) -> Result<bool, SyncError> {
-        if !self.related.listed.insert((at, cluster.clone())) {
+        let listed = (at, cluster.clone());
+        if self.related.listed.contains(&listed) {
             return Ok(false);
         }
         let rule = &self.relation.related[at];
         let link = self.relation.link(&self.request.key);
         let selector = copy::selector(&self.relation.name, &rule.id, Some(&link));
         let cluster = self.cluster(cluster)?;
-        for object in api::list(&cluster, &rule.resource, None, Some(&selector)).await? {
+        let found = self.list(&cluster, &rule.resource, None, Some(&selector)).await;
+        let found = kinds::or_none(found, &cluster, &rule.resource).await?;
+        self.related.listed.insert(listed);
+        for object in found {
             if let Some(key) = ObjectKey::of(&object) {
                 let key = RequestKey::new(cluster.name().clone(), key);
                 self.related.copies.insert((at, key), Some(object));
@@ -432,6 +438,7 @@ where
                 // A name that is not valid can't exist, and would be another path in a request.
                 for name in names.iter().filter(|name| crate::name::is_valid(name)) {
                     let remote = Remote::new(&cluster, &rule.resource, &key_in(&from, name).object)?;
+                    let remote = self.bounded(remote);
                     objects.extend(match &rule.watch_labels {
                         Some(labels) => remote.get_labelled(labels).await?,
                         None => remote.get().await?,
@@ -441,7 +448,7 @@ where
             Selected::Labels(_) | Selected::All => {
                 let namespace = from.namespace.as_deref();
                 let labels = rule.watch_labels.as_deref();
-                objects = api::list(&cluster, &rule.resource, namespace, labels).await?;
+                objects = self.list(&cluster, &rule.resource, namespace, labels).await?;
                 objects.retain(|object| selected.matches(&object.metadata));
                 objects.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
             }
@@ -450,9 +457,36 @@ where
         Ok(true)
     }
 
+    async fn list(
+        &self,
+        cluster: &Cluster,
+        resource: &ApiResource,
+        namespace: Option<&str>,
+        labels: Option<&str>,
+    ) -> Result<Vec<DynamicObject>, SyncError> {
+        let listed = api::list(cluster, resource, namespace, labels);
+        if cluster.name() == self.request.cluster.name() {
+            return listed.await;
+        }
+        let listed = self
+            .relation
+            .silent
+            .of(cluster.name())
+            .ask(LIST, |_| false, listed)
+            .await;
+        let what = || {
+            RequestKey::new(
+                cluster.name().clone(),
+                ObjectKey::cluster_scoped(&*resource.plural),
+            )
+        };
+        listed.unwrap_or_else(|| Err(SyncError::NoAnswer(what())))
+    }
+
     pub(super) fn remote_copy(&self, key: &CopyKey) -> Result<Remote, SyncError> {
         let cluster = self.cluster(&key.1.cluster)?;
-        Remote::new(&cluster, &self.relation.related[key.0].resource, &key.1.object)
+        let resource = &self.relation.related[key.0].resource;
+        Ok(self.bounded(Remote::new(&cluster, resource, &key.1.object)?))
     }
 }
 

@@ -22,14 +22,20 @@ pub(crate) enum Phase {
     Late,
 }
 
-/// The next write, or the end.
+/// A write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step<C> {
     Create(C),
     Update(C),
     Delete(C),
-    /// There is nothing to write now. These copies are not as they should be.
-    Rest(Vec<(C, CopyHold)>),
+}
+
+impl<C> Step<C> {
+    pub(crate) fn key(&self) -> &C {
+        match self {
+            Self::Create(key) | Self::Update(key) | Self::Delete(key) => key,
+        }
+    }
 }
 
 /// Why nothing is done about a copy.
@@ -40,9 +46,12 @@ pub(crate) enum CopyHold {
     Foreign,
 }
 
-/// Chooses the next step. All copies that shall exist are written before one is deleted, so that a renamed copy is never missing.
-pub(crate) fn next<C: Ord + Clone>(copies: &BTreeMap<C, Copy>, phase: Phase) -> Step<C> {
-    let mut holds = Vec::new();
+/// Chooses the next steps. All copies that shall exist are written before one is deleted, so that a renamed copy is never missing.
+pub(crate) fn next<C: Ord + Clone>(
+    copies: &BTreeMap<C, Copy>,
+    phase: Phase,
+) -> Result<Vec<Step<C>>, Vec<(C, CopyHold)>> {
+    let (mut steps, mut holds) = (Vec::new(), Vec::new());
     for (key, copy) in copies {
         let state = match copy {
             Copy::Wanted { early: false, .. } if phase == Phase::Early => continue,
@@ -50,25 +59,31 @@ pub(crate) fn next<C: Ord + Clone>(copies: &BTreeMap<C, Copy>, phase: Phase) -> 
             _ => continue,
         };
         let hold = match state {
-            TargetState::Absent => return Step::Create(key.clone()),
+            TargetState::Absent => {
+                steps.push(Step::Create(key.clone()));
+                continue;
+            }
             TargetState::Ours { deleting: true, .. } => CopyHold::Deleting,
-            TargetState::Ours { differs: true, .. } => return Step::Update(key.clone()),
+            TargetState::Ours { differs: true, .. } => {
+                steps.push(Step::Update(key.clone()));
+                continue;
+            }
             TargetState::Ours { .. } => continue,
             TargetState::Foreign { .. } => CopyHold::Foreign,
             TargetState::Away | TargetState::Abandoned => CopyHold::Away,
         };
         holds.push((key.clone(), hold));
     }
-    if phase == Phase::Late {
+    if phase == Phase::Late && steps.is_empty() {
         for (key, copy) in copies {
             match copy {
-                Copy::Stale { deleting: false } => return Step::Delete(key.clone()),
+                Copy::Stale { deleting: false } => steps.push(Step::Delete(key.clone())),
                 Copy::Stale { deleting: true } => holds.push((key.clone(), CopyHold::Deleting)),
                 Copy::Wanted { .. } | Copy::Kept => {}
             }
         }
     }
-    Step::Rest(holds)
+    if steps.is_empty() { Err(holds) } else { Ok(steps) }
 }
 
 #[cfg(test)]
@@ -88,37 +103,31 @@ mod tests {
         Copy::Wanted { state, early: false }
     }
 
-    fn late(copies: &[(u8, Copy)]) -> Step<u8> {
+    fn late(copies: &[(u8, Copy)]) -> Result<Vec<Step<u8>>, Vec<(u8, CopyHold)>> {
         next(&copies.iter().copied().collect(), Phase::Late)
     }
 
     #[test]
     fn every_state_of_a_wanted_copy_has_its_step() {
         for (state, step) in [
-            (TargetState::Absent, Step::Create(1)),
-            (DIFFERS, Step::Update(1)),
-            (FINE, Step::Rest(vec![])),
-            (TargetState::Away, Step::Rest(vec![(1, CopyHold::Away)])),
-            (TargetState::Abandoned, Step::Rest(vec![(1, CopyHold::Away)])),
+            (TargetState::Absent, Ok(vec![Step::Create(1)])),
+            (DIFFERS, Ok(vec![Step::Update(1)])),
+            (FINE, Err(vec![])),
+            (TargetState::Away, Err(vec![(1, CopyHold::Away)])),
+            (TargetState::Abandoned, Err(vec![(1, CopyHold::Away)])),
         ] {
             assert_eq!(late(&[(1, wanted(state))]), step, "{state:?}");
         }
         for adoptable in [false, true] {
             let state = TargetState::Foreign { adoptable };
-            assert_eq!(
-                late(&[(1, wanted(state))]),
-                Step::Rest(vec![(1, CopyHold::Foreign)])
-            );
+            assert_eq!(late(&[(1, wanted(state))]), Err(vec![(1, CopyHold::Foreign)]));
         }
         for differs in [false, true] {
             let state = TargetState::Ours {
                 differs,
                 deleting: true,
             };
-            assert_eq!(
-                late(&[(1, wanted(state))]),
-                Step::Rest(vec![(1, CopyHold::Deleting)])
-            );
+            assert_eq!(late(&[(1, wanted(state))]), Err(vec![(1, CopyHold::Deleting)]));
         }
     }
 
@@ -127,17 +136,20 @@ mod tests {
         let stale = Copy::Stale { deleting: false };
         assert_eq!(
             late(&[(1, stale), (2, wanted(TargetState::Absent))]),
-            Step::Create(2)
+            Ok(vec![Step::Create(2)])
         );
-        assert_eq!(late(&[(1, stale), (2, wanted(DIFFERS))]), Step::Update(2));
-        assert_eq!(late(&[(1, stale), (2, wanted(FINE))]), Step::Delete(1));
+        assert_eq!(
+            late(&[(1, stale), (2, wanted(DIFFERS))]),
+            Ok(vec![Step::Update(2)])
+        );
+        assert_eq!(late(&[(1, stale), (2, wanted(FINE))]), Ok(vec![Step::Delete(1)]));
         let foreign = wanted(TargetState::Foreign { adoptable: false });
-        assert_eq!(late(&[(1, foreign), (2, stale)]), Step::Delete(2));
+        assert_eq!(late(&[(1, foreign), (2, stale)]), Ok(vec![Step::Delete(2)]));
         assert_eq!(
             late(&[(1, Copy::Stale { deleting: true }), (2, Copy::Kept)]),
-            Step::Rest(vec![(1, CopyHold::Deleting)])
+            Err(vec![(1, CopyHold::Deleting)])
         );
-        assert_eq!(late(&[]), Step::Rest(vec![]));
+        assert_eq!(late(&[]), Err(vec![]));
     }
 
     #[test]
@@ -147,12 +159,12 @@ mod tests {
         let stale = Copy::Stale { deleting: false };
         assert_eq!(
             early(&[(1, stale), (2, wanted(TargetState::Absent))]),
-            Step::Rest(vec![])
+            Err(vec![])
         );
         assert_eq!(
             early(&[(1, stale), (2, first(TargetState::Absent))]),
-            Step::Create(2)
+            Ok(vec![Step::Create(2)])
         );
-        assert_eq!(early(&[(1, first(DIFFERS))]), Step::Update(1));
+        assert_eq!(early(&[(1, first(DIFFERS))]), Ok(vec![Step::Update(1)]));
     }
 }

@@ -13,8 +13,8 @@ use mcr::ClusterSelector;
 use serde_json::json;
 
 use crate::{
-    gate::Gate,
-    world::{WIDGETS, World, cluster, is_gone, is_there, name, spec, sync, widget},
+    gate::{Gate, Silence},
+    world::{WIDGETS, World, cluster, crd, is_gone, is_there, name, spec, sync, widget},
 };
 
 /// Counts the looks at sources since the last call. Time goes on only when every task waits, so all that is ready has run.
@@ -167,5 +167,87 @@ async fn sync_source_that_leaves_a_limited_watch_is_told_and_keeps_its_target() 
     world.team.delete(WIDGETS, "default/w").unwrap();
     is_gone(&world.team, "default/w").await;
     is_gone(&world.berlin, "default/w").await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_cluster_that_is_away_costs_no_look_until_it_is_back() {
+    let mut world = World::new();
+    for at in 0..20 {
+        let source = widget("default", &format!("w{at}"), json!({"size": 1}));
+        world.team.create(source).unwrap();
+    }
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = calls.clone();
+    let sync = sync().place(
+        ClusterSelector::label("role", "target"),
+        move |_: &DynamicObject, _, _| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            vec![name("berlin"), name("lyon"), name("paris")]
+        },
+    );
+    let gate = Gate::default();
+    world.start_with(sync.build().unwrap(), [gate.before(&world.berlin, "target")]);
+    for at in 0..20 {
+        is_there(&world.berlin, &format!("default/w{at}"), 1).await;
+        is_there(&world.lyon, &format!("default/w{at}"), 1).await;
+    }
+    // Paris is not in the fleet, lyon leaves it, and berlin is unreachable.
+    world.clusters.remove("lyon");
+    gate.silence(Silence::All);
+    world.edit("w0", json!({"size": 2}));
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    looks(&calls).await;
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(looks(&calls).await, 0, "in an hour of rest");
+    gate.silence(Silence::None);
+    is_there(&world.berlin, "default/w0", 2).await;
+    world.clusters.add(spec(&world.lyon, "target"));
+    is_there(&world.lyon, "default/w0", 2).await;
+    let paris = cluster("paris");
+    paris.create(crd()).unwrap();
+    world.clusters.add(spec(&paris, "target"));
+    is_there(&paris, "default/w0", 2).await;
+    world.told("w19", "Synced").await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_target_goes_when_its_cluster_comes_back_and_is_no_longer_selected() {
+    let mut world = World::new();
+    world
+        .team
+        .create(widget("default", "w", json!({"size": 1})))
+        .unwrap();
+    let gate = Gate::default();
+    let each = sync().to_each(ClusterSelector::label("role", "target"));
+    world.start_with(each.build().unwrap(), [gate.before(&world.berlin, "target")]);
+    is_there(&world.berlin, "default/w", 1).await;
+    is_there(&world.lyon, "default/w", 1).await;
+    world.told("w", "Synced").await;
+    // Another address is another connection, so the cluster is away for a moment.
+    let mut began = tokio::time::Instant::now();
+    world.clusters.add(gate.before(&world.berlin, "retired"));
+    is_gone(&world.berlin, "default/w").await;
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    world.told("w", "Synced").await;
+    // It is away for long, and has left the fleet.
+    world.clusters.remove("lyon");
+    world.told("w", "ClusterAway").await;
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    began = tokio::time::Instant::now();
+    world.clusters.add(spec(&world.lyon, "retired"));
+    is_gone(&world.lyon, "default/w").await;
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    world.told("w", "Synced").await;
+    // It loses its label while the program is stopped.
+    world.clusters.add(spec(&world.lyon, "target"));
+    is_there(&world.lyon, "default/w", 1).await;
+    world.stop().await;
+    let each = sync().to_each(ClusterSelector::label("role", "target"));
+    world.start_with(each.build().unwrap(), [spec(&world.lyon, "retired")]);
+    began = tokio::time::Instant::now();
+    is_gone(&world.lyon, "default/w").await;
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     world.stop().await;
 }

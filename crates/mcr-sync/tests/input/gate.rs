@@ -1,7 +1,10 @@
-//! What stands before a cluster: an admission webhook, slow lists, and a watch that lags.
+//! What stands before a cluster: an admission webhook, slow lists, a watch that lags, and silence.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -32,6 +35,18 @@ pub(crate) struct Gate {
     slowness: Arc<Mutex<Duration>>,
     /// What happens once, before a read of a path with this end is answered.
     meanwhile: Arc<Mutex<Option<(&'static str, Happening)>>>,
+    silence: Arc<Mutex<Silence>>,
+    /// How many requests were not answered.
+    unanswered: Arc<AtomicUsize>,
+}
+
+/// Which requests get no answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) enum Silence {
+    #[default]
+    None,
+    Writes,
+    All,
 }
 
 type Happening = Box<dyn FnOnce() + Send>;
@@ -60,6 +75,16 @@ impl Gate {
     /// Whether what was to happen has happened.
     pub(crate) fn has_happened(&self) -> bool {
         self.meanwhile.lock().unwrap().is_none()
+    }
+
+    /// From now on, these requests are not answered.
+    pub(crate) fn silence(&self, silence: Silence) {
+        *self.silence.lock().unwrap() = silence;
+    }
+
+    /// How many requests were not answered since the last call.
+    pub(crate) fn unanswered(&self) -> usize {
+        self.unanswered.swap(0, Ordering::Relaxed)
     }
 
     pub(crate) fn allow(&self) {
@@ -113,6 +138,11 @@ impl Gate {
         let happening = self.meanwhile.lock().unwrap().take_if(read);
         if let Some((_, happens)) = happening {
             happens();
+        }
+        let silence = *self.silence.lock().unwrap();
+        if silence == Silence::All || silence == Silence::Writes && head.method != Method::GET {
+            self.unanswered.fetch_add(1, Ordering::Relaxed);
+            std::future::pending().await
         }
         let is_list = head.method == Method::GET && head.uri.path().ends_with("/widgets") && !is_watch;
         let pause = *self.slowness.lock().unwrap();

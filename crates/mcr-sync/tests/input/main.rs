@@ -7,6 +7,7 @@ mod anew;
 mod fleet;
 mod functions;
 mod gate;
+mod isolation;
 mod kinds;
 mod names;
 mod orphans;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::core::DynamicObject;
 use mcr::{BuiltController, ClusterSelector, Manager, ManagerError};
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
 use mcr_sync::Related;
@@ -172,4 +173,21 @@ async fn sync_targets_of_another_owner_are_no_orphans_and_belong_to_somebody_els
     for running in [first, second, third] {
         running.stop().await.unwrap();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_orphan_goes_also_if_its_cluster_does_not_serve_a_related_kind() {
+    let mut world = World::new();
+    world.team_a.create(map("db", json!({"size": "1"}))).unwrap();
+    let down = Related::<ConfigMap, ConfigMap, DynamicObject>::down_with("widgets", &widgets());
+    let sync = to_berlin()
+        .from(ClusterSelector::label("role", "source"))
+        .related(down.named(|_, _| None::<String>));
+    let orphans = sync.delete_orphans_after(GRACE).unwrap();
+    world.run([sync.build().unwrap(), orphans], "");
+    data(&world.berlin, &world.team_a, "db", json!({"size": "1"})).await;
+    world.clusters.remove("team-a");
+    sleep(GRACE + LAST).await;
+    gone(&world.berlin, &key("team-a", "db")).await;
+    world.stop().await;
 }
