@@ -181,6 +181,7 @@ async fn sync_orphan_goes_also_if_its_cluster_does_not_serve_a_related_kind() {
     world.team_a.create(map("db", json!({"size": "1"}))).unwrap();
     let down = Related::<ConfigMap, ConfigMap, DynamicObject>::down_with("widgets", &widgets());
     let sync = to_berlin()
+        .owner("eu")
         .from(ClusterSelector::label("role", "source"))
         .related(down.named(|_, _| None::<String>));
     let orphans = sync.delete_orphans_after(GRACE).unwrap();
