@@ -7,7 +7,7 @@ use std::{
 };
 
 use kube::core::{DynamicObject, ObjectMeta};
-use mcr::{ClusterName, Request, RequestKey, StoreError};
+use mcr::{Cluster, ClusterName, Request, RequestKey, StoreError};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ use crate::{
     plan::{Hold, HoldReason, Observed, SourceState, Step, TargetState},
     record,
     related::{Answers, is_copy},
-    relation::{Relation, call, decode},
+    relation::{Relation, call, decode, first_name},
 };
 
 pub(crate) type Holds = Vec<Hold<RequestKey>>;
@@ -160,7 +160,7 @@ where
         let (mut targets, mut objects, mut desired) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         for place in recorded.union(&wanted) {
             let is_wanted = wanted.contains(place);
-            let found = self.find(place).await;
+            let found = self.find(place, &wanted).await;
             let looked = found.and_then(|found| {
                 let made = match &found {
                     Some(_) if is_wanted => self.desired(Some(&place.cluster))?,
@@ -242,14 +242,26 @@ where
     }
 
     /// The object at a place. `None` if the cluster is away.
-    async fn find(&self, place: &RequestKey) -> Result<Option<Option<DynamicObject>>, SyncError> {
+    async fn find(
+        &self,
+        place: &RequestKey,
+        wanted: &BTreeSet<RequestKey>,
+    ) -> Result<Option<Option<DynamicObject>>, SyncError> {
+        // A former place under another name of its cluster. If it is wanted under the first name, there is nothing else in it.
+        let first = self.cluster(&place.cluster).ok();
+        let first = first.filter(|first| *first.name() != place.cluster && !wanted.contains(place));
+        if let Some(first) = &first
+            && wanted.contains(&place.in_cluster(first.name().clone()))
+        {
+            return Ok(Some(None));
+        }
         if self.failed.contains_key(place) {
             return Ok(None);
         }
         if let Some(live) = self.live.get(place) {
             return Ok(Some(live.clone()));
         }
-        let Ok(cluster) = self.request.fleet.get(&place.cluster) else {
+        let Some(cluster) = first.or_else(|| self.request.fleet.get(&place.cluster).ok()) else {
             return Ok(None);
         };
         if !cluster.state().is_ready() {
@@ -383,8 +395,18 @@ where
         )
     }
 
+    /// The cluster of this name. If it waits as another name of a cluster, that one, which has the same objects.
+    pub(crate) fn cluster(&self, name: &ClusterName) -> Result<Cluster, SyncError> {
+        let (own, fleet) = (&self.request.cluster, &self.request.fleet);
+        if name == own.name() {
+            return Ok(own.clone());
+        }
+        let cluster = fleet.get(name)?;
+        Ok(first_name(fleet, &cluster).unwrap_or(cluster))
+    }
+
     pub(crate) fn remote(&self, place: &RequestKey) -> Result<Remote, SyncError> {
-        let cluster = self.request.fleet.get(&place.cluster)?;
+        let cluster = self.cluster(&place.cluster)?;
         let manager = apply::manager(&self.relation.name);
         let remote = Remote::new(&cluster, &self.relation.target, &place.object)?;
         Ok(remote.managed_by(manager, self.relation.mode.is_some()))
