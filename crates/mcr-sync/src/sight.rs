@@ -321,11 +321,20 @@ where
 
     /// Notes whether the deletion of the source waits for a cluster that is away.
     fn note_away(&self, place: &RequestKey, is_away: bool) {
-        let is_deleting = |source: &DynamicObject| source.metadata.deletion_timestamp.is_some();
-        if self.relation.abandon_after.is_some() && self.source.as_ref().is_some_and(is_deleting) {
+        let Some(source) = self
+            .source
+            .as_ref()
+            .filter(|_| self.relation.abandon_after.is_some())
+        else {
+            return;
+        };
+        let (away, key) = (&self.relation.away, &self.request.key);
+        if source.metadata.deletion_timestamp.is_some() {
             let is_away = is_away && !self.failed.contains_key(place);
-            let away = &self.relation.away;
-            away.note(&self.request.key, &place.cluster, is_away);
+            away.note(key, &place.cluster, is_away);
+        } else {
+            // What waited was another source of this name.
+            away.forget(key);
         }
     }
 
