@@ -154,7 +154,7 @@ async fn sync_target_that_is_made_anew_between_two_reads_stays() {
         }
         eventually(LIMIT, read, || berlin.has_happened().then_some(())).await;
         world.told("w", "Synced").await;
-        let (kept, now) = (kept.lock().unwrap(), uids(made(&world.berlin)));
+        let (kept, now) = (kept.lock().unwrap().clone(), uids(made(&world.berlin)));
         assert!(
             !kept.is_empty() && kept.iter().all(|uid| now.contains(uid)),
             "{read}, {is_gone}: {now:?} and not {kept:?}"
