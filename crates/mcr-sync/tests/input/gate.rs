@@ -113,6 +113,7 @@ impl Gate {
         let happening = self.meanwhile.lock().unwrap().take_if(read);
         if let Some((_, happens)) = happening {
             happens();
+            sleep(Duration::from_secs(1)).await;
         }
         let is_list = head.method == Method::GET && head.uri.path().ends_with("/widgets") && !is_watch;
         let pause = *self.slowness.lock().unwrap();
