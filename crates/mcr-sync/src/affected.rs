@@ -52,13 +52,15 @@ impl Waiting {
 struct Seen {
     may_have_targets: bool,
     ready_since: Option<SystemTime>,
-    /// A hash of the labels and the properties, if a function of the user may look at them.
+    /// A hash of whether it is another name of a cluster, and of the labels and the properties if a function of the user may look at
+    /// them.
     described: u64,
 }
 
 impl Seen {
     fn now<S, T>(relation: &Relation<S, T>, cluster: &Cluster) -> Self {
         let mut described = DefaultHasher::new();
+        cluster.same_as().hash(&mut described);
         if relation.sees_clusters {
             (cluster.labels(), cluster.properties()).hash(&mut described);
         }

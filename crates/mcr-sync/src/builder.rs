@@ -25,7 +25,7 @@ use crate::{
     name::{MAX_NAME, NameTemplate},
     reconcile::reconcile,
     related::{Related, Rule},
-    relation::{Mutate, Place, Project, Relation, Status, TargetNamespace, Test},
+    relation::{Mutate, Place, Project, Relation, Status, TargetNamespace, Test, first_name},
     silent::Silent,
     told::Told,
     watches::controller,
@@ -159,12 +159,14 @@ where
     /// Places a target of each source in each of these clusters, except in the cluster of the source.
     ///
     /// A cluster that joins gets its targets. A cluster that no longer matches loses them. A cluster that leaves the fleet
-    /// keeps them.
+    /// keeps them. One that waits as another name of a cluster in the fleet gets none.
     pub fn to_each(self, clusters: ClusterSelector) -> Self {
         let selector = clusters.clone();
         self.place(clusters, move |_, own: &Cluster, fleet: &Fleet| {
+            let is_place =
+                |cluster: &Cluster| cluster.name() != own.name() && first_name(fleet, cluster).is_none();
             let all = fleet.clusters().into_iter();
-            all.filter(|cluster| cluster.name() != own.name() && selector.matches(cluster))
+            all.filter(|cluster| is_place(cluster) && selector.matches(cluster))
                 .map(|cluster| cluster.name().clone())
                 .collect()
         })

@@ -207,9 +207,8 @@ async fn clean(request: Request<DynamicObject>, orphans: Arc<Orphans>) -> Result
                 return Ok(Action::requeue(LOOK_AGAIN));
             }
             let remote = Remote::new(&request.cluster, &orphans.target, &request.key.object)?;
-            let link = orphans.link(&source);
             if let Some(target) = remote.get().await?
-                && delete(&remote, &target, &link).await?
+                && orphans.delete(&request, &source, &remote, &target).await?
             {
                 tracing::info!(sync = orphans.sync, target = %request.key, %source, "deleted a target: the cluster of its source has left the fleet");
             }
@@ -238,23 +237,31 @@ impl Orphans {
                     && let Some(key) = ObjectKey::of(&copy)
                 {
                     let remote = Remote::new(cluster, kind, &key)?;
-                    delete(&remote, &copy, &link).await?;
+                    self.delete(request, source, &remote, &copy).await?;
                     are_gone &= remote.get().await?.is_none();
                 }
             }
         }
         Ok(are_gone)
     }
-}
 
-/// Deletes an object of this link. Returns whether that was asked for.
-async fn delete(remote: &Remote, object: &DynamicObject, link: &Link<'_>) -> Result<bool, SyncError> {
-    let is_ours = desired::ownership(&value(object), link) != Ownership::Foreign;
-    let deletes = is_ours && object.metadata.deletion_timestamp.is_none();
-    if deletes {
-        remote.delete(object).await?;
+    /// Deletes an object of this source as it was read. Returns whether that was asked for. A cluster that is back since then has a
+    /// live source.
+    async fn delete(
+        &self,
+        request: &Request<DynamicObject>,
+        source: &RequestKey,
+        remote: &Remote,
+        object: &DynamicObject,
+    ) -> Result<bool, SyncError> {
+        let is_ours = desired::ownership(&value(object), &self.link(source)) != Ownership::Foreign;
+        let is_gone = request.fleet.get(&source.cluster).is_err();
+        let deletes = is_ours && is_gone && object.metadata.deletion_timestamp.is_none();
+        if deletes {
+            remote.delete(object).await?;
+        }
+        Ok(deletes)
     }
-    Ok(deletes)
 }
 
 #[cfg(test)]

@@ -158,6 +158,11 @@ where
     }
 }
 
+/// The cluster in the fleet that this one is another name of, while it waits beside that one.
+pub(crate) fn first_name(fleet: &Fleet, cluster: &Cluster) -> Option<Cluster> {
+    fleet.get(&cluster.same_as()?).ok()
+}
+
 /// Calls a function of the user. A panic in it is an error of this source, as if the function had returned one. The message of the
 /// panic is left out, because it may have values of a Secret.
 pub(crate) fn call<A>(function: &'static str, call: impl FnOnce() -> A) -> Result<A, SyncError> {

@@ -8,7 +8,7 @@ use std::{
 
 use futures::{StreamExt, stream};
 use kube::core::{DynamicObject, ObjectMeta};
-use mcr::{ClusterName, Request, RequestKey, StoreError};
+use mcr::{Cluster, ClusterName, Request, RequestKey, StoreError};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ use crate::{
     plan::{Hold, HoldReason, Observed, SourceState, Step, TargetState},
     record,
     related::{Answers, is_copy},
-    relation::{Relation, call, decode},
+    relation::{Relation, call, decode, first_name},
 };
 
 /// At how many places one reconcile works at once.
@@ -165,7 +165,7 @@ where
         let mut seen = BTreeSet::new();
         for place in recorded.union(&wanted) {
             let is_wanted = wanted.contains(place);
-            let found = self.find(place).await;
+            let found = self.find(place, &wanted).await;
             let looked = found.and_then(|found| {
                 let made = match &found {
                     Some(_) if is_wanted => self.desired(Some(&place.cluster))?,
@@ -251,14 +251,26 @@ where
     }
 
     /// The object at a place. `None` if the cluster is away.
-    async fn find(&self, place: &RequestKey) -> Result<Option<Option<DynamicObject>>, SyncError> {
+    async fn find(
+        &self,
+        place: &RequestKey,
+        wanted: &BTreeSet<RequestKey>,
+    ) -> Result<Option<Option<DynamicObject>>, SyncError> {
+        // A former place under another name of its cluster. If it is wanted under the first name, there is nothing else in it.
+        let first = self.cluster(&place.cluster).ok();
+        let first = first.filter(|first| *first.name() != place.cluster && !wanted.contains(place));
+        if let Some(first) = &first
+            && wanted.contains(&place.in_cluster(first.name().clone()))
+        {
+            return Ok(Some(None));
+        }
         if self.failed.contains_key(place) {
             return Ok(None);
         }
         if let Some(live) = self.live.get(place) {
             return Ok(Some(live.clone()));
         }
-        let Ok(cluster) = self.request.fleet.get(&place.cluster) else {
+        let Some(cluster) = first.or_else(|| self.request.fleet.get(&place.cluster).ok()) else {
             return Ok(None);
         };
         if !cluster.state().is_ready() {
@@ -331,11 +343,20 @@ where
 
     /// Notes whether the deletion of the source waits for a cluster that is away.
     fn note_away(&self, place: &RequestKey, is_away: bool) {
-        let is_deleting = |source: &DynamicObject| source.metadata.deletion_timestamp.is_some();
-        if self.relation.abandon_after.is_some() && self.source.as_ref().is_some_and(is_deleting) {
+        let Some(source) = self
+            .source
+            .as_ref()
+            .filter(|_| self.relation.abandon_after.is_some())
+        else {
+            return;
+        };
+        let (away, key) = (&self.relation.away, &self.request.key);
+        if source.metadata.deletion_timestamp.is_some() {
             let is_away = is_away && !self.failed.contains_key(place);
-            let away = &self.relation.away;
-            away.note(&self.request.key, &place.cluster, is_away);
+            away.note(key, &place.cluster, is_away);
+        } else {
+            // What waited was another source of this name.
+            away.forget(key);
         }
     }
 
@@ -428,8 +449,18 @@ where
         )
     }
 
+    /// The cluster of this name. If it waits as another name of a cluster, that one, which has the same objects.
+    pub(crate) fn cluster(&self, name: &ClusterName) -> Result<Cluster, SyncError> {
+        let (own, fleet) = (&self.request.cluster, &self.request.fleet);
+        if name == own.name() {
+            return Ok(own.clone());
+        }
+        let cluster = fleet.get(name)?;
+        Ok(first_name(fleet, &cluster).unwrap_or(cluster))
+    }
+
     pub(crate) fn remote(&self, place: &RequestKey) -> Result<Remote, SyncError> {
-        let cluster = self.request.fleet.get(&place.cluster)?;
+        let cluster = self.cluster(&place.cluster)?;
         let manager = apply::manager(&self.relation.name);
         let remote = self.bounded(Remote::new(&cluster, &self.relation.target, &place.object)?);
         Ok(remote.managed_by(manager, self.relation.mode.is_some()))

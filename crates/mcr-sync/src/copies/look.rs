@@ -293,13 +293,6 @@ where
         Ok(())
     }
 
-    fn cluster(&self, name: &ClusterName) -> Result<Cluster, SyncError> {
-        if name == self.request.cluster.name() {
-            return Ok(self.request.cluster.clone());
-        }
-        Ok(self.request.fleet.get(name)?)
-    }
-
     fn stored(&self, cluster: &ClusterName, watch: &WatchRequest) -> Stored {
         let Ok(cluster) = self.cluster(cluster) else {
             return Stored::Unknown(format!("cluster {cluster} is not in the fleet"));

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use crate::{
     gate::Gate,
-    world::{LIMIT, WIDGETS, World, allow, sync, widget},
+    world::{LIMIT, WIDGETS, World, allow, spec, sync, widget},
 };
 
 const LAG: Duration = Duration::from_secs(10);
@@ -154,13 +154,37 @@ async fn sync_target_that_is_made_anew_between_two_reads_stays() {
         }
         eventually(LIMIT, read, || berlin.has_happened().then_some(())).await;
         world.told("w", "Synced").await;
-        let (kept, now) = (kept.lock().unwrap(), uids(made(&world.berlin)));
+        let (kept, now) = (kept.lock().unwrap().clone(), uids(made(&world.berlin)));
         assert!(
             !kept.is_empty() && kept.iter().all(|uid| now.contains(uid)),
             "{read}, {is_gone}: {now:?} and not {kept:?}"
         );
         world.stop().await;
     }
+}
+
+/// The cluster of the source is back after the grace, when its target has just been read to be deleted.
+#[tokio::test(start_paused = true)]
+async fn sync_target_of_a_cluster_that_is_back_at_the_last_moment_stays() {
+    let mut world = World::new();
+    world
+        .team
+        .create(widget("default", "w", json!({"size": 1})))
+        .unwrap();
+    let owned = || sync().owner("eu");
+    world.start(owned());
+    world.told("w", "Synced").await;
+    world.stop().await;
+    let berlin = Gate::default();
+    let specs = [berlin.before(&world.berlin, "target")];
+    world.start_with(owned().delete_orphans_after(LAG).unwrap(), specs);
+    let (clusters, team) = (world.clusters.clone(), spec(&world.team, "source"));
+    berlin.meanwhile("widgets/w", move || assert!(clusters.add(team)));
+    world.clusters.remove("team");
+    eventually(LIMIT, "the read", || berlin.has_happened().then_some(())).await;
+    sleep(LAG).await;
+    assert_eq!(made(&world.berlin).len(), 1);
+    world.stop().await;
 }
 
 /// The source loses its finalizer by hand and is deleted, which a list shows. A new one comes before its server is asked.

@@ -9,13 +9,16 @@ use std::{
 };
 
 use kube::core::DynamicObject;
-use mcr::ClusterSelector;
+use mcr::{ClusterSelector, ClusterSpec};
+use mcr_testkit::waiting::eventually;
 use serde_json::json;
 
 use crate::{
     gate::{Gate, Silence},
-    world::{WIDGETS, World, cluster, crd, is_gone, is_there, name, spec, sync, widget},
+    world::{LIMIT, WIDGETS, World, cluster, crd, is_gone, is_there, name, spec, sync, widget},
 };
+
+const RECORD: &str = "sync.mcr.dev/placed.widgets";
 
 /// Counts the looks at sources since the last call. Time goes on only when every task waits, so all that is ready has run.
 async fn looks(calls: &AtomicUsize) -> usize {
@@ -212,6 +215,55 @@ async fn sync_cluster_that_is_away_costs_no_look_until_it_is_back() {
     world.stop().await;
 }
 
+/// `berlin` under another name, which waits beside it.
+fn again(world: &World) -> ClusterSpec {
+    let mut again = spec(&world.berlin, "target");
+    again.name = name("berlin-again");
+    again
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_another_name_of_a_cluster_is_no_place() {
+    let mut world = World::new();
+    world.start(sync().to_each(ClusterSelector::label("role", "target")));
+    for source in ["v", "w"] {
+        if source == "w" {
+            world.clusters.add(again(&world));
+            tokio::time::sleep(Duration::from_secs(60)).await;
+        }
+        world
+            .team
+            .create(widget("default", source, json!({"size": 1})))
+            .unwrap();
+        world.told(source, "Synced").await;
+    }
+    // It had targets before it was known to be another name.
+    let mut source = world.team.get(WIDGETS, "default/w").unwrap();
+    let record = json!([
+        ["berlin", "default", "w"],
+        ["berlin-again", "default", "w"],
+        ["lyon", "default", "w"]
+    ]);
+    source["metadata"]["annotations"][RECORD] = record.to_string().into();
+    world.team.update(source).unwrap();
+    let forgotten = || {
+        let source = world.team.get(WIDGETS, "default/w")?;
+        (!source["metadata"]["annotations"][RECORD]
+            .as_str()?
+            .contains("again"))
+        .then_some(())
+    };
+    eventually(LIMIT, "a record without the other name", forgotten).await;
+    world.told("w", "Synced").await;
+    assert_eq!(world.berlin.audit().count(|event| event.verb == "delete"), 0);
+    for source in ["default/v", "default/w"] {
+        world.team.delete(WIDGETS, source).unwrap();
+        is_gone(&world.team, source).await;
+        is_gone(&world.berlin, source).await;
+    }
+    world.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn sync_target_goes_when_its_cluster_comes_back_and_is_no_longer_selected() {
     let mut world = World::new();
@@ -249,5 +301,30 @@ async fn sync_target_goes_when_its_cluster_comes_back_and_is_no_longer_selected(
     began = tokio::time::Instant::now();
     is_gone(&world.lyon, "default/w").await;
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_former_place_under_another_name_of_a_cluster_is_cleaned_up_in_the_cluster() {
+    let mut world = World::new();
+    world
+        .team
+        .create(widget("default", "w", json!({"size": 1})))
+        .unwrap();
+    world.start(sync().to(name("lyon")));
+    world.told("w", "Synced").await;
+    world.clusters.add(again(&world));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let mut target = world.lyon.get(WIDGETS, "default/w").unwrap();
+    target["metadata"] = json!({"name": "w", "namespace": "default",
+        "labels": target["metadata"]["labels"], "annotations": target["metadata"]["annotations"]});
+    world.berlin.create(target).unwrap();
+    let mut source = world.team.get(WIDGETS, "default/w").unwrap();
+    let record = json!([["berlin-again", "default", "w"], ["lyon", "default", "w"]]);
+    source["metadata"]["annotations"][RECORD] = record.to_string().into();
+    world.team.update(source).unwrap();
+    is_gone(&world.berlin, "default/w").await;
+    world.told("w", "Synced").await;
+    is_there(&world.lyon, "default/w", 1).await;
     world.stop().await;
 }

@@ -138,6 +138,7 @@ impl Gate {
         let happening = self.meanwhile.lock().unwrap().take_if(read);
         if let Some((_, happens)) = happening {
             happens();
+            sleep(Duration::from_secs(1)).await;
         }
         let silence = *self.silence.lock().unwrap();
         if silence == Silence::All || silence == Silence::Writes && head.method != Method::GET {

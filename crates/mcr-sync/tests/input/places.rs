@@ -120,3 +120,30 @@ async fn sync_wait_for_a_cluster_begins_anew_when_the_program_starts() {
     );
     world.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn sync_wait_for_a_cluster_begins_anew_for_another_source_of_the_name() {
+    let mut world = new_world();
+    world.start(sync().abandon_after(LIMIT));
+    world.told("w", "Synced").await;
+    world.clusters.remove("berlin");
+    world.team.delete(WIDGETS, "default/w").unwrap();
+    tokio::time::sleep(LIMIT / 2).await;
+    // Its owner gives it up by hand, and makes it anew.
+    let mut source = world.team.get(WIDGETS, "default/w").unwrap();
+    source["metadata"]["finalizers"] = json!([]);
+    world.team.update(source).unwrap();
+    world
+        .team
+        .create(widget("default", "w", json!({"size": 1})))
+        .unwrap();
+    world.told("w", "ClusterAway").await;
+    world.team.delete(WIDGETS, "default/w").unwrap();
+    tokio::time::sleep(LIMIT * 3 / 4).await;
+    assert!(
+        world.team.get(WIDGETS, "default/w").is_some(),
+        "given up before its time"
+    );
+    is_gone(&world.team, "default/w").await;
+    world.stop().await;
+}
