@@ -2,7 +2,7 @@
 
 use mcr::{BoxError, RequestKey};
 
-use crate::{name::NameError, owned::TooManyFields};
+use crate::{name::NameError, owned::TooManyFields, values::discreet_words};
 
 /// The reason of [`SyncError::NoStatus`].
 pub(crate) const NO_STATUS: &str = "NoStatus";
@@ -145,6 +145,12 @@ fn advice(error: &kube::Error) -> &'static str {
 }
 
 impl SyncError {
+    /// The failure of a function of the user.
+    pub(crate) fn function(function: &'static str, error: BoxError) -> Self {
+        let source = discreet_words(error);
+        Self::Function { function, source }
+    }
+
     /// Whether a retry can't help before the source changes.
     pub(crate) fn is_terminal(&self) -> bool {
         matches!(

@@ -28,6 +28,7 @@ mod report;
 mod sight;
 mod status;
 mod told;
+mod values;
 mod watches;
 
 pub use apply::Conflicts;

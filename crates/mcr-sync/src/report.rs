@@ -57,8 +57,7 @@ where
             .map(|(cluster, object)| Ok((cluster.clone(), decode("decoding of a target", value(object))?)));
         let targets: Vec<(ClusterName, T)> = decoded.collect::<Result<_, SyncError>>()?;
         let function = "status";
-        let failed = |source| SyncError::Function { function, source };
-        call(function, || status(&typed, &targets))?.map_err(failed)
+        call(function, || status(&typed, &targets))?.map_err(|error| SyncError::function(function, error))
     }
 
     async fn write_status(&self, mut wanted: Value, problem: Option<Problem>) -> Result<(), SyncError> {

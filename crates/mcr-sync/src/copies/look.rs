@@ -195,7 +195,11 @@ where
                     }
                 }
             }
-            for name in missing {
+            for mut name in missing {
+                // A reference that is no name may be anything, a secret too.
+                if !crate::name::is_valid(&name) {
+                    "(a name that is not valid)".clone_into(&mut name);
+                }
                 let note = Self::note(rule, key_in(&from, &name), Problem::Missing);
                 all.notes.push(note);
             }

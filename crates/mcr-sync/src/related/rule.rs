@@ -106,10 +106,11 @@ impl<S, T> Rule<S, T> {
             None => copy::default_name(&self.id, origin, link),
         };
         if !is_valid(&name) {
-            return Err(format!(
-                "the function for names makes {name:?}, which Kubernetes does not allow; a name has lower case letters, digits, \
-                 '-' and '.', and begins and ends with a letter or digit"
-            ));
+            return Err(
+                "the function for names makes a name that Kubernetes does not allow; a name has at most 253 lower case letters, \
+                 digits, '-' and '.', and begins and ends with a letter or digit"
+                    .to_owned(),
+            );
         }
         let projected = match &self.project {
             Some(project) => project(source, &live)?,

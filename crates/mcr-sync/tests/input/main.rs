@@ -12,4 +12,5 @@ mod orphans;
 mod places;
 mod refusals;
 mod rights;
+mod secrets;
 mod world;
