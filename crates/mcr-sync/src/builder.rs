@@ -257,8 +257,11 @@ where
         self
     }
 
-    /// Brings status up: the function makes the chosen fields of the source's status from the targets that exist. A null
-    /// removes a field. Only differences are written, as a merge patch of the status subresource.
+    /// Brings status up: the function makes the chosen fields of the source's status from the targets that are known, also while
+    /// another one is away or refuses. A null removes a field. Only differences are written, as a merge patch of the status subresource.
+    ///
+    /// A list is written as a whole. The `conditions` of the function replace those in the source, and the
+    /// [`condition`](Self::condition) of the sync is added to them. To keep those of others, the function takes them from the source.
     pub fn status<E>(
         mut self,
         status: impl Fn(&S, &[(ClusterName, T)]) -> Result<Value, E> + Send + std::marker::Sync + 'static,
@@ -273,7 +276,7 @@ where
     }
 
     /// Writes a condition of this type to the source: `True` if all targets are as they should be, otherwise `False` with the
-    /// reason in words. A source of which nobody knows whether it is selected, because its filter has failed, gets none. The kind needs the status subresource and `status.conditions`. Without them, as for a ConfigMap, leave it
+    /// reason in words. Other conditions are not touched. A source of which nobody knows whether it is selected, because its filter has failed, gets none. The kind needs the status subresource and `status.conditions`. Without them, as for a ConfigMap, leave it
     /// out.
     ///
     /// The condition may be the first field of the status. So a status type with required fields must not be a part of `S`: a

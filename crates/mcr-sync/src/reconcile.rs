@@ -76,6 +76,7 @@ where
         taken: BTreeSet::new(),
         related: related::Answers::default(),
         projected: None,
+        targets: Targets::new(),
         look_again: None,
     };
     let outcome = sight.converge().await;
@@ -133,8 +134,8 @@ where
     S: DeserializeOwned + Send + Sync,
     T: DeserializeOwned + Serialize + Send + Sync,
 {
-    /// Takes steps until there is nothing to write. Returns what is held up, and the targets in their wanted places.
-    async fn converge(&mut self) -> Result<(Holds, Targets), SyncError> {
+    /// Takes steps until there is nothing to write. Returns what is held up.
+    async fn converge(&mut self) -> Result<Holds, SyncError> {
         let mut steps = BTreeMap::<_, usize>::new();
         loop {
             let look = self.look().await?;
@@ -144,7 +145,7 @@ where
                 Ok(Some(step)) => step,
                 Ok(None) => continue,
                 Err(error) => {
-                    self.fail(place, error)?;
+                    self.fail(place, error, &look).await?;
                     continue;
                 }
             };
@@ -153,6 +154,7 @@ where
                 let held = holds.iter().filter(|hold| !self.failed.contains_key(&hold.place));
                 let again = held.map(|hold| look_again(self.request, &hold.place, hold.reason));
                 self.look_again = again.min();
+                self.targets = self.known(&look).await;
                 // One error is told. A retry that may help comes before an error that waits for a change of the source. A place that
                 // was given up has none.
                 let failed = std::mem::take(&mut self.failed).into_iter();
@@ -161,17 +163,7 @@ where
                 if let Some(error) = failed.min_by_key(SyncError::is_terminal) {
                     return Err(error);
                 }
-                let wanted = look.observed.wanted.into_iter();
-                let mut objects = look.objects;
-                let is_foreign = |place: &RequestKey| {
-                    let mut holds = holds.iter();
-                    holds.any(|hold| hold.place == *place && hold.reason == HoldReason::Foreign)
-                };
-                let targets = wanted
-                    .filter(|place| !is_foreign(place))
-                    .filter_map(|place| objects.remove(&place).map(|object| (place.cluster, object)))
-                    .collect();
-                return Ok((holds, targets));
+                return Ok(holds);
             }
             let place = place_of(&step);
             let taken = steps.entry(place.clone()).or_default();
@@ -179,31 +171,39 @@ where
             let done = if *taken > STEPS_PER_PLACE {
                 Err(SyncError::Unsettled(STEPS_PER_PLACE))
             } else {
-                self.advance(step, look).await
+                self.advance(step, &look).await
             };
             if let Err(error) = done {
-                self.fail(place, error)?;
+                self.fail(place, error, &look).await?;
             }
         }
     }
 
     /// Notes that a step failed at a place: the other places must not wait for it.
-    fn fail(&mut self, place: Option<RequestKey>, error: SyncError) -> Result<(), SyncError> {
-        let Some(place) = place else { return Err(error) };
+    async fn fail(
+        &mut self,
+        place: Option<RequestKey>,
+        error: SyncError,
+        look: &Look,
+    ) -> Result<(), SyncError> {
+        let Some(place) = place else {
+            self.targets = self.known(look).await;
+            return Err(error);
+        };
         self.failed.insert(place, error);
         Ok(())
     }
 
     /// Takes a step, if the servers still see what it follows from. The stores may be older than the clusters.
-    async fn advance(&mut self, step: Step<RequestKey>, look: Look) -> Result<(), SyncError> {
-        if self.confirm(&step, &look).await? {
+    async fn advance(&mut self, step: Step<RequestKey>, look: &Look) -> Result<(), SyncError> {
+        if self.confirm(&step, look).await? {
             return Ok(());
         }
         self.take(step, look).await
     }
 
     /// Carries out one step. What it has written is seen by the next look.
-    async fn take(&mut self, step: Step<RequestKey>, look: Look) -> Result<(), SyncError> {
+    async fn take(&mut self, step: Step<RequestKey>, look: &Look) -> Result<(), SyncError> {
         let mode = self.relation.mode;
         match step {
             Step::Claim(places) => {
@@ -212,12 +212,12 @@ where
             }
             Step::Forget(places) => {
                 self.write_record(Some(&places)).await?;
-                self.tell_abandoned(&look, &places).await;
+                self.tell_abandoned(look, &places).await;
                 Ok(())
             }
             Step::Release => {
                 self.write_record(None).await?;
-                self.tell_abandoned(&look, &BTreeSet::new()).await;
+                self.tell_abandoned(look, &BTreeSet::new()).await;
                 Ok(())
             }
             Step::Create(place) => {

@@ -44,6 +44,8 @@ pub(crate) struct Sight<'a, S, T> {
     pub(crate) taken: BTreeSet<RequestKey>,
     /// What was decoded and projected last, and the version of the source that it was made of.
     pub(crate) projected: Option<(Version, Projected<S>)>,
+    /// The targets that are known, for the status of the source.
+    pub(crate) targets: Targets,
     /// When a place that is held up is looked at again.
     pub(crate) look_again: Option<Duration>,
 }
@@ -142,9 +144,15 @@ where
             let stays = record::may_not_be_deleted(&relation.name, &last.metadata);
             recorded.retain(|place| !stays && !self.is_abandoned(place));
         }
-        // A projection that fails is told also while all targets are away.
-        if relation.mutations.is_empty() && !wanted.is_empty() {
-            self.desired(None)?;
+        // A projection that fails is told also while all targets are away, and before anything is written to the source.
+        if relation.mutations.is_empty()
+            && let Some(first) = wanted.first()
+            && let Err(error) = self.desired(None)
+        {
+            if !wanted.is_subset(&recorded) {
+                return Err(error);
+            }
+            self.failed.insert(first.clone(), error);
         }
         let (mut targets, mut objects, mut desired) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         for place in recorded.union(&wanted) {
@@ -228,6 +236,32 @@ where
             }
         }
         others
+    }
+
+    /// The targets in the wanted places that can be read, also where a step has failed.
+    pub(crate) async fn known(&mut self, look: &Look) -> Targets {
+        let mut targets = Targets::new();
+        if self.relation.status.is_none() {
+            return targets;
+        }
+        let failed = std::mem::take(&mut self.failed);
+        let link = self.relation.link(&self.request.key);
+        for place in &look.observed.wanted {
+            let found = match look.objects.get(place) {
+                Some(object) => Ok(Some(Some(object.clone()))),
+                None => self.find(place).await,
+            };
+            let Ok(Some(Some(object))) = found else { continue };
+            let ObjectMeta {
+                labels, annotations, ..
+            } = &object.metadata;
+            let [labels, annotations] = [labels, annotations].map(|map| map.clone().unwrap_or_default());
+            if link.owns(&labels, &annotations) != Ownership::Foreign && !is_copy(&object.metadata) {
+                targets.push((place.cluster.clone(), object));
+            }
+        }
+        self.failed = failed;
+        targets
     }
 
     /// The object at a place. `None` if the cluster is away.

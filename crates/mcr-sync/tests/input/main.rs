@@ -13,4 +13,5 @@ mod places;
 mod refusals;
 mod rights;
 mod secrets;
+mod status;
 mod world;
