@@ -72,6 +72,15 @@ pub(crate) fn to_write(
     Ok(Some(apply(desired, live, conflicts, None)))
 }
 
+/// The write that sends once more what the server did not store before.
+pub(crate) fn to_resend(mode: Mode, desired: &Value, live: &Value) -> Result<Write, TooManyFields> {
+    let Some(conflicts) = mode else {
+        return desired::to_resend(desired, live).map(Write::Merge);
+    };
+    let settled = note(live).and_then(|note| note.settled);
+    Ok(apply(desired, live, conflicts, settled))
+}
+
 /// The write that notes what the server stored in place of what it was sent. `None` if it stored what it was sent.
 pub(crate) fn to_settle(mode: Mode, desired: &Value, stored: &Value) -> Result<Option<Write>, TooManyFields> {
     let Some(conflicts) = mode else {
@@ -98,7 +107,7 @@ fn with_note(desired: &Value, settled: Option<String>) -> Value {
     object
 }
 
-fn apply(desired: &Value, live: &Value, conflicts: Conflicts, settled: Option<String>) -> Write {
+pub(crate) fn apply(desired: &Value, live: &Value, conflicts: Conflicts, settled: Option<String>) -> Write {
     let mut object = with_note(desired, settled);
     only_this(&mut object, live);
     Write::Apply {

@@ -21,12 +21,14 @@ use crate::{
     claims::Claims,
     error::BuildError,
     kinds::StatusKinds,
+    mirror,
     name::{MAX_NAME, NameTemplate},
     reconcile::reconcile,
     related::{Related, Rule},
-    relation::{Mutate, Place, Project, Relation, Status, TargetNamespace, Test},
+    relation::{Mutate, Place, Project, Relation, Status, TargetNamespace, Test, typed},
     told::Told,
     watches::controller,
+    writes::Writes,
 };
 
 /// The longest name of a sync: it is a part of the name of an annotation.
@@ -59,6 +61,7 @@ pub struct Sync<S, T> {
     pub(crate) place: Option<(ClusterSelector, Place<S>)>,
     placement_sees_clusters: bool,
     project: Option<Project<S, T>>,
+    mirrors: bool,
     mutations: Vec<Mutate<S, T>>,
     template: Option<NameTemplate>,
     namespace: TargetNamespace,
@@ -109,6 +112,7 @@ where
             place: None,
             placement_sees_clusters: true,
             project: None,
+            mirrors: false,
             mutations: Vec::new(),
             template: None,
             namespace: TargetNamespace::Same,
@@ -180,7 +184,7 @@ where
     }
 
     /// Makes the target from the source. The name, the namespace and the status of the returned object are ignored. Of its
-    /// metadata, labels and annotations are synced, except those of kcp and kubectl.
+    /// metadata, labels and annotations are synced, except those of kcp and kubectl, and those that controllers keep for themselves.
     ///
     /// The fields that the function sets are owned by the sync: changes of them are reverted, and a field that the function
     /// no longer sets is removed. Other fields of the target are not touched. An error is reported, and the function is called
@@ -193,15 +197,31 @@ where
         E: Into<BoxError>,
     {
         self.project = Some(Arc::new(move |source| project(source).map_err(Into::into)));
+        self.mirrors = false;
         self
     }
 
-    /// Makes the target equal to the source.
+    /// Makes the target equal to the source, but for what belongs to the server or a controller of its cluster: addresses and node
+    /// ports of Services, the selector and labels that a Job gets, the volume of a PersistentVolumeClaim, the token Secrets of a
+    /// ServiceAccount, annotations such as `deployment.kubernetes.io/revision`, finalizers and owner references.
+    ///
+    /// Pods, Nodes, Events and Leases can't be mirrored, and neither can Secrets with the token of a ServiceAccount.
     pub fn mirror(self) -> Self
     where
         S: Clone + Into<T>,
     {
-        self.project(|source: &S| Ok::<T, BoxError>(source.clone().into()))
+        let kind = self.target.clone();
+        let mut mirror = self.project(move |source: &S| {
+            let target: T = source.clone().into();
+            if !mirror::has_own_fields(&kind) {
+                return Ok::<T, BoxError>(target);
+            }
+            let mut target = serde_json::to_value(target)?;
+            mirror::strip(&kind, &mut target)?;
+            Ok(typed(&target)?)
+        });
+        mirror.mirrors = true;
+        mirror
     }
 
     /// Changes each projected target for its cluster, such as an address or a size that differs between clusters. The function gets
@@ -413,6 +433,9 @@ where
                 return Err(BuildError::NoSelection(rule.id.clone()));
             }
         }
+        if self.mirrors && mirror::is_of_its_cluster(&self.target) {
+            return Err(BuildError::NotMirrored(self.target.kind));
+        }
         let Some((targets, place)) = self.place else {
             return Err(BuildError::NoPlacement(name));
         };
@@ -445,6 +468,7 @@ where
             claims: Claims::default(),
             away: Away::default(),
             told: Told::default(),
+            writes: Writes::default(),
             status_kinds: StatusKinds::default(),
         });
         let controller = change(controller(&relation))

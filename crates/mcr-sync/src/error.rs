@@ -28,6 +28,12 @@ pub enum BuildError {
     /// Nothing says how a target is made from a source.
     #[error("the sync {0:?} has no projection; call `project` or `mirror`")]
     NoProjection(String),
+    /// [`mirror`](crate::Sync::mirror) of a kind whose objects belong to their cluster, such as a Pod.
+    #[error(
+        "a {0} can't be mirrored, because it belongs to its cluster; use `project` to make another kind from it, or only the fields that \
+         you choose"
+    )]
+    NotMirrored(String),
     /// A relation to related objects has an id that is not usable as a label, or that another one has.
     #[error(
         "a relation to related objects has the id {0:?}; use 1 to 50 lower case letters, digits and '-', with a letter or digit at \

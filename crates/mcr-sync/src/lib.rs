@@ -16,6 +16,7 @@ mod events;
 mod kinds;
 mod left;
 mod link;
+mod mirror;
 mod name;
 mod orphan;
 mod owned;
@@ -30,6 +31,7 @@ mod status;
 mod told;
 mod values;
 mod watches;
+mod writes;
 
 pub use apply::Conflicts;
 pub use builder::Sync;

@@ -12,9 +12,11 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     api::{Written, value},
-    apply, copies,
+    apply::{self, Write},
+    copies,
     error::SyncError,
     left, orphan,
+    owned::{differing, dropped},
     plan::{HoldReason, Step, TargetState, next_step},
     record, related,
     relation::Relation,
@@ -77,6 +79,8 @@ where
         related: related::Answers::default(),
         projected: None,
         targets: Targets::new(),
+        troubles: Vec::new(),
+        waits: Vec::new(),
         look_again: None,
     };
     let outcome = sight.converge().await;
@@ -153,7 +157,7 @@ where
                 holds.extend(self.claims(&look.observed).await);
                 let held = holds.iter().filter(|hold| !self.failed.contains_key(&hold.place));
                 let again = held.map(|hold| look_again(self.request, &hold.place, hold.reason));
-                self.look_again = again.min();
+                self.look_again = again.chain(self.waits.iter().copied()).min();
                 self.targets = self.known(&look).await;
                 // One error is told. A retry that may help comes before an error that waits for a change of the source. A place that
                 // was given up has none.
@@ -232,6 +236,12 @@ where
                     Written::Outdated => drop(self.taken.insert(place.clone())),
                 }
                 let found = settled(mode, &remote, desired, written).await?;
+                if found
+                    .as_ref()
+                    .is_some_and(|found| !dropped(desired, &value(found)).is_empty())
+                {
+                    self.relation.writes.note(&place, desired, Vec::new());
+                }
                 self.live.insert(place, found);
                 Ok(())
             }
@@ -241,12 +251,15 @@ where
                 else {
                     return Ok(());
                 };
-                let name = &self.relation.name;
-                let Some(write) = apply::to_write(mode, name, desired, &value(object))? else {
-                    return Ok(());
+                let live = value(object);
+                let write = match apply::to_write(mode, &self.relation.name, desired, &live)? {
+                    Some(write) => write,
+                    None if dropped(desired, &live).is_empty() => return Ok(()),
+                    None => apply::to_resend(mode, desired, &live)?,
                 };
                 let remote = self.remote(place)?;
-                let written = match remote.write(write).await {
+                let hands_over = mode.is_some() && matches!(write, Write::Merge(_));
+                let mut written = match remote.write(write).await {
                     Err(refusal)
                         if self.relation.replaces
                             && refusal.is_invalid()
@@ -262,6 +275,13 @@ where
                 if matches!((&step, &written), (Step::Adopt(_), Written::Done(_))) {
                     self.tell_done("TargetAdopted", "Adopt", "took over", place).await;
                 }
+                // No field was written so far, so what is stored may be somebody else's, and is not settled.
+                if hands_over && let (Written::Done(object), Some(conflicts)) = (&written, mode) {
+                    let write = apply::apply(desired, &value(object), conflicts, None);
+                    written = remote.write(write).await?;
+                }
+                let fields = differing(desired, &live);
+                self.relation.writes.note(place, desired, fields);
                 let found = settled(mode, &remote, desired, written).await?;
                 self.live.insert(place.clone(), found);
                 Ok(())

@@ -22,6 +22,7 @@ use crate::{
     name::{NameError, NameTemplate, hashed},
     related::Rule,
     told::Told,
+    writes::Writes,
 };
 
 type Fallible<T> = Result<T, BoxError>;
@@ -71,6 +72,7 @@ pub(crate) struct Relation<S, T> {
     pub(crate) claims: Claims,
     pub(crate) away: Away,
     pub(crate) told: Told,
+    pub(crate) writes: Writes,
     pub(crate) status_kinds: StatusKinds,
 }
 

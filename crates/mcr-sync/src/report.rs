@@ -119,18 +119,22 @@ where
     fn problem(&self, outcome: &Result<Holds, SyncError>) -> Option<Problem> {
         let notes = self.related.notes();
         let (reason, message) = match outcome {
-            Ok(holds) if holds.is_empty() && notes.is_empty() => return None,
+            Ok(holds) if holds.is_empty() && notes.is_empty() && self.troubles.is_empty() => return None,
             Ok(holds) => {
                 let tell = |hold: &Hold<RequestKey>| told(hold, self.unlisted(&hold.place));
                 let mut told: Vec<String> = holds.iter().map(tell).collect();
                 told.extend(notes.iter().map(ToString::to_string));
+                told.extend(self.troubles.iter().map(|(place, trouble)| trouble.words(place)));
                 let reason = match holds.first().map(|hold| hold.reason) {
                     Some(HoldReason::Away) if self.unlisted(&holds[0].place).is_some() => "NotListed",
                     Some(HoldReason::Away) => "ClusterAway",
                     Some(HoldReason::Deleting) => "TargetDeleting",
                     Some(HoldReason::Foreign) => "NameTaken",
                     Some(HoldReason::Claimed) => "ClaimedTwice",
-                    None => notes.first().map_or("Related", Note::reason),
+                    None => {
+                        let trouble = self.troubles.first().map(|(_, trouble)| trouble.reason());
+                        notes.first().map(Note::reason).or(trouble).unwrap_or("Related")
+                    }
                 };
                 (reason, told.join("; "))
             }

@@ -21,6 +21,7 @@ use crate::{
     record,
     related::{Answers, is_copy},
     relation::{Relation, call, decode},
+    writes::Trouble,
 };
 
 pub(crate) type Holds = Vec<Hold<RequestKey>>;
@@ -46,6 +47,10 @@ pub(crate) struct Sight<'a, S, T> {
     pub(crate) projected: Option<(Version, Projected<S>)>,
     /// The targets that are known, for the status of the source.
     pub(crate) targets: Targets,
+    /// What keeps wanted targets from being as they should be, although their servers take each write.
+    pub(crate) troubles: Vec<(RequestKey, Trouble)>,
+    /// When objects that are written too often, or not stored as they were sent, are looked at again.
+    pub(crate) waits: Vec<Duration>,
     /// When a place that is held up is looked at again.
     pub(crate) look_again: Option<Duration>,
 }
@@ -111,6 +116,8 @@ where
 
     pub(crate) async fn look(&mut self) -> Result<Look, SyncError> {
         let (relation, request, meta) = (self.relation, self.request, self.meta());
+        self.troubles.clear();
+        self.waits.clear();
         let mut recorded = record::places(&relation.name, &meta);
         let mut wanted = BTreeSet::new();
         let mut state = SourceState::Deleted;
@@ -213,8 +220,9 @@ where
 
     /// The objects that name the source, and are in none of its places. Their servers are asked, because the store may be older
     /// than a deletion in a former place.
-    pub(crate) async fn claims(&self, observed: &Observed<RequestKey>) -> Holds {
-        let (claims, key) = (&self.relation.claims, &self.request.key);
+    pub(crate) async fn claims(&mut self, observed: &Observed<RequestKey>) -> Holds {
+        let (relation, request) = (self.relation, self.request);
+        let (claims, key) = (&relation.claims, &request.key);
         let mut others = Vec::new();
         for (place, look) in claims.of(key) {
             if observed.recorded.contains(&place) || observed.wanted.contains(&place) {
@@ -288,7 +296,7 @@ where
     }
 
     fn state_of(
-        &self,
+        &mut self,
         place: &RequestKey,
         found: Option<&Option<DynamicObject>>,
         is_wanted: bool,
@@ -322,7 +330,15 @@ where
         }
         let differs = match desired {
             Some(desired) if is_wanted => {
-                apply::to_write(self.relation.mode, &self.relation.name, desired, &live)?.is_some()
+                let Relation {
+                    mode, name, writes, ..
+                } = self.relation;
+                let differs = apply::to_write(*mode, name, desired, &live)?.is_some();
+                let (is_due, trouble, wait) = writes.judge(place, desired, &live, differs);
+                self.troubles
+                    .extend(trouble.map(|trouble| (place.clone(), trouble)));
+                self.waits.extend(wait);
+                is_due
             }
             _ => false,
         };

@@ -13,7 +13,7 @@ use super::{
     copy,
     index::{Index, Scope, Selected},
 };
-use crate::{link::Link, name::is_valid};
+use crate::{link::Link, mirror, name::is_valid};
 
 /// The error of a function of the user, in words. It never has a value of the object.
 type Told<T> = Result<T, String>;
@@ -120,6 +120,7 @@ impl<S, T> Rule<S, T> {
                 if let Some(fields) = copy.as_object_mut() {
                     fields.remove("immutable");
                 }
+                mirror::strip(&self.resource, &mut copy)?;
                 copy
             }
         };

@@ -3,10 +3,12 @@
 //! API servers are simulated, and time is paused: minutes of waiting cost nothing.
 #![allow(clippy::unwrap_used)]
 
+mod fields;
 mod fleet;
 mod functions;
 mod gate;
 mod kinds;
+mod mirror;
 mod names;
 mod orphans;
 mod places;
