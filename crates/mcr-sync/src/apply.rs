@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     desired, link,
-    owned::{Fields, TooManyFields, digest},
+    owned::{Fields, TooManyFields, digest, dropped},
 };
 
 /// What a sync with server-side apply does about a field that somebody else has set to another value.
@@ -72,13 +72,22 @@ pub(crate) fn to_write(
     Ok(Some(apply(desired, live, conflicts, None)))
 }
 
-/// The write that sends once more what the server did not store before.
-pub(crate) fn to_resend(mode: Mode, desired: &Value, live: &Value) -> Result<Write, TooManyFields> {
+/// As [`to_write`], or the write that sends once more what the server did not store before.
+pub(crate) fn next_write(
+    mode: Mode,
+    sync: &str,
+    desired: &Value,
+    live: &Value,
+) -> Result<Option<Write>, TooManyFields> {
+    let write = to_write(mode, sync, desired, live)?;
+    if write.is_some() || dropped(desired, live).is_empty() {
+        return Ok(write);
+    }
     let Some(conflicts) = mode else {
-        return desired::to_resend(desired, live).map(Write::Merge);
+        return desired::to_resend(desired, live).map(|patch| Some(Write::Merge(patch)));
     };
     let settled = note(live).and_then(|note| note.settled);
-    Ok(apply(desired, live, conflicts, settled))
+    Ok(Some(apply(desired, live, conflicts, settled)))
 }
 
 /// The write that notes what the server stored in place of what it was sent. `None` if it stored what it was sent.

@@ -252,10 +252,8 @@ where
                     return Ok(());
                 };
                 let live = value(object);
-                let write = match apply::to_write(mode, &self.relation.name, desired, &live)? {
-                    Some(write) => write,
-                    None if dropped(desired, &live).is_empty() => return Ok(()),
-                    None => apply::to_resend(mode, desired, &live)?,
+                let Some(write) = apply::next_write(mode, &self.relation.name, desired, &live)? else {
+                    return Ok(());
                 };
                 let remote = self.remote(place)?;
                 let hands_over = mode.is_some() && matches!(write, Write::Merge(_));

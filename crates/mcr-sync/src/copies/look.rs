@@ -257,7 +257,11 @@ where
             let copy = match (desired, ours) {
                 (Some((desired, place)), Some((_, live))) => match desired::to_patch(desired, live) {
                     Ok(patch) => {
-                        let differs = patch.is_some();
+                        let (differs, trouble, wait) =
+                            rule.writes.judge(&key, desired, live, patch.is_some());
+                        let note = |trouble| Self::note(rule, key.clone(), Problem::Trouble(trouble));
+                        all.notes.extend(trouble.map(note));
+                        self.waits.extend(wait);
                         Some(TargetState::Ours { differs, deleting })
                     }
                     Err(error) => {

@@ -19,7 +19,7 @@ use self::{
     index::Index,
     rule::{Selection, Way},
 };
-use crate::{relation::typed, values::discreet_words};
+use crate::{relation::typed, values::discreet_words, writes::Writes};
 
 /// Related objects of a sync: objects of the kind `K` that are copied along with each source `S` and its targets `T`.
 ///
@@ -117,6 +117,7 @@ where
             name: None,
             watch_labels: None,
             index: Arc::new(Index::default()),
+            writes: Writes::default(),
         };
         let kind = PhantomData;
         Self { rule, kind }

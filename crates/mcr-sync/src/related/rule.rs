@@ -13,7 +13,7 @@ use super::{
     copy,
     index::{Index, Scope, Selected},
 };
-use crate::{link::Link, mirror, name::is_valid};
+use crate::{link::Link, mirror, name::is_valid, writes::Writes};
 
 /// The error of a function of the user, in words. It never has a value of the object.
 type Told<T> = Result<T, String>;
@@ -47,6 +47,8 @@ pub(crate) struct Rule<S, T> {
     pub(crate) name: Option<Name<S>>,
     pub(crate) watch_labels: Option<String>,
     pub(crate) index: Arc<Index>,
+    /// The writes of copies.
+    pub(crate) writes: Writes,
 }
 
 impl<S, T> Rule<S, T> {

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use mcr_sync::Conflicts;
+use kube::core::DynamicObject;
+use mcr_sync::{Conflicts, Related};
 use mcr_testkit::{sim::SimCluster, waiting::eventually};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::world::{LIMIT, WIDGETS, Widgets, World, allow, crd, is_there, sync, widget};
+use crate::world::{LIMIT, WIDGETS, Widgets, World, allow, crd, is_there, sync, widget, widgets};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const MODES: [Option<Conflicts>; 2] = [None, Some(Conflicts::Revert)];
@@ -164,4 +165,63 @@ async fn sync_field_that_somebody_else_sets_again_and_again_is_told_and_written_
         world.told("w", "Synced").await;
         world.stop().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_copy_of_a_related_object_whose_fields_are_dropped_or_fought_for_is_told() {
+    let mut world = new_world(strict(json!({"size": {"type": "integer"}})));
+    let settings = || {
+        Related::<DynamicObject, DynamicObject, DynamicObject>::down_with("settings", &widgets())
+            .named(|_, _| ["settings"])
+            .name_by(|_, _| "copy".to_owned())
+    };
+    let start = |world: &mut World| {
+        let is_source = |source: &DynamicObject| source.metadata.name.as_deref() == Some("w");
+        world.start(sync().filter(is_source).related(settings()));
+    };
+    world
+        .team
+        .create(widget("default", "w", json!({"size": 1})))
+        .unwrap();
+    world
+        .team
+        .create(widget(
+            "default",
+            "settings",
+            json!({"size": 4, "mode": "canary"}),
+        ))
+        .unwrap();
+    start(&mut world);
+    let message = world.told("w", "FieldsDropped").await;
+    let words = "the server of cluster berlin does not store these fields of default/copy: spec.mode; ";
+    assert!(message.starts_with(words), "{message}");
+    let mut kind = world
+        .berlin
+        .get("customresourcedefinitions.apiextensions.k8s.io", WIDGETS)
+        .unwrap();
+    kind["spec"] = crd()["spec"].clone();
+    world.berlin.update(kind).unwrap();
+    world.stop().await;
+    start(&mut world);
+    world.told("w", "Synced").await;
+    assert_eq!(
+        world.berlin.get(WIDGETS, "default/copy").unwrap()["spec"]["mode"],
+        "canary"
+    );
+    let before = count(&world.berlin, "patch", false);
+    for _ in 0..600 {
+        let mut copy = world.berlin.get(WIDGETS, "default/copy").unwrap();
+        copy["spec"]["size"] = 9.into();
+        world.berlin.update(copy).unwrap();
+        sleep(Duration::from_secs(1)).await;
+    }
+    let message = world.told("w", "FieldFight").await;
+    let words =
+        "somebody else sets these fields of default/copy in cluster berlin again and again: spec.size; ";
+    assert!(message.starts_with(words), "{message}");
+    let writes = count(&world.berlin, "patch", false) - before;
+    assert!((10..25).contains(&writes), "{writes} writes");
+    is_there(&world.berlin, "default/copy", 4).await;
+    world.told("w", "Synced").await;
+    world.stop().await;
 }
