@@ -11,6 +11,8 @@ use tokio::time::{Instant, sleep};
 use crate::world::{LIMIT, WIDGETS, Widgets, World, allow, crd, is_there, sync, widget, widgets};
 
 const HOUR: Duration = Duration::from_secs(3600);
+/// After this time without a write, a fight is over.
+const CALM: Duration = Duration::from_secs(600);
 const MODES: [Option<Conflicts>; 2] = [None, Some(Conflicts::Revert)];
 
 fn in_mode(mode: Option<Conflicts>) -> Widgets {
@@ -162,6 +164,7 @@ async fn sync_field_that_somebody_else_sets_again_and_again_is_told_and_written_
         }
         world.told("w", "FieldFight").await;
         is_there(&world.berlin, "default/w", 2).await;
+        sleep(CALM).await;
         world.told("w", "Synced").await;
         world.stop().await;
     }
@@ -222,6 +225,7 @@ async fn sync_copy_of_a_related_object_whose_fields_are_dropped_or_fought_for_is
     let writes = count(&world.berlin, "patch", false) - before;
     assert!((10..25).contains(&writes), "{writes} writes");
     is_there(&world.berlin, "default/copy", 4).await;
+    sleep(CALM).await;
     world.told("w", "Synced").await;
     world.stop().await;
 }
