@@ -113,8 +113,8 @@ pub enum SyncError {
     NotServed(RequestKey),
     /// A target is left although its source is gone. It is never deleted: see the design.
     #[error(
-        "{target} was made for {source_key}, which no longer exists, and nobody saw its deletion, most likely because somebody removed its \
-         finalizer. The target stays, because a source cluster that was restored from a backup would look the same; delete it by hand if \
+        "{target} was made for {source_key}, which no longer exists. Most likely it was given up while its cluster was away, or somebody \
+         removed the finalizer of the source. The target stays, because a source cluster that was restored from a backup would look the same; delete it by hand if \
          it is not needed"
     )]
     Orphan {

@@ -325,12 +325,17 @@ where
         for place in look.observed.recorded.difference(kept) {
             if look.observed.targets.get(place) == Some(&TargetState::Abandoned) {
                 // No event tells that a cluster still has the object when it is back without a new list.
-                if self.request.fleet.get(&place.cluster).is_ok() {
+                let watch = self.relation.target_watch();
+                let store = self.request.fleet.get(&place.cluster);
+                let store = store
+                    .ok()
+                    .and_then(|cluster| cluster.store_of::<DynamicObject>(&watch).ok());
+                if store.is_some_and(|store| matches!(store.get_unsynced(&place.object), Ok(Some(_)))) {
                     self.relation.claims.add(&self.request.key, place.clone());
                 }
                 let RequestKey { cluster, object } = place;
                 let note = format!(
-                    "gave up {object} in cluster {cluster}, which is away; if the cluster comes back, the object is still there"
+                    "gave up {object} in cluster {cluster}, which is away; if the object was made there, it stays when the cluster comes back"
                 );
                 let (sync, source) = (&*self.relation.name, &self.request.key);
                 tracing::warn!(sync, %source, "{note}");

@@ -233,7 +233,11 @@ where
                 Ok(remote) => remote.get().await,
                 Err(away) => Err(away),
             };
-            // Without an answer, what the watch has told last counts.
+            // Nobody knows whether there is anything in a cluster that was given up, until it answers.
+            if found.is_err() && self.is_abandoned(&place) {
+                continue;
+            }
+            // Otherwise what the watch has told last counts without an answer.
             let found = found.map(|found| self.state_of(&place, Some(&found), false, None));
             match found {
                 Ok(Ok(TargetState::Ours { deleting: false, .. })) | Err(_) => others.push(Hold {
