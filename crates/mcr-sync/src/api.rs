@@ -13,7 +13,9 @@ use serde_json::{Map, Value, json};
 use crate::{
     apply::{self, Write},
     error::SyncError,
+    relation::decode,
     silent::{Answering, SOON},
+    values::discreet,
 };
 
 /// One object in one cluster.
@@ -133,7 +135,7 @@ impl Remote {
     fn failed(&self, verb: &'static str) -> impl FnOnce(kube::Error) -> SyncError {
         let key = self.key.clone();
         move |source| {
-            let source = Box::new(source);
+            let source = Box::new(discreet(source));
             match &*source {
                 kube::Error::Api(status) if is_too_large(status) => SyncError::TooLarge { key, source },
                 _ => SyncError::Api { verb, key, source },
@@ -202,11 +204,7 @@ impl Remote {
         if let Some(namespace) = &self.key.object.namespace {
             object["metadata"]["namespace"] = (&**namespace).into();
         }
-        serde_json::from_value(object).map_err(|source| {
-            let function = "projection";
-            let source = source.into();
-            SyncError::Function { function, source }
-        })
+        decode("projection", object)
     }
 
     async fn create_namespace(&self, name: &str) -> Result<(), SyncError> {
@@ -222,7 +220,7 @@ impl Remote {
             Err(source) => Err(SyncError::Api {
                 verb: "create",
                 key: RequestKey::new(self.key.cluster.clone(), ObjectKey::cluster_scoped(name)),
-                source: Box::new(source),
+                source: Box::new(discreet(source)),
             }),
         }
     }
@@ -261,6 +259,7 @@ impl Remote {
                 self.wrote(self.api.patch(&self.segment, &params, &patch)).await?
             }
         };
+        let answer = answer.map_err(discreet);
         if let Err(kube::Error::Api(status)) = &answer
             && let Some(fields) = apply::conflicts(status)
         {
@@ -335,7 +334,7 @@ pub(crate) async fn list(
             Err(SyncError::Api {
                 verb: "list",
                 key: RequestKey::new(cluster.name().clone(), object),
-                source: Box::new(source),
+                source: Box::new(discreet(source)),
             })
         }
     }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     desired, link,
-    owned::{Fields, TooManyFields, digest},
+    owned::{Fields, TooManyFields, digest, dropped},
 };
 
 /// What a sync with server-side apply does about a field that somebody else has set to another value.
@@ -72,6 +72,24 @@ pub(crate) fn to_write(
     Ok(Some(apply(desired, live, conflicts, None)))
 }
 
+/// As [`to_write`], or the write that sends once more what the server did not store before.
+pub(crate) fn next_write(
+    mode: Mode,
+    sync: &str,
+    desired: &Value,
+    live: &Value,
+) -> Result<Option<Write>, TooManyFields> {
+    let write = to_write(mode, sync, desired, live)?;
+    if write.is_some() || dropped(desired, live).is_empty() {
+        return Ok(write);
+    }
+    let Some(conflicts) = mode else {
+        return desired::to_resend(desired, live).map(|patch| Some(Write::Merge(patch)));
+    };
+    let settled = note(live).and_then(|note| note.settled);
+    Ok(Some(apply(desired, live, conflicts, settled)))
+}
+
 /// The write that notes what the server stored in place of what it was sent. `None` if it stored what it was sent.
 pub(crate) fn to_settle(mode: Mode, desired: &Value, stored: &Value) -> Result<Option<Write>, TooManyFields> {
     let Some(conflicts) = mode else {
@@ -98,7 +116,7 @@ fn with_note(desired: &Value, settled: Option<String>) -> Value {
     object
 }
 
-fn apply(desired: &Value, live: &Value, conflicts: Conflicts, settled: Option<String>) -> Write {
+pub(crate) fn apply(desired: &Value, live: &Value, conflicts: Conflicts, settled: Option<String>) -> Write {
     let mut object = with_note(desired, settled);
     only_this(&mut object, live);
     Write::Apply {

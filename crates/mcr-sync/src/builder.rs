@@ -22,13 +22,15 @@ use crate::{
     claims::Claims,
     error::BuildError,
     kinds::StatusKinds,
+    mirror,
     name::{MAX_NAME, NameTemplate},
     reconcile::reconcile,
     related::{Related, Rule},
-    relation::{Mutate, Place, Project, Relation, Status, TargetNamespace, Test, first_name},
+    relation::{Mutate, Place, Project, Relation, Status, TargetNamespace, Test, first_name, typed},
     silent::Silent,
     told::Told,
     watches::controller,
+    writes::Writes,
 };
 
 /// The longest name of a sync: it is a part of the name of an annotation.
@@ -62,6 +64,7 @@ pub struct Sync<S, T> {
     pub(crate) place: Option<(ClusterSelector, Place<S>)>,
     placement_sees_clusters: bool,
     project: Option<Project<S, T>>,
+    mirrors: bool,
     mutations: Vec<Mutate<S, T>>,
     template: Option<NameTemplate>,
     namespace: TargetNamespace,
@@ -113,6 +116,7 @@ where
             place: None,
             placement_sees_clusters: true,
             project: None,
+            mirrors: false,
             mutations: Vec::new(),
             template: None,
             namespace: TargetNamespace::Same,
@@ -197,7 +201,7 @@ where
     }
 
     /// Makes the target from the source. The name, the namespace and the status of the returned object are ignored. Of its
-    /// metadata, labels and annotations are synced, except those of kcp and kubectl.
+    /// metadata, labels and annotations are synced, except those of kcp and kubectl, and those that controllers keep for themselves.
     ///
     /// The fields that the function sets are owned by the sync: changes of them are reverted, and a field that the function
     /// no longer sets is removed. Other fields of the target are not touched. An error is reported, and the function is called
@@ -210,15 +214,31 @@ where
         E: Into<BoxError>,
     {
         self.project = Some(Arc::new(move |source| project(source).map_err(Into::into)));
+        self.mirrors = false;
         self
     }
 
-    /// Makes the target equal to the source.
+    /// Makes the target equal to the source, but for what belongs to the server or a controller of its cluster: addresses and node
+    /// ports of Services, the selector and labels that a Job gets, the volume of a PersistentVolumeClaim, the token Secrets of a
+    /// ServiceAccount, annotations such as `deployment.kubernetes.io/revision`, finalizers and owner references.
+    ///
+    /// Pods, Nodes, Events and Leases can't be mirrored, and neither can Secrets with the token of a ServiceAccount.
     pub fn mirror(self) -> Self
     where
         S: Clone + Into<T>,
     {
-        self.project(|source: &S| Ok::<T, BoxError>(source.clone().into()))
+        let kind = self.target.clone();
+        let mut mirror = self.project(move |source: &S| {
+            let target: T = source.clone().into();
+            if !mirror::has_own_fields(&kind) {
+                return Ok::<T, BoxError>(target);
+            }
+            let mut target = serde_json::to_value(target)?;
+            mirror::strip(&kind, &mut target)?;
+            Ok(typed(&target)?)
+        });
+        mirror.mirrors = true;
+        mirror
     }
 
     /// Changes each projected target for its cluster, such as an address or a size that differs between clusters. The function gets
@@ -274,8 +294,11 @@ where
         self
     }
 
-    /// Brings status up: the function makes the chosen fields of the source's status from the targets that exist. A null
-    /// removes a field. Only differences are written, as a merge patch of the status subresource.
+    /// Brings status up: the function makes the chosen fields of the source's status from the targets that are known, also while
+    /// another one is away or refuses. A null removes a field. Only differences are written, as a merge patch of the status subresource.
+    ///
+    /// A list is written as a whole. The `conditions` of the function replace those in the source, and the
+    /// [`condition`](Self::condition) of the sync is added to them. To keep those of others, the function takes them from the source.
     pub fn status<E>(
         mut self,
         status: impl Fn(&S, &[(ClusterName, T)]) -> Result<Value, E> + Send + std::marker::Sync + 'static,
@@ -290,7 +313,7 @@ where
     }
 
     /// Writes a condition of this type to the source: `True` if all targets are as they should be, otherwise `False` with the
-    /// reason in words. A source of which nobody knows whether it is selected, because its filter has failed, gets none. The kind needs the status subresource and `status.conditions`. Without them, as for a ConfigMap, leave it
+    /// reason in words. Other conditions are not touched. A source of which nobody knows whether it is selected, because its filter has failed, gets none. The kind needs the status subresource and `status.conditions`. Without them, as for a ConfigMap, leave it
     /// out.
     ///
     /// The condition may be the first field of the status. So a status type with required fields must not be a part of `S`: a
@@ -430,6 +453,9 @@ where
                 return Err(BuildError::NoSelection(rule.id.clone()));
             }
         }
+        if self.mirrors && mirror::is_of_its_cluster(&self.target) {
+            return Err(BuildError::NotMirrored(self.target.kind));
+        }
         let Some((targets, place)) = self.place else {
             return Err(BuildError::NoPlacement(name));
         };
@@ -465,6 +491,7 @@ where
             silent: Silent::default(),
             waiting: Waiting::default(),
             told: Told::default(),
+            writes: Writes::default(),
             status_kinds: StatusKinds::default(),
         });
         let controller = change(controller(&relation))

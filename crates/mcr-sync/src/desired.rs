@@ -77,6 +77,13 @@ pub(crate) fn to_patch(desired: &Value, live: &Value) -> Result<Option<Value>, T
     patch(changes, &record, live).map(Some)
 }
 
+/// The merge patch that sends once more what the server did not store before.
+pub(crate) fn to_resend(desired: &Value, live: &Value) -> Result<Value, TooManyFields> {
+    let sent = Record::of(desired);
+    let changes = merge(Some(&sent), desired, live);
+    patch(changes, &record_of(live).unwrap_or(sent), live)
+}
+
 /// The merge patch that notes what the server stored in place of what it was sent. `None` if it stored what it was sent.
 pub(crate) fn to_settle(desired: &Value, stored: &Value) -> Result<Option<Value>, TooManyFields> {
     if merge(record_of(stored).as_ref(), desired, stored).is_none() {

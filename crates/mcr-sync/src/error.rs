@@ -2,7 +2,7 @@
 
 use mcr::{BoxError, RequestKey};
 
-use crate::{name::NameError, owned::TooManyFields};
+use crate::{name::NameError, owned::TooManyFields, values::discreet_words};
 
 /// The reason of [`SyncError::NoStatus`].
 pub(crate) const NO_STATUS: &str = "NoStatus";
@@ -38,6 +38,12 @@ pub enum BuildError {
     /// Nothing says how a target is made from a source.
     #[error("the sync {0:?} has no projection; call `project` or `mirror`")]
     NoProjection(String),
+    /// [`mirror`](crate::Sync::mirror) of a kind whose objects belong to their cluster, such as a Pod.
+    #[error(
+        "a {0} can't be mirrored, because it belongs to its cluster; use `project` to make another kind from it, or only the fields that \
+         you choose"
+    )]
+    NotMirrored(String),
     /// A relation to related objects has an id that is not usable as a label, or that another one has.
     #[error(
         "a relation to related objects has the id {0:?}; use 1 to 50 lower case letters, digits and '-', with a letter or digit at \
@@ -135,8 +141,8 @@ pub enum SyncError {
     },
     /// A target is left although its source is gone. It is never deleted: see the design.
     #[error(
-        "{target} was made for {source_key}, which no longer exists, and nobody saw its deletion, most likely because somebody removed its \
-         finalizer. The target stays, because a source cluster that was restored from a backup would look the same; delete it by hand if \
+        "{target} was made for {source_key}, which no longer exists. Most likely it was given up while its cluster was away, or somebody \
+         removed the finalizer of the source. The target stays, because a source cluster that was restored from a backup would look the same; delete it by hand if \
          it is not needed"
     )]
     Orphan {
@@ -176,6 +182,12 @@ fn advice(error: &kube::Error) -> &'static str {
 }
 
 impl SyncError {
+    /// The failure of a function of the user.
+    pub(crate) fn function(function: &'static str, error: BoxError) -> Self {
+        let source = discreet_words(error);
+        Self::Function { function, source }
+    }
+
     /// Whether a retry can't help before the source changes.
     pub(crate) fn is_terminal(&self) -> bool {
         matches!(

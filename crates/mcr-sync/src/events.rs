@@ -8,7 +8,7 @@ use kube::{
 };
 use tokio::time::timeout;
 
-use crate::{sight::Sight, told::Problem};
+use crate::{sight::Sight, told::Problem, values::discreet};
 
 /// The most bytes of the text of an event that an API server takes.
 const MAX_NOTE: usize = 1024;
@@ -60,7 +60,7 @@ impl<S, T> Sight<'_, S, T> {
         let (recorder, on) = (cluster.recorder(), source.object_ref(&self.relation.source));
         let error = match timeout(PUBLISHED_WITHIN, recorder.publish(&event, &on)).await {
             Ok(Ok(())) => return,
-            Ok(Err(error)) => mcr::core::explain_error(&error).to_string(),
+            Ok(Err(error)) => mcr::core::explain_error(&discreet(error)).to_string(),
             Err(_) => format!("no answer within {PUBLISHED_WITHIN:?}"),
         };
         let is_first = self.relation.told.is_first_refusal(cluster.name());

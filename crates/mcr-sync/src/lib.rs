@@ -16,6 +16,7 @@ mod events;
 mod kinds;
 mod left;
 mod link;
+mod mirror;
 mod name;
 mod orphan;
 mod owned;
@@ -29,7 +30,9 @@ mod sight;
 mod silent;
 mod status;
 mod told;
+mod values;
 mod watches;
+mod writes;
 
 pub use apply::Conflicts;
 pub use builder::Sync;

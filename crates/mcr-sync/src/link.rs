@@ -145,8 +145,22 @@ pub(crate) fn is_linked(labels: &Map, annotations: &Map) -> bool {
     has(labels, &[SYNC, SOURCE]) || has(annotations, &ANNOTATIONS)
 }
 
-/// Whether a label or annotation of a source may be copied to its target. Those of kcp, of kubectl and of this crate may not:
-/// they describe the source.
+/// Labels and annotations that servers and controllers of a cluster set for themselves.
+const OF_CONTROLLERS: [&str; 10] = [
+    "batch.kubernetes.io/job-tracking",
+    "control-plane.alpha.kubernetes.io/leader",
+    "deprecated.daemonset.template.generation",
+    "endpoints.kubernetes.io/last-change-trigger-time",
+    "kubernetes.io/metadata.name",
+    "pv.kubernetes.io/bind-completed",
+    "pv.kubernetes.io/bound-by-controller",
+    "volume.beta.kubernetes.io/storage-provisioner",
+    "volume.kubernetes.io/selected-node",
+    "volume.kubernetes.io/storage-provisioner",
+];
+
+/// Whether a label or annotation of a source may be copied to its target. Those of kcp, of kubectl, of controllers and of this crate
+/// may not: they describe the source.
 pub(crate) fn is_copied(key: &str) -> bool {
     let prefix = key.split_once('/').map_or("", |(prefix, _)| prefix);
     let of = |domain: &str| {
@@ -154,7 +168,15 @@ pub(crate) fn is_copied(key: &str) -> bool {
             .strip_suffix(domain)
             .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     };
-    !of("kcp.io") && !of("kcp.dev") && !of("kubectl.kubernetes.io") && !of("sync.mcr.dev")
+    let mut domains = [
+        "kcp.io",
+        "kcp.dev",
+        "kubectl.kubernetes.io",
+        "deployment.kubernetes.io",
+        "sync.mcr.dev",
+    ]
+    .into_iter();
+    !domains.any(of) && !OF_CONTROLLERS.contains(&key)
 }
 
 #[cfg(test)]
@@ -266,6 +288,8 @@ mod tests {
             "kcp.io/cluster",
             "claimed.internal.apis.kcp.io/x",
             "kubectl.kubernetes.io/y",
+            "deployment.kubernetes.io/revision",
+            "pv.kubernetes.io/bind-completed",
             SYNC,
         ] {
             assert!(!is_copied(key), "{key}");
@@ -273,6 +297,7 @@ mod tests {
         for key in [
             "team",
             "app.kubernetes.io/name",
+            "pv.kubernetes.io/provisioned-by",
             "notkcp.io/x",
             "kcp.io",
             "example.io/kcp.io",

@@ -200,6 +200,64 @@ pub(crate) fn merge(previous: Option<&Record>, desired: &Value, live: &Value) ->
     (!settled).then_some(patch)
 }
 
+/// The paths at which `live` differs from `desired`, as people write them. With `absent`, only those that `live` does not have at all,
+/// unless they are empty: a server may leave out what says nothing.
+fn paths(desired: &Value, live: &Value, absent: bool) -> Vec<String> {
+    let below = |name: String, desired: &Value, live: &Value| {
+        let below = paths(desired, live, absent).into_iter();
+        below.map(move |path| format!("{name}{path}")).collect::<Vec<_>>()
+    };
+    match (desired, live) {
+        (Value::Object(desired), Value::Object(live)) => {
+            let path = |(key, desired): (&String, &Value)| match live.get(key) {
+                Some(live) if live == desired => Vec::new(),
+                Some(live) => below(format!(".{key}"), desired, live),
+                None if absent && is_empty(desired) => Vec::new(),
+                None => vec![format!(".{key}")],
+            };
+            desired.iter().flat_map(path).collect()
+        }
+        (Value::Array(desired), Value::Array(live)) if desired.len() == live.len() => {
+            let pairs = desired.iter().zip(live).enumerate();
+            pairs
+                .flat_map(|(at, (desired, live))| below(format!("[{at}]"), desired, live))
+                .collect()
+        }
+        (desired, live) if absent || desired == live => Vec::new(),
+        _ => vec![String::new()],
+    }
+}
+
+/// The fields of `desired` that have another value in `live`, or none.
+pub(crate) fn differing(desired: &Value, live: &Value) -> Vec<String> {
+    let paths = paths(desired, live, false).into_iter();
+    paths
+        .map(|path| path.trim_start_matches('.').to_owned())
+        .collect()
+}
+
+/// The fields that were sent to a server and are not in what it stores.
+pub(crate) fn dropped(desired: &Value, stored: &Value) -> Vec<String> {
+    // A server stores `stringData` elsewhere.
+    let paths = paths(desired, stored, true)
+        .into_iter()
+        .filter(|path| path != ".stringData");
+    paths
+        .map(|path| path.trim_start_matches('.').to_owned())
+        .collect()
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Bool(true) => false,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(values) => values.is_empty(),
+        Value::Object(fields) => fields.values().all(is_empty),
+    }
+}
+
 enum Change {
     Keep,
     /// The whole value is replaced.

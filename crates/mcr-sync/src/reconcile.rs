@@ -12,9 +12,11 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     api::{Written, value},
-    apply, copies,
+    apply::{self, Write},
+    copies,
     error::SyncError,
     left, orphan,
+    owned::{differing, dropped},
     plan::{HoldReason, Step, TargetState, next_step, together},
     record, related,
     relation::Relation,
@@ -77,6 +79,9 @@ where
         taken: BTreeSet::new(),
         related: related::Answers::default(),
         projected: None,
+        targets: Targets::new(),
+        troubles: Vec::new(),
+        waits: Vec::new(),
         look_again: None,
     };
     let outcome = sight.converge().await;
@@ -165,8 +170,8 @@ where
     S: DeserializeOwned + Send + Sync,
     T: DeserializeOwned + Serialize + Send + Sync,
 {
-    /// Takes steps until there is nothing to write. Returns what is held up, and the targets in their wanted places.
-    async fn converge(&mut self) -> Result<(Holds, Targets), SyncError> {
+    /// Takes steps until there is nothing to write. Returns what is held up.
+    async fn converge(&mut self) -> Result<Holds, SyncError> {
         let mut steps = BTreeMap::<_, usize>::new();
         loop {
             let look = self.look().await?;
@@ -176,7 +181,7 @@ where
                 Ok(Some(step)) => step,
                 Ok(None) => continue,
                 Err(error) => {
-                    self.fail(place, error)?;
+                    self.fail(place, error, &look).await?;
                     continue;
                 }
             };
@@ -189,7 +194,9 @@ where
                 }
                 holds.extend(self.claims(&look.observed).await);
                 let held = holds.iter().filter(|hold| !self.failed.contains_key(&hold.place));
-                self.look_again = self.wait_for(held.map(|hold| (&hold.place, hold.reason)));
+                let again = self.wait_for(held.map(|hold| (&hold.place, hold.reason)));
+                self.look_again = again.into_iter().chain(self.waits.iter().copied()).min();
+                self.targets = self.known(&look).await;
                 // One error is told. A retry that may help comes before an error that waits for a change of the source. A place that
                 // was given up has none.
                 let failed = std::mem::take(&mut self.failed).into_iter();
@@ -198,17 +205,7 @@ where
                 if let Some(error) = failed.min_by_key(SyncError::is_terminal) {
                     return Err(error);
                 }
-                let wanted = look.observed.wanted.into_iter();
-                let mut objects = look.objects;
-                let is_foreign = |place: &RequestKey| {
-                    let mut holds = holds.iter();
-                    holds.any(|hold| hold.place == *place && hold.reason == HoldReason::Foreign)
-                };
-                let targets = wanted
-                    .filter(|place| !is_foreign(place))
-                    .filter_map(|place| objects.remove(&place).map(|object| (place.cluster, object)))
-                    .collect();
-                return Ok((holds, targets));
+                return Ok(holds);
             }
             let mut all = together(&look.observed, step);
             // The copies that go before a deletion are those of one place.
@@ -221,12 +218,15 @@ where
                 let taken = steps.entry(place.clone()).or_default();
                 *taken += 1;
                 if *taken > STEPS_PER_PLACE {
-                    self.fail(place, SyncError::Unsettled(STEPS_PER_PLACE))?;
+                    self.fail(place, SyncError::Unsettled(STEPS_PER_PLACE), &look)
+                        .await?;
                 } else {
                     now.push(step);
                 }
             }
-            self.advance(now, look).await?;
+            if let Err(error) = self.advance(now, &look).await {
+                self.fail(None, error, &look).await?;
+            }
         }
     }
 
@@ -246,17 +246,25 @@ where
     }
 
     /// Notes that a step failed at a place: the other places must not wait for it.
-    pub(crate) fn fail(&mut self, place: Option<RequestKey>, error: SyncError) -> Result<(), SyncError> {
+    pub(crate) async fn fail(
+        &mut self,
+        place: Option<RequestKey>,
+        error: SyncError,
+        look: &Look,
+    ) -> Result<(), SyncError> {
         match place {
             Some(place) if !matches!(error, SyncError::Replaced(_)) => drop(self.failed.insert(place, error)),
-            _ => return Err(error),
+            _ => {
+                self.targets = self.known(look).await;
+                return Err(error);
+            }
         }
         Ok(())
     }
 
     /// Takes steps, if the servers still see what they follow from. The stores may be older than the clusters.
-    async fn advance(&mut self, steps: Vec<Step<RequestKey>>, look: Look) -> Result<(), SyncError> {
-        if !self.confirm(&steps, &look).await? {
+    async fn advance(&mut self, steps: Vec<Step<RequestKey>>, look: &Look) -> Result<(), SyncError> {
+        if !self.confirm(&steps, look).await? {
             return Ok(());
         }
         match &*steps {
@@ -266,16 +274,16 @@ where
             }
             [Step::Forget(places)] => {
                 self.write_record(Some(places)).await?;
-                self.tell_abandoned(&look, places).await;
+                self.tell_abandoned(look, places).await;
                 Ok(())
             }
             [Step::Release] => {
                 self.write_record(None).await?;
-                self.tell_abandoned(&look, &BTreeSet::new()).await;
+                self.tell_abandoned(look, &BTreeSet::new()).await;
                 Ok(())
             }
             steps => {
-                let written: Vec<_> = steps.iter().map(|step| self.written(step, &look)).collect();
+                let written: Vec<_> = steps.iter().map(|step| self.written(step, look)).collect();
                 for (place, found) in at_once(written).await {
                     match (place, found) {
                         (Some(place), Ok((found, is_taken))) => {
@@ -284,7 +292,7 @@ where
                             }
                             self.live.insert(place, found);
                         }
-                        (place, Err(error)) => self.fail(place, error)?,
+                        (place, Err(error)) => self.fail(place, error, look).await?,
                         (None, Ok(_)) => {}
                     }
                 }
@@ -318,7 +326,12 @@ where
                 if !is_taken {
                     self.tell_done("TargetCreated", "Create", "created", place).await;
                 }
-                Ok((settled(mode, &remote, desired, written).await?, is_taken))
+                let found = settled(mode, &remote, desired, written).await?;
+                let drops = |found: &DynamicObject| !dropped(desired, &value(found)).is_empty();
+                if found.as_ref().is_some_and(drops) {
+                    self.relation.writes.note(place, desired, Vec::new());
+                }
+                Ok((found, is_taken))
             }
             Step::Adopt(place) | Step::Update(place) => {
                 let (found, is_other) = self.ask(place, look).await?;
@@ -326,12 +339,13 @@ where
                 let (Some(desired), Some(object), false) = (look.desired.get(place), &found, is_other) else {
                     return Ok((found, false));
                 };
-                let name = &self.relation.name;
-                let Some(write) = apply::to_write(mode, name, desired, &value(object))? else {
+                let live = value(object);
+                let Some(write) = apply::next_write(mode, &self.relation.name, desired, &live)? else {
                     return Ok((found, false));
                 };
                 let remote = self.remote(place)?;
-                let written = match remote.write(write).await {
+                let hands_over = mode.is_some() && matches!(write, Write::Merge(_));
+                let mut written = match remote.write(write).await {
                     Err(refusal)
                         if self.relation.replaces
                             && refusal.is_invalid()
@@ -347,6 +361,13 @@ where
                 if matches!((step, &written), (Step::Adopt(_), Written::Done(_))) {
                     self.tell_done("TargetAdopted", "Adopt", "took over", place).await;
                 }
+                // No field was written so far, so what is stored may be somebody else's, and is not settled.
+                if hands_over && let (Written::Done(object), Some(conflicts)) = (&written, mode) {
+                    let write = apply::apply(desired, &value(object), conflicts, None);
+                    written = remote.write(write).await?;
+                }
+                let fields = differing(desired, &live);
+                self.relation.writes.note(place, desired, fields);
                 Ok((settled(mode, &remote, desired, written).await?, false))
             }
             Step::Delete(place) => {
@@ -394,12 +415,17 @@ where
         for place in look.observed.recorded.difference(kept) {
             if look.observed.targets.get(place) == Some(&TargetState::Abandoned) {
                 // No event tells that a cluster still has the object when it is back without a new list.
-                if self.request.fleet.get(&place.cluster).is_ok() {
+                let watch = self.relation.target_watch();
+                let store = self.request.fleet.get(&place.cluster);
+                let store = store
+                    .ok()
+                    .and_then(|cluster| cluster.store_of::<DynamicObject>(&watch).ok());
+                if store.is_some_and(|store| matches!(store.get_unsynced(&place.object), Ok(Some(_)))) {
                     self.relation.claims.add(&self.request.key, place.clone());
                 }
                 let RequestKey { cluster, object } = place;
                 let note = format!(
-                    "gave up {object} in cluster {cluster}, which is away; if the cluster comes back, the object is still there"
+                    "gave up {object} in cluster {cluster}, which is away; if the object was made there, it stays when the cluster comes back"
                 );
                 let (sync, source) = (&*self.relation.name, &self.request.key);
                 tracing::warn!(sync, %source, "{note}");

@@ -24,6 +24,7 @@ use crate::{
     related::Rule,
     silent::Silent,
     told::Told,
+    writes::Writes,
 };
 
 type Fallible<T> = Result<T, BoxError>;
@@ -76,6 +77,7 @@ pub(crate) struct Relation<S, T> {
     pub(crate) silent: Silent,
     pub(crate) waiting: Waiting,
     pub(crate) told: Told,
+    pub(crate) writes: Writes,
     pub(crate) status_kinds: StatusKinds,
 }
 
@@ -144,7 +146,7 @@ where
         typed: &S,
         clusters: Option<(&Cluster, &Cluster)>,
     ) -> Result<Value, SyncError> {
-        let failed = |function| move |source| SyncError::Function { function, source };
+        let failed = |function| move |error| SyncError::function(function, error);
         let function = "projection";
         let mut target = call(function, || (self.project)(typed))?.map_err(failed(function))?;
         if let Some((from, to)) = clusters {
@@ -176,8 +178,13 @@ pub(crate) fn call<A>(function: &'static str, call: impl FnOnce() -> A) -> Resul
 
 /// Decodes an object as its type.
 pub(crate) fn decode<K: DeserializeOwned>(function: &'static str, value: Value) -> Result<K, SyncError> {
-    serde_json::from_value(value).map_err(|error| SyncError::Function {
-        function,
-        source: error.into(),
+    typed(&value).map_err(|error| SyncError::function(function, error.into()))
+}
+
+/// Decodes an object as its type. The error of the decoder is left out: it quotes values, which may be those of a Secret.
+pub(crate) fn typed<K: DeserializeOwned>(object: &Value) -> Result<K, String> {
+    K::deserialize(object).map_err(|_| {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        format!("the object {name} is not valid for its type")
     })
 }

@@ -11,7 +11,7 @@ use crate::{
     record,
     related::Note,
     relation::{call, decode},
-    sight::{Holds, Sight, Targets},
+    sight::{Holds, Sight},
     status::{Condition, status_difference},
     told::Problem,
 };
@@ -22,15 +22,12 @@ where
     T: DeserializeOwned + Serialize + Send + Sync,
 {
     /// Tells how the sync of the source stands, and writes its status and condition if they differ.
-    pub(crate) async fn report(
-        &mut self,
-        outcome: &Result<(Holds, Targets), SyncError>,
-    ) -> Result<(), SyncError> {
-        let (wanted, failed) = match self.status_up(outcome) {
+    pub(crate) async fn report(&mut self, outcome: &Result<Holds, SyncError>) -> Result<(), SyncError> {
+        let (wanted, failed) = match self.status_up() {
             Ok(wanted) => (wanted, None),
             Err(error) => (json!({}), Some(Err(error))),
         };
-        let mut problem = self.problem(failed.as_ref().unwrap_or(outcome));
+        let mut problem = self.problem(failed.as_ref().filter(|_| outcome.is_ok()).unwrap_or(outcome));
         match &mut problem {
             Some(problem) => self.tell_problem(problem).await,
             None => self.tell_synced().await,
@@ -42,9 +39,9 @@ where
         }
     }
 
-    /// The status that the function of the user makes.
-    fn status_up(&self, outcome: &Result<(Holds, Targets), SyncError>) -> Result<Value, SyncError> {
-        let (Some(source), Some(status), Ok((_, targets))) = (&self.source, &self.relation.status, outcome)
+    /// The status that the function of the user makes of the targets that are known.
+    fn status_up(&self) -> Result<Value, SyncError> {
+        let (Some(source), Some(status), targets) = (&self.source, &self.relation.status, &self.targets)
         else {
             return Ok(json!({}));
         };
@@ -57,8 +54,7 @@ where
             .map(|(cluster, object)| Ok((cluster.clone(), decode("decoding of a target", value(object))?)));
         let targets: Vec<(ClusterName, T)> = decoded.collect::<Result<_, SyncError>>()?;
         let function = "status";
-        let failed = |source| SyncError::Function { function, source };
-        call(function, || status(&typed, &targets))?.map_err(failed)
+        call(function, || status(&typed, &targets))?.map_err(|error| SyncError::function(function, error))
     }
 
     async fn write_status(&self, mut wanted: Value, problem: Option<Problem>) -> Result<(), SyncError> {
@@ -90,7 +86,9 @@ where
             };
             let condition =
                 Condition::new(kind, is_synced, reason, message).observed(source.metadata.generation);
-            wanted["conditions"] = condition.among(live["status"].get("conditions"), &now);
+            // Those of the function come first. Without any, those of others stay.
+            let live = live["status"].get("conditions");
+            wanted["conditions"] = condition.among(wanted.get("conditions").or(live), live, &now);
         }
         // Nothing is chosen, so there is nothing to write, even if the source has no status at all.
         if wanted.as_object().is_some_and(serde_json::Map::is_empty) {
@@ -118,14 +116,15 @@ where
     }
 
     /// What is wrong with the sync of the source, as its condition and its events say.
-    fn problem(&self, outcome: &Result<(Holds, Targets), SyncError>) -> Option<Problem> {
+    fn problem(&self, outcome: &Result<Holds, SyncError>) -> Option<Problem> {
         let notes = self.related.notes();
         let (reason, message) = match outcome {
-            Ok((holds, _)) if holds.is_empty() && notes.is_empty() => return None,
-            Ok((holds, _)) => {
+            Ok(holds) if holds.is_empty() && notes.is_empty() && self.troubles.is_empty() => return None,
+            Ok(holds) => {
                 let tell = |hold: &Hold<RequestKey>| told(hold, self.unlisted(&hold.place));
                 let mut told: Vec<String> = holds.iter().map(tell).collect();
                 told.extend(notes.iter().map(ToString::to_string));
+                told.extend(self.troubles.iter().map(|(place, trouble)| trouble.words(place)));
                 let reason = match holds.first().map(|hold| hold.reason) {
                     Some(HoldReason::Away) if self.unlisted(&holds[0].place).is_some() => "NotListed",
                     Some(HoldReason::Away) => "ClusterAway",
@@ -133,7 +132,10 @@ where
                     Some(HoldReason::Deleting) => "TargetDeleting",
                     Some(HoldReason::Foreign) => "NameTaken",
                     Some(HoldReason::Claimed) => "ClaimedTwice",
-                    None => notes.first().map_or("Related", Note::reason),
+                    None => {
+                        let trouble = self.troubles.first().map(|(_, trouble)| trouble.reason());
+                        notes.first().map(Note::reason).or(trouble).unwrap_or("Related")
+                    }
                 };
                 (reason, told.join("; "))
             }

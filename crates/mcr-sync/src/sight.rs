@@ -22,6 +22,7 @@ use crate::{
     record,
     related::{Answers, is_copy},
     relation::{Relation, call, decode, first_name},
+    writes::Trouble,
 };
 
 /// At how many places one reconcile works at once.
@@ -48,6 +49,12 @@ pub(crate) struct Sight<'a, S, T> {
     pub(crate) taken: BTreeSet<RequestKey>,
     /// What was decoded and projected last, and the version of the source that it was made of.
     pub(crate) projected: Option<(Version, Projected<S>)>,
+    /// The targets that are known, for the status of the source.
+    pub(crate) targets: Targets,
+    /// What keeps wanted targets from being as they should be, although their servers take each write.
+    pub(crate) troubles: Vec<(RequestKey, Trouble)>,
+    /// When objects that are written too often, or not stored as they were sent, are looked at again.
+    pub(crate) waits: Vec<Duration>,
     /// When a place that is held up is looked at again.
     pub(crate) look_again: Option<Duration>,
 }
@@ -124,6 +131,8 @@ where
 
     pub(crate) async fn look(&mut self) -> Result<Look, SyncError> {
         let (relation, request, meta) = (self.relation, self.request, self.meta());
+        self.troubles.clear();
+        self.waits.clear();
         let mut recorded = self.places(&meta)?;
         let mut wanted = BTreeSet::new();
         let mut state = SourceState::Deleted;
@@ -157,9 +166,15 @@ where
             let stays = record::may_not_be_deleted(&relation.name, &last.metadata);
             recorded.retain(|place| !stays && !self.is_abandoned(place));
         }
-        // A projection that fails is told also while all targets are away.
-        if relation.mutations.is_empty() && !wanted.is_empty() {
-            self.desired(None)?;
+        // A projection that fails is told also while all targets are away, and before anything is written to the source.
+        if relation.mutations.is_empty()
+            && let Some(first) = wanted.first()
+            && let Err(error) = self.desired(None)
+        {
+            if !wanted.is_subset(&recorded) {
+                return Err(error);
+            }
+            self.failed.insert(first.clone(), error);
         }
         let (mut targets, mut objects, mut desired) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let mut seen = BTreeSet::new();
@@ -225,8 +240,9 @@ where
 
     /// The objects that name the source, and are in none of its places. Their servers are asked, because the store may be older
     /// than a deletion in a former place.
-    pub(crate) async fn claims(&self, observed: &Observed<RequestKey>) -> Holds {
-        let (claims, key) = (&self.relation.claims, &self.request.key);
+    pub(crate) async fn claims(&mut self, observed: &Observed<RequestKey>) -> Holds {
+        let (relation, request) = (self.relation, self.request);
+        let (claims, key) = (&relation.claims, &request.key);
         let mut others = Vec::new();
         for (place, look) in claims.of(key) {
             if observed.recorded.contains(&place) || observed.wanted.contains(&place) {
@@ -237,7 +253,11 @@ where
                 Ok(remote) => remote.get().await,
                 Err(away) => Err(away),
             };
-            // Without an answer, what the watch has told last counts.
+            // Nobody knows whether there is anything in a cluster that was given up, until it answers.
+            if found.is_err() && self.is_abandoned(&place) {
+                continue;
+            }
+            // Otherwise what the watch has told last counts without an answer.
             let found = found.map(|found| self.state_of(&place, Some(&found), false, None));
             match found {
                 Ok(Ok(TargetState::Ours { deleting: false, .. })) | Err(_) => others.push(Hold {
@@ -248,6 +268,32 @@ where
             }
         }
         others
+    }
+
+    /// The targets in the wanted places that can be read, also where a step has failed.
+    pub(crate) async fn known(&mut self, look: &Look) -> Targets {
+        let mut targets = Targets::new();
+        if self.relation.status.is_none() {
+            return targets;
+        }
+        let failed = std::mem::take(&mut self.failed);
+        let link = self.relation.link(&self.request.key);
+        for place in &look.observed.wanted {
+            let found = match look.objects.get(place) {
+                Some(object) => Ok(Some(Some(object.clone()))),
+                None => self.find(place, &look.observed.wanted).await,
+            };
+            let Ok(Some(Some(object))) = found else { continue };
+            let ObjectMeta {
+                labels, annotations, ..
+            } = &object.metadata;
+            let [labels, annotations] = [labels, annotations].map(|map| map.clone().unwrap_or_default());
+            if link.owns(&labels, &annotations) != Ownership::Foreign && !is_copy(&object.metadata) {
+                targets.push((place.cluster.clone(), object));
+            }
+        }
+        self.failed = failed;
+        targets
     }
 
     /// The object at a place. `None` if the cluster is away.
@@ -286,7 +332,7 @@ where
     }
 
     /// Whether the target was at this place when it was last seen.
-    fn was_there(&self, place: &RequestKey) -> bool {
+    fn was_there(&mut self, place: &RequestKey) -> bool {
         let last = self.live.get(place).cloned().or_else(|| {
             let cluster = self.request.fleet.get(&place.cluster).ok()?;
             let store = cluster
@@ -299,7 +345,7 @@ where
     }
 
     fn state_of(
-        &self,
+        &mut self,
         place: &RequestKey,
         found: Option<&Option<DynamicObject>>,
         is_wanted: bool,
@@ -333,7 +379,15 @@ where
         }
         let differs = match desired {
             Some(desired) if is_wanted => {
-                apply::to_write(self.relation.mode, &self.relation.name, desired, &live)?.is_some()
+                let Relation {
+                    mode, name, writes, ..
+                } = self.relation;
+                let differs = apply::to_write(*mode, name, desired, &live)?.is_some();
+                let (is_due, trouble, wait) = writes.judge(place, desired, &live, differs);
+                self.troubles
+                    .extend(trouble.map(|trouble| (place.clone(), trouble)));
+                self.waits.extend(wait);
+                is_due
             }
             _ => false,
         };

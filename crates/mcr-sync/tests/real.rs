@@ -4,7 +4,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::{
-    api::core::v1::{ConfigMap, Namespace, ResourceQuota, Service},
+    api::{
+        batch::v1::Job,
+        core::v1::{ConfigMap, Namespace, PersistentVolumeClaim, ResourceQuota, Service, ServiceAccount},
+    },
     apimachinery::pkg::api::resource::Quantity,
 };
 use kube::{
@@ -409,10 +412,11 @@ async fn sync_immutable_target_is_told_or_replaced_and_an_invalid_one_stays() {
     world
         .change("db", json!({"size": "3", "label": "not valid"}))
         .await;
-    eventually(LIMIT, "the other refusal", || {
-        failing().filter(|error| error.contains("not valid"))
+    let error = eventually(LIMIT, "the other refusal", || {
+        failing().filter(|error| error.contains("a valid label must"))
     })
     .await;
+    assert!(!error.contains("not valid"), "it quotes no value: {error}");
     let kept = until(&world.berlin, "db", "as it was", has("size", "2")).await;
     assert_eq!(second, kept, "what can't be made anew is not deleted");
     running.stop().await.unwrap();
@@ -483,4 +487,87 @@ async fn sync_object_over_one_megabyte_and_namespace_that_ends_are_told_and_othe
         until(&world.berlin, name, "kept", has).await;
     }
     running.stop().await.unwrap();
+}
+
+/// Creates an object named `x`, mirrors its kind, and returns both.
+async fn mirrored<K>(world: &World, spec: Value) -> [Value; 2]
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+        + DeserializeOwned
+        + Serialize
+        + Clone
+        + std::fmt::Debug
+        + Send
+        + std::marker::Sync
+        + 'static,
+{
+    let mut object = spec;
+    object["metadata"] = json!({"name": "x", "labels": {"copy": "yes"}});
+    let object: K = serde_json::from_value(object).unwrap();
+    let source = api::<K>(&world.team)
+        .create(&PostParams::default(), &object)
+        .await
+        .unwrap();
+    let source = serde_json::to_value(source).unwrap();
+    // The address and the port of the source are taken in the other cluster.
+    if let Some(port) = source["spec"]["ports"][0]["nodePort"].as_i64() {
+        let taken = json!({"metadata": {"name": "taken"}, "spec": {
+            "type": "NodePort", "clusterIP": source["spec"]["clusterIP"], "ports": [{"port": 80, "nodePort": port}]}});
+        let taken: Service = serde_json::from_value(taken).unwrap();
+        api::<Service>(&world.berlin)
+            .create(&PostParams::default(), &taken)
+            .await
+            .unwrap();
+    }
+    let is_chosen = |object: &K| {
+        object
+            .meta()
+            .labels
+            .as_ref()
+            .is_some_and(|labels| labels.contains_key("copy"))
+    };
+    let (running, failing) = world.start(Sync::<K, K>::new("mirror").filter(is_chosen).mirror());
+    let target = until::<K, _>(&world.berlin, "x", "mirrored", |found| found.cloned()).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let before = writes(world, "x").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(
+        (failing(), writes(world, "x").await),
+        (None, before),
+        "nothing is written without end"
+    );
+    running.stop().await.unwrap();
+    [source, serde_json::to_value(target).unwrap()]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sync_mirror_between_real_servers_leaves_out_what_each_of_them_chooses() {
+    let world = World::new().await;
+    let spec = json!({"type": "NodePort", "selector": {"app": "web"}, "ports": [{"port": 80}]});
+    let [source, target] = mirrored::<Service>(&world, json!({"spec": spec})).await;
+    for path in ["/spec/clusterIP", "/spec/ports/0/nodePort"] {
+        let [source, target] = [&source, &target].map(|service| service.pointer(path));
+        assert!(
+            target.is_some() && source != target,
+            "{path}: {source:?} {target:?}"
+        );
+    }
+    assert_eq!(target["spec"]["selector"], json!({"app": "web"}));
+    let pod = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "example.test/pi"}]}});
+    let [source, target] = mirrored::<Job>(&world, json!({"spec": {"template": pod}})).await;
+    let uid =
+        |job: &Value| job["spec"]["selector"]["matchLabels"]["batch.kubernetes.io/controller-uid"].clone();
+    assert_eq!(
+        (uid(&source), uid(&target)),
+        (
+            source["metadata"]["uid"].clone(),
+            target["metadata"]["uid"].clone()
+        )
+    );
+    let claim = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": "slow", "volumeName": "pv-1",
+        "resources": {"requests": {"storage": "1Gi"}}});
+    let [_, target] = mirrored::<PersistentVolumeClaim>(&world, json!({"spec": claim})).await;
+    assert_eq!(target["spec"]["volumeName"], Value::Null);
+    let [_, target] = mirrored::<ServiceAccount>(&world, json!({"secrets": [{"name": "x-token"}]})).await;
+    assert_eq!(target["secrets"], Value::Null);
 }

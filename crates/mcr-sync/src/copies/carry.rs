@@ -11,8 +11,9 @@ use super::{
 };
 use crate::{
     api::value,
-    desired,
+    apply, desired,
     error::SyncError,
+    owned::{differing, dropped},
     plan::{SourceState, Step as MainStep, TargetState},
     related::{
         answers::CopyKey,
@@ -54,7 +55,7 @@ where
             let Some(notes) = self.carry(look, copies, phase).await? else {
                 return Ok(None);
             };
-            let is_held = !notes.is_empty();
+            let is_held = notes.iter().any(Note::is_obstacle);
             self.related.set_notes(notes);
             // What belongs to the former place stays until the new one is complete.
             if is_held && phase == Phase::Late {
@@ -171,7 +172,7 @@ where
             match (self.write(look, &copies, &step).await, place) {
                 (Ok(()), _) => is_done = true,
                 (Err(error), Some(place)) => {
-                    self.fail(Some(place), error)?;
+                    self.fail(Some(place), error, look).await?;
                     is_done = true;
                 }
                 (Err(error), None) => failed = failed.or(Some(error)),
@@ -199,12 +200,24 @@ where
                 let is_down = self.relation.related[key.0].way == Way::Down;
                 let namespaces = self.relation.create_namespaces && is_down;
                 let written = remote.create(desired::to_create(desired)?, namespaces).await?;
-                settled(None, &remote, desired, written).await?
+                let found = settled(None, &remote, desired, written).await?;
+                if found
+                    .as_ref()
+                    .is_some_and(|found| !dropped(desired, &value(found)).is_empty())
+                {
+                    self.relation.related[key.0]
+                        .writes
+                        .note(&key.1, desired, Vec::new());
+                }
+                found
             }
             (Step::Update(_), Some(desired), Some(object)) => {
-                match desired::to_patch(desired, &value(object))? {
-                    Some(patch) => {
-                        let written = remote.patch(patch).await?;
+                let live = value(object);
+                match apply::next_write(None, &self.relation.name, desired, &live)? {
+                    Some(write) => {
+                        let written = remote.write(write).await?;
+                        let writes = &self.relation.related[key.0].writes;
+                        writes.note(&key.1, desired, differing(desired, &live));
                         settled(None, &remote, desired, written).await?
                     }
                     None => remote.get().await?,

@@ -197,7 +197,11 @@ where
                     }
                 }
             }
-            for name in missing {
+            for mut name in missing {
+                // A reference that is no name may be anything, a secret too.
+                if !crate::name::is_valid(&name) {
+                    "(a name that is not valid)".clone_into(&mut name);
+                }
                 let note = Self::note(rule, key_in(&from, &name), Problem::Missing);
                 all.notes.push(note);
             }
@@ -255,7 +259,11 @@ where
             let copy = match (desired, ours) {
                 (Some((desired, place)), Some((_, live))) => match desired::to_patch(desired, live) {
                     Ok(patch) => {
-                        let differs = patch.is_some();
+                        let (differs, trouble, wait) =
+                            rule.writes.judge(&key, desired, live, patch.is_some());
+                        let note = |trouble| Self::note(rule, key.clone(), Problem::Trouble(trouble));
+                        all.notes.extend(trouble.map(note));
+                        self.waits.extend(wait);
                         Some(TargetState::Ours { differs, deleting })
                     }
                     Err(error) => {

@@ -19,6 +19,7 @@ use self::{
     index::Index,
     rule::{Selection, Way},
 };
+use crate::{relation::typed, values::discreet_words, writes::Writes};
 
 /// Related objects of a sync: objects of the kind `K` that are copied along with each source `S` and its targets `T`.
 ///
@@ -116,6 +117,7 @@ where
             name: None,
             watch_labels: None,
             index: Arc::new(Index::default()),
+            writes: Writes::default(),
         };
         let kind = PhantomData;
         Self { rule, kind }
@@ -166,9 +168,8 @@ where
         mut self,
         select: impl Fn(&S, Option<&T>, &K) -> bool + Send + std::marker::Sync + 'static,
     ) -> Self {
-        let choose = move |source: &S, target: Option<&T>, object: &Value| {
-            Ok(select(source, target, &decode(object)?))
-        };
+        let choose =
+            move |source: &S, target: Option<&T>, object: &Value| Ok(select(source, target, &typed(object)?));
         self.rule.selection = Some(Selection::Choose(Arc::new(choose)));
         self
     }
@@ -187,7 +188,8 @@ where
         E: Into<BoxError>,
     {
         let make = move |source: &S, object: &Value| {
-            let made = project(source, &decode(object)?).map_err(|error| error.into().to_string())?;
+            let made =
+                project(source, &typed(object)?).map_err(|error| discreet_words(error.into()).to_string())?;
             serde_json::to_value(made).map_err(|_| "the projected object can't be written as JSON".to_owned())
         };
         self.rule.project = Some(Arc::new(make));
@@ -198,7 +200,7 @@ where
     ///
     /// If two origins of a source get the same name, the first one is copied, and the condition of the source tells about the other.
     pub fn name_by(mut self, name: impl Fn(&S, &K) -> String + Send + std::marker::Sync + 'static) -> Self {
-        let name = move |source: &S, object: &Value| Ok(name(source, &decode(object)?));
+        let name = move |source: &S, object: &Value| Ok(name(source, &typed(object)?));
         self.rule.name = Some(Arc::new(name));
         self
     }
@@ -213,14 +215,6 @@ where
     pub(crate) fn into_rule(self) -> Rule<S, T> {
         self.rule
     }
-}
-
-/// Decodes an object as its type. The error of the decoder is left out: it may have values of a Secret.
-fn decode<K: DeserializeOwned>(object: &Value) -> Result<K, String> {
-    K::deserialize(object).map_err(|_| {
-        let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        format!("the object {name} is not valid for its type")
-    })
 }
 
 impl<S, T, K> fmt::Debug for Related<S, T, K> {

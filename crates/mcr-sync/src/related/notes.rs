@@ -4,7 +4,7 @@ use std::fmt;
 
 use mcr::RequestKey;
 
-use crate::plan::HoldReason;
+use crate::{plan::HoldReason, writes::Trouble};
 
 /// A related object or a copy that is not as it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,18 +30,26 @@ pub(crate) enum Problem {
     Twice,
     /// A function of the user failed.
     Failed(String),
+    /// The server of the copy takes each write, and the copy is not as it should be.
+    Trouble(Trouble),
 }
 
 impl Note {
     /// The reason for the condition, in one word.
     pub(crate) fn reason(&self) -> &'static str {
-        match self.problem {
+        match &self.problem {
             Problem::Missing => "RelatedMissing",
             Problem::Unknown(_) => "RelatedUnknown",
             Problem::Deleting => "CopyDeleting",
             Problem::Foreign | Problem::Twice => "NameTaken",
             Problem::Failed(_) => "FunctionFailed",
+            Problem::Trouble(trouble) => trouble.reason(),
         }
+    }
+
+    /// Whether a former place is kept until this is over. A server may never store what it drops.
+    pub(crate) fn is_obstacle(&self) -> bool {
+        !matches!(self.problem, Problem::Trouble(_))
     }
 
     /// Why the copy is looked at again. `None` if an event tells when this is over.
@@ -50,7 +58,7 @@ impl Note {
             Problem::Unknown(_) => Some(HoldReason::Away),
             Problem::Deleting => Some(HoldReason::Deleting),
             Problem::Foreign => Some(HoldReason::Foreign),
-            Problem::Missing | Problem::Twice | Problem::Failed(_) => None,
+            Problem::Missing | Problem::Twice | Problem::Failed(_) | Problem::Trouble(_) => None,
         }
     }
 }
@@ -73,6 +81,7 @@ impl fmt::Display for Note {
                 "{what} is the copy of another object already; give copies different names"
             ),
             Problem::Failed(reason) => write!(f, "{what} is not copied: {reason}"),
+            Problem::Trouble(trouble) => f.write_str(&trouble.words(key)),
         }
     }
 }

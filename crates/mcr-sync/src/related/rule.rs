@@ -13,7 +13,7 @@ use super::{
     copy,
     index::{Index, Scope, Selected},
 };
-use crate::{link::Link, name::is_valid};
+use crate::{link::Link, mirror, name::is_valid, writes::Writes};
 
 /// The error of a function of the user, in words. It never has a value of the object.
 type Told<T> = Result<T, String>;
@@ -47,6 +47,8 @@ pub(crate) struct Rule<S, T> {
     pub(crate) name: Option<Name<S>>,
     pub(crate) watch_labels: Option<String>,
     pub(crate) index: Arc<Index>,
+    /// The writes of copies.
+    pub(crate) writes: Writes,
 }
 
 impl<S, T> Rule<S, T> {
@@ -106,10 +108,11 @@ impl<S, T> Rule<S, T> {
             None => copy::default_name(&self.id, origin, link),
         };
         if !is_valid(&name) {
-            return Err(format!(
-                "the function for names makes {name:?}, which Kubernetes does not allow; a name has lower case letters, digits, \
-                 '-' and '.', and begins and ends with a letter or digit"
-            ));
+            return Err(
+                "the function for names makes a name that Kubernetes does not allow; a name has at most 253 lower case letters, \
+                 digits, '-' and '.', and begins and ends with a letter or digit"
+                    .to_owned(),
+            );
         }
         let projected = match &self.project {
             Some(project) => project(source, &live)?,
@@ -119,6 +122,7 @@ impl<S, T> Rule<S, T> {
                 if let Some(fields) = copy.as_object_mut() {
                     fields.remove("immutable");
                 }
+                mirror::strip(&self.resource, &mut copy)?;
                 copy
             }
         };

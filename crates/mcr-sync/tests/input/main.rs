@@ -4,11 +4,13 @@
 #![allow(clippy::unwrap_used)]
 
 mod anew;
+mod fields;
 mod fleet;
 mod functions;
 mod gate;
 mod isolation;
 mod kinds;
+mod mirror;
 mod names;
 mod orphans;
 mod paths;
@@ -16,4 +18,6 @@ mod paths;
 mod places;
 mod refusals;
 mod rights;
+mod secrets;
+mod status;
 mod world;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use kube::core::DynamicObject;
-use mcr::{BoxError, Cluster, ClusterSelector};
+use mcr::{Access, BoxError, Cluster, ClusterSelector, ClusterSpec};
+use mcr_testkit::log::Log;
 use serde_json::json;
 
 use crate::{
@@ -146,4 +147,53 @@ async fn sync_wait_for_a_cluster_begins_anew_for_another_source_of_the_name() {
     );
     is_gone(&world.team, "default/w").await;
     world.stop().await;
+}
+
+/// A target cluster that refuses each connection.
+fn down(name: &str) -> ClusterSpec {
+    let refuse = tower::service_fn(async |_: http::Request<kube::client::Body>| {
+        Err::<http::Response<kube::client::Body>, BoxError>("connection refused".into())
+    });
+    let access = Access::from(kube::Client::new(refuse, "default"));
+    ClusterSpec::named(name, access).unwrap().label("role", "target")
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_target_that_was_given_up_is_told_without_a_claim_about_an_object_that_never_was() {
+    for was_made in [false, true] {
+        let log = Log::of_this_thread(tracing::Level::WARN);
+        let mut world = new_world();
+        if was_made {
+            world.start(to_each());
+            is_there(&world.berlin, "default/w", 1).await;
+            world.clusters.add(down("berlin"));
+        } else {
+            world.start_with(to_each().build().unwrap(), [down("berlin")]);
+        }
+        is_there(&world.lyon, "default/w", 1).await;
+        world.told("w", "ClusterAway").await;
+        let mut source = world.team.get(WIDGETS, "default/w").unwrap();
+        source["metadata"]["annotations"][mcr_sync::ABANDON] = "berlin".into();
+        world.team.update(source).unwrap();
+        world.team.delete(WIDGETS, "default/w").unwrap();
+        is_gone(&world.team, "default/w").await;
+        tokio::time::sleep(LONG).await;
+        let mut told = log.lines_with("mcr_sync::");
+        told.retain(|line| !line.contains("ClusterAway"));
+        assert_eq!(told.len(), 1, "{told:#?}");
+        let words = "gave up default/w in cluster berlin, which is away; if the object was made there, it stays when the cluster comes back";
+        assert!(told[0].contains(words), "{told:?}");
+        // What is left is told when the cluster is back.
+        world.clusters.remove("berlin");
+        tokio::time::sleep(LONG).await;
+        world.clusters.add(spec(&world.berlin, "target"));
+        tokio::time::sleep(LONG).await;
+        let left = log.lines_with("cluster://team/default/w, which no longer exists");
+        assert_eq!(left.is_empty(), !was_made, "{left:#?}");
+        assert!(
+            left.iter()
+                .all(|line| line.contains("Most likely it was given up while its cluster was away, or"))
+        );
+        world.stop().await;
+    }
 }
