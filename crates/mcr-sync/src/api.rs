@@ -104,9 +104,8 @@ impl Remote {
     ) -> Result<kube::Result<A>, SyncError> {
         match &self.answering {
             Some(answering) => {
-                let ends_silence =
-                    |answer: &_| is_write && matches!(answer, Ok(_) | Err(kube::Error::Api(_)));
-                let answer = answering.ask(SOON, ends_silence, request).await;
+                let is_answer = |answer: &_| matches!(answer, Ok(_) | Err(kube::Error::Api(_)));
+                let answer = answering.ask(SOON, is_write, is_answer, request).await;
                 answer.ok_or_else(|| SyncError::NoAnswer(self.key.clone()))
             }
             None => Ok(request.await),

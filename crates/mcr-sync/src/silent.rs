@@ -13,7 +13,7 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-/// How long each request for an object waits for its answer. After that, the cluster counts as silent.
+/// How long each request for an object waits for its answer. If the cluster has answered no other one meanwhile, it counts as silent.
 pub(crate) const SOON: Duration = Duration::from_secs(1);
 
 /// How many requests wait longer for one silent cluster. Each holds a reconcile, and so a place in the queue of its source cluster.
@@ -42,9 +42,11 @@ pub(crate) struct Answering {
 struct State {
     silence: Option<Silence>,
     patience: Duration,
+    /// When any request was last answered, and when a write was.
+    answered: [Instant; 2],
 }
 
-/// Since when a cluster has answered no write soon, and when a request was last seen to wait.
+/// Since when a cluster has answered no write, and when a request was last seen to wait.
 #[derive(Clone, Copy)]
 struct Silence {
     since: Instant,
@@ -61,6 +63,15 @@ impl State {
         let last = Instant::now();
         self.silence = Some(Silence { since, last });
     }
+
+    fn answered(&mut self, is_write: bool) {
+        let now = Instant::now();
+        self.answered[0] = now;
+        if is_write {
+            self.answered[1] = now;
+            self.silence = None;
+        }
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -74,6 +85,7 @@ impl Silent {
             let state = State {
                 silence: None,
                 patience: PATIENCE,
+                answered: [Instant::now(); 2],
             };
             Arc::new(Answering {
                 probes: Semaphore::new(PROBES),
@@ -97,32 +109,43 @@ impl Silent {
 
 impl Answering {
     /// Waits for the answer to a request. `None` if it does not come in time, or if enough others wait for this cluster: the request
-    /// is dropped, and may have been carried out. Only the answer to a write ends the silence, because a server may answer reads and no writes.
+    /// is dropped, and may have been carried out.
+    ///
+    /// A cluster that answers other requests meanwhile is slow, and not silent. Of a write only other writes tell that, because a server
+    /// may answer reads and no writes.
     pub(crate) async fn ask<A>(
         &self,
         soon: Duration,
-        ends_silence: impl FnOnce(&A) -> bool,
+        is_write: bool,
+        is_answer: impl Fn(&A) -> bool,
         request: impl Future<Output = A>,
     ) -> Option<A> {
         let began = Instant::now();
         let mut request = pin!(request);
-        if lock(&self.state).silence().is_none() {
+        while lock(&self.state).silence().is_none() {
             if let Ok(answer) = timeout(soon, &mut request).await {
+                if is_answer(&answer) {
+                    lock(&self.state).answered(is_write);
+                }
                 return Some(answer);
             }
-            lock(&self.state).waited(began);
+            let mut state = lock(&self.state);
+            if state.answered[usize::from(is_write)].elapsed() >= soon {
+                state.waited(began);
+            } else if began.elapsed() >= MOST_PATIENCE {
+                return None;
+            }
         }
         let _probe = self.probes.try_acquire().ok()?;
         let patience = lock(&self.state).patience;
         let answer = timeout_at(began + patience, request).await.ok();
         let mut state = lock(&self.state);
         match &answer {
-            Some(answer) if ends_silence(answer) => {
-                let patience = (2 * began.elapsed()).clamp(PATIENCE, MOST_PATIENCE);
-                *state = State {
-                    silence: None,
-                    patience,
-                };
+            Some(answer) if is_answer(answer) => {
+                state.answered(is_write);
+                if is_write {
+                    state.patience = (2 * began.elapsed()).clamp(PATIENCE, MOST_PATIENCE);
+                }
             }
             Some(_) => {}
             None => {

@@ -473,7 +473,7 @@ where
             .relation
             .silent
             .of(cluster.name())
-            .ask(LIST, |_| false, listed)
+            .ask(LIST, false, Result::is_ok, listed)
             .await;
         let what = || {
             RequestKey::new(
