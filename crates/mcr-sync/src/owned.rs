@@ -473,6 +473,17 @@ mod tests {
     }
 
     #[test]
+    fn what_a_server_stores_otherwise_elsewhere_or_not_as_empty_is_not_dropped() {
+        let desired = json!({"stringData": {"a": "b"}, "spec": {"cpu": "1000m", "off": false, "none": {"a": []}, "list": [{"a": 1, "b": 2}], "c": 1}});
+        let stored = json!({"data": {"a": "Yg=="}, "spec": {"cpu": "1", "list": [{"a": 1}], "more": true}});
+        assert_eq!(dropped(&desired, &stored), ["spec.c", "spec.list[0].b"]);
+        assert_eq!(differing(&desired["spec"], &stored["spec"]).len(), 5);
+        // A list of another length may be merged with that of others.
+        let longer = json!({"spec": {"list": [{"a": 1}, {"a": 2}], "c": 1}});
+        assert_eq!(dropped(&desired, &longer), ["spec.cpu"]);
+    }
+
+    #[test]
     fn nulls_are_absent() {
         assert_eq!(
             without_nulls(json!({"a": null, "b": {"c": null}, "d": [null]})),
