@@ -11,7 +11,6 @@ mod kinds;
 mod names;
 mod orphans;
 mod paths;
-
 mod places;
 mod refusals;
 mod rights;
