@@ -14,7 +14,6 @@ mod mirror;
 mod names;
 mod orphans;
 mod paths;
-
 mod places;
 mod refusals;
 mod rights;
