@@ -117,15 +117,7 @@ fn default_namespaces() {
         assert_eq!(message_for(namespace), "fine", "{namespace}");
     }
     let too_long = "a".repeat(64);
-    for namespace in [
-        "../secrets",
-        "a/b",
-        "'a?x=y'",
-        "Team",
-        "a.b",
-        "' a'",
-        too_long.as_str(),
-    ] {
+    for namespace in ["../secrets", "a/b", "'a?x=y'", "Team", "a.b", "' a'", &too_long] {
         assert_eq!(
             message_for(namespace),
             "contexts[name=\"c\"].context.namespace: is not the name of a namespace, which has at most 63 lower-case letters, \
@@ -135,298 +127,168 @@ fn default_namespaces() {
     }
 }
 
+/// For each line `fields | problem`: so it is with these fields. Without a problem they are fine.
+fn each(message: impl Fn(&str) -> String, place: &str, lines: &str) {
+    for line in lines.trim().lines() {
+        let told = match line.trim().split_once(" | ") {
+            Some((fields, problem)) => (message(fields), format!("{place}.{problem}")),
+            None => (message(line.trim()), "fine".to_owned()),
+        };
+        assert_eq!(told.0, told.1, "{line}");
+    }
+}
+
 #[test]
 fn clusters() {
-    let server = |url: &str| cluster(&format!("server: '{url}'"));
     let field = "clusters[name=\"k\"].cluster";
-    for url in [
-        "https://h",
-        "http://h:80",
-        "https://h:6443/clusters/a/",
-        "https://[::1]:6443",
-        "https://1.2.3.4",
-    ] {
-        assert_eq!(server(url), "fine", "{url}");
-    }
-    assert_eq!(
-        server("h:6443"),
-        format!("{field}.server: has no scheme; write https://host:port")
-    );
-    assert_eq!(
-        server("ftp://h"),
-        format!("{field}.server: must begin with https:// (or http://); correct the scheme")
-    );
-    assert_eq!(
-        server("https://me:canary-77aa@h"),
-        format!(
-            "{field}.server: holds a user name or password; put it into the user's username and password"
-        )
-    );
-    assert_eq!(
-        server("https://h?token=canary-77aa"),
-        format!("{field}.server: has a query or fragment; write https://host:port and at most a path")
+    each(
+        |url| cluster(&format!("server: '{url}'")),
+        field,
+        "https://h
+         http://h:80
+         https://h:6443/clusters/a/
+         https://[::1]:6443
+         https://1.2.3.4
+         https://3f4e5d6c7b8a
+         h:6443 | server: has no scheme; write https://host:port
+         ftp://h | server: must begin with https:// (or http://); correct the scheme
+         https://me:canary-77aa@h | server: holds a user name or password; put it into the user's username and password
+         https://h?token=canary-77aa | server: has a query or fragment; write https://host:port and at most a path
+         https:// h | server: is not an address; write https://host:port
+         https://h:99999 | server: has no host or a bad port; write https://host:port",
     );
     for number in ["2130706433", "0x7f000001", "127.1", "h.0177"] {
-        let text = server(&format!("https://{number}:6443"));
+        let text = cluster(&format!("server: 'https://{number}:6443'"));
         assert!(
             text.starts_with(&format!("{field}.server: has a number as its host; ")),
             "{text}"
         );
     }
-    assert_eq!(server("https://3f4e5d6c7b8a"), "fine");
-    assert_eq!(
-        server("https:// h"),
-        format!("{field}.server: is not an address; write https://host:port")
-    );
-    assert_eq!(
-        server("https://h:99999"),
-        format!("{field}.server: has no host or a bad port; write https://host:port")
-    );
     let more = |fields: &str| cluster(&format!("server: 'https://h', {fields}"));
-    assert_eq!(
-        more("certificate-authority-data: '*canary-77aa*'"),
-        format!(
-            "{field}.certificate-authority-data: is not valid base64; encode the PEM with base64 -w0 and copy all of it"
-        )
-    );
-    assert_eq!(
-        more("certificate-authority-data: '-----BEGIN CERTIFICATE----- canary-77aa'"),
-        format!(
-            "{field}.certificate-authority-data: holds PEM as it is; encode it with base64 -w0 once more"
-        )
-    );
-    assert_eq!(
-        more(&format!("certificate-authority-data: {}", b64(CANARY))),
-        format!(
-            "{field}.certificate-authority-data: holds no PEM certificate (-----BEGIN CERTIFICATE-----); copy the certificate again"
-        )
-    );
-    assert_eq!(
-        more(&format!(
-            "certificate-authority-data: {}",
-            b64("-----BEGIN CERTIFICATE-----\ncanary-77aa\n")
-        )),
-        format!(
-            "{field}.certificate-authority-data: holds PEM that is cut off or damaged; copy the certificate again"
-        )
-    );
-    let nonsense = "-----BEGIN CERTIFICATE-----\nY2FuYXJ5\n-----END CERTIFICATE-----\n";
-    assert_eq!(
-        more(&format!("certificate-authority-data: {}", b64(nonsense))),
-        format!(
-            "{field}.certificate-authority-data: holds no certificate that can be parsed; copy the certificate authority again"
-        )
-    );
-    let ca = b64(signed().0);
-    assert_eq!(more(&format!("certificate-authority-data: '{ca}'")), "fine");
-    assert_eq!(
-        more(&format!(
-            "certificate-authority-data: '{ca}', insecure-skip-tls-verify: true"
-        )),
-        format!(
-            "{field}.insecure-skip-tls-verify: is set together with a certificate authority; remove one of the two"
-        )
-    );
-    assert_eq!(
-        more("certificate-authority: ca.crt"),
-        format!(
-            "{field}.certificate-authority: can't read /nonexistent/ca.crt: entity not found; check that the file exists and that this process may read it"
-        )
-    );
-    assert_eq!(
-        more("tls-server-name: 'a b'"),
-        format!("{field}.tls-server-name: is neither a DNS name nor an IP address; correct it")
-    );
-    assert_eq!(
-        more("proxy-url: 'ftp://me:canary-77aa@h'"),
-        format!(
-            "{field}.proxy-url: must begin with http://, https:// or socks5:// and name a host; correct it"
-        )
-    );
-    for proxy in [
-        "http://h:3128",
-        "https://me:pw@h",
-        "socks5://h:1080",
-        "socks5h://h",
-    ] {
-        assert_eq!(more(&format!("proxy-url: '{proxy}'")), "fine");
+    for (length, is_fine) in [(253, true), (254, false), (60_000, false)] {
+        let (name, zone) = ("a".repeat(length), "a".repeat(length - "[fe80::1%25]".len()));
+        let texts = [
+            cluster(&format!("server: 'https://{name}:6443'")),
+            cluster(&format!("server: 'https://[fe80::1%25{zone}]'")),
+            more(&format!("proxy-url: 'socks5://{name}'")),
+        ];
+        for text in texts {
+            assert_eq!((text == "fine", text.len() < 200), (is_fine, true), "{text}");
+        }
     }
+    let data = "certificate-authority-data";
+    let (canary, ca) = (b64(CANARY), b64(signed().0));
+    let cut = b64("-----BEGIN CERTIFICATE-----\ncanary-77aa\n");
+    let nonsense = b64("-----BEGIN CERTIFICATE-----\nY2FuYXJ5\n-----END CERTIFICATE-----\n");
+    each(
+        more,
+        field,
+        &format!(
+            "{data}: '{ca}'
+             {data}: '*canary-77aa*' | {data}: is not valid base64; encode the PEM with base64 -w0 and copy all of it
+             {data}: '-----BEGIN CERTIFICATE----- canary-77aa' | {data}: holds PEM as it is; encode it with base64 -w0 once more
+             {data}: {canary} | {data}: holds no PEM certificate (-----BEGIN CERTIFICATE-----); copy the certificate again
+             {data}: {cut} | {data}: holds PEM that is cut off or damaged; copy the certificate again
+             {data}: {nonsense} | {data}: holds no certificate that can be parsed; copy the certificate authority again
+             {data}: '{ca}', insecure-skip-tls-verify: true | insecure-skip-tls-verify: is set together with a certificate authority; \
+                remove one of the two
+             certificate-authority: ca.crt | certificate-authority: can't read /nonexistent/ca.crt: entity not found; check that the file \
+                exists and that this process may read it
+             tls-server-name: 'a b' | tls-server-name: is neither a DNS name nor an IP address; correct it
+             proxy-url: 'ftp://me:canary-77aa@h' | proxy-url: must begin with http://, https:// or socks5:// and name a host; correct it
+             proxy-url: 'http://h:3128'
+             proxy-url: 'https://me:pw@h'
+             proxy-url: 'socks5://h:1080'
+             proxy-url: 'socks5h://h'"
+        ),
+    );
 }
 
 #[test]
 fn users() {
-    let field = "users[name=\"u\"].user";
     let (certificate, key) = signed();
-    let (other, _) = signed();
-    let pair = |certificate: &str, key: &str| {
-        user(&format!(
-            "client-certificate-data: {}, client-key-data: {}",
-            b64(certificate),
-            b64(key)
-        ))
-    };
-    assert_eq!(pair(&certificate, &key), "fine");
-    assert_eq!(
-        pair(&other, &key),
-        format!(
-            "{field}.client-key-data: does not belong to the client certificate; copy both again from the same place"
-        )
-    );
-    assert_eq!(
-        pair(V1_CERTIFICATE, V1_KEY),
-        format!(
-            "{field}.client-certificate-data: holds an X.509 version 1 certificate, which rustls does not accept; issue it \
-             again as version 3 (with openssl x509 -req, add -extfile with any extension)"
-        )
-    );
-    assert_eq!(
-        pair(&certificate, CANARY),
-        format!("{field}.client-key-data: holds no PEM private key; copy the key again")
-    );
-    assert_eq!(
-        pair(
-            &certificate,
-            "-----BEGIN ENCRYPTED PRIVATE KEY-----\nY2FuYXJ5\n-----END ENCRYPTED PRIVATE KEY-----\n"
+    let (other, canary) = (b64(signed().0), b64(CANARY));
+    let (certificate, key) = (b64(certificate), b64(key));
+    let (v1, v1_key) = (b64(V1_CERTIFICATE), b64(V1_KEY));
+    let encrypted =
+        b64("-----BEGIN ENCRYPTED PRIVATE KEY-----\nY2FuYXJ5\n-----END ENCRYPTED PRIVATE KEY-----\n");
+    let data = "client-certificate-data";
+    each(
+        user,
+        "users[name=\"u\"].user",
+        &format!(
+            "{data}: {certificate}, client-key-data: {key}
+             {data}: {other}, client-key-data: {key} | client-key-data: does not belong to the client certificate; copy both again from the \
+                same place
+             {data}: {v1}, client-key-data: {v1_key} | {data}: holds an X.509 version 1 certificate, which rustls does not accept; issue it \
+                again as version 3 (with openssl x509 -req, add -extfile with any extension)
+             {data}: {certificate}, client-key-data: {canary} | client-key-data: holds no PEM private key; copy the key again
+             {data}: {certificate}, client-key-data: {encrypted} | client-key-data: holds an encrypted private key; store it decrypted \
+                (openssl pkey -in KEY -out PLAIN)
+             {data}: {certificate} | {data}: is there without a client-key or client-key-data; add the key
+             client-key-data: {key} | client-key-data: is there without a client-certificate or client-certificate-data; add the certificate
+             client-certificate: a.crt, client-key: a.key | client-certificate: can't read /nonexistent/a.crt: entity not found; check that \
+                the file exists and that this process may read it
+             token: 'canary-77aa with spaces' | token: holds spaces or characters that don't fit into a header; copy the token again
+             auth-provider: {{name: gcp, config: {{access-token: canary-77aa}}}} | auth-provider: \"gcp\" is a login helper that Kubernetes \
+                removed in 1.26; use user.exec or a token
+             as-groups: [admins] | as: is missing although as-uid, as-groups or as-user-extra is set; name the user to act as
+             as: me, as-uid: '1', as-groups: [a], as-user-extra: {{k: [v]}}, token: t
+             username: me, password: canary-77aa"
         ),
-        format!(
-            "{field}.client-key-data: holds an encrypted private key; store it decrypted (openssl pkey -in KEY -out PLAIN)"
-        )
     );
-    assert_eq!(
-        user(&format!("client-certificate-data: {}", b64(&certificate))),
-        format!(
-            "{field}.client-certificate-data: is there without a client-key or client-key-data; add the key"
-        )
-    );
-    assert_eq!(
-        user(&format!("client-key-data: {}", b64(&key))),
-        format!(
-            "{field}.client-key-data: is there without a client-certificate or client-certificate-data; add the certificate"
-        )
-    );
-    assert_eq!(
-        user("client-certificate: a.crt, client-key: a.key"),
-        format!(
-            "{field}.client-certificate: can't read /nonexistent/a.crt: entity not found; check that the file exists and that this process may read it"
-        )
-    );
-    assert_eq!(
-        user("token: 'canary-77aa with spaces'"),
-        format!(
-            "{field}.token: holds spaces or characters that don't fit into a header; copy the token again"
-        )
-    );
-    assert_eq!(
-        user("auth-provider: {name: gcp, config: {access-token: canary-77aa}}"),
-        format!(
-            "{field}.auth-provider: \"gcp\" is a login helper that Kubernetes removed in 1.26; use user.exec or a token"
-        )
-    );
-    assert_eq!(
-        user("as-groups: [admins]"),
-        format!(
-            "{field}.as: is missing although as-uid, as-groups or as-user-extra is set; name the user to act as"
-        )
-    );
-    assert_eq!(
-        user("as: me, as-uid: '1', as-groups: [a], as-user-extra: {k: [v]}, token: t"),
-        "fine"
-    );
-    assert_eq!(user("username: me, password: canary-77aa"), "fine");
 }
 
 #[test]
 fn exec() {
-    let field = "users[name=\"u\"].user.exec";
-    let exec = |fields: &str| user(&format!("exec: {{{fields}}}"));
-    let v1 = "apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never";
-    assert_eq!(exec(&format!("command: aws, {v1}")), "fine");
-    assert_eq!(
-        exec("command: aws, apiVersion: client.authentication.k8s.io/v1beta1"),
-        "fine"
-    );
-    assert_eq!(
-        exec(v1),
-        format!("{field}.command: is missing; name the program to run")
-    );
-    assert_eq!(
-        exec("command: aws"),
-        format!("{field}.apiVersion: is missing; write client.authentication.k8s.io/v1")
-    );
-    assert_eq!(
-        exec("command: aws, apiVersion: client.authentication.k8s.io/v1alpha1"),
-        format!(
-            "{field}.apiVersion: is none of client.authentication.k8s.io/v1 and v1beta1; use a version of the plugin that speaks one of these"
-        )
-    );
-    assert_eq!(
-        exec("command: aws, apiVersion: client.authentication.k8s.io/v1"),
-        format!("{field}.interactiveMode: is missing, which v1 requires; write Never")
-    );
-    assert_eq!(
-        exec("command: aws, apiVersion: client.authentication.k8s.io/v1, interactiveMode: Always"),
-        format!(
-            "{field}.interactiveMode: is Always, but there is no terminal here; use a plugin or login that needs none, with Never"
-        )
-    );
-    assert_eq!(
-        exec("command: aws, apiVersion: client.authentication.k8s.io/v1, interactiveMode: canary-77aa"),
-        format!("{field}.interactiveMode: is none of Never, IfAvailable and Always; write Never")
-    );
-    assert_eq!(
-        exec(&format!(
-            "command: aws, {v1}, env: [{{name: '', value: canary-77aa}}]"
-        )),
-        format!("{field}.env: holds a variable without a usable name or value; correct it")
+    let api = "apiVersion: client.authentication.k8s.io/v1";
+    each(
+        |fields| user(&format!("exec: {{{fields}}}")),
+        "users[name=\"u\"].user.exec",
+        &format!(
+            "command: aws, {api}, interactiveMode: Never
+             command: aws, {api}beta1
+             {api}, interactiveMode: Never | command: is missing; name the program to run
+             command: aws | apiVersion: is missing; write client.authentication.k8s.io/v1
+             command: aws, {api}alpha1 | apiVersion: is none of client.authentication.k8s.io/v1 and v1beta1; use a version of the plugin \
+                that speaks one of these
+             command: aws, {api} | interactiveMode: is missing, which v1 requires; write Never
+             command: aws, {api}, interactiveMode: Always | interactiveMode: is Always, but there is no terminal here; use a plugin or login \
+                that needs none, with Never
+             command: aws, {api}, interactiveMode: canary-77aa | interactiveMode: is none of Never, IfAvailable and Always; write Never
+             command: aws, {api}, interactiveMode: Never, env: [{{name: '', value: canary-77aa}}] | env: holds a variable without a usable \
+                name or value; correct it"
+        ),
     );
 }
 
 #[test]
 fn untrusted_kubeconfigs_get_inline_data_only() {
     let field = "users[name=\"u\"].user";
-    let may_not = |what: &str, instead: &str| {
-        format!(
-            "{what}: names a file, which untrusted kubeconfigs may not do; {instead}, or allow its folder with AccessPolicy::allow_files_under"
-        )
-    };
-    assert_eq!(untrusted("", "token: t"), "fine");
-    assert_eq!(
-        untrusted("", "tokenFile: /etc/shadow"),
-        may_not(
-            &format!("{field}.tokenFile"),
-            "put the token itself into the field token"
-        )
-    );
-    assert_eq!(
-        untrusted("", "client-certificate: /etc/a, client-key: /etc/b"),
-        may_not(
-            &format!("{field}.client-certificate"),
-            "use client-certificate-data"
-        )
-    );
-    assert_eq!(
-        untrusted("certificate-authority: /etc/ca", ""),
-        may_not(
-            "clusters[name=\"k\"].cluster.certificate-authority",
-            "put the certificates into certificate-authority-data"
-        )
-    );
+    let file = "names a file, which untrusted kubeconfigs may not do";
+    let folder = "or allow its folder with AccessPolicy::allow_files_under";
     let exec = "exec: {command: /bin/sh, args: [canary-77aa], apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, env: [{name: LD_PRELOAD, value: x}]}";
-    assert_eq!(
-        untrusted("", exec),
-        format!(
-            "{field}.exec: asks to run \"/bin/sh\", which untrusted kubeconfigs may not do; use a token or client certificate, or allow the command with AccessPolicy::credential_plugins"
-        )
+    each(
+        |user| untrusted("", user),
+        field,
+        &format!(
+            "token: t
+             tokenFile: /etc/shadow | tokenFile: {file}; put the token itself into the field token, {folder}
+             client-certificate: /etc/a, client-key: /etc/b | client-certificate: {file}; use client-certificate-data, {folder}
+             {exec} | exec: asks to run \"/bin/sh\", which untrusted kubeconfigs may not do; use a token or client certificate, or allow \
+                the command with AccessPolicy::credential_plugins"
+        ),
     );
-    assert_eq!(
-        untrusted("insecure-skip-tls-verify: true", ""),
-        "clusters[name=\"k\"].cluster.insecure-skip-tls-verify: is set, which untrusted kubeconfigs may not do; give \
-         certificate-authority-data instead, or allow it with AccessPolicy::allow_insecure_tls"
-    );
-    assert_eq!(
-        untrusted("proxy-url: 'http://me:canary-77aa@h:1'", ""),
-        "clusters[name=\"k\"].cluster.proxy-url: names a proxy, which untrusted kubeconfigs may not do; remove it, or \
-         allow the proxy with AccessPolicy::allow_proxy"
+    each(
+        |cluster| untrusted(cluster, ""),
+        "clusters[name=\"k\"].cluster",
+        &format!(
+            "certificate-authority: /etc/ca | certificate-authority: {file}; put the certificates into certificate-authority-data, {folder}
+             insecure-skip-tls-verify: true | insecure-skip-tls-verify: is set, which untrusted kubeconfigs may not do; give \
+                certificate-authority-data instead, or allow it with AccessPolicy::allow_insecure_tls
+             proxy-url: 'http://me:canary-77aa@h:1' | proxy-url: names a proxy, which untrusted kubeconfigs may not do; remove it, or \
+                allow the proxy with AccessPolicy::allow_proxy"
+        ),
     );
     for (address, kind) in [
         ("127.0.0.1", "loopback"),

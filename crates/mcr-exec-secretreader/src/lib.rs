@@ -11,12 +11,15 @@ mod request;
 mod hub;
 
 use std::{
+    fmt,
     io::Write,
     process::ExitCode,
+    sync::mpsc::{RecvTimeoutError, channel},
+    thread,
     time::{Duration, SystemTime},
 };
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 
 use crate::{answer::Answer, request::Request};
 
@@ -26,8 +29,20 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// Runs the program: reads `KUBERNETES_EXEC_INFO`, reads the Secret, and prints an `ExecCredential` to stdout.
 ///
 /// Without a credential it prints nothing to stdout, prints one line with the reason to stderr, and returns 1. That line never
-/// contains a secret. Ends within 20 seconds. Dropping the future cancels the request to the hub.
+/// contains a secret. After 20 seconds it ends the process in this way. Dropping the future cancels the request to the hub.
 pub async fn run() -> ExitCode {
+    let (_runs, ended) = channel::<()>();
+    // A thread, because the runtime stands still while the hub's kubeconfig is read and while its login program runs.
+    thread::spawn(move || {
+        if ended.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout) {
+            tell(format_args!(
+                "the hub did not answer within {} s; check the network between this program and the hub, the hub's load, and the hub's \
+                 kubeconfig with its login program",
+                LIMIT.as_secs()
+            ));
+            std::process::exit(1);
+        }
+    });
     let printed = match credential().await {
         Ok(json) => writeln!(std::io::stdout().lock(), "{json}").map_err(Into::into),
         Err(error) => Err(error),
@@ -35,19 +50,21 @@ pub async fn run() -> ExitCode {
     match printed {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Nobody is left to tell if stderr is closed.
-            writeln!(std::io::stderr().lock(), "mcr-exec-secretreader: {error:#}").ok();
+            tell(format_args!("{error:#}"));
             ExitCode::FAILURE
         }
     }
 }
 
+fn tell(why: fmt::Arguments<'_>) {
+    // Nobody is left to tell if stderr is closed.
+    writeln!(std::io::stderr().lock(), "mcr-exec-secretreader: {why}").ok();
+}
+
 async fn credential() -> anyhow::Result<String> {
     let info = std::env::var("KUBERNETES_EXEC_INFO").ok();
     let request = Request::parse(info.as_deref())?;
-    let read = tokio::time::timeout(LIMIT, hub::read(&request))
-        .await
-        .map_err(|_| anyhow!("the hub did not answer within {} s; check the network between this program and the hub, and the hub's load", LIMIT.as_secs()))??;
+    let read = hub::read(&request).await?;
     let answer =
         Answer::find(&request.content, &read.data, SystemTime::now()).with_context(|| read.place.clone())?;
     answer

@@ -21,15 +21,15 @@ use kube::{
     Api,
     api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
 };
-use mcr_core::{ClusterState, Fleet, WatchRequest};
+use mcr_core::{ClusterState, WatchRequest};
 use mcr_provider_gardener::{GardenerProvider, Topology, v1alpha1::Cluster};
 use mcr_testkit::{
     control_plane::{ControlPlane, Etcd, policy_rule},
     garden::{Garden, Issued},
-    waiting::{self, Background, OrFail},
+    waiting::{self, OrFail},
 };
 use serde_json::json;
-use support::locally;
+use support::fleet_of;
 
 /// What never comes is given up after this.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -104,14 +104,7 @@ async fn twenty_renewals_of_real_certificates_list_nothing_and_fail_nothing() {
         .namespace("garden-dev")
         .build()
         .unwrap();
-    let fleet = Fleet::builder()
-        .provider(provider)
-        .settings(|settings| settings.access_policy = locally())
-        .build();
-    let running = Background::start({
-        let fleet = fleet.clone();
-        |stop| async move { fleet.run(stop).await }
-    });
+    let (fleet, running) = fleet_of(provider, |_| {});
     let ready = || matches!(fleet.get("dev/a").map(|a| a.state()), Ok(ClusterState::Ready));
     eventually("it is ready", ready).await;
     let cluster = fleet.get("dev/a").unwrap();
@@ -184,14 +177,7 @@ async fn in_a_seed(seed: &ControlPlane, member: &ControlPlane) {
         .topology(Topology::Seed)
         .build()
         .unwrap();
-    let fleet = Fleet::builder()
-        .provider(provider)
-        .settings(|settings| settings.access_policy = locally())
-        .build();
-    let running = Background::start({
-        let fleet = fleet.clone();
-        |stop| async move { fleet.run(stop).await }
-    });
+    let (fleet, running) = fleet_of(provider, |_| {});
     let ready = || matches!(fleet.get("dev/b").map(|b| b.state()), Ok(ClusterState::Ready));
     eventually("it is ready", ready).await;
     let cluster = fleet.get("dev/b").unwrap();

@@ -15,13 +15,13 @@ use std::{
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Namespace;
-use mcr_core::{ClusterState, Fleet, WatchSettings};
+use mcr_core::{ClusterState, WatchSettings};
 use mcr_testkit::{
     garden::{Garden, Issued},
     sim::{SimCluster, SimFleet, SimRule, SimUser},
-    waiting::{self, Background},
+    waiting,
 };
-use support::{Heard, PATIENCE, World, hour, kubeconfig, line};
+use support::{Heard, PATIENCE, World, fleet_of, hour, kubeconfig, line};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -48,14 +48,7 @@ async fn a_kubeconfig_that_the_shoot_refuses_is_renewed_before_its_time() {
     });
     let world = World::of(garden);
     world.server.create(Garden::shoot("garden-dev", "a")).unwrap();
-    let fleet = Fleet::builder()
-        .provider(world.builder().build().unwrap())
-        .settings(|settings| settings.access_policy = support::locally())
-        .build();
-    let running = Background::start({
-        let fleet = fleet.clone();
-        |stop| async move { fleet.run(stop).await }
-    });
+    let (fleet, running) = fleet_of(world.builder().build().unwrap(), |_| {});
     let ready = || matches!(fleet.get("dev/a").map(|a| a.state()), Ok(ClusterState::Ready));
     eventually("it is ready", ready).await;
     let read = kube::Api::<Namespace>::all(fleet.get("dev/a").unwrap().client());

@@ -15,15 +15,15 @@ use std::{
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-use mcr_core::{Change, ClusterState, Fleet, WatchRequest, WatchSettings};
+use mcr_core::{Change, ClusterState, WatchRequest, WatchSettings};
 use mcr_provider_gardener::GardenerProvider;
 use mcr_testkit::{
     garden::{Garden, Issued},
     sim::{SimAuditEvent, SimCluster, SimFleet, SimRule, SimUser},
-    waiting::{self, Background},
+    waiting,
 };
 use serde_json::json;
-use support::{Heard, PATIENCE, World, hour, kubeconfig, line, locally};
+use support::{Heard, PATIENCE, World, fleet_of, hour, kubeconfig, line, locally};
 use tokio::{
     task::yield_now,
     time::{Instant, advance, pause, resume, timeout},
@@ -70,19 +70,11 @@ async fn two_days_of_credentials_for_an_hour_list_nothing_and_fail_nothing() {
     });
     let world = World::of(garden);
     world.server.create(Garden::shoot("garden-dev", "a")).unwrap();
-    let fleet = Fleet::builder()
-        .provider(world.builder().build().unwrap())
-        .settings(|settings| {
-            settings.access_policy = locally();
-            // A jump of the clock must not look like a cluster that does not answer.
-            settings.probe_after = 100 * HOUR;
-            settings.probe_timeout = 100 * HOUR;
-            settings.credential_timeout = 100 * HOUR;
-        })
-        .build();
-    let running = Background::start({
-        let fleet = fleet.clone();
-        |stop| async move { fleet.run(stop).await }
+    let (fleet, running) = fleet_of(world.builder().build().unwrap(), |settings| {
+        // A jump of the clock must not look like a cluster that does not answer.
+        settings.probe_after = 100 * HOUR;
+        settings.probe_timeout = 100 * HOUR;
+        settings.credential_timeout = 100 * HOUR;
     });
     let ready = || matches!(fleet.get("dev/a").map(|a| a.state()), Ok(ClusterState::Ready));
     eventually("it is ready", ready).await;

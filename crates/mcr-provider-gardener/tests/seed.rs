@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-use mcr_core::{Access, Change, ClusterState, Fleet, WatchRequest};
+use mcr_core::{Access, Change, ClusterState, WatchRequest};
 use mcr_provider_gardener::{GardenerError, GardenerProvider, Topology};
 use mcr_testkit::{
     garden::Garden,
     sim::{SimCluster, SimFleet, SimRule, SimUser},
-    waiting::{Background, eventually},
+    waiting::eventually,
 };
 use serde_json::json;
 use support::{
-    Heard, PATIENCE, kubeconfig, locally,
+    Heard, PATIENCE, fleet_of, kubeconfig,
     seed::{CLUSTERS, SeedWorld},
 };
 use tokio::time::{Instant, timeout};
@@ -334,14 +334,7 @@ async fn renewals_are_swapped_below_the_running_watches() {
     };
     user(1);
     seed.shoot("a", |_| {});
-    let fleet = Fleet::builder()
-        .provider(seed.builder().build().unwrap())
-        .settings(|settings| settings.access_policy = locally())
-        .build();
-    let running = Background::start({
-        let fleet = fleet.clone();
-        |stop| async move { fleet.run(stop).await }
-    });
+    let (fleet, running) = fleet_of(seed.builder().build().unwrap(), |_| {});
     let ready = || matches!(fleet.get("dev/a").map(|a| a.state()), Ok(ClusterState::Ready));
     eventually(PATIENCE, "it is ready", &ready).await;
     assert_eq!(

@@ -28,7 +28,7 @@ use crate::{
     detection::{Chosen, choose},
     error::one_line,
     events::Lines,
-    inventory::{Inventory, Read, ReadError},
+    inventory::{Inventory, Read, ReadError, next_read},
     kubeconfig,
 };
 
@@ -36,8 +36,6 @@ use crate::{
 const SETTLE: Duration = Duration::from_millis(30);
 /// The least time between the starts of two looks, however many events come.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
-/// The most kubeconfigs that are read at once.
-const READS_AT_ONCE: usize = 4;
 /// By this time after its start the stream of events delivers events. Another look then finds the changes before that.
 const EVENTS_BEGUN: Duration = Duration::from_millis(700);
 /// Pauses between two attempts to follow events.
@@ -147,6 +145,8 @@ struct Work {
     /// When the next look is due.
     look_at: Instant,
     reads: FuturesUnordered<BoxFuture<'static, Answer>>,
+    /// How many of `reads` are of clusters that fail.
+    failing: usize,
     waiting: VecDeque<Read>,
     synced: bool,
 }
@@ -197,6 +197,7 @@ impl Work {
             look: None,
             looked_at: now,
             reads: FuturesUnordered::new(),
+            failing: 0,
             waiting: VecDeque::new(),
             synced: false,
         }
@@ -215,6 +216,7 @@ impl Work {
                     changes.extend(self.looked(nodes));
                 }
                 Next::Read(read, result) => {
+                    self.failing -= usize::from(read.failing);
                     if matches!(result, Err(ReadError::Gone)) {
                         self.look_soon();
                     }
@@ -235,9 +237,8 @@ impl Work {
             self.looked_at = now;
         }
         self.waiting.extend(self.inventory.due(now));
-        while self.reads.len() < READS_AT_ONCE
-            && let Some(due) = self.waiting.pop_front()
-        {
+        while let Some(due) = next_read(&mut self.waiting, self.reads.len(), self.failing) {
+            self.failing += usize::from(due.failing);
             self.reads.push(read(self.engine, self.cli.clone(), due).boxed());
         }
         if !self.synced && self.inventory.complete() {

@@ -2,7 +2,7 @@
 //! of its own.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -86,6 +86,24 @@ pub(crate) struct Read {
     pub(crate) cluster: ClusterName,
     /// The container's ID.
     pub(crate) node: String,
+    /// Whether reading has failed for so long that nobody is making the cluster.
+    pub(crate) failing: bool,
+}
+
+/// In this time after its first reading failed, a cluster that is being made has its admin.conf.
+const BEING_MADE: Duration = Duration::from_secs(60);
+/// The most kubeconfigs that are read at once.
+const READS_AT_ONCE: usize = 4;
+
+/// The read to begin now, if there is a place for it beside those that run. Reads of failing clusters come last and take at most half of
+/// the places, because each may hang until its limit.
+pub(crate) fn next_read(waiting: &mut VecDeque<Read>, running: usize, failing: usize) -> Option<Read> {
+    if running >= READS_AT_ONCE {
+        return None;
+    }
+    let fine = waiting.iter().position(|read| !read.failing);
+    let at = fine.or((failing < READS_AT_ONCE / 2).then_some(0))?;
+    waiting.remove(at)
 }
 
 /// Why an admin.conf could not be read.
@@ -178,6 +196,9 @@ impl Inventory {
                 reads.push(Read {
                     cluster: name.clone(),
                     node: node.clone(),
+                    failing: cluster
+                        .failing_since
+                        .is_some_and(|since| now > since + BEING_MADE),
                 });
             }
         }

@@ -342,6 +342,16 @@ fn a_hopeless_cluster_does_not_hide_its_neighbours() {
         "{said:?}"
     );
     assert!(world.inventory.complete());
+    // Nor does it delay a new one, however many there are.
+    let names = ["a", "b", "c", "d", "e", "new"];
+    world.look(names[..5].iter().map(|name| node(name, name)));
+    world.answer(|_| Err(ReadError::Failed("hopeless".into())));
+    world.later(90);
+    world.look(names.map(|name| node(name, name)));
+    let mut waiting = world.inventory.due(world.now).into();
+    let mut next = |running, failing| next_read(&mut waiting, running, failing).map(|read| read.node);
+    let begun = [next(4, 0), next(3, 2), next(3, 2), next(3, 1), next(0, 0)];
+    assert_eq!(begun.map(Option::unwrap_or_default), ["", "new", "", "a", "b"]);
 }
 
 fn any_node() -> impl Strategy<Value = Node> {

@@ -6,6 +6,10 @@ use crate::{
     kubeconfig::literal_ip, pem,
 };
 
+/// The longest name of the DNS, in bytes. Errors and the lookups that a client remembers contain the host.
+const LONGEST_HOST: usize = 253;
+const TOO_LONG: &str = "has a host of more than 253 characters, which no DNS name has; correct it";
+
 pub(super) fn endpoint(entry: &Entry<'_>, cluster: &Cluster<'_>) -> Result<Endpoint, AccessError> {
     let Some(server) = filled(cluster.server.clone()) else {
         return Err(entry.invalid(
@@ -96,6 +100,9 @@ fn server_url(entry: &Entry<'_>, url: &str) -> Result<http::Uri, AccessError> {
     {
         return Err(problem("has no host or a bad port; write https://host:port"));
     }
+    if authority.host().len() > LONGEST_HOST {
+        return Err(problem(TOO_LONG));
+    }
     // Some resolvers take 2130706433 or 127.1 for an address; no certificate has such a name.
     let host = authority.host();
     let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
@@ -137,6 +144,9 @@ fn proxy_url(entry: &Entry<'_>, url: &str) -> Result<http::Uri, AccessError> {
             "proxy-url",
             "must begin with http://, https:// or socks5:// and name a host; correct it",
         ));
+    }
+    if uri.host().is_some_and(|host| host.len() > LONGEST_HOST) {
+        return Err(entry.invalid("proxy-url", TOO_LONG));
     }
     let same = |allowed: &http::Uri| {
         allowed.scheme() == uri.scheme()

@@ -38,7 +38,7 @@ pub(crate) struct ClustersArgs {
         long,
         value_name = "URL",
         help_heading = "Clusters",
-        conflicts_with = "provider"
+        conflicts_with = "ClusterFlags"
     )]
     server: Option<Uri>,
     /// Keep running and print a line for each change

@@ -10,7 +10,9 @@ use super::{
 /// The advice for a description that can't be used.
 pub(super) fn describe_again(origin: &Origin) -> Fix {
     match origin {
-        Origin::Secret { namespace, name } => create_secret(namespace, name, "").into(),
+        Origin::Secret { namespace, name } => {
+            Fix::action("repeat this with the flags it was made with").and_run(create_secret(namespace, name, ""))
+        }
         Origin::File { path, .. } => Fix::action(format!("correct {path}")),
         Origin::KindCluster { name, .. } => Fix::action(
             "look whether kind itself can use the cluster; make it again only if it can't, because all that is in it is lost then",
@@ -156,7 +158,8 @@ pub(super) fn grant(origin: &Origin, right: &Right, api: &Api) -> Fix {
     let (resource, verbs) = (&right.resource, right.verbs.join(","));
     match origin {
         Origin::Secret { namespace, name } => {
-            Fix::action(format!("add {resource} with {verbs} to rules.yaml, then repeat"))
+            let repeat = "then repeat this with the other flags it was made with";
+            Fix::action(format!("add {resource} with {verbs} to rules.yaml, {repeat}"))
                 .and_run(create_secret(namespace, name, " --rules-file rules.yaml"))
         }
         _ => {

@@ -37,7 +37,7 @@ fn a_description_that_can_not_be_used_is_the_only_thing_to_say() {
     );
     assert_eq!(
         found.fix_text().unwrap(),
-        "mcr kubeconfig-secret create --context CONTEXT --name eu-1 -n fleet"
+        "repeat this with the flags it was made with: mcr kubeconfig-secret create --context CONTEXT --name eu-1 -n fleet"
     );
 
     // The same command would write the same address again.
@@ -182,7 +182,7 @@ fn each_way_that_a_certificate_is_bad_has_its_own_fix() {
         assert_eq!((found.check, found.saw.as_str()), (Check::Tls, "it is bad"));
         found.fix_text().unwrap()
     };
-    assert!(fix(Bad::UnknownIssuer).starts_with("mcr kubeconfig-secret create"));
+    assert!(fix(Bad::UnknownIssuer).contains("with: mcr kubeconfig-secret create"));
     assert!(fix(Bad::Other).starts_with("give the server another certificate"));
     assert!(fix(Bad::Expired).contains("kubeadm certs renew"));
     assert!(fix(Bad::NotYetValid).contains("timedatectl"));

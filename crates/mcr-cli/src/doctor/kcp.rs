@@ -6,7 +6,7 @@ use futures::future::join_all;
 use http::Uri;
 use kube::{
     Api, Client, ResourceExt,
-    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, ObjectList},
 };
 use mcr_core::{Access, EndpointAccess, internal::resolve_with};
 use serde_json::Value;
@@ -250,31 +250,38 @@ async fn bindings(
     let session = session.map_err(|error| (error.to_string(), false))?;
     let (group, version, of_kind) = api.listed();
     let all: Api<DynamicObject> = Api::all_with(session.client(), &kind(group, version, of_kind));
-    let mut found = Vec::new();
-    let mut page = ListParams::default().limit(PAGE);
-    let listed = loop {
-        match tokio::time::timeout(limit, all.list(&page)).await {
-            Ok(Ok(list)) => {
-                let ours = |binding: &&DynamicObject| {
-                    api != KcpApi::Export || binding.data["spec"]["reference"]["export"]["name"] == export
-                };
-                found.extend(list.items.iter().filter(ours).map(read_binding));
-                match list.metadata.continue_.filter(|token| !token.is_empty()) {
-                    Some(token) => page = page.continue_token(&token),
-                    None => break Ok(found),
-                }
-            }
-            Ok(Err(error)) => break Err((said(&error), is_forbidden(&error))),
-            Err(_) => {
-                break Err(other(format!(
-                    "no answer within {}",
-                    crate::values::seconds(limit)
-                )));
-            }
-        }
+    let ours = |binding: &&DynamicObject| {
+        api != KcpApi::Export || binding.data["spec"]["reference"]["export"]["name"] == export
     };
+    let listed = in_pages(async |page| all.list(&page).await, ours, limit).await;
     session.close().await;
     listed
+}
+
+/// Those of all pages. They have one limit together, because a server can have one more page for ever.
+async fn in_pages(
+    list: impl AsyncFn(ListParams) -> kube::Result<ObjectList<DynamicObject>>,
+    ours: impl Fn(&&DynamicObject) -> bool,
+    limit: Duration,
+) -> Result<Vec<KcpBinding>, (String, bool)> {
+    let listed = tokio::time::timeout(limit, async {
+        let (mut found, mut page) = (Vec::new(), ListParams::default().limit(PAGE));
+        loop {
+            let list = list(page.clone()).await?;
+            found.extend(list.items.iter().filter(&ours).map(read_binding));
+            match list.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page = page.continue_token(&token),
+                None => return Ok(found),
+            }
+        }
+    });
+    match listed.await {
+        Ok(listed) => listed.map_err(|error| (said(&error), is_forbidden(&error))),
+        Err(_) => Err((
+            format!("no complete answer within {}", crate::values::seconds(limit)),
+            false,
+        )),
+    }
 }
 
 /// The access to another address with the credentials of this one.
@@ -352,6 +359,17 @@ mod tests {
 
     fn object(value: Value) -> DynamicObject {
         serde_json::from_value(value).unwrap()
+    }
+
+    #[tokio::test]
+    async fn pages_without_end_are_given_up() {
+        let page = json!({"apiVersion": "v1", "kind": "List", "metadata": {"continue": "x"}, "items": []});
+        let another = async |_| {
+            tokio::task::yield_now().await;
+            Ok(serde_json::from_value(page.clone()).unwrap())
+        };
+        let listed = in_pages(another, |_| true, Duration::from_millis(50)).await;
+        assert!(listed.unwrap_err().0.starts_with("no complete answer within"));
     }
 
     #[test]

@@ -32,7 +32,7 @@ use tokio_rustls::TlsConnector;
 use super::{
     facts::{Answer, Bad, Connection, Failure, FailureKind, Reach, Tls, Verdict},
     proxy_variable,
-    target::{Target, certificate},
+    target::{Target, allowed, certificate},
 };
 use crate::values::seconds;
 
@@ -83,14 +83,17 @@ async fn reach(target: &Target, policy: &AddressPolicy, limit: Duration) -> Reac
     if target.host.parse::<IpAddr>().is_err() {
         reach.resolved = Some(Ok(addresses.iter().map(SocketAddr::ip).collect()));
     }
-    if target.trust == Trust::Untrusted
-        && let Some(error) = addresses
-            .iter()
-            .find_map(|address| policy.check(address.ip()).err())
-    {
-        reach.forbidden = Some(error.to_string());
-        return reach;
-    }
+    let addresses = match target.trust {
+        Trust::Untrusted => allowed(addresses, policy),
+        _ => Ok(addresses),
+    };
+    let addresses = match addresses {
+        Ok(addresses) => addresses,
+        Err(forbidden) => {
+            reach.forbidden = Some(forbidden);
+            return reach;
+        }
+    };
     let stream = match connect(&addresses, limit).await {
         Ok((stream, took)) => {
             reach.connected = Some(Ok(took));

@@ -1,10 +1,10 @@
 //! Finds the address and the credentials of a cluster's access, without using them.
 
-use std::{fmt, time::SystemTime};
+use std::{fmt, net::SocketAddr, time::SystemTime};
 
 use http::Uri;
 use mcr_core::{
-    Access, Endpoint, KubeconfigAccess, Trust,
+    Access, AddressPolicy, Endpoint, KubeconfigAccess, Trust,
     internal::{claims, outline},
 };
 use rustls::pki_types::{CertificateDer, pem::PemObject};
@@ -158,6 +158,24 @@ pub(crate) fn certificate(der: &[u8]) -> Option<Certificate> {
     })
 }
 
+/// Those of the addresses of an untrusted access to which the fleet connects. An error if there are none.
+pub(crate) fn allowed(
+    found: impl IntoIterator<Item = SocketAddr>,
+    policy: &AddressPolicy,
+) -> Result<Vec<SocketAddr>, String> {
+    let (mut allowed, mut forbidden) = (Vec::new(), None);
+    for address in found {
+        match policy.check(address.ip()) {
+            Ok(()) => allowed.push(address),
+            Err(error) => forbidden = Some(error.to_string()),
+        }
+    }
+    match forbidden {
+        Some(forbidden) if allowed.is_empty() => Err(forbidden),
+        _ => Ok(allowed),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -183,6 +201,15 @@ users: [{name: u, user: {token: e30.eyJleHAiOjYwfQ.c2ln}}]
         let at = SystemTime::UNIX_EPOCH + Duration::from_secs(60);
         assert_eq!(target.credential.token_expires, Some(at));
         assert!(!format!("{target:?}").contains("e30"));
+    }
+
+    #[test]
+    fn of_the_addresses_of_a_name_those_that_are_allowed_are_dialled() {
+        let policy = AddressPolicy::default();
+        let [bad, good, other] =
+            ["127.0.0.1:1", "10.0.0.1:1", "[2a00::1]:1"].map(|address| address.parse().unwrap());
+        assert_eq!(allowed([good, bad, other], &policy), Ok(vec![good, other]));
+        assert!(allowed([bad], &policy).unwrap_err().contains("loopback"));
     }
 
     #[test]

@@ -41,6 +41,13 @@ pub(crate) enum Kind {
     Other,
 }
 
+impl Kind {
+    /// Whether the provider selects clusters with `--selector`.
+    fn has_selector(self) -> bool {
+        matches!(self, Self::ClusterApi | Self::ClusterInventory | Self::Gardener)
+    }
+}
+
 /// A provider that `--provider` can choose.
 #[derive(Clone)]
 pub(crate) struct Linked {
@@ -163,6 +170,9 @@ pub(crate) fn choose(flags: &ClusterFlags, linked: &[Linked]) -> anyhow::Result<
     let mut chosen = Vec::new();
     for name in flags.chosen() {
         match linked.iter().find(|linked| linked.name == name) {
+            Some(linked) if flags.selector.is_some() && !linked.kind.has_selector() => {
+                anyhow::bail!("--provider {name}: it takes all clusters, so leave --selector out")
+            }
             Some(linked) => chosen.push(linked.clone()),
             None => anyhow::bail!("--provider {name}: this program was compiled without it"),
         }

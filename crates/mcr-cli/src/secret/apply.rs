@@ -58,6 +58,7 @@ impl Member {
     pub(super) async fn write(&self, plan: &Plan) -> anyhow::Result<()> {
         self.namespace_is_there(plan).await?;
         self.role_is_ours(plan).await?;
+        self.binding_is_ours(plan).await?;
         let mut written = Vec::new();
         for object in std::iter::once(objects::account(plan)).chain(objects::rbac(plan)) {
             match apply(&self.client, &object).await {
@@ -127,6 +128,43 @@ impl Member {
         Ok(())
     }
 
+    /// Fails if this command has made the binding for another Secret, whose account would lose its rights. Notes if one of the other
+    /// kind still grants rights.
+    async fn binding_is_ours(&self, plan: &Plan) -> anyhow::Result<()> {
+        let Some(planned) = objects::rbac(plan).pop() else {
+            return Ok(());
+        };
+        for binding in objects::bindings(plan, &plan.remote_namespace) {
+            let found = self.binding(plan, &binding).await?.filter(is_ours);
+            let secret = found.and_then(|found| found.annotations().get(objects::SECRET).cloned());
+            let Some(secret) = secret else { continue };
+            let (same, shown, member) = (binding["kind"] == planned["kind"], shown(&binding), &plan.member);
+            if same && secret != plan.secret() {
+                bail!(
+                    "{shown} in {member} was made for the Secret {secret}, whose account would lose its rights; it is left as it is, and \
+                     nothing was written: choose another --name"
+                );
+            } else if !same && secret == plan.secret() {
+                eprintln!(
+                    "note: {shown} in {member}, of an earlier --role-type, still grants what its role allows; delete it, and the role {}, \
+                     if that is too much",
+                    plan.role
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// The binding of the Secret's name. `None` if it is not there, or if the user may not read it.
+    async fn binding(&self, plan: &Plan, binding: &Value) -> anyhow::Result<Option<DynamicObject>> {
+        match api(&self.client, binding).get_opt(&plan.binding()).await {
+            Err(error) if !is_forbidden(&error) => {
+                bail!("{}: {}; nothing was written", shown(binding), said(&error))
+            }
+            found => Ok(found.ok().flatten()),
+        }
+    }
+
     /// Asks the cluster whose token a rotation replaces, and decides. Writes nothing. Fails if the account is gone: a rotation must not
     /// make a new one.
     pub(super) async fn decide(&self, args: &CreateArgs, plan: &mut Plan) -> anyhow::Result<()> {
@@ -136,10 +174,8 @@ impl Member {
             .map_or(&plan.remote_namespace, |(namespace, _)| namespace);
         let mut bound = None;
         for binding in objects::bindings(plan, namespace) {
-            bound = match api(&self.client, &binding).get_opt(&plan.binding()).await {
-                Err(error) if !is_forbidden(&error) => bail!("{}: {}", shown(&binding), said(&error)),
-                found => bound.or(found.ok().flatten().as_ref().and_then(objects::bound)),
-            };
+            let found = self.binding(plan, &binding).await?;
+            bound = bound.or(found.and_then(|found| objects::bound(plan, &found)));
         }
         plan.decide(args, reviewed, bound)?;
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &plan.remote_namespace);

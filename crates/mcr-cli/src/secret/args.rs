@@ -47,13 +47,13 @@ pub(crate) struct CreateArgs {
     #[arg(long, short = 'a', value_name = "NAME")]
     pub(super) service_account: Option<String>,
     /// Whether the rights are for all namespaces or only for that of the ServiceAccount
-    #[arg(long, short = 't', value_enum, default_value_t)]
+    #[arg(long, short = 't', value_enum, default_value_t, conflicts_with_all = ["rotate", "skip_create_rbac"])]
     pub(super) role_type: RoleType,
     /// A YAML file with the rules of the ServiceAccount, as in a Role [default: read ConfigMaps]
-    #[arg(long, short = 'r', value_name = "PATH", conflicts_with = "rotate")]
+    #[arg(long, short = 'r', value_name = "PATH", conflicts_with_all = ["rotate", "skip_create_rbac"])]
     pub(super) rules_file: Option<PathBuf>,
     /// Write no role and no binding, because the rights are granted elsewhere
-    #[arg(long)]
+    #[arg(long, conflicts_with = "rotate")]
     pub(super) skip_create_rbac: bool,
     /// The address by which controllers reach the cluster [default: that of the context; with --rotate, the one it was made with]
     #[arg(long, value_name = "URL")]

@@ -55,6 +55,9 @@ async fn with_hub(
     if args.rotate {
         plan.rotate(found.as_ref())?;
     } else {
+        if let Some(secret) = &found {
+            plan.repeat(args, secret)?;
+        }
         hub.may_write(plan).await?;
     }
     let session = Session::open(&plan.member, member_access, WITHIN)
@@ -130,10 +133,7 @@ async fn warn(plan: &Plan) {
         )
         .await
     {
-        refused = found
-            .filter_map(|address| policy.address_policy().check(address.ip()).err())
-            .map(|error| error.to_string())
-            .next();
+        refused = target::allowed(found, &policy.address_policy()).err();
     }
     if let Some(refused) = refused {
         eprintln!(

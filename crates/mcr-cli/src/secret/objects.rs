@@ -13,6 +13,8 @@ const RBAC: &str = "rbac.authorization.k8s.io/v1";
 const GROUP: &str = "rbac.authorization.k8s.io";
 /// The annotation of a binding with the address that the Secret got.
 const SERVER: &str = "mcr.dev/kubeconfig-server";
+/// The annotation of a binding with the Secret that it was made for: another one can have the same name.
+pub(super) const SECRET: &str = "mcr.dev/kubeconfig-secret";
 /// The label of roles and bindings.
 pub(super) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
@@ -42,7 +44,7 @@ pub(super) fn rbac(plan: &Plan) -> Vec<Value> {
         metadata
     };
     let mut of_binding = metadata(&plan.binding());
-    of_binding["annotations"] = json!({SERVER: plan.server});
+    of_binding["annotations"] = json!({SECRET: plan.secret(), SERVER: plan.server});
     vec![
         json!({"apiVersion": RBAC, "kind": role, "metadata": metadata(&plan.role), "rules": rules}),
         json!({
@@ -62,9 +64,11 @@ pub(super) fn bindings(plan: &Plan, namespace: &str) -> [Value; 2] {
     })
 }
 
-/// What a binding says that this command has made.
-pub(super) fn bound(binding: &DynamicObject) -> Option<Bound> {
+/// What a binding says that this command has made for the Secret.
+pub(super) fn bound(plan: &Plan, binding: &DynamicObject) -> Option<Bound> {
     binding.labels().get(MANAGED_BY).filter(|by| *by == "mcr")?;
+    let secret = binding.annotations().get(SECRET);
+    secret.filter(|secret| **secret == plan.secret())?;
     let subject = &binding.data["subjects"][0];
     let text = |field: &str| subject[field].as_str().map(str::to_owned);
     text("kind").filter(|kind| kind == "ServiceAccount")?;

@@ -7,7 +7,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use k8s_openapi::api::{core::v1::Secret, rbac::v1::PolicyRule};
 use mcr_core::{
     KubeconfigAccess, Trust,
-    internal::{claims, outline},
+    internal::{Outline, claims, outline},
 };
 use secrecy::{ExposeSecret, SecretString};
 
@@ -161,6 +161,23 @@ impl Plan {
         })
     }
 
+    /// Keeps the labels of the existing Secret for which there is no flag. Fails if the Secret may be another cluster's.
+    pub(super) fn repeat(&mut self, args: &CreateArgs, found: &Secret) -> anyhow::Result<()> {
+        let old = described(found);
+        let server = old.server.filter(|_| args.server.is_none());
+        let problem = if old.authority.is_some_and(|old| old != self.authority) {
+            "another certificate authority: choose another --name, or delete the Secret if its cluster has a new authority"
+        } else if server.is_some_and(|server| server != self.server) {
+            "another address: choose another --name, or say with --server which address controllers use if it is of this cluster"
+        } else {
+            let kept = found.metadata.labels.clone();
+            self.labels.splice(..0, kept.unwrap_or_default());
+            return Ok(());
+        };
+        let (secret, member) = (self.secret(), &self.member);
+        bail!("unlike context {member}, the Secret {secret} has {problem}; nothing was written")
+    }
+
     /// Reads the existing Secret. What is decided is decided by [`decide`](Self::decide).
     pub(super) fn rotate(&mut self, found: Option<&Secret>) -> anyhow::Result<()> {
         let (namespace, name) = (&self.namespace, &self.name);
@@ -170,9 +187,7 @@ impl Plan {
                 self.hub
             );
         };
-        let old = secret.data.as_ref().and_then(|data| data.get(KEY));
-        let old = old.and_then(|text| outline(&KubeconfigAccess::new(&text.0, Trust::Untrusted)));
-        let old = old.unwrap_or_default();
+        let old = described(secret);
         let claims = old
             .token
             .as_ref()
@@ -181,9 +196,7 @@ impl Plan {
             resource_version: secret.metadata.resource_version.clone().unwrap_or_default(),
             old_expires: claims.and_then(|claims| claims.expires),
             old_token: old.token,
-            old_server: old
-                .server
-                .map(|server| server.trim().trim_end_matches('/').to_owned()),
+            old_server: old.server,
             same_authority: old.authority.as_ref() == Some(&self.authority),
         });
         Ok(())
@@ -204,7 +217,7 @@ impl Plan {
         reviewed: Option<Account>,
         bound: Option<Bound>,
     ) -> anyhow::Result<()> {
-        let (secret, member) = (format!("{}/{}", self.namespace, self.name), &self.member);
+        let (secret, member) = (self.secret(), &self.member);
         let other = |flag: &Option<String>, now: &str| flag.as_ref().is_some_and(|flag| flag != now);
         let (bound, server) = bound.map_or((None, None), |bound| (Some(bound.account), bound.server));
         let bound = bound.filter(|_| args.service_account.is_none());
@@ -276,6 +289,11 @@ impl Plan {
         self.rotation.as_ref()?.old_expires
     }
 
+    /// The Secret's namespace and name.
+    pub(super) fn secret(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
     /// The name of the role's binding.
     pub(super) fn binding(&self) -> String {
         format!("{}-binding", self.role)
@@ -285,6 +303,17 @@ impl Plan {
     pub(super) fn account_user(&self) -> String {
         format!("system:serviceaccount:{}:{}", self.remote_namespace, self.account)
     }
+}
+
+/// What the kubeconfig in a Secret says. The address is as in a plan.
+fn described(secret: &Secret) -> Outline {
+    let text = secret.data.as_ref().and_then(|data| data.get(KEY));
+    let found = text.and_then(|text| outline(&KubeconfigAccess::new(&text.0, Trust::Untrusted)));
+    let mut found = found.unwrap_or_default();
+    found.server = found
+        .server
+        .map(|server| server.trim().trim_end_matches('/').to_owned());
+    found
 }
 
 /// A valid name of a Secret that is similar to this name.

@@ -113,11 +113,22 @@ fn no_forged_secret_decides_whose_token_is_requested_or_where_it_goes() {
         secret(""),
     ];
     let account = |name: &str| ("ns".to_owned(), name.to_owned());
-    let bound = |server: Option<&str>| Bound {
-        account: account("bound"),
-        server: server.map(str::to_owned),
+    let of = plan(&[]).unwrap();
+    let bound = |name: &str, secret: &str, server: &str| {
+        let binding = serde_json::json!({
+            "metadata": {
+                "labels": {"app.kubernetes.io/managed-by": "mcr"},
+                "annotations": {"mcr.dev/kubeconfig-secret": secret, "mcr.dev/kubeconfig-server": server},
+            },
+            "subjects": [{"kind": "ServiceAccount", "namespace": "ns", "name": name}],
+        });
+        crate::secret::objects::bound(&of, &serde_json::from_value(binding).unwrap())
     };
-    let bindings = [None, Some(bound(None)), Some(bound(Some("https://pods")))];
+    let bindings = [
+        bound("other", "team-b/kind-a", "https://evil"),
+        bound("bound", "default/kind-a", ""),
+        bound("bound", "default/kind-a", "https://pods"),
+    ];
     let reviews = [None, Some(account("proven"))];
     let flags: [&[&str]; 4] = [
         &[],
@@ -153,6 +164,34 @@ fn no_forged_secret_decides_whose_token_is_requested_or_where_it_goes() {
         assert_eq!(kept, (None, b"ca".as_slice()), "{case}");
     }
     assert!(accepted > 20, "{accepted}");
+}
+
+#[test]
+fn a_repetition_keeps_labels_and_overwrites_no_other_cluster() {
+    let (none, label, server): (&[&str], _, _) = (&[], &["--label", "tier=2"], &["--server", "https://b"]);
+    let (ours, pods) = (forged("https://a:6443/", "Y2E="), forged("https://pods", "Y2E="));
+    let other = forged("https://a:6443", "ZXZpbA==");
+    for (found, flags, result) in [
+        (&ours, none, "1"),
+        (&ours, label, "2"),
+        (&secret("half: ["), none, "1"),
+        (&pods, none, "another address"),
+        (&pods, server, "1"),
+        (&other, server, "another certificate authority"),
+    ] {
+        let (mut found, mut plan) = (found.clone(), plan(flags).unwrap());
+        found.metadata.labels = Some([("tier".to_owned(), "1".to_owned())].into());
+        match plan.repeat(&args(flags), &found) {
+            Ok(()) => {
+                let labels = &crate::secret::objects::secret(&plan, "")["metadata"]["labels"];
+                assert_eq!(
+                    *labels,
+                    serde_json::json!({"tier": result, crate::doctor::LABEL: "true"})
+                );
+            }
+            Err(error) => assert!(error.to_string().contains(result), "{error}"),
+        }
+    }
 }
 
 #[test]

@@ -112,6 +112,14 @@ async fn mistakes_end_with_the_code_of_mistakes() {
          2 | doctor --for Pods! | | is no resource
          2 | kubeconfig-secret create | | --context
          2 | kubeconfig-secret create -c x -o yaml | | --dry-run
+         2 | kubeconfig-secret create -c x --skip-create-rbac -r x | | cannot be used with
+         2 | kubeconfig-secret create -c x --skip-create-rbac -t role | | cannot be used with
+         2 | kubeconfig-secret create -c x --rotate -t role | | cannot be used with
+         2 | kubeconfig-secret create -c x --rotate --skip-create-rbac | | cannot be used with
+         2 | clusters --server http://x -n y | | cannot be used with
+         2 | clusters --server http://x --kubeconfigs y | | cannot be used with
+         3 | clusters --provider kubeconfig -l env=prod | | leave --selector out
+         3 | doctor --provider cluster-api,file -l env=prod | | leave --selector out
          3 | kubeconfig-secret create -c x | | there is no such context
          3 | kubeconfig-secret create -c x | | there are none
          2 | | | Usage: mcr",

@@ -117,9 +117,23 @@ async fn a_cluster_is_handed_over_and_its_token_rotated() {
     // The provider takes it, untrusted as it is, and has those rights and no others.
     engages(&hub).await;
 
+    // A Secret of that name elsewhere takes neither its role nor, by a rotation, a token of its account.
+    let before = writes(&member).await;
+    let other = "kubeconfig-secret create --context eu-1 --remote-namespace fleet";
+    let said = user.run(format!("{other} -a other")).await.ended(3);
+    said.tells("was made for the Secret fleet/eu-1")
+        .tells("choose another --name");
+    put(&hub, "default", "eu-1", "x").await;
+    let said = user.run(format!("{other} --rotate")).await.ended(3);
+    said.tells("nothing in eu-1 proves");
+    assert_eq!(writes(&member).await, before);
+
     // Once more: nothing is different but the token.
-    let again = format!("{create} --label region=eu --token-lifetime 10m");
-    user.run(again).await.ended(0);
+    let again = format!("{create} --token-lifetime 10m");
+    let said = user.run(&again).await.ended(0);
+    assert!(!said.err.contains("still grants"), "{}", said.err);
+    let narrower = user.run(format!("{again} --role-type role")).await.ended(0);
+    narrower.tells("clusterrolebinding/mcr-eu-1-binding in eu-1, of an earlier --role-type, still grants");
     let again = secrets(&hub, "fleet").get("eu-1").await.or_fail();
     assert_eq!(again.labels(), first.labels());
     assert_ne!(token_in(&again), token_in(&first));

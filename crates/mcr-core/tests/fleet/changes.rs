@@ -21,37 +21,18 @@ async fn a_rotated_token_is_swapped_below_the_watch_without_a_list() {
     let plane = ControlPlane::builder().audit(true).start().await.or_fail();
     let robot = robot(&plane).await;
     let running = Running::start();
-    let cluster = running
-        .join("a", &robot.kubeconfig(robot.token().await.or_fail()))
-        .await;
+    let cluster = running.join("a", &with_new_token(&robot).await).await;
     let (_watch, log) = watch_config_maps(&cluster);
     ready(&cluster).await;
     synced(&cluster).await;
     create(&plane, "before").await;
     eventually(SOON, "the object is seen", || log.has("+before")).await;
 
-    let mark = plane.audit().await.or_fail().mark();
-    let lists_before = plane
-        .audit()
-        .await
-        .or_fail()
-        .count(|e| e.is_list("configmaps") && e.user.contains("robot"));
-    assert_eq!(lists_before, 1, "one list at the start");
-    running
-        .clusters
-        .add(spec("a", &robot.kubeconfig(robot.token().await.or_fail())));
-    let watched = |log: &mcr_testkit::control_plane::AuditLog| {
-        log.since(mark)
-            .count(|e| e.is_watch_start("configmaps") && e.user.contains("robot"))
-    };
-    let deadline = tokio::time::Instant::now() + SOON;
-    while watched(&plane.audit().await.or_fail()) == 0 {
-        assert!(
-            tokio::time::Instant::now() < deadline,
-            "the watch goes on with the new token"
-        );
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    let audit = plane.audit().await.or_fail();
+    assert_eq!(lists_of_the_robot(&audit), 1, "one list at the start");
+    let mark = audit.mark();
+    running.clusters.add(spec("a", &with_new_token(&robot).await));
+    the_robot_watches(&plane, mark).await;
     delete(&plane, "before").await;
     create(&plane, "after").await;
     eventually(SOON, "changes are seen after the swap", || {
@@ -59,11 +40,12 @@ async fn a_rotated_token_is_swapped_below_the_watch_without_a_list() {
     })
     .await;
 
-    let audit = plane.audit().await.or_fail();
-    let lists = audit
-        .since(mark)
-        .count(|e| e.is_list("configmaps") && e.user.contains("robot"));
-    assert_eq!(lists, 0, "a swap of credentials costs no list");
+    let audit = plane.audit().await.or_fail().since(mark);
+    assert_eq!(
+        lists_of_the_robot(&audit),
+        0,
+        "a swap of credentials costs no list"
+    );
     assert_eq!(log.count("-before"), 1, "{:?}", log.lines());
     assert_eq!(
         cluster.epoch(),
@@ -79,9 +61,7 @@ async fn a_bad_rotation_leaves_the_working_credentials_in_place_and_says_so() {
     let plane = ControlPlane::start().await.or_fail();
     let robot = robot(&plane).await;
     let running = Running::start();
-    let cluster = running
-        .join("a", &robot.kubeconfig(robot.token().await.or_fail()))
-        .await;
+    let cluster = running.join("a", &with_new_token(&robot).await).await;
     let (_watch, log) = watch_config_maps(&cluster);
     synced(&cluster).await;
 
@@ -104,9 +84,7 @@ async fn a_bad_rotation_leaves_the_working_credentials_in_place_and_says_so() {
     eventually(SOON, "the old credentials go on", || log.has("+still-seen")).await;
     assert!(cluster.state().is_ready());
 
-    running
-        .clusters
-        .add(spec("a", &robot.kubeconfig(robot.token().await.or_fail())));
+    running.clusters.add(spec("a", &with_new_token(&robot).await));
     eventually(SOON, "the warning goes with its cause", || warnings().is_empty()).await;
     running.stop().await;
 }
@@ -206,14 +184,7 @@ async fn another_cluster_under_the_same_name_gets_nothing_of_the_old_one() {
     eventually(SOON, "the old object is seen", || log.has("+of-the-old")).await;
 
     running.clusters.add(spec("a", &new.kubeconfig()));
-    let after = eventually(SOON, "a new engagement", || {
-        running
-            .fleet
-            .get("a")
-            .ok()
-            .filter(|cluster| cluster.epoch() != before.epoch())
-    })
-    .await;
+    let after = next(&running, &before).await;
     assert!(
         matches!(store.list(), Err(StoreError::Gone { .. })),
         "the old store is not readable"
@@ -277,12 +248,9 @@ async fn suspended_keeps_the_store_dials_nothing_and_comes_back() {
         !cluster.store::<ConfigMap>().or_fail().list().or_fail().is_empty(),
         "the store is kept"
     );
-    let asked = plane
-        .audit()
-        .await
-        .or_fail()
-        .since(mark)
-        .count(|e| e.user_agent.starts_with("mcr/") && !e.user.contains("robot") && e.is_start());
+    let audit = plane.audit().await.or_fail().since(mark);
+    let asked =
+        audit.count(|e| e.user_agent.starts_with("mcr/") && !e.user.contains("robot") && e.is_start());
     assert_eq!(asked, 0, "nothing is sent to a suspended cluster");
     let error = cluster
         .api::<ConfigMap>()
@@ -346,11 +314,8 @@ async fn credentials_are_renewed_before_they_expire_and_once_when_refused() {
     }
     let endpoint = Endpoint::new(plane.url().parse().or_fail()).certificate_authority(plane.ca_pem());
     let running = Running::start_with(|settings| settings.reconnect_cap = Duration::from_secs(1));
-    running.clusters.add(ClusterSpec::new(
-        name("a"),
-        EndpointAccess::new(endpoint, issuer.clone()).into(),
-    ));
-    let cluster = running.engaged("a").await;
+    let access = EndpointAccess::new(endpoint, issuer.clone()).into();
+    let cluster = running.announce(ClusterSpec::new(name("a"), access)).await;
     let (_watch, log) = watch_config_maps(&cluster);
     synced(&cluster).await;
     // Said to live for five seconds, and taken for longer: the next one is fetched because of what is said.

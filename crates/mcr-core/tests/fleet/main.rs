@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod changes;
+#[path = "../common/mod.rs"]
+mod common;
 mod harness;
 mod isolation;
 mod life;

@@ -1,8 +1,8 @@
 //! A fleet, a layout of namespaces as clusters, and what the tests of this folder share.
 
 use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, Once},
+    borrow::Cow,
+    sync::{Arc, Once},
     time::Duration,
 };
 
@@ -10,106 +10,119 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
-    api::{DeleteParams, ObjectMeta, PostParams},
+    api::{DeleteParams, PostParams},
     client::Body,
 };
 use mcr_core::{
-    AnswerBody, BoxError, ChangeSink, Cluster, ClusterName, ClusterSpec, ClusterState, Fleet, FleetSettings,
-    ObjectChange, ObjectMetadata, Placement, Scope, ScopeLayout, ScopeRefusal, Upstream, WatchHandle,
-    WatchRequest,
+    AnswerBody, BoxError, Capabilities, Cluster, ClusterSpec, FleetSettings, ObjectMetadata, Placement,
+    Scope, ScopeLayout, ScopeRefusal, Upstream, WatchRequest,
 };
-use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
-use mcr_testkit::waiting::Background;
 pub(crate) use mcr_testkit::waiting::{OrFail, eventually};
 
+pub(crate) use crate::common::*;
 use crate::shard::Shard;
 
 /// How long anything is waited for, in real and in paused time.
 pub(crate) const SOON: Duration = Duration::from_secs(120);
 
-/// Each namespace is a cluster and keeps its name inside. Nothing is rewritten, so this shows what scopes do by
-/// themselves.
-pub(crate) struct Namespaces;
+pub(crate) type Sent = BoxFuture<'static, Result<Response<AnswerBody>, BoxError>>;
 
-impl ScopeLayout for Namespaces {
+/// What a layout says, so that a test writes down only what differs from [`NAMESPACES`] or
+/// [`WORKSPACES`](crate::shard::WORKSPACES).
+#[derive(Clone, Copy)]
+pub(crate) struct Layout {
+    pub(crate) name: &'static str,
+    pub(crate) capabilities: fn() -> Capabilities,
+    pub(crate) deletions_are_certain: fn() -> bool,
+    pub(crate) default_namespace: fn(&str) -> &str,
+    pub(crate) watch_prefix: &'static str,
+    pub(crate) watch: fn(&WatchRequest) -> Result<WatchRequest, ScopeRefusal>,
+    pub(crate) place: for<'o> fn(&ObjectMetadata<'o>) -> Option<Placement<'o>>,
+    pub(crate) localize: Option<fn(&mut serde_json::Value)>,
+    pub(crate) send: fn(Arc<str>, Request<Body>, Upstream) -> Sent,
+}
+
+impl ScopeLayout for Layout {
     fn name(&self) -> &str {
-        "namespaces"
+        self.name
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        (self.capabilities)()
+    }
+
+    fn deletions_are_certain(&self) -> bool {
+        (self.deletions_are_certain)()
+    }
+
+    fn default_namespace<'p>(&'p self, place: &'p str) -> Cow<'p, str> {
+        (self.default_namespace)(place).into()
+    }
+
+    fn watch_prefix(&self) -> &str {
+        self.watch_prefix
     }
 
     fn watch(&self, wanted: &WatchRequest) -> Result<WatchRequest, ScopeRefusal> {
-        if wanted.plural() == "nodes" {
-            return Err(ScopeRefusal::new("a namespace has no nodes"));
-        }
-        Ok(wanted.clone().all_namespaces())
+        (self.watch)(wanted)
     }
 
     fn place<'o>(&self, object: &ObjectMetadata<'o>) -> Option<Placement<'o>> {
-        object.namespace().map(Placement::new)
+        (self.place)(object)
     }
 
-    fn send(
-        &self,
-        _: Arc<str>,
-        request: Request<Body>,
-        upstream: Upstream,
-    ) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
-        Box::pin(async move { upstream.send(request).await })
+    fn localizes(&self, _: &WatchRequest) -> bool {
+        self.localize.is_some()
+    }
+
+    fn localize(&self, _: &str, object: &mut serde_json::Value) {
+        if let Some(localize) = self.localize {
+            localize(object);
+        }
+    }
+
+    fn send(&self, place: Arc<str>, request: Request<Body>, upstream: Upstream) -> Sent {
+        (self.send)(place, request, upstream)
     }
 }
 
-/// A running fleet whose clusters the test announces by hand.
-pub(crate) struct Running {
-    pub(crate) fleet: Fleet,
-    pub(crate) clusters: ClustersHandle,
-    running: Background<()>,
-}
+/// Each namespace is a cluster and keeps its name inside. Nothing is rewritten, so this shows what scopes do by
+/// themselves.
+pub(crate) const NAMESPACES: Layout = Layout {
+    name: "namespaces",
+    capabilities: Capabilities::default,
+    deletions_are_certain: || false,
+    default_namespace: |_| "default",
+    watch_prefix: "",
+    watch: |wanted| match wanted.plural() {
+        "nodes" => Err(ScopeRefusal::new("a namespace has no nodes")),
+        _ => Ok(wanted.clone().all_namespaces()),
+    },
+    place: |object| object.namespace().map(Placement::new),
+    localize: None,
+    send: |_, request, upstream| Box::pin(async move { upstream.send(request).await }),
+};
 
 impl Running {
     pub(crate) fn start() -> Self {
         Self::start_with(|_| {})
     }
 
-    /// Pauses are short, so that tests are.
     pub(crate) fn start_with(change: impl FnOnce(&mut FleetSettings)) -> Self {
-        let provider = ClustersProvider::new();
-        let clusters = provider.handle();
-        let fleet = Fleet::builder()
-            .provider(provider)
-            .settings(|settings| {
-                Arc::make_mut(&mut settings.watch).retry_cap = Duration::from_millis(200);
-                settings.reconnect_cap = Duration::from_millis(200);
-                change(settings);
-            })
-            .build();
-        let runs = fleet.clone();
-        Self {
-            fleet,
-            clusters,
-            running: Background::start(|stop| async move { runs.run(stop).await }),
-        }
+        Self::with_settings(|settings| {
+            pause_at_most(settings, Duration::from_millis(200));
+            change(settings);
+        })
     }
 
     /// Announces a place as a cluster of the same name and waits until it is engaged.
     pub(crate) async fn join(&self, scope: &Scope, endpoint: &str, place: &str) -> Cluster {
-        self.clusters.add(spec(scope, endpoint, place));
-        self.engaged(place).await
-    }
-
-    pub(crate) async fn engaged(&self, cluster: &str) -> Cluster {
-        eventually(SOON, format!("{cluster} is engaged"), || {
-            self.fleet.get(cluster).ok()
-        })
-        .await
-    }
-
-    pub(crate) async fn stop(self) {
-        self.running.stop().await;
+        self.announce(spec(scope, endpoint, place)).await
     }
 }
 
 pub(crate) fn spec(scope: &Scope, endpoint: &str, place: &str) -> ClusterSpec {
-    let name = ClusterName::new(place).or_fail();
-    ClusterSpec::new(name, scope.place(endpoint, place)).identity(format!("id of {place}"))
+    ClusterSpec::new(name(place), scope.place(endpoint, place)).identity(format!("id of {place}"))
 }
 
 /// Runs a test on a clock that goes on by itself while everyone waits, so that minutes cost nothing, and looks whether
@@ -143,79 +156,14 @@ fn measure_from_here() {
             runtime.block_on(async {
                 let running = Running::start();
                 let shard = Shard::new("first", 1);
-                running.clusters.add(ClusterSpec::new(
-                    ClusterName::new("first").or_fail(),
-                    shard.alone("first"),
-                ));
-                running.engaged("first").await;
+                running
+                    .announce(ClusterSpec::new(name("first"), shard.alone("first")))
+                    .await;
                 running.stop().await;
             });
         };
         std::thread::spawn(first).join().unwrap();
     });
-}
-
-pub(crate) async fn ready(cluster: &Cluster) {
-    let state = tokio::time::timeout(SOON, cluster.wait_for(ClusterState::is_ready)).await;
-    assert!(
-        matches!(state, Ok(ClusterState::Ready)),
-        "{} is not ready: {}",
-        cluster.name(),
-        cluster.state()
-    );
-}
-
-/// Writes down what it is told: `+name` for new, `~name` for changed, `-name` for deleted objects.
-#[derive(Default)]
-pub(crate) struct Log(Mutex<Vec<String>>);
-
-impl ChangeSink for Log {
-    fn changed(&self, change: &ObjectChange) {
-        let key = change.key().expect("a change is of an object");
-        if key.name.starts_with("kube-") {
-            return;
-        }
-        let sign = match (&change.old, &change.new) {
-            (None, _) => '+',
-            (Some(_), Some(_)) => '~',
-            (Some(_), None) => '-',
-        };
-        self.0.lock().unwrap().push(format!("{sign}{}", key.name));
-    }
-}
-
-impl Log {
-    pub(crate) fn lines(&self) -> Vec<String> {
-        self.0.lock().unwrap().clone()
-    }
-
-    pub(crate) fn sorted(&self) -> Vec<String> {
-        let mut lines = self.lines();
-        lines.sort();
-        lines
-    }
-
-    pub(crate) fn has(&self, line: &str) -> bool {
-        self.lines().iter().any(|known| known == line)
-    }
-}
-
-/// Watches ConfigMaps and writes down what happens.
-pub(crate) fn follow(cluster: &Cluster) -> (WatchHandle, Arc<Log>) {
-    let log = Arc::new(Log::default());
-    let handle = cluster
-        .watch(WatchRequest::of::<ConfigMap>(), Some(log.clone()))
-        .or_fail();
-    (handle, log)
-}
-
-pub(crate) async fn synced(cluster: &Cluster) {
-    cluster
-        .store::<ConfigMap>()
-        .or_fail()
-        .wait_synced(SOON)
-        .await
-        .or_fail();
 }
 
 /// The names of the ConfigMaps that a cluster's store holds.
@@ -230,21 +178,6 @@ pub(crate) fn held(cluster: &Cluster) -> Vec<String> {
         .collect();
     names.sort();
     names
-}
-
-pub(crate) fn config_map(name: &str, labels: &[(&str, &str)]) -> ConfigMap {
-    let labels: BTreeMap<String, String> = labels
-        .iter()
-        .map(|(k, v)| (k.to_string(), v.to_string()))
-        .collect();
-    ConfigMap {
-        metadata: ObjectMeta {
-            name: Some(name.into()),
-            labels: Some(labels),
-            ..ObjectMeta::default()
-        },
-        ..ConfigMap::default()
-    }
 }
 
 pub(crate) async fn create(client: &kube::Client, namespace: &str, name: &str) {

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use mcr_core::{ClusterName, ClusterState, Scope};
+use mcr_core::ClusterState;
 use tokio::sync::oneshot;
 use tracing::{
     Event, Level, Metadata, Subscriber,
@@ -16,7 +16,7 @@ use tracing::{
 
 use crate::{
     harness::*,
-    shard::{Shard, Workspaces},
+    shard::{scope, shard},
     witness::Witness,
 };
 
@@ -92,21 +92,16 @@ impl Subscriber for Stops {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_that_joins_an_endpoint_while_its_last_one_leaves_is_connected() {
     Stops::install();
-    let shard = Shard::new("a", 100);
-    for cluster in ["leaves", CLUSTER] {
-        shard.bind(cluster);
-        shard.put(cluster, "default", "x", "1");
-    }
+    let shard = shard("a", 100, &["leaves", CLUSTER]);
     let running = Running::start();
-    let scope = Scope::new(Workspaces);
-    scope.set_endpoint("a", shard.in_memory());
+    let scope = scope(&[("a", &shard)]);
 
     // The last one of the endpoint leaves, and is gone when its work ends.
     let last = running.join(&scope, "a", "leaves").await;
     ready(&last).await;
     let (end, ended) = oneshot::channel::<()>();
     last.spawn(ended);
-    running.clusters.remove(&ClusterName::new("leaves").or_fail());
+    running.clusters.remove(&name("leaves"));
     eventually(SOON, "it leaves", || last.state() == ClusterState::Draining).await;
 
     // That is when the next one has found its endpoint and is about to join.
@@ -119,18 +114,11 @@ async fn a_cluster_that_joins_an_endpoint_while_its_last_one_leaves_is_connected
     running.clusters.add(spec(&scope, "a", CLUSTER));
     tokio::time::timeout(SOON, is_there).await.or_fail().or_fail();
     end.send(()).unwrap();
-    let gone = last.wait_for(|state| *state == ClusterState::Gone);
-    assert_eq!(
-        tokio::time::timeout(SOON, gone).await.ok(),
-        Some(ClusterState::Gone),
-        "{}",
-        last.state()
-    );
+    gone(&last).await;
     go_on.send(()).or_fail();
 
     let next = running.engaged(CLUSTER).await;
-    let state = tokio::time::timeout(SOON, next.wait_for(ClusterState::is_ready)).await;
-    assert!(state.is_ok(), "{} at {:?}", next.state(), running.fleet.scopes());
+    ready(&next).await;
     assert_eq!(running.fleet.scopes().len(), 1);
     Witness::of(&next).equals(&shard).await;
     running.clusters.remove(next.name());

@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+#[path = "../common/mod.rs"]
+mod common;
 mod harness;
 mod joins;
 mod members;

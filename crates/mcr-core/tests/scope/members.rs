@@ -8,60 +8,19 @@ use std::{
     time::Duration,
 };
 
-use futures::{StreamExt, future::BoxFuture, stream};
-use http::{Request, Response};
+use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
-use kube::client::Body;
 use mcr_core::{
-    AnswerBody, BoxError, Change, ChangeSink, Cluster, ClusterName, ClusterSpec, ClusterState, Discovery,
-    Fleet, ObjectChange, ObjectMetadata, Placement, Provider, Scope, ScopeLayout, ScopeRefusal, Upstream,
+    Change, ChangeSink, Cluster, ClusterSpec, ClusterState, Discovery, Fleet, ObjectChange, Provider,
     WatchRequest, WatchStatus,
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     harness::*,
-    shard::{Shard, Workspaces},
+    shard::{WORKSPACES, scope, scope_of, shard},
     witness::Witness,
 };
-
-fn shard(name: &str, clusters: &[&str]) -> Shard {
-    let shard = Shard::new(name, 100);
-    for cluster in clusters {
-        shard.bind(cluster);
-        shard.put(cluster, "default", &format!("of-{cluster}"), "1");
-    }
-    shard
-}
-
-fn scope(endpoints: &[(&str, &Shard)]) -> Scope {
-    let scope = Scope::new(Workspaces);
-    for (name, shard) in endpoints {
-        scope.set_endpoint(*name, shard.in_memory());
-    }
-    scope
-}
-
-pub(crate) fn name(name: &str) -> ClusterName {
-    ClusterName::new(name).or_fail()
-}
-
-async fn gone(cluster: &Cluster) {
-    let gone = tokio::time::timeout(
-        Duration::from_secs(60),
-        cluster.wait_for(|state| *state == ClusterState::Gone),
-    );
-    assert_eq!(gone.await.or_fail(), ClusterState::Gone, "{}", cluster.name());
-}
-
-/// Another engagement than this one.
-async fn next(running: &Running, before: &Cluster) -> Cluster {
-    let other = || {
-        let now = running.fleet.get(before.name().as_str()).ok();
-        now.filter(|now| !now.is_same(before))
-    };
-    eventually(Duration::from_secs(60), "the cluster is engaged anew", other).await
-}
 
 /// Work that ends long after any grace.
 fn outlasting(cluster: &Cluster) -> Arc<AtomicBool> {
@@ -79,13 +38,12 @@ fn outlasting(cluster: &Cluster) -> Arc<AtomicBool> {
 #[test]
 fn a_name_can_go_from_an_access_of_its_own_into_a_scope_and_back() {
     paused(|| async {
-        let a = shard("a", &["zoo"]);
+        let a = shard("a", 100, &["zoo"]);
         let running = Running::start();
         let scope = scope(&[("a", &a)]);
         let alone = ClusterSpec::new(name("zoo"), a.alone("zoo")).identity("id of zoo");
         let seated = spec(&scope, "a", "zoo");
-        running.clusters.add(alone.clone());
-        let mut cluster = running.engaged("zoo").await;
+        let mut cluster = running.announce(alone.clone()).await;
         for (spec, in_scope) in [(&seated, true), (&alone, false), (&seated, true), (&alone, false)] {
             let seen = Witness::of(&cluster);
             seen.equals(&a).await;
@@ -133,7 +91,7 @@ fn a_name_can_go_from_an_access_of_its_own_into_a_scope_and_back() {
 fn ten_thousand_that_come_and_go_leave_nothing_behind() {
     paused(|| async {
         let names: Vec<String> = (0..50).map(|i| format!("c{i}")).collect();
-        let a = shard("a", &names.iter().map(String::as_str).collect::<Vec<_>>());
+        let a = shard("a", 100, &names.iter().map(String::as_str).collect::<Vec<_>>());
         let running = Running::start();
         let scope = scope(&[("a", &a)]);
         // One stays, with the endpoint and the watch; half of the others have objects.
@@ -176,7 +134,7 @@ fn ten_thousand_that_come_and_go_leave_nothing_behind() {
 #[test]
 fn what_runs_for_a_cluster_may_speak_to_it_until_its_grace_is_over() {
     paused(|| async {
-        let a = shard("a", &["zoo", "jungle"]);
+        let a = shard("a", 100, &["zoo", "jungle"]);
         let running = Running::start();
         let scope = scope(&[("a", &a)]);
         let mut writers = Vec::new();
@@ -213,7 +171,10 @@ fn what_runs_for_a_cluster_may_speak_to_it_until_its_grace_is_over() {
 #[test]
 fn another_server_behind_an_endpoint_has_other_clusters() {
     paused(|| async {
-        let (a, b) = (shard("a", &["zoo", "jungle"]), shard("b", &["zoo", "jungle"]));
+        let (a, b) = (
+            shard("a", 100, &["zoo", "jungle"]),
+            shard("b", 100, &["zoo", "jungle"]),
+        );
         let running = Running::start();
         let scope = scope(&[("main", &a)]);
         let zoo = running.join(&scope, "main", "zoo").await;
@@ -247,13 +208,12 @@ fn another_server_behind_an_endpoint_has_other_clusters() {
 #[test]
 fn two_names_may_stand_for_the_same_place() {
     paused(|| async {
-        let a = shard("a", &["zoo"]);
+        let a = shard("a", 100, &["zoo"]);
         let running = Running::start();
         let scope = scope(&[("a", &a)]);
         let zoo = running.join(&scope, "a", "zoo").await;
         let alias = ClusterSpec::new(name("alias"), scope.place("a", "zoo")).identity("another");
-        running.clusters.add(alias.clone());
-        let alias_of = running.engaged("alias").await;
+        let alias_of = running.announce(alias.clone()).await;
         let (seen, same) = (Witness::of(&zoo), Witness::of(&alias_of));
         seen.equals(&a).await;
         eventually(SOON, "both hold it", || same.names() == ["default/of-zoo"]).await;
@@ -308,53 +268,32 @@ fn two_names_may_stand_for_the_same_place() {
 }
 
 /// Workspaces by someone who did not think of everything.
-struct Careless;
-
-impl ScopeLayout for Careless {
-    fn name(&self) -> &str {
-        "careless"
-    }
-    fn deletions_are_certain(&self) -> bool {
-        panic!("told to panic in deletions_are_certain")
-    }
-    fn watch_prefix(&self) -> &str {
-        Workspaces.watch_prefix()
-    }
-    fn watch(&self, wanted: &WatchRequest) -> Result<WatchRequest, ScopeRefusal> {
+const CARELESS: Layout = Layout {
+    deletions_are_certain: || panic!("told to panic in deletions_are_certain"),
+    watch: |wanted| {
         assert_ne!(wanted.plural(), "pods", "told to panic in watch");
-        Ok(wanted.clone().all_namespaces())
-    }
-    fn place<'o>(&self, object: &ObjectMetadata<'o>) -> Option<Placement<'o>> {
+        (WORKSPACES.watch)(wanted)
+    },
+    place: |object| {
         assert_ne!(object.name().as_deref(), Some("evil"), "told to panic in place");
-        Workspaces.place(object)
-    }
-    fn localizes(&self, _: &WatchRequest) -> bool {
-        true
-    }
-    fn localize(&self, _: &str, object: &mut serde_json::Value) {
-        assert_ne!(object["metadata"]["name"], "odd", "told to panic in localize");
-    }
-    fn send(
-        &self,
-        place: Arc<str>,
-        request: Request<Body>,
-        upstream: Upstream,
-    ) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
+        (WORKSPACES.place)(object)
+    },
+    localize: Some(|object| assert_ne!(object["metadata"]["name"], "odd", "told to panic in localize")),
+    send: |place, request, upstream| {
         assert!(!request.uri().path().ends_with("evil"), "told to panic in send");
-        Workspaces.send(place, request, upstream)
-    }
-}
+        (WORKSPACES.send)(place, request, upstream)
+    },
+    ..WORKSPACES
+};
 
 #[test]
 fn a_layout_that_panics_costs_what_it_panicked_on_and_nothing_else() {
     paused(|| async {
-        let (a, b) = (shard("a", &["zoo", "jungle"]), shard("b", &["island"]));
+        let (a, b) = (shard("a", 100, &["zoo", "jungle"]), shard("b", 100, &["island"]));
         a.put("jungle", "default", "evil", "1");
         a.put("jungle", "default", "odd", "1");
         let running = Running::start();
-        let scope = Scope::new(Careless);
-        scope.set_endpoint("a", a.in_memory());
-        scope.set_endpoint("b", b.in_memory());
+        let scope = scope_of(CARELESS, &[("a", &a), ("b", &b)]);
         let zoo = running.join(&scope, "a", "zoo").await;
         let jungle = running.join(&scope, "a", "jungle").await;
         let (seen, other) = (Witness::of(&zoo), Witness::of(&jungle));
@@ -412,7 +351,7 @@ impl ChangeSink for Panicking {
 #[test]
 fn a_sink_that_panics_disturbs_no_other_and_no_move() {
     paused(|| async {
-        let (a, b) = (shard("a", &["zoo"]), shard("b", &["island"]));
+        let (a, b) = (shard("a", 100, &["zoo"]), shard("b", 100, &["island"]));
         let running = Running::start();
         let scope = scope(&[("a", &a), ("b", &b)]);
         let zoo = running.join(&scope, "a", "zoo").await;
@@ -459,7 +398,10 @@ impl ChangeSink for Curious {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_sink_may_look_at_the_fleet_while_clusters_come_move_and_leave() {
-    let (a, b) = (shard("a", &["zoo", "jungle"]), shard("b", &["zoo", "island"]));
+    let (a, b) = (
+        shard("a", 100, &["zoo", "jungle"]),
+        shard("b", 100, &["zoo", "island"]),
+    );
     let running = Running::start();
     let scope = scope(&[("a", &a), ("b", &b)]);
     let _others = [
@@ -510,7 +452,7 @@ async fn a_sink_may_look_at_the_fleet_while_clusters_come_move_and_leave() {
 /// not believed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn watches_begin_and_end_and_endpoints_come_and_go_while_a_cluster_moves() {
-    let (a, b) = (shard("a", &["anchor"]), shard("b", &["island"]));
+    let (a, b) = (shard("a", 100, &["anchor"]), shard("b", 100, &["island"]));
     for shard in [&a, &b] {
         shard.bind("zoo");
         shard.put("zoo", "default", "same", "1");
@@ -620,7 +562,7 @@ impl Provider for Forgetful {
 fn held_clusters_can_be_released_from_outside_of_the_runtime() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (fleet, zoo) = runtime.block_on(async {
-        let scope = scope(&[("a", &shard("a", &["zoo"]))]);
+        let scope = scope(&[("a", &shard("a", 100, &["zoo"]))]);
         let specs = ["zoo", "jungle", "island"].map(|place| spec(&scope, "a", place));
         let fleet = Fleet::builder()
             .provider(Forgetful(specs.to_vec(), AtomicBool::new(false)))

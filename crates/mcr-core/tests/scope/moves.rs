@@ -2,39 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures::future::BoxFuture;
-use http::{Request, Response};
-use kube::client::Body;
-use mcr_core::{AnswerBody, BoxError, Cluster, ObjectMetadata, Placement, Scope, ScopeLayout, Upstream};
+use mcr_core::Scope;
 
 use crate::{
     harness::*,
-    shard::{Shard, Workspaces},
+    shard::{Shard, WORKSPACES, scope, scope_of, shard},
     witness::Witness,
 };
 
 const NOWHERE: &str = "an endpoint that is never set";
-
-fn shard(name: &str, version: u64, clusters: &[&str]) -> Shard {
-    let shard = Shard::new(name, version);
-    for cluster in clusters {
-        shard.bind(cluster);
-        shard.put(cluster, "default", &format!("of-{cluster}"), "1");
-    }
-    shard
-}
-
-fn scope(endpoints: &[(&str, &Shard)]) -> Scope {
-    scope_of(Workspaces, endpoints)
-}
-
-fn scope_of(layout: impl ScopeLayout, endpoints: &[(&str, &Shard)]) -> Scope {
-    let scope = Scope::new(layout);
-    for (name, shard) in endpoints {
-        scope.set_endpoint(*name, shard.in_memory());
-    }
-    scope
-}
 
 /// A fleet in which an uncertain deletion waits this long.
 fn running(delay: Duration) -> Running {
@@ -60,52 +36,13 @@ async fn received(shard: &Shard, other: &Witness) {
     other.equals(shard).await;
 }
 
-/// The layout of [`Workspaces`], of an API without any other reason to remove an object than its deletion.
-struct Certain;
-
-impl ScopeLayout for Certain {
-    fn name(&self) -> &str {
-        Workspaces.name()
-    }
-
-    fn deletions_are_certain(&self) -> bool {
-        true
-    }
-
-    fn watch_prefix(&self) -> &str {
-        Workspaces.watch_prefix()
-    }
-
-    fn place<'o>(&self, object: &ObjectMetadata<'o>) -> Option<Placement<'o>> {
-        Workspaces.place(object)
-    }
-
-    fn send(
-        &self,
-        place: Arc<str>,
-        request: Request<Body>,
-        upstream: Upstream,
-    ) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
-        Workspaces.send(place, request, upstream)
-    }
-}
-
-/// Another engagement than this one.
-async fn next(running: &Running, before: &Cluster) -> Cluster {
-    let other = || {
-        let now = running.fleet.get(before.name().as_str()).ok();
-        now.filter(|now| !now.is_same(before))
-    };
-    eventually(SOON, "the cluster is engaged anew", other).await
-}
-
 /// These shards show no namespace `kube-system`, so only the declared identity tells that it is the same server.
 #[test]
 fn kcp_an_endpoint_with_a_declared_identity_keeps_its_clusters_at_a_new_address() {
     paused(|| async {
         let a = shard("a", 100, &["zoo"]);
         let running = Running::start();
-        let scope = Scope::new(Workspaces);
+        let scope = Scope::new(WORKSPACES);
         let set = |identity: &str| {
             scope.set_endpoint_with_identity("main", a.in_memory(), Some(Arc::from(identity)));
         };
@@ -362,7 +299,12 @@ fn kcp_a_deletion_that_no_move_can_explain_is_told_at_once() {
     };
     // No other endpoint can show the cluster.
     told_at_once(|a, _| scope(&[("a", a)]), |_| ());
-    told_at_once(|a, b| scope_of(Certain, &[("a", a), ("b", b)]), |_| ());
+    // This API has no other reason to remove an object than its deletion.
+    const CERTAIN: Layout = Layout {
+        deletions_are_certain: || true,
+        ..WORKSPACES
+    };
+    told_at_once(|a, b| scope_of(CERTAIN, &[("a", a), ("b", b)]), |_| ());
     told_at_once(
         |a, b| scope(&[("a", a), ("b", b)]),
         |a| a.begin_deletion("zoo", "default", "of-zoo"),

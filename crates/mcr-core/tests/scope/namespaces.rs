@@ -1,50 +1,29 @@
 //! Where requests of clusters in scopes go that name no namespace.
 
 use std::{
-    borrow::Cow,
     convert::Infallible,
     sync::{Arc, Mutex},
 };
 
-use futures::future::BoxFuture;
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Client, client::Body};
-use mcr_core::{
-    AnswerBody, BoxError, ClusterSpec, ObjectMetadata, Placement, Scope, ScopeLayout, ScopeRefusal, Upstream,
-    WatchRequest,
-};
+use mcr_core::{ClusterSpec, Scope, WatchRequest};
 
-use crate::{
-    harness::{Namespaces, OrFail, Running, SOON, eventually, paused},
-    members::name,
-};
+use crate::harness::*;
 
 /// Each namespace is a cluster that has no other one.
-struct Islands;
+const ISLANDS: Layout = Layout {
+    default_namespace: |place| place,
+    ..NAMESPACES
+};
 
-impl ScopeLayout for Islands {
-    fn name(&self) -> &str {
-        "islands"
-    }
-
-    fn default_namespace<'p>(&'p self, place: &'p str) -> Cow<'p, str> {
-        place.into()
-    }
-
-    fn place<'o>(&self, object: &ObjectMetadata<'o>) -> Option<Placement<'o>> {
-        object.namespace().map(Placement::new)
-    }
-
-    fn send(
-        &self,
-        _: Arc<str>,
-        request: Request<Body>,
-        upstream: Upstream,
-    ) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
-        Box::pin(async move { upstream.send(request).await })
-    }
-}
+/// Asks for what can't be a namespace whatever is wanted.
+const ASTRAY: Layout = Layout {
+    name: "astray",
+    watch: |wanted| Ok(wanted.clone().namespace("all/secrets?")),
+    ..NAMESPACES
+};
 
 #[test]
 fn the_default_namespace_in_a_scope_is_what_the_layout_says_of_the_place() {
@@ -54,7 +33,7 @@ fn the_default_namespace_in_a_scope_is_what_the_layout_says_of_the_place() {
             std::future::pending::<Result<Response<Body>, Infallible>>()
         });
         let endpoint = Client::new(silent, "of-the-endpoint");
-        let (islands, plain) = (Scope::new(Islands), Scope::new(Namespaces));
+        let (islands, plain) = (Scope::new(ISLANDS), Scope::new(NAMESPACES));
         for scope in [&islands, &plain] {
             scope.set_endpoint("a", endpoint.clone());
         }
@@ -79,32 +58,6 @@ fn the_default_namespace_in_a_scope_is_what_the_layout_says_of_the_place() {
     });
 }
 
-/// Asks for what can't be a namespace whatever is wanted.
-struct Astray;
-
-impl ScopeLayout for Astray {
-    fn name(&self) -> &str {
-        "astray"
-    }
-
-    fn watch(&self, wanted: &WatchRequest) -> Result<WatchRequest, ScopeRefusal> {
-        Ok(wanted.clone().namespace("all/secrets?"))
-    }
-
-    fn place<'o>(&self, object: &ObjectMetadata<'o>) -> Option<Placement<'o>> {
-        object.namespace().map(Placement::new)
-    }
-
-    fn send(
-        &self,
-        _: Arc<str>,
-        request: Request<Body>,
-        upstream: Upstream,
-    ) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
-        Box::pin(async move { upstream.send(request).await })
-    }
-}
-
 #[test]
 fn a_watch_of_what_can_not_be_a_namespace_is_refused_in_a_scope_and_stays_so_when_its_cluster_moves() {
     paused(|| async {
@@ -116,7 +69,7 @@ fn a_watch_of_what_can_not_be_a_namespace_is_refused_in_a_scope_and_stays_so_whe
             std::future::pending::<Result<Response<Body>, Infallible>>()
         });
         let endpoint = Client::new(server, "default");
-        let (plain, astray) = (Scope::new(Namespaces), Scope::new(Astray));
+        let (plain, astray) = (Scope::new(NAMESPACES), Scope::new(ASTRAY));
         for (scope, namespace, named) in [
             (&plain, "../secrets", "../secrets"),
             (&astray, "zoo", "all/secrets?"),

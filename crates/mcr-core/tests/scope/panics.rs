@@ -7,7 +7,6 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll},
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -16,34 +15,15 @@ use http::{Request, Response};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::client::Body;
 use mcr_core::{
-    Access, AnswerBody, BoxError, Cluster, ClusterName, ClusterState, Credential, CredentialError,
-    CredentialSource, Endpoint, EndpointAccess, Fingerprint, ObjectMetadata, Placement, Refresh, Scope,
-    ScopeLayout, Upstream,
+    Access, AnswerBody, BoxError, Credential, CredentialError, CredentialSource, Endpoint, EndpointAccess,
+    Fingerprint, Refresh, Scope,
 };
 
 use crate::{
     harness::*,
-    shard::{Shard, Workspaces},
+    shard::{WORKSPACES, scope_of, shard},
     witness::Witness,
 };
-
-const SOON: Duration = Duration::from_secs(60);
-
-async fn unreachable(cluster: &Cluster, because: &str) {
-    let found = |state: &ClusterState| state.reason().is_some_and(|reason| reason.contains(because));
-    let state = tokio::time::timeout(SOON, cluster.wait_for(found)).await;
-    let state = state.unwrap_or_else(|_| cluster.state());
-    assert!(
-        matches!(state, ClusterState::Unreachable { .. }) && found(&state),
-        "{state}"
-    );
-}
-
-async fn gone(cluster: &Cluster) {
-    let state = cluster.wait_for(|state| *state == ClusterState::Gone);
-    let state = tokio::time::timeout(SOON, state).await;
-    assert_eq!(state.ok(), Some(ClusterState::Gone), "{}", cluster.state());
-}
 
 /// Panics while it is told to.
 #[derive(Clone)]
@@ -77,12 +57,10 @@ impl CredentialSource for Panics {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clusters_behind_an_endpoint_whose_credential_source_panics_are_unreachable_until_it_no_longer_does()
 {
-    let shard = Shard::new("a", 100);
+    let shard = shard("a", 100, &["zoo"]);
     shard.start().await;
-    shard.bind("zoo");
-    shard.put("zoo", "default", "x", "1");
     let running = Running::start();
-    let scope = Scope::new(Workspaces);
+    let scope = Scope::new(WORKSPACES);
     let endpoint = Endpoint::new(format!("http://{}", shard.address()).parse().or_fail());
     let at = |source: &Panics| Access::from(EndpointAccess::new(endpoint.clone(), source.clone()));
     let (passing, lasting) = (Panics::now(), Panics::now());
@@ -98,7 +76,7 @@ async fn clusters_behind_an_endpoint_whose_credential_source_panics_are_unreacha
     // One that never gets well can be removed.
     let other = running.join(&scope, "b", "bar").await;
     unreachable(&other, "credential source panicked").await;
-    running.clusters.remove(&ClusterName::new("bar").or_fail());
+    running.clusters.remove(&name("bar"));
     gone(&other).await;
     assert_eq!(running.fleet.scopes().len(), 1);
     let last = running.join(&scope, "b", "bar").await;
@@ -109,11 +87,9 @@ async fn clusters_behind_an_endpoint_whose_credential_source_panics_are_unreacha
 #[test]
 fn clusters_behind_an_endpoint_whose_client_panics_are_unreachable_until_it_no_longer_does() {
     paused(|| async {
-        let shard = Shard::new("a", 100);
-        shard.bind("zoo");
-        shard.put("zoo", "default", "x", "1");
+        let shard = shard("a", 100, &["zoo"]);
         let running = Running::start();
-        let scope = Scope::new(Workspaces);
+        let scope = Scope::new(WORKSPACES);
         let (panics, client) = (Panics::now(), shard.client(String::new()));
         let service = tower::service_fn({
             let panics = panics.clone();
@@ -135,9 +111,6 @@ fn clusters_behind_an_endpoint_whose_client_panics_are_unreachable_until_it_no_l
     });
 }
 
-/// Answers every request of a cluster with a body that panics.
-struct Panicking;
-
 struct BadBody;
 
 impl http_body::Body for BadBody {
@@ -152,38 +125,21 @@ impl http_body::Body for BadBody {
     }
 }
 
-impl ScopeLayout for Panicking {
-    fn name(&self) -> &str {
-        "panicking"
-    }
-
-    fn watch_prefix(&self) -> &str {
-        Workspaces.watch_prefix()
-    }
-
-    fn place<'o>(&self, object: &ObjectMetadata<'o>) -> Option<Placement<'o>> {
-        Workspaces.place(object)
-    }
-
-    fn send(
-        &self,
-        _: Arc<str>,
-        _: Request<Body>,
-        _: Upstream,
-    ) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
+/// Answers every request of a cluster with a body that panics.
+const PANICKING: Layout = Layout {
+    send: |_, _, _| {
         let answer = Response::builder().header("content-type", "application/json");
         Box::pin(async { Ok(answer.body(AnswerBody::new(BadBody))?) })
-    }
-}
+    },
+    ..WORKSPACES
+};
 
 #[test]
 fn an_answer_of_a_layout_that_panics_is_one_failed_request() {
     paused(|| async {
-        let shard = Shard::new("a", 100);
-        shard.bind("zoo");
+        let shard = shard("a", 100, &["zoo"]);
         let running = Running::start();
-        let scope = Scope::new(Panicking);
-        scope.set_endpoint("a", shard.in_memory());
+        let scope = scope_of(PANICKING, &[("a", &shard)]);
         let cluster = running.join(&scope, "a", "zoo").await;
         ready(&cluster).await;
         let maps = cluster.api::<ConfigMap>();

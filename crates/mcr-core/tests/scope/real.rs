@@ -21,7 +21,7 @@ async fn plane(namespaces: &[&str]) -> ControlPlane {
 }
 
 fn scope(plane: &ControlPlane) -> Scope {
-    let scope = Scope::new(Namespaces);
+    let scope = Scope::new(NAMESPACES);
     scope.set_endpoint("main", Access::kubeconfig(plane.kubeconfig(), Trust::Trusted));
     scope
 }
@@ -38,8 +38,8 @@ async fn each_cluster_sees_its_own_objects_and_all_share_one_watch() {
     let scope = scope(&plane);
     let zoo = running.join(&scope, "main", "zoo").await;
     let jungle = running.join(&scope, "main", "jungle").await;
-    let (_zoo_watch, zoo_log) = follow(&zoo);
-    let (_jungle_watch, jungle_log) = follow(&jungle);
+    let (_zoo_watch, zoo_log) = watch_config_maps(&zoo);
+    let (_jungle_watch, jungle_log) = watch_config_maps(&jungle);
     ready(&zoo).await;
     ready(&jungle).await;
     synced(&zoo).await;
@@ -55,7 +55,7 @@ async fn each_cluster_sees_its_own_objects_and_all_share_one_watch() {
     .await;
     // One that joins later finds what is there, without a list.
     let nobody = running.join(&scope, "main", "default").await;
-    let (_nobody_watch, nobody_log) = follow(&nobody);
+    let (_nobody_watch, nobody_log) = watch_config_maps(&nobody);
     synced(&nobody).await;
     assert_eq!(held(&nobody), ["nobody"]);
     assert_eq!(nobody_log.lines(), ["+nobody"]);
@@ -63,23 +63,9 @@ async fn each_cluster_sees_its_own_objects_and_all_share_one_watch() {
     assert_eq!(zoo_log.sorted(), ["+elephant", "+lion"]);
     assert_eq!(jungle_log.sorted(), ["+monkey", "-monkey"]);
     let audit = plane.audit().await.or_fail();
-    let own = |e: &&mcr_testkit::control_plane::AuditEvent| e.uri.starts_with("/api/v1/configmaps?");
-    assert_eq!(
-        audit
-            .events()
-            .filter(own)
-            .filter(|e| e.is_list("configmaps"))
-            .count(),
-        1
-    );
-    assert_eq!(
-        audit
-            .events()
-            .filter(own)
-            .filter(|e| e.is_watch_start("configmaps"))
-            .count(),
-        1
-    );
+    let own = |e: &mcr_testkit::control_plane::AuditEvent| e.uri.starts_with("/api/v1/configmaps?");
+    assert_eq!(audit.count(|e| own(e) && e.is_list("configmaps")), 1);
+    assert_eq!(audit.count(|e| own(e) && e.is_watch_start("configmaps")), 1);
 
     let scopes = running.fleet.snapshot().scopes;
     assert_eq!(scopes.len(), 1);
@@ -98,8 +84,8 @@ async fn clusters_follow_their_endpoint_and_leave_by_themselves() {
     let scope = scope(&plane);
     let zoo = running.join(&scope, "main", "zoo").await;
     let jungle = running.join(&scope, "main", "jungle").await;
-    let (zoo_watch, zoo_log) = follow(&zoo);
-    let (_jungle_watch, _) = follow(&jungle);
+    let (zoo_watch, zoo_log) = watch_config_maps(&zoo);
+    let (_jungle_watch, _) = watch_config_maps(&jungle);
     synced(&zoo).await;
     let api: Api<ConfigMap> = zoo.namespaced("zoo");
     assert!(api.get("elephant").await.is_ok());
@@ -127,8 +113,7 @@ async fn clusters_follow_their_endpoint_and_leave_by_themselves() {
     // Leaving is not deleting, and what is left of the one says nothing of the other.
     let store = zoo.store::<ConfigMap>().or_fail();
     running.clusters.remove(zoo.name());
-    let gone = tokio::time::timeout(SOON, zoo.wait_for(|state| *state == ClusterState::Gone)).await;
-    assert_eq!(gone.or_fail(), ClusterState::Gone);
+    gone(&zoo).await;
     assert!(!zoo_log.has("-elephant"));
     assert!(matches!(store.list(), Err(StoreError::Gone { .. })));
     let error = api.get("elephant").await.unwrap_err();
@@ -144,7 +129,7 @@ async fn clusters_follow_their_endpoint_and_leave_by_themselves() {
     // Back again, it is another engagement with the objects that are there.
     let again = running.join(&scope, "main", "zoo").await;
     assert!(again.epoch() > zoo.epoch());
-    let (_again_watch, again_log) = follow(&again);
+    let (_again_watch, again_log) = watch_config_maps(&again);
     synced(&again).await;
     assert_eq!(again_log.sorted(), ["+elephant", "+lion"]);
 
@@ -152,10 +137,7 @@ async fn clusters_follow_their_endpoint_and_leave_by_themselves() {
     running
         .clusters
         .add(spec(&scope, "main", "zoo").identity("another"));
-    eventually(SOON, "the cluster is replaced", || {
-        running.fleet.get("zoo").ok().filter(|now| !now.is_same(&again))
-    })
-    .await;
+    next(&running, &again).await;
     assert!(matches!(again.store::<ConfigMap>(), Err(StoreError::Gone { .. })));
     running.stop().await;
     assert_eq!(jungle.state(), ClusterState::Gone);
@@ -188,7 +170,7 @@ async fn an_index_and_reads_over_the_fleet_find_objects_of_every_cluster() {
     let mut handles = Vec::new();
     for place in ["zoo", "jungle", "island"] {
         let cluster = running.join(&scope, "main", place).await;
-        handles.push(follow(&cluster).0);
+        handles.push(watch_config_maps(&cluster).0);
         synced(&cluster).await;
     }
     let humans = |fleet: &mcr_core::Fleet| {
@@ -242,51 +224,22 @@ async fn an_index_and_reads_over_the_fleet_find_objects_of_every_cluster() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rotated_credentials_of_an_endpoint_cost_no_list() {
     let plane = plane(&["zoo", "jungle"]).await;
-    let robot = plane
-        .service_account("default", "robot")
-        .cluster_rules([mcr_testkit::control_plane::policy_rule(
-            [""],
-            ["configmaps", "namespaces"],
-            ["get", "list", "watch"],
-        )])
-        .create()
-        .await
-        .or_fail();
-    let access = async || Access::kubeconfig(robot.kubeconfig(robot.token().await.or_fail()), Trust::Trusted);
+    let robot = robot(&plane).await;
+    let access = async || Access::kubeconfig(with_new_token(&robot).await, Trust::Trusted);
     let running = Running::start_with(|settings| {
         Arc::make_mut(&mut settings.transport).rotation_spread = Duration::from_millis(300);
     });
-    let scope = Scope::new(Namespaces);
+    let scope = Scope::new(NAMESPACES);
     scope.set_endpoint("main", access().await);
     let zoo = running.join(&scope, "main", "zoo").await;
-    let (_watch, log) = follow(&zoo);
+    let (_watch, log) = watch_config_maps(&zoo);
     synced(&zoo).await;
     let mark = plane.audit().await.or_fail().mark();
     scope.set_endpoint("main", access().await);
-    let deadline = tokio::time::Instant::now() + SOON;
-    loop {
-        let audit = plane.audit().await.or_fail();
-        if audit
-            .since(mark)
-            .count(|e| e.is_watch_start("configmaps") && e.user.contains("robot"))
-            > 0
-        {
-            break;
-        }
-        assert!(
-            tokio::time::Instant::now() < deadline,
-            "the watch goes on with the new token"
-        );
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    the_robot_watches(&plane, mark).await;
     create(&plane.client(), "zoo", "lion").await;
     eventually(SOON, "changes are seen after the swap", || log.has("+lion")).await;
-    let audit = plane.audit().await.or_fail();
-    assert_eq!(
-        audit
-            .since(mark)
-            .count(|e| e.is_list("configmaps") && e.user.contains("robot")),
-        0
-    );
+    let audit = plane.audit().await.or_fail().since(mark);
+    assert_eq!(lists_of_the_robot(&audit), 0);
     running.stop().await;
 }

@@ -7,12 +7,12 @@ use std::{
     time::Duration,
 };
 
-use mcr_core::{ClusterName, FleetEvent, Scope};
+use mcr_core::{FleetEvent, Scope};
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
 
 use crate::{
     harness::*,
-    shard::{Shard, Workspaces},
+    shard::{Shard, WORKSPACES},
     witness::Witness,
 };
 
@@ -112,7 +112,7 @@ impl World {
         });
         Self {
             running,
-            scope: Scope::new(Workspaces),
+            scope: Scope::new(WORKSPACES),
             shards,
             access,
             homes: [0, 0, 1, 1],
@@ -154,9 +154,7 @@ impl World {
             Step::Remove(c) => {
                 self.announced[c] = false;
                 self.home(c).forgive(CLUSTERS[c]);
-                self.running
-                    .clusters
-                    .remove(&ClusterName::new(CLUSTERS[c]).or_fail());
+                self.running.clusters.remove(&name(CLUSTERS[c]));
             }
             Step::Work(c, millis) => {
                 if let Ok(cluster) = self.running.fleet.get(CLUSTERS[c]) {
@@ -252,7 +250,7 @@ impl World {
     async fn ends_with_nothing(self) {
         self.follower.abort();
         for cluster in CLUSTERS {
-            self.running.clusters.remove(&ClusterName::new(cluster).or_fail());
+            self.running.clusters.remove(&name(cluster));
         }
         eventually(Duration::from_secs(60), "all have left", || {
             self.running.fleet.snapshot().clusters.is_empty()

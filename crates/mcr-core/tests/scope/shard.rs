@@ -12,13 +12,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::{StreamExt, future::BoxFuture, stream};
+use futures::{StreamExt, stream};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, StreamBody};
 use kube::client::Body;
-use mcr_core::{
-    Access, AnswerBody, BoxError, Capabilities, ObjectMetadata, Placement, ScopeLayout, Trust, Upstream,
-};
+use mcr_core::{Access, AnswerBody, BoxError, Capabilities, Placement, Scope, Trust};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, BufReader},
@@ -28,38 +26,48 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::harness::{Layout, NAMESPACES};
+
 pub(crate) const CLUSTER: &str = "kcp.io/cluster";
 
 /// Workspaces, each below a path of its own.
-pub(crate) struct Workspaces;
-
-impl ScopeLayout for Workspaces {
-    fn name(&self) -> &str {
-        "workspaces"
-    }
-
-    fn capabilities(&self) -> Capabilities {
+pub(crate) const WORKSPACES: Layout = Layout {
+    name: "workspaces",
+    capabilities: || {
         Capabilities::default()
             .without_server_side_apply()
             .without_streaming_lists()
-    }
-
-    fn watch_prefix(&self) -> &str {
-        "/clusters/*"
-    }
-
-    fn place<'o>(&self, object: &ObjectMetadata<'o>) -> Option<Placement<'o>> {
-        object.annotation(CLUSTER).map(Placement::new)
-    }
-
-    fn send(
-        &self,
-        place: Arc<str>,
-        request: Request<Body>,
-        upstream: Upstream,
-    ) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
+    },
+    watch_prefix: "/clusters/*",
+    watch: |wanted| Ok(wanted.clone().all_namespaces()),
+    place: |object| object.annotation(CLUSTER).map(Placement::new),
+    send: |place, request, upstream| {
         Box::pin(async move { upstream.send_below(&format!("/clusters/{place}"), request).await })
+    },
+    ..NAMESPACES
+};
+
+/// A shard with an object in each of these workspaces.
+pub(crate) fn shard(name: &str, version: u64, clusters: &[&str]) -> Shard {
+    let shard = Shard::new(name, version);
+    for cluster in clusters {
+        shard.bind(cluster);
+        shard.put(cluster, "default", &format!("of-{cluster}"), "1");
     }
+    shard
+}
+
+/// The workspaces of these shards, in memory.
+pub(crate) fn scope(endpoints: &[(&str, &Shard)]) -> Scope {
+    scope_of(WORKSPACES, endpoints)
+}
+
+pub(crate) fn scope_of(layout: Layout, endpoints: &[(&str, &Shard)]) -> Scope {
+    let scope = Scope::new(layout);
+    for (name, shard) in endpoints {
+        scope.set_endpoint(*name, shard.in_memory());
+    }
+    scope
 }
 
 /// What a test compares of an object: its UID, its resource version and its value.

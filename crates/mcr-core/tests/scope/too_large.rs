@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use mcr_core::{Cluster, KindStatus, Scope, WatchSettings};
+use mcr_core::{Cluster, KindStatus, WatchSettings};
 
 use crate::{
     harness::*,
-    shard::{Shard, Workspaces},
+    shard::{Shard, scope},
     witness::Witness,
 };
 
@@ -35,8 +35,7 @@ fn one_place_too_large(change: impl Fn(&mut WatchSettings), setting: &str) {
         }
         fill(&shard, "evil", 12);
         let running = Running::start_with(|settings| change(Arc::make_mut(&mut settings.watch)));
-        let scope = Scope::new(Workspaces);
-        scope.set_endpoint("a", shard.in_memory());
+        let scope = scope(&[("a", &shard)]);
         let good = Witness::of(&running.join(&scope, "a", "good").await);
         let evil = Witness::of(&running.join(&scope, "a", "evil").await);
         let late = Witness::of(&running.join(&scope, "a", "late").await);

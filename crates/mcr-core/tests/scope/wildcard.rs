@@ -11,7 +11,7 @@ use mcr_core::{Cluster, ClusterState, Scope};
 
 use crate::{
     harness::*,
-    shard::{Shard, Workspaces},
+    shard::{Shard, WORKSPACES},
     witness::Witness,
 };
 
@@ -20,25 +20,21 @@ const A_WHILE: Duration = Duration::from_secs(60);
 
 fn running() -> Running {
     Running::start_with(|settings| {
-        let watch = Arc::make_mut(&mut settings.watch);
-        watch.retry_cap = Duration::from_millis(100);
-        watch.page_size = 2;
-        settings.reconnect_cap = Duration::from_millis(100);
+        pause_at_most(settings, Duration::from_millis(100));
+        Arc::make_mut(&mut settings.watch).page_size = 2;
     })
 }
 
 /// Watches end after a second.
 fn running_with_short_watches() -> Running {
     Running::start_with(|settings| {
-        let watch = Arc::make_mut(&mut settings.watch);
-        watch.retry_cap = Duration::from_millis(100);
-        watch.watch_timeout = Duration::from_secs(1);
-        settings.reconnect_cap = Duration::from_millis(100);
+        pause_at_most(settings, Duration::from_millis(100));
+        Arc::make_mut(&mut settings.watch).watch_timeout = Duration::from_secs(1);
     })
 }
 
 fn scope(endpoints: &[(&str, &Shard)]) -> Scope {
-    let scope = Scope::new(Workspaces);
+    let scope = Scope::new(WORKSPACES);
     for (name, shard) in endpoints {
         scope.set_endpoint(*name, shard.access());
     }
@@ -54,12 +50,7 @@ async fn shard(version: u64, clusters: &[&str]) -> Shard {
 
 /// One for tests in paused time.
 fn in_memory(version: u64, clusters: &[&str]) -> Shard {
-    let shard = Shard::new(&format!("shard{version}"), version);
-    for cluster in clusters {
-        shard.bind(cluster);
-        shard.put(cluster, "default", &format!("of-{cluster}"), "1");
-    }
-    shard
+    crate::shard::shard(&format!("shard{version}"), version, clusters)
 }
 
 async fn unreachable(cluster: &Cluster) -> String {

@@ -3,11 +3,11 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use mcr_core::{ClusterName, ClusterSpec, Scope, StoreError};
+use mcr_core::{ClusterSpec, Scope, StoreError};
 
 use crate::{
     harness::*,
-    shard::{Shard, Workspaces},
+    shard::{Shard, scope, shard},
     witness::Witness,
 };
 
@@ -16,12 +16,9 @@ const REASON: &str = "its claim is not accepted; accept it";
 /// A shard that shows the objects of one workspace, and a fleet with that workspace and another one, whose ConfigMaps are
 /// withheld.
 async fn world() -> (Shard, Running, Scope, [Witness; 2]) {
-    let a = Shard::new("a", 100);
-    a.bind("jungle");
-    a.put("jungle", "default", "of-jungle", "1");
+    let a = shard("a", 100, &["jungle"]);
     let running = Running::start();
-    let scope = Scope::new(Workspaces);
-    scope.set_endpoint("a", a.in_memory());
+    let scope = scope(&[("a", &a)]);
     let jungle = running.join(&scope, "a", "jungle").await;
     let other = Witness::of(&jungle);
     other.equals(&a).await;
@@ -35,10 +32,9 @@ async fn world() -> (Shard, Running, Scope, [Witness; 2]) {
 fn withhold(running: &Running, scope: &Scope, reason: Option<&str>) {
     let withheld = reason.map(|reason| ("configmaps".to_owned(), reason.to_owned()));
     let access = scope.place_without("a", "zoo", BTreeMap::from_iter(withheld));
-    let name = ClusterName::new("zoo").or_fail();
     running
         .clusters
-        .add(ClusterSpec::new(name, access).identity("id of zoo"));
+        .add(ClusterSpec::new(name("zoo"), access).identity("id of zoo"));
 }
 
 /// The zoo shows its objects.

@@ -1,36 +1,21 @@
 //! A fleet on scripted API servers, and what the tests of this folder share.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use mcr_core::{
-    Access, ChangeSink, Cluster, ClusterName, ClusterSpec, ClusterState, Fleet, FleetSettings, ObjectChange,
-    Trust, WatchHandle, WatchRequest, WatchStatus,
-};
-use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
-use mcr_testkit::waiting::{self, Background};
+use mcr_core::{Access, Cluster, ClusterSpec, FleetSettings, Trust, WatchHandle, WatchRequest};
+use mcr_testkit::waiting;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::server::{Answer, Asked, Server};
+pub(crate) use crate::common::{Log, Running, follow, gone, name, next, ready};
+use crate::{
+    common::pause_at_most,
+    server::{Answer, Asked, Server},
+};
 
 pub(crate) const MAPS: &str = "/api/v1/configmaps";
 pub(crate) const SECRETS: &str = "/api/v1/secrets";
-
-pub(crate) fn name(name: &str) -> ClusterName {
-    ClusterName::new(name).unwrap()
-}
-
-/// A running fleet whose clusters the test announces by hand.
-pub(crate) struct Running {
-    pub(crate) fleet: Fleet,
-    pub(crate) clusters: ClustersHandle,
-    running: Background<()>,
-}
 
 impl Running {
     /// Pauses are short, so that tests are; everything else is as by default.
@@ -40,42 +25,26 @@ impl Running {
 
     pub(crate) fn start_with(change: impl FnOnce(&mut FleetSettings)) -> Self {
         Self::start_as_by_default(|settings| {
-            Arc::make_mut(&mut settings.watch).retry_cap = Duration::from_millis(100);
-            settings.reconnect_cap = Duration::from_millis(100);
+            pause_at_most(settings, Duration::from_millis(100));
             change(settings);
         })
     }
 
     pub(crate) fn start_as_by_default(change: impl FnOnce(&mut FleetSettings)) -> Self {
-        let provider = ClustersProvider::new();
-        let clusters = provider.handle();
         // Many tests of this folder have one server under several names.
-        let change = |settings: &mut FleetSettings| {
+        Self::with_settings(|settings| {
             settings.allow_duplicates = true;
             change(settings);
-        };
-        let fleet = Fleet::builder().provider(provider).settings(change).build();
-        let runs = fleet.clone();
-        Self {
-            fleet,
-            clusters,
-            running: Background::start(|stop| async move { runs.run(stop).await }),
-        }
+        })
     }
 
-    /// Announces a cluster and waits until it is engaged.
     pub(crate) async fn join(&self, cluster: &str, kubeconfig: &str) -> Cluster {
         let access = Access::kubeconfig(kubeconfig, Trust::Trusted);
         self.join_by(cluster, access).await
     }
 
     pub(crate) async fn join_by(&self, cluster: &str, access: Access) -> Cluster {
-        self.clusters.add(ClusterSpec::new(name(cluster), access));
-        eventually(&format!("{cluster} is engaged"), || self.fleet.get(cluster).ok()).await
-    }
-
-    pub(crate) async fn stop(self) {
-        self.running.stop().await;
+        self.announce(ClusterSpec::new(name(cluster), access)).await
     }
 }
 
@@ -138,12 +107,6 @@ pub(crate) async fn synced(watch: &WatchHandle) {
     eventually("it is listed", || watch.status().synced).await;
 }
 
-pub(crate) fn follow(cluster: &Cluster, request: WatchRequest) -> (WatchHandle, Arc<Log>) {
-    let log = Arc::new(Log::default());
-    let watch = cluster.watch(request, Some(log.clone())).unwrap();
-    (watch, log)
-}
-
 /// What is waited for comes at once, unless the machine is busy; where a bug is planted it may never come.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -156,74 +119,18 @@ pub(crate) fn eventually<A: waiting::Answer>(
     waiting::eventually(PATIENCE, what, ask)
 }
 
-pub(crate) async fn ready(cluster: &Cluster) {
-    let state = tokio::time::timeout(PATIENCE, cluster.wait_for(ClusterState::is_ready)).await;
-    assert!(
-        matches!(state, Ok(ClusterState::Ready)),
-        "{} is not ready: {}",
-        cluster.name(),
-        cluster.state()
-    );
-}
+/// For what this folder shares with others.
+pub(crate) const SOON: Duration = PATIENCE;
 
 pub(crate) async fn for_millis(millis: u64) {
     tokio::time::sleep(Duration::from_millis(millis)).await;
 }
 
-/// Writes down what it is told: `+name` for new, `~name` for changed, `-name` for deleted objects.
-#[derive(Default)]
-pub(crate) struct Log {
-    lines: Mutex<Vec<(String, Instant)>>,
-    statuses: Mutex<Vec<WatchStatus>>,
-}
-
-impl ChangeSink for Log {
-    fn changed(&self, change: &ObjectChange) {
-        let sign = match (&change.old, &change.new) {
-            (None, _) => '+',
-            (Some(_), Some(_)) => '~',
-            (Some(_), None) => '-',
-        };
-        self.lines
-            .lock()
-            .unwrap()
-            .push((format!("{sign}{}", change.key().unwrap().name), Instant::now()));
-    }
-
-    fn status_changed(&self, status: &WatchStatus) {
-        self.statuses.lock().unwrap().push(status.clone());
-    }
-}
-
 impl Log {
-    pub(crate) fn lines(&self) -> Vec<String> {
-        self.lines
-            .lock()
-            .unwrap()
-            .iter()
-            .map(|(line, _)| line.clone())
-            .collect()
-    }
-
-    /// When a line was first written.
-    pub(crate) fn time_of(&self, line: &str) -> Instant {
-        self.lines
-            .lock()
-            .unwrap()
-            .iter()
-            .find(|(known, _)| known == line)
-            .unwrap()
-            .1
-    }
-
-    pub(crate) fn statuses(&self) -> Vec<WatchStatus> {
-        self.statuses.lock().unwrap().clone()
-    }
-
     /// The texts of the problems that were told, in order.
     pub(crate) fn problems(&self) -> Vec<String> {
-        let statuses = self.statuses.lock().unwrap();
-        let problems = statuses.iter().filter_map(|status| status.problem.as_ref());
+        let statuses = self.statuses().into_iter();
+        let problems = statuses.filter_map(|status| status.problem);
         problems.map(|problem| problem.error.to_string()).collect()
     }
 

@@ -8,6 +8,8 @@
 
 mod answers;
 mod budgets;
+#[path = "../common/mod.rs"]
+mod common;
 mod dead;
 mod harness;
 mod hub;

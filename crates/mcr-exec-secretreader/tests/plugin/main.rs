@@ -328,7 +328,14 @@ async fn a_hub_that_answers_nonsense_or_nothing_is_given_up() {
     ))
     .await
     .fails("Secret default/eu-1: the hub's answer is not a Secret");
-    with(None).await.fails("the hub did not answer within 20 s");
+    // Nobody writes into the pipe, and opening it blocks until then.
+    let pipe = dir.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let (silent, blocked) = tokio::join!(with(None), run(Some(&request), pipe));
+    for said in [silent, blocked] {
+        said.fails("the hub did not answer within 20 s");
+    }
 }
 
 /// Access to the member by a kubeconfig whose user runs the program.

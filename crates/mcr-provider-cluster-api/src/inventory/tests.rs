@@ -121,14 +121,21 @@ fn read(outcome: &Outcome) -> Read {
     outcome.reads[0].clone()
 }
 
+/// What is said when a read is answered.
+fn answer(inventory: &mut Inventory, asked: &Outcome, answer: Answer) -> Vec<String> {
+    shown(&inventory.answered(read(asked), answer))
+}
+
+/// What is said when the Secret has changed, or is there.
+fn secret(inventory: &mut Inventory, version: &str) -> Vec<String> {
+    shown(&inventory.secret(&secret_key(), Some(stamp(version))))
+}
+
 /// An engaged cluster with the token `one`.
 fn engaged(inventory: &mut Inventory) {
     inventory.secret(&secret_key(), Some(stamp("1")));
     let asked = inventory.cluster(&key(), ready("u"));
-    assert_eq!(
-        shown(&inventory.answered(read(&asked), good("1", "one"))),
-        ["+one"]
-    );
+    assert_eq!(answer(inventory, &asked, good("1", "one")), ["+one"]);
 }
 
 const NOT_YET: &str = "~the control plane is not initialized yet (phase Provisioning)";
@@ -140,11 +147,7 @@ fn a_cluster_is_engaged_once_it_is_initialized_and_its_secret_is_there() {
     // The Secret first, as KubeadmControlPlane does it.
     let mut inventory = synced();
     assert_eq!(shown(&inventory.cluster(&key(), waiting("u"))), [NOT_YET]);
-    assert_eq!(
-        shown(&inventory.secret(&secret_key(), Some(stamp("1")))),
-        [""; 0],
-        "it is not read yet"
-    );
+    assert_eq!(secret(&mut inventory, "1"), [""; 0], "it is not read yet");
     let asked = inventory.cluster(&key(), ready("u"));
     assert_eq!(shown(&asked), ["?0"]);
     assert_eq!(read(&asked).secret, secret_key());
@@ -170,10 +173,7 @@ fn a_cluster_is_engaged_once_it_is_initialized_and_its_secret_is_there() {
         ["?0"],
         "the watch of Secrets may be behind that of Clusters"
     );
-    assert_eq!(
-        shown(&inventory.answered(read(&asked), Answer::Gone)),
-        [&*missing]
-    );
+    assert_eq!(answer(&mut inventory, &asked, Answer::Gone), [&*missing]);
     assert_eq!(
         shown(&inventory.cluster(&key(), labelled("u", "us"))),
         [&*missing],
@@ -181,20 +181,17 @@ fn a_cluster_is_engaged_once_it_is_initialized_and_its_secret_is_there() {
     );
     let asked = inventory.secret(&secret_key(), Some(stamp("1")));
     assert_eq!(shown(&asked), ["?1"]);
-    assert_eq!(
-        shown(&inventory.answered(read(&asked), good("1", "one"))),
-        ["+one"]
-    );
+    assert_eq!(answer(&mut inventory, &asked, good("1", "one")), ["+one"]);
 }
 
 #[test]
 fn a_secret_alone_engages_nothing_and_is_never_read() {
     let mut inventory = synced();
-    assert_eq!(shown(&inventory.secret(&secret_key(), Some(stamp("1")))), [""; 0]);
+    assert_eq!(secret(&mut inventory, "1"), [""; 0]);
     let mut inventory = synced();
     engaged(&mut inventory);
     assert_eq!(shown(&inventory.cluster_gone(&key())), ["-"]);
-    assert_eq!(shown(&inventory.secret(&secret_key(), Some(stamp("2")))), [""; 0]);
+    assert_eq!(secret(&mut inventory, "2"), [""; 0]);
     assert_eq!(shown(&inventory.secret(&secret_key(), None)), [""; 0]);
     assert!(
         inventory.secrets.is_empty() && inventory.clusters.is_empty(),
@@ -208,16 +205,10 @@ fn a_rotation_is_one_read_and_one_upsert_and_a_touch_is_no_upsert() {
     engaged(&mut inventory);
     let asked = inventory.secret(&secret_key(), Some(stamp("2")));
     assert_eq!(shown(&asked), ["?1"], "nothing is said meanwhile");
-    assert_eq!(
-        shown(&inventory.answered(read(&asked), good("2", "two"))),
-        ["+two"]
-    );
+    assert_eq!(answer(&mut inventory, &asked, good("2", "two")), ["+two"]);
     let asked = inventory.secret(&secret_key(), Some(stamp("3")));
-    assert_eq!(
-        shown(&inventory.answered(read(&asked), good("3", "two"))),
-        [""; 0]
-    );
-    assert_eq!(shown(&inventory.secret(&secret_key(), Some(stamp("3")))), [""; 0]);
+    assert_eq!(answer(&mut inventory, &asked, good("3", "two")), [""; 0]);
+    assert_eq!(secret(&mut inventory, "3"), [""; 0]);
     // Labels and properties need no read.
     assert_eq!(shown(&inventory.cluster(&key(), labelled("u", "us"))), ["+two"]);
     assert_eq!(shown(&inventory.cluster(&key(), labelled("u", "us"))), [""; 0]);
@@ -235,13 +226,10 @@ fn a_secret_that_is_gone_takes_nothing_from_an_engaged_cluster() {
         "initialized never goes back"
     );
     let asked = inventory.secret(&secret_key(), Some(stamp("9")));
-    assert_eq!(
-        shown(&inventory.answered(read(&asked), good("9", "two"))),
-        ["+two"]
-    );
+    assert_eq!(answer(&mut inventory, &asked, good("9", "two")), ["+two"]);
     // The watch has not told yet that it is gone again.
     let asked = inventory.secret(&secret_key(), Some(stamp("10")));
-    assert_eq!(shown(&inventory.answered(read(&asked), Answer::Gone)), [&*gone]);
+    assert_eq!(answer(&mut inventory, &asked, Answer::Gone), [&*gone]);
     assert_eq!(
         shown(&inventory.secret(&secret_key(), None)),
         [""; 0],
@@ -254,46 +242,31 @@ fn a_read_that_is_ahead_of_the_watch_is_not_repeated() {
     let mut inventory = synced();
     engaged(&mut inventory);
     let asked = inventory.secret(&secret_key(), Some(stamp("2")));
-    assert_eq!(
-        shown(&inventory.answered(read(&asked), good("3", "three"))),
-        ["+three"]
-    );
-    assert_eq!(shown(&inventory.secret(&secret_key(), Some(stamp("3")))), [""; 0]);
+    assert_eq!(answer(&mut inventory, &asked, good("3", "three")), ["+three"]);
+    assert_eq!(secret(&mut inventory, "3"), [""; 0]);
     // An answer to a question that is out of date.
     let late = inventory.secret(&secret_key(), Some(stamp("4")));
     let asked = inventory.secret(&secret_key(), Some(stamp("5")));
-    assert_eq!(
-        shown(&inventory.answered(read(&late), good("4", "four"))),
-        [""; 0]
-    );
-    assert_eq!(
-        shown(&inventory.answered(read(&asked), good("5", "five"))),
-        ["+five"]
-    );
+    assert_eq!(answer(&mut inventory, &late, good("4", "four")), [""; 0]);
+    assert_eq!(answer(&mut inventory, &asked, good("5", "five")), ["+five"]);
 }
 
 #[test]
 fn a_secret_that_the_watch_does_not_know_yet_is_read_once() {
     let mut inventory = synced();
     let asked = inventory.cluster(&key(), ready("u"));
-    assert_eq!(
-        shown(&inventory.answered(read(&asked), good("1", "one"))),
-        ["+one"]
-    );
-    assert_eq!(shown(&inventory.secret(&secret_key(), Some(stamp("1")))), [""; 0]);
+    assert_eq!(answer(&mut inventory, &asked, good("1", "one")), ["+one"]);
+    assert_eq!(secret(&mut inventory, "1"), [""; 0]);
     let gone = format!("!Secret fleet/a-kubeconfig: {NO_SECRET}");
     assert_eq!(shown(&inventory.secret(&secret_key(), None)), [&*gone]);
 
     // Told by the watch while it is read.
     let mut inventory = synced();
     let asked = inventory.cluster(&key(), ready("u"));
-    assert_eq!(shown(&inventory.secret(&secret_key(), Some(stamp("2")))), [""; 0]);
+    assert_eq!(secret(&mut inventory, "2"), [""; 0]);
     let again = inventory.answered(read(&asked), Answer::Gone);
     assert_eq!(shown(&again), ["?1"], "it was not there yet");
-    assert_eq!(
-        shown(&inventory.answered(read(&again), good("2", "two"))),
-        ["+two"]
-    );
+    assert_eq!(answer(&mut inventory, &again, good("2", "two")), ["+two"]);
 
     // One without the label does not count.
     let mut inventory = synced();
@@ -302,7 +275,7 @@ fn a_secret_that_the_watch_does_not_know_yet_is_read_once() {
     if let Answer::Read(read) = &mut unlabelled {
         read.labelled = false;
     }
-    let said = shown(&inventory.answered(read(&asked), unlabelled));
+    let said = answer(&mut inventory, &asked, unlabelled);
     assert!(
         said.len() == 1 && said[0].starts_with('~') && said[0].ends_with(NO_SECRET),
         "{said:?}"
@@ -321,14 +294,11 @@ fn a_read_that_fails_is_told_and_tried_again() {
     let again = inventory.answered(read(&again), failed());
     assert_eq!(shown(&again), ["?0"], "told once");
     assert_eq!(read(&again).failures, 2);
-    assert_eq!(
-        shown(&inventory.answered(read(&again), good("1", "one"))),
-        ["+one"]
-    );
+    assert_eq!(answer(&mut inventory, &again, good("1", "one")), ["+one"]);
     // Not for a Cluster that has left since.
     let asked = inventory.secret(&secret_key(), Some(stamp("2")));
     inventory.cluster_gone(&key());
-    assert_eq!(shown(&inventory.answered(read(&asked), failed())), [""; 0]);
+    assert_eq!(answer(&mut inventory, &asked, failed()), [""; 0]);
 }
 
 #[test]
@@ -389,12 +359,9 @@ fn another_uid_is_another_cluster_and_does_not_get_the_kubeconfig_of_the_old_one
     if let Answer::Read(read) = &mut old {
         read.stamp.owner = Some("u".into());
     }
-    assert!(!shown(&inventory.answered(read(&asked), old)).contains(&"+one".to_owned()));
+    assert!(!answer(&mut inventory, &asked, old).contains(&"+one".to_owned()));
     let asked = inventory.secret(&secret_key(), Some(owned("3", Some("v"))));
-    assert_eq!(
-        shown(&inventory.answered(read(&asked), good("3", "two"))),
-        ["+two"]
-    );
+    assert_eq!(answer(&mut inventory, &asked, good("3", "two")), ["+two"]);
 }
 
 #[test]
@@ -425,10 +392,7 @@ fn synced_comes_once_after_all_that_can_be_said() {
         "synced",
         "a Secret that can't be read holds up nobody"
     );
-    assert_eq!(
-        shown(&inventory.answered(read(&again), good("1", "one"))),
-        ["+one"]
-    );
+    assert_eq!(answer(&mut inventory, &again, good("1", "one")), ["+one"]);
 
     let mut inventory = self::inventory();
     inventory.clusters_synced();

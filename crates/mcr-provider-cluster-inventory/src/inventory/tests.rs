@@ -103,6 +103,11 @@ fn shown(changes: &[Change]) -> Vec<String> {
     changes.iter().map(change).collect()
 }
 
+/// What is said when a profile has changed, or is there.
+fn applied(inventory: &mut Inventory, name: &str, facts: Arc<Facts>) -> Vec<String> {
+    shown(&inventory.profile(&key(name), facts))
+}
+
 /// The host of the cluster, without its end.
 fn server(spec: &ClusterSpec) -> String {
     match &spec.access {
@@ -159,13 +164,13 @@ fn another_id_is_another_cluster_also_in_the_next_discovery_and_one_that_comes_o
 fn a_cluster_is_engaged_once_it_is_ready_and_can_be_reached() {
     let mut inventory = synced();
     assert_eq!(
-        shown(&inventory.profile(&key("a"), without_access("u"))),
+        applied(&mut inventory, "a", without_access("u")),
         [format!(
             "~a: the cluster is ready, but can't be reached yet: {NO_ACCESS}"
         )]
     );
     assert_eq!(
-        shown(&inventory.profile(&key("a"), healthy("u", "Unknown"))),
+        applied(&mut inventory, "a", healthy("u", "Unknown")),
         ["~a: the condition ControlPlaneHealthy is Unknown (Well)"]
     );
     let engaged = inventory.profile(&key("a"), ready("u", "one"));
@@ -176,14 +181,11 @@ fn a_cluster_is_engaged_once_it_is_ready_and_can_be_reached() {
     assert_eq!(spec.identity.as_deref(), Some("u"));
     assert_eq!(spec.properties["manager"], "ocm");
     assert_eq!(
-        shown(&inventory.profile(&key("a"), ready("u", "one"))),
+        applied(&mut inventory, "a", ready("u", "one")),
         [""; 0],
         "nothing has changed"
     );
-    assert_eq!(
-        shown(&inventory.profile(&key("a"), ready("u", "two"))),
-        ["+a two"]
-    );
+    assert_eq!(applied(&mut inventory, "a", ready("u", "two")), ["+a two"]);
     assert_eq!(shown(&inventory.profile_gone(&key("a"))), ["-a"]);
     assert_eq!(shown(&inventory.profile_gone(&key("a"))), [""; 0]);
     assert!(
@@ -200,7 +202,7 @@ fn health_that_goes_suspends_and_keeps_the_access_and_health_that_is_not_known_t
     let mut inventory = synced();
     inventory.profile(&key("a"), healthy("u", "True"));
     assert_eq!(
-        shown(&inventory.profile(&key("a"), healthy("u", "Unknown"))),
+        applied(&mut inventory, "a", healthy("u", "Unknown")),
         [""; 0],
         "the manager has trouble, not the cluster"
     );
@@ -218,14 +220,11 @@ fn health_that_goes_suspends_and_keeps_the_access_and_health_that_is_not_known_t
         "the same access, so that the fleet keeps what it knows"
     );
     assert_eq!(
-        shown(&inventory.profile(&key("a"), healthy("u", "Unknown"))),
+        applied(&mut inventory, "a", healthy("u", "Unknown")),
         ["~a: the condition ControlPlaneHealthy is Unknown (Well)"],
         "it is not engaged now"
     );
-    assert_eq!(
-        shown(&inventory.profile(&key("a"), healthy("u", "True"))),
-        ["+a one"]
-    );
+    assert_eq!(applied(&mut inventory, "a", healthy("u", "True")), ["+a one"]);
 }
 
 #[test]
@@ -233,14 +232,11 @@ fn access_that_goes_takes_nothing_from_an_engaged_cluster() {
     let mut inventory = synced();
     inventory.profile(&key("a"), ready("u", "one"));
     let gone = format!("!a: ClusterProfile fleet/a: {NO_ACCESS}");
-    assert_eq!(shown(&inventory.profile(&key("a"), without_access("u"))), [gone]);
-    assert_eq!(
-        shown(&inventory.profile(&key("a"), ready("u", "one"))),
-        ["+a one"]
-    );
+    assert_eq!(applied(&mut inventory, "a", without_access("u")), [gone]);
+    assert_eq!(applied(&mut inventory, "a", ready("u", "one")), ["+a one"]);
     let mut wrong = profile("u", "one");
     wrong["status"]["accessProviders"][0]["cluster"]["server"] = "SECRET".into();
-    let broken = shown(&inventory.profile(&key("a"), facts(wrong)));
+    let broken = applied(&mut inventory, "a", facts(wrong));
     assert!(
         broken.len() == 1
             && broken[0].starts_with("!a: ClusterProfile fleet/a, status.accessProviders: ")
@@ -253,7 +249,7 @@ fn access_that_goes_takes_nothing_from_an_engaged_cluster() {
 #[test]
 fn a_plugin_that_the_fleet_does_not_allow_is_explained() {
     let mut inventory = Inventory::new(false, None, None, Checks::default(), Arc::default());
-    let broken = shown(&inventory.profile(&key("a"), ready("u", "one")));
+    let broken = applied(&mut inventory, "a", ready("u", "one"));
     assert!(
         broken[0].starts_with("!a")
             && broken[0].contains("/plugins/p")
@@ -271,7 +267,7 @@ fn a_waiting_cluster_that_is_broken_does_not_wait_any_more() {
     };
     let mut inventory = synced();
     inventory.profile(&key("a"), without_access("u"));
-    let said = shown(&inventory.profile(&key("a"), broken()));
+    let said = applied(&mut inventory, "a", broken());
     assert!(
         said.len() == 2 && said[0] == "-a" && said[1].starts_with("!a"),
         "{said:?}"
@@ -280,7 +276,7 @@ fn a_waiting_cluster_that_is_broken_does_not_wait_any_more() {
     let mut inventory = synced();
     inventory.profile(&key("a"), ready("u", "one"));
     inventory.profile(&key("a"), healthy("u", "False"));
-    let said = shown(&inventory.profile(&key("a"), broken()));
+    let said = applied(&mut inventory, "a", broken());
     assert!(
         said.len() == 2 && said[0] == "+a one" && said[1].starts_with("!a"),
         "{said:?}"
@@ -310,7 +306,7 @@ fn of_two_profiles_of_the_same_cluster_the_older_counts() {
         assert_eq!(said, ["+old one".to_owned(), duplicate("young", "old")]);
         // A third one changes nothing, and the next one takes over.
         assert_eq!(
-            shown(&inventory.profile(&key("third"), member("third", "m", 3))),
+            applied(&mut inventory, "third", member("third", "m", 3)),
             [duplicate("third", "old")]
         );
         assert_eq!(
@@ -323,7 +319,7 @@ fn of_two_profiles_of_the_same_cluster_the_older_counts() {
         );
         // One that turns out to be another cluster.
         assert_eq!(
-            shown(&inventory.profile(&key("young"), member("young", "n", 2))),
+            applied(&mut inventory, "young", member("young", "n", 2)),
             ["-young", "+third one", "+young one"]
         );
     }
@@ -334,7 +330,7 @@ fn of_two_profiles_of_the_same_cluster_the_older_counts() {
     let mut labelled = profile("b", "one");
     labelled["metadata"]["labels"] = json!({MEMBER_ID_LABEL: "m"});
     assert_eq!(
-        shown(&inventory.profile(&key("b"), facts(labelled))),
+        applied(&mut inventory, "b", facts(labelled)),
         [duplicate("a", "b"), "+b one".to_owned()]
     );
 }
@@ -342,14 +338,8 @@ fn of_two_profiles_of_the_same_cluster_the_older_counts() {
 #[test]
 fn an_empty_member_id_is_none() {
     let mut inventory = synced();
-    assert_eq!(
-        shown(&inventory.profile(&key("a"), member("a", "", 1))),
-        ["+a one"]
-    );
-    assert_eq!(
-        shown(&inventory.profile(&key("b"), member("b", "", 2))),
-        ["+b one"]
-    );
+    assert_eq!(applied(&mut inventory, "a", member("a", "", 1)), ["+a one"]);
+    assert_eq!(applied(&mut inventory, "b", member("b", "", 2)), ["+b one"]);
 }
 
 #[test]
@@ -358,7 +348,7 @@ fn inventories_of_two_namespaces_are_never_merged() {
     inventory.profiles_synced();
     let other = ObjectKey::namespaced("other", "a");
     assert_eq!(
-        shown(&inventory.profile(&key("a"), member("u", "m", 1))),
+        applied(&mut inventory, "a", member("u", "m", 1)),
         ["+fleet/a one"]
     );
     assert_eq!(
@@ -373,7 +363,7 @@ fn another_uid_is_another_cluster() {
     let mut inventory = synced();
     inventory.profile(&key("a"), ready("u", "one"));
     assert_eq!(
-        shown(&inventory.profile(&key("a"), healthy("v", "Unknown"))),
+        applied(&mut inventory, "a", healthy("v", "Unknown")),
         ["-a", "~a: the condition ControlPlaneHealthy is Unknown (Well)"],
         "it has nothing of the old one"
     );
@@ -381,7 +371,7 @@ fn another_uid_is_another_cluster() {
     let mut inventory = synced();
     let engaged = inventory.profile(&key("a"), ready("", "one"));
     assert!(matches!(&engaged[0], Change::Upsert(spec) if spec.identity.is_none()));
-    assert_eq!(shown(&inventory.profile(&key("a"), ready("", "one"))), [""; 0]);
+    assert_eq!(applied(&mut inventory, "a", ready("", "one")), [""; 0]);
 }
 
 #[test]
@@ -394,29 +384,17 @@ fn a_profile_that_cannot_be_decoded_is_broken_and_keeps_what_it_has() {
     };
     let told = "!a: ClusterProfile fleet/a: not a ClusterProfile";
     let mut inventory = synced();
-    assert_eq!(shown(&inventory.profile(&key("a"), unreadable())), [told]);
-    assert_eq!(
-        shown(&inventory.profile(&key("a"), ready("u", "one"))),
-        ["+a one"]
-    );
-    assert_eq!(shown(&inventory.profile(&key("a"), unreadable())), [told]);
-    assert_eq!(
-        shown(&inventory.profile(&key("a"), ready("u", "one"))),
-        ["+a one"]
-    );
+    assert_eq!(applied(&mut inventory, "a", unreadable()), [told]);
+    assert_eq!(applied(&mut inventory, "a", ready("u", "one")), ["+a one"]);
+    assert_eq!(applied(&mut inventory, "a", unreadable()), [told]);
+    assert_eq!(applied(&mut inventory, "a", ready("u", "one")), ["+a one"]);
     inventory.profile(&key("a"), unreadable());
-    assert_eq!(
-        shown(&inventory.profile(&key("a"), ready("v", "two"))),
-        ["-a", "+a two"]
-    );
+    assert_eq!(applied(&mut inventory, "a", ready("v", "two")), ["-a", "+a two"]);
     // A new discovery that sees it unreadable first.
     let mut inventory = with(inventory.memory.clone());
     inventory.profiles_synced();
-    assert_eq!(shown(&inventory.profile(&key("a"), unreadable())), [told]);
-    assert_eq!(
-        shown(&inventory.profile(&key("a"), ready("w", "one"))),
-        ["-a", "+a one"]
-    );
+    assert_eq!(applied(&mut inventory, "a", unreadable()), [told]);
+    assert_eq!(applied(&mut inventory, "a", ready("w", "one")), ["-a", "+a one"]);
 }
 
 /// After a failure of the hub, a cluster whose access is missing at that moment keeps its connection.
@@ -426,17 +404,14 @@ fn a_new_discovery_takes_nothing_from_a_cluster_that_is_engaged() {
     with(memory.clone()).profile(&key("a"), ready("u", "one"));
     let mut inventory = with(memory.clone());
     let gone = format!("!a: ClusterProfile fleet/a: {NO_ACCESS}");
-    assert_eq!(shown(&inventory.profile(&key("a"), without_access("u"))), [gone]);
+    assert_eq!(applied(&mut inventory, "a", without_access("u")), [gone]);
     assert_eq!(shown(&inventory.profiles_synced()), ["synced"]);
     let mut inventory = with(memory.clone());
-    assert_eq!(
-        shown(&inventory.profile(&key("a"), healthy("u", "Unknown"))),
-        ["+a one"]
-    );
+    assert_eq!(applied(&mut inventory, "a", healthy("u", "Unknown")), ["+a one"]);
     // Another ClusterProfile of the name gets nothing of it.
     let mut inventory = with(memory);
     assert_eq!(
-        shown(&inventory.profile(&key("a"), healthy("v", "Unknown"))),
+        applied(&mut inventory, "a", healthy("v", "Unknown")),
         ["-a", "~a: the condition ControlPlaneHealthy is Unknown (Well)"]
     );
 }

@@ -16,12 +16,13 @@ use std::{
     time::Duration,
 };
 
-use mcr_core::WatchSettings;
+use mcr_core::{Fleet, FleetSettings, WatchSettings};
 use mcr_provider_gardener::{GardenerProvider, GardenerProviderBuilder};
 pub(crate) use mcr_testkit::discovery::{Followed as Heard, line, locally};
 use mcr_testkit::{
     garden::{Garden, Issued},
     sim::SimCluster,
+    waiting::Background,
 };
 use serde_json::{Value, json};
 
@@ -118,6 +119,23 @@ impl World {
     pub(crate) fn heard(&self) -> Heard {
         Heard::of(&self.builder().build().unwrap())
     }
+}
+
+/// A running fleet over a provider.
+pub(crate) fn fleet_of(
+    provider: GardenerProvider,
+    change: impl FnOnce(&mut FleetSettings),
+) -> (Fleet, Background<()>) {
+    let settings = |settings: &mut FleetSettings| {
+        settings.access_policy = locally();
+        change(settings);
+    };
+    let fleet = Fleet::builder().provider(provider).settings(settings).build();
+    let runs = fleet.clone();
+    (
+        fleet,
+        Background::start(|stop| async move { runs.run(stop).await }),
+    )
 }
 
 pub(crate) fn hour(kubeconfig: &str) -> Issued {

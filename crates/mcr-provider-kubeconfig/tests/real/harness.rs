@@ -21,11 +21,10 @@ use mcr_core::{ClusterState, Provider, TransportSettings};
 use mcr_provider_kubeconfig::{KubeconfigProvider, KubeconfigProviderBuilder};
 use mcr_testkit::{
     control_plane::{AuditLog, ControlPlane, Etcd, User},
-    waiting::{OrFail, eventually},
+    waiting::{Background, OrFail, eventually},
 };
 use serde_json::{Value, json};
-use tokio::{task::JoinHandle, time::Instant};
-use tokio_util::sync::CancellationToken;
+use tokio::time::Instant;
 
 use crate::support::{self, locally};
 
@@ -290,8 +289,7 @@ fn keeper(seen: &Arc<Seen>) -> Result<BuiltController, BuildError> {
 pub(crate) struct Running {
     pub(crate) fleet: Fleet,
     pub(crate) seen: Arc<Seen>,
-    stop: CancellationToken,
-    task: JoinHandle<Result<(), ManagerError>>,
+    running: Background<Result<(), ManagerError>>,
 }
 
 impl Running {
@@ -321,13 +319,10 @@ impl Running {
                 .into_iter()
                 .collect()
         });
-        let stop = CancellationToken::new();
-        let task = tokio::spawn(manager.run_until(stop.clone()));
         Self {
             fleet,
             seen,
-            stop,
-            task,
+            running: Background::start(|stop| manager.run_until(stop)),
         }
     }
 
@@ -404,9 +399,7 @@ impl Running {
     }
 
     pub(crate) async fn stop(self) {
-        self.stop.cancel();
-        let ended = tokio::time::timeout(PATIENCE, self.task).await;
-        ended.expect("the manager stops").or_fail().or_fail();
+        self.running.stop().await.or_fail();
     }
 }
 

@@ -15,10 +15,8 @@ use mcr::{Action, Cluster, Controller, Fleet, Manager, Provider, Request, Reques
 use mcr_core::{Access, Trust};
 use mcr_provider_namespace::{NamespaceProvider, NamespaceProviderBuilder};
 use mcr_testkit::control_plane::ControlPlane;
-use mcr_testkit::waiting::Answer;
 pub(crate) use mcr_testkit::waiting::OrFail;
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
+use mcr_testkit::waiting::{Answer, Background};
 
 /// The limit for any wait.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
@@ -155,8 +153,7 @@ async fn keeper(request: Request<ConfigMap>, seen: Arc<Seen>) -> Result<Action, 
 pub(crate) struct Running {
     pub(crate) fleet: Fleet,
     pub(crate) seen: Arc<Seen>,
-    stop: CancellationToken,
-    task: JoinHandle<Result<(), mcr::ManagerError>>,
+    running: Background<Result<(), mcr::ManagerError>>,
 }
 
 impl Running {
@@ -178,13 +175,10 @@ impl Running {
                 .map(|(_, kind)| kind.clone())
                 .collect()
         });
-        let stop = CancellationToken::new();
-        let task = tokio::spawn(manager.run_until(stop.clone()));
         Self {
             fleet,
             seen,
-            stop,
-            task,
+            running: Background::start(|stop| manager.run_until(stop)),
         }
     }
 
@@ -205,8 +199,6 @@ impl Running {
     }
 
     pub(crate) async fn stop(self) {
-        self.stop.cancel();
-        let ended = tokio::time::timeout(PATIENCE, self.task).await;
-        ended.expect("the manager stops").or_fail().or_fail();
+        self.running.stop().await.or_fail();
     }
 }

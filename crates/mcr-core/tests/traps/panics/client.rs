@@ -20,8 +20,8 @@ use mcr_testkit::waiting::eventually;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::{At, CANARY, SOON, Trap, gone, joins, ready, unreachable};
-use crate::harness::{MAPS, Running, bookmark, event, follow, list_object, map, name};
+use super::{At, CANARY, SOON, Trap, unreachable};
+use crate::harness::{MAPS, Running, bookmark, event, follow, gone, list_object, map, name, ready};
 
 type Answer = Response<UnsyncBoxBody<Bytes, io::Error>>;
 
@@ -140,7 +140,7 @@ async fn a_client_whose_answers_panic_makes_its_cluster_unreachable_until_they_n
     let log = mcr_testkit::log::Log::of_this_process();
     let running = Running::start();
     let client = Client::at(At::Answering);
-    let cluster = joins(&running, "a", client.access()).await;
+    let cluster = running.join_by("a", client.access()).await;
     let (watch, seen) = follow(&cluster, WatchRequest::of::<ConfigMap>());
     unreachable(&cluster, OF_THE_CLIENT).await;
     client.trap.panics_again(2).await;
@@ -166,7 +166,7 @@ async fn a_client_whose_answers_panic_makes_its_cluster_unreachable_until_they_n
 async fn a_call_of_a_user_through_a_client_that_panics_is_an_error_and_the_cluster_stays() {
     let running = Running::start();
     let client = Client::at(At::AnsweringSecrets);
-    let cluster = joins(&running, "a", client.access()).await;
+    let cluster = running.join_by("a", client.access()).await;
     ready(&cluster).await;
     let calling = tokio::spawn({
         let secrets = cluster.api::<Secret>();
@@ -200,7 +200,7 @@ async fn a_watch_whose_answer_panics_in_the_middle_begins_again_and_misses_nothi
     for at in [At::Reading, At::BodyDropped] {
         let running = Running::start();
         let client = Client::at(At::Nowhere);
-        let cluster = joins(&running, "a", client.access()).await;
+        let cluster = running.join_by("a", client.access()).await;
         let (_watch, seen) = follow(&cluster, WatchRequest::of::<ConfigMap>());
         eventually(SOON, "it is watched", || client.began.load(Ordering::SeqCst) > 0).await;
         client.trap.set(at);
@@ -226,9 +226,9 @@ async fn a_watch_whose_answer_panics_in_the_middle_begins_again_and_misses_nothi
 async fn a_client_that_has_ended_with_a_panic_is_told_apart_and_another_one_takes_its_place() {
     let running = Running::start();
     let dead = Client::at(At::Called);
-    let cluster = joins(&running, "a", dead.access()).await;
+    let cluster = running.join_by("a", dead.access()).await;
     unreachable(&cluster, "announce the cluster with a new client").await;
-    joins(&running, "a", Client::at(At::Nowhere).access()).await;
+    running.join_by("a", Client::at(At::Nowhere).access()).await;
     // Nobody knows where the dead one led, so this is another engagement.
     eventually(SOON, "another client takes its place", || {
         let now = running.fleet.get("a").ok()?;

@@ -17,9 +17,9 @@ use mcr_core::{
 };
 use mcr_testkit::waiting::eventually;
 
-use super::{At, CANARY, SOON, Trap, gone, joins, ready, unreachable};
+use super::{At, CANARY, SOON, Trap, unreachable};
 use crate::{
-    harness::{Running, name, quiet_server},
+    harness::{Running, gone, name, quiet_server, ready},
     server::{Answer, Server},
 };
 
@@ -77,12 +77,9 @@ async fn a_credential_source_that_panics_makes_its_cluster_unreachable_until_it_
     let running = Running::start();
     for at in [At::Asked, At::Awaited, At::Fingerprint, At::RenewEvery] {
         let source = Source::at(at);
-        let cluster = joins(
-            &running,
-            &format!("{at:?}").to_lowercase(),
-            source.access(&server),
-        )
-        .await;
+        let cluster = running
+            .join_by(&format!("{at:?}").to_lowercase(), source.access(&server))
+            .await;
         unreachable(&cluster, OF_THE_SOURCE).await;
         source.trap.panics_again(2).await;
         source.trap.set(At::Nowhere);
@@ -97,15 +94,17 @@ async fn a_cluster_whose_credential_source_panics_can_be_removed_and_the_fleet_s
     let server = quiet_server().await;
     let running = Running::start();
     let source = Source::at(At::Asked);
-    let cluster = joins(&running, "a", source.access(&server)).await;
+    let cluster = running.join_by("a", source.access(&server)).await;
     source.trap.panics_again(1).await;
     running.clusters.remove(&name("a"));
     gone(&cluster).await;
     assert!(running.fleet.snapshot().clusters.is_empty());
 
-    let again = joins(&running, "a", Source::at(At::Nowhere).access(&server)).await;
+    let again = running
+        .join_by("a", Source::at(At::Nowhere).access(&server))
+        .await;
     ready(&again).await;
-    let stays = joins(&running, "b", source.access(&server)).await;
+    let stays = running.join_by("b", source.access(&server)).await;
     source.trap.panics_again(1).await;
     running.stop().await;
     assert_eq!(stays.state(), ClusterState::Gone);
@@ -118,7 +117,7 @@ async fn a_credential_source_that_panics_before_expiry_leaves_the_cluster_as_it_
     let mut source = Source::at(At::Nowhere);
     // The next one is asked for after a second.
     source.lasts = Duration::from_millis(1200);
-    let cluster = joins(&running, "a", source.access(&server)).await;
+    let cluster = running.join_by("a", source.access(&server)).await;
     ready(&cluster).await;
     source.trap.set(At::Awaited);
     let told = || {
@@ -145,7 +144,7 @@ async fn a_credential_source_that_panics_after_a_401_makes_its_cluster_unreachab
     let server = quiet_server().await;
     let running = Running::start();
     let source = Source::at(At::Nowhere);
-    let cluster = joins(&running, "a", source.access(&server)).await;
+    let cluster = running.join_by("a", source.access(&server)).await;
     ready(&cluster).await;
     source.trap.set(At::Awaited);
     for number in 1..=source.asked.load(Ordering::SeqCst) {
@@ -168,7 +167,7 @@ async fn a_credential_that_has_expired_when_it_comes_is_used_with_a_warning_and_
     let running = Running::start();
     let mut source = Source::at(At::Nowhere);
     source.lasts = Duration::ZERO;
-    let cluster = joins(&running, "a", source.access(&server)).await;
+    let cluster = running.join_by("a", source.access(&server)).await;
     ready(&cluster).await;
     let failed = || running.fleet.counts().credentials.failed;
     eventually(SOON, "it is renewed", || failed() > 0).await;
@@ -184,7 +183,7 @@ async fn a_server_that_takes_and_then_refuses_each_credential_does_not_keep_the_
     let server = Server::start(|_| Answer::status(401, "Unauthorized", "Unauthorized")).await;
     let running = Running::start();
     let source = Source::at(At::Nowhere);
-    let cluster = joins(&running, "a", source.access(&server)).await;
+    let cluster = running.join_by("a", source.access(&server)).await;
     ready(&cluster).await;
     for _ in 0..50 {
         let answer = cluster.api::<ConfigMap>().list(&Default::default()).await;
@@ -226,7 +225,7 @@ async fn a_credential_source_that_panics_when_it_is_dropped_strands_nobody() {
     };
     // Another source takes its place.
     let (trap, access) = sore();
-    let cluster = joins(&running, "a", access).await;
+    let cluster = running.join_by("a", access).await;
     ready(&cluster).await;
     let next = Source::at(At::Nowhere);
     // The last owner of the source gets its panic. That is the fleet, or this thread if the fleet is quicker.
@@ -241,7 +240,7 @@ async fn a_credential_source_that_panics_when_it_is_dropped_strands_nobody() {
     // Its cluster is removed, and comes back. A handle would keep the source.
     for _ in 0..2 {
         let (trap, access) = sore();
-        ready(&joins(&running, "b", access).await).await;
+        ready(&running.join_by("b", access).await).await;
         drops(&|| running.clusters.remove(&name("b")));
         eventually(SOON, "it is dropped", || trap.panics() > 0).await;
     }

@@ -5,23 +5,18 @@ mod client;
 mod credentials;
 mod provider;
 
-use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
 };
 
-use mcr_core::{Access, Cluster, ClusterSpec, ClusterState};
+use mcr_core::Cluster;
 use mcr_testkit::waiting::eventually;
 
-use crate::harness::{Running, name};
+use crate::harness::SOON;
 
 /// What every panic of this file says.
 pub(super) const CANARY: &str = "canary-of-a-panic";
-
-pub(super) const SOON: Duration = Duration::from_secs(60);
 
 /// Where the code of a user panics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,31 +78,6 @@ impl Trap {
 
 /// Waits until a cluster is unreachable for this reason, and looks that the panic is not quoted.
 pub(super) async fn unreachable(cluster: &Cluster, because: &str) {
-    let found = |state: &ClusterState| state.reason().is_some_and(|reason| reason.contains(because));
-    let state = tokio::time::timeout(SOON, cluster.wait_for(found)).await;
-    let state = state.unwrap_or_else(|_| cluster.state());
-    assert!(
-        matches!(&state, ClusterState::Unreachable { .. }) && found(&state),
-        "{state}"
-    );
+    let state = crate::common::unreachable(cluster, because).await;
     assert!(!state.to_string().contains(CANARY), "{state}");
-}
-
-pub(super) async fn ready(cluster: &Cluster) {
-    let state = tokio::time::timeout(SOON, cluster.wait_for(ClusterState::is_ready)).await;
-    assert!(matches!(state, Ok(ClusterState::Ready)), "{}", cluster.state());
-}
-
-pub(super) async fn gone(cluster: &Cluster) {
-    let state = cluster.wait_for(|state| *state == ClusterState::Gone);
-    let state = tokio::time::timeout(SOON, state).await;
-    assert_eq!(state.ok(), Some(ClusterState::Gone), "{}", cluster.state());
-}
-
-pub(super) async fn joins(running: &Running, cluster: &str, access: Access) -> Cluster {
-    running.clusters.add(ClusterSpec::new(name(cluster), access));
-    eventually(SOON, format!("{cluster} is engaged"), || {
-        running.fleet.get(cluster).ok()
-    })
-    .await
 }

@@ -11,8 +11,8 @@ use mcr_core::{Access, BoxError, Change, ClusterSpec, Discovery, Fleet, Provider
 use mcr_testkit::waiting::{Background, eventually};
 use tokio_util::sync::CancellationToken;
 
-use super::{At, CANARY, SOON, Trap, client::Client, ready};
-use crate::harness::name;
+use super::{At, CANARY, SOON, Trap, client::Client};
+use crate::harness::{name, ready};
 
 /// Announces a cluster in each discovery, and panics where it is told to.
 struct Sick {

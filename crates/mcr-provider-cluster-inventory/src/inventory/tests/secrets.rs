@@ -36,32 +36,31 @@ fn text(profile: &str, text: Vec<u8>) -> Option<Arc<SecretFacts>> {
     }))
 }
 
+/// What is said when a Secret has changed, is there or has gone.
+fn put(inventory: &mut Inventory, name: &str, secret: Option<Arc<SecretFacts>>) -> Vec<String> {
+    shown(&inventory.secret(&key(name), secret))
+}
+
 const NO_SECRET: &str = "no Secret in namespace fleet has the labels x-k8s.io/cluster-inventory-consumer=me and \
                          x-k8s.io/cluster-profile=a";
 
 #[test]
 fn a_secret_and_its_profile_may_come_in_any_order() {
     let mut inventory = synced();
-    assert_eq!(shown(&inventory.secret(&key("s"), secret("a", "one"))), [""; 0]);
-    assert_eq!(shown(&inventory.profile(&key("a"), ready())), ["+a one"]);
-    assert_eq!(
-        shown(&inventory.secret(&key("s"), secret("a", "two"))),
-        ["+a two"]
-    );
+    assert_eq!(put(&mut inventory, "s", secret("a", "one")), [""; 0]);
+    assert_eq!(applied(&mut inventory, "a", ready()), ["+a one"]);
+    assert_eq!(put(&mut inventory, "s", secret("a", "two")), ["+a two"]);
 
     let mut inventory = synced();
     let waits = format!("~a: the cluster is ready, but can't be reached yet: {NO_SECRET}");
-    assert_eq!(shown(&inventory.profile(&key("a"), ready())), [waits]);
-    assert_eq!(
-        shown(&inventory.secret(&key("s"), secret("a", "one"))),
-        ["+a one"]
-    );
+    assert_eq!(applied(&mut inventory, "a", ready()), [waits]);
+    assert_eq!(put(&mut inventory, "s", secret("a", "one")), ["+a one"]);
 
     // At the start nothing is missing until the list of Secrets is complete.
     let mut inventory = self::inventory();
-    assert_eq!(shown(&inventory.profile(&key("a"), ready())), [""; 0]);
+    assert_eq!(applied(&mut inventory, "a", ready()), [""; 0]);
     assert_eq!(shown(&inventory.profiles_synced()), [""; 0]);
-    assert_eq!(shown(&inventory.secret(&key("s"), secret("a", "one"))), [""; 0]);
+    assert_eq!(put(&mut inventory, "s", secret("a", "one")), [""; 0]);
     assert_eq!(shown(&inventory.secrets_synced()), ["+a one", "synced"]);
 }
 
@@ -71,16 +70,16 @@ fn exactly_one_secret_is_needed() {
     inventory.profile(&key("a"), ready());
     inventory.secret(&key("s"), secret("a", "one"));
     assert_eq!(
-        shown(&inventory.secret(&key("t"), secret("a", "two"))),
+        put(&mut inventory, "t", secret("a", "two")),
         [
             "!a: ClusterProfile fleet/a: the Secrets s and t both have the labels x-k8s.io/cluster-inventory-consumer=me \
              and x-k8s.io/cluster-profile=a; delete one"
         ]
     );
-    assert_eq!(shown(&inventory.secret(&key("s"), None)), ["+a two"]);
+    assert_eq!(put(&mut inventory, "s", None), ["+a two"]);
     let gone = format!("!a: ClusterProfile fleet/a: {NO_SECRET}");
     assert_eq!(
-        shown(&inventory.secret(&key("t"), None)),
+        put(&mut inventory, "t", None),
         [gone],
         "an engaged cluster goes on with what it has"
     );
@@ -93,12 +92,9 @@ fn a_secret_counts_for_the_profile_of_its_label_and_its_namespace() {
     inventory.profile(&key("a"), ready());
     let elsewhere = ObjectKey::namespaced("other", "s");
     assert_eq!(shown(&inventory.secret(&elsewhere, secret("a", "one"))), [""; 0]);
-    assert_eq!(shown(&inventory.secret(&key("s"), secret("b", "one"))), [""; 0]);
-    assert_eq!(
-        shown(&inventory.secret(&key("s"), secret("a", "one"))),
-        ["+a one"]
-    );
-    let moved = shown(&inventory.secret(&key("s"), secret("b", "one")));
+    assert_eq!(put(&mut inventory, "s", secret("b", "one")), [""; 0]);
+    assert_eq!(put(&mut inventory, "s", secret("a", "one")), ["+a one"]);
+    let moved = put(&mut inventory, "s", secret("b", "one"));
     assert!(moved.len() == 1 && moved[0].starts_with("!a"), "{moved:?}");
 }
 
@@ -107,7 +103,7 @@ fn a_broken_secret_is_explained_and_repaired() {
     let mut inventory = synced();
     inventory.profile(&key("a"), ready());
     inventory.secret(&key("s"), secret("a", "one"));
-    let broken = shown(&inventory.secret(&key("s"), text("a", b"clusters: [".to_vec())));
+    let broken = put(&mut inventory, "s", text("a", b"clusters: [".to_vec()));
     assert!(
         broken.len() == 1 && broken[0].starts_with("!a: Secret fleet/s, key \"Config\": "),
         "{broken:?}"
@@ -117,13 +113,10 @@ fn a_broken_secret_is_explained_and_repaired() {
         kubeconfig: Err("the key is missing".into()),
     }));
     assert_eq!(
-        shown(&inventory.secret(&key("s"), missing)),
+        put(&mut inventory, "s", missing),
         ["!a: Secret fleet/s, key \"Config\": the key is missing"]
     );
-    assert_eq!(
-        shown(&inventory.secret(&key("s"), secret("a", "one"))),
-        ["+a one"]
-    );
+    assert_eq!(put(&mut inventory, "s", secret("a", "one")), ["+a one"]);
     // What was parsed is enough, so the text is gone.
     let Some((_, Ok(kept))) = inventory.secrets.of_profile[&key("a")].first_key_value() else {
         panic!()
@@ -138,6 +131,6 @@ fn a_text_that_was_taken_is_judged_as_before() {
     let mut inventory = synced();
     inventory.profile(&key("a"), ready());
     let same = secret("a", "one");
-    assert_eq!(shown(&inventory.secret(&key("s"), same.clone())), ["+a one"]);
-    assert_eq!(shown(&inventory.secret(&key("s"), same)), [""; 0]);
+    assert_eq!(put(&mut inventory, "s", same.clone()), ["+a one"]);
+    assert_eq!(put(&mut inventory, "s", same), [""; 0]);
 }

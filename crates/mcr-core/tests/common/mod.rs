@@ -1,0 +1,236 @@
+//! A fleet whose clusters a test announces by hand, and what else the tests of several folders share.
+
+#![allow(dead_code, reason = "each folder uses its part")]
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use k8s_openapi::api::{core::v1::ConfigMap, rbac::v1::PolicyRule};
+use kube::api::ObjectMeta;
+use mcr_core::{
+    ChangeSink, Cluster, ClusterName, ClusterSpec, ClusterState, Fleet, FleetSettings, ObjectChange,
+    WatchHandle, WatchRequest, WatchStatus,
+};
+use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
+use mcr_testkit::{
+    control_plane::{AuditEvent, AuditLog, AuditMark, ControlPlane, ServiceAccountUser, policy_rule},
+    waiting::{Background, OrFail, eventually},
+};
+use tokio::time::Instant;
+
+use crate::harness::SOON;
+
+pub(crate) fn name(name: &str) -> ClusterName {
+    ClusterName::new(name).or_fail()
+}
+
+/// A running fleet whose clusters the test announces by hand.
+pub(crate) struct Running {
+    pub(crate) fleet: Fleet,
+    pub(crate) clusters: ClustersHandle,
+    running: Background<()>,
+}
+
+impl Running {
+    pub(crate) fn with_settings(change: impl FnOnce(&mut FleetSettings)) -> Self {
+        let provider = ClustersProvider::new();
+        let clusters = provider.handle();
+        let fleet = Fleet::builder().provider(provider).settings(change).build();
+        let runs = fleet.clone();
+        Self {
+            fleet,
+            clusters,
+            running: Background::start(|stop| async move { runs.run(stop).await }),
+        }
+    }
+
+    /// Announces a cluster and waits until it is engaged.
+    pub(crate) async fn announce(&self, spec: ClusterSpec) -> Cluster {
+        let cluster = spec.name.clone();
+        self.clusters.add(spec);
+        self.engaged(&cluster).await
+    }
+
+    pub(crate) async fn engaged(&self, cluster: &str) -> Cluster {
+        eventually(SOON, format!("{cluster} is engaged"), || {
+            self.fleet.get(cluster).ok()
+        })
+        .await
+    }
+
+    pub(crate) async fn stop(self) {
+        self.running.stop().await;
+    }
+}
+
+/// Pauses that are short, so that tests are.
+pub(crate) fn pause_at_most(settings: &mut FleetSettings, pause: Duration) {
+    settings.reconnect_cap = pause;
+    Arc::make_mut(&mut settings.watch).retry_cap = pause;
+}
+
+/// Another engagement than this one.
+pub(crate) async fn next(running: &Running, before: &Cluster) -> Cluster {
+    let other = || {
+        let now = running.fleet.get(before.name()).ok();
+        now.filter(|now| !now.is_same(before))
+    };
+    eventually(SOON, "the cluster is engaged anew", other).await
+}
+
+/// How often an account called `robot` has listed ConfigMaps.
+pub(crate) fn lists_of_the_robot(audit: &AuditLog) -> usize {
+    audit.count(|event| event.is_list("configmaps") && event.user.contains("robot"))
+}
+
+/// Waits until it has begun another watch of ConfigMaps.
+pub(crate) async fn the_robot_watches(plane: &ControlPlane, mark: AuditMark) {
+    let deadline = Instant::now() + SOON;
+    let watches = |event: &AuditEvent| event.is_watch_start("configmaps") && event.user.contains("robot");
+    while plane.audit().await.or_fail().since(mark).count(watches) == 0 {
+        assert!(Instant::now() < deadline, "the watch goes on with the new token");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+pub(crate) async fn with_new_token(robot: &ServiceAccountUser) -> String {
+    robot.kubeconfig(robot.token().await.or_fail())
+}
+
+/// An account that may read ConfigMaps.
+pub(crate) async fn robot(plane: &ControlPlane) -> ServiceAccountUser {
+    plane
+        .service_account("default", "robot")
+        .cluster_rules(may_read_config_maps())
+        .create()
+        .await
+        .or_fail()
+}
+
+pub(crate) fn may_read_config_maps() -> Vec<PolicyRule> {
+    vec![
+        policy_rule([""], ["configmaps"], ["get", "list", "watch"]),
+        policy_rule([""], ["namespaces"], ["get"]),
+    ]
+}
+
+/// The state of a cluster, once it is the one that is waited for.
+async fn state(cluster: &Cluster, wanted: impl Fn(&ClusterState) -> bool) -> ClusterState {
+    let state = tokio::time::timeout(SOON, cluster.wait_for(wanted)).await;
+    state.unwrap_or_else(|_| cluster.state())
+}
+
+pub(crate) async fn ready(cluster: &Cluster) {
+    let state = state(cluster, ClusterState::is_ready).await;
+    assert!(state.is_ready(), "{} is not ready: {state}", cluster.name());
+}
+
+pub(crate) async fn gone(cluster: &Cluster) {
+    let state = state(cluster, |state| *state == ClusterState::Gone).await;
+    assert_eq!(state, ClusterState::Gone, "{}", cluster.name());
+}
+
+/// Waits until a cluster is unreachable for this reason.
+pub(crate) async fn unreachable(cluster: &Cluster, because: &str) -> ClusterState {
+    let found = |state: &ClusterState| state.reason().is_some_and(|reason| reason.contains(because));
+    let state = state(cluster, found).await;
+    assert!(
+        matches!(state, ClusterState::Unreachable { .. }) && found(&state),
+        "{state}"
+    );
+    state
+}
+
+/// Waits until the ConfigMaps of a cluster are listed.
+pub(crate) async fn synced(cluster: &Cluster) {
+    let store = cluster.store::<ConfigMap>().or_fail();
+    store.wait_synced(SOON).await.or_fail();
+}
+
+pub(crate) fn config_map(name: &str, labels: &[(&str, &str)]) -> ConfigMap {
+    let labels: BTreeMap<String, String> = labels
+        .iter()
+        .map(|(k, v)| (k.to_string(), v.to_string()))
+        .collect();
+    ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(name.into()),
+            labels: Some(labels),
+            ..ObjectMeta::default()
+        },
+        ..ConfigMap::default()
+    }
+}
+
+/// Writes down what it is told: `+name` for new, `~name` for changed, `-name` for deleted objects. What a real API server
+/// has by itself is left out.
+#[derive(Default)]
+pub(crate) struct Log {
+    lines: Mutex<Vec<(String, Instant)>>,
+    statuses: Mutex<Vec<WatchStatus>>,
+}
+
+impl ChangeSink for Log {
+    fn changed(&self, change: &ObjectChange) {
+        let key = change.key().expect("a change is of an object");
+        if key.namespace.as_deref() == Some("kube-system") || key.name.starts_with("kube-") {
+            return;
+        }
+        let sign = match (&change.old, &change.new) {
+            (None, _) => '+',
+            (Some(_), Some(_)) => '~',
+            (Some(_), None) => '-',
+        };
+        let line = format!("{sign}{}", key.name);
+        self.lines.lock().unwrap().push((line, Instant::now()));
+    }
+
+    fn status_changed(&self, status: &WatchStatus) {
+        self.statuses.lock().unwrap().push(status.clone());
+    }
+}
+
+impl Log {
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let lines = self.lines.lock().unwrap();
+        lines.iter().map(|(line, _)| line.clone()).collect()
+    }
+
+    pub(crate) fn sorted(&self) -> Vec<String> {
+        let mut lines = self.lines();
+        lines.sort();
+        lines
+    }
+
+    pub(crate) fn has(&self, line: &str) -> bool {
+        self.count(line) > 0
+    }
+
+    pub(crate) fn count(&self, line: &str) -> usize {
+        self.lines().iter().filter(|known| *known == line).count()
+    }
+
+    /// When a line was first written.
+    pub(crate) fn time_of(&self, line: &str) -> Instant {
+        let lines = self.lines.lock().unwrap();
+        lines.iter().find(|(known, _)| known == line).unwrap().1
+    }
+
+    pub(crate) fn statuses(&self) -> Vec<WatchStatus> {
+        self.statuses.lock().unwrap().clone()
+    }
+}
+
+/// Watches, and writes down what happens.
+pub(crate) fn follow(cluster: &Cluster, request: WatchRequest) -> (WatchHandle, Arc<Log>) {
+    let log = Arc::new(Log::default());
+    let watch = cluster.watch(request, Some(log.clone())).or_fail();
+    (watch, log)
+}
+
+pub(crate) fn watch_config_maps(cluster: &Cluster) -> (WatchHandle, Arc<Log>) {
+    follow(cluster, WatchRequest::of::<ConfigMap>())
+}
