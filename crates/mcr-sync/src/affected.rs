@@ -1,9 +1,9 @@
 //! The sources that an event of the fleet may concern.
 
 use std::{
-    collections::{BTreeSet, HashMap, hash_map::DefaultHasher},
+    collections::{HashMap, hash_map::DefaultHasher},
     hash::{Hash, Hasher},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, PoisonError},
     time::SystemTime,
 };
 
@@ -16,36 +16,6 @@ use crate::relation::Relation;
 /// The clusters of a sync, as far as the fleet has told.
 #[derive(Default)]
 pub(crate) struct Clusters(Mutex<HashMap<ClusterName, Seen>>);
-
-/// By source: the clusters that are away and hold it, as the last reconcile has found. An event of such a cluster leads to the source,
-/// also if the cluster is no longer one of the targets' clusters.
-#[derive(Default)]
-pub(crate) struct Waiting(Mutex<HashMap<RequestKey, BTreeSet<ClusterName>>>);
-
-impl Waiting {
-    fn inner(&self) -> MutexGuard<'_, HashMap<RequestKey, BTreeSet<ClusterName>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn note(&self, source: &RequestKey, clusters: BTreeSet<ClusterName>) {
-        if clusters.is_empty() {
-            self.inner().remove(source);
-        } else {
-            self.inner().insert(source.clone(), clusters);
-        }
-    }
-
-    fn of(&self, cluster: &ClusterName) -> Vec<RequestKey> {
-        let inner = self.inner();
-        let waiting = inner.iter().filter(|(_, clusters)| clusters.contains(cluster));
-        waiting.map(|(source, _)| source.clone()).collect()
-    }
-
-    /// Forgets the sources of a cluster that has left.
-    pub(crate) fn forget_cluster(&self, cluster: &ClusterName) {
-        self.inner().retain(|source, _| source.cluster != *cluster);
-    }
-}
 
 /// What a sync sees of a cluster. Other changes of it move no target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     apply::{self, Write},
     error::SyncError,
-    relation::decode,
+    functions::decode,
     silent::{Answering, SOON},
     values::discreet,
 };

@@ -20,7 +20,8 @@ use crate::{
     plan::{HoldReason, Step, TargetState, next_step, together},
     record, related,
     relation::Relation,
-    sight::{Found, Holds, Look, Sight, Targets, at_once, settled},
+    servers::{Found, at_once, settled},
+    sight::{Holds, Look, Sight, Targets},
 };
 
 /// The most steps of one reconcile for each place, and as many for the source. A step whose answers are outdated is taken again.

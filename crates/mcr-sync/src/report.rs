@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use crate::{
     api::{Written, value},
     error::{NO_STATUS, SyncError},
+    functions::{call, decode},
     plan::{Hold, HoldReason},
     record,
     related::Note,
-    relation::{call, decode},
     sight::{Holds, Sight},
     status::{Condition, status_difference},
     told::Problem,

@@ -21,7 +21,8 @@ use crate::{
         plan::{CopyHold, Phase, Step, next},
         rule::Way,
     },
-    sight::{Look, Sight, settled},
+    servers::settled,
+    sight::{Look, Sight},
 };
 
 impl<S, T> Sight<'_, S, T>

@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
-use kube::core::{ApiResource, DynamicObject};
+use kube::core::DynamicObject;
 use mcr::{Cluster, ClusterName, ObjectKey, RequestKey, Store, StoreError, WatchRequest};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    api::{self, Remote, value},
+    api::{Remote, value},
     desired,
     error::SyncError,
+    functions::{call, decode},
     kinds,
     plan::TargetState,
     related::{
@@ -21,9 +22,7 @@ use crate::{
         plan::Copy,
         rule::{Rule, Way},
     },
-    relation::{call, decode},
     sight::{Look, Sight},
-    silent::LIST,
 };
 
 /// What the functions of related objects are called in errors.
@@ -456,32 +455,6 @@ where
         }
         self.related.origins.insert(key, (selected.clone(), objects));
         Ok(true)
-    }
-
-    async fn list(
-        &self,
-        cluster: &Cluster,
-        resource: &ApiResource,
-        namespace: Option<&str>,
-        labels: Option<&str>,
-    ) -> Result<Vec<DynamicObject>, SyncError> {
-        let listed = api::list(cluster, resource, namespace, labels);
-        if cluster.name() == self.request.cluster.name() {
-            return listed.await;
-        }
-        let listed = self
-            .relation
-            .silent
-            .of(cluster.name())
-            .ask(LIST, false, Result::is_ok, listed)
-            .await;
-        let what = || {
-            RequestKey::new(
-                cluster.name().clone(),
-                ObjectKey::cluster_scoped(&*resource.plural),
-            )
-        };
-        listed.unwrap_or_else(|| Err(SyncError::NoAnswer(what())))
     }
 
     pub(super) fn remote_copy(&self, key: &CopyKey) -> Result<Remote, SyncError> {

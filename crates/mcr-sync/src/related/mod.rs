@@ -19,7 +19,7 @@ use self::{
     index::Index,
     rule::{Selection, Way},
 };
-use crate::{relation::typed, values::discreet_words, writes::Writes};
+use crate::{functions::typed, values::discreet_words, writes::Writes};
 
 /// Related objects of a sync: objects of the kind `K` that are copied along with each source `S` and its targets `T`.
 ///
