@@ -329,7 +329,7 @@ where
                 }
                 let found = settled(mode, &remote, desired, written).await?;
                 let drops = |found: &DynamicObject| !dropped(desired, &value(found)).is_empty();
-                if found.as_ref().is_some_and(drops) {
+                if !is_taken && found.as_ref().is_some_and(drops) {
                     self.relation.writes.note(place, desired, Vec::new());
                 }
                 Ok((found, is_taken))
