@@ -103,6 +103,10 @@ impl Engagement<'_> {
     /// Goes on with the connection that was in use, if none comes about by the newest spec because that can't be resolved or
     /// has another credential, and the same cluster answers there.
     async fn works_as_before(&mut self, spec: &Arc<Description>, why: &ConnectError) -> bool {
+        // The hub has its place by now, and its clients are closed.
+        if self.is_displaced() {
+            return false;
+        }
         let Some(connection) = self.connection.take() else {
             return false;
         };
