@@ -86,7 +86,7 @@ pub(super) const BUGS: &[Planted] = &[
     bug(SYNC, "sync-keeps-removed-fields", "mcr-sync", "protocol", PROTOCOL),
     bug(SYNC, "sync-abandons-without-a-word", "mcr-sync", "protocol", PROTOCOL),
     bug(SYNC, "sync-adopts-the-target-of-another", "mcr-sync", "protocol", PROTOCOL),
-    bug(SYNC, "sync-forgets-a-name-that-is-taken", "mcr-sync", "protocol", PROTOCOL),
+    bug(SYNC, "sync-forgets-a-name-that-is-taken", "mcr-sync", "life", "claims::sync_name_that_is_taken_by_another_object_is_used_once_it_is_free"),
     bug(SYNC, "sync-adopts-before-a-refusal", "mcr-sync", "life", "claims::sync_adoption_follows_only_a_creation_that_the_server_refused"),
     bug(SYNC, "sync-misses-a-second-claim", "mcr-sync", "protocol", PROTOCOL),
     bug(SYNC, "sync-writes-before-the-status-check", "mcr-sync", "sync", "sync_kind_without_a_status_subresource_is_an_error_before_anything_is_written"),

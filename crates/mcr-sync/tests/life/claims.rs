@@ -1,8 +1,11 @@
 //! Names that are taken, and objects that name a source without being its target.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use mcr_testkit::waiting::eventually;
@@ -45,6 +48,32 @@ async fn sync_adoption_follows_only_a_creation_that_the_server_refused() {
     // A name that is free costs one request.
     let free = key("team-a", "free");
     assert_eq!(position("get", 404, free.trim_start_matches("default/")), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_name_that_is_taken_by_another_object_is_used_once_it_is_free() {
+    let mut world = World::new();
+    for cluster in [&world.team_a, &world.team_b, &world.berlin, &world.lyon] {
+        cluster.create(widget_crd(json!({"status": {}}))).unwrap();
+    }
+    let (kind, place) = ("widgets.example.com", key("team-a", "w"));
+    let mut taken = widget(json!({"size": 7}));
+    taken["metadata"]["name"] = place.trim_start_matches("default/").into();
+    world.berlin.create(taken).unwrap();
+    world.team_a.create(widget(json!({"size": 1}))).unwrap();
+    world.start(widget_sync());
+    let held = || synced(&world).filter(|condition| condition["reason"] == "NameTaken");
+    eventually(LIMIT, "the name is taken", held).await;
+    // Watches of targets leave out objects without the labels of the sync, so nothing announces this.
+    world.berlin.delete(kind, &place).unwrap();
+    let made = || {
+        world
+            .berlin
+            .get(kind, &place)
+            .filter(|target| target["spec"]["size"] == 1)
+    };
+    eventually(Duration::from_secs(3600), "the target", made).await;
+    world.stop().await;
 }
 
 #[tokio::test]
