@@ -7,7 +7,6 @@ use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 use kube::{Resource, core::ApiResource};
 use mcr::{BoxError, Cluster, ClusterName, ClusterSelector, Fleet};
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
 
 use crate::{
     apply::{Conflicts, Mode},
@@ -25,9 +24,9 @@ use crate::{
 /// ```
 /// use k8s_openapi::api::core::v1::ConfigMap;
 /// use mcr::ClusterSelector;
-/// use mcr_sync::Sync;
+/// use mcr_sync::ObjectSync;
 ///
-/// let controller = Sync::<ConfigMap, ConfigMap>::new("settings")
+/// let controller = ObjectSync::<ConfigMap, ConfigMap>::new("settings")
 ///     .from(ClusterSelector::hub())
 ///     .to_each(!ClusterSelector::hub())
 ///     .filter(|map| map.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key("copy")))
@@ -37,7 +36,7 @@ use crate::{
 /// # Ok::<(), mcr_sync::BuildError>(())
 /// ```
 #[must_use = "a sync does nothing until it is built and run"]
-pub struct Sync<S, T> {
+pub struct ObjectSync<S, T> {
     pub(crate) name: String,
     pub(crate) owner: Option<String>,
     source: ApiResource,
@@ -63,10 +62,10 @@ pub struct Sync<S, T> {
     kinds: PhantomData<fn() -> (S, T)>,
 }
 
-impl<S, T> Sync<S, T>
+impl<S, T> ObjectSync<S, T>
 where
-    S: Resource + DeserializeOwned + Send + std::marker::Sync + 'static,
-    T: Resource + DeserializeOwned + Serialize + Send + std::marker::Sync + 'static,
+    S: Resource + DeserializeOwned + Send + Sync + 'static,
+    T: Resource + DeserializeOwned + Serialize + Send + Sync + 'static,
 {
     /// Starts a sync of kinds that are known at compile time. The name becomes a label of targets and a part of the finalizer
     /// of sources: another name is another sync.
@@ -82,10 +81,10 @@ where
     ///
     /// ```
     /// use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
-    /// use mcr_sync::Sync;
+    /// use mcr_sync::ObjectSync;
     ///
     /// let widgets = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget"));
-    /// let sync = Sync::<DynamicObject, DynamicObject>::with("widgets", &widgets, &widgets);
+    /// let sync = ObjectSync::<DynamicObject, DynamicObject>::with("widgets", &widgets, &widgets);
     /// # let _ = sync;
     /// ```
     pub fn with(name: impl Into<String>, source: &S::DynamicType, target: &T::DynamicType) -> Self {
@@ -175,7 +174,7 @@ where
     pub fn place(
         mut self,
         clusters: ClusterSelector,
-        place: impl Fn(&S, &Cluster, &Fleet) -> Vec<ClusterName> + Send + std::marker::Sync + 'static,
+        place: impl Fn(&S, &Cluster, &Fleet) -> Vec<ClusterName> + Send + Sync + 'static,
     ) -> Self {
         self.place = Some((clusters, Arc::new(place)));
         self.placement_sees_clusters = true;
@@ -185,17 +184,25 @@ where
     /// Makes the target from the source. The name, the namespace and the status of the returned object are ignored. Of its
     /// metadata, labels and annotations are synced, except those of kcp and kubectl, and those that controllers keep for themselves.
     ///
-    /// The fields that the function sets are owned by the sync: changes of them are reverted, and a field that the function
-    /// no longer sets is removed. Other fields of the target are not touched. An error is reported, and the function is called
-    /// again when the source changes. A panic counts as an error; its message is not told, because it may have secret values.
-    pub fn project<E>(
+    /// The function gets the source and its cluster. The fields that it sets are owned by the sync: changes of them are reverted, and
+    /// a field that it no longer sets is removed. Other fields of the target are not touched. A panic counts as an error; its message
+    /// is left out, because it may have secret values.
+    pub fn project(self, project: impl Fn(&S, &Cluster) -> T + Send + Sync + 'static) -> Self {
+        self.try_project(move |source, from| Ok::<T, BoxError>(project(source, from)))
+    }
+
+    /// As [`project`](Self::project), with a function that may fail. An error is reported, and the function is called again when the
+    /// source changes.
+    pub fn try_project<E>(
         mut self,
-        project: impl Fn(&S) -> Result<T, E> + Send + std::marker::Sync + 'static,
+        project: impl Fn(&S, &Cluster) -> Result<T, E> + Send + Sync + 'static,
     ) -> Self
     where
         E: Into<BoxError>,
     {
-        self.project = Some(Arc::new(move |source| project(source).map_err(Into::into)));
+        self.project = Some(Arc::new(move |source, from| {
+            project(source, from).map_err(Into::into)
+        }));
         self.mirrors = false;
         self
     }
@@ -210,7 +217,7 @@ where
         S: Clone + Into<T>,
     {
         let kind = self.target.clone();
-        let mut mirror = self.project(move |source: &S| {
+        let mut mirror = self.try_project(move |source: &S, _| {
             let target: T = source.clone().into();
             if !mirror::has_own_fields(&kind) {
                 return Ok::<T, BoxError>(target);
@@ -228,26 +235,32 @@ where
     /// these calls.
     ///
     /// What the function sets is owned as what [`project`](Self::project) sets. It runs while the target cluster is in the fleet, and
-    /// again when the source or the labels and properties of that cluster change. An error is told, and holds the target in that cluster
-    /// only.
+    /// again when the source or the labels and properties of that cluster change.
     ///
     /// ```
     /// use k8s_openapi::api::core::v1::ConfigMap;
-    /// use mcr::{BoxError, ClusterSelector};
-    /// use mcr_sync::Sync;
+    /// use mcr::ClusterSelector;
+    /// use mcr_sync::ObjectSync;
     ///
-    /// let sync = Sync::<ConfigMap, ConfigMap>::new("settings").to_each(ClusterSelector::all()).mirror().mutate(
+    /// let sync = ObjectSync::<ConfigMap, ConfigMap>::new("settings").to_each(ClusterSelector::all()).mirror().mutate(
     ///     |target, _source, _from, to| {
-    ///         let region = to.label("region").ok_or("the cluster has no label region")?;
+    ///         let region = to.label("region").unwrap_or_else(|| "none".to_owned());
     ///         target.data.get_or_insert_default().insert("region".to_owned(), region);
-    ///         Ok::<_, BoxError>(())
     ///     },
     /// );
     /// # let _ = sync;
     /// ```
-    pub fn mutate<E>(
+    pub fn mutate(self, mutate: impl Fn(&mut T, &S, &Cluster, &Cluster) + Send + Sync + 'static) -> Self {
+        self.try_mutate(move |target, source, from, to| {
+            mutate(target, source, from, to);
+            Ok::<(), BoxError>(())
+        })
+    }
+
+    /// As [`mutate`](Self::mutate), with a function that may fail. An error is reported, and holds the target in that cluster only.
+    pub fn try_mutate<E>(
         mut self,
-        mutate: impl Fn(&mut T, &S, &Cluster, &Cluster) -> Result<(), E> + Send + std::marker::Sync + 'static,
+        mutate: impl Fn(&mut T, &S, &Cluster, &Cluster) -> Result<(), E> + Send + Sync + 'static,
     ) -> Self
     where
         E: Into<BoxError>,
@@ -281,15 +294,26 @@ where
     ///
     /// A list is written as a whole. The `conditions` of the function replace those in the source, and the
     /// [`condition`](Self::condition) of the sync is added to them. To keep those of others, the function takes them from the source.
-    pub fn status<E>(
+    pub fn status<V: Serialize>(
+        self,
+        status: impl Fn(&S, &[(ClusterName, T)]) -> V + Send + Sync + 'static,
+    ) -> Self {
+        self.try_status(move |source, targets| Ok::<V, BoxError>(status(source, targets)))
+    }
+
+    /// As [`status`](Self::status), with a function that may fail. An error is reported, and the function is called again when the
+    /// source or a target changes.
+    pub fn try_status<V, E>(
         mut self,
-        status: impl Fn(&S, &[(ClusterName, T)]) -> Result<Value, E> + Send + std::marker::Sync + 'static,
+        status: impl Fn(&S, &[(ClusterName, T)]) -> Result<V, E> + Send + Sync + 'static,
     ) -> Self
     where
+        V: Serialize,
         E: Into<BoxError>,
     {
         self.status = Some(Arc::new(move |source, targets| {
-            status(source, targets).map_err(Into::into)
+            let status = status(source, targets).map_err(Into::into)?;
+            Ok(serde_json::to_value(status)?)
         }));
         self
     }
@@ -314,9 +338,9 @@ where
     ///
     /// ```
     /// use k8s_openapi::api::core::v1::ConfigMap;
-    /// use mcr_sync::Sync;
+    /// use mcr_sync::ObjectSync;
     ///
-    /// let sync = Sync::<ConfigMap, ConfigMap>::new("settings").publish_events(true);
+    /// let sync = ObjectSync::<ConfigMap, ConfigMap>::new("settings").publish_events(true);
     /// # let _ = sync;
     /// ```
     pub fn publish_events(mut self, publish: bool) -> Self {
@@ -328,14 +352,14 @@ where
     /// deleted.
     ///
     /// The function runs in this process: all objects of the kind are watched in the source clusters, and kept in memory.
-    pub fn filter(mut self, filter: impl Fn(&S) -> bool + Send + std::marker::Sync + 'static) -> Self {
+    pub fn filter(mut self, filter: impl Fn(&S) -> bool + Send + Sync + 'static) -> Self {
         self.filter = Some(Arc::new(filter));
         self
     }
 
     /// Takes over an object of somebody else that has the name of a target, if the function returns true. Default: never; the
     /// object is reported and not touched. The function is not asked about targets of other sources.
-    pub fn adopt(mut self, rule: impl Fn(&T) -> bool + Send + std::marker::Sync + 'static) -> Self {
+    pub fn adopt(mut self, rule: impl Fn(&T) -> bool + Send + Sync + 'static) -> Self {
         self.adopt = Some(Arc::new(rule));
         self
     }
@@ -368,9 +392,9 @@ where
     ///
     /// ```
     /// use k8s_openapi::api::core::v1::Service;
-    /// use mcr_sync::{Conflicts, Sync};
+    /// use mcr_sync::{Conflicts, ObjectSync};
     ///
-    /// let sync = Sync::<Service, Service>::new("services").server_side_apply(Conflicts::Tell);
+    /// let sync = ObjectSync::<Service, Service>::new("services").server_side_apply(Conflicts::Tell);
     /// # let _ = sync;
     /// ```
     pub fn server_side_apply(mut self, conflicts: Conflicts) -> Self {
@@ -389,7 +413,7 @@ where
     }
 }
 
-impl<S, T> fmt::Debug for Sync<S, T> {
+impl<S, T> fmt::Debug for ObjectSync<S, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sync")
             .field("name", &self.name)

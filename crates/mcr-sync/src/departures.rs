@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use crate::{
     api::{Remote, list, value},
-    builder::Sync,
+    builder::ObjectSync,
     desired,
     error::{BuildError, SyncError},
     kinds,
@@ -30,10 +30,10 @@ use crate::{
 /// The time until the fleet is looked at again while its providers have not announced all their clusters.
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
 
-impl<S, T> Sync<S, T>
+impl<S, T> ObjectSync<S, T>
 where
-    S: Resource + DeserializeOwned + Send + std::marker::Sync + 'static,
-    T: Resource + DeserializeOwned + Serialize + Send + std::marker::Sync + 'static,
+    S: Resource + DeserializeOwned + Send + Sync + 'static,
+    T: Resource + DeserializeOwned + Serialize + Send + Sync + 'static,
 {
     /// Makes a second controller, which deletes the targets of a source cluster that has not been in the fleet for `grace`, and
     /// their related copies. Without it, targets of a cluster that has left stay for ever. Give both controllers to the
@@ -54,9 +54,9 @@ where
     /// use std::time::Duration;
     /// use k8s_openapi::api::core::v1::ConfigMap;
     /// use mcr::ClusterName;
-    /// use mcr_sync::Sync;
+    /// use mcr_sync::ObjectSync;
     ///
-    /// let sync = Sync::<ConfigMap, ConfigMap>::new("dbs").owner("prod-eu").to(ClusterName::new("service")?).mirror();
+    /// let sync = ObjectSync::<ConfigMap, ConfigMap>::new("dbs").owner("prod-eu").to(ClusterName::new("service")?).mirror();
     /// let orphans = sync.delete_orphans_after(Duration::from_secs(24 * 3600))?;
     /// let controller = sync.build()?;
     /// // Manager::builder().controller(controller).controller(orphans)

@@ -16,7 +16,7 @@ pub enum BuildError {
         "the sync has the name {0:?}; use 1 to 50 lower case letters, digits and '-', with a letter or digit at both ends"
     )]
     Name(String),
-    /// The [owner](crate::Sync::owner) is not usable.
+    /// The [owner](crate::ObjectSync::owner) is not usable.
     #[error(
         "the sync has the owner {0:?}; use 1 to 63 lower case letters, digits and '-', with a letter or digit at both ends"
     )]
@@ -38,7 +38,7 @@ pub enum BuildError {
     /// Nothing says how a target is made from a source.
     #[error("the sync {0:?} has no projection; call `project` or `mirror`")]
     NoProjection(String),
-    /// [`mirror`](crate::Sync::mirror) of a kind whose objects belong to their cluster, such as a Pod.
+    /// [`mirror`](crate::ObjectSync::mirror) of a kind whose objects belong to their cluster, such as a Pod.
     #[error(
         "a {0} can't be mirrored, because it belongs to its cluster; use `project` to make another kind from it, or only the fields that \
          you choose"

@@ -38,7 +38,7 @@ mod watches;
 mod writes;
 
 pub use apply::Conflicts;
-pub use builder::Sync;
+pub use builder::ObjectSync;
 pub use error::{BuildError, SyncError};
 pub use name::{MAX_NAME, NameError, NameTemplate, SourceName, hashed};
 pub use owned::{MAX_FIELDS_BYTES, TooManyFields};

@@ -29,7 +29,8 @@ use crate::{
 
 type Fallible<T> = Result<T, BoxError>;
 pub(crate) type Place<S> = Arc<dyn Fn(&S, &Cluster, &Fleet) -> Vec<ClusterName> + Send + Sync>;
-pub(crate) type Project<S, T> = Arc<dyn Fn(&S) -> Fallible<T> + Send + Sync>;
+/// The cluster is that of the source.
+pub(crate) type Project<S, T> = Arc<dyn Fn(&S, &Cluster) -> Fallible<T> + Send + Sync>;
 pub(crate) type Status<S, T> = Arc<dyn Fn(&S, &[(ClusterName, T)]) -> Fallible<Value> + Send + Sync>;
 /// Changes the target for its cluster. The clusters are that of the source and that of the target.
 pub(crate) type Mutate<S, T> = Box<dyn Fn(&mut T, &S, &Cluster, &Cluster) -> Fallible<()> + Send + Sync>;
@@ -140,16 +141,17 @@ where
             .collect())
     }
 
-    /// The projected object, for a target cluster if there are mutations.
+    /// The projected object of a source in the cluster `from`, for the target cluster `to` if there are mutations.
     pub(crate) fn projected(
         &self,
         typed: &S,
-        clusters: Option<(&Cluster, &Cluster)>,
+        from: &Cluster,
+        to: Option<&Cluster>,
     ) -> Result<Value, SyncError> {
         let failed = |function| move |error| SyncError::function(function, error);
         let function = "projection";
-        let mut target = call(function, || (self.project)(typed))?.map_err(failed(function))?;
-        if let Some((from, to)) = clusters {
+        let mut target = call(function, || (self.project)(typed, from))?.map_err(failed(function))?;
+        if let Some(to) = to {
             let function = "mutation";
             for mutate in &self.mutations {
                 let mutated = call(function, || mutate(&mut target, typed, from, to))?;

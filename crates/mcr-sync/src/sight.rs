@@ -227,8 +227,7 @@ where
             return Ok(Some(made.clone()));
         }
         let to = cluster.map(|name| request.fleet.get(name)).transpose()?;
-        let clusters = to.as_ref().map(|to| (&request.cluster, to));
-        let projected = relation.projected(&known.typed, clusters)?;
+        let projected = relation.projected(&known.typed, &request.cluster, to.as_ref())?;
         let made = Arc::new(desired::compose(projected, &relation.link(&request.key)));
         known.desired.insert(cluster.cloned(), made.clone());
         Ok(Some(made))

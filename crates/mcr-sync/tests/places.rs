@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr::{Access, ClusterSelector, ClusterSpec, Manager};
 use mcr_provider_clusters::ClustersProvider;
-use mcr_sync::{NameTemplate, Sync};
+use mcr_sync::{NameTemplate, ObjectSync};
 use mcr_testkit::{
     sim::{SimCluster, SimRule, SimUser},
     waiting::{Background, eventually},
@@ -35,7 +35,7 @@ async fn sync_target_cluster_that_refuses_does_not_hold_the_others() {
         clusters.add(spec.label("role", "target"));
     }
     let targets = ClusterSelector::label("role", "target");
-    let controller = Sync::<ConfigMap, ConfigMap>::new("maps")
+    let controller = ObjectSync::<ConfigMap, ConfigMap>::new("maps")
         .from(ClusterSelector::name("team-a"))
         .to_each(targets)
         .name_by(NameTemplate::parse("{name}").unwrap())

@@ -20,7 +20,7 @@ use mcr::{
     Trust,
 };
 use mcr_provider_clusters::ClustersProvider;
-use mcr_sync::{Conflicts, NameTemplate, Sync};
+use mcr_sync::{Conflicts, NameTemplate, ObjectSync};
 use mcr_testkit::{
     control_plane::{ControlPlane, Etcd},
     waiting::{Background, eventually},
@@ -47,10 +47,10 @@ impl World {
     }
 
     /// Runs this sync from the one cluster to the other. Names stay as they are.
-    fn start<S, T>(&self, sync: Sync<S, T>) -> (Running, impl Fn() -> Option<String> + use<S, T>)
+    fn start<S, T>(&self, sync: ObjectSync<S, T>) -> (Running, impl Fn() -> Option<String> + use<S, T>)
     where
-        S: Resource + DeserializeOwned + Send + std::marker::Sync + 'static,
-        T: Resource + DeserializeOwned + Serialize + Send + std::marker::Sync + 'static,
+        S: Resource + DeserializeOwned + Send + Sync + 'static,
+        T: Resource + DeserializeOwned + Serialize + Send + Sync + 'static,
     {
         let provider = ClustersProvider::new();
         for plane in [&self.team, &self.berlin] {
@@ -165,21 +165,21 @@ fn hard(quota: Option<&ResourceQuota>) -> Option<BTreeMap<String, String>> {
 }
 
 /// Each ConfigMap with a `cpu` becomes a quota.
-fn quotas() -> Sync<ConfigMap, ResourceQuota> {
-    Sync::new("quotas")
+fn quotas() -> ObjectSync<ConfigMap, ResourceQuota> {
+    ObjectSync::new("quotas")
         .filter(|map: &ConfigMap| map.data.as_ref().is_some_and(|data| data.contains_key("cpu")))
-        .project(|map: &ConfigMap| {
+        .project(|map: &ConfigMap, _| {
             let hard = map.data.iter().flatten();
             let mut quota = ResourceQuota::default();
             quota.spec.get_or_insert_default().hard = Some(
                 hard.map(|(key, value)| (key.clone(), Quantity(value.clone())))
                     .collect(),
             );
-            Ok::<_, BoxError>(quota)
+            quota
         })
 }
 
-async fn life(sync: impl Fn() -> Sync<ConfigMap, ResourceQuota>) {
+async fn life(sync: impl Fn() -> ObjectSync<ConfigMap, ResourceQuota>) {
     let world = World::new().await;
     world.source("db", json!({"cpu": "1000m", "pods": "7"})).await;
     let (running, _) = world.start(sync());
@@ -266,9 +266,9 @@ async fn sync_life_on_real_servers_with_server_side_apply() {
     life(|| quotas().server_side_apply(Conflicts::Revert)).await;
 }
 
-fn services() -> Sync<ConfigMap, Service> {
-    Sync::new("services").filter(|map: &ConfigMap| map.data.as_ref().is_some_and(|data| data.contains_key("port"))).project(
-        |map: &ConfigMap| {
+fn services() -> ObjectSync<ConfigMap, Service> {
+    ObjectSync::new("services").filter(|map: &ConfigMap| map.data.as_ref().is_some_and(|data| data.contains_key("port"))).try_project(
+        |map: &ConfigMap, _| {
             let data = map.data.as_ref().ok_or("no data")?;
             let ports: Vec<Value> = ["port", "other"]
                 .iter()
@@ -369,10 +369,10 @@ async fn sync_apply_takes_over_merges_lists_and_tells_conflicts() {
 }
 
 /// Copies as immutable objects.
-fn fixed() -> Sync<ConfigMap, ConfigMap> {
-    Sync::new("fixed")
+fn fixed() -> ObjectSync<ConfigMap, ConfigMap> {
+    ObjectSync::new("fixed")
         .filter(|map: &ConfigMap| map.data.as_ref().is_some_and(|data| data.contains_key("size")))
-        .project(|map: &ConfigMap| {
+        .project(|map: &ConfigMap, _| {
             let mut copy = ConfigMap {
                 data: map.data.clone(),
                 immutable: Some(true),
@@ -380,7 +380,7 @@ fn fixed() -> Sync<ConfigMap, ConfigMap> {
             };
             let label = map.data.iter().flatten().filter(|(key, _)| *key == "label");
             copy.metadata.labels = Some(label.map(|(key, value)| (key.clone(), value.clone())).collect());
-            Ok::<_, BoxError>(copy)
+            copy
         })
 }
 
@@ -423,10 +423,10 @@ async fn sync_immutable_target_is_told_or_replaced_and_an_invalid_one_stays() {
 }
 
 /// Copies the ConfigMaps with a `copy`, into the namespace `dbs`.
-fn copies() -> Sync<ConfigMap, ConfigMap> {
-    Sync::new("copies")
+fn copies() -> ObjectSync<ConfigMap, ConfigMap> {
+    ObjectSync::new("copies")
         .filter(|map: &ConfigMap| map.data.as_ref().is_some_and(|data| data.contains_key("copy")))
-        .project(|map: &ConfigMap| {
+        .project(|map: &ConfigMap, _| {
             let mut copy = ConfigMap {
                 data: map.data.clone(),
                 ..ConfigMap::default()
@@ -440,7 +440,7 @@ fn copies() -> Sync<ConfigMap, ConfigMap> {
             copy.data
                 .get_or_insert_default()
                 .insert("large".to_owned(), "x".repeat(copies));
-            Ok::<_, BoxError>(copy)
+            copy
         })
 }
 
@@ -498,7 +498,7 @@ where
         + Clone
         + std::fmt::Debug
         + Send
-        + std::marker::Sync
+        + Sync
         + 'static,
 {
     let mut object = spec;
@@ -526,7 +526,7 @@ where
             .as_ref()
             .is_some_and(|labels| labels.contains_key("copy"))
     };
-    let (running, failing) = world.start(Sync::<K, K>::new("mirror").filter(is_chosen).mirror());
+    let (running, failing) = world.start(ObjectSync::<K, K>::new("mirror").filter(is_chosen).mirror());
     let target = until::<K, _>(&world.berlin, "x", "mirrored", |found| found.cloned()).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let before = writes(world, "x").await;

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use mcr::{Access, BoxError, ClusterName, ClusterSelector, ClusterSpec, Manager, ManagerError};
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
-use mcr_sync::{BuildError, NameTemplate, Related, Sync};
+use mcr_sync::{BuildError, NameTemplate, ObjectSync, Related};
 use mcr_testkit::{
     sim::{SimAuditEvent, SimCluster},
     waiting::{Background, eventually},
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-type Maps = Sync<ConfigMap, ConfigMap>;
+type Maps = ObjectSync<ConfigMap, ConfigMap>;
 type Of<K> = Related<ConfigMap, ConfigMap, K>;
 
 /// The source clusters `team-a` and `team-b`, and the target clusters `berlin` and `lyon`.
@@ -295,7 +295,7 @@ async fn sync_related_objects_are_chosen_by_label_or_by_a_function_and_made_by_a
     let mut world = World::new();
     let by_label = Of::<ConfigMap>::down("by-label")
         .labelled(|source, _| [("of", own_name(source))])
-        .project(|source, object| {
+        .try_project(|source, object| {
             let mut made = object.clone();
             let data = made.data.get_or_insert_default();
             if data.contains_key("bad") {
@@ -655,7 +655,7 @@ async fn sync_related_problems_are_told_in_the_condition() {
     let related = Widgets::up("connection")
         .named(|_, _| ["first", "second"])
         .name_by(|_, _| "copy".to_owned())
-        .project(
+        .try_project(
             |_, object| match object.data.as_ref().is_some_and(|data| data.len() > 1) {
                 true => Err(BoxError::from("one key is allowed")),
                 false => Ok(object.clone()),
@@ -665,7 +665,7 @@ async fn sync_related_problems_are_told_in_the_condition() {
     let clusters = provider.handle();
     clusters.add(spec(&team_a));
     clusters.add(spec(&berlin));
-    let sync = Sync::<DynamicObject, DynamicObject>::with("widgets", &widgets(), &widgets())
+    let sync = ObjectSync::<DynamicObject, DynamicObject>::with("widgets", &widgets(), &widgets())
         .from(ClusterSelector::label("role", "source"))
         .to(ClusterName::new("berlin").unwrap())
         .mirror()

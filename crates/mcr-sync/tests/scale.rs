@@ -10,9 +10,9 @@ use std::{
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::api::{Api, WatchEvent, WatchParams};
-use mcr::{Access, BoxError, ClusterName, ClusterSelector, ClusterSpec, Manager, ManagerError};
+use mcr::{Access, ClusterName, ClusterSelector, ClusterSpec, Manager, ManagerError};
 use mcr_provider_clusters::ClustersProvider;
-use mcr_sync::{SourceName, Sync, hashed};
+use mcr_sync::{ObjectSync, SourceName, hashed};
 use mcr_testkit::{
     sim::{SimAuditMark, SimCluster},
     waiting::{Background, eventually},
@@ -77,7 +77,7 @@ impl World {
         }
         let settled = Arc::<Mutex<HashSet<_>>>::default();
         let seen = settled.clone();
-        let controller = Sync::<ResourceQuota, ResourceQuota>::new("quotas")
+        let controller = ObjectSync::<ResourceQuota, ResourceQuota>::new("quotas")
             .from(!ClusterSelector::name("target"))
             .to(ClusterName::new("target").unwrap())
             .filter(|quota| counter(quota).is_some())
@@ -88,7 +88,7 @@ impl World {
                     let target = targets[0].1.metadata.annotations.as_ref().unwrap();
                     let source = |part: &str| target[&format!("sync.mcr.dev/source-{part}")].clone();
                     seen.lock().unwrap().insert((source("cluster"), source("name")));
-                    Ok::<_, BoxError>(Value::Null)
+                    Value::Null
                 },
             )
             .build()

@@ -6,7 +6,7 @@ use kube::{Resource, core::DynamicObject};
 use mcr::{BuiltController, Controller};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::Sync;
+use super::ObjectSync;
 use crate::{
     away::Away,
     claims::Claims,
@@ -26,10 +26,10 @@ use crate::{
 /// The longest name of a sync: it is a part of the name of an annotation.
 const MAX_SYNC_NAME: usize = 50;
 
-impl<S, T> Sync<S, T>
+impl<S, T> ObjectSync<S, T>
 where
-    S: Resource + DeserializeOwned + Send + std::marker::Sync + 'static,
-    T: Resource + DeserializeOwned + Serialize + Send + std::marker::Sync + 'static,
+    S: Resource + DeserializeOwned + Send + Sync + 'static,
+    T: Resource + DeserializeOwned + Serialize + Send + Sync + 'static,
 {
     pub(crate) fn check_name(&self) -> Result<(), BuildError> {
         if !is_label(&self.name, MAX_SYNC_NAME) {

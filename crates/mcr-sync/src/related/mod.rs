@@ -40,9 +40,9 @@ use crate::{functions::typed, values::discreet_words, writes::Writes};
 /// ```
 /// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 /// use mcr::ClusterName;
-/// use mcr_sync::{Related, Sync};
+/// use mcr_sync::{Related, ObjectSync};
 ///
-/// let controller = Sync::<ConfigMap, ConfigMap>::new("dbs")
+/// let controller = ObjectSync::<ConfigMap, ConfigMap>::new("dbs")
 ///     .to(ClusterName::new("service")?)
 ///     .mirror()
 ///     // The Secret that the service makes and names in its own object is copied beside the source.
@@ -59,7 +59,7 @@ use crate::{functions::typed, values::discreet_words, writes::Writes};
 /// # let _ = controller;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "it does nothing until it is given to Sync::related"]
+#[must_use = "it does nothing until it is given to ObjectSync::related"]
 pub struct Related<S, T, K> {
     rule: Rule<S, T>,
     kind: PhantomData<fn() -> K>,
@@ -128,10 +128,7 @@ where
     ///
     /// A named object that does not exist is told in the condition of the source. Until it exists, a target that moves stays in its
     /// former place too. The function must not block.
-    pub fn named<I>(
-        mut self,
-        names: impl Fn(&S, Option<&T>) -> I + Send + std::marker::Sync + 'static,
-    ) -> Self
+    pub fn named<I>(mut self, names: impl Fn(&S, Option<&T>) -> I + Send + Sync + 'static) -> Self
     where
         I: IntoIterator<Item: Into<String>>,
     {
@@ -145,10 +142,7 @@ where
     ///
     /// Each reconcile goes over the keys of all watched objects of the origin's cluster; limit them with
     /// [`watch_labels`](Self::watch_labels).
-    pub fn labelled<I, A, B>(
-        mut self,
-        labels: impl Fn(&S, Option<&T>) -> I + Send + std::marker::Sync + 'static,
-    ) -> Self
+    pub fn labelled<I, A, B>(mut self, labels: impl Fn(&S, Option<&T>) -> I + Send + Sync + 'static) -> Self
     where
         I: IntoIterator<Item = (A, B)>,
         A: Into<String>,
@@ -164,10 +158,7 @@ where
 
     /// Chooses the objects of the namespace for which the function returns true. It costs as much as
     /// [`labelled`](Self::labelled), and a change of any object of the namespace leads to a reconcile.
-    pub fn select(
-        mut self,
-        select: impl Fn(&S, Option<&T>, &K) -> bool + Send + std::marker::Sync + 'static,
-    ) -> Self {
+    pub fn select(mut self, select: impl Fn(&S, Option<&T>, &K) -> bool + Send + Sync + 'static) -> Self {
         let choose =
             move |source: &S, target: Option<&T>, object: &Value| Ok(select(source, target, &typed(object)?));
         self.rule.selection = Some(Selection::Choose(Arc::new(choose)));
@@ -178,12 +169,14 @@ where
     /// but of its metadata only labels and annotations, without those of kcp and kubectl, and without the `immutable` of Secrets
     /// and ConfigMaps.
     ///
-    /// An error is told in the condition of the source, so it must have no secret values. The copy stays as it is until the source
-    /// or the origin changes.
-    pub fn project<E>(
-        mut self,
-        project: impl Fn(&S, &K) -> Result<K, E> + Send + std::marker::Sync + 'static,
-    ) -> Self
+    /// The copy stays as it is until the source or the origin changes.
+    pub fn project(self, project: impl Fn(&S, &K) -> K + Send + Sync + 'static) -> Self {
+        self.try_project(move |source, origin| Ok::<K, BoxError>(project(source, origin)))
+    }
+
+    /// As [`project`](Self::project), with a function that may fail. An error is reported in the condition of the source, so it must
+    /// have no secret values.
+    pub fn try_project<E>(mut self, project: impl Fn(&S, &K) -> Result<K, E> + Send + Sync + 'static) -> Self
     where
         E: Into<BoxError>,
     {
@@ -199,7 +192,7 @@ where
     /// Names the copy. Default: the readable part of the origin's name, and a hash of sync, relation, source and origin.
     ///
     /// If two origins of a source get the same name, the first one is copied, and the condition of the source tells about the other.
-    pub fn name_by(mut self, name: impl Fn(&S, &K) -> String + Send + std::marker::Sync + 'static) -> Self {
+    pub fn name_by(mut self, name: impl Fn(&S, &K) -> String + Send + Sync + 'static) -> Self {
         let name = move |source: &S, object: &Value| Ok(name(source, &typed(object)?));
         self.rule.name = Some(Arc::new(name));
         self

@@ -1,8 +1,8 @@
 //! Functions of the user that panic, and sources that can't be decoded.
 
 use kube::core::{DynamicObject, Object};
-use mcr::{BoxError, ClusterName, ClusterSelector};
-use mcr_sync::{Related, Sync};
+use mcr::{ClusterName, ClusterSelector};
+use mcr_sync::{ObjectSync, Related};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ async fn sync_function_that_panics_is_told_for_its_source_until_that_changes() {
                 panic_in("placement", source);
                 vec![name("berlin")]
             })
-            .project(|source| {
+            .project(|source, _| {
                 panic_in("projection", source);
                 spec_of(source)
             })
@@ -60,7 +60,7 @@ async fn sync_function_that_panics_is_told_for_its_source_until_that_changes() {
             })
             .status(|source, _: &[(ClusterName, DynamicObject)]| {
                 panic_in("status", source);
-                Ok::<_, BoxError>(json!({"phase": "up"}))
+                json!({"phase": "up"})
             }),
     );
     is_there(&world.berlin, "default/well", 1).await;
@@ -156,14 +156,14 @@ async fn sync_source_that_can_not_be_decoded_is_told_and_released_when_it_is_del
             .create(widget("default", source, json!({"size": 1})))
             .unwrap();
     }
-    let sync = Sync::<Sized, DynamicObject>::with("widgets", &widgets(), &widgets())
+    let sync = ObjectSync::<Sized, DynamicObject>::with("widgets", &widgets(), &widgets())
         .from(ClusterSelector::label("role", "source"))
         .to(name("berlin"))
         .name_by(mcr_sync::NameTemplate::parse("{name}").unwrap())
-        .project(|source: &Sized| {
+        .project(|source: &Sized, _| {
             let mut target = DynamicObject::new("", &widgets());
             target.data = json!({"spec": {"size": source.spec.size}});
-            Ok::<_, BoxError>(target)
+            target
         })
         .condition("Synced")
         .publish_events(true);

@@ -153,8 +153,7 @@ fn sync_mirror_of_a_kind_that_belongs_to_its_cluster_is_refused_in_words() {
             )
         );
         // A projection says itself what it takes along.
-        let projected =
-            mirror(&kind(group, of)).project(|pod: &DynamicObject| Ok::<_, mcr::BoxError>(pod.clone()));
+        let projected = mirror(&kind(group, of)).project(|pod: &DynamicObject, _| pod.clone());
         projected.build().unwrap();
     }
 }

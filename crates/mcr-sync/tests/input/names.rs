@@ -62,7 +62,7 @@ async fn sync_source_with_the_longest_name_is_copied_under_a_short_one() {
     let sync = crate::world::Widgets::with("widgets", &crate::world::widgets(), &crate::world::widgets())
         .from(mcr::ClusterSelector::label("role", "source"))
         .to(crate::world::name("berlin"))
-        .project(crate::world::spec_of);
+        .project(|source, _| crate::world::spec_of(source));
     world.start(sync);
     let source = SourceName {
         cluster: "team",

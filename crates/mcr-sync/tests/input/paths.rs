@@ -1,8 +1,8 @@
 //! Names in annotations that anybody may write, and what they would be as parts of a path.
 
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
-use mcr::{BoxError, ClusterSelector};
-use mcr_sync::{SourceName, Sync, TargetNamespace, hashed};
+use mcr::ClusterSelector;
+use mcr_sync::{ObjectSync, SourceName, TargetNamespace, hashed};
 use mcr_testkit::{sim::SimCluster, waiting::eventually};
 use serde_json::{Value, json};
 
@@ -91,7 +91,7 @@ async fn sync_link_with_a_name_that_no_object_can_have_is_told_and_leads_to_no_r
         target["metadata"]["annotations"] = json!({"sync.mcr.dev/source-cluster": "team",
             "sync.mcr.dev/source-namespace": namespace, "sync.mcr.dev/source-name": source});
         world.berlin.create(target).unwrap();
-        let sync = Sync::<DynamicObject, DynamicObject>::with("widgets", &widgets(), &widgets())
+        let sync = ObjectSync::<DynamicObject, DynamicObject>::with("widgets", &widgets(), &widgets())
             .from(ClusterSelector::name("team"))
             .to(name("berlin"))
             .namespace(TargetNamespace::Fixed("default".to_owned()))
@@ -132,14 +132,14 @@ async fn sync_source_whose_name_would_end_a_path_is_synced_and_no_other_object_i
     let role = |name: &str| json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": []});
     let edit = world.team.create(role("edit")).unwrap();
     world.team.create(role("edit?x=")).unwrap();
-    let sync = Sync::<DynamicObject, DynamicObject>::with("roles", &roles, &roles)
+    let sync = ObjectSync::<DynamicObject, DynamicObject>::with("roles", &roles, &roles)
         .from(ClusterSelector::name("team"))
         .to(name("berlin"))
         .filter(|role| role.metadata.name.as_deref() == Some("edit?x="))
-        .project(move |source| {
+        .project(move |source, _| {
             let mut target = DynamicObject::new("", &roles);
             target.data = json!({"rules": source.data["rules"]});
-            Ok::<_, BoxError>(target)
+            target
         });
     world.start_with(sync.build().unwrap(), []);
     let target = hashed(SourceName {

@@ -44,7 +44,7 @@ async fn sync_error_that_waits_for_the_source_does_not_end_the_wait_for_another_
     let gate = Gate::default();
     gate.slow_lists(Duration::from_secs(20));
     let lyon = gate.before(&world.lyon, "target");
-    world.start_with(to_each().mutate(mutate).build().unwrap(), [lyon]);
+    world.start_with(to_each().try_mutate(mutate).build().unwrap(), [lyon]);
     assert!(
         world
             .told("w", "FunctionFailed")

@@ -2,7 +2,7 @@
 
 use kube::core::Object;
 use mcr::{BoxError, ClusterName};
-use mcr_sync::{NameTemplate, Related, Sync};
+use mcr_sync::{NameTemplate, ObjectSync, Related};
 use mcr_testkit::{log::Log, sim::SimCluster, waiting::eventually};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ fn settings() -> Settings {
                 .strip_prefix("related-")
                 .map(|name| format!("settings-{name}")),
         })
-        .project(|source, object| {
+        .try_project(|source, object| {
             if own_name(source) == "related-project" {
                 serde_json::from_value::<u64>(json!(object.spec.text))?;
             }
@@ -111,20 +111,20 @@ async fn sync_tells_no_value_of_any_object() {
         true => serde_json::from_value::<u64>(json!(source.spec.text)).map(drop),
         false => Ok(()),
     };
-    let sync = Sync::<Source, Target>::with("widgets", &widgets(), &widgets())
+    let sync = ObjectSync::<Source, Target>::with("widgets", &widgets(), &widgets())
         .from(mcr::ClusterSelector::name("team"))
         .to(name("berlin"))
         .name_by(NameTemplate::parse("{name}").unwrap())
         .filter(|source| !own_name(source).starts_with("settings-"))
         .adopt(|_| false)
-        .project(move |source| {
+        .try_project(move |source, _| {
             parse(source, "projection")?;
             let mut target = Target::new("", &widgets(), source.spec.clone());
             target.status = None;
             Ok::<_, BoxError>(target)
         })
-        .mutate(move |_, source, _, _| parse(source, "mutation"))
-        .status(move |source, _: &[(ClusterName, Target)]| {
+        .try_mutate(move |_, source, _, _| parse(source, "mutation"))
+        .try_status(move |source, _: &[(ClusterName, Target)]| {
             parse(source, "status")?;
             Ok::<_, BoxError>(json!({"phase": "up"}))
         })

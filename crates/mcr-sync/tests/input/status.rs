@@ -46,7 +46,7 @@ async fn sync_conditions_of_the_status_function_come_first_and_stay_beside_that_
         .team
         .create(widget("default", "w", json!({"size": 1})))
         .unwrap();
-    world.start(sync().status(|_, targets: &Targets| Ok::<_, BoxError>(targets[0].1.data["status"].clone())));
+    world.start(sync().status(|_, targets: &Targets| targets[0].1.data["status"].clone()));
     is_there(&world.berlin, "default/w", 1).await;
     let condition = |kind: &str, status: &str| json!({"type": kind, "status": status, "reason": "R", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"});
     let is = async |wanted: &[&str]| {
@@ -112,12 +112,12 @@ async fn sync_status_of_all_targets_comes_up_while_one_place_fails() {
         world.start(
             sync()
                 .to_each(ClusterSelector::label("role", "target"))
-                .project(move |source| to_fail(source, "projection").and_then(|()| spec_of(source)))
-                .mutate(move |target, _, _, to| match *to.name() == name("berlin") {
+                .try_project(move |source, _| to_fail(source, "projection").map(|()| spec_of(source)))
+                .try_mutate(move |target, _, _, to| match *to.name() == name("berlin") {
                     true => to_fail(target, "mutation"),
                     false => Ok(()),
                 })
-                .status(|_, targets: &Targets| Ok::<_, BoxError>(phases(targets))),
+                .status(|_, targets: &Targets| phases(targets)),
         );
         is_there(&world.berlin, "default/w", 1).await;
         is_there(&world.lyon, "default/w", 1).await;

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use mcr::{
-    Access, BoxError, BuiltController, ClusterName, ClusterSelector, ClusterSpec, ControllerHandle,
-    FailingRequest, Manager, ManagerError,
+    Access, BuiltController, ClusterName, ClusterSelector, ClusterSpec, ControllerHandle, FailingRequest,
+    Manager, ManagerError,
 };
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
-use mcr_sync::{NameTemplate, Sync};
+use mcr_sync::{NameTemplate, ObjectSync};
 use mcr_testkit::{
     sim::{SimCluster, SimRule, SimUser},
     waiting::{Background, eventually},
@@ -23,7 +23,7 @@ pub(crate) const WIDGETS: &str = "widgets.example.com";
 /// The token and the name of the user that the sync is in each cluster.
 pub(crate) const USER: &str = "sync";
 
-pub(crate) type Widgets = Sync<DynamicObject, DynamicObject>;
+pub(crate) type Widgets = ObjectSync<DynamicObject, DynamicObject>;
 
 /// The source clusters `team` and `other`, and the target clusters `berlin` and `lyon`.
 pub(crate) struct World {
@@ -72,15 +72,15 @@ pub(crate) fn sync() -> Widgets {
         .from(ClusterSelector::label("role", "source"))
         .to(name("berlin"))
         .name_by(NameTemplate::parse("{name}").unwrap())
-        .project(spec_of)
+        .project(|source, _| spec_of(source))
         .condition("Synced")
         .publish_events(true)
 }
 
-pub(crate) fn spec_of(source: &DynamicObject) -> Result<DynamicObject, BoxError> {
+pub(crate) fn spec_of(source: &DynamicObject) -> DynamicObject {
     let mut target = DynamicObject::new("", &widgets());
     target.data = json!({"spec": source.data["spec"]});
-    Ok(target)
+    target
 }
 
 pub(crate) fn cluster(name: &str) -> SimCluster {

@@ -21,11 +21,10 @@ fn regional() -> Maps {
         let region = data["region"].to_uppercase();
         data.insert("region".to_owned(), region);
         data.insert("of".to_owned(), source.metadata.name.clone().unwrap());
-        Ok::<_, BoxError>(())
     };
     maps()
         .to_each(ClusterSelector::label("role", "target"))
-        .mutate(region)
+        .try_mutate(region)
         .mutate(shout)
 }
 

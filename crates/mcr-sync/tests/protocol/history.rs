@@ -8,11 +8,10 @@ use std::{
 
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use mcr::{
-    Access, BoxError, BuiltController, Cluster, ClusterName, ClusterSelector, ClusterSpec, Fleet, Manager,
-    ManagerError,
+    Access, BuiltController, Cluster, ClusterName, ClusterSelector, ClusterSpec, Fleet, Manager, ManagerError,
 };
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
-use mcr_sync::{NameTemplate, Sync};
+use mcr_sync::{NameTemplate, ObjectSync};
 use mcr_testkit::sim::SimCluster;
 use serde_json::json;
 use tokio::{sync::Notify, task::JoinHandle, time::sleep};
@@ -81,15 +80,15 @@ fn controller(collide: bool, narrow: bool) -> BuiltController {
         let at = source.data["spec"]["at"].as_array().into_iter().flatten();
         at.filter_map(|at| ClusterName::new(at.as_str()?).ok()).collect()
     };
-    let mut sync = Sync::<DynamicObject, DynamicObject>::with(SYNC, &widgets(), &widgets())
+    let mut sync = ObjectSync::<DynamicObject, DynamicObject>::with(SYNC, &widgets(), &widgets())
         .from(ClusterSelector::label("role", "source"))
         .place(ClusterSelector::label("role", "target"), place)
         .filter(|source| source.data["spec"]["selected"] == true)
-        .project(|source| {
+        .project(|source, _| {
             let mut target = DynamicObject::new("", &widgets());
             let spec = &source.data["spec"];
             target.data = json!({"spec": {"value": spec["value"], "extra": spec["extra"]}});
-            Ok::<_, BoxError>(target)
+            target
         })
         .status(|_, targets| {
             let phase = |target: &DynamicObject| {
@@ -101,7 +100,7 @@ fn controller(collide: bool, narrow: bool) -> BuiltController {
             let phases = targets
                 .iter()
                 .map(|(cluster, target)| format!("{cluster}={}", phase(target)));
-            Ok::<_, BoxError>(json!({"phases": Vec::from_iter(phases).join(",")}))
+            json!({"phases": Vec::from_iter(phases).join(",")})
         })
         .condition("Synced")
         .adopt(|found| {

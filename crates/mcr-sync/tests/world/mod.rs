@@ -10,7 +10,7 @@ use mcr::{
     Access, BoxError, BuiltController, ClusterName, ClusterSelector, ClusterSpec, Manager, ManagerError,
 };
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
-use mcr_sync::{SourceName, Sync, hashed};
+use mcr_sync::{ObjectSync, SourceName, hashed};
 use mcr_testkit::{
     sim::SimCluster,
     waiting::{Background, eventually},
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-pub type Maps = Sync<ConfigMap, ConfigMap>;
+pub type Maps = ObjectSync<ConfigMap, ConfigMap>;
 
 pub fn name(cluster: &str) -> ClusterName {
     ClusterName::new(cluster).unwrap()
@@ -55,15 +55,10 @@ impl World {
     }
 
     /// Starts a program with this sync, and all four clusters in its fleet.
-    pub fn start<S, T>(&mut self, sync: Sync<S, T>)
+    pub fn start<S, T>(&mut self, sync: ObjectSync<S, T>)
     where
-        S: kube::Resource + serde::de::DeserializeOwned + Send + std::marker::Sync + 'static,
-        T: kube::Resource
-            + serde::de::DeserializeOwned
-            + serde::Serialize
-            + Send
-            + std::marker::Sync
-            + 'static,
+        S: kube::Resource + serde::de::DeserializeOwned + Send + Sync + 'static,
+        T: kube::Resource + serde::de::DeserializeOwned + serde::Serialize + Send + Sync + 'static,
     {
         let controller = sync
             .from(ClusterSelector::label("role", "source"))
@@ -172,12 +167,12 @@ pub fn widget(spec: Value) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "default"}, "spec": spec})
 }
 
-pub type Widgets = Sync<DynamicObject, DynamicObject>;
+pub type Widgets = ObjectSync<DynamicObject, DynamicObject>;
 
 pub fn widget_sync() -> Widgets {
     Widgets::with("widgets", &widgets(), &widgets())
         .to(name("berlin"))
-        .project(|source: &DynamicObject| {
+        .try_project(|source: &DynamicObject, _| {
             if source.data["spec"]["bad"] == true {
                 return Err(BoxError::from("the size is missing"));
             }
@@ -187,7 +182,7 @@ pub fn widget_sync() -> Widgets {
         })
         .status(|_, targets| {
             let (cluster, target) = &targets[0];
-            Ok::<Value, BoxError>(json!({"at": cluster, "phase": target.data["status"]["phase"]}))
+            json!({"at": cluster, "phase": target.data["status"]["phase"]})
         })
         .condition("Synced")
 }
