@@ -91,7 +91,7 @@ impl Clusters {
             .filter(|cluster| relation.sources.matches(cluster));
         let waiting = match event {
             FleetEvent::Engaged(cluster) | FleetEvent::Updated(cluster) if !is_target => {
-                relation.waiting.of(cluster.name())
+                relation.memory.waiting_for(cluster.name())
             }
             _ => Vec::new(),
         };

@@ -2,38 +2,33 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod act;
 mod affected;
 mod api;
 mod apply;
-mod away;
 mod builder;
-mod claims;
-mod copies;
 mod departures;
 mod desired;
 mod error;
 mod events;
 mod functions;
 mod kinds;
-mod left;
 mod link;
+mod memory;
 mod mirror;
 mod name;
-mod orphan;
 mod owned;
+mod pass;
 mod plan;
 mod reconcile;
 mod record;
 mod related;
 mod relation;
 mod report;
-mod servers;
-mod sight;
 mod silent;
 mod status;
-mod told;
+mod unowned;
 mod values;
-mod waiting;
 mod watches;
 mod writes;
 

@@ -1,4 +1,4 @@
-//! Carries out the plan for one source, step by step.
+//! One reconcile of a source: observe, decide, act, until there is nothing to write; then report.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,40 +6,65 @@ use std::{
     time::Duration,
 };
 
-use kube::{core::DynamicObject, runtime::events::EventType};
-use mcr::{Action, BoxError, Request, RequestKey, RequestObject, TerminalError, queue::Backoff};
+use kube::core::DynamicObject;
+use mcr::{Action, BoxError, Cluster, ClusterName, Request, RequestObject, TerminalError, queue::Backoff};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    api::{Written, value},
-    apply::{self, Write},
-    copies,
     error::SyncError,
-    left, orphan,
-    owned::{differing, dropped},
-    plan::{HoldReason, Step, TargetState, next_step, together},
-    record, related,
+    pass::{Pass, Placement, View},
+    plan::{Decision, Hold, HoldReason, State, decide},
+    record,
+    related::{Note, Problem},
     relation::Relation,
-    servers::{Found, at_once, settled},
-    sight::{Holds, Look, Sight, Targets},
+    unowned,
 };
 
-/// The most steps of one reconcile for each place, and as many for the source. A step whose answers are outdated is taken again.
-const STEPS_PER_PLACE: usize = 8;
+/// The most steps of one reconcile for each object, and as many for the source. A step whose answers are outdated is taken again.
+const MOST_STEPS: usize = 8;
 
-/// The time until a place that is not listed, or is being deleted, is looked at again.
-const LOOK_AGAIN: Duration = Duration::from_secs(15);
+/// The time until an object that is not listed, or is being deleted, is observed again.
+const OBSERVE_AGAIN: Duration = Duration::from_secs(15);
 
-/// That time for a cluster that was connected less than [`LISTS_WITHIN`] ago: no event tells that its targets are listed.
-const LOOK_AGAIN_SOON: Duration = Duration::from_secs(1);
+/// That time for a cluster that was connected less than [`LISTS_WITHIN`] ago: no event says that its targets are listed.
+const OBSERVE_SOON: Duration = Duration::from_secs(1);
 
-/// The time until a name that is taken, or an object that names a source wrongly, is looked at again, and the longest time until a
-/// cluster that does not answer is. No watch tells when a name is
-/// free, because watches of targets select those of this sync. Each look costs up to two requests.
-const LOOK_AGAIN_TAKEN: Duration = Duration::from_secs(60);
+/// The time until a name that is taken, or an object that names a source wrongly, is observed again, and the longest time until a
+/// cluster that does not answer is. No watch shows when a name is free, because watches of targets select those of this sync.
+const OBSERVE_LATE: Duration = Duration::from_secs(60);
 
 /// The time in which most clusters list the targets.
 const LISTS_WITHIN: Duration = Duration::from_secs(30);
+
+pub(crate) type Holds = Vec<Hold<Placement>>;
+pub(crate) type Targets = Vec<(ClusterName, DynamicObject)>;
+
+/// How a pass has ended, for the report.
+pub(crate) struct Outcome {
+    pub(crate) holds: Holds,
+    pub(crate) notes: Vec<Note>,
+    /// The targets that are known, for the status of the source.
+    pub(crate) targets: Targets,
+    /// How many objects are as they should be.
+    pub(crate) synced: usize,
+    pub(crate) error: Option<SyncError>,
+    /// When the source is observed again, whatever happens.
+    pub(crate) again: Option<Duration>,
+}
+
+impl Outcome {
+    fn of(error: SyncError) -> Self {
+        let (holds, notes, targets) = (Holds::new(), Vec::new(), Targets::new());
+        Self {
+            holds,
+            notes,
+            targets,
+            synced: 0,
+            error: Some(error),
+            again: None,
+        }
+    }
+}
 
 pub(crate) async fn reconcile<S, T>(
     request: Request<DynamicObject>,
@@ -61,43 +86,34 @@ where
         }
         // Nobody saw the source deleted. Its targets stay.
         object => {
-            forget(&relation, &request.key);
+            relation.forget(&request.key);
             match object {
-                RequestObject::LeftWatch { .. } => left::tell(&relation, &request).await?,
+                RequestObject::LeftWatch { .. } => unowned::report_left_watch(&relation, &request).await?,
                 RequestObject::Unwatched => {}
-                _ => orphan::tell(&relation, &request).await?,
+                _ => unowned::report_orphan(&relation, &request).await?,
             }
             return Ok(Action::done());
         }
     };
-    let mut sight = Sight {
-        relation: &*relation,
-        request: &request,
-        confirmed: source.is_none(),
-        source,
-        live: BTreeMap::new(),
-        failed: BTreeMap::new(),
-        taken: BTreeSet::new(),
-        related: related::Answers::default(),
-        projected: None,
-        targets: Targets::new(),
-        troubles: Vec::new(),
-        waits: Vec::new(),
-        look_again: None,
+    let mut pass = Pass::new(&*relation, &request, source);
+    let outcome = match pass.run().await {
+        Err(error @ SyncError::Replaced(_)) => {
+            tracing::debug!(sync = &*relation.name, "{error}");
+            return Ok(Action::done());
+        }
+        outcome => outcome.unwrap_or_else(Outcome::of),
     };
-    let outcome = sight.converge().await;
-    if let Err(error @ SyncError::Replaced(_)) = &outcome {
-        tracing::debug!(sync = &*relation.name, "{error}");
-        return Ok(Action::done());
-    }
-    let reported = sight.report(&outcome).await;
+    let reported = pass.report(&outcome).await;
     // A limit that has passed leaves no hold.
-    let next = sight.look_again.into_iter().chain(sight.abandons_in());
-    let next = next.filter(|next| !next.is_zero()).min();
-    if sight.source.is_none() && request.live().is_none() {
-        forget(&relation, &request.key);
+    let limit = relation.abandon_after.zip(relation.memory.waited(&request.key));
+    let limit = limit
+        .map(|(limit, waited)| limit.saturating_sub(waited))
+        .filter(|rest| !rest.is_zero());
+    let next = outcome.again.into_iter().chain(limit).min();
+    if pass.source.is_none() && request.live().is_none() {
+        relation.forget(&request.key);
     }
-    match outcome.and(reported) {
+    match outcome.error.map_or(Ok(()), Err).and(reported) {
         Ok(()) => Ok(next.map_or_else(Action::done, Action::requeue)),
         Err(error) => Err(match next {
             // The wait for another place goes on.
@@ -108,7 +124,7 @@ where
     }
 }
 
-/// An error of one place, while another place is to be looked at again.
+/// An error of one place, while another place is to be observed again.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 struct Failed {
@@ -117,334 +133,202 @@ struct Failed {
     next: Duration,
 }
 
-/// When a source that failed is tried again: after its back-off, or when another place is looked at. The earlier one decides.
+/// When a source that failed is tried again: after its back-off, or when another place is observed. The earlier one decides.
 pub(crate) fn after_error(error: &(dyn std::error::Error + 'static), attempt: u32) -> Option<Action> {
     let Failed { error, next } = error.downcast_ref()?;
     let is_first = error.is_terminal() || *next < Backoff::default().nominal(attempt);
     is_first.then(|| Action::requeue(*next))
 }
 
-/// Forgets what is remembered of a source that is gone.
-fn forget<S, T>(relation: &Relation<S, T>, source: &RequestKey) {
-    copies::forget_source(relation, source);
-    relation.away.forget(source);
-    relation.waiting.note(source, BTreeSet::new());
-}
-
-/// When a place is looked at again. `None` if its cluster is away: the event that it is back comes before.
-fn look_again<S, T>(sight: &Sight<'_, S, T>, place: &RequestKey, reason: HoldReason) -> Option<Duration> {
-    let cluster = sight.request.fleet.get(&place.cluster).ok();
-    let ready = cluster.filter(|cluster| cluster.state().is_ready());
-    let is_listing =
-        |cluster: &mcr::Cluster| cluster.state_since().elapsed().unwrap_or_default() < LISTS_WITHIN;
-    match reason {
-        HoldReason::Foreign | HoldReason::Claimed => Some(LOOK_AGAIN_TAKEN),
-        // The longer it has been silent, the more sources wait for it.
-        HoldReason::Silent => {
-            let since = sight.relation.silent.since(&place.cluster);
-            let silent = since.map_or(Duration::ZERO, |since| since.elapsed());
-            Some(silent.clamp(LOOK_AGAIN_SOON, LOOK_AGAIN_TAKEN))
-        }
-        HoldReason::Away => ready.map(|cluster| {
-            if is_listing(&cluster) {
-                LOOK_AGAIN_SOON
-            } else {
-                LOOK_AGAIN
-            }
-        }),
-        HoldReason::Deleting if ready.as_ref().is_some_and(is_listing) => Some(LOOK_AGAIN_SOON),
-        HoldReason::Deleting => Some(LOOK_AGAIN),
-    }
-}
-
-fn place_of(step: &Step<RequestKey>) -> Option<RequestKey> {
-    match step {
-        Step::Create(place) | Step::Adopt(place) | Step::Update(place) | Step::Delete(place) => {
-            Some(place.clone())
-        }
-        _ => None,
-    }
-}
-
-impl<S, T> Sight<'_, S, T>
+impl<S, T> Pass<'_, S, T>
 where
     S: DeserializeOwned + Send + Sync,
     T: DeserializeOwned + Serialize + Send + Sync,
 {
-    /// Takes steps until there is nothing to write. Returns what is held up.
-    async fn converge(&mut self) -> Result<Holds, SyncError> {
-        let mut steps = BTreeMap::<_, usize>::new();
+    /// Takes steps until there is nothing to write.
+    async fn run(&mut self) -> Result<Outcome, SyncError> {
+        let (mut steps, mut of_source) = (BTreeMap::<Placement, usize>::new(), 0);
         loop {
-            let look = self.look().await?;
-            let step = next_step(&look.observed);
-            let place = place_of(&step);
-            let step = match self.relate(&look, step).await {
-                Ok(Some(step)) => step,
-                Ok(None) => continue,
-                Err(error) => {
-                    self.fail(place, error, &look).await?;
-                    continue;
+            let view = self.observe().await?;
+            let step = match decide(&view.observed) {
+                Decision::Rest(holds) => return Ok(self.rest(view, holds).await),
+                Decision::Write(mut writes) => {
+                    let most = |placement: &Placement| {
+                        let taken = steps.entry(placement.clone()).or_default();
+                        *taken += 1;
+                        *taken > MOST_STEPS
+                    };
+                    let (late, now) = partition(writes.drain(..), most);
+                    for (placement, _) in late {
+                        self.fail(self.place_of(&placement, &view), SyncError::Unsettled(MOST_STEPS))?;
+                    }
+                    Decision::Write(now)
+                }
+                step => {
+                    of_source += 1;
+                    if of_source > 3 * MOST_STEPS {
+                        return Err(SyncError::Unsettled(MOST_STEPS));
+                    }
+                    step
                 }
             };
-            if let Step::Rest(mut holds) = step {
-                for hold in &mut holds {
-                    if let Some(SyncError::NoAnswer(_)) = self.failed.get(&hold.place) {
-                        hold.reason = HoldReason::Silent;
-                        self.failed.remove(&hold.place);
-                    }
-                }
-                holds.extend(self.claims(&look.observed).await);
-                let held = holds.iter().filter(|hold| !self.failed.contains_key(&hold.place));
-                let again = self.wait_for(held.map(|hold| (&hold.place, hold.reason)));
-                self.look_again = again.into_iter().chain(self.waits.iter().copied()).min();
-                self.targets = self.known(&look).await;
-                // One error is told. A retry that may help comes before an error that waits for a change of the source. A place that
-                // was given up has none.
-                let failed = std::mem::take(&mut self.failed).into_iter();
-                let failed = failed.filter(|(place, _)| look.observed.targets.contains_key(place));
-                let failed = failed.map(|(_, error)| error);
-                if let Some(error) = failed.min_by_key(SyncError::is_terminal) {
+            if let Err(error) = self.act(step, &view).await {
+                let targets = self.targets(&view);
+                if matches!(error, SyncError::Replaced(_)) {
                     return Err(error);
                 }
-                return Ok(holds);
-            }
-            let mut all = together(&look.observed, step);
-            // The copies that go before a deletion are those of one place.
-            if !self.relation.related.is_empty() && matches!(all.first(), Some(Step::Delete(_))) {
-                all.truncate(1);
-            }
-            let mut now = Vec::new();
-            for step in all {
-                let place = place_of(&step);
-                let taken = steps.entry(place.clone()).or_default();
-                *taken += 1;
-                if *taken > STEPS_PER_PLACE {
-                    self.fail(place, SyncError::Unsettled(STEPS_PER_PLACE), &look)
-                        .await?;
-                } else {
-                    now.push(step);
-                }
-            }
-            if let Err(error) = self.advance(now, &look).await {
-                self.fail(None, error, &look).await?;
+                return Ok(Outcome {
+                    targets,
+                    ..Outcome::of(error)
+                });
             }
         }
     }
 
-    /// Notes which clusters the source waits for. Returns when it is looked at again.
-    fn wait_for<'a>(&'a self, holds: impl Iterator<Item = (&'a RequestKey, HoldReason)>) -> Option<Duration> {
-        let notes = self.related.notes().iter();
-        let notes = notes.filter_map(|note| Some((&note.key, note.hold()?)));
-        let holds: Vec<_> = holds.chain(notes).collect();
-        let away = holds.iter().filter(|(_, reason)| *reason == HoldReason::Away);
-        let away = away.map(|(place, _)| place.cluster.clone()).collect();
-        // Before the clusters are looked at: the event of one that is back must find the note.
-        self.relation.waiting.note(&self.request.key, away);
-        holds
+    /// Nothing is to be written now.
+    async fn rest(&mut self, view: View, mut holds: Holds) -> Outcome {
+        let mut silent = BTreeSet::new();
+        for hold in &mut holds {
+            let place = self.place_of(&hold.object, &view);
+            if let Some(SyncError::NoAnswer(_)) = self.failed.get(&place) {
+                hold.reason = HoldReason::Silent;
+                silent.insert(place);
+            }
+        }
+        let objects = view.observed.objects.iter();
+        let known: BTreeSet<_> = objects
+            .flat_map(|(key, object)| [Some(&key.at), object.of.as_ref()])
+            .flatten()
+            .collect();
+        // A place that was given up has no error any more.
+        self.failed
+            .retain(|place, _| known.contains(place) && !silent.contains(place));
+        holds.extend(self.claims(&view).await);
+        let is_held =
+            |hold: &&Hold<Placement>| !self.failed.contains_key(&self.place_of(&hold.object, &view));
+        let held = holds
             .iter()
-            .filter_map(|(place, reason)| look_again(self, place, *reason))
-            .min()
-    }
-
-    /// Notes that a step failed at a place: the other places must not wait for it.
-    pub(crate) async fn fail(
-        &mut self,
-        place: Option<RequestKey>,
-        error: SyncError,
-        look: &Look,
-    ) -> Result<(), SyncError> {
-        match place {
-            Some(place) if !matches!(error, SyncError::Replaced(_)) => drop(self.failed.insert(place, error)),
-            _ => {
-                self.targets = self.known(look).await;
-                return Err(error);
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes steps, if the servers still see what they follow from. The stores may be older than the clusters.
-    async fn advance(&mut self, steps: Vec<Step<RequestKey>>, look: &Look) -> Result<(), SyncError> {
-        if !self.confirm(&steps, look).await? {
-            return Ok(());
-        }
-        match &*steps {
-            [Step::Claim(places)] => {
-                self.check_status().await?;
-                self.write_record(Some(places)).await
-            }
-            [Step::Forget(places)] => {
-                self.write_record(Some(places)).await?;
-                self.tell_abandoned(look, places).await;
-                Ok(())
-            }
-            [Step::Release] => {
-                self.write_record(None).await?;
-                self.tell_abandoned(look, &BTreeSet::new()).await;
-                Ok(())
-            }
-            steps => {
-                let written: Vec<_> = steps.iter().map(|step| self.written(step, look)).collect();
-                for (place, found) in at_once(written).await {
-                    match (place, found) {
-                        (Some(place), Ok((found, is_taken))) => {
-                            if is_taken {
-                                self.taken.insert(place.clone());
-                            }
-                            self.live.insert(place, found);
-                        }
-                        (place, Err(error)) => self.fail(place, error, look).await?,
-                        (None, Ok(_)) => {}
-                    }
+            .filter(is_held)
+            .map(|hold| (&hold.object.at.cluster, hold.reason));
+        let unknown = view
+            .notes
+            .iter()
+            .filter(|note| matches!(note.problem, Problem::Unknown(_)));
+        let held: Vec<_> = held
+            .chain(unknown.map(|note| (&note.key.cluster, HoldReason::Away)))
+            .collect();
+        let away = held.iter().filter(|(_, reason)| *reason == HoldReason::Away);
+        let away = away.map(|(cluster, _)| (*cluster).clone()).collect();
+        // Before the clusters are looked at: the event of one that is back must find the entry.
+        self.relation.memory.note_waiting(&self.request.key, away);
+        let again = held
+            .iter()
+            .filter_map(|(cluster, reason)| self.again(cluster, *reason));
+        let again = again.chain(self.waits.iter().copied()).min();
+        let is_synced = |state: State| {
+            state
+                == State::Ours {
+                    differs: false,
+                    deleting: false,
                 }
-                Ok(())
-            }
-        }
-    }
-
-    async fn written(
-        &self,
-        step: &Step<RequestKey>,
-        look: &Look,
-    ) -> (Option<RequestKey>, Result<Found, SyncError>) {
-        (place_of(step), self.write_at(step, look).await)
-    }
-
-    /// Carries out the step at one place. Returns what its server has then, and whether it had another object of the name. The next look
-    /// sees it.
-    async fn write_at(&self, step: &Step<RequestKey>, look: &Look) -> Result<Found, SyncError> {
-        let mode = self.relation.mode;
-        match step {
-            Step::Create(place) => {
-                // The server refuses a creation if there is an object.
-                let Some(desired) = look.desired.get(place) else {
-                    return Ok((self.ask(place, look).await?.0, false));
-                };
-                let remote = self.remote(place)?;
-                let object = apply::to_create(mode, desired)?;
-                let written = remote.create(object, self.relation.create_namespaces).await?;
-                let is_taken = matches!(written, Written::Outdated);
-                if !is_taken {
-                    self.tell_done("TargetCreated", "Create", "created", place).await;
-                }
-                let found = settled(mode, &remote, desired, written).await?;
-                let drops = |found: &DynamicObject| !dropped(desired, &value(found)).is_empty();
-                if !is_taken && found.as_ref().is_some_and(drops) {
-                    self.relation.writes.note(place, desired, Vec::new());
-                }
-                Ok((found, is_taken))
-            }
-            Step::Adopt(place) | Step::Update(place) => {
-                let (found, is_other) = self.ask(place, look).await?;
-                // The server's answer has `managedFields`, and the store's object of the same version has none.
-                let (Some(desired), Some(object), false) = (look.desired.get(place), &found, is_other) else {
-                    return Ok((found, false));
-                };
-                let live = value(object);
-                let Some(write) = apply::next_write(mode, &self.relation.name, desired, &live)? else {
-                    return Ok((found, false));
-                };
-                let remote = self.remote(place)?;
-                let hands_over = mode.is_some() && matches!(write, Write::Merge(_));
-                let mut written = match remote.write(write).await {
-                    Err(refusal)
-                        if self.relation.replaces
-                            && refusal.is_invalid()
-                            && remote.accepts(apply::to_create(mode, desired)?).await? =>
-                    {
-                        remote.delete(object).await?;
-                        let done = "deleted, to make it anew because its server refuses the change,";
-                        self.tell_done("TargetReplaced", "Delete", done, place).await;
-                        Written::Outdated
-                    }
-                    written => written?,
-                };
-                if matches!((step, &written), (Step::Adopt(_), Written::Done(_))) {
-                    self.tell_done("TargetAdopted", "Adopt", "took over", place).await;
-                }
-                // No field was written so far, so what is stored may be somebody else's, and is not settled.
-                if hands_over && let (Written::Done(object), Some(conflicts)) = (&written, mode) {
-                    let write = apply::apply(desired, &value(object), conflicts, None);
-                    written = remote.write(write).await?;
-                }
-                let fields = differing(desired, &live);
-                self.relation.writes.note(place, desired, fields);
-                Ok((settled(mode, &remote, desired, written).await?, false))
-            }
-            Step::Delete(place) => {
-                let (found, is_other) = self.ask(place, look).await?;
-                let (Some(object), false) = (&found, is_other) else {
-                    return Ok((found, false));
-                };
-                // Another object may have taken the name of the source since it was asked for, and have this target by now.
-                if self.refreshed().await?.is_some() != self.source.is_some() {
-                    return Ok((found, false));
-                }
-                let remote = self.remote(place)?;
-                remote.delete(object).await?;
-                self.tell_done("TargetDeleted", "Delete", "deleted", place).await;
-                Ok((remote.get().await?, false))
-            }
-            Step::Claim(_) | Step::Forget(_) | Step::Release | Step::Rest(_) => Ok((None, false)),
-        }
-    }
-
-    /// Refuses a source that can't have the status which the sync is to write. Nothing is written to it before.
-    async fn check_status(&self) -> Result<(), SyncError> {
-        let Relation {
-            status,
-            condition,
-            source,
-            ..
-        } = self.relation;
-        let is_written = status.is_some() || condition.is_some();
-        let kinds = &self.relation.status_kinds;
-        if is_written && kinds.is_missing(&self.request.cluster, source).await {
-            return Err(SyncError::NoStatus(self.request.key.clone()));
-        }
-        Ok(())
-    }
-
-    async fn tell_done(&self, reason: &str, action: &str, done: &str, place: &RequestKey) {
-        let RequestKey { cluster, object } = place;
-        let note = format!("{done} {object} in cluster {cluster}");
-        self.tell(EventType::Normal, reason, action, &note).await;
-    }
-
-    /// Tells which places left the record although their objects may exist.
-    async fn tell_abandoned(&self, look: &Look, kept: &BTreeSet<RequestKey>) {
-        for place in look.observed.recorded.difference(kept) {
-            if look.observed.targets.get(place) == Some(&TargetState::Abandoned) {
-                // No event tells that a cluster still has the object when it is back without a new list.
-                let watch = self.relation.target_watch();
-                let store = self.request.fleet.get(&place.cluster);
-                let store = store
-                    .ok()
-                    .and_then(|cluster| cluster.store_of::<DynamicObject>(&watch).ok());
-                if store.is_some_and(|store| matches!(store.get_unsynced(&place.object), Ok(Some(_)))) {
-                    self.relation.claims.add(&self.request.key, place.clone());
-                }
-                let RequestKey { cluster, object } = place;
-                let note = format!(
-                    "gave up {object} in cluster {cluster}, which is away; if the object was made there, it stays when the cluster comes back"
-                );
-                let (sync, source) = (&*self.relation.name, &self.request.key);
-                tracing::warn!(sync, %source, "{note}");
-                self.tell(EventType::Warning, "TargetAbandoned", "Abandon", &note)
-                    .await;
-            }
-        }
-    }
-
-    async fn write_record(&mut self, places: Option<&BTreeSet<RequestKey>>) -> Result<(), SyncError> {
-        let Some(source) = &self.source else { return Ok(()) };
-        let patch = record::patch(&self.relation.name, source, places);
-        self.source = match self.own()?.patch(patch).await? {
-            // The last finalizer is gone, and the source with it.
-            Written::Done(source) if places.is_none() && source.metadata.deletion_timestamp.is_some() => None,
-            Written::Done(source) => Some(*source),
-            Written::Outdated => self.refreshed().await?,
         };
-        Ok(())
+        let synced = view
+            .observed
+            .objects
+            .values()
+            .filter(|object| object.wanted && is_synced(object.state))
+            .count();
+        let targets = self.targets(&view);
+        // One error is reported. A retry that may help comes before an error that waits for a change of the source.
+        let failed = std::mem::take(&mut self.failed).into_values();
+        let error = failed.min_by_key(SyncError::is_terminal);
+        Outcome {
+            holds,
+            notes: view.notes,
+            targets,
+            synced,
+            error,
+            again,
+        }
     }
+
+    /// When an object that is held is observed again. `None` if its cluster is away: the event that it is back comes before.
+    fn again(&self, cluster: &ClusterName, reason: HoldReason) -> Option<Duration> {
+        let ready = self
+            .cluster(cluster)
+            .ok()
+            .filter(|cluster| cluster.state().is_ready());
+        let is_listing =
+            |cluster: &Cluster| cluster.state_since().elapsed().unwrap_or_default() < LISTS_WITHIN;
+        let soon = |is_soon| if is_soon { OBSERVE_SOON } else { OBSERVE_AGAIN };
+        match reason {
+            HoldReason::Foreign | HoldReason::Claimed => Some(OBSERVE_LATE),
+            // The longer it has been silent, the more sources wait for it.
+            HoldReason::Silent => {
+                let since = self.relation.silent.since(cluster);
+                let silent = since.map_or(Duration::ZERO, |since| since.elapsed());
+                Some(silent.clamp(OBSERVE_SOON, OBSERVE_LATE))
+            }
+            HoldReason::Away => ready.map(|cluster| soon(is_listing(&cluster))),
+            HoldReason::Deleting => Some(soon(ready.is_some_and(|cluster| is_listing(&cluster)))),
+        }
+    }
+
+    /// The targets in the wanted places that can be read, also where a step has failed.
+    fn targets(&self, view: &View) -> Targets {
+        if self.relation.status.is_none() {
+            return Targets::new();
+        }
+        let wanted = view.observed.wanted.iter().map(Placement::target);
+        let found = wanted.filter_map(|target| {
+            let object = self
+                .live
+                .get(&target)
+                .map_or_else(|| view.found.get(&target), Option::as_ref)?;
+            let is_ours = self.owns(&target, object, &crate::api::value(object));
+            is_ours.then(|| (target.at.cluster, object.clone()))
+        });
+        found.collect()
+    }
+
+    /// The objects that name the source, and are in none of its places. Their servers are asked, because the store may be older
+    /// than a deletion in a former place.
+    async fn claims(&mut self, view: &View) -> Holds {
+        let (memory, key) = (&self.relation.memory, &self.request.key);
+        let mut others = Holds::new();
+        for (place, observation) in memory.claims(key) {
+            if view.observed.recorded.contains(&place) || view.observed.wanted.contains(&place) {
+                memory.note_claim(key, place, false);
+                continue;
+            }
+            let object = Placement::target(&place);
+            let found = match self.remote(&object) {
+                Ok(remote) => remote.get().await,
+                Err(away) => Err(away),
+            };
+            // Nobody knows whether there is anything in a cluster that was given up, until it answers.
+            if found.is_err() && self.is_abandoned(&place) {
+                continue;
+            }
+            // Otherwise what the watch has received last counts without an answer.
+            let state = found.map(|found| self.state_of(&object, Some(&found), false, None));
+            match state {
+                Ok(Ok(State::Ours { deleting: false, .. })) | Err(_) => {
+                    others.push(Hold {
+                        object,
+                        reason: HoldReason::Claimed,
+                    });
+                }
+                _ => memory.forget_claim(key, &place, observation),
+            }
+        }
+        others
+    }
+}
+
+fn partition<A, B>(
+    all: impl Iterator<Item = (A, B)>,
+    mut is_first: impl FnMut(&A) -> bool,
+) -> (Vec<(A, B)>, Vec<(A, B)>) {
+    all.partition(|(key, _)| is_first(key))
 }

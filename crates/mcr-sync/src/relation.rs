@@ -6,24 +6,21 @@ use std::{
     time::Duration,
 };
 
-use kube::core::{ApiResource, DynamicObject};
+use kube::core::{ApiResource, ObjectMeta};
 use mcr::{BoxError, Cluster, ClusterName, ClusterSelector, Fleet, ObjectKey, RequestKey, WatchRequest};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
     apply::Mode,
-    away::Away,
-    claims::Claims,
     error::SyncError,
     functions::call,
     kinds::StatusKinds,
     link::{Link, SYNC},
+    memory::Memory,
     name::{NameError, NameTemplate, hashed},
     related::Rule,
     silent::Silent,
-    told::Told,
-    waiting::Waiting,
     writes::Writes,
 };
 
@@ -73,13 +70,35 @@ pub(crate) struct Relation<S, T> {
     pub(crate) replaces: bool,
     pub(crate) events: bool,
     pub(crate) source_watch: OnceLock<WatchRequest>,
-    pub(crate) claims: Claims,
-    pub(crate) away: Away,
+    pub(crate) memory: Memory,
     pub(crate) silent: Silent,
-    pub(crate) waiting: Waiting,
-    pub(crate) told: Told,
     pub(crate) writes: Writes,
     pub(crate) status_kinds: StatusKinds,
+}
+
+impl<S, T> Relation<S, T> {
+    /// How an object is written: a target, or the copy of a rule. Copies are written with merge patches.
+    pub(crate) fn mode(&self, rule: Option<usize>) -> Mode {
+        self.mode.filter(|_| rule.is_none())
+    }
+
+    /// Forgets what is remembered of a source that is gone.
+    pub(crate) fn forget(&self, source: &RequestKey) {
+        for rule in &self.related {
+            rule.index.note(source, Default::default());
+        }
+        self.memory.forget(source);
+    }
+
+    /// Forgets what is remembered of a cluster that has left.
+    pub(crate) fn forget_cluster(&self, cluster: &ClusterName) {
+        for rule in &self.related {
+            rule.index.forget_cluster(cluster);
+        }
+        self.memory.forget_cluster(cluster);
+        self.silent.forget_cluster(cluster);
+        self.status_kinds.forget_cluster(cluster);
+    }
 }
 
 impl<S, T> Relation<S, T>
@@ -102,8 +121,8 @@ where
     }
 
     /// Whether the object may be a source. A target of this sync never is, or it would be copied again and again.
-    pub(crate) fn selects(&self, object: &DynamicObject, typed: &S) -> Result<bool, SyncError> {
-        let labels = object.metadata.labels.as_ref();
+    pub(crate) fn selects(&self, meta: &ObjectMeta, typed: &S) -> Result<bool, SyncError> {
+        let labels = meta.labels.as_ref();
         let is_target =
             labels.is_some_and(|labels| labels.get(SYNC).is_some_and(|sync| **sync == *self.name));
         match &self.filter {

@@ -11,7 +11,10 @@ use mcr::RequestKey;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::owned::{digest, dropped};
+use crate::{
+    owned::{digest, dropped},
+    pass::Placement,
+};
 
 /// After so many writes of the same contents, each further one waits: twice as long as the one before it.
 const AT_ONCE: u32 = 3;
@@ -42,9 +45,9 @@ struct Last {
     fields: Vec<String>,
 }
 
-/// By place: the last write.
+/// By target or copy: the last write.
 #[derive(Default)]
-pub(crate) struct Writes(Mutex<HashMap<RequestKey, Last>>);
+pub(crate) struct Writes(Mutex<HashMap<Placement, Last>>);
 
 fn hash(desired: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -102,7 +105,7 @@ impl Trouble {
 
 impl Writes {
     /// What follows from the last write, if it was of this desired state.
-    fn last<A>(&self, place: &RequestKey, desired: &Value, of: impl FnOnce(&Last) -> Option<A>) -> Option<A> {
+    fn last<A>(&self, place: &Placement, desired: &Value, of: impl FnOnce(&Last) -> Option<A>) -> Option<A> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let last = all.get(place)?;
         // The hash costs more than all else, and most often nothing follows.
@@ -110,7 +113,7 @@ impl Writes {
     }
 
     /// Notes that a target was created or updated. `fields` are the paths that differed; none of a creation.
-    pub(crate) fn note(&self, place: &RequestKey, desired: &Value, fields: Vec<String>) {
+    pub(crate) fn note(&self, place: &Placement, desired: &Value, fields: Vec<String>) {
         let (desired, at) = (hash(desired), Instant::now());
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let before = all
@@ -135,7 +138,7 @@ impl Writes {
     /// anything to write but fields that the server has dropped before.
     pub(crate) fn judge(
         &self,
-        place: &RequestKey,
+        place: &Placement,
         desired: &Value,
         live: &Value,
         differs: bool,

@@ -8,17 +8,14 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::ObjectSync;
 use crate::{
-    away::Away,
-    claims::Claims,
     error::BuildError,
     kinds::StatusKinds,
+    memory::Memory,
     mirror,
     name::MAX_NAME,
     reconcile::reconcile,
     relation::{Relation, TargetNamespace},
     silent::Silent,
-    told::Told,
-    waiting::Waiting,
     watches::controller,
     writes::Writes,
 };
@@ -111,11 +108,8 @@ where
             replaces: self.replaces,
             events: self.events,
             source_watch: OnceLock::new(),
-            claims: Claims::default(),
-            away: Away::default(),
+            memory: Memory::default(),
             silent: Silent::default(),
-            waiting: Waiting::default(),
-            told: Told::default(),
             writes: Writes::default(),
             status_kinds: StatusKinds::default(),
         });

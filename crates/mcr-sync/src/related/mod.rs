@@ -1,10 +1,8 @@
 //! Related objects: those that a service makes beside a target, or that a consumer gives beside a source.
 
-pub(crate) mod answers;
 pub(crate) mod copy;
 pub(crate) mod index;
-pub(crate) mod notes;
-pub(crate) mod plan;
+pub(crate) mod origins;
 pub(crate) mod rule;
 
 use std::{fmt, marker::PhantomData, sync::Arc};
@@ -14,12 +12,14 @@ use mcr::BoxError;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-pub(crate) use self::{answers::Answers, copy::is_copy, notes::Note, rule::Rule};
-use self::{
-    index::Index,
-    rule::{Selection, Way},
+pub(crate) use self::{
+    copy::is_copy,
+    index::Selected,
+    origins::{Note, Problem},
+    rule::{Rule, Way},
 };
-use crate::{functions::typed, values::discreet_words, writes::Writes};
+use self::{index::Index, rule::Selection};
+use crate::{functions::typed, values::discreet_words};
 
 /// Related objects of a sync: objects of the kind `K` that are copied along with each source `S` and its targets `T`.
 ///
@@ -117,7 +117,6 @@ where
             name: None,
             watch_labels: None,
             index: Arc::new(Index::default()),
-            writes: Writes::default(),
         };
         let kind = PhantomData;
         Self { rule, kind }

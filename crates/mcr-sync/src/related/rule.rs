@@ -13,7 +13,7 @@ use super::{
     copy,
     index::{Index, Scope, Selected},
 };
-use crate::{link::Link, mirror, name::is_valid, writes::Writes};
+use crate::{link::Link, mirror, name::is_valid};
 
 /// The error of a function of the user, in words. It never has a value of the object.
 type Told<T> = Result<T, String>;
@@ -47,8 +47,6 @@ pub(crate) struct Rule<S, T> {
     pub(crate) name: Option<Name<S>>,
     pub(crate) watch_labels: Option<String>,
     pub(crate) index: Arc<Index>,
-    /// The writes of copies.
-    pub(crate) writes: Writes,
 }
 
 impl<S, T> Rule<S, T> {
@@ -62,6 +60,10 @@ impl<S, T> Rule<S, T> {
 
     pub(crate) fn copy_watch(&self, sync: &str) -> WatchRequest {
         WatchRequest::resource(&self.resource).labels(copy::selector(sync, &self.id, None))
+    }
+
+    pub(crate) fn is_down(&self) -> bool {
+        self.way == Way::Down
     }
 
     /// Of the source and a place of its target: where the origins are, and where the copies go.

@@ -1,0 +1,318 @@
+//! What this program remembers of sources between reconciles. Nothing that is written follows from it alone.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use mcr::{ClusterName, RequestKey};
+use tokio::time::Instant;
+
+/// How long the text of a problem stays while its reason and the source do. Some errors have another text at each attempt, such as
+/// the port of a connection. Each new condition is a change of the source, and so leads to the next attempt at once.
+const STAYS: Duration = Duration::from_secs(60);
+
+/// A problem of a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+    /// The generation of the source, if the problem is an error. Its text may differ at each attempt.
+    pub(crate) generation: Option<i64>,
+}
+
+/// What is remembered of one source.
+#[derive(Default)]
+struct Remembered {
+    /// The clusters that are away while the deletion of the source waits for them, and since when without a break.
+    away: BTreeMap<ClusterName, Instant>,
+    /// The clusters that are away and hold it, as the last reconcile has found. An event of such a cluster leads to the source, also if
+    /// the cluster is no longer one of the targets' clusters.
+    waits_for: BTreeSet<ClusterName>,
+    /// Where objects that name the source were observed, each with the number of the observation. The watch of the targets adds each of
+    /// them, and a reconcile removes those in the places of the source. So only objects that the sync did not make stay.
+    claims: BTreeMap<RequestKey, u64>,
+    /// The problem that was reported last, and when.
+    problem: Option<(Problem, Instant)>,
+    /// Since when not all of its objects are as they should be, and how many are in which state.
+    unsynced: Option<Instant>,
+    counts: BTreeMap<&'static str, usize>,
+}
+
+impl Remembered {
+    fn is_empty(&self) -> bool {
+        let none = self.away.is_empty() && self.waits_for.is_empty() && self.claims.is_empty();
+        none && self.problem.is_none() && self.counts.is_empty()
+    }
+}
+
+#[derive(Default)]
+struct Inner {
+    sources: HashMap<RequestKey, Remembered>,
+    observations: u64,
+    /// The clusters that have refused an event.
+    refused: HashSet<ClusterName>,
+}
+
+#[derive(Default)]
+pub(crate) struct Memory(Mutex<Inner>);
+
+impl Memory {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        // Each entry stands alone, so a panic leaves nothing half changed that matters.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn of<A>(&self, source: &RequestKey, of: impl FnOnce(&Remembered) -> A) -> Option<A> {
+        self.inner().sources.get(source).map(of)
+    }
+
+    fn change<A>(&self, source: &RequestKey, change: impl FnOnce(&mut Remembered) -> A) -> A {
+        let mut inner = self.inner();
+        let remembered = inner.sources.entry(source.clone()).or_default();
+        let changed = change(remembered);
+        if remembered.is_empty() {
+            inner.sources.remove(source);
+        }
+        changed
+    }
+
+    /// Notes whether a cluster is away while the deletion of a source waits for it.
+    pub(crate) fn note_away(&self, source: &RequestKey, cluster: &ClusterName, is_away: bool) {
+        self.change(source, |of| {
+            if is_away {
+                of.away.entry(cluster.clone()).or_insert_with(Instant::now);
+            } else {
+                of.away.remove(cluster);
+            }
+        });
+    }
+
+    /// How long the deletion of a source has been waiting for this cluster.
+    pub(crate) fn waited_for(&self, source: &RequestKey, cluster: &ClusterName) -> Duration {
+        let since = self.of(source, |of| of.away.get(cluster).copied()).flatten();
+        since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// The longest time for which the deletion of a source has been waiting for a cluster.
+    pub(crate) fn waited(&self, source: &RequestKey) -> Option<Duration> {
+        let since = self.of(source, |of| of.away.values().min().copied()).flatten();
+        since.map(|since| since.elapsed())
+    }
+
+    pub(crate) fn note_waiting(&self, source: &RequestKey, clusters: BTreeSet<ClusterName>) {
+        self.change(source, |of| of.waits_for = clusters);
+    }
+
+    /// The sources that wait for a cluster.
+    pub(crate) fn waiting_for(&self, cluster: &ClusterName) -> Vec<RequestKey> {
+        let inner = self.inner();
+        let waiting = inner
+            .sources
+            .iter()
+            .filter(|(_, of)| of.waits_for.contains(cluster));
+        waiting.map(|(source, _)| source.clone()).collect()
+    }
+
+    /// Notes an object that names this source, or forgets it.
+    pub(crate) fn note_claim(&self, source: &RequestKey, object: RequestKey, exists: bool) {
+        let mut inner = self.inner();
+        inner.observations += 1;
+        let observation = inner.observations;
+        drop(inner);
+        self.change(source, |of| {
+            if exists {
+                of.claims.insert(object, observation);
+            } else {
+                of.claims.remove(&object);
+            }
+        });
+    }
+
+    /// Forgets an object that was gone when its server was asked, unless the watch has received it again since this observation.
+    pub(crate) fn forget_claim(&self, source: &RequestKey, object: &RequestKey, observation: u64) {
+        self.change(source, |of| {
+            if of.claims.get(object) == Some(&observation) {
+                of.claims.remove(object);
+            }
+        });
+    }
+
+    /// The objects that name this source, as far as they were not forgotten, each with the number of its last observation.
+    pub(crate) fn claims(&self, source: &RequestKey) -> Vec<(RequestKey, u64)> {
+        let all = |of: &Remembered| {
+            of.claims
+                .iter()
+                .map(|(object, seen)| (object.clone(), *seen))
+                .collect()
+        };
+        self.of(source, all).unwrap_or_default()
+    }
+
+    /// Notes a problem of a source. Returns whether it is to be reported, because it is another one than the last. Otherwise it gets
+    /// the text with which it was reported.
+    pub(crate) fn is_new(&self, source: &RequestKey, problem: &mut Problem) -> bool {
+        self.change(source, |of| {
+            if let Some((last, at)) = &of.problem {
+                let is_same = (last.reason, last.generation) == (problem.reason, problem.generation);
+                let stays = is_same && problem.generation.is_some() && at.elapsed() < STAYS;
+                if last == problem || stays {
+                    problem.message.clone_from(&last.message);
+                    return false;
+                }
+            }
+            of.problem = Some((problem.clone(), Instant::now()));
+            true
+        })
+    }
+
+    /// Notes that a source has no problem. Returns whether it had one.
+    pub(crate) fn is_over(&self, source: &RequestKey) -> bool {
+        self.change(source, |of| of.problem.take().is_some())
+    }
+
+    /// Notes how many objects of a source are in which state.
+    pub(crate) fn note_counts(
+        &self,
+        source: &RequestKey,
+        counts: BTreeMap<&'static str, usize>,
+        is_synced: bool,
+    ) {
+        self.change(source, |of| {
+            of.counts = counts;
+            of.unsynced = (!is_synced).then(|| of.unsynced.unwrap_or_else(Instant::now));
+        });
+    }
+
+    /// The objects of all sources by state, and the longest time for which a source has had one that is not as it should be.
+    pub(crate) fn counts(&self) -> (BTreeMap<&'static str, usize>, Duration) {
+        let inner = self.inner();
+        let (mut counts, mut oldest) = (BTreeMap::new(), Duration::ZERO);
+        for of in inner.sources.values() {
+            for (state, count) in &of.counts {
+                *counts.entry(*state).or_default() += count;
+            }
+            oldest = oldest.max(of.unsynced.map_or(Duration::ZERO, |since| since.elapsed()));
+        }
+        (counts, oldest)
+    }
+
+    /// Whether this is the first event that the cluster has refused.
+    pub(crate) fn is_first_refusal(&self, cluster: &ClusterName) -> bool {
+        self.inner().refused.insert(cluster.clone())
+    }
+
+    /// Forgets a source that is gone, but for the objects that name it.
+    pub(crate) fn forget(&self, source: &RequestKey) {
+        self.change(source, |of| {
+            let claims = std::mem::take(&mut of.claims);
+            *of = Remembered {
+                claims,
+                ..Remembered::default()
+            };
+        });
+    }
+
+    /// Forgets the sources of a cluster that has left, and the objects in it. They are observed again when it is back.
+    pub(crate) fn forget_cluster(&self, cluster: &ClusterName) {
+        let mut inner = self.inner();
+        inner.refused.remove(cluster);
+        inner.sources.retain(|source, of| {
+            of.claims.retain(|object, _| object.cluster != *cluster);
+            if source.cluster == *cluster {
+                let claims = std::mem::take(&mut of.claims);
+                *of = Remembered {
+                    claims,
+                    ..Remembered::default()
+                };
+            }
+            !of.is_empty()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcr::ObjectKey;
+
+    use super::*;
+
+    fn key(cluster: &str, name: &str) -> RequestKey {
+        RequestKey::new(
+            ClusterName::new(cluster).unwrap(),
+            ObjectKey::namespaced("default", name),
+        )
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cluster_that_was_back_is_waited_for_anew() {
+        let (memory, minute, source) = (Memory::default(), Duration::from_secs(60), key("team", "db"));
+        let [berlin, lyon] = ["berlin", "lyon"].map(|name| ClusterName::new(name).unwrap());
+        memory.note_away(&source, &berlin, true);
+        tokio::time::advance(minute).await;
+        memory.note_away(&source, &berlin, true);
+        memory.note_away(&source, &lyon, true);
+        assert_eq!(
+            (memory.waited_for(&source, &berlin), memory.waited(&source)),
+            (minute, Some(minute))
+        );
+        memory.note_away(&source, &berlin, false);
+        memory.note_away(&source, &berlin, true);
+        assert_eq!(memory.waited_for(&source, &berlin), Duration::ZERO);
+        memory.forget_cluster(&source.cluster);
+        assert!(memory.inner().sources.is_empty());
+    }
+
+    #[test]
+    fn a_claim_goes_with_its_object_with_its_cluster_and_not_by_a_late_answer() {
+        let (memory, source, object) = (Memory::default(), key("team-a", "db"), key("berlin", "x"));
+        for object in [&object, &object, &key("lyon", "x")] {
+            memory.note_claim(&source, object.clone(), true);
+        }
+        memory.forget_cluster(&ClusterName::new("lyon").unwrap());
+        let [(_, asked_at)] = memory.claims(&source)[..] else {
+            panic!("one is left")
+        };
+        memory.note_claim(&source, object.clone(), false);
+        memory.note_claim(&source, object.clone(), true);
+        memory.forget_claim(&source, &object, asked_at);
+        let (_, seen_at) = memory.claims(&source)[0];
+        memory.forget_claim(&source, &object, seen_at);
+        assert!(memory.inner().sources.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_problem_is_reported_once_and_so_is_its_end() {
+        let (memory, source) = (Memory::default(), key("team-a", "db"));
+        let report = |reason, message: &str, generation| {
+            let mut problem = Problem {
+                reason,
+                message: message.to_owned(),
+                generation: Some(generation),
+            };
+            (memory.is_new(&source, &mut problem), problem.message)
+        };
+        assert!(!memory.is_over(&source), "it never had one");
+        assert_eq!(report("RequestFailed", "port 1", 1), (true, "port 1".to_owned()));
+        assert_eq!(report("RequestFailed", "port 1", 1), (false, "port 1".to_owned()));
+        assert_eq!(
+            report("RequestFailed", "port 2", 1),
+            (false, "port 1".to_owned()),
+            "the text differs"
+        );
+        assert_eq!(
+            report("RequestFailed", "port 3", 2),
+            (true, "port 3".to_owned()),
+            "the source differs"
+        );
+        assert!(report("ClusterAway", "port 3", 2).0);
+        tokio::time::advance(STAYS).await;
+        assert!(report("ClusterAway", "port 4", 2).0, "a minute later");
+        assert!(memory.is_over(&source));
+        assert!(!memory.is_over(&source));
+        assert!(report("ClusterAway", "port 4", 2).0);
+        memory.forget(&source);
+        assert!(memory.inner().sources.is_empty());
+    }
+}
