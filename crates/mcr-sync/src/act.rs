@@ -258,7 +258,7 @@ where
             return Ok((found, false));
         };
         let hands_over = mode.is_some() && matches!(change, Change::Merge(_));
-        let mut written = match remote.write(change).await {
+        let (mut written, is_deleted) = match remote.write(change).await {
             Err(refusal)
                 if *replaces
                     && placement.rule.is_none()
@@ -269,9 +269,9 @@ where
                 let done = "deleted, to make it anew because its server refuses the change,";
                 self.report_done("TargetReplaced", "Delete", done, placement)
                     .await;
-                Written::Outdated
+                (Written::Outdated, true)
             }
-            written => written?,
+            written => (written?, false),
         };
         if write == Write::Adopt && matches!(written, Written::Done(_)) {
             self.report_done("TargetAdopted", "Adopt", "took over", placement)
@@ -282,7 +282,10 @@ where
             let change = apply::apply(desired, &value(object), conflicts, None);
             written = remote.write(change).await?;
         }
-        writes.note(placement, desired, differing(desired, &live));
+        // What is refused because the object has changed meanwhile is no write, so no part of a fight.
+        if is_deleted || matches!(written, Written::Done(_)) {
+            writes.note(placement, desired, differing(desired, &live));
+        }
         Ok((stored(mode, &remote, desired, written).await?, false))
     }
 

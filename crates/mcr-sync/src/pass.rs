@@ -256,25 +256,31 @@ where
     async fn observe_target(&mut self, place: RequestKey, view: &mut View) -> Result<(), SyncError> {
         let placement = Placement::target(&place);
         let wanted = view.observed.wanted.contains(&place);
-        let found = self.find(&placement, &view.observed.wanted).await;
+        let (found, error) = match self.find(&placement, &view.observed.wanted).await {
+            Ok(found) => (found, None),
+            Err(error) => (None, Some(error)),
+        };
         let has_failed = self.failed.contains_key(&place);
-        let known = found.and_then(|found| {
-            let desired = match &found {
-                Some(_) if wanted && !has_failed => self.desired(Some(&place.cluster))?,
-                _ => None,
-            };
-            self.note_away(&place, found.is_none() && !has_failed);
-            let known = found.as_ref().filter(|_| !has_failed);
+        let known = found.as_ref().filter(|_| !has_failed);
+        let desired = match (error, known) {
+            (Some(error), _) => Err(error),
+            (None, Some(_)) if wanted => self.desired(Some(&place.cluster)),
+            _ => Ok(None),
+        };
+        self.note_away(&place, found.is_none() && !has_failed && desired.is_ok());
+        let state = desired.and_then(|desired| {
             let state = self.state_of(&placement, known, wanted, desired.as_deref())?;
-            Ok((state, desired, found.flatten()))
+            Ok((state, desired))
         });
-        let (state, desired, found) = match known {
+        let (state, desired) = match state {
             Ok(known) => known,
             Err(error) => {
                 self.failed.insert(place.clone(), error);
-                (self.state_of(&placement, None, wanted, None)?, None, None)
+                (self.state_of(&placement, None, wanted, None)?, None)
             }
         };
+        // Also where a step has failed: the status is made of it.
+        let found = found.flatten();
         let seen = wanted && state == State::Away && self.was_there(&placement)?;
         view.desired
             .extend(desired.map(|desired| (placement.clone(), desired)));

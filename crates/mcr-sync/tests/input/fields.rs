@@ -8,7 +8,10 @@ use mcr_testkit::{sim::SimCluster, waiting::eventually};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::world::{LIMIT, WIDGETS, Widgets, World, allow, crd, is_there, sync, widget, widgets};
+use crate::{
+    gate::Gate,
+    world::{LIMIT, WIDGETS, Widgets, World, allow, crd, is_there, sync, widget, widgets},
+};
 
 const HOUR: Duration = Duration::from_secs(3600);
 /// After this time without a write, a fight is over.
@@ -37,6 +40,15 @@ fn new_world(kind: Value) -> World {
     allow(&world.berlin, &["*"]);
     world.berlin.create(kind).unwrap();
     world
+}
+
+/// A sync of `w` that takes `settings` along, as `copy`.
+fn with_copy() -> Widgets {
+    let settings = Related::<DynamicObject, DynamicObject, DynamicObject>::down_with("settings", &widgets())
+        .named(|_, _| ["settings"])
+        .name_by(|_, _| "copy".to_owned());
+    let is_source = |source: &DynamicObject| source.metadata.name.as_deref() == Some("w");
+    sync().filter(is_source).related(settings)
 }
 
 fn count(cluster: &SimCluster, verb: &str, subresource: bool) -> usize {
@@ -173,15 +185,7 @@ async fn sync_field_that_somebody_else_sets_again_and_again_is_told_and_written_
 #[tokio::test(start_paused = true)]
 async fn sync_copy_of_a_related_object_whose_fields_are_dropped_or_fought_for_is_told() {
     let mut world = new_world(strict(json!({"size": {"type": "integer"}})));
-    let settings = || {
-        Related::<DynamicObject, DynamicObject, DynamicObject>::down_with("settings", &widgets())
-            .named(|_, _| ["settings"])
-            .name_by(|_, _| "copy".to_owned())
-    };
-    let start = |world: &mut World| {
-        let is_source = |source: &DynamicObject| source.metadata.name.as_deref() == Some("w");
-        world.start(sync().filter(is_source).related(settings()));
-    };
+    let start = |world: &mut World| world.start(with_copy());
     world
         .team
         .create(widget("default", "w", json!({"size": 1})))
@@ -228,4 +232,43 @@ async fn sync_copy_of_a_related_object_whose_fields_are_dropped_or_fought_for_is
     sleep(CALM).await;
     world.told("w", "Synced").await;
     world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_write_that_is_refused_because_of_another_change_is_no_part_of_a_fight() {
+    let [merges, applies] = MODES.map(in_mode);
+    for (sync, key) in [
+        (merges, "default/w"),
+        (applies, "default/w"),
+        (with_copy(), "default/copy"),
+    ] {
+        let (mut world, gate) = (new_world(crd()), Gate::default());
+        for name in ["w", "settings"] {
+            let source = widget("default", name, json!({"size": 1}));
+            world.team.create(source).unwrap();
+        }
+        world.start_with(sync.build().unwrap(), [gate.before(&world.berlin, "target")]);
+        is_there(&world.berlin, key, 1).await;
+        world.told("w", "Synced").await;
+        // A controller of the target cluster is busy with the object, and leaves the fields of the sync alone.
+        let change = move |cluster: &SimCluster, field: &str, value: Value| {
+            let mut target = cluster.get(WIDGETS, key).unwrap();
+            target["spec"][field] = value;
+            cluster.update(target).unwrap();
+        };
+        for nth in 0..5 {
+            let berlin = world.berlin.clone();
+            gate.collide(move || change(&berlin, "seen", nth.into()));
+        }
+        change(&world.berlin, "size", 9.into());
+        let began = Instant::now();
+        is_there(&world.berlin, key, 1).await;
+        assert_eq!(gate.collisions(), 0);
+        assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+        sleep(Duration::from_secs(60)).await;
+        let events = world.team.list("events.events.k8s.io", "default");
+        let is_told = events.iter().any(|event| event["reason"] == "FieldFight");
+        assert!(!is_told, "{key}: {events:?}");
+        world.stop().await;
+    }
 }

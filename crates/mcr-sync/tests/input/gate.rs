@@ -35,6 +35,8 @@ pub(crate) struct Gate {
     slowness: Arc<Mutex<Duration>>,
     /// What happens once, before a read of a path with this end is answered.
     meanwhile: Arc<Mutex<Option<(&'static str, Happening)>>>,
+    /// What happens before each patch, so after the read that it follows from. One for each.
+    collisions: Arc<Mutex<Vec<Happening>>>,
     silence: Arc<Mutex<Silence>>,
     /// How many requests were not answered.
     unanswered: Arc<AtomicUsize>,
@@ -75,6 +77,16 @@ impl Gate {
     /// Whether what was to happen has happened.
     pub(crate) fn has_happened(&self) -> bool {
         self.meanwhile.lock().unwrap().is_none()
+    }
+
+    /// Before the next patch reaches the cluster, this happens. More of them happen before more patches.
+    pub(crate) fn collide(&self, happens: impl FnOnce() + Send + 'static) {
+        self.collisions.lock().unwrap().push(Box::new(happens));
+    }
+
+    /// How many collisions are still to come.
+    pub(crate) fn collisions(&self) -> usize {
+        self.collisions.lock().unwrap().len()
     }
 
     /// From now on, these requests are not answered.
@@ -139,6 +151,10 @@ impl Gate {
         if let Some((_, happens)) = happening {
             happens();
             sleep(Duration::from_secs(1)).await;
+        }
+        if head.method == Method::PATCH {
+            let collision = self.collisions.lock().unwrap().pop();
+            collision.into_iter().for_each(|happens| happens());
         }
         let silence = *self.silence.lock().unwrap();
         if silence == Silence::All || silence == Silence::Writes && head.method != Method::GET {
