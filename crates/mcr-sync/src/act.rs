@@ -6,13 +6,12 @@ use futures::{StreamExt, stream};
 use kube::{core::DynamicObject, runtime::events::EventType};
 use mcr::RequestKey;
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
 
 use crate::{
     api::{Remote, Written, value},
-    apply::{self, Mode, Write as Change},
+    desired::{Desired, Write as Change},
     error::SyncError,
-    owned::{differing, dropped},
+    fields::{differing, dropped},
     pass::{Pass, Placement, View, version},
     plan::{Decision, State, Write},
     record,
@@ -115,8 +114,9 @@ where
             }
             Decision::Forget(kept) => targets.extend(observed.recorded.difference(kept).cloned()),
             Decision::Release => targets.clone_from(&observed.recorded),
-            Decision::List(_) => return Ok(true),
-            Decision::Claim(_) | Decision::Rest(_) => {}
+            // The patch names the version of the source, so its answer confirms it.
+            Decision::Claim(_) | Decision::List(_) => return Ok(true),
+            Decision::Rest(_) => {}
         }
         let is_abandoned = |placement: &Placement| {
             observed.objects.get(placement).map(|of| of.state) == Some(State::Abandoned)
@@ -223,23 +223,29 @@ where
             };
             let rule = placement.rule.map(|rule| &self.relation.related[rule]);
             let namespaces = self.relation.create_namespaces && rule.is_none_or(|rule| rule.is_down());
-            let written = remote
-                .create(apply::to_create(mode, desired)?, namespaces)
-                .await?;
+            let written = remote.create(desired.to_create(), namespaces).await?;
             let is_taken = matches!(written, Written::Outdated);
             if !is_taken {
                 self.report_done("TargetCreated", "Create", "created", placement)
                     .await;
             }
-            let found = stored(mode, &remote, desired, written).await?;
-            let drops = |found: &DynamicObject| !dropped(desired, &value(found)).is_empty();
+            let found = stored(&remote, desired, written).await?;
+            let drops = |found: &DynamicObject| {
+                !desired.is_stored(found) && !dropped(&desired.object, &value(found)).is_empty()
+            };
             if !is_taken && found.as_ref().is_some_and(drops) {
                 writes.note(placement, desired, Vec::new());
             }
             return Ok((found, is_taken));
         }
-        // The server's answer has `managedFields`, and the store's object of the same version has none.
-        let (found, is_other) = self.ask(placement, view).await?;
+        // A merge patch names the version that was observed, so an older one changes nothing. Server-side apply reads `managedFields`, which
+        // the store does not have.
+        let (found, is_other) =
+            if write == Write::Update && mode.is_none() && !self.live.contains_key(placement) {
+                (view.found.get(placement).cloned(), false)
+            } else {
+                self.ask(placement, view).await?
+            };
         let (Some(object), false) = (&found, is_other) else {
             return Ok((found, false));
         };
@@ -254,7 +260,7 @@ where
             return Ok((remote.get().await?, false));
         };
         let live = value(object);
-        let Some(change) = apply::next_write(mode, name, desired, &live)? else {
+        let Some(change) = desired.next_write(name, &live)? else {
             return Ok((found, false));
         };
         let hands_over = mode.is_some() && matches!(change, Change::Merge(_));
@@ -263,7 +269,7 @@ where
                 if *replaces
                     && placement.rule.is_none()
                     && refusal.is_invalid()
-                    && remote.accepts(apply::to_create(mode, desired)?).await? =>
+                    && remote.accepts(desired.to_create()).await? =>
             {
                 remote.delete(object).await?;
                 let done = "deleted, to make it anew because its server refuses the change,";
@@ -278,15 +284,14 @@ where
                 .await;
         }
         // No field was written so far, so what is stored may be somebody else's.
-        if hands_over && let (Written::Done(object), Some(conflicts)) = (&written, mode) {
-            let change = apply::apply(desired, &value(object), conflicts, None);
-            written = remote.write(change).await?;
+        if hands_over && let Written::Done(object) = &written {
+            written = remote.write(desired.first_apply(&value(object))).await?;
         }
         // What is refused because the object has changed meanwhile is no write, so no part of a fight.
         if is_deleted || matches!(written, Written::Done(_)) {
-            writes.note(placement, desired, differing(desired, &live));
+            writes.note(placement, desired, differing(&desired.object, &live));
         }
-        Ok((stored(mode, &remote, desired, written).await?, false))
+        Ok((stored(&remote, desired, written).await?, false))
     }
 
     /// Refuses a source that can't have the status which the sync is to write. Nothing is written to it before.
@@ -355,6 +360,7 @@ where
             Written::Done(source) => Some(*source),
             Written::Outdated => self.refreshed().await?,
         };
+        self.confirmed = true;
         Ok(())
     }
 }
@@ -366,13 +372,13 @@ async fn at_once<F: Future>(work: Vec<F>) -> Vec<F::Output> {
 
 /// What the server has after a write. Notes what it stored in place of what it was sent.
 async fn stored(
-    mode: Mode,
     remote: &Remote,
-    desired: &Value,
+    desired: &Desired,
     mut written: Written,
 ) -> Result<Option<DynamicObject>, SyncError> {
     if let Written::Done(stored) = &written
-        && let Some(change) = apply::to_settle(mode, desired, &value(stored))?
+        && !desired.is_stored(stored)
+        && let Some(change) = desired.to_note(&value(stored))?
     {
         written = remote.write(change).await?;
     }

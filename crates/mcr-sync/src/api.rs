@@ -11,7 +11,7 @@ use mcr::{Cluster, ObjectKey, ObjectPath, RequestKey};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    apply::{self, Write},
+    desired::{self, Write},
     error::SyncError,
     functions::decode,
     silent::{Answering, SOON},
@@ -260,7 +260,7 @@ impl Remote {
         };
         let answer = answer.map_err(discreet);
         if let Err(kube::Error::Api(status)) = &answer
-            && let Some(fields) = apply::conflicts(status)
+            && let Some(fields) = desired::conflicts(status)
         {
             let key = self.key.clone();
             return Err(SyncError::Conflict { key, fields });

@@ -9,7 +9,7 @@ use mcr::{BoxError, Cluster, ClusterName, ClusterSelector, Fleet};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    apply::{Conflicts, Mode},
+    desired::{Conflicts, Mode},
     functions::typed,
     mirror,
     name::NameTemplate,

@@ -18,12 +18,11 @@ use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::Instant;
 
 use crate::{
-    api::{Remote, list, value},
+    api::{Remote, list},
     builder::ObjectSync,
-    desired,
     error::{BuildError, SyncError},
     kinds,
-    link::{Link, Ownership, SOURCE, SYNC},
+    link::{Link, SOURCE, SYNC},
     related::{is_copy, rule::Way},
 };
 
@@ -233,7 +232,7 @@ impl Orphans {
             let copies = list(cluster, kind, namespace, Some(&labels)).await;
             for copy in kinds::or_none(copies, cluster, kind).await? {
                 if is_copy(&copy.metadata)
-                    && desired::ownership(&value(&copy), &link) != Ownership::Foreign
+                    && link.owns(&copy.metadata)
                     && let Some(key) = ObjectKey::of(&copy)
                 {
                     let remote = Remote::new(cluster, kind, &key)?;
@@ -254,7 +253,7 @@ impl Orphans {
         remote: &Remote,
         object: &DynamicObject,
     ) -> Result<bool, SyncError> {
-        let is_ours = desired::ownership(&value(object), &self.link(source)) != Ownership::Foreign;
+        let is_ours = self.link(source).owns(&object.metadata);
         let is_gone = request.fleet.get(&source.cluster).is_err();
         let deletes = is_ours && is_gone && object.metadata.deletion_timestamp.is_none();
         if deletes {

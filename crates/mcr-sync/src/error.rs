@@ -2,7 +2,7 @@
 
 use mcr::{BoxError, RequestKey};
 
-use crate::{name::NameError, owned::TooManyFields, values::discreet_words};
+use crate::{desired::TooManyFields, name::NameError, values::discreet_words};
 
 /// The reason of [`SyncError::NoStatus`].
 pub(crate) const NO_STATUS: &str = "NoStatus";

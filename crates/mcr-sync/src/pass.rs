@@ -10,14 +10,14 @@ use std::{
 use kube::core::{ApiResource, DynamicObject, ObjectMeta};
 use mcr::{Cluster, ClusterName, Request, RequestKey, StoreError, WatchRequest};
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
 
 use crate::{
     api::{Remote, value},
-    apply, desired,
+    desired::{self, Desired},
     error::SyncError,
+    fields::dropped,
     functions::{call, decode},
-    link::Ownership,
+    link::is_linked,
     plan::{Object, Observed, Role, SourceState, State},
     record,
     related::{Note, Selected, Way, copy, is_copy},
@@ -57,7 +57,7 @@ pub(crate) fn version(meta: &ObjectMeta) -> Version {
 pub(crate) struct Decoded<S> {
     pub(crate) typed: S,
     /// Per target cluster if there are mutations, otherwise one for all.
-    desired: BTreeMap<Option<ClusterName>, Arc<Value>>,
+    desired: BTreeMap<Option<ClusterName>, Arc<Desired>>,
 }
 
 /// The origins that one copy rule selects for one place, as the server has them.
@@ -95,7 +95,7 @@ pub(crate) struct Pass<'a, S, T> {
 pub(crate) struct View {
     pub(crate) observed: Observed<RequestKey, Placement>,
     /// The desired state of each wanted object whose cluster is not away.
-    pub(crate) desired: BTreeMap<Placement, Arc<Value>>,
+    pub(crate) desired: BTreeMap<Placement, Arc<Desired>>,
     pub(crate) found: BTreeMap<Placement, DynamicObject>,
     /// Per rule and place: the origins of copies.
     pub(crate) selected: BTreeMap<(usize, RequestKey), Selected>,
@@ -364,7 +364,7 @@ where
     }
 
     /// The desired state in a target cluster. `None` if no source is decoded.
-    fn desired(&mut self, cluster: Option<&ClusterName>) -> Result<Option<Arc<Value>>, SyncError> {
+    fn desired(&mut self, cluster: Option<&ClusterName>) -> Result<Option<Arc<Desired>>, SyncError> {
         let (relation, request) = (self.relation, self.request);
         let cluster = cluster.filter(|_| !relation.mutations.is_empty());
         let Some(decoded) = self.decoded()? else {
@@ -375,7 +375,8 @@ where
         }
         let to = cluster.map(|name| request.fleet.get(name)).transpose()?;
         let projected = relation.projected(&decoded.typed, &request.cluster, to.as_ref())?;
-        let made = Arc::new(desired::compose(projected, &relation.link(&request.key)));
+        let (link, mode) = (relation.link(&request.key), relation.mode(None));
+        let made = Arc::new(Desired::new(projected, &link, [None, None], mode)?);
         decoded.desired.insert(cluster.cloned(), made.clone());
         Ok(Some(made))
     }
@@ -395,11 +396,11 @@ where
     }
 
     /// Whether an object is that of the source at this placement, and not that of somebody else.
-    pub(crate) fn owns(&self, placement: &Placement, object: &DynamicObject, live: &Value) -> bool {
+    pub(crate) fn owns(&self, placement: &Placement, meta: &ObjectMeta) -> bool {
         let link = self.relation.link(&self.request.key);
         match placement.rule {
-            Some(rule) => copy::is_ours(object, live, &self.relation.related[rule].id, &link),
-            None => !is_copy(&object.metadata) && desired::ownership(live, &link) != Ownership::Foreign,
+            Some(rule) => copy::is_ours(meta, &self.relation.related[rule].id, &link),
+            None => !is_copy(meta) && link.owns(meta),
         }
     }
 
@@ -420,7 +421,7 @@ where
 
     pub(crate) fn remote(&self, placement: &Placement) -> Result<Remote, SyncError> {
         let cluster = self.cluster(&placement.at.cluster)?;
-        let manager = apply::manager(&self.relation.name);
+        let manager = desired::manager(&self.relation.name);
         let remote = self.bounded(Remote::new(
             &cluster,
             self.resource(placement),
@@ -505,7 +506,7 @@ where
         placement: &Placement,
         found: Option<&Option<DynamicObject>>,
         wanted: bool,
-        desired: Option<&Value>,
+        desired: Option<&Desired>,
     ) -> Result<State, SyncError> {
         let object = match found {
             None if !wanted && placement.rule.is_none() && self.is_abandoned(&placement.at) => {
@@ -515,22 +516,17 @@ where
             Some(None) => return Ok(State::Absent),
             Some(Some(object)) => object,
         };
-        let live = value(object);
-        if !self.owns(placement, object, &live) {
+        let meta = &object.metadata;
+        if !self.owns(placement, meta) {
             // Only a creation that was refused shows that the name is taken.
             if wanted && !self.taken.contains(placement) {
                 return Ok(State::Absent);
             }
             let adoptable = match &self.relation.adopt {
                 // The object of another source has an owner, whatever the rule says about its contents.
-                Some(adopt)
-                    if wanted
-                        && placement.rule.is_none()
-                        && !desired::is_linked(&live)
-                        && !is_copy(&object.metadata) =>
-                {
+                Some(adopt) if wanted && placement.rule.is_none() && !is_linked(meta) && !is_copy(meta) => {
                     let function = "rule for adoption";
-                    let object = decode(function, live)?;
+                    let object = decode(function, value(object))?;
                     call(function, || adopt(&object))?
                 }
                 _ => false,
@@ -539,10 +535,11 @@ where
         }
         let differs = match desired {
             Some(desired) if wanted => {
-                let Relation { name, writes, .. } = self.relation;
-                let mode = self.relation.mode(placement.rule);
-                let differs = apply::to_write(mode, name, desired, &live)?.is_some();
-                let (is_due, trouble, wait) = writes.judge(placement, desired, &live, differs);
+                let (Relation { name, writes, .. }, mut live) = (self.relation, None);
+                let is_stored = desired.is_stored(object);
+                let differs = !is_stored && desired.to_write(name, live.insert(value(object)))?.is_some();
+                let dropped = || live.map_or_else(Vec::new, |live| dropped(&desired.object, &live));
+                let (is_due, trouble, wait) = writes.judge(placement, desired, differs, dropped);
                 self.troubles
                     .extend(trouble.map(|trouble| (placement.clone(), trouble)));
                 self.waits.extend(wait);
@@ -550,7 +547,7 @@ where
             }
             _ => false,
         };
-        let deleting = object.metadata.deletion_timestamp.is_some();
+        let deleting = meta.deletion_timestamp.is_some();
         Ok(State::Ours { differs, deleting })
     }
 

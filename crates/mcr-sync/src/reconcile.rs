@@ -285,7 +285,7 @@ where
                 .live
                 .get(&target)
                 .map_or_else(|| view.found.get(&target), Option::as_ref)?;
-            let is_ours = self.owns(&target, object, &crate::api::value(object));
+            let is_ours = self.owns(&target, &object.metadata);
             is_ours.then(|| (target.at.cluster, object.clone()))
         });
         found.collect()

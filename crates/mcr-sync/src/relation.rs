@@ -12,7 +12,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    apply::Mode,
+    desired::Mode,
     error::SyncError,
     functions::call,
     kinds::StatusKinds,

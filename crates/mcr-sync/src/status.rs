@@ -18,7 +18,7 @@ pub(crate) fn status_difference(live: Option<&Value>, wanted: &Value) -> Option<
         }
         (Some(live), wanted) if live == wanted => None,
         (Some(_), Value::Null) => Some(Value::Null),
-        (_, wanted) => Some(crate::owned::without_nulls(wanted.clone())),
+        (_, wanted) => Some(crate::fields::without_nulls(wanted.clone())),
     }
 }
 

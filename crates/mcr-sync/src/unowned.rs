@@ -4,15 +4,7 @@ use kube::core::DynamicObject;
 use mcr::{BoxError, Request, RequestKey, TerminalError};
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{
-    api::{Remote, value},
-    desired,
-    error::SyncError,
-    link::Ownership,
-    record,
-    related::is_copy,
-    relation::Relation,
-};
+use crate::{api::Remote, error::SyncError, record, related::is_copy, relation::Relation};
 
 /// Reports a source that has left the watch, which its user has limited, and still has the finalizer of the sync. Its targets stay, and
 /// nothing leads to it any more.
@@ -49,7 +41,7 @@ where
     let link = relation.link(&request.key);
     let is_ours = |found: &DynamicObject| {
         let is_target = !is_copy(&found.metadata) && found.metadata.deletion_timestamp.is_none();
-        is_target && desired::ownership(&value(found), &link) != Ownership::Foreign
+        is_target && link.owns(&found.metadata)
     };
     for cluster in request.fleet.clusters() {
         let store = cluster.store_of::<DynamicObject>(&relation.target_watch());

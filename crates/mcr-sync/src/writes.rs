@@ -2,19 +2,14 @@
 
 use std::{
     collections::HashMap,
-    hash::{DefaultHasher, Hash, Hasher},
     sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use mcr::RequestKey;
-use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::{
-    owned::{digest, dropped},
-    pass::Placement,
-};
+use crate::{desired::Desired, pass::Placement};
 
 /// After so many writes of the same contents, each further one waits: twice as long as the one before it.
 const AT_ONCE: u32 = 3;
@@ -48,12 +43,6 @@ struct Last {
 /// By target or copy: the last write.
 #[derive(Default)]
 pub(crate) struct Writes(Mutex<HashMap<Placement, Last>>);
-
-fn hash(desired: &Value) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    digest(desired).hash(&mut hasher);
-    hasher.finish()
-}
 
 /// The time from the last write to the next one of the same contents.
 fn pause(writes: u32) -> Duration {
@@ -105,16 +94,20 @@ impl Trouble {
 
 impl Writes {
     /// What follows from the last write, if it was of this desired state.
-    fn last<A>(&self, place: &Placement, desired: &Value, of: impl FnOnce(&Last) -> Option<A>) -> Option<A> {
+    fn last<A>(
+        &self,
+        place: &Placement,
+        desired: &Desired,
+        of: impl FnOnce(&Last) -> Option<A>,
+    ) -> Option<A> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let last = all.get(place)?;
-        // The hash costs more than all else, and most often nothing follows.
-        of(last).filter(|_| last.desired == hash(desired))
+        of(last).filter(|_| last.desired == desired.short())
     }
 
     /// Notes that a target was created or updated. `fields` are the paths that differed; none of a creation.
-    pub(crate) fn note(&self, place: &Placement, desired: &Value, fields: Vec<String>) {
-        let (desired, at) = (hash(desired), Instant::now());
+    pub(crate) fn note(&self, place: &Placement, desired: &Desired, fields: Vec<String>) {
+        let (desired, at) = (desired.short(), Instant::now());
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let before = all
             .get(place)
@@ -134,39 +127,33 @@ impl Writes {
         );
     }
 
-    /// Whether a target is to be written now, what is to be told of it, and when to look again. `differs` says whether there is
-    /// anything to write but fields that the server has dropped before.
+    /// Whether an object is to be written now, what is to be reported of it, and when to observe it again. `differs` says whether there
+    /// is anything to write but fields that the server has dropped before.
     pub(crate) fn judge(
         &self,
-        place: &Placement,
-        desired: &Value,
-        live: &Value,
+        placement: &Placement,
+        desired: &Desired,
         differs: bool,
+        dropped: impl FnOnce() -> Vec<String>,
     ) -> (bool, Option<Trouble>, Option<Duration>) {
         let rest = |of: Duration, last: &Last| {
             Some(of.saturating_sub(last.at.elapsed())).filter(|rest| !rest.is_zero())
         };
-        let pause = self.last(place, desired, |last| rest(pause(last.writes), last));
+        let pause = self.last(placement, desired, |last| rest(pause(last.writes), last));
         let is_due = differs && pause.is_none();
         let fight = |last: &Last| {
-            Some((
-                last.fields.clone(),
-                rest(CALM, last).filter(|_| last.writes >= TOLD)?,
-            ))
+            let calm = rest(CALM, last).filter(|_| last.writes >= TOLD)?;
+            Some((last.fields.clone(), calm))
         };
-        if let Some((fields, calm)) = self.last(place, desired, fight) {
+        if let Some((fields, calm)) = self.last(placement, desired, fight) {
             return (is_due, Some(Trouble::Fought(fields)), pause.or(Some(calm)));
         }
-        let dropped = if differs {
-            Vec::new()
-        } else {
-            dropped(desired, live)
-        };
+        let dropped = if differs { Vec::new() } else { dropped() };
         if dropped.is_empty() {
             return (is_due, None, pause);
         }
         // At once, if this program has not sent them yet.
-        let resend = self.last(place, desired, |last| rest(RESEND, last));
+        let resend = self.last(placement, desired, |last| rest(RESEND, last));
         (resend.is_none(), Some(Trouble::Dropped(dropped)), resend)
     }
 }

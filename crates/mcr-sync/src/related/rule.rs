@@ -13,7 +13,7 @@ use super::{
     copy,
     index::{Index, Scope, Selected},
 };
-use crate::{link::Link, mirror, name::is_valid};
+use crate::{desired::Desired, link::Link, mirror, name::is_valid};
 
 /// The error of a function of the user, in words. It never has a value of the object.
 type Told<T> = Result<T, String>;
@@ -103,7 +103,7 @@ impl<S, T> Rule<S, T> {
         origin: &RequestKey,
         object: &DynamicObject,
         link: &Link<'_>,
-    ) -> Told<(String, Value)> {
+    ) -> Told<(String, Desired)> {
         let live = crate::api::value(object);
         let name = match &self.name {
             Some(name) => name(source, &live)?,
@@ -128,6 +128,7 @@ impl<S, T> Rule<S, T> {
                 copy
             }
         };
-        Ok((name, copy::compose(projected, &self.id, origin, link)))
+        let desired = Desired::new(projected, link, copy::marks(&self.id, origin), None);
+        Ok((name, desired.map_err(|error| error.to_string())?))
     }
 }
