@@ -59,7 +59,10 @@ where
                 let written = writes
                     .iter()
                     .map(|(placement, write)| self.written(placement, *write, view));
-                for (placement, found) in at_once(written.collect()).await {
+                let written = at_once(written.collect()).await;
+                // After a deletion, or instead of one, the source is read anew.
+                self.confirmed &= !writes.iter().any(|(_, write)| *write == Write::Delete);
+                for (placement, found) in written {
                     match found {
                         Ok((found, is_taken)) => {
                             if is_taken {
@@ -250,8 +253,9 @@ where
             return Ok((found, false));
         };
         let Some(desired) = desired.filter(|_| write != Write::Delete) else {
-            // Another object may have taken the name of the source since it was asked for, and have this one by now.
-            if self.refreshed().await?.is_some() != self.source.is_some() {
+            // The source may want this one again since it was asked for, and so may another object of its name.
+            let of = |source: Option<&DynamicObject>| source.map(|source| version(&source.metadata));
+            if of(self.refreshed().await?.as_ref()) != of(self.source.as_ref()) {
                 return Ok((found, false));
             }
             remote.delete(object).await?;
