@@ -206,7 +206,19 @@ where
         write: Write,
         view: &View,
     ) -> (&'b Placement, Result<Found, SyncError>) {
-        (placement, self.write(placement, write, view).await)
+        let found = self.write(placement, write, view).await;
+        let verb = match write {
+            Write::Create => "create",
+            Write::Adopt | Write::Update => "update",
+            Write::Delete => "delete",
+        };
+        let result = match &found {
+            Ok((_, false)) => "done",
+            Ok((_, true)) => "conflict",
+            Err(_) => "failed",
+        };
+        self.relation.memory.note_write(verb, result);
+        (placement, found)
     }
 
     /// Writes one object, if its server has it as it was observed. Returns what the server has then. The next look observes it.
@@ -357,7 +369,8 @@ where
 
     async fn write_placements(&mut self, places: Option<&BTreeSet<RequestKey>>) -> Result<(), SyncError> {
         let Some(source) = &self.source else { return Ok(()) };
-        let patch = record::patch(&self.relation.name, source, places);
+        let labelled = self.relation.source_labels.is_some();
+        let patch = record::patch(&self.relation.name, source, places, labelled);
         self.source = match self.own()?.patch(patch).await? {
             // The last finalizer is gone, and the source with it.
             Written::Done(source) if places.is_none() && source.metadata.deletion_timestamp.is_some() => None,

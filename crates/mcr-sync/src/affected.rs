@@ -25,6 +25,8 @@ struct Seen {
     /// A hash of whether it is another name of a cluster, and of the labels and the properties if a function of the user may look at
     /// them.
     described: u64,
+    /// A hash of the labels and the properties of a source cluster, which the projection may look at.
+    own: u64,
 }
 
 impl Seen {
@@ -34,7 +36,12 @@ impl Seen {
         if relation.sees_clusters {
             (cluster.labels(), cluster.properties()).hash(&mut described);
         }
+        let mut own = DefaultHasher::new();
+        if relation.sources.matches(cluster) {
+            (cluster.labels(), cluster.properties()).hash(&mut own);
+        }
         Self {
+            own: own.finish(),
             may_have_targets: relation.targets.matches(cluster),
             ready_since: cluster.state().is_ready().then(|| cluster.state_since()),
             described: described.finish(),
@@ -73,8 +80,15 @@ impl Clusters {
                     return Vec::new();
                 }
                 relation.silent.forget_cluster(cluster.name());
+                let is_the_same = |before: Seen| {
+                    Seen {
+                        own: seen.own,
+                        ..before
+                    } == seen
+                };
                 // A cluster whose labels have changed may have lost its targets.
-                seen.may_have_targets || before.is_some_and(|before| before.may_have_targets)
+                let may_have = seen.may_have_targets || before.is_some_and(|before| before.may_have_targets);
+                may_have && !before.is_some_and(is_the_same)
             }
             FleetEvent::Disengaged { name, .. } => self
                 .note(name, None)

@@ -4,13 +4,17 @@ mod build;
 
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
-use kube::{Resource, core::ApiResource};
+use kube::{
+    Resource,
+    core::{ApiResource, Selector},
+};
 use mcr::{BoxError, Cluster, ClusterName, ClusterSelector, Fleet};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     desired::{Conflicts, Mode},
     functions::typed,
+    memory::Memory,
     mirror,
     name::NameTemplate,
     related::{Related, Rule},
@@ -52,6 +56,7 @@ pub struct ObjectSync<S, T> {
     status: Option<Status<S, T>>,
     condition: Option<String>,
     filter: Option<Test<S>>,
+    source_labels: Option<Selector>,
     adopt: Option<Test<T>>,
     abandon_after: Option<Duration>,
     create_namespaces: bool,
@@ -59,6 +64,7 @@ pub struct ObjectSync<S, T> {
     mode: Mode,
     replaces: bool,
     events: bool,
+    memory: Arc<Memory>,
     kinds: PhantomData<fn() -> (S, T)>,
 }
 
@@ -104,6 +110,7 @@ where
             status: None,
             condition: None,
             filter: None,
+            source_labels: None,
             adopt: None,
             abandon_after: None,
             create_namespaces: true,
@@ -111,6 +118,7 @@ where
             mode: None,
             replaces: false,
             events: false,
+            memory: Arc::default(),
             kinds: PhantomData,
         }
     }
@@ -355,6 +363,45 @@ where
     pub fn filter(mut self, filter: impl Fn(&S) -> bool + Send + Sync + 'static) -> Self {
         self.filter = Some(Arc::new(filter));
         self
+    }
+
+    /// Syncs only the sources with these labels. Others are not watched, so they take no memory. The targets of a source that loses its
+    /// labels are deleted.
+    ///
+    /// While it has targets, a source has the label `sync.mcr.dev/placed.NAME` with the name of the sync, by which it is found after
+    /// it has lost the others.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use mcr::kube::core::Expression;
+    /// use mcr_sync::ObjectSync;
+    ///
+    /// let chosen = Expression::Equal("copy".into(), "yes".into());
+    /// let sync = ObjectSync::<ConfigMap, ConfigMap>::new("settings").source_labels(chosen);
+    /// # let _ = sync;
+    /// ```
+    pub fn source_labels(mut self, selector: impl Into<Selector>) -> Self {
+        self.source_labels = Some(selector.into());
+        self
+    }
+
+    /// The metrics of this sync, to be registered with those of the program.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use mcr::metrics::{Metrics, MetricsOptions};
+    /// use mcr_sync::ObjectSync;
+    ///
+    /// # fn example(fleet: &mcr::Fleet) {
+    /// let sync = ObjectSync::<ConfigMap, ConfigMap>::new("settings");
+    /// let mut metrics = Metrics::new(fleet, [], MetricsOptions::default());
+    /// metrics.registry_mut().register_collector(Box::new(sync.metrics()));
+    /// # }
+    /// ```
+    #[cfg(feature = "metrics")]
+    pub fn metrics(&self) -> crate::SyncMetrics {
+        let (sync, memory) = (self.name.as_str().into(), self.memory.clone());
+        crate::SyncMetrics { sync, memory }
     }
 
     /// Takes over an object of somebody else that has the name of a target, if the function returns true. Default: never; the

@@ -495,7 +495,7 @@ mod tests {
 
     #[test]
     fn paths_that_an_annotation_can_not_hold_are_an_error() {
-        let many: Map<String, Value> = (0..2000).map(|i| (format!("{i:0>100}"), 1.into())).collect();
+        let many = (0..2000).map(|i| (format!("{i:0>100}"), 1.into())).collect();
         let error = Desired::new(Value::Object(many), &LINK, [None, None], None).unwrap_err();
         assert!(error.bytes > 200_000, "{error}");
     }

@@ -8,7 +8,7 @@ use kube::{
 };
 use tokio::time::timeout;
 
-use crate::{memory::Problem, pass::Pass, values::discreet};
+use crate::{memory::Problem, pass::Pass, report::PAUSED, values::discreet};
 
 /// The most bytes of the text of an event that an API server takes.
 const MAX_NOTE: usize = 1024;
@@ -26,7 +26,11 @@ impl<S, T> Pass<'_, S, T> {
                     return;
                 }
                 let Problem { reason, message, .. } = problem;
-                tracing::warn!(sync, %source, reason, "{message}");
+                if *reason == PAUSED {
+                    tracing::info!(sync, %source, "{message}");
+                } else {
+                    tracing::warn!(sync, %source, reason, "{message}");
+                }
                 self.publish(EventType::Warning, reason, "Sync", message).await;
             }
             None if memory.is_over(source) => {

@@ -15,8 +15,11 @@ mod functions;
 mod kinds;
 mod link;
 mod memory;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod mirror;
 mod name;
+mod objects;
 mod pass;
 mod plan;
 mod reconcile;
@@ -34,7 +37,9 @@ mod writes;
 pub use builder::ObjectSync;
 pub use desired::{Conflicts, MAX_FIELDS_BYTES, TooManyFields};
 pub use error::{BuildError, SyncError};
+#[cfg(feature = "metrics")]
+pub use metrics::SyncMetrics;
 pub use name::{MAX_NAME, NameError, NameTemplate, SourceName, hashed};
-pub use record::ABANDON;
+pub use record::{ABANDON, PAUSED};
 pub use related::Related;
 pub use relation::TargetNamespace;

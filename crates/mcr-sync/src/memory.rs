@@ -1,7 +1,8 @@
 //! What this program remembers of sources between reconciles. Nothing that is written follows from it alone.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, hash_map::DefaultHasher},
+    hash::{Hash, Hasher},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -43,7 +44,7 @@ struct Remembered {
 impl Remembered {
     fn is_empty(&self) -> bool {
         let none = self.away.is_empty() && self.waits_for.is_empty() && self.claims.is_empty();
-        none && self.problem.is_none() && self.counts.is_empty()
+        none && self.problem.is_none() && self.counts.is_empty() && self.unsynced.is_none()
     }
 }
 
@@ -53,6 +54,25 @@ struct Inner {
     observations: u64,
     /// The clusters that have refused an event.
     refused: HashSet<ClusterName>,
+    /// How many objects are as they should be: by the cluster of the source, and by a hash of its key.
+    synced: HashMap<ClusterName, HashMap<u64, u32>>,
+    /// The writes by verb and result.
+    writes: BTreeMap<(&'static str, &'static str), u64>,
+}
+
+fn hash(source: &RequestKey) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    source.object.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What the metrics of a sync show.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Figures {
+    pub(crate) placements: BTreeMap<&'static str, usize>,
+    pub(crate) writes: BTreeMap<(&'static str, &'static str), u64>,
+    /// The longest time for which a source has had an object that is not as it should be.
+    pub(crate) oldest: Duration,
 }
 
 #[derive(Default)]
@@ -172,30 +192,53 @@ impl Memory {
         self.change(source, |of| of.problem.take().is_some())
     }
 
-    /// Notes how many objects of a source are in which state.
+    /// Notes how many objects of a source are as they should be, and in which state the others are.
     pub(crate) fn note_counts(
         &self,
         source: &RequestKey,
-        counts: BTreeMap<&'static str, usize>,
+        synced: usize,
+        others: BTreeMap<&'static str, usize>,
         is_synced: bool,
     ) {
         self.change(source, |of| {
-            of.counts = counts;
+            of.counts = others;
             of.unsynced = (!is_synced).then(|| of.unsynced.unwrap_or_else(Instant::now));
         });
+        let mut inner = self.inner();
+        if synced > 0 {
+            let of_cluster = inner.synced.entry(source.cluster.clone()).or_default();
+            of_cluster.insert(hash(source), u32::try_from(synced).unwrap_or(u32::MAX));
+        } else if let Some(of_cluster) = inner.synced.get_mut(&source.cluster) {
+            of_cluster.remove(&hash(source));
+        }
     }
 
-    /// The objects of all sources by state, and the longest time for which a source has had one that is not as it should be.
-    pub(crate) fn counts(&self) -> (BTreeMap<&'static str, usize>, Duration) {
+    pub(crate) fn note_write(&self, verb: &'static str, result: &'static str) {
+        *self.inner().writes.entry((verb, result)).or_default() += 1;
+    }
+
+    pub(crate) fn figures(&self) -> Figures {
         let inner = self.inner();
-        let (mut counts, mut oldest) = (BTreeMap::new(), Duration::ZERO);
+        let mut figures = Figures {
+            writes: inner.writes.clone(),
+            ..Figures::default()
+        };
+        let synced = inner
+            .synced
+            .values()
+            .flat_map(HashMap::values)
+            .map(|count| *count as usize)
+            .sum();
+        figures.placements.insert("synced", synced);
         for of in inner.sources.values() {
             for (state, count) in &of.counts {
-                *counts.entry(*state).or_default() += count;
+                *figures.placements.entry(*state).or_default() += count;
             }
-            oldest = oldest.max(of.unsynced.map_or(Duration::ZERO, |since| since.elapsed()));
+            figures.oldest = figures
+                .oldest
+                .max(of.unsynced.map_or(Duration::ZERO, |since| since.elapsed()));
         }
-        (counts, oldest)
+        figures
     }
 
     /// Whether this is the first event that the cluster has refused.
@@ -205,6 +248,7 @@ impl Memory {
 
     /// Forgets a source that is gone, but for the objects that name it.
     pub(crate) fn forget(&self, source: &RequestKey) {
+        self.note_counts(source, 0, BTreeMap::new(), true);
         self.change(source, |of| {
             let claims = std::mem::take(&mut of.claims);
             *of = Remembered {
@@ -218,6 +262,7 @@ impl Memory {
     pub(crate) fn forget_cluster(&self, cluster: &ClusterName) {
         let mut inner = self.inner();
         inner.refused.remove(cluster);
+        inner.synced.remove(cluster);
         inner.sources.retain(|source, of| {
             of.claims.retain(|object, _| object.cluster != *cluster);
             if source.cluster == *cluster {
@@ -262,6 +307,29 @@ mod tests {
         assert_eq!(memory.waited_for(&source, &berlin), Duration::ZERO);
         memory.forget_cluster(&source.cluster);
         assert!(memory.inner().sources.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn figures_are_of_the_sources_that_are_known() {
+        let (memory, first, second) = (Memory::default(), key("team-a", "db"), key("team-b", "db"));
+        memory.note_counts(&first, 2, BTreeMap::new(), true);
+        memory.note_counts(&second, 1, [("away", 1)].into(), false);
+        memory.note_write("create", "done");
+        tokio::time::advance(Duration::from_secs(7)).await;
+        memory.note_counts(&second, 1, [("away", 1)].into(), false);
+        let Figures {
+            placements,
+            writes,
+            oldest,
+        } = memory.figures();
+        assert_eq!(
+            (placements, oldest.as_secs()),
+            ([("away", 1), ("synced", 3)].into(), 7)
+        );
+        assert_eq!(writes, [(("create", "done"), 1)].into());
+        memory.forget(&first);
+        memory.forget_cluster(&second.cluster);
+        assert_eq!(memory.figures().placements, [("synced", 0)].into());
     }
 
     #[test]

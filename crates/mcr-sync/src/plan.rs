@@ -334,3 +334,6 @@ impl<'a, P: Ord + Clone, K: Ord + Clone> Work<'a, P, K> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,10 +7,14 @@ use std::{
 };
 
 use kube::core::DynamicObject;
-use mcr::{Action, BoxError, Cluster, ClusterName, Request, RequestObject, TerminalError, queue::Backoff};
+use mcr::{
+    Action, BoxError, Cluster, ClusterName, ClusterState, Request, RequestObject, TerminalError,
+    queue::Backoff,
+};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
+    api::Remote,
     error::SyncError,
     pass::{Pass, Placement, View},
     plan::{Decision, Hold, HoldReason, State, decide},
@@ -40,28 +44,30 @@ pub(crate) type Holds = Vec<Hold<Placement>>;
 pub(crate) type Targets = Vec<(ClusterName, DynamicObject)>;
 
 /// How a pass has ended, for the report.
+#[derive(Default)]
 pub(crate) struct Outcome {
     pub(crate) holds: Holds,
     pub(crate) notes: Vec<Note>,
     /// The targets that are known, for the status of the source.
     pub(crate) targets: Targets,
-    /// How many objects are as they should be.
+    /// How many objects are as they should be, and at how many places something has failed.
     pub(crate) synced: usize,
+    pub(crate) failed: usize,
     pub(crate) error: Option<SyncError>,
+    /// Whether the source is left alone because its owner has paused it.
+    pub(crate) is_paused: bool,
+    /// Whether some cluster is only just being connected, or lists the kind for the first time: then nothing is reported yet.
+    pub(crate) is_pending: bool,
     /// When the source is observed again, whatever happens.
     pub(crate) again: Option<Duration>,
 }
 
-impl Outcome {
-    fn of(error: SyncError) -> Self {
-        let (holds, notes, targets) = (Holds::new(), Vec::new(), Targets::new());
+impl From<SyncError> for Outcome {
+    fn from(error: SyncError) -> Self {
+        let error = Some(error);
         Self {
-            holds,
-            notes,
-            targets,
-            synced: 0,
-            error: Some(error),
-            again: None,
+            error,
+            ..Self::default()
         }
     }
 }
@@ -74,26 +80,8 @@ where
     S: DeserializeOwned + Send + Sync,
     T: DeserializeOwned + Serialize + Send + Sync,
 {
-    let last_known = request.object.last_known().map(|object| &object.metadata);
-    let has_vanished = last_known.is_some_and(|last| record::may_not_be_deleted(&relation.name, last));
-    let source = match &request.object {
-        RequestObject::Live(source) => Some((**source).clone()),
-        RequestObject::Deleted { .. } if !has_vanished => None,
-        RequestObject::LeftWatch { .. }
-            if request.confirm_deleted_with(&relation.source).await? && !has_vanished =>
-        {
-            None
-        }
-        // Nobody saw the source deleted. Its targets stay.
-        object => {
-            relation.forget(&request.key);
-            match object {
-                RequestObject::LeftWatch { .. } => unowned::report_left_watch(&relation, &request).await?,
-                RequestObject::Unwatched => {}
-                _ => unowned::report_orphan(&relation, &request).await?,
-            }
-            return Ok(Action::done());
-        }
+    let Some(source) = source_of(&request, &relation).await? else {
+        return Ok(Action::done());
     };
     let mut pass = Pass::new(&*relation, &request, source);
     let outcome = match pass.run().await {
@@ -101,7 +89,7 @@ where
             tracing::debug!(sync = &*relation.name, "{error}");
             return Ok(Action::done());
         }
-        outcome => outcome.unwrap_or_else(Outcome::of),
+        outcome => outcome.unwrap_or_else(Outcome::from),
     };
     let reported = pass.report(&outcome).await;
     // A limit that has passed leaves no hold.
@@ -122,6 +110,51 @@ where
             None => error.into(),
         }),
     }
+}
+
+/// The source, or that it was deleted. `None` if its targets stay as they are.
+async fn source_of<S, T>(
+    request: &Request<DynamicObject>,
+    relation: &Relation<S, T>,
+) -> Result<Option<Option<DynamicObject>>, BoxError>
+where
+    S: DeserializeOwned + Send + Sync,
+    T: DeserializeOwned + Serialize + Send + Sync,
+{
+    let last_known = request.object.last_known().map(|object| &object.metadata);
+    let has_vanished = last_known.is_some_and(|last| record::may_not_be_deleted(&relation.name, last));
+    let has_left = matches!(
+        request.object,
+        RequestObject::LeftWatch { .. } | RequestObject::Absent
+    );
+    match &request.object {
+        RequestObject::Live(source) => return Ok(Some(Some((**source).clone()))),
+        RequestObject::Deleted { .. } if !has_vanished => return Ok(Some(None)),
+        _ if has_left && relation.source_labels.is_some() => {
+            let remote = Remote::new(&request.cluster, &relation.source, &request.key.object)?;
+            let source = remote.get().await?;
+            if source
+                .as_ref()
+                .is_some_and(|source| record::has_finalizer(&relation.name, &source.metadata))
+            {
+                return Ok(Some(source));
+            }
+        }
+        RequestObject::LeftWatch { .. }
+            if request.confirm_deleted_with(&relation.source).await? && !has_vanished =>
+        {
+            return Ok(Some(None));
+        }
+        _ => {}
+    }
+    // Nobody saw the source deleted. Its targets stay.
+    relation.forget(&request.key);
+    match &request.object {
+        RequestObject::LeftWatch { .. } => unowned::report_left_watch(relation, request).await?,
+        RequestObject::Unwatched => {}
+        _ => unowned::report_orphan(relation, request).await?,
+    }
+    Ok(None)
 }
 
 /// An error of one place, while another place is to be observed again.
@@ -150,15 +183,23 @@ where
         let (mut steps, mut of_source) = (BTreeMap::<Placement, usize>::new(), 0);
         loop {
             let view = self.observe().await?;
+            // A source that is not synced is not paused either.
+            let is_kept = view.observed.finalizer || !view.observed.wanted.is_empty();
+            if is_kept && record::is_paused(&self.meta()) {
+                let is_paused = true;
+                return Ok(Outcome {
+                    is_paused,
+                    ..Outcome::default()
+                });
+            }
             let step = match decide(&view.observed) {
                 Decision::Rest(holds) => return Ok(self.rest(view, holds).await),
-                Decision::Write(mut writes) => {
-                    let most = |placement: &Placement| {
+                Decision::Write(writes) => {
+                    let (late, now): (Vec<_>, Vec<_>) = writes.into_iter().partition(|(placement, _)| {
                         let taken = steps.entry(placement.clone()).or_default();
                         *taken += 1;
                         *taken > MOST_STEPS
-                    };
-                    let (late, now) = partition(writes.drain(..), most);
+                    });
                     for (placement, _) in late {
                         self.fail(self.place_of(&placement, &view), SyncError::Unsettled(MOST_STEPS))?;
                     }
@@ -179,7 +220,7 @@ where
                 }
                 return Ok(Outcome {
                     targets,
-                    ..Outcome::of(error)
+                    ..error.into()
                 });
             }
         }
@@ -240,15 +281,37 @@ where
             .count();
         let targets = self.targets(&view);
         // One error is reported. A retry that may help comes before an error that waits for a change of the source.
-        let failed = std::mem::take(&mut self.failed).into_values();
-        let error = failed.min_by_key(SyncError::is_terminal);
+        let errors = std::mem::take(&mut self.failed).into_values();
+        let failed = errors.len();
+        let error = errors.min_by_key(SyncError::is_terminal);
+        let mut away = holds.iter().filter(|hold| hold.reason == HoldReason::Away);
+        let is_pending = error.is_none() && away.any(|hold| self.is_pending(&hold.object));
+        let (notes, is_paused) = (view.notes, false);
         Outcome {
             holds,
-            notes: view.notes,
+            notes,
             targets,
             synced,
+            failed,
             error,
+            is_paused,
+            is_pending,
             again,
+        }
+    }
+
+    /// Whether nothing is known of an object because its cluster is not yet connected, or lists the kind for the first time.
+    fn is_pending(&self, object: &Placement) -> bool {
+        let Some(cluster) = self.named(&object.at.cluster) else {
+            return !self.request.fleet.is_discovered();
+        };
+        match cluster.state() {
+            ClusterState::Discovered | ClusterState::Connecting => true,
+            ClusterState::Ready => {
+                cluster.state_since().elapsed().unwrap_or_default() < LISTS_WITHIN
+                    && self.unlisted(object).is_none()
+            }
+            _ => false,
         }
     }
 
@@ -268,6 +331,9 @@ where
                 let since = self.relation.silent.since(cluster);
                 let silent = since.map_or(Duration::ZERO, |since| since.elapsed());
                 Some(silent.clamp(OBSERVE_SOON, OBSERVE_LATE))
+            }
+            HoldReason::Away if self.named(cluster).is_none() && !self.request.fleet.is_discovered() => {
+                Some(OBSERVE_AGAIN)
             }
             HoldReason::Away => ready.map(|cluster| soon(is_listing(&cluster))),
             HoldReason::Deleting => Some(soon(ready.is_some_and(|cluster| is_listing(&cluster)))),
@@ -324,11 +390,4 @@ where
         }
         others
     }
-}
-
-fn partition<A, B>(
-    all: impl Iterator<Item = (A, B)>,
-    mut is_first: impl FnMut(&A) -> bool,
-) -> (Vec<(A, B)>, Vec<(A, B)>) {
-    all.partition(|(key, _)| is_first(key))
 }

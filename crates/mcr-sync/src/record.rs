@@ -12,6 +12,10 @@ use crate::{link::PREFIX, name::is_valid};
 /// that is gone for good, so that the sources are released.
 pub const ABANDON: &str = "sync.mcr.dev/abandon";
 
+/// An annotation of sources: `true` pauses the sync of the source. Nothing is written to its targets until it is removed, or the source is
+/// deleted.
+pub const PAUSED: &str = "sync.mcr.dev/paused";
+
 /// The finalizer of the sync.
 pub(crate) fn finalizer(sync: &str) -> String {
     format!("{PREFIX}{sync}")
@@ -67,8 +71,19 @@ pub(crate) fn is_abandoned(meta: &ObjectMeta, cluster: &str) -> bool {
     text(meta, ABANDON).is_some_and(|names| names.split(',').any(|name| name.trim() == cluster))
 }
 
-/// The merge patch that writes the finalizer and the record, or removes both. It applies to this version of the source only.
-pub(crate) fn patch(sync: &str, source: &DynamicObject, record: Option<&BTreeSet<RequestKey>>) -> Value {
+/// Whether the owner of the source has paused it. A deletion does not wait.
+pub(crate) fn is_paused(meta: &ObjectMeta) -> bool {
+    meta.deletion_timestamp.is_none() && text(meta, PAUSED) == Some("true")
+}
+
+/// The merge patch that writes the finalizer and the record, or removes both. It applies to this version of the source only. With
+/// `labelled`, the source also has a label, by which it is found after it has left the watch.
+pub(crate) fn patch(
+    sync: &str,
+    source: &DynamicObject,
+    record: Option<&BTreeSet<RequestKey>>,
+    labelled: bool,
+) -> Value {
     let own = finalizer(sync);
     let mut finalizers = source.metadata.finalizers.clone().unwrap_or_default();
     finalizers.retain(|finalizer| *finalizer != own);
@@ -77,12 +92,16 @@ pub(crate) fn patch(sync: &str, source: &DynamicObject, record: Option<&BTreeSet
         let place = |place: &RequestKey| json!([&*place.cluster, place.object.namespace, place.object.name]);
         Value::Array(places.iter().map(place).collect()).to_string()
     });
-    json!({"metadata": {
+    let mut patch = json!({"metadata": {
         "uid": source.metadata.uid,
         "resourceVersion": source.metadata.resource_version,
         "finalizers": finalizers,
         "annotations": {annotation(sync): text},
-    }})
+    }});
+    if labelled {
+        patch["metadata"]["labels"] = json!({annotation(sync): record.map(|_| "true")});
+    }
+    patch
 }
 
 #[cfg(test)]
@@ -107,13 +126,13 @@ mod tests {
             )),
         );
         source.metadata.finalizers = Some(vec!["theirs".into()]);
-        let written = patch("dbs", &source, Some(&places));
+        let written = patch("dbs", &source, Some(&places), true);
         let claimed = meta(written["metadata"].clone());
         assert_eq!(self::places("dbs", &claimed).unwrap(), places);
         assert!(has_finalizer("dbs", &claimed) && !has_finalizer("other", &claimed));
         assert!(self::places("other", &claimed).unwrap().is_empty());
         source.metadata.finalizers = claimed.finalizers.clone();
-        let released = patch("dbs", &source, None);
+        let released = patch("dbs", &source, None, false);
         assert_eq!(released["metadata"]["finalizers"], json!(["theirs"]));
         assert_eq!(
             released["metadata"]["annotations"],

@@ -1,12 +1,12 @@
 //! One relation between sources and targets: what the user has set, without its builder.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
-use kube::core::{ApiResource, ObjectMeta};
+use kube::core::{ApiResource, ObjectMeta, Selector, SelectorExt};
 use mcr::{BoxError, Cluster, ClusterName, ClusterSelector, Fleet, ObjectKey, RequestKey, WatchRequest};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -19,6 +19,7 @@ use crate::{
     link::{Link, SYNC},
     memory::Memory,
     name::{NameError, NameTemplate, hashed},
+    record,
     related::Rule,
     silent::Silent,
     writes::Writes,
@@ -69,8 +70,10 @@ pub(crate) struct Relation<S, T> {
     pub(crate) mode: Mode,
     pub(crate) replaces: bool,
     pub(crate) events: bool,
+    /// Selects the sources, beside the watch that the user may have limited.
+    pub(crate) source_labels: Option<Selector>,
     pub(crate) source_watch: OnceLock<WatchRequest>,
-    pub(crate) memory: Memory,
+    pub(crate) memory: Arc<Memory>,
     pub(crate) silent: Silent,
     pub(crate) writes: Writes,
     pub(crate) status_kinds: StatusKinds,
@@ -111,6 +114,14 @@ where
         self.source_watch.get()
     }
 
+    /// Sources that have left their watch, and still have targets.
+    pub(crate) fn former_watch(&self) -> Option<WatchRequest> {
+        let label = format!("{}=true", record::annotation(&self.name));
+        self.source_labels
+            .as_ref()
+            .map(|_| WatchRequest::resource(&self.source).labels(label))
+    }
+
     /// Targets are watched by the label of the sync.
     pub(crate) fn target_watch(&self) -> WatchRequest {
         WatchRequest::resource(&self.target).labels(format!("{SYNC}={}", self.name))
@@ -122,12 +133,16 @@ where
 
     /// Whether the object may be a source. A target of this sync never is, or it would be copied again and again.
     pub(crate) fn selects(&self, meta: &ObjectMeta, typed: &S) -> Result<bool, SyncError> {
-        let labels = meta.labels.as_ref();
-        let is_target =
-            labels.is_some_and(|labels| labels.get(SYNC).is_some_and(|sync| **sync == *self.name));
+        let none = BTreeMap::new();
+        let labels = meta.labels.as_ref().unwrap_or(&none);
+        let is_target = labels.get(SYNC).is_some_and(|sync| **sync == *self.name);
+        let is_selected = self
+            .source_labels
+            .as_ref()
+            .is_none_or(|selector| selector.matches(labels));
         match &self.filter {
-            Some(filter) if !is_target => call("filter", || filter(typed)),
-            _ => Ok(!is_target),
+            Some(filter) if is_selected && !is_target => call("filter", || filter(typed)),
+            _ => Ok(is_selected && !is_target),
         }
     }
 

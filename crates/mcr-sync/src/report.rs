@@ -18,6 +18,9 @@ use crate::{
     status::{Condition, status_difference},
 };
 
+/// The reason of a source that its owner has paused.
+pub(crate) const PAUSED: &str = "Paused";
+
 impl<S, T> Pass<'_, S, T>
 where
     S: DeserializeOwned + Send + Sync,
@@ -25,6 +28,9 @@ where
 {
     /// Reports how the sync of the source stands, and writes its status and condition if they differ.
     pub(crate) async fn report(&mut self, outcome: &Outcome) -> Result<(), SyncError> {
+        if outcome.is_pending {
+            return Ok(());
+        }
         let (status, failed) = match self.status_of(&outcome.targets) {
             Ok(status) => (status, None),
             Err(error) => (json!({}), Some(error)),
@@ -47,19 +53,20 @@ where
     }
 
     fn count(&self, outcome: &Outcome, is_synced: bool) {
-        let mut counts = BTreeMap::new();
-        let held = outcome.holds.iter().map(|hold| match hold.reason {
-            HoldReason::Away => "away",
-            HoldReason::Silent => "silent",
-            HoldReason::Deleting => "deleting",
-            HoldReason::Foreign | HoldReason::Claimed => "taken",
-        });
-        for state in held.chain((0..outcome.synced).map(|_| "synced")) {
+        let (key, memory, mut counts) = (&self.request.key, &self.relation.memory, BTreeMap::new());
+        for hold in &outcome.holds {
+            let state = match hold.reason {
+                HoldReason::Away => "away",
+                HoldReason::Silent => "silent",
+                HoldReason::Deleting => "deleting",
+                HoldReason::Foreign | HoldReason::Claimed => "taken",
+            };
             *counts.entry(state).or_insert(0) += 1;
         }
-        self.relation
-            .memory
-            .note_counts(&self.request.key, counts, is_synced);
+        if outcome.failed > 0 {
+            counts.insert("failed", outcome.failed);
+        }
+        memory.note_counts(key, outcome.synced, counts, is_synced);
     }
 
     /// The status that the function of the user makes of the targets that are known.
@@ -126,6 +133,13 @@ where
     /// What is wrong with the sync of the source, as its condition and its events say.
     fn problem(&self, outcome: &Outcome) -> Option<Problem> {
         let mut all: Vec<(&'static str, String)> = Vec::new();
+        if outcome.is_paused {
+            let words = format!(
+                "the annotation {} pauses the sync of this source; remove it to go on",
+                record::PAUSED
+            );
+            all.push((PAUSED, words));
+        }
         let (targets, copies): (Vec<_>, Vec<_>) =
             outcome.holds.iter().partition(|hold| hold.object.rule.is_none());
         all.extend(targets.iter().map(|hold| self.held_target(hold)));
@@ -153,7 +167,7 @@ where
     }
 
     /// Why a connected cluster can't list the objects, if somebody must change something there.
-    fn unlisted(&self, object: &Placement) -> Option<String> {
+    pub(crate) fn unlisted(&self, object: &Placement) -> Option<String> {
         let cluster = self.request.fleet.get(&object.at.cluster).ok()?;
         let watch = self.watch(object).to_string();
         let mut kinds = cluster.kinds().into_iter().filter(|kind| kind.watch == watch);

@@ -10,7 +10,6 @@ use super::ObjectSync;
 use crate::{
     error::BuildError,
     kinds::StatusKinds,
-    memory::Memory,
     mirror,
     name::MAX_NAME,
     reconcile::reconcile,
@@ -107,8 +106,9 @@ where
             mode: self.mode,
             replaces: self.replaces,
             events: self.events,
+            source_labels: self.source_labels,
             source_watch: OnceLock::new(),
-            memory: Memory::default(),
+            memory: self.memory,
             silent: Silent::default(),
             writes: Writes::default(),
             status_kinds: StatusKinds::default(),
@@ -116,6 +116,10 @@ where
         let controller = change(controller(&relation))
             .clusters(relation.sources.clone())
             .watch_request(|request| {
+                let request = match &relation.source_labels {
+                    Some(selector) => request.labels(selector.to_string()),
+                    None => request,
+                };
                 relation.source_watch.get_or_init(|| request.clone());
                 request
             });
