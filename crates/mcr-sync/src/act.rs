@@ -374,7 +374,11 @@ where
         self.source = match self.own()?.patch(patch).await? {
             // The last finalizer is gone, and the source with it.
             Written::Done(source) if places.is_none() && source.metadata.deletion_timestamp.is_some() => None,
-            Written::Done(source) => Some(*source),
+            Written::Done(source) => {
+                // The patch has changed nothing that a function of the user looks at.
+                self.keep_decoded(&source.metadata);
+                Some(*source)
+            }
             Written::Outdated => self.refreshed().await?,
         };
         self.confirmed = true;

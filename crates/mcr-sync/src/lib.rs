@@ -29,6 +29,7 @@ mod relation;
 mod report;
 mod silent;
 mod status;
+mod unchanged;
 mod unowned;
 mod values;
 mod watches;

@@ -54,10 +54,18 @@ struct Inner {
     observations: u64,
     /// The clusters that have refused an event.
     refused: HashSet<ClusterName>,
-    /// How many objects are as they should be: by the cluster of the source, and by a hash of its key.
-    synced: HashMap<ClusterName, HashMap<u64, u32>>,
+    /// Objects that are as they should be: by the cluster of the source, and by a hash of its key.
+    synced: HashMap<ClusterName, HashMap<u64, Synced>>,
+    /// A number for what is known of the fleet.
+    generation: u64,
     /// The writes by verb and result.
     writes: BTreeMap<(&'static str, &'static str), u64>,
+}
+
+/// How many objects of a source are as they should be. If all are: a hash of their versions.
+struct Synced {
+    count: u32,
+    versions: Option<u64>,
 }
 
 fn hash(source: &RequestKey) -> u64 {
@@ -197,6 +205,7 @@ impl Memory {
         &self,
         source: &RequestKey,
         synced: usize,
+        versions: Option<u64>,
         others: BTreeMap<&'static str, usize>,
         is_synced: bool,
     ) {
@@ -205,12 +214,31 @@ impl Memory {
             of.unsynced = (!is_synced).then(|| of.unsynced.unwrap_or_else(Instant::now));
         });
         let mut inner = self.inner();
-        if synced > 0 {
+        if synced > 0 || versions.is_some() {
             let of_cluster = inner.synced.entry(source.cluster.clone()).or_default();
-            of_cluster.insert(hash(source), u32::try_from(synced).unwrap_or(u32::MAX));
+            let count = u32::try_from(synced).unwrap_or(u32::MAX);
+            of_cluster.insert(hash(source), Synced { count, versions });
         } else if let Some(of_cluster) = inner.synced.get_mut(&source.cluster) {
             of_cluster.remove(&hash(source));
         }
+    }
+
+    /// The versions of a source and its targets when all was as it should be.
+    pub(crate) fn versions(&self, source: &RequestKey) -> Option<u64> {
+        self.inner()
+            .synced
+            .get(&source.cluster)?
+            .get(&hash(source))?
+            .versions
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.inner().generation
+    }
+
+    /// Notes that something is known of the fleet which may lead to other targets.
+    pub(crate) fn next_generation(&self) {
+        self.inner().generation += 1;
     }
 
     pub(crate) fn note_write(&self, verb: &'static str, result: &'static str) {
@@ -227,7 +255,7 @@ impl Memory {
             .synced
             .values()
             .flat_map(HashMap::values)
-            .map(|count| *count as usize)
+            .map(|synced| synced.count as usize)
             .sum();
         figures.placements.insert("synced", synced);
         for of in inner.sources.values() {
@@ -248,7 +276,7 @@ impl Memory {
 
     /// Forgets a source that is gone, but for the objects that name it.
     pub(crate) fn forget(&self, source: &RequestKey) {
-        self.note_counts(source, 0, BTreeMap::new(), true);
+        self.note_counts(source, 0, None, BTreeMap::new(), true);
         self.change(source, |of| {
             let claims = std::mem::take(&mut of.claims);
             *of = Remembered {
@@ -312,11 +340,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn figures_are_of_the_sources_that_are_known() {
         let (memory, first, second) = (Memory::default(), key("team-a", "db"), key("team-b", "db"));
-        memory.note_counts(&first, 2, BTreeMap::new(), true);
-        memory.note_counts(&second, 1, [("away", 1)].into(), false);
+        memory.note_counts(&first, 2, None, BTreeMap::new(), true);
+        memory.note_counts(&second, 1, None, [("away", 1)].into(), false);
         memory.note_write("create", "done");
         tokio::time::advance(Duration::from_secs(7)).await;
-        memory.note_counts(&second, 1, [("away", 1)].into(), false);
+        memory.note_counts(&second, 1, None, [("away", 1)].into(), false);
         let Figures {
             placements,
             writes,

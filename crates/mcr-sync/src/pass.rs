@@ -161,6 +161,16 @@ where
         Ok(self.decoded.as_mut().map(|(_, decoded)| decoded))
     }
 
+    /// What was decoded holds for this version of the source, too.
+    pub(crate) fn keep_decoded(&mut self, now: &ObjectMeta) {
+        let before = self.source.as_ref().map(|source| version(&source.metadata));
+        if let Some((of, _)) = &mut self.decoded
+            && Some(&*of) == before.as_ref()
+        {
+            *of = version(now);
+        }
+    }
+
     /// The places in the annotation of a source.
     fn places(&self, meta: &ObjectMeta) -> Result<BTreeSet<RequestKey>, SyncError> {
         let (sync, key) = (&self.relation.name, self.request.key.clone());

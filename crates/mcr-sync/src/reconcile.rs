@@ -21,7 +21,7 @@ use crate::{
     record,
     related::{Note, Problem},
     relation::Relation,
-    unowned,
+    unchanged, unowned,
 };
 
 /// The most steps of one reconcile for each object, and as many for the source. A step whose answers are outdated is taken again.
@@ -54,6 +54,8 @@ pub(crate) struct Outcome {
     pub(crate) synced: usize,
     pub(crate) failed: usize,
     pub(crate) error: Option<SyncError>,
+    /// The versions of the source and its targets, if only a new one may lead to work.
+    pub(crate) versions: Option<u64>,
     /// Whether the source is left alone because its owner has paused it.
     pub(crate) is_paused: bool,
     /// Whether some cluster is only just being connected, or lists the kind for the first time: then nothing is reported yet.
@@ -80,6 +82,9 @@ where
     S: DeserializeOwned + Send + Sync,
     T: DeserializeOwned + Serialize + Send + Sync,
 {
+    if unchanged::is_unchanged(&request, &relation) {
+        return Ok(Action::done());
+    }
     let Some(source) = source_of(&request, &relation).await? else {
         return Ok(Action::done());
     };
@@ -286,6 +291,9 @@ where
         let error = errors.min_by_key(SyncError::is_terminal);
         let mut away = holds.iter().filter(|hold| hold.reason == HoldReason::Away);
         let is_pending = error.is_none() && away.any(|hold| self.is_pending(&hold.object));
+        let versions = self
+            .versions(&view)
+            .filter(|_| holds.is_empty() && view.notes.is_empty());
         let (notes, is_paused) = (view.notes, false);
         Outcome {
             holds,
@@ -294,6 +302,7 @@ where
             synced,
             failed,
             error,
+            versions,
             is_paused,
             is_pending,
             again,

@@ -85,6 +85,28 @@ impl<S, T> Relation<S, T> {
         self.mode.filter(|_| rule.is_none())
     }
 
+    /// The watch of the sources, as the user has limited it. `None` before the controller is built.
+    pub(crate) fn source_watch(&self) -> Option<&WatchRequest> {
+        self.source_watch.get()
+    }
+
+    /// Sources that have left their watch, and still have targets.
+    pub(crate) fn former_watch(&self) -> Option<WatchRequest> {
+        let label = format!("{}=true", record::annotation(&self.name));
+        self.source_labels
+            .as_ref()
+            .map(|_| WatchRequest::resource(&self.source).labels(label))
+    }
+
+    /// Targets are watched by the label of the sync.
+    pub(crate) fn target_watch(&self) -> WatchRequest {
+        WatchRequest::resource(&self.target).labels(format!("{SYNC}={}", self.name))
+    }
+
+    pub(crate) fn link<'a>(&'a self, key: &'a RequestKey) -> Link<'a> {
+        Link::of(&self.name, self.owner.as_deref(), key)
+    }
+
     /// Forgets what is remembered of a source that is gone.
     pub(crate) fn forget(&self, source: &RequestKey) {
         for rule in &self.related {
@@ -109,28 +131,6 @@ where
     S: DeserializeOwned,
     T: DeserializeOwned + Serialize,
 {
-    /// The watch of the sources, as the user has limited it. `None` before the controller is built.
-    pub(crate) fn source_watch(&self) -> Option<&WatchRequest> {
-        self.source_watch.get()
-    }
-
-    /// Sources that have left their watch, and still have targets.
-    pub(crate) fn former_watch(&self) -> Option<WatchRequest> {
-        let label = format!("{}=true", record::annotation(&self.name));
-        self.source_labels
-            .as_ref()
-            .map(|_| WatchRequest::resource(&self.source).labels(label))
-    }
-
-    /// Targets are watched by the label of the sync.
-    pub(crate) fn target_watch(&self) -> WatchRequest {
-        WatchRequest::resource(&self.target).labels(format!("{SYNC}={}", self.name))
-    }
-
-    pub(crate) fn link<'a>(&'a self, key: &'a RequestKey) -> Link<'a> {
-        Link::of(&self.name, self.owner.as_deref(), key)
-    }
-
     /// Whether the object may be a source. A target of this sync never is, or it would be copied again and again.
     pub(crate) fn selects(&self, meta: &ObjectMeta, typed: &S) -> Result<bool, SyncError> {
         let none = BTreeMap::new();

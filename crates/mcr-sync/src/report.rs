@@ -66,7 +66,13 @@ where
         if outcome.failed > 0 {
             counts.insert("failed", outcome.failed);
         }
-        memory.note_counts(key, outcome.synced, counts, is_synced);
+        memory.note_counts(
+            key,
+            outcome.synced,
+            outcome.versions.filter(|_| is_synced),
+            counts,
+            is_synced,
+        );
     }
 
     /// The status that the function of the user makes of the targets that are known.
