@@ -46,9 +46,11 @@ where
             }
             None => self.problem(outcome),
         };
-        self.count(outcome, problem.is_none());
+        let is_synced = problem.is_none();
         self.report_problem(&mut problem).await;
         let written = self.write_status(status, problem).await;
+        // A status that could not be written is written at the next attempt, though nothing has changed then.
+        self.count(outcome, is_synced && written.is_ok());
         failed.map_or(written, Err)
     }
 
