@@ -1,122 +1,90 @@
 //! Credentials without the rights that a sync needs.
 
-use std::time::Duration;
-
 use mcr::FailingRequest;
-use mcr_testkit::waiting::eventually;
-use serde_json::json;
 
-use crate::world::{LIMIT, WIDGETS, World, allow, allow_resources, is_gone, is_there, sync, widget};
+use crate::world::widgets::*;
 
 /// Waits until the failure of a request was repeated, with longer and longer pauses.
 async fn is_tried_again_later_and_later(world: &World, object: &str) -> FailingRequest {
-    let attempts = |least: u32| {
-        move || {
-            let mut failing = world.failing().into_iter();
-            failing.find(|request| request.object == object && request.attempt >= least)
-        }
+    let attempt = |least: u32| {
+        let mut failing = world.failing().into_iter();
+        failing.find(|request| request.object == object && request.attempt >= least)
     };
-    let mut begun = tokio::time::Instant::now();
+    let mut begun = Instant::now();
     let mut pauses = Vec::new();
-    for attempt in [6, 8, 10] {
-        eventually(LIMIT, format!("attempt {attempt} of {object}"), attempts(attempt)).await;
+    for least in [6, 8, 10] {
+        until(format!("attempt {least} of {object}"), || attempt(least)).await;
         pauses.push(begun.elapsed());
-        begun = tokio::time::Instant::now();
+        begun = Instant::now();
     }
-    assert!(
-        pauses[2] > 2 * pauses[1] && pauses[2] > Duration::from_secs(1),
-        "{pauses:?}"
-    );
-    let failing = attempts(10)().unwrap();
+    assert!(pauses[2] > 2 * pauses[1] && pauses[2] > secs(1), "{pauses:?}");
+    let failing = attempt(10).unwrap();
     assert!(failing.retry_at.is_some());
     failing
 }
 
 #[tokio::test(start_paused = true)]
-async fn sync_source_cluster_without_the_right_to_patch_gets_no_target_and_holds_no_other() {
-    let mut world = World::new();
-    allow(&world.team, &["get", "list", "watch"]);
-    world
-        .team
-        .create(widget("default", "w", json!({"size": 1})))
-        .unwrap();
-    world
-        .other
-        .create(widget("default", "well", json!({"size": 1})))
-        .unwrap();
-    world.start(sync());
-    is_there(&world.berlin, "default/well", 1).await;
-    let failure = is_tried_again_later_and_later(&world, "default/w").await;
-    for words in [
-        "could not update cluster://team/default/w: ",
-        "User \"sync\" cannot patch resource \"widgets\"",
-        ". Grant this verb to the credentials of the cluster; it is tried again",
+async fn sync_right_that_is_missing_is_told_and_tried_later_and_later_and_holds_nobody_else() {
+    let all = &["*"][..];
+    let read = ("*", &["get", "list", "watch"][..]);
+    let no_create = ("*", &["get", "list", "watch", "patch", "delete"][..]);
+    // Where it is missing, what is allowed there, what is told of what, and whether berlin and lyon are served.
+    for (at, allowed, [what, right], [berlin, lyon]) in [
+        (
+            "team-a",
+            vec![read],
+            ["update cluster://team-a", "patch resource \"widgets\""],
+            [false, false],
+        ),
+        (
+            "team-a",
+            vec![("widgets", all), ("events", all)],
+            [
+                "update the status of cluster://team-a",
+                "patch resource \"widgets/status\"",
+            ],
+            [true, true],
+        ),
+        (
+            "berlin",
+            vec![no_create],
+            ["create cluster://berlin", "create resource \"widgets\""],
+            [false, true],
+        ),
     ] {
-        assert!(failure.error.contains(words), "{failure:?}");
-    }
-    let requests = world.berlin.audit().count(|event| event.name == "w");
-    assert_eq!(
-        requests, 0,
-        "nothing is asked of the target cluster before the finalizer is written"
-    );
-    allow(&world.team, &["*"]);
-    is_there(&world.berlin, "default/w", 1).await;
-    world.stop().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn sync_source_cluster_without_the_right_to_patch_the_status_gets_its_targets() {
-    let mut world = World::new();
-    allow_resources(&world.team, &["widgets"]);
-    world
-        .team
-        .create(widget("default", "w", json!({"size": 1})))
-        .unwrap();
-    world.start(sync());
-    is_there(&world.berlin, "default/w", 1).await;
-    let failure = is_tried_again_later_and_later(&world, "default/w").await;
-    for words in [
-        "could not update the status of cluster://team/default/w: ",
-        "cannot patch resource \"widgets/status\"",
-        ". Grant this verb to the credentials of the cluster; it is tried again",
-    ] {
-        assert!(failure.error.contains(words), "{failure:?}");
-    }
-    world.edit("w", json!({"size": 2}));
-    is_there(&world.berlin, "default/w", 2).await;
-    allow(&world.team, &["*"]);
-    world.told("w", "Synced").await;
-    world.stop().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn sync_target_cluster_without_the_right_to_create_is_told_and_others_are_served() {
-    let mut world = World::new();
-    allow(&world.berlin, &["get", "list", "watch", "patch", "delete"]);
-    world
-        .team
-        .create(widget("default", "w", json!({"size": 1})))
-        .unwrap();
-    world.start(sync().to_each(mcr::ClusterSelector::label("role", "target")));
-    is_there(&world.lyon, "default/w", 1).await;
-    let failure = is_tried_again_later_and_later(&world, "default/w").await;
-    let message = world.told("w", "RequestFailed").await;
-    for words in [
-        "could not create cluster://berlin/default/w: ",
-        "cannot create resource \"widgets\"",
-        ". Grant this verb to the credentials of the cluster; it is tried again",
-    ] {
-        assert!(
-            failure.error.contains(words) && message.contains(words),
-            "{failure:?} {message}"
+        let mut world = World::with(&["w"]);
+        make(&world.team_b, "well", json!({"size": 1}));
+        let refuses = if at == "berlin" {
+            &world.berlin
+        } else {
+            &world.team_a
+        }
+        .clone();
+        allow_each(&refuses, &allowed);
+        world.begin(to_each());
+        is_there(&world.lyon, "well", 1).await;
+        let failure = is_tried_again_later_and_later(&world, "default/w").await;
+        let could_not = format!("could not {what}/default/w: ");
+        let grant = ". Grant this verb to the credentials of the cluster; it is tried again";
+        has(
+            &failure.error,
+            &[&could_not, "User \"admin\" cannot", right, grant],
         );
+        if at == "berlin" {
+            let message = world.told("w", "RequestFailed", &could_not).await;
+            has(&message, &[right, grant]);
+        }
+        world.size("w", 2);
+        for (cluster, is_served) in [(&world.lyon, lyon), (&world.berlin, berlin)] {
+            if is_served {
+                is_there(cluster, "w", 2).await;
+            }
+            assert_eq!(get(cluster, "w").is_some(), is_served);
+        }
+        // Nothing is asked of a target cluster before the finalizer is written.
+        assert_eq!(lyon, world.lyon.audit().count(|event| event.name == "w") > 0);
+        allow(&refuses, &["*"]);
+        is_there(&world.berlin, "w", 2).await;
+        world.synced("w").await;
     }
-    world.edit("w", json!({"size": 2}));
-    is_there(&world.lyon, "default/w", 2).await;
-    assert!(world.berlin.get(WIDGETS, "default/w").is_none());
-    allow(&world.berlin, &["*"]);
-    is_there(&world.berlin, "default/w", 2).await;
-    world.team.delete(WIDGETS, "default/w").unwrap();
-    is_gone(&world.team, "default/w").await;
-    world.stop().await;
 }

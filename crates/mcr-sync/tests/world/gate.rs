@@ -1,0 +1,140 @@
+//! What stands before a cluster: an admission webhook, slow lists, a watch that lags, and silence.
+
+use std::{
+    error::Error,
+    sync::{MutexGuard, PoisonError},
+};
+
+use bytes::Bytes;
+use futures::stream;
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use kube::{Client, client::Body};
+use mcr::Access;
+use mcr_testkit::sim::SimService;
+
+use super::widgets::*;
+
+type Failure = Box<dyn Error + Send + Sync>;
+type Answer = Response<UnsyncBoxBody<Bytes, Failure>>;
+
+/// Refuses creations of objects of one name, and delays lists and the events of watches.
+#[derive(Clone, Default)]
+pub struct Gate(Arc<Mutex<State>>);
+
+#[derive(Default)]
+pub struct State {
+    /// The name of the object whose creation is refused, and the code and the reason of the answer.
+    pub refuses: Option<(String, u16, &'static str)>,
+    /// When creations were refused.
+    pub refused: Vec<Instant>,
+    /// The pause before each event of a watch.
+    pub lag: Duration,
+    /// The pause before each list of Widgets.
+    pub slowness: Duration,
+    /// What happens once, before a read of a path with this end is answered.
+    meanwhile: Option<(&'static str, Happening)>,
+    pub silence: Silence,
+    /// How many requests were not answered.
+    pub unanswered: usize,
+}
+
+/// Which requests get no answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Silence {
+    #[default]
+    None,
+    Writes,
+    All,
+}
+
+type Happening = Box<dyn FnOnce() + Send>;
+
+impl Gate {
+    pub fn now(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Once, before a read of a path with this end is answered, this happens.
+    pub fn meanwhile(&self, end: &'static str, happens: impl FnOnce() + Send + 'static) {
+        self.now().meanwhile = Some((end, Box::new(happens)));
+    }
+
+    /// Waits until what was to happen has happened.
+    pub async fn has_happened(&self) {
+        until("the read", || self.now().meanwhile.is_none()).await;
+    }
+
+    /// The cluster behind this gate.
+    pub fn before(&self, cluster: &SimCluster, role: &str) -> ClusterSpec {
+        let (gate, service) = (self.clone(), cluster.service().with_token(&cluster.admin_token()));
+        let answer = tower::service_fn(move |request| gate.clone().answer(service.clone(), request));
+        let mut spec = spec(cluster, role);
+        spec.access = Access::from(Client::new(answer, "default"));
+        spec
+    }
+
+    /// The answer of the webhook, if it refuses this creation.
+    fn refusal(&self, body: &[u8]) -> Option<Answer> {
+        let mut gate = self.now();
+        let (name, code, reason) = gate.refuses.clone()?;
+        let object: Value = serde_json::from_slice(body).unwrap_or_default();
+        if object["metadata"]["name"] != name {
+            return None;
+        }
+        gate.refused.push(Instant::now());
+        let at = gate.refused.len();
+        let message =
+            format!("admission webhook \"sizes.example.com\" denied the request: no budget (request {at})");
+        let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,
+            "message": message});
+        let body = Full::from(status.to_string()).map_err(|never| match never {});
+        let answer = Response::builder()
+            .status(code)
+            .header("content-type", "application/json");
+        Some(answer.body(body.boxed_unsync()).unwrap())
+    }
+
+    async fn answer(self, service: SimService, request: Request<Body>) -> Result<Answer, Failure> {
+        let is_watch = request
+            .uri()
+            .query()
+            .is_some_and(|query| query.contains("watch="));
+        let (head, body) = request.into_parts();
+        let (is_read, path) = (head.method == Method::GET, head.uri.path().to_owned());
+        let body = body.collect().await?.to_bytes();
+        if head.method == Method::POST
+            && let Some(refusal) = self.refusal(&body)
+        {
+            return Ok(refusal);
+        }
+        let meanwhile = self
+            .now()
+            .meanwhile
+            .take_if(|(end, _)| is_read && path.ends_with(*end));
+        if let Some((_, happens)) = meanwhile {
+            happens();
+            sleep(secs(1)).await;
+        }
+        let silence = self.now().silence;
+        if silence == Silence::All || silence == Silence::Writes && !is_read {
+            self.now().unanswered += 1;
+            std::future::pending().await
+        }
+        let slowness = self.now().slowness;
+        if is_read && path.ends_with("/widgets") && !is_watch {
+            sleep(slowness).await;
+        }
+        let answer = service.answer(Request::from_parts(head, Full::from(body))).await;
+        let (head, body) = answer.into_parts();
+        let frames = stream::unfold((self, body), move |(gate, mut body)| async move {
+            let Ok(frame) = body.frame().await?;
+            let lag = gate.now().lag;
+            if is_watch && !lag.is_zero() {
+                sleep(lag).await;
+            }
+            Some((Ok::<_, Failure>(frame), (gate, body)))
+        });
+        Ok(Response::from_parts(head, StreamBody::new(frames).boxed_unsync()))
+    }
+}
