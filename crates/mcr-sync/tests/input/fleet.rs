@@ -1,6 +1,6 @@
 //! Which events of the fleet lead to a look at the sources.
 
-use crate::world::widgets::*;
+use crate::world::{gate::Silence, widgets::*};
 
 /// The looks at sources since the last call. Time goes on only when every task waits, so all that is ready has run.
 async fn now(looks: &AtomicUsize) -> usize {

@@ -4,7 +4,10 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use mcr::ClusterName;
 use mcr_sync::Related;
 
-use crate::world::widgets::*;
+use crate::world::{
+    gate::{Gate, Silence},
+    widgets::*,
+};
 
 /// A sync to the clusters in the spec of each source.
 fn placed() -> Widgets {
@@ -37,7 +40,7 @@ async fn lyon_is_served_while_berlin_is_silent(silence: Silence, both: usize, be
     let are_there = async |cluster: &SimCluster, wanted, size: u64| {
         let began = Instant::now();
         while count(cluster, size) < wanted {
-            sleep(Duration::from_millis(100)).await;
+            sleep(Duration::from_millis(500)).await;
             assert!(
                 began.elapsed() < secs(600),
                 "{} of {wanted}",

@@ -1,4 +1,4 @@
-//! Kinds that a cluster does not serve yet.
+//! Related kinds that a cluster does not serve, or whose objects it does not list.
 
 use kube::core::{ApiResource, GroupVersionKind};
 use mcr_sync::Related;
@@ -6,34 +6,6 @@ use mcr_sync::Related;
 use crate::world::widgets::*;
 
 const GADGETS: &str = "gadgets.example.com";
-
-#[tokio::test(start_paused = true)]
-async fn sync_kind_that_a_target_cluster_does_not_serve_is_told_and_synced_when_it_does() {
-    let mut world = World::without_kind_in("berlin", &["w"]);
-    world.begin(to_each());
-    is_there(&world.lyon, "w", 1).await;
-    let message = world.told("w", "NotListed", "").await;
-    let wanted = "the state of default/w in cluster berlin is not known, because its kind can't be listed there: the API server \
-        does not serve this kind (404). Install its CRD, or check group, version and plural";
-    assert_eq!(message, wanted);
-    assert!(get(&world.team_a, "w").unwrap()["metadata"]["finalizers"][0].is_string());
-    // The other cluster is served meanwhile.
-    world.size("w", 2);
-    is_there(&world.lyon, "w", 2).await;
-    world.berlin.create(crd()).unwrap();
-    is_there(&world.berlin, "w", 2).await;
-    world.synced("w").await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn sync_kind_that_a_source_cluster_does_not_serve_holds_no_other_cluster() {
-    let mut world = World::without_kind_in("team-b", &["w"]);
-    world.begin(sync());
-    is_there(&world.berlin, "w", 1).await;
-    world.team_b.create(crd()).unwrap();
-    make(&world.team_b, "late", json!({"size": 3}));
-    is_there(&world.berlin, "late", 3).await;
-}
 
 /// A sync with Gadgets that go up to the source.
 fn with_gadgets() -> Widgets {

@@ -18,6 +18,5 @@ mod orphans;
 mod paths;
 mod places;
 mod refusals;
-mod rights;
 mod secrets;
 mod status;

@@ -1,128 +1,207 @@
-//! Target clusters that refuse objects: schemas, webhooks, namespaces that end.
+//! Clusters that do not take an object: it is told in words and tried later and later, and others are not held.
 
 use crate::world::widgets::*;
 
-fn most(cluster: &SimCluster, most: u64) {
-    schema(cluster, |spec| {
-        spec["properties"]["size"]["maximum"] = most.into()
-    });
+/// Waits until the failure of a source was repeated, with longer and longer pauses.
+async fn is_tried_later_and_later(world: &World, source: &str) {
+    let is_it = |least| move |it: &FailingRequest| it.object.ends_with(source) && it.attempt >= least;
+    let mut pauses = Vec::new();
+    for least in [6, 8, 10] {
+        let begun = Instant::now();
+        until(format!("attempt {least}"), || {
+            world.failing().into_iter().find(is_it(least))
+        })
+        .await;
+        pauses.push(begun.elapsed());
+    }
+    assert!(pauses[2] > 2 * pauses[1] && pauses[2] > secs(1), "{pauses:?}");
+}
+
+/// `berlin` does not take a source until that is mended, and may take others.
+async fn is_told(
+    source: &str,
+    takes_others: bool,
+    broken: impl Fn(&World),
+    (reason, words): (&str, &[&str]),
+    mended: impl Fn(&World),
+) {
+    let mut world = World::without_kind_in("team-b", &[]);
+    broken(&world);
+    make(&world.team_a, source, json!({"size": 1}));
+    world.begin(to_each());
+    is_there(&world.lyon, source, 1).await;
+    has(&world.told(source, reason, "").await, words);
+    // Some words are other ones each time, and stay for a minute.
+    let told = requests(&world.team_a, "patch")[1];
+    sleep(secs(30)).await;
+    assert!(requests(&world.team_a, "patch")[1] - told <= 1);
+    if reason == "RequestFailed" {
+        is_tried_later_and_later(&world, source).await;
+    }
+    make(&world.team_a, "well", json!({"size": 0}));
+    is_there(&world.lyon, "well", 0).await;
+    if takes_others {
+        is_there(&world.berlin, "well", 0).await;
+    }
+    world.size(source, 2);
+    is_there(&world.lyon, source, 2).await;
+    assert_eq!(get(&world.berlin, source), None);
+    mended(&world);
+    is_there(&world.berlin, source, 2).await;
+    world.synced(source).await;
+    // A source cluster has not served the kind all the time.
+    world.team_b.create(crd()).unwrap();
+    make(&world.team_b, "late", json!({"size": 1}));
+    is_there(&world.berlin, "late", 1).await;
+    delete(&world.team_a, source);
+    is_gone(&world.team_a, source).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn sync_target_that_its_schema_refuses_is_told_with_the_words_of_the_server() {
-    let mut world = World::with(&["w"]);
-    // The source cluster allows more than the target cluster.
-    most(&world.team_a, 1000);
-    make(&world.team_a, "new", json!({"size": 11}));
-    world.begin(sync());
-    is_there(&world.berlin, "w", 1).await;
-    world.size("w", 12);
-    for (source, verb) in [("new", "create"), ("w", "update")] {
-        let words = format!("could not {verb} cluster://berlin/default/{source}: ");
-        let failure = world.fails(&words).await;
-        has(&failure.error, &["should be less than or equal to 10"]);
-        // The schema may change without an event, so it is tried again.
-        assert!(failure.retry_at.is_some(), "{failure:?}");
-        let message = world.told(source, "RequestFailed", "spec.size").await;
-        assert!(message.starts_with(&words), "{message}");
-    }
-    make(&world.team_a, "well", json!({"size": 2}));
-    is_there(&world.berlin, "well", 2).await;
-    assert_eq!(get(&world.berlin, "w").unwrap()["spec"]["size"], 1);
-    // One source is mended, and the schema for the other.
-    world.size("w", 3);
-    is_there(&world.berlin, "w", 3).await;
-    most(&world.berlin, 20);
-    is_there(&world.berlin, "new", 11).await;
-    world.synced("new").await;
+async fn sync_kind_that_a_target_cluster_does_not_serve_is_told_and_synced_when_it_does() {
+    let broken = |world: &World| world.berlin.delete(CRDS, WIDGETS).unwrap();
+    let words = "the state of default/w in cluster berlin is not known, because its kind can't be listed there: the API server \
+        does not serve this kind (404). Install its CRD, or check group, version and plural";
+    is_told("w", false, broken, ("NotListed", &[words]), |world| {
+        drop(world.berlin.create(crd()).unwrap())
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn sync_refusal_of_an_admission_webhook_is_told_and_tried_later_and_later() {
-    let world = World::of(&["first"], to_each()).await;
-    let webhook = || world.berlin_gate.now();
-    let kinds = [
+    for (code, reason) in [
         (400, "BadRequest"),
         (403, "Forbidden"),
         (500, "InternalError"),
         (422, "Invalid"),
-    ];
-    for (code, reason) in kinds {
-        let source = format!("w{code}");
-        webhook().refuses = Some((source.clone(), code, reason));
-        webhook().refused.clear();
-        let told = requests(&world.team_a, "patch")[1];
-        make(&world.team_a, &source, json!({"size": 1}));
-        let words = format!("could not create cluster://berlin/default/{source}: ");
-        let message = world.told(&source, "RequestFailed", &words).await;
-        has(
-            &message,
-            &["admission webhook \"sizes.example.com\" denied the request: no budget"],
-        );
-        assert!(!message.contains("Grant"), "{message}");
-        // The words are other ones each time, and stay for a minute.
-        sleep(secs(30)).await;
-        let (attempts, told) = (
-            webhook().refused.len(),
-            requests(&world.team_a, "patch")[1] - told,
-        );
-        assert!(
-            (5..30).contains(&attempts) && told <= 2,
-            "{attempts} attempts, told {told} times"
-        );
-        let well = format!("well-{source}");
-        make(&world.team_a, &well, json!({"size": 1}));
-        for (cluster, source) in [
-            (&world.berlin, &well),
-            (&world.lyon, &well),
-            (&world.lyon, &source),
-        ] {
-            is_there(cluster, source, 1).await;
-        }
-        until("twelve refusals", || webhook().refused.len() >= 12).await;
-        let times = webhook().refused.clone();
-        let pause = |at: usize| times[at] - times[at - 1];
-        assert!(pause(11) > 2 * pause(9) && pause(11) > secs(1), "{times:?}");
-        webhook().refuses = None;
-        is_there(&world.berlin, &source, 1).await;
-        world.synced(&source).await;
+    ] {
+        let words = "admission webhook \"sizes.example.com\" denied the request: no budget";
+        let told = [
+            "could not create cluster://berlin/default/w: ",
+            words,
+            &format!("(code {code})"),
+        ];
+        let broken = |world: &World| world.berlin_gate.now().refuses = Some(("w", code, reason));
+        let mended = |world: &World| world.berlin_gate.now().refuses = None;
+        is_told("w", true, broken, ("RequestFailed", &told), mended).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn sync_namespace_that_ends_is_told_and_made_anew_and_others_are_synced() {
-    let mut world = World::with(&[]);
-    for (namespace, source) in [("ends", "ends/w"), ("stays", "stays/w")] {
-        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-        world.berlin.create(object.clone()).unwrap();
-        world.team_a.create(object).unwrap();
-        make(&world.team_a, source, json!({"size": 1}));
-    }
-    world.berlin.delete("namespaces", "ends").unwrap();
-    world.begin(sync());
-    is_there(&world.berlin, "stays/w", 1).await;
-    let failure = world.fails("could not create cluster://berlin/ends/w: ").await;
-    has(&failure.error, &["namespace ends because it is being terminated"]);
-    assert!(failure.retry_at.is_some(), "{failure:?}");
-    world.told("ends/w", "RequestFailed", "being terminated").await;
-    world.size("stays/w", 2);
-    is_there(&world.berlin, "stays/w", 2).await;
-
-    // As kube-controller-manager does when the namespace is empty.
-    let mut ends = world.berlin.get("namespaces", "ends").unwrap();
-    ends["spec"]["finalizers"] = json!([]);
-    let request = http::Request::put("/api/v1/namespaces/ends/finalize").body(ends.to_string().into_bytes());
-    world
-        .berlin
-        .client()
-        .request::<Value>(request.unwrap())
-        .await
-        .unwrap();
-    is_there(&world.berlin, "ends/w", 1).await;
-    assert_eq!(
-        world.berlin.get("namespaces", "ends").unwrap()["status"]["phase"],
-        "Active"
+async fn sync_target_that_its_schema_refuses_is_told_with_the_words_of_the_server() {
+    let most = |cluster: &SimCluster, most: u64| {
+        schema(cluster, |spec| {
+            spec["properties"]["size"]["maximum"] = most.into()
+        });
+    };
+    let words = [
+        "could not create cluster://berlin/default/w: ",
+        "spec.size",
+        "should be less than or equal to 0",
+    ];
+    let (broken, mended) = (
+        |world: &World| most(&world.berlin, 0),
+        |world: &World| most(&world.berlin, 10),
     );
-    delete(&world.team_a, "ends/w");
-    is_gone(&world.team_a, "ends/w").await;
+    is_told("w", true, broken, ("RequestFailed", &words), mended).await;
+    // It is mended in the source.
+    let world = World::of(&["w"], sync()).await;
+    most(&world.team_a, 1000);
+    world.size("w", 12);
+    world
+        .told(
+            "w",
+            "RequestFailed",
+            "could not update cluster://berlin/default/w: ",
+        )
+        .await;
+    assert_eq!(get(&world.berlin, "w").unwrap()["spec"]["size"], 1);
+    world.size("w", 3);
+    is_there(&world.berlin, "w", 3).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_namespace_that_ends_is_told_and_made_anew_and_others_are_synced() {
+    let broken = |world: &World| {
+        for cluster in [&world.team_a, &world.berlin] {
+            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ends"}});
+            cluster.create(namespace).unwrap();
+        }
+        world.berlin.delete("namespaces", "ends").unwrap();
+    };
+    // As kube-controller-manager does when the namespace is empty.
+    let mended = |world: &World| {
+        let mut ends = world.berlin.get("namespaces", "ends").unwrap();
+        ends["spec"]["finalizers"] = json!([]);
+        let request =
+            http::Request::put("/api/v1/namespaces/ends/finalize").body(ends.to_string().into_bytes());
+        let client = world.berlin.client();
+        tokio::spawn(async move { client.request::<Value>(request.unwrap()).await.unwrap() });
+    };
+    let words = [
+        "could not create cluster://berlin/ends/w: ",
+        "namespace ends because it is being terminated",
+    ];
+    is_told("ends/w", true, broken, ("RequestFailed", &words), mended).await;
+}
+
+const GRANT: &str = ". Grant this verb to the credentials of the cluster; it is tried again";
+
+#[tokio::test(start_paused = true)]
+async fn sync_target_cluster_without_the_right_to_create_is_told_and_others_are_served() {
+    let broken = |world: &World| allow(&world.berlin, &["get", "list", "watch", "patch", "delete"]);
+    let words = [
+        "could not create cluster://berlin/default/w: ",
+        "cannot create resource \"widgets\"",
+        GRANT,
+    ];
+    is_told("w", false, broken, ("RequestFailed", &words), |world| {
+        allow(&world.berlin, &["*"])
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_source_cluster_without_the_right_to_patch_holds_no_other() {
+    // What is allowed, what is told, and whether targets are made.
+    for (resource, verbs, words, is_made) in [
+        (
+            "*",
+            &["get", "list", "watch"][..],
+            ["update", "resource \"widgets\""],
+            false,
+        ),
+        // The events are refused too.
+        (
+            "widgets",
+            &["*"],
+            ["update the status of", "resource \"widgets/status\""],
+            true,
+        ),
+    ] {
+        let mut world = World::with(&["w"]);
+        make(&world.team_b, "well", json!({"size": 1}));
+        allow_each(&world.team_a, &[(resource, verbs)]);
+        world.begin(sync());
+        is_there(&world.berlin, "well", 1).await;
+        is_tried_later_and_later(&world, "default/w").await;
+        let told = format!("could not {} cluster://team-a/default/w: ", words[0]);
+        let failure = world.fails(&told).await;
+        has(
+            &failure.error,
+            &[&format!("User \"admin\" cannot patch {}", words[1]), GRANT],
+        );
+        world.size("w", 2);
+        if is_made {
+            is_there(&world.berlin, "w", 2).await;
+        }
+        // Nothing is asked of the target cluster before the finalizer is written.
+        assert_eq!(world.berlin.audit().count(|event| event.name == "w") > 0, is_made);
+        let is_refused = |event: &SimAuditEvent| event.resource.starts_with("events") && event.code == 403;
+        assert!(world.team_a.audit().count(is_refused) > 0);
+        allow(&world.team_a, &["*"]);
+        is_there(&world.berlin, "w", 2).await;
+        world.synced("w").await;
+    }
 }

@@ -5,6 +5,5 @@
 mod world;
 
 mod claims;
-mod events;
 mod mutations;
 mod orphans;

@@ -20,7 +20,7 @@ fn regional() -> Widgets {
 #[tokio::test(start_paused = true)]
 async fn sync_mutations_change_each_target_for_its_cluster_and_an_error_holds_only_that_one() {
     let mut world = World::with(&["db"]);
-    let has = async |world: &World, cluster: &SimCluster, way: &str| {
+    let has = async |cluster: &SimCluster, way: &str| {
         let way = format!("{way}-team-a-{}-db", cluster.name());
         let is_so =
             || get(cluster, "db").is_some_and(|target| target["spec"] == json!({"size": 1, "way": way}));
@@ -33,14 +33,14 @@ async fn sync_mutations_change_each_target_for_its_cluster_and_an_error_holds_on
     };
     world.begin(regional());
     label(&world, &world.berlin, "eu");
-    has(&world, &world.berlin, "eu").await;
+    has(&world.berlin, "eu").await;
     let words = "the mutation of the source failed; it is tried again when the source changes: the cluster has no label region";
     world.waits(words).await;
     assert_eq!(get(&world.lyon, "db"), None);
     // Labels of clusters lead to new targets.
     for (cluster, region) in [(&world.lyon, "fr"), (&world.berlin, "de")] {
         label(&world, cluster, region);
-        has(&world, cluster, region).await;
+        has(cluster, region).await;
     }
     world.stop().await;
     // A restart writes nothing.

@@ -6,17 +6,19 @@ use mcr_sync::Related;
 
 use crate::world::widgets::*;
 
-const GRACE: Duration = secs(3600);
+const GRACE: Duration = secs(600);
 
 /// The test looks each 5 ms, so it sleeps for most of the grace.
 const LAST: Duration = secs(2);
 
-/// The sync, with related objects, and the controller that deletes orphans. No cluster serves one of the related kinds.
-fn controllers(owner: &str) -> [BuiltController; 2] {
-    let gadgets = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Gadget"));
-    let gadgets = Related::<_, _, DynamicObject>::down_with("gadgets", &gadgets).named(|_, _| None::<String>);
+/// A sync with a related object.
+fn owned(owner: &str) -> Widgets {
     let settings = Related::<_, _, ConfigMap>::down("settings").named(|_, _| ["settings"]);
-    let sync = sync().owner(owner).related(gadgets).related(settings);
+    sync().owner(owner).related(settings)
+}
+
+/// The sync, and the controller that deletes orphans.
+fn controllers(sync: Widgets) -> [BuiltController; 2] {
     let orphans = sync.delete_orphans_after(GRACE).unwrap();
     [sync.build().unwrap(), orphans]
 }
@@ -52,7 +54,7 @@ async fn goes_after_the_grace(world: &World) {
 #[tokio::test(start_paused = true)]
 async fn sync_targets_of_a_cluster_that_left_are_deleted_after_the_grace_on_request_and_only_then() {
     let mut world = new_world();
-    world.run(controllers("eu"), "");
+    world.run(controllers(owned("eu")), "");
     are_made(&world).await;
     // It comes back within the grace.
     world.clusters.remove("team-a");
@@ -77,13 +79,17 @@ async fn sync_targets_of_a_cluster_that_left_are_deleted_after_the_grace_on_requ
 
 #[tokio::test(start_paused = true)]
 async fn sync_the_grace_of_orphans_begins_anew_when_the_program_starts() {
+    // No cluster serves one of the related kinds.
+    let gadgets = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Gadget"));
+    let gadgets =
+        || Related::<_, _, DynamicObject>::down_with("gadgets", &gadgets).named(|_, _| None::<String>);
     let mut world = new_world();
-    world.run(controllers("eu"), "");
+    world.run(controllers(owned("eu").related(gadgets())), "");
     are_made(&world).await;
     world.clusters.remove("team-a");
     sleep(GRACE - LAST).await;
     world.stop().await;
-    world.run(controllers("eu"), "team-a");
+    world.run(controllers(owned("eu").related(gadgets())), "team-a");
     goes_after_the_grace(&world).await;
 }
 
@@ -95,7 +101,7 @@ async fn sync_targets_of_another_owner_are_no_orphans_and_belong_to_somebody_els
             berlin: berlin.clone(),
             ..World::with(&[])
         };
-        world.run(controllers(owner), "");
+        world.run(controllers(owned(owner)), "");
         world
     };
     let berlin = cluster("berlin");

@@ -25,7 +25,7 @@ pub struct Gate(Arc<Mutex<State>>);
 #[derive(Default)]
 pub struct State {
     /// The name of the object whose creation is refused, and the code and the reason of the answer.
-    pub refuses: Option<(String, u16, &'static str)>,
+    pub refuses: Option<(&'static str, u16, &'static str)>,
     /// When creations were refused.
     pub refused: Vec<Instant>,
     /// The pause before each event of a watch.
@@ -77,15 +77,15 @@ impl Gate {
     /// The answer of the webhook, if it refuses this creation.
     fn refusal(&self, body: &[u8]) -> Option<Answer> {
         let mut gate = self.now();
-        let (name, code, reason) = gate.refuses.clone()?;
+        let (name, code, reason) = gate.refuses?;
         let object: Value = serde_json::from_slice(body).unwrap_or_default();
         if object["metadata"]["name"] != name {
             return None;
         }
         gate.refused.push(Instant::now());
         let at = gate.refused.len();
-        let message =
-            format!("admission webhook \"sizes.example.com\" denied the request: no budget (request {at})");
+        let denied = "admission webhook \"sizes.example.com\" denied the request: no budget";
+        let message = format!("{denied} (request {at}) (code {code})");
         let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,
             "message": message});
         let body = Full::from(status.to_string()).map_err(|never| match never {});

@@ -11,8 +11,7 @@ pub use std::{
 };
 
 pub use kube::core::DynamicObject;
-use mcr::FailingRequest;
-pub use mcr::{BoxError, BuiltController, ClusterSelector, ClusterSpec};
+pub use mcr::{BoxError, BuiltController, ClusterSelector, ClusterSpec, FailingRequest};
 use mcr_sync::{ABANDON, NameTemplate};
 pub use mcr_testkit::sim::{SimAuditEvent, SimCluster};
 use mcr_testkit::{
@@ -22,12 +21,12 @@ use mcr_testkit::{
 pub use serde_json::{Value, json};
 pub use tokio::time::{Instant, sleep};
 
-pub use super::gate::{Gate, Silence};
 pub use super::{Widgets, World, map, name, spec, widgets};
 
 /// A limit of virtual time.
 pub const LIMIT: Duration = secs(3600);
 pub const WIDGETS: &str = "widgets.example.com";
+pub const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 pub const RECORD: &str = "sync.mcr.dev/placed.widgets";
 
 pub const fn secs(seconds: u64) -> Duration {
@@ -51,8 +50,7 @@ pub fn crd() -> Value {
 
 /// Changes the schema of the spec in a cluster.
 pub fn schema(cluster: &SimCluster, change: impl FnOnce(&mut Value)) {
-    let kinds = "customresourcedefinitions.apiextensions.k8s.io";
-    let mut crd = cluster.get(kinds, WIDGETS).unwrap();
+    let mut crd = cluster.get(CRDS, WIDGETS).unwrap();
     change(&mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]);
     cluster.update(crd).unwrap();
 }
