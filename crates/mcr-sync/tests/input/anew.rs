@@ -10,9 +10,8 @@ const LAG: Duration = secs(10);
 const MADE: [(&str, &str); 2] = [(WIDGETS, "default/w"), ("configmaps", "default/w-settings")];
 
 fn made(berlin: &SimCluster) -> Vec<Value> {
-    MADE.iter()
-        .filter_map(|(kind, key)| berlin.get(kind, key))
-        .collect()
+    let get = |(kind, key)| berlin.get(kind, key);
+    MADE.into_iter().filter_map(get).collect()
 }
 
 fn uids(objects: &[Value]) -> Vec<Value> {
@@ -38,16 +37,12 @@ fn made_anew(team: &SimCluster, berlin: &SimCluster, source: &Value) -> Vec<Valu
 async fn synced(is_limited: bool) -> World {
     let mut world = World::with(&["w"]);
     world.team_a.create(map("settings", json!({}))).unwrap();
-    let settings = Related::<DynamicObject, DynamicObject, ConfigMap>::down("settings")
-        .named(|_, _| ["settings"])
-        .name_by(|_, _| "w-settings".to_owned());
-    let sync = sync().related(settings);
-    let controller = if is_limited {
-        limited(sync)
-    } else {
-        sync.build().unwrap()
-    };
-    world.begin_with(controller);
+    let settings = Related::<_, _, ConfigMap>::down("settings").named(|_, _| ["settings"]);
+    let sync = sync().related(settings.name_by(|_, _| "w-settings".to_owned()));
+    match is_limited {
+        true => world.begin_with(limited(sync)),
+        false => world.begin(sync),
+    }
     world.synced("w").await;
     until("the copy", || made(&world.berlin).len() == 2).await;
     world
@@ -79,18 +74,13 @@ async fn sync_target_that_is_made_anew_between_two_reads_stays() {
     let reads = ["widgets/w", "w-settings"].into_iter();
     for (read, is_gone) in reads.flat_map(|read| [(read, false), (read, true)]) {
         let world = synced(false).await;
-        let (clusters, kept) = (
-            [world.team_a.clone(), world.berlin.clone()],
-            Arc::new(Mutex::new(Vec::new())),
-        );
-        let (team, found, source) = (
-            world.team_gate.clone(),
-            kept.clone(),
-            get(&world.team_a, "w").unwrap(),
-        );
+        let (team, berlin) = (world.team_a.clone(), world.berlin.clone());
+        let gate = world.team_gate.clone();
+        let (source, kept) = (get(&team, "w").unwrap(), Arc::new(Mutex::new(Vec::new())));
+        let found = kept.clone();
         world.berlin_gate.meanwhile(read, move || {
-            team.now().lag = LAG;
-            *found.lock().unwrap() = made_anew(&clusters[0], &clusters[1], &source);
+            gate.now().lag = LAG;
+            *found.lock().unwrap() = made_anew(&team, &berlin, &source);
         });
         delete(&world.team_a, "w");
         if is_gone {
@@ -109,12 +99,10 @@ async fn sync_target_that_is_made_anew_between_two_reads_stays() {
 async fn sync_target_of_a_cluster_that_is_back_at_the_last_moment_stays() {
     let mut world = World::of(&["w"], sync().owner("eu")).await;
     world.stop().await;
-    let orphans = sync().owner("eu").delete_orphans_after(LAG).unwrap();
-    world.begin_with(orphans);
+    world.begin_with(sync().owner("eu").delete_orphans_after(LAG).unwrap());
     let (clusters, team) = (world.clusters.clone(), spec(&world.team_a, "source"));
-    world
-        .berlin_gate
-        .meanwhile("widgets/w", move || assert!(clusters.add(team)));
+    let back = move || assert!(clusters.add(team));
+    world.berlin_gate.meanwhile("widgets/w", back);
     world.clusters.remove("team-a");
     world.berlin_gate.has_happened().await;
     sleep(LAG).await;
@@ -131,9 +119,8 @@ async fn sync_target_of_a_source_that_is_made_anew_is_not_told_as_an_orphan() {
         end(&world.team_a, "w");
         world.team_a.compact(world.team_a.resource_version());
         let cluster = world.team_a.clone();
-        world
-            .team_gate
-            .meanwhile("widgets/w", move || drop(cluster.create(anew(&source)).unwrap()));
+        let create = move || drop(cluster.create(anew(&source)).unwrap());
+        world.team_gate.meanwhile("widgets/w", create);
         world.team_a.end_watches();
         world.team_gate.has_happened().await;
         sleep(LAG).await;

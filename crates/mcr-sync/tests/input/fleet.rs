@@ -51,19 +51,9 @@ async fn sync_to_each_does_not_look_at_the_sources_for_labels_that_select_the_sa
     let lyon = spec(&world.lyon, "target");
     world.clusters.add(lyon.clone());
     now(&looks).await;
-    world
-        .clusters
-        .add(lyon.label("size", "large").property("nodes", "7"));
+    let large = lyon.label("size", "large").property("nodes", "7");
+    world.clusters.add(large);
     assert_eq!(now(&looks).await, 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn sync_source_of_a_watch_with_a_selector_learns_that_its_target_cluster_has_left() {
-    let mut world = World::with(&["w"]);
-    world.begin_with(limited(sync()));
-    world.synced("w").await;
-    world.clusters.remove("berlin");
-    world.told("w", "ClusterAway", "berlin").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,20 +71,20 @@ async fn sync_target_that_was_given_up_stays_if_its_cluster_is_back_before_the_d
 }
 
 #[tokio::test(start_paused = true)]
-async fn sync_source_that_leaves_a_limited_watch_is_told_and_keeps_its_target() {
+async fn sync_source_of_a_watch_with_a_selector_is_told_when_its_target_cluster_or_it_has_left() {
     let mut world = World::with(&["w"]);
     world.begin_with(limited(sync()));
     world.synced("w").await;
-    let label = |value: &str| {
-        change(&world.team_a, "w", |source| {
-            source["metadata"]["labels"]["copy"] = value.into()
-        })
-    };
-    label("no");
+    world.clusters.remove("berlin");
+    world.told("w", "ClusterAway", "berlin").await;
+    world.clusters.add(spec(&world.berlin, "target"));
+    world.synced("w").await;
+    let label = ["metadata", "labels", "copy"];
+    set(&world.team_a, "w", &label, "no");
     let words = "cluster://team-a/default/w is no longer in the watch of the sync, and still has the finalizer sync.mcr.dev/widgets";
     world.waits(words).await;
     assert!(get(&world.berlin, "w").is_some());
-    label("yes");
+    set(&world.team_a, "w", &label, "yes");
     delete(&world.team_a, "w");
     is_gone(&world.team_a, "w").await;
     is_gone(&world.berlin, "w").await;
@@ -102,11 +92,12 @@ async fn sync_source_that_leaves_a_limited_watch_is_told_and_keeps_its_target() 
 
 #[tokio::test(start_paused = true)]
 async fn sync_cluster_that_is_away_costs_no_look_until_it_is_back() {
+    let mut world = World::with(&[]);
     let sources: Vec<String> = (0..20).map(|at| format!("w{at}")).collect();
-    let mut world = World::with(&sources.iter().map(|source| &**source).collect::<Vec<_>>());
     let (sync, looks) = placed(&["berlin", "lyon", "paris"]);
     world.begin(sync);
     for source in &sources {
+        make(&world.team_a, source, json!({"size": 1}));
         is_there(&world.berlin, source, 1).await;
         is_there(&world.lyon, source, 1).await;
     }
@@ -136,6 +127,12 @@ async fn add_again(world: &World) {
     sleep(secs(60)).await;
 }
 
+/// Writes these clusters into the record of the source `w`.
+fn record(world: &World, clusters: &[&str]) {
+    let places = clusters.iter().map(|at| json!([at, "default", "w"]));
+    annotate(&world.team_a, "w", RECORD, &places.collect::<Value>().to_string());
+}
+
 #[tokio::test(start_paused = true)]
 async fn sync_another_name_of_a_cluster_is_no_place() {
     let world = World::of(&["v"], to_each()).await;
@@ -143,12 +140,11 @@ async fn sync_another_name_of_a_cluster_is_no_place() {
     make(&world.team_a, "w", json!({"size": 1}));
     world.synced("w").await;
     // It had targets before it was known to be another name.
-    let record = ["berlin", "berlin-again", "lyon"].map(|at| json!([at, "default", "w"]));
-    annotate(&world.team_a, "w", RECORD, &json!(record).to_string());
+    record(&world, &["berlin", "berlin-again", "lyon"]);
     let record = || get(&world.team_a, "w").unwrap()["metadata"]["annotations"][RECORD].to_string();
     until("a record without the other name", || !record().contains("again")).await;
     world.synced("w").await;
-    assert_eq!(requests(&world.berlin, "delete"), [0, 0]);
+    assert_eq!(count(&world.berlin, "delete"), 0);
     for source in ["v", "w"] {
         delete(&world.team_a, source);
         is_gone(&world.team_a, source).await;
@@ -160,12 +156,9 @@ async fn sync_another_name_of_a_cluster_is_no_place() {
 async fn sync_former_place_under_another_name_of_a_cluster_is_cleaned_up_in_the_cluster() {
     let world = World::of(&["w"], sync().to(name("lyon"))).await;
     add_again(&world).await;
-    world
-        .berlin
-        .create(anew(&get(&world.lyon, "w").unwrap()))
-        .unwrap();
-    let record = ["berlin-again", "lyon"].map(|at| json!([at, "default", "w"]));
-    annotate(&world.team_a, "w", RECORD, &json!(record).to_string());
+    let target = anew(&get(&world.lyon, "w").unwrap());
+    world.berlin.create(target).unwrap();
+    record(&world, &["berlin-again", "lyon"]);
     is_gone(&world.berlin, "w").await;
     world.synced("w").await;
     assert!(get(&world.lyon, "w").is_some());
@@ -180,9 +173,8 @@ async fn sync_target_goes_when_its_cluster_comes_back_and_is_no_longer_selected(
     };
     let mut world = World::of(&["w"], to_each()).await;
     // Another address is another connection, so the cluster is away for a moment.
-    world
-        .clusters
-        .add(world.berlin_gate.before(&world.berlin, "retired"));
+    let retired = world.berlin_gate.before(&world.berlin, "retired");
+    world.clusters.add(retired);
     goes_at_once(&world.berlin).await;
     world.synced("w").await;
     // It is away for long, and has left the fleet.

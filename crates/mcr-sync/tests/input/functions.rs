@@ -18,11 +18,8 @@ fn call(function: &str, object: &DynamicObject) -> bool {
 async fn sync_function_that_panics_is_told_for_its_source_until_that_changes() {
     // The rule for adoption is asked about the object in the target cluster.
     let mut world = World::with(&["adoption", "well"]);
-    make(
-        &world.berlin,
-        "adoption",
-        json!({"size": 2, "panics": "adoption"}),
-    );
+    let taken = json!({"size": 2, "panics": "adoption"});
+    make(&world.berlin, "adoption", taken);
     world.team_a.create(map("settings", json!({}))).unwrap();
     let functions = ["filter", "placement", "projection", "status"];
     for function in functions {
@@ -50,16 +47,11 @@ async fn sync_function_that_panics_is_told_for_its_source_until_that_changes() {
     world.begin(sync);
     is_there(&world.berlin, "well", 1).await;
     world.synced("well").await;
-    assert!(
-        world
-            .berlin
-            .get("configmaps", "default/settings-of-well")
-            .is_some()
-    );
+    let copy = world.berlin.get("configmaps", "default/settings-of-well");
+    assert!(copy.is_some());
     for function in functions.into_iter().chain(["rule for adoption"]) {
-        let words = format!(
-            "the {function} of the source failed; it is tried again when the source changes: it panicked"
-        );
+        let again = "it is tried again when the source changes: it panicked";
+        let words = format!("the {function} of the source failed; {again}");
         let failure = world.waits(&words).await;
         assert!(!failure.error.contains(CANARY), "{failure:?}");
         let source = failure.object.trim_start_matches("default/");
@@ -76,13 +68,9 @@ async fn sync_function_that_panics_is_told_for_its_source_until_that_changes() {
     is_there(&world.berlin, "related", 1).await;
     assert_eq!(world.failing().len(), 5);
 
-    change(&world.berlin, "adoption", |found| {
-        found["spec"]["panics"] = Value::Null
-    });
+    set(&world.berlin, "adoption", &["spec", "panics"], Value::Null);
     for source in functions.into_iter().chain(["adoption", "related"]) {
-        change(&world.team_a, source, |source| {
-            source["spec"] = json!({"size": 3})
-        });
+        set(&world.team_a, source, &["spec"], json!({"size": 3}));
         is_there(&world.berlin, source, 3).await;
         world.synced(source).await;
     }

@@ -18,9 +18,8 @@ fn mirror(kind: &ApiResource) -> Widgets {
 fn objects() -> Value {
     let ids = json!({"controller-uid": "u", "batch.kubernetes.io/controller-uid": "u", "job-name": "x",
         "batch.kubernetes.io/job-name": "x", "app": "a"});
-    let template =
-        |labels: &Value| json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c"}]}});
-    let (plain, with_ids) = (template(&json!({"app": "a"})), template(&ids));
+    let [plain, with_ids] =
+        [&json!({"app": "a"}), &ids].map(|labels| json!({"metadata": {"labels": labels}}));
     let selector = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}});
     json!([
         ["", "Service",
@@ -39,11 +38,12 @@ fn objects() -> Value {
 
 /// Puts the fields of one object into another one.
 fn merge(into: &mut Value, from: &Value) {
-    match from.as_object() {
-        Some(fields) => fields
-            .iter()
-            .for_each(|(field, value)| merge(&mut into[field], value)),
-        None => *into = from.clone(),
+    let Some(fields) = from.as_object() else {
+        *into = from.clone();
+        return;
+    };
+    for (field, value) in fields {
+        merge(&mut into[field], value);
     }
 }
 
@@ -52,11 +52,9 @@ async fn sync_mirror_leaves_out_what_belongs_to_a_server_or_a_controller() {
     for row in objects().as_array().unwrap() {
         let (group, of, wanted) = (row[0].as_str().unwrap(), row[1].as_str().unwrap(), &row[3]);
         let resource = kind(group, of);
-        let owner =
-            json!({"apiVersion": "batch/v1", "kind": "CronJob", "name": "c", "uid": "u", "controller": true});
         let mut source = json!({"apiVersion": resource.api_version, "kind": of, "metadata": {
             "name": "x", "namespace": "default", "finalizers": ["example.com/theirs"], "labels": {"app": "a"},
-            "ownerReferences": [owner],
+            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "CronJob", "name": "c", "uid": "u", "controller": true}],
             "annotations": {"team": "a", "deployment.kubernetes.io/revision": "5", "pv.kubernetes.io/bind-completed": "yes",
                 "volume.kubernetes.io/selected-node": "n", "control-plane.alpha.kubernetes.io/leader": "{}"},
         }});
@@ -77,10 +75,9 @@ async fn sync_mirror_leaves_out_what_belongs_to_a_server_or_a_controller() {
             marks.retain(|mark, _| !mark.starts_with("sync.mcr.dev/"));
             assert_eq!(meta[field], wanted, "{of}");
         }
-        assert_eq!(
-            (&meta["finalizers"], &meta["ownerReferences"]),
-            (&Value::Null, &Value::Null)
-        );
+        for field in ["finalizers", "ownerReferences"] {
+            assert_eq!(meta[field], Value::Null);
+        }
         for field in wanted.as_object().unwrap().keys() {
             assert_eq!(target[field], wanted[field], "{of}");
         }
@@ -90,30 +87,29 @@ async fn sync_mirror_leaves_out_what_belongs_to_a_server_or_a_controller() {
 
 #[test]
 fn sync_mirror_of_a_kind_that_belongs_to_its_cluster_is_refused_in_words() {
-    let kinds = [
-        ("", "Pod"),
-        ("", "Node"),
-        ("events.k8s.io", "Event"),
-        ("coordination.k8s.io", "Lease"),
-    ];
-    for (group, of) in kinds {
+    for of in [
+        "/Pod",
+        "/Node",
+        "events.k8s.io/Event",
+        "coordination.k8s.io/Lease",
+    ] {
+        let (group, of) = of.split_once('/').unwrap();
         let refused = mirror(&kind(group, of)).build().unwrap_err();
         assert!(matches!(refused, BuildError::NotMirrored(_)), "{refused:?}");
-        let wanted = format!(
-            "a {of} can't be mirrored, because it belongs to its cluster; use `project` to make another kind \
-            from it, or only the fields that you choose"
-        );
-        assert_eq!(refused.to_string(), wanted);
+        let words = "because it belongs to its cluster; use `project` to make another kind from it, or only the fields that you choose";
+        assert_eq!(refused.to_string(), format!("a {of} can't be mirrored, {words}"));
         // A projection says itself what it takes along.
-        let projected = mirror(&kind(group, of)).project(|source, _| source.clone());
-        projected.build().unwrap();
+        mirror(&kind(group, of))
+            .project(|it, _| it.clone())
+            .build()
+            .unwrap();
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn sync_mirror_and_default_copy_of_a_service_account_token_are_refused_in_words() {
     let secrets = kind("", "Secret");
-    let token = Related::<DynamicObject, DynamicObject, DynamicObject>::down_with("token", &secrets);
+    let token = Related::<_, _, DynamicObject>::down_with("token", &secrets);
     let mut world = World::with(&["w"]);
     let of = json!({"kubernetes.io/service-account.name": "default"});
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",

@@ -1,7 +1,7 @@
 //! Names in annotations that anybody may write, and what they would be as parts of a path.
 
 use kube::core::{ApiResource, GroupVersionKind};
-use mcr_sync::{SourceName, TargetNamespace, hashed};
+use mcr_sync::{TargetNamespace, hashed};
 
 use crate::world::widgets::*;
 
@@ -33,10 +33,9 @@ async fn sync_record_with_a_name_that_no_object_can_have_is_told_and_leads_to_no
     let world = World::of(&["w"], sync()).await;
     // Another generation each time, so that the new words are told at once.
     let write = |generation: usize, record: &Value| {
-        change(&world.team_a, "w", |source| {
-            source["metadata"]["annotations"][RECORD] = record.to_string().into();
-            source["spec"] = json!({"size": 2, "generation": generation});
-        });
+        let spec = json!({"size": 2, "generation": generation});
+        set(&world.team_a, "w", &["spec"], spec);
+        annotate(&world.team_a, "w", RECORD, &record.to_string());
     };
     let own = json!(["berlin", "default", "w"]);
     for (generation, hostile) in HOSTILE.into_iter().enumerate() {
@@ -55,43 +54,37 @@ async fn sync_record_with_a_name_that_no_object_can_have_is_told_and_leads_to_no
 
 #[tokio::test(start_paused = true)]
 async fn sync_link_with_a_name_that_no_object_can_have_is_told_and_leads_to_no_request() {
-    for (annotation, hostile) in HOSTILE
+    let places = HOSTILE
         .into_iter()
-        .flat_map(|name| [("namespace", name), ("name", name)])
-    {
-        let [namespace, source] = if annotation == "name" {
-            ["x", hostile]
-        } else {
-            [hostile, "y"]
-        };
-        let of = SourceName {
-            cluster: "team-a",
-            namespace: Some(namespace),
-            name: source,
-        };
+        .flat_map(|hostile| [(hostile, "y"), ("x", hostile)]);
+    for (namespace, source) in places {
+        let of = source_name(Some(namespace), source);
+        let target = hashed(of);
         let mut world = World::with(&[]);
-        make(&world.berlin, &hashed(of), json!({}));
-        change(&world.berlin, &hashed(of), |target| {
-            let meta = &mut target["metadata"];
-            meta["labels"] = json!({"sync.mcr.dev/sync": "widgets", "sync.mcr.dev/source": of.hash()});
-            meta["annotations"] = json!({"sync.mcr.dev/source-cluster": "team-a",
-                "sync.mcr.dev/source-namespace": namespace, "sync.mcr.dev/source-name": source});
-        });
-        let sync = Widgets::with("widgets", &widgets(), &widgets())
-            .to(name("berlin"))
-            .mirror();
-        world.begin(sync.namespace(TargetNamespace::Fixed("default".to_owned())));
+        make(&world.berlin, &target, json!({}));
+        let labels = json!({"sync.mcr.dev/sync": "widgets", "sync.mcr.dev/source": of.hash()});
+        set(&world.berlin, &target, &["metadata", "labels"], labels);
+        let annotations = json!({"sync.mcr.dev/source-cluster": "team-a",
+            "sync.mcr.dev/source-namespace": namespace, "sync.mcr.dev/source-name": source});
+        set(&world.berlin, &target, &["metadata", "annotations"], annotations);
+        let sync = Widgets::with("widgets", &widgets(), &widgets()).to(name("berlin"));
+        let namespaces = TargetNamespace::Fixed("default".to_owned());
+        world.begin(sync.mirror().namespace(namespaces));
+        let (what, hostile) = if source == "y" {
+            ("namespace", namespace)
+        } else {
+            ("name", source)
+        };
         // A ClusterRole may have such a name, so it is asked for, in a path that leads to no other object.
-        if (annotation, hostile) == ("name", "root?x=") {
+        if source == "root?x=" {
             world.fails("which no longer exists").await;
             let uri = "/apis/example.com/v1/namespaces/x/widgets/root%3Fx%3D";
             assert_eq!(asked(&world.team_a, "nothing"), [uri]);
         } else {
-            let target = format!("cluster://berlin/default/{}", hashed(of));
-            let annotation = format!("the annotation sync.mcr.dev/source-{annotation} of {target}");
-            world
-                .waits(&format!("{annotation} has the name {hostile:?}"))
-                .await;
+            let annotation =
+                format!("annotation sync.mcr.dev/source-{what} of cluster://berlin/default/{target}");
+            let words = format!("the {annotation} has the name {hostile:?}");
+            world.waits(&words).await;
             assert_eq!(asked(&world.team_a, "nothing"), [""; 0]);
         }
     }
@@ -111,11 +104,7 @@ async fn sync_source_whose_name_would_end_a_path_is_synced_and_no_other_object_i
     let roles = ApiResource::from_gvk(&kind);
     let sync = Widgets::with("roles", &roles, &roles).to(name("berlin")).mirror();
     world.begin(sync.filter(|role| role.metadata.name.as_deref() == Some("edit?x=")));
-    let target = hashed(SourceName {
-        cluster: "team-a",
-        namespace: None,
-        name: "edit?x=",
-    });
+    let target = hashed(source_name(None, "edit?x="));
     until("the target", || world.berlin.get(ROLES, &target)).await;
     world.team_a.delete(ROLES, "edit?x=").unwrap();
     until("the end", || world.team_a.get(ROLES, "edit?x=").is_none()).await;

@@ -47,10 +47,7 @@ async fn sync_target_cluster_that_answers_is_never_given_up() {
         delete(&world.team_a, "w");
         is_gone(&world.lyon, "w").await;
         sleep(LONG).await;
-        assert!(
-            get(&world.team_a, "w").is_some(),
-            "berlin refuses, and is not away"
-        );
+        assert!(get(&world.team_a, "w").is_some(), "berlin is not away");
         if is_former {
             give_up(&world.team_a, "w");
         } else {
@@ -80,9 +77,7 @@ async fn sync_wait_for_a_cluster_begins_anew_for_another_source_of_the_name() {
     delete(&world.team_a, "w");
     sleep(AWAY / 2).await;
     // Its owner gives it up by hand, and makes it anew.
-    change(&world.team_a, "w", |source| {
-        source["metadata"]["finalizers"] = json!([])
-    });
+    set(&world.team_a, "w", &["metadata", "finalizers"], json!([]));
     make(&world.team_a, "w", json!({"size": 1}));
     world.told("w", "ClusterAway", "").await;
     delete(&world.team_a, "w");

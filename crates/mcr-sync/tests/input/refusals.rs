@@ -1,6 +1,9 @@
 //! Clusters that do not take an object: it is told in words and tried later and later, and others are not held.
 
-use crate::world::widgets::*;
+use crate::world::{gate::WEBHOOK, widgets::*};
+
+const CREATE: &str = "could not create cluster://berlin/default/w: ";
+const GRANT: &str = ". Grant this verb to the credentials of the cluster; it is tried again";
 
 /// Waits until the failure of a source was repeated, with longer and longer pauses.
 async fn is_tried_later_and_later(world: &World, source: &str) {
@@ -8,10 +11,8 @@ async fn is_tried_later_and_later(world: &World, source: &str) {
     let mut pauses = Vec::new();
     for least in [6, 8, 10] {
         let begun = Instant::now();
-        until(format!("attempt {least}"), || {
-            world.failing().into_iter().find(is_it(least))
-        })
-        .await;
+        let failing = || world.failing().into_iter().find(is_it(least));
+        until(format!("attempt {least}"), failing).await;
         pauses.push(begun.elapsed());
     }
     assert!(pauses[2] > 2 * pauses[1] && pauses[2] > secs(1), "{pauses:?}");
@@ -30,11 +31,13 @@ async fn is_told(
     make(&world.team_a, source, json!({"size": 1}));
     world.begin(to_each());
     is_there(&world.lyon, source, 1).await;
-    has(&world.told(source, reason, "").await, words);
+    let message = world.told(source, reason, "").await;
+    has(&message, words);
+    assert_eq!(message.contains("Grant"), words.contains(&GRANT), "{message}");
     // Some words are other ones each time, and stay for a minute.
-    let told = requests(&world.team_a, "patch")[1];
+    let told = count(&world.team_a, "patch");
     sleep(secs(30)).await;
-    assert!(requests(&world.team_a, "patch")[1] - told <= 1);
+    assert!(count(&world.team_a, "patch") - told <= 1);
     if reason == "RequestFailed" {
         is_tried_later_and_later(&world, source).await;
     }
@@ -62,10 +65,8 @@ async fn sync_kind_that_a_target_cluster_does_not_serve_is_told_and_synced_when_
     let broken = |world: &World| world.berlin.delete(CRDS, WIDGETS).unwrap();
     let words = "the state of default/w in cluster berlin is not known, because its kind can't be listed there: the API server \
         does not serve this kind (404). Install its CRD, or check group, version and plural";
-    is_told("w", false, broken, ("NotListed", &[words]), |world| {
-        drop(world.berlin.create(crd()).unwrap())
-    })
-    .await;
+    let mended = |world: &World| drop(world.berlin.create(crd()).unwrap());
+    is_told("w", false, broken, ("NotListed", &[words]), mended).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -76,12 +77,7 @@ async fn sync_refusal_of_an_admission_webhook_is_told_and_tried_later_and_later(
         (500, "InternalError"),
         (422, "Invalid"),
     ] {
-        let words = "admission webhook \"sizes.example.com\" denied the request: no budget";
-        let told = [
-            "could not create cluster://berlin/default/w: ",
-            words,
-            &format!("(code {code})"),
-        ];
+        let told = [CREATE, WEBHOOK];
         let broken = |world: &World| world.berlin_gate.now().refuses = Some(("w", code, reason));
         let mended = |world: &World| world.berlin_gate.now().refuses = None;
         is_told("w", true, broken, ("RequestFailed", &told), mended).await;
@@ -90,32 +86,16 @@ async fn sync_refusal_of_an_admission_webhook_is_told_and_tried_later_and_later(
 
 #[tokio::test(start_paused = true)]
 async fn sync_target_that_its_schema_refuses_is_told_with_the_words_of_the_server() {
-    let most = |cluster: &SimCluster, most: u64| {
-        schema(cluster, |spec| {
-            spec["properties"]["size"]["maximum"] = most.into()
-        });
-    };
-    let words = [
-        "could not create cluster://berlin/default/w: ",
-        "spec.size",
-        "should be less than or equal to 0",
-    ];
-    let (broken, mended) = (
-        |world: &World| most(&world.berlin, 0),
-        |world: &World| most(&world.berlin, 10),
-    );
+    let words = [CREATE, "spec.size", "should be less than or equal to 0"];
+    let broken = |world: &World| schema(&world.berlin, sized(0));
+    let mended = |world: &World| schema(&world.berlin, sized(10));
     is_told("w", true, broken, ("RequestFailed", &words), mended).await;
     // It is mended in the source.
     let world = World::of(&["w"], sync()).await;
-    most(&world.team_a, 1000);
+    schema(&world.team_a, sized(1000));
     world.size("w", 12);
-    world
-        .told(
-            "w",
-            "RequestFailed",
-            "could not update cluster://berlin/default/w: ",
-        )
-        .await;
+    let words = "could not update cluster://berlin/default/w: ";
+    world.told("w", "RequestFailed", words).await;
     assert_eq!(get(&world.berlin, "w").unwrap()["spec"]["size"], 1);
     world.size("w", 3);
     is_there(&world.berlin, "w", 3).await;
@@ -134,49 +114,37 @@ async fn sync_namespace_that_ends_is_told_and_made_anew_and_others_are_synced() 
     let mended = |world: &World| {
         let mut ends = world.berlin.get("namespaces", "ends").unwrap();
         ends["spec"]["finalizers"] = json!([]);
-        let request =
-            http::Request::put("/api/v1/namespaces/ends/finalize").body(ends.to_string().into_bytes());
+        let request = http::Request::put("/api/v1/namespaces/ends/finalize");
+        let request = request.body(ends.to_string().into_bytes()).unwrap();
         let client = world.berlin.client();
-        tokio::spawn(async move { client.request::<Value>(request.unwrap()).await.unwrap() });
+        tokio::spawn(async move { client.request::<Value>(request).await.unwrap() });
     };
     let words = [
         "could not create cluster://berlin/ends/w: ",
-        "namespace ends because it is being terminated",
+        "it is being terminated",
     ];
     is_told("ends/w", true, broken, ("RequestFailed", &words), mended).await;
 }
 
-const GRANT: &str = ". Grant this verb to the credentials of the cluster; it is tried again";
-
 #[tokio::test(start_paused = true)]
 async fn sync_target_cluster_without_the_right_to_create_is_told_and_others_are_served() {
     let broken = |world: &World| allow(&world.berlin, &["get", "list", "watch", "patch", "delete"]);
-    let words = [
-        "could not create cluster://berlin/default/w: ",
-        "cannot create resource \"widgets\"",
-        GRANT,
-    ];
-    is_told("w", false, broken, ("RequestFailed", &words), |world| {
-        allow(&world.berlin, &["*"])
-    })
-    .await;
+    let mended = |world: &World| allow(&world.berlin, &["*"]);
+    let words = [CREATE, "cannot create resource \"widgets\"", GRANT];
+    is_told("w", false, broken, ("RequestFailed", &words), mended).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn sync_source_cluster_without_the_right_to_patch_holds_no_other() {
     // What is allowed, what is told, and whether targets are made.
-    for (resource, verbs, words, is_made) in [
-        (
-            "*",
-            &["get", "list", "watch"][..],
-            ["update", "resource \"widgets\""],
-            false,
-        ),
-        // The events are refused too.
+    let read = &["get", "list", "watch"][..];
+    for (resource, verbs, told, right, is_made) in [
+        ("*", read, "update", "\"widgets\"", false),
         (
             "widgets",
             &["*"],
-            ["update the status of", "resource \"widgets/status\""],
+            "update the status of",
+            "\"widgets/status\"",
             true,
         ),
     ] {
@@ -186,11 +154,11 @@ async fn sync_source_cluster_without_the_right_to_patch_holds_no_other() {
         world.begin(sync());
         is_there(&world.berlin, "well", 1).await;
         is_tried_later_and_later(&world, "default/w").await;
-        let told = format!("could not {} cluster://team-a/default/w: ", words[0]);
+        let told = format!("could not {told} cluster://team-a/default/w: ");
         let failure = world.fails(&told).await;
         has(
             &failure.error,
-            &[&format!("User \"admin\" cannot patch {}", words[1]), GRANT],
+            &["User \"admin\" cannot patch resource ", right, GRANT],
         );
         world.size("w", 2);
         if is_made {
@@ -198,6 +166,7 @@ async fn sync_source_cluster_without_the_right_to_patch_holds_no_other() {
         }
         // Nothing is asked of the target cluster before the finalizer is written.
         assert_eq!(world.berlin.audit().count(|event| event.name == "w") > 0, is_made);
+        // The events are refused too.
         let is_refused = |event: &SimAuditEvent| event.resource.starts_with("events") && event.code == 403;
         assert!(world.team_a.audit().count(is_refused) > 0);
         allow(&world.team_a, &["*"]);

@@ -75,17 +75,12 @@ fn sync() -> ObjectSync<Source, Target> {
 #[tokio::test(start_paused = true)]
 async fn sync_tells_no_value_of_any_object() {
     let log = Log::of_this_thread(tracing::Level::TRACE);
-    let mut world = World::with(&[
-        "source",
-        "target",
-        "related-type",
-        "related-project",
-        "related-name",
-    ]);
+    let mut world = World::with(&["source", "target", "related-type", "related-name"]);
+    make(&world.team_a, "related-project", json!({"size": 1}));
     // The source cluster checks nothing, and the target cluster a field.
-    schema(&world.team_a, |spec| spec["properties"] = json!({}));
+    schema(&world.team_a, open(json!({})));
     let mode = json!({"type": "string", "enum": ["a", "b"]});
-    schema(&world.berlin, |spec| spec["properties"] = json!({"mode": mode}));
+    schema(&world.berlin, open(json!({"mode": mode})));
     let text = |at: &str| json!({"size": 1, "text": format!("canary-{at}")});
     for (source, spec) in [
         ("new-source", json!({"size": "canary-new"})),
@@ -101,17 +96,12 @@ async fn sync_tells_no_value_of_any_object() {
     ] {
         make(&world.team_a, source, spec);
     }
-    make(
-        &world.berlin,
-        "adoption",
-        json!({"size": 2, "text": ["canary-adoption"]}),
-    );
+    let taken = json!({"size": 2, "text": ["canary-adoption"]});
+    make(&world.berlin, "adoption", taken);
     world.start(sync());
     is_there(&world.berlin, "source", 1).await;
     is_there(&world.berlin, "target", 1).await;
-    change(&world.team_a, "source", |source| {
-        source["spec"]["size"] = "canary-source".into()
-    });
+    set(&world.team_a, "source", &["spec", "size"], "canary-source");
     let mut target = get(&world.berlin, "target").unwrap();
     target["status"] = json!({"port": "canary-target"});
     world.berlin.restore(target).unwrap();
@@ -133,10 +123,8 @@ async fn sync_tells_no_value_of_any_object() {
     ] {
         until(format!("{words:?} for {source}"), || {
             let condition = world.condition(source).map(|(_, message)| message);
-            condition
-                .into_iter()
-                .chain(world.events(source))
-                .any(|text| text.contains(words))
+            let mut told = condition.into_iter().chain(world.events(source));
+            told.any(|text| text.contains(words))
         })
         .await;
         told.extend(world.events(source));
@@ -145,13 +133,8 @@ async fn sync_tells_no_value_of_any_object() {
     told.extend(world.failing().into_iter().map(|failing| failing.error));
     // At level debug, kube logs each refusal as it comes.
     let of_kube = "kube_client::client: Unsuccessful";
-    told.extend(
-        log.text()
-            .lines()
-            .filter(|line| !line.contains(of_kube))
-            .map(str::to_owned),
-    );
-    told.retain(|text| text.contains("canary"));
+    told.extend(log.text().lines().map(str::to_owned));
+    told.retain(|text| text.contains("canary") && !text.contains(of_kube));
     assert_eq!(told, [""; 0]);
 
     // A source that can't be decoded keeps its target, and is released when it is deleted.

@@ -29,12 +29,8 @@ async fn sync_name_that_is_taken_by_another_object_is_used_once_it_is_free() {
     let mut world = World::with(&["w"]);
     make(&world.berlin, "w", json!({"size": 7}));
     world.begin(sync());
-    world
-        .event(
-            "w",
-            "Warning NameTaken default/w in cluster berlin belongs to somebody else",
-        )
-        .await;
+    let taken = "Warning NameTaken default/w in cluster berlin belongs to somebody else";
+    world.event("w", taken).await;
     // Watches of targets leave out objects without the labels of the sync, so nothing announces this.
     delete(&world.berlin, "w");
     is_there(&world.berlin, "w", 1).await;
@@ -67,9 +63,7 @@ async fn sync_an_object_that_names_a_source_and_is_not_its_target_is_told_and_no
     is_there(&world.berlin, "w", 1).await;
     // A restart tells it again, and a deletion of the source does not reach the copy.
     world.stop().await;
-    change(&world.team_a, "w", |source| {
-        source["status"]["conditions"] = json!([])
-    });
+    set(&world.team_a, "w", &["status", "conditions"], json!([]));
     world.begin(sync());
     world.condition_is("w", "ClaimedTwice", words).await;
     delete(&world.team_a, "w");

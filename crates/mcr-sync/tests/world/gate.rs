@@ -15,6 +15,8 @@ use mcr_testkit::sim::SimService;
 
 use super::widgets::*;
 
+pub const WEBHOOK: &str = "admission webhook \"sizes.example.com\" denied the request: no budget";
+
 type Failure = Box<dyn Error + Send + Sync>;
 type Answer = Response<UnsyncBoxBody<Bytes, Failure>>;
 
@@ -26,8 +28,7 @@ pub struct Gate(Arc<Mutex<State>>);
 pub struct State {
     /// The name of the object whose creation is refused, and the code and the reason of the answer.
     pub refuses: Option<(&'static str, u16, &'static str)>,
-    /// When creations were refused.
-    pub refused: Vec<Instant>,
+    refused: usize,
     /// The pause before each event of a watch.
     pub lag: Duration,
     /// The pause before each list of Widgets.
@@ -82,24 +83,18 @@ impl Gate {
         if object["metadata"]["name"] != name {
             return None;
         }
-        gate.refused.push(Instant::now());
-        let at = gate.refused.len();
-        let denied = "admission webhook \"sizes.example.com\" denied the request: no budget";
-        let message = format!("{denied} (request {at}) (code {code})");
+        gate.refused += 1;
+        let message = format!("{WEBHOOK} (code {code}, request {})", gate.refused);
         let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,
             "message": message});
         let body = Full::from(status.to_string()).map_err(|never| match never {});
-        let answer = Response::builder()
-            .status(code)
-            .header("content-type", "application/json");
-        Some(answer.body(body.boxed_unsync()).unwrap())
+        let mut answer = Response::new(body.boxed_unsync());
+        *answer.status_mut() = http::StatusCode::from_u16(code).unwrap();
+        Some(answer)
     }
 
     async fn answer(self, service: SimService, request: Request<Body>) -> Result<Answer, Failure> {
-        let is_watch = request
-            .uri()
-            .query()
-            .is_some_and(|query| query.contains("watch="));
+        let is_watch = request.uri().to_string().contains("watch=");
         let (head, body) = request.into_parts();
         let (is_read, path) = (head.method == Method::GET, head.uri.path().to_owned());
         let body = body.collect().await?.to_bytes();
@@ -108,10 +103,8 @@ impl Gate {
         {
             return Ok(refusal);
         }
-        let meanwhile = self
-            .now()
-            .meanwhile
-            .take_if(|(end, _)| is_read && path.ends_with(*end));
+        let is_it = |(end, _): &mut (&str, _)| is_read && path.ends_with(*end);
+        let meanwhile = self.now().meanwhile.take_if(is_it);
         if let Some((_, happens)) = meanwhile {
             happens();
             sleep(secs(1)).await;

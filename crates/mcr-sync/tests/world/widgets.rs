@@ -2,6 +2,7 @@
 //!
 //! A name stands for an object in the namespace `default`, unless it has another one before a '/'.
 
+use std::fmt::Display;
 pub use std::{
     sync::{
         Arc, Mutex,
@@ -12,7 +13,7 @@ pub use std::{
 
 pub use kube::core::DynamicObject;
 pub use mcr::{BoxError, BuiltController, ClusterSelector, ClusterSpec, FailingRequest};
-use mcr_sync::{ABANDON, NameTemplate};
+use mcr_sync::{ABANDON, NameTemplate, SourceName};
 pub use mcr_testkit::sim::{SimAuditEvent, SimCluster};
 use mcr_testkit::{
     sim::{SimRule, SimUser},
@@ -33,26 +34,34 @@ pub const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// The kind has the status subresource, and `size` may be at most 10.
-pub fn crd() -> Value {
-    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    let mut spec = open.clone();
-    spec["properties"] = json!({"size": {"type": "integer", "maximum": 10}});
+/// The schema of an object that may have other fields too.
+pub fn open(fields: Value) -> Value {
+    json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": fields})
+}
+
+/// The schema of a spec whose `size` may be at most this.
+pub fn sized(most: u64) -> Value {
+    open(json!({"size": {"type": "integer", "maximum": most}}))
+}
+
+/// A kind with the status subresource, and this schema of its spec.
+pub fn kind(spec: Value) -> Value {
+    let schema = json!({"type": "object", "properties": {"spec": spec, "status": open(json!({}))}});
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": WIDGETS},
-        "spec": {
-            "group": "example.com", "scope": "Namespaced", "names": {"kind": "Widget", "plural": "widgets"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}}, "schema": {
-                "openAPIV3Schema": {"type": "object", "properties": {"spec": spec, "status": open}}}}],
-        },
+        "spec": {"group": "example.com", "scope": "Namespaced", "names": {"kind": "Widget", "plural": "widgets"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": schema}}]},
     })
 }
 
+pub fn crd() -> Value {
+    kind(sized(10))
+}
+
 /// Changes the schema of the spec in a cluster.
-pub fn schema(cluster: &SimCluster, change: impl FnOnce(&mut Value)) {
-    let mut crd = cluster.get(CRDS, WIDGETS).unwrap();
-    change(&mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]);
-    cluster.update(crd).unwrap();
+pub fn schema(cluster: &SimCluster, spec: Value) {
+    cluster.update(kind(spec)).unwrap();
 }
 
 pub fn cluster(name: &str) -> SimCluster {
@@ -68,11 +77,10 @@ pub fn allow(cluster: &SimCluster, verbs: &[&str]) {
 
 /// Lets the sync do this with these resources of a cluster.
 pub fn allow_each(cluster: &SimCluster, rules: &[(&str, &[&str])]) {
-    let user = rules
-        .iter()
-        .fold(SimUser::new("admin"), |user, (resource, verbs)| {
-            user.rule(SimRule::new(["*"], [*resource], verbs.iter().copied()))
-        });
+    let mut user = SimUser::new("admin");
+    for (resource, verbs) in rules {
+        user = user.rule(SimRule::new(["*"], [*resource], verbs.iter().copied()));
+    }
     cluster.set_user(cluster.admin_token(), user);
 }
 
@@ -103,9 +111,8 @@ pub fn to_each() -> Widgets {
 
 /// The watch of sources has a selector, so no deletion of one is certain.
 pub fn limited(sync: Widgets) -> BuiltController {
-    let limited =
-        sync.build_with(|controller| controller.watch_request(|request| request.labels("copy=yes")));
-    limited.unwrap()
+    let built = sync.build_with(|it| it.watch_request(|request| request.labels("copy=yes")));
+    built.unwrap()
 }
 
 /// Counts the looks at sources.
@@ -114,6 +121,16 @@ pub fn counted(sync: Widgets) -> (Widgets, Arc<AtomicUsize>) {
     let counter = looks.clone();
     let count = move |_: &DynamicObject| counter.fetch_add(1, Ordering::Relaxed) < usize::MAX;
     (sync.filter(count), looks)
+}
+
+/// The name of a source in `team-a`.
+pub fn source_name<'a>(namespace: Option<&'a str>, name: &'a str) -> SourceName<'a> {
+    let cluster = "team-a";
+    SourceName {
+        cluster,
+        namespace,
+        name,
+    }
 }
 
 fn key(name: &str) -> String {
@@ -135,19 +152,19 @@ pub fn get(cluster: &SimCluster, name: &str) -> Option<Value> {
     cluster.get(WIDGETS, &key(name))
 }
 
-pub fn change(cluster: &SimCluster, name: &str, change: impl FnOnce(&mut Value)) {
+/// Sets the field at this path.
+pub fn set(cluster: &SimCluster, name: &str, path: &[&str], value: impl Into<Value>) {
     let mut widget = get(cluster, name).unwrap();
-    change(&mut widget);
+    *path.iter().fold(&mut widget, |at, field| &mut at[*field]) = value.into();
     cluster.update(widget).unwrap();
 }
 
 pub fn size(cluster: &SimCluster, name: &str, size: u64) {
-    change(cluster, name, |widget| widget["spec"]["size"] = size.into());
+    set(cluster, name, &["spec", "size"], size);
 }
 
 pub fn annotate(cluster: &SimCluster, name: &str, annotation: &str, text: &str) {
-    let annotate = |widget: &mut Value| widget["metadata"]["annotations"][annotation] = text.into();
-    change(cluster, name, annotate);
+    set(cluster, name, &["metadata", "annotations", annotation], text);
 }
 
 /// The owner of a source gives up its target in `berlin`.
@@ -161,9 +178,7 @@ pub fn delete(cluster: &SimCluster, name: &str) {
 
 /// Ends a source although its targets are there.
 pub fn end(cluster: &SimCluster, name: &str) {
-    change(cluster, name, |source| {
-        source["metadata"]["finalizers"] = Value::Null
-    });
+    set(cluster, name, &["metadata", "finalizers"], Value::Null);
     cluster.delete(WIDGETS, &key(name)).ok();
 }
 
@@ -175,22 +190,14 @@ pub fn anew(of: &Value) -> Value {
     object
 }
 
-/// The requests with this verb, for objects and for their status.
-pub fn requests(cluster: &SimCluster, verb: &str) -> [usize; 2] {
+/// How many requests for Widgets and their status have this verb.
+pub fn count(cluster: &SimCluster, verb: &str) -> usize {
     let audit = cluster.audit();
-    ["", "status"].map(|of| {
-        let is_one = |resource: &str| resource == "widgets" || resource == "widgets/status";
-        audit.count(|it| {
-            it.verb == verb && is_one(&it.resource) && it.resource.ends_with("status") != of.is_empty()
-        })
-    })
+    audit.count(|it| it.verb == verb && it.resource.starts_with("widgets"))
 }
 
 #[track_caller]
-pub fn until<A: Answer>(
-    what: impl std::fmt::Display,
-    ask: impl FnMut() -> A,
-) -> impl Future<Output = A::Value> {
+pub fn until<A: Answer>(what: impl Display, ask: impl FnMut() -> A) -> impl Future<Output = A::Value> {
     eventually(LIMIT, what, ask)
 }
 
@@ -203,17 +210,14 @@ pub fn is_there(cluster: &SimCluster, name: &str, size: u64) -> impl Future<Outp
 
 #[track_caller]
 pub fn is_gone(cluster: &SimCluster, name: &str) -> impl Future<Output = ()> {
-    until(format!("no {name} in {}", cluster.name()), move || {
-        get(cluster, name).is_none()
-    })
+    let is_gone = move || get(cluster, name).is_none();
+    until(format!("no {name} in {}", cluster.name()), is_gone)
 }
 
 #[track_caller]
 pub fn has(text: &str, words: &[&str]) {
-    assert!(
-        words.iter().all(|words| text.contains(words)),
-        "{text}, and not {words:?}"
-    );
+    let has_all = words.iter().all(|words| text.contains(words));
+    assert!(has_all, "{text}, and not {words:?}");
 }
 
 impl World {
@@ -270,9 +274,8 @@ impl World {
     #[track_caller]
     pub fn fails(&self, words: &str) -> impl Future<Output = FailingRequest> {
         let is_it = move |failure: &FailingRequest| failure.error.contains(words);
-        until(format!("a failure with {words:?}"), move || {
-            self.failing().into_iter().find(is_it)
-        })
+        let find = move || self.failing().into_iter().find(is_it);
+        until(format!("a failure with {words:?}"), find)
     }
 
     /// Waits for a failure with these words, which is not tried again before something changes.
@@ -293,10 +296,8 @@ impl World {
 
     /// The events of a source in `team-a`.
     pub fn events(&self, name: &str) -> Vec<String> {
-        let mut events = self.team_a.list("events.events.k8s.io", "");
-        events.retain(|event| {
-            key(name).ends_with(&format!("/{}", event["regarding"]["name"].as_str().unwrap()))
-        });
+        let (key, mut events) = (key(name), self.team_a.list("events.events.k8s.io", ""));
+        events.retain(|event| key.split_once('/').unwrap().1 == event["regarding"]["name"]);
         let text =
             |event: &Value| ["type", "reason", "note"].map(|field| event[field].as_str().unwrap().to_owned());
         events.iter().map(|event| text(event).join(" ")).collect()
