@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use futures::stream;
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE, header::HeaderValue};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use kube::{Client, client::Body};
 use mcr::Access;
@@ -89,7 +89,9 @@ impl Gate {
             "message": message});
         let body = Full::from(status.to_string()).map_err(|never| match never {});
         let mut answer = Response::new(body.boxed_unsync());
-        *answer.status_mut() = http::StatusCode::from_u16(code).unwrap();
+        *answer.status_mut() = StatusCode::from_u16(code).unwrap();
+        let json = HeaderValue::from_static("application/json");
+        answer.headers_mut().insert(CONTENT_TYPE, json);
         Some(answer)
     }
 
