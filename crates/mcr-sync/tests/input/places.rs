@@ -111,9 +111,8 @@ async fn sync_target_that_was_given_up_is_told_without_a_claim_about_an_object_t
         delete(&world.team_a, "w");
         is_gone(&world.team_a, "w").await;
         let words = "gave up default/w in cluster berlin, which is away; if the object was made there, it stays when the cluster comes back";
-        world
-            .event("w", &format!("Warning TargetAbandoned {words}"))
-            .await;
+        let event = format!("Warning TargetAbandoned {words}");
+        world.event("w", &event).await;
         sleep(LONG).await;
         let mut told = log.lines_with("mcr_sync::");
         told.retain(|line| !line.contains("ClusterAway"));

@@ -26,7 +26,8 @@ async fn is_told(
     (reason, words): (&str, &[&str]),
     mended: impl Fn(&World),
 ) {
-    let mut world = World::without_kind_in("team-b", &[]);
+    let mut world = World::with(&[]);
+    world.team_b.delete(CRDS, WIDGETS).unwrap();
     broken(&world);
     make(&world.team_a, source, json!({"size": 1}));
     world.begin(to_each());

@@ -40,9 +40,7 @@ fn settings() -> Related<Source, Target, Source> {
     Related::down_with("settings", &widgets())
         .named(|source, _| match own_name(source) {
             "no-name" => source.spec.text.clone(),
-            name => name
-                .strip_prefix("related-")
-                .map(|name| format!("settings-{name}")),
+            name => Some(name.replace("related", "settings")).filter(|settings| settings != name),
         })
         .try_project(|source, object: &Source| {
             parse(source, "related-project", &object.spec.text).map(|()| object.clone())

@@ -22,14 +22,12 @@ async fn sync_mutations_change_each_target_for_its_cluster_and_an_error_holds_on
     let mut world = World::with(&["db"]);
     let has = async |cluster: &SimCluster, way: &str| {
         let way = format!("{way}-team-a-{}-db", cluster.name());
-        let is_so =
-            || get(cluster, "db").is_some_and(|target| target["spec"] == json!({"size": 1, "way": way}));
-        until(&way, is_so).await;
+        let target = || get(cluster, "db").map(|target| target["spec"]["way"] == way);
+        until(&way, || target() == Some(true)).await;
     };
     let label = |world: &World, cluster: &SimCluster, region: &str| {
-        world
-            .clusters
-            .add(spec(cluster, "target").label("region", region));
+        let spec = spec(cluster, "target").label("region", region);
+        world.clusters.add(spec);
     };
     world.begin(regional());
     label(&world, &world.berlin, "eu");

@@ -81,15 +81,15 @@ async fn sync_targets_of_a_cluster_that_left_are_deleted_after_the_grace_on_requ
 async fn sync_the_grace_of_orphans_begins_anew_when_the_program_starts() {
     // No cluster serves one of the related kinds.
     let gadgets = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Gadget"));
-    let gadgets =
-        || Related::<_, _, DynamicObject>::down_with("gadgets", &gadgets).named(|_, _| None::<String>);
+    let gadgets = || Related::<_, _, DynamicObject>::down_with("gadgets", &gadgets);
+    let sync = || owned("eu").related(gadgets().named(|_, _| None::<String>));
     let mut world = new_world();
-    world.run(controllers(owned("eu").related(gadgets())), "");
+    world.run(controllers(sync()), "");
     are_made(&world).await;
     world.clusters.remove("team-a");
     sleep(GRACE - LAST).await;
     world.stop().await;
-    world.run(controllers(owned("eu").related(gadgets())), "team-a");
+    world.run(controllers(sync()), "team-a");
     goes_after_the_grace(&world).await;
 }
 
@@ -97,10 +97,8 @@ async fn sync_the_grace_of_orphans_begins_anew_when_the_program_starts() {
 async fn sync_targets_of_another_owner_are_no_orphans_and_belong_to_somebody_else() {
     // Another program has a fleet of its own, which has the targets' cluster too, and deletes orphans.
     let program = |berlin: &SimCluster, owner: &str| {
-        let mut world = World {
-            berlin: berlin.clone(),
-            ..World::with(&[])
-        };
+        let mut world = World::with(&[]);
+        world.berlin = berlin.clone();
         world.run(controllers(owned(owner)), "");
         world
     };

@@ -223,15 +223,9 @@ pub fn has(text: &str, words: &[&str]) {
 impl World {
     /// All clusters have the kind, and `team-a` has these sources.
     pub fn with(sources: &[&str]) -> Self {
-        Self::without_kind_in("", sources)
-    }
-
-    pub fn without_kind_in(absent: &str, sources: &[&str]) -> Self {
         let world = Self::new();
         for cluster in [&world.team_a, &world.team_b, &world.berlin, &world.lyon] {
-            if cluster.name() != absent {
-                cluster.create(crd()).unwrap();
-            }
+            cluster.create(crd()).unwrap();
         }
         for source in sources {
             make(&world.team_a, source, json!({"size": 1}));
