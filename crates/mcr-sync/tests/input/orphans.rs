@@ -6,31 +6,39 @@ const WORDS: &str =
     "cluster://berlin/default/lost was made for cluster://team-a/default/lost, which no longer exists";
 
 #[tokio::test(start_paused = true)]
-async fn sync_source_cluster_that_was_replaced_by_an_empty_one_loses_no_target() {
-    let mut world = World::of(&["lost", "back"], sync()).await;
-    world.stop().await;
-    world.team_a = cluster("team-a");
-    world.begin(sync());
-    world.waits(WORDS).await;
-    // A part of the backup is restored, and the sync goes on with the same target.
-    let target = get(&world.berlin, "back").unwrap();
-    make(&world.team_a, "back", json!({"size": 2}));
-    let found = is_there(&world.berlin, "back", 2).await;
-    assert_eq!(found["metadata"]["uid"], target["metadata"]["uid"]);
-    world.synced("back").await;
-    // An event of the other target is no reason to tell it again, or to delete it.
-    size(&world.berlin, "lost", 5);
-    sleep(secs(60)).await;
-    is_there(&world.berlin, "lost", 5).await;
-    assert_eq!(count(&world.berlin, "delete"), 0);
-    assert_eq!(world.failing().len(), 1);
-    // The words end with the target, and nobody takes a usual deletion for a loss.
-    delete(&world.berlin, "lost");
-    until("no failure", || world.failing().is_empty()).await;
-    delete(&world.team_a, "back");
-    is_gone(&world.team_a, "back").await;
-    sleep(secs(60)).await;
-    assert_eq!(world.failing(), []);
+async fn sync_target_whose_source_is_gone_without_its_finalizer_is_told_and_stays() {
+    for is_replaced in [false, true] {
+        let mut world = World::of(&["lost", "back"], sync()).await;
+        world.stop().await;
+        if is_replaced {
+            // The source cluster is an empty one now, of the same name.
+            world.team_a = cluster("team-a");
+        } else {
+            end(&world.team_a, "lost");
+            end(&world.team_a, "back");
+        }
+        world.begin(sync());
+        world.waits(WORDS).await;
+        // A part of the backup is restored, and the sync goes on with the same target.
+        let target = get(&world.berlin, "back").unwrap();
+        make(&world.team_a, "back", json!({"size": 2}));
+        let found = is_there(&world.berlin, "back", 2).await;
+        assert_eq!(found["metadata"]["uid"], target["metadata"]["uid"]);
+        world.synced("back").await;
+        // An event of the other target is no reason to tell it again, or to delete it.
+        size(&world.berlin, "lost", 5);
+        sleep(secs(60)).await;
+        is_there(&world.berlin, "lost", 5).await;
+        assert_eq!(count(&world.berlin, "delete"), 0);
+        assert_eq!(world.failing().len(), 1);
+        // The words end with the target, and nobody takes a usual deletion for a loss.
+        delete(&world.berlin, "lost");
+        until("no failure", || world.failing().is_empty()).await;
+        delete(&world.team_a, "back");
+        is_gone(&world.team_a, "back").await;
+        sleep(secs(60)).await;
+        assert_eq!(world.failing(), []);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -84,6 +84,9 @@ async fn sync_wait_for_a_cluster_begins_anew_for_another_source_of_the_name() {
     sleep(AWAY * 3 / 4).await;
     assert!(get(&world.team_a, "w").is_some(), "given up before its time");
     is_gone(&world.team_a, "w").await;
+    let words = "Warning TargetAbandoned gave up default/w in cluster berlin, which is away";
+    world.event("w", words).await;
+    assert!(get(&world.berlin, "w").is_some());
 }
 
 /// A target cluster that refuses each connection.
