@@ -63,8 +63,7 @@ async fn sync_target_that_was_given_up_stays_if_its_cluster_is_back_before_the_d
     world.told("w", "ClusterAway", "").await;
     world.team_gate.now().lag = secs(60);
     give_up(&world.team_a, "w");
-    delete(&world.team_a, "w");
-    is_gone(&world.team_a, "w").await;
+    world.ends("w").await;
     world.clusters.add(spec(&world.berlin, "target"));
     sleep(secs(300)).await;
     assert!(get(&world.berlin, "w").is_some());
@@ -85,8 +84,7 @@ async fn sync_source_of_a_watch_with_a_selector_is_told_when_its_target_cluster_
     world.waits(words).await;
     assert!(get(&world.berlin, "w").is_some());
     set(&world.team_a, "w", &label, "yes");
-    delete(&world.team_a, "w");
-    is_gone(&world.team_a, "w").await;
+    world.ends("w").await;
     is_gone(&world.berlin, "w").await;
 }
 
@@ -146,8 +144,7 @@ async fn sync_another_name_of_a_cluster_is_no_place() {
     world.synced("w").await;
     assert_eq!(count(&world.berlin, "delete"), 0);
     for source in ["v", "w"] {
-        delete(&world.team_a, source);
-        is_gone(&world.team_a, source).await;
+        world.ends(source).await;
         assert!(get(&world.berlin, source).is_none());
     }
 }

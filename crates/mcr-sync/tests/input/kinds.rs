@@ -29,8 +29,7 @@ async fn sync_source_cluster_that_does_not_serve_a_related_kind_has_no_copies_an
     world.begin(with_gadgets());
     is_there(&world.berlin, "w", 1).await;
     sleep(secs(60)).await;
-    delete(&world.team_a, "w");
-    is_gone(&world.team_a, "w").await;
+    world.ends("w").await;
     assert!(get(&world.berlin, "w").is_none());
 }
 

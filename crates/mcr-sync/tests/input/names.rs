@@ -25,8 +25,7 @@ async fn sync_name_that_is_too_long_or_not_valid_is_told_once_and_others_are_syn
     }
     assert_eq!(count(&world.berlin, "create"), 1);
     // What was never synced holds nobody.
-    delete(&world.team_a, &long);
-    is_gone(&world.team_a, &long).await;
+    world.ends(&long).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -43,8 +42,7 @@ async fn sync_source_with_the_longest_name_is_copied_under_a_short_one() {
     // A change of the target finds its source.
     delete(&world.berlin, &short);
     is_there(&world.berlin, &short, 1).await;
-    delete(&world.team_a, &long);
-    is_gone(&world.team_a, &long).await;
+    world.ends(&long).await;
     assert!(get(&world.berlin, &short).is_none());
 }
 

@@ -34,8 +34,7 @@ async fn sync_target_whose_source_is_gone_without_its_finalizer_is_told_and_stay
         // The words end with the target, and nobody takes a usual deletion for a loss.
         delete(&world.berlin, "lost");
         until("no failure", || world.failing().is_empty()).await;
-        delete(&world.team_a, "back");
-        is_gone(&world.team_a, "back").await;
+        world.ends("back").await;
         sleep(secs(60)).await;
         assert_eq!(world.failing(), []);
     }
@@ -47,8 +46,7 @@ async fn sync_target_that_is_gone_before_its_watch_tells_is_no_orphan() {
     world.berlin_gate.now().lag = secs(30);
     // The event of this change comes when source and target are gone, and that of the deletion after it.
     size(&world.berlin, "w", 5);
-    delete(&world.team_a, "w");
-    is_gone(&world.team_a, "w").await;
+    world.ends("w").await;
     assert!(get(&world.berlin, "w").is_none());
     let asked = || {
         world

@@ -111,8 +111,7 @@ async fn sync_target_that_was_given_up_is_told_without_a_claim_about_an_object_t
         world.clusters.add(down(&world.berlin));
         world.told("w", "ClusterAway", "").await;
         give_up(&world.team_a, "w");
-        delete(&world.team_a, "w");
-        is_gone(&world.team_a, "w").await;
+        world.ends("w").await;
         let words = "gave up default/w in cluster berlin, which is away; if the object was made there, it stays when the cluster comes back";
         let event = format!("Warning TargetAbandoned {words}");
         world.event("w", &event).await;

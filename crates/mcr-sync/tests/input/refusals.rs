@@ -57,8 +57,7 @@ async fn is_told(
     world.team_b.create(crd()).unwrap();
     make(&world.team_b, "late", json!({"size": 1}));
     is_there(&world.berlin, "late", 1).await;
-    delete(&world.team_a, source);
-    is_gone(&world.team_a, source).await;
+    world.ends(source).await;
 }
 
 #[tokio::test(start_paused = true)]

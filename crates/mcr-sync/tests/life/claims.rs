@@ -66,8 +66,7 @@ async fn sync_an_object_that_names_a_source_and_is_not_its_target_is_told_and_no
     set(&world.team_a, "w", &["status", "conditions"], json!([]));
     world.begin(sync());
     world.condition_is("w", "ClaimedTwice", words).await;
-    delete(&world.team_a, "w");
-    is_gone(&world.team_a, "w").await;
+    world.ends("w").await;
     assert_eq!(get(&world.berlin, "copy"), Some(kept));
     assert_eq!(get(&world.berlin, "w"), None);
 }

@@ -1,6 +1,6 @@
 //! The clusters of the tests, on simulated API servers.
 // Each test program uses some of it.
-#![allow(dead_code, unreachable_pub)]
+#![allow(dead_code, unreachable_pub, unused_imports)]
 
 pub mod gate;
 pub mod widgets;

@@ -259,6 +259,12 @@ impl World {
         size(&self.team_a, name, to);
     }
 
+    /// Deletes a source in `team-a`, and waits until it is released.
+    pub async fn ends(&self, name: &str) {
+        delete(&self.team_a, name);
+        is_gone(&self.team_a, name).await;
+    }
+
     pub fn failing(&self) -> Vec<FailingRequest> {
         let clusters = self.handles.iter().flat_map(|handle| handle.status().clusters);
         clusters.flat_map(|(_, status)| status.failing).collect()
