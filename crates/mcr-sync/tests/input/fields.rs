@@ -8,11 +8,30 @@ const HOUR: Duration = secs(3600);
 /// After this time without a write, a fight is over.
 const CALM: Duration = secs(600);
 
+/// A sync of the source `w`, with a copy of `settings` that is named `copy`.
 fn in_mode(mode: Option<Conflicts>) -> Widgets {
+    let settings = Related::<_, _, DynamicObject>::down_with("settings", &widgets());
+    let settings = settings.named(|_, _| ["settings"]);
+    let sync = sync().filter(|source| source.metadata.name.as_deref() == Some("w"));
+    let sync = sync.related(settings.name_by(|_, _| "copy".to_owned()));
     match mode {
-        Some(conflicts) => sync().server_side_apply(conflicts),
-        None => sync(),
+        Some(conflicts) => sync.server_side_apply(conflicts),
+        None => sync,
     }
+}
+
+/// A world with `w` and `settings`. The one whose target has this name has this spec.
+fn with_spec(target: &str, spec: &Value) -> World {
+    let world = World::with(&[]);
+    for (source, of) in [("w", "w"), ("settings", "copy")] {
+        let spec = if of == target {
+            spec.clone()
+        } else {
+            json!({"size": 1})
+        };
+        make(&world.team_a, source, spec);
+    }
+    world
 }
 
 /// An object that has these fields and no others.
@@ -40,15 +59,21 @@ async fn sync_fields_that_the_target_server_drops_are_told_and_sent_again_each_d
     // An empty value says no more than none.
     let spec = json!({"size": 1, "tags": [{"name": "a", "color": "canary-red"}], "backup": {"at": "canary-noon"},
         "none": {}, "off": false});
-    for (mode, restarts) in [(None, false), (None, true), (Some(Conflicts::Revert), true)] {
-        let mut world = World::with(&[]);
+    let apply = Some(Conflicts::Revert);
+    for (mode, target, restarts) in [
+        (None, "w", false),
+        (None, "w", true),
+        (apply, "w", true),
+        (None, "copy", true),
+    ] {
+        let mut world = with_spec(target, &spec);
         schema(&world.berlin, old.clone());
-        make(&world.team_a, "w", spec.clone());
         world.begin(in_mode(mode));
-        is_there(&world.berlin, "w", 1).await;
+        is_there(&world.berlin, target, 1).await;
         let message = world.told("w", "FieldsDropped", "").await;
-        let words = "the server of cluster berlin does not store these fields of default/w: spec.backup, spec.tags[0].color; ";
-        assert!(message.starts_with(words), "{message}");
+        let words = format!("the server of cluster berlin does not store these fields of default/{target}: ");
+        let fields = "spec.backup, spec.tags[0].color; ";
+        assert!(message.starts_with(&(words + fields)), "{message}");
         assert!(!message.contains("canary"), "{message}");
         let before = count(&world.berlin, "patch");
         sleep(if restarts { HOUR } else { 23 * HOUR }).await;
@@ -60,8 +85,8 @@ async fn sync_fields_that_the_target_server_drops_are_told_and_sent_again_each_d
         } else {
             sleep(HOUR).await;
         }
-        until(format!("all fields, {mode:?}, {restarts}"), || {
-            let target = &get(&world.berlin, "w").unwrap()["spec"];
+        until(format!("all fields, {mode:?}, {target}, {restarts}"), || {
+            let target = &get(&world.berlin, target).unwrap()["spec"];
             target["backup"] == spec["backup"] && target["tags"] == spec["tags"]
         })
         .await;
@@ -77,72 +102,43 @@ async fn sync_fields_that_the_target_server_drops_are_told_and_sent_again_each_d
 
 #[tokio::test(start_paused = true)]
 async fn sync_field_that_somebody_else_sets_again_and_again_is_told_and_written_once_a_minute() {
-    for mode in [None, Some(Conflicts::Revert)] {
-        let mut world = World::with(&[]);
-        make(&world.team_a, "w", json!({"size": 1, "mode": "canary"}));
+    let apply = Some(Conflicts::Revert);
+    for (mode, source, target) in [(None, "w", "w"), (apply, "w", "w"), (None, "settings", "copy")] {
+        let mut world = with_spec(target, &json!({"size": 1, "mode": "canary"}));
         world.begin(in_mode(mode));
-        is_there(&world.berlin, "w", 1).await;
+        is_there(&world.berlin, target, 1).await;
         world.synced("w").await;
         let is_there_at_once = async |size| {
             let began = Instant::now();
-            is_there(&world.berlin, "w", size).await;
+            is_there(&world.berlin, target, size).await;
             assert!(began.elapsed() < secs(1));
         };
         // A change by hand is reverted at once.
-        size(&world.berlin, "w", 9);
+        size(&world.berlin, target, 9);
         is_there_at_once(1).await;
         // The simulated server forgets each time that the fields were handed over to the apply, which is a patch of its own.
         let is_write = |it: &SimAuditEvent| it.verb == "patch" && it.uri.contains("force=") == mode.is_some();
         let writes = || world.berlin.audit().count(is_write);
         let (before, told) = (writes(), count(&world.team_a, "patch"));
-        fight(&world.berlin, "w", 1800).await;
+        fight(&world.berlin, target, 1800).await;
         let message = world.told("w", "FieldFight", "").await;
-        let wanted = "somebody else sets these fields of default/w in cluster berlin again and again: spec.size; leave them \
-            out of the projection, or let the other one leave them alone. The sync sets them at most once a minute";
-        assert_eq!(message, wanted, "{mode:?}");
+        let words = format!(
+            "somebody else sets these fields of default/{target} in cluster berlin again and again: spec.size; "
+        );
+        let advice = "leave them out of the projection, or let the other one leave them alone. The sync sets them at most once a minute";
+        assert_eq!(message, words + advice, "{mode:?}");
         let (writes, told) = (writes() - before, count(&world.team_a, "patch") - told);
         assert!((30..45).contains(&writes), "{writes} writes, {mode:?}");
         assert!(told <= 3, "the condition stays");
         // Another desired state is written at once.
-        world.size("w", 2);
+        world.size(source, 2);
         is_there_at_once(2).await;
         world.synced("w").await;
         // A fight that is over is no longer told.
-        fight(&world.berlin, "w", 10).await;
+        fight(&world.berlin, target, 10).await;
         world.told("w", "FieldFight", "").await;
-        is_there(&world.berlin, "w", 2).await;
+        is_there(&world.berlin, target, 2).await;
         sleep(CALM).await;
         world.synced("w").await;
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn sync_copy_of_a_related_object_whose_fields_are_dropped_or_fought_for_is_told() {
-    let mut world = World::with(&["w"]);
-    make(&world.team_a, "settings", json!({"size": 4, "mode": "canary"}));
-    schema(&world.berlin, strict(json!({"size": {"type": "integer"}})));
-    let with_copy = || {
-        let settings = Related::<_, _, DynamicObject>::down_with("settings", &widgets());
-        let settings = settings.named(|_, _| ["settings"]);
-        let sync = sync().filter(|source| source.metadata.name.as_deref() == Some("w"));
-        sync.related(settings.name_by(|_, _| "copy".to_owned()))
-    };
-    world.begin(with_copy());
-    let words = "the server of cluster berlin does not store these fields of default/copy: spec.mode; ";
-    world.told("w", "FieldsDropped", words).await;
-    schema(&world.berlin, sized(10));
-    world.stop().await;
-    world.begin(with_copy());
-    world.synced("w").await;
-    assert_eq!(get(&world.berlin, "copy").unwrap()["spec"]["mode"], "canary");
-    let before = count(&world.berlin, "patch");
-    fight(&world.berlin, "copy", 600).await;
-    let words =
-        "somebody else sets these fields of default/copy in cluster berlin again and again: spec.size; ";
-    world.told("w", "FieldFight", words).await;
-    let writes = count(&world.berlin, "patch") - before;
-    assert!((10..25).contains(&writes), "{writes} writes");
-    is_there(&world.berlin, "copy", 4).await;
-    sleep(CALM).await;
-    world.synced("w").await;
 }

@@ -1,9 +1,9 @@
 //! A place that fails holds up no other place, and a place is given up only if its cluster is away or its user says so.
 
-use mcr::{Access, Cluster};
+use mcr::Cluster;
 use mcr_testkit::log::Log;
 
-use crate::world::widgets::*;
+use crate::world::{gate::Silence, widgets::*};
 
 /// How long a cluster may be away in these tests.
 const AWAY: Duration = secs(60);
@@ -89,16 +89,6 @@ async fn sync_wait_for_a_cluster_begins_anew_for_another_source_of_the_name() {
     assert!(get(&world.berlin, "w").is_some());
 }
 
-/// A target cluster that refuses each connection.
-fn down(cluster: &SimCluster) -> ClusterSpec {
-    let refuse = async |_: http::Request<kube::client::Body>| {
-        Err::<http::Response<kube::client::Body>, BoxError>("connection refused".into())
-    };
-    let mut spec = spec(cluster, "target");
-    spec.access = Access::from(kube::Client::new(tower::service_fn(refuse), "default"));
-    spec
-}
-
 #[tokio::test(start_paused = true)]
 async fn sync_target_that_was_given_up_is_told_without_a_claim_about_an_object_that_never_was() {
     for was_made in [false, true] {
@@ -108,7 +98,7 @@ async fn sync_target_that_was_given_up_is_told_without_a_claim_about_an_object_t
         if was_made {
             is_there(&world.berlin, "w", 1).await;
         }
-        world.clusters.add(down(&world.berlin));
+        world.berlin_gate.now().silence = Silence::All;
         world.told("w", "ClusterAway", "").await;
         give_up(&world.team_a, "w");
         world.ends("w").await;
