@@ -17,61 +17,61 @@ fn placed() -> Widgets {
     })
 }
 
-/// So many sources with a target in both clusters, so many with one in berlin, and one with one in lyon. Then berlin is silent, and all
-/// of them change.
-async fn lyon_is_served_while_berlin_is_silent(silence: Silence, both: usize, berlin: usize) {
-    let mut world = World::with(&[]);
-    // The source of lyon alone is the last one to change.
-    for source in 0..=berlin + both {
-        let at = match source {
-            it if it < berlin => json!(["berlin"]),
-            it if it < berlin + both => json!(["berlin", "lyon"]),
-            _ => json!(["lyon"]),
-        };
-        make(&world.team_a, &source.to_string(), json!({"size": 1, "at": at}));
-    }
-    world.begin(placed());
-    let count = |cluster: &SimCluster, size: u64| {
-        let all = cluster.list(WIDGETS, "default");
-        all.iter().filter(|widget| widget["spec"]["size"] == size).count()
-    };
-    let are_there = async |cluster: &SimCluster, wanted, size: u64| {
-        let began = Instant::now();
-        while count(cluster, size) < wanted {
-            sleep(Duration::from_millis(500)).await;
-            let count = count(cluster, size);
-            assert!(began.elapsed() < secs(600), "{count} of {wanted}");
-        }
-        began.elapsed()
-    };
-    are_there(&world.berlin, both + berlin, 1).await;
-    are_there(&world.lyon, both + 1, 1).await;
-    sleep(secs(60)).await;
+/// How many Widgets of this size there are.
+fn how_many(cluster: &SimCluster, size: u64) -> usize {
+    let all = cluster.list(WIDGETS, "default");
+    all.iter().filter(|widget| widget["spec"]["size"] == size).count()
+}
 
-    world.berlin_gate.now().silence = silence;
-    for source in 0..=berlin + both {
-        world.size(&source.to_string(), 2);
+/// Waits until there are so many of this size. Returns how long it took.
+async fn are_there(cluster: &SimCluster, wanted: usize, size: u64) -> Duration {
+    let began = Instant::now();
+    while how_many(cluster, size) < wanted {
+        sleep(Duration::from_millis(500)).await;
+        let now = how_many(cluster, size);
+        assert!(began.elapsed() < secs(600), "{now} of {wanted}");
     }
-    let took = are_there(&world.lyon, both + 1, 2).await;
-    let unanswered = world.berlin_gate.now().unanswered;
-    let text = format!("{silence:?}: {took:?}, {unanswered} requests without an answer");
-    assert!(took < secs(3) && unanswered <= 10, "{text}");
-    assert_eq!(count(&world.berlin, 2), 0);
-    sleep(secs(30)).await;
-    let (reason, message) = world.condition("0").unwrap();
-    has("NoAnswer ClusterAway", &[&reason]);
-    has(&message, &["berlin"]);
-
-    world.berlin_gate.now().silence = Silence::None;
-    are_there(&world.berlin, both + berlin, 2).await;
-    world.synced("0").await;
+    began.elapsed()
 }
 
 #[tokio::test(start_paused = true)]
 async fn sync_target_cluster_that_is_silent_holds_no_other_place_and_no_other_source() {
     for (silence, both) in [(Silence::Writes, 200), (Silence::All, 40)] {
-        lyon_is_served_while_berlin_is_silent(silence, both, 0).await;
-        lyon_is_served_while_berlin_is_silent(silence, 0, 20).await;
+        let mut world = World::with(&[]);
+        // 20 sources have a target in berlin alone, and the last one to change in lyon alone.
+        let last = 20 + both;
+        for source in 0..=last {
+            let at = match source {
+                0..20 => json!(["berlin"]),
+                _ if source < last => json!(["berlin", "lyon"]),
+                _ => json!(["lyon"]),
+            };
+            make(&world.team_a, &source.to_string(), json!({"size": 1, "at": at}));
+        }
+        world.begin(placed());
+        are_there(&world.berlin, last, 1).await;
+        are_there(&world.lyon, both + 1, 1).await;
+        sleep(secs(60)).await;
+
+        world.berlin_gate.now().silence = silence;
+        for source in 0..=last {
+            world.size(&source.to_string(), 2);
+        }
+        let took = are_there(&world.lyon, both + 1, 2).await;
+        let unanswered = world.berlin_gate.now().unanswered;
+        assert!(
+            took < secs(3) && unanswered <= 10,
+            "{silence:?}: {took:?}, {unanswered} unanswered"
+        );
+        assert_eq!(how_many(&world.berlin, 2), 0);
+        sleep(secs(30)).await;
+        let (reason, message) = world.condition("0").unwrap();
+        has("NoAnswer ClusterAway", &[&reason]);
+        has(&message, &["berlin"]);
+
+        world.berlin_gate.now().silence = Silence::None;
+        are_there(&world.berlin, last, 2).await;
+        world.synced("0").await;
     }
 }
 
