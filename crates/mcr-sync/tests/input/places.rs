@@ -1,6 +1,5 @@
 //! A place that fails holds up no other place, and a place is given up only if its cluster is away or its user says so.
 
-use mcr::Cluster;
 use mcr_testkit::log::Log;
 
 use crate::world::{gate::Silence, widgets::*};
@@ -11,21 +10,6 @@ const AWAY: Duration = secs(60);
 /// Longer than a cluster may be away. A source that fails all this time is tried again after about as long again, and the waits
 /// of these tests are longer than that.
 const LONG: Duration = secs(150);
-
-#[tokio::test(start_paused = true)]
-async fn sync_error_that_waits_for_the_source_does_not_end_the_wait_for_another_cluster() {
-    let mut world = World::with(&["w"]);
-    world.berlin_gate.now().slowness = secs(20);
-    let mutate = |_: &mut DynamicObject, _: &DynamicObject, _: &Cluster, to: &Cluster| match &**to.name() {
-        "lyon" => Err("lyon has no region"),
-        _ => Ok(()),
-    };
-    world.begin(to_each().try_mutate(mutate));
-    world.told("w", "FunctionFailed", "lyon has no region").await;
-    assert!(get(&world.berlin, "w").is_none(), "it lists");
-    is_there(&world.berlin, "w", 1).await;
-    assert!(get(&world.lyon, "w").is_none());
-}
 
 #[tokio::test(start_paused = true)]
 async fn sync_target_cluster_that_answers_is_never_given_up() {

@@ -30,9 +30,14 @@ async fn sync_mutations_change_each_target_for_its_cluster_and_an_error_holds_on
         world.clusters.add(spec);
     };
     world.begin(regional());
-    label(&world, &world.berlin, "eu");
-    has(&world.berlin, "eu").await;
+    // The error waits for the source, and does not end the wait for the other cluster.
+    world.berlin_gate.now().slowness = secs(20);
+    let berlin = world.berlin_gate.before(&world.berlin, "target");
+    world.clusters.add(berlin.label("region", "eu"));
     let words = "the mutation of the source failed; it is tried again when the source changes: the cluster has no label region";
+    world.told("db", "FunctionFailed", words).await;
+    assert_eq!(get(&world.berlin, "db"), None, "it lists");
+    has(&world.berlin, "eu").await;
     world.waits(words).await;
     assert_eq!(get(&world.lyon, "db"), None);
     // Labels of clusters lead to new targets.
