@@ -116,7 +116,7 @@ async fn sync_field_that_somebody_else_sets_again_and_again_is_told_and_written_
         // A change by hand is reverted at once.
         size(&world.berlin, target, 9);
         is_there_at_once(1).await;
-        // The simulated server forgets each time that the fields were handed over to the apply, which is a patch of its own.
+        // The simulated server forgets each time that the apply took over the fields, which is a patch of its own.
         let is_write = |it: &SimAuditEvent| it.verb == "patch" && it.uri.contains("force=") == mode.is_some();
         let writes = || world.berlin.audit().count(is_write);
         let (before, told) = (writes(), count(&world.team_a, "patch"));
@@ -125,7 +125,8 @@ async fn sync_field_that_somebody_else_sets_again_and_again_is_told_and_written_
         let words = format!(
             "somebody else sets these fields of default/{target} in cluster berlin again and again: spec.size; "
         );
-        let advice = "leave them out of the projection, or let the other one leave them alone. The sync sets them at most once a minute";
+        let advice = "leave them out of the projection, or let the other one leave them alone. \
+            The sync sets them at most once a minute";
         assert_eq!(message, words + advice, "{mode:?}");
         let (writes, told) = (writes() - before, count(&world.team_a, "patch") - told);
         assert!((30..45).contains(&writes), "{writes} writes, {mode:?}");

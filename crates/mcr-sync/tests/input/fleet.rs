@@ -80,7 +80,8 @@ async fn sync_source_of_a_watch_with_a_selector_is_told_when_its_target_cluster_
     world.synced("w").await;
     let label = ["metadata", "labels", "copy"];
     set(&world.team_a, "w", &label, "no");
-    let words = "cluster://team-a/default/w is no longer in the watch of the sync, and still has the finalizer sync.mcr.dev/widgets";
+    let words = "cluster://team-a/default/w is no longer in the watch of the sync, \
+        and still has the finalizer sync.mcr.dev/widgets";
     world.waits(words).await;
     assert!(get(&world.berlin, "w").is_some());
     set(&world.team_a, "w", &label, "yes");

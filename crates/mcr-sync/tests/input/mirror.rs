@@ -23,8 +23,8 @@ fn objects() -> Value {
     let selector = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}});
     json!([
         ["", "Service",
-            {"spec": {"clusterIP": "10.0.0.9", "clusterIPs": ["10.0.0.9"], "ipFamilies": ["IPv4"], "healthCheckNodePort": 31000,
-                "ports": [{"nodePort": 30300, "port": 80}]}},
+            {"spec": {"clusterIP": "10.0.0.9", "clusterIPs": ["10.0.0.9"], "ipFamilies": ["IPv4"],
+                "healthCheckNodePort": 31000, "ports": [{"nodePort": 30300, "port": 80}]}},
             {"spec": {"type": "NodePort", "selector": {"app": "a"}, "ports": [{"port": 80}]}}],
         ["", "Service", {}, {"spec": {"clusterIP": "None", "clusterIPs": ["None"], "selector": {"app": "a"}}}],
         ["batch", "Job", {"spec": {"template": with_ids, "selector": selector}, "metadata": {"labels": ids}},
@@ -32,7 +32,7 @@ fn objects() -> Value {
         ["batch", "Job", {}, {"spec": {"template": plain, "selector": selector, "manualSelector": true}}],
         ["", "PersistentVolumeClaim", {"spec": {"volumeName": "pv-1"}}, {"spec": {"storageClassName": "slow"}}],
         ["", "ServiceAccount", {"secrets": [{"name": "token-1"}]}, {"imagePullSecrets": [{"name": "pull"}]}],
-        ["apps", "Deployment", {}, {"spec": {"replicas": 1, "selector": {"matchLabels": {"app": "a"}}, "template": plain}}],
+        ["apps", "Deployment", {}, {"spec": {"selector": {"matchLabels": {"app": "a"}}, "template": plain}}],
     ])
 }
 
@@ -54,9 +54,9 @@ async fn sync_mirror_leaves_out_what_belongs_to_a_server_or_a_controller() {
         let resource = kind(group, of);
         let mut source = json!({"apiVersion": resource.api_version, "kind": of, "metadata": {
             "name": "x", "namespace": "default", "finalizers": ["example.com/theirs"], "labels": {"app": "a"},
-            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "CronJob", "name": "c", "uid": "u", "controller": true}],
-            "annotations": {"team": "a", "deployment.kubernetes.io/revision": "5", "pv.kubernetes.io/bind-completed": "yes",
-                "volume.kubernetes.io/selected-node": "n", "control-plane.alpha.kubernetes.io/leader": "{}"},
+            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "CronJob", "name": "c", "uid": "u"}],
+            "annotations": {"team": "a", "deployment.kubernetes.io/revision": "5",
+                "pv.kubernetes.io/bind-completed": "yes", "volume.kubernetes.io/selected-node": "n", "control-plane.alpha.kubernetes.io/leader": "{}"},
         }});
         merge(&mut source, wanted);
         merge(&mut source, &row[2]);
@@ -91,7 +91,8 @@ fn sync_mirror_of_a_kind_that_belongs_to_its_cluster_is_refused_in_words() {
         let (group, of) = of.split_once('/').unwrap();
         let refused = mirror(&kind(group, of)).build().unwrap_err();
         assert!(matches!(refused, BuildError::NotMirrored(_)), "{refused:?}");
-        let words = "because it belongs to its cluster; use `project` to make another kind from it, or only the fields that you choose";
+        let words = "because it belongs to its cluster; use `project` to make another kind from it, \
+            or only the fields that you choose";
         assert_eq!(refused.to_string(), format!("a {of} can't be mirrored, {words}"));
         // A projection says itself what it takes along.
         mirror(&kind(group, of))

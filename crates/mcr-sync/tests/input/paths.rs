@@ -97,7 +97,8 @@ async fn sync_source_whose_name_would_end_a_path_is_synced_and_no_other_object_i
     let mut world = World::new();
     let kind = GroupVersionKind::gvk("rbac.authorization.k8s.io", "v1", "ClusterRole");
     let make = |name: &str| {
-        let role = json!({"apiVersion": kind.api_version(), "kind": "ClusterRole", "metadata": {"name": name}, "rules": []});
+        let api = kind.api_version();
+        let role = json!({"apiVersion": api, "kind": "ClusterRole", "metadata": {"name": name}, "rules": []});
         world.team_a.create(role).unwrap()
     };
     let (edit, _) = (make("edit"), make("edit?x="));

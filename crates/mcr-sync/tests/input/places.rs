@@ -7,8 +7,8 @@ use crate::world::{gate::Silence, widgets::*};
 /// How long a cluster may be away in these tests.
 const AWAY: Duration = secs(60);
 
-/// Longer than a cluster may be away. A source that fails all this time is tried again after about as long again, and the waits
-/// of these tests are longer than that.
+/// Longer than a cluster may be away. A source that fails all this time is tried again after about as long again,
+/// and the waits of these tests are longer than that.
 const LONG: Duration = secs(150);
 
 #[tokio::test(start_paused = true)]
@@ -86,7 +86,8 @@ async fn sync_target_that_was_given_up_is_told_without_a_claim_about_an_object_t
         world.told("w", "ClusterAway", "").await;
         give_up(&world.team_a, "w");
         world.ends("w").await;
-        let words = "gave up default/w in cluster berlin, which is away; if the object was made there, it stays when the cluster comes back";
+        let words = "gave up default/w in cluster berlin, which is away; \
+            if the object was made there, it stays when the cluster comes back";
         let event = format!("Warning TargetAbandoned {words}");
         world.event("w", &event).await;
         sleep(LONG).await;

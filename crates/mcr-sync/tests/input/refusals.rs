@@ -63,8 +63,8 @@ async fn is_told(
 #[tokio::test(start_paused = true)]
 async fn sync_kind_that_a_target_cluster_does_not_serve_is_told_and_synced_when_it_does() {
     let broken = |world: &World| world.berlin.delete(CRDS, WIDGETS).unwrap();
-    let words = "the state of default/w in cluster berlin is not known, because its kind can't be listed there: the API server \
-        does not serve this kind (404). Install its CRD, or check group, version and plural";
+    let words = "the state of default/w in cluster berlin is not known, because its kind can't be listed there: \
+        the API server does not serve this kind (404). Install its CRD, or check group, version and plural";
     let mended = |world: &World| drop(world.berlin.create(crd()).unwrap());
     is_told("w", false, broken, ("NotListed", &[words]), mended).await;
 }

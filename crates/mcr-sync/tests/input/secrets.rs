@@ -1,4 +1,4 @@
-//! No value of an object is told: not of a source, of a target, of a related object, nor what a server or a decoder quotes of it.
+//! No value of an object is told: of a source, of a target, of a related object, or what a server or a decoder quotes.
 
 use kube::core::Object;
 use mcr_sync::{NameTemplate, ObjectSync, Related};

@@ -35,7 +35,8 @@ async fn sync_conditions_of_the_status_function_come_first_and_stay_beside_that_
     let world = World::of(&["w"], sync().status(function)).await;
     let condition = |text: &str| {
         let (kind, status) = text.split_once('=').unwrap();
-        json!({"type": kind, "status": status, "reason": "R", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"})
+        let since = "2026-01-01T00:00:00Z";
+        json!({"type": kind, "status": status, "reason": "R", "message": "m", "lastTransitionTime": since})
     };
     let is = async |wanted: &str| status(&world, wanted, |status| states(status) == wanted).await;
     let synced = is("Synced=True").await["conditions"][0].take();
