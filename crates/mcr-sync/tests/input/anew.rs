@@ -19,7 +19,7 @@ fn uids(objects: &[Value]) -> Vec<Value> {
     objects.iter().map(uid).collect()
 }
 
-/// What another replica does: it ends the source, and a new one of its name gets a target and a copy. Returns their UIDs.
+/// What another replica does: it ends the source, and a new one gets a target and a copy. Returns their UIDs.
 fn made_anew(team: &SimCluster, berlin: &SimCluster, source: &Value) -> Vec<Value> {
     let objects = made(berlin);
     for (kind, key) in MADE {
@@ -68,7 +68,7 @@ async fn sync_source_that_is_made_anew_while_the_watch_lags_keeps_its_target_and
     }
 }
 
-/// The other replica is fast: the source is still the former one, or gone, when its server is asked, and the target is not.
+/// The other replica is fast: the source is still the former one, or gone, when its server is asked. The target is new.
 #[tokio::test(start_paused = true)]
 async fn sync_target_that_is_made_anew_between_two_reads_stays() {
     let reads = ["widgets/w", "w-settings"].into_iter();
@@ -109,7 +109,7 @@ async fn sync_target_of_a_cluster_that_is_back_at_the_last_moment_stays() {
     assert_eq!(made(&world.berlin).len(), 1);
 }
 
-/// The source loses its finalizer by hand and is deleted. A list shows it, and a new one comes before its server is asked.
+/// The source loses its finalizer by hand and is deleted. A list shows it. A new one comes before its server is asked.
 #[tokio::test(start_paused = true)]
 async fn sync_target_of_a_source_that_is_made_anew_is_not_told_as_an_orphan() {
     for limited in [false, true] {

@@ -54,9 +54,11 @@ async fn sync_mirror_leaves_out_what_belongs_to_a_server_or_a_controller() {
         let resource = kind(group, of);
         let mut source = json!({"apiVersion": resource.api_version, "kind": of, "metadata": {
             "name": "x", "namespace": "default", "finalizers": ["example.com/theirs"], "labels": {"app": "a"},
-            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "CronJob", "name": "c", "uid": "u"}],
+            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "CronJob", "name": "c", "uid": "u",
+                "controller": true}],
             "annotations": {"team": "a", "deployment.kubernetes.io/revision": "5",
-                "pv.kubernetes.io/bind-completed": "yes", "volume.kubernetes.io/selected-node": "n", "control-plane.alpha.kubernetes.io/leader": "{}"},
+                "pv.kubernetes.io/bind-completed": "yes", "volume.kubernetes.io/selected-node": "n",
+                "control-plane.alpha.kubernetes.io/leader": "{}"},
         }});
         merge(&mut source, wanted);
         merge(&mut source, &row[2]);
