@@ -1,213 +1,132 @@
 //! Sources that are made anew under their name while the watch of the sync lags: another replica serves the new ones.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
-
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::core::DynamicObject;
-use mcr::BuiltController;
 use mcr_sync::Related;
-use mcr_testkit::{sim::SimCluster, waiting::eventually};
-use serde_json::{Value, json};
-use tokio::time::sleep;
 
-use crate::{
-    gate::Gate,
-    world::{LIMIT, WIDGETS, World, allow, spec, sync, widget},
-};
+use crate::world::widgets::*;
 
-const LAG: Duration = Duration::from_secs(10);
-
-/// A sync with a related object that goes along. With `limited`, its watch of sources has a selector, so no deletion is certain.
-fn controller(limited: bool) -> BuiltController {
-    let settings = Related::<DynamicObject, DynamicObject, ConfigMap>::down("settings")
-        .named(|_, _| ["settings"])
-        .name_by(|_, _| "w-settings".to_owned());
-    let built = sync().related(settings).build_with(|controller| {
-        controller.watch_request(|request| {
-            if limited {
-                request.labels("copy=yes")
-            } else {
-                request
-            }
-        })
-    });
-    built.unwrap()
-}
-
+const LAG: Duration = secs(10);
+/// The target and its related copy.
 const MADE: [(&str, &str); 2] = [(WIDGETS, "default/w"), ("configmaps", "default/w-settings")];
 
-/// The target and its related copy, as far as they exist.
 fn made(berlin: &SimCluster) -> Vec<Value> {
-    MADE.iter()
-        .filter_map(|(kind, key)| berlin.get(kind, key))
-        .collect()
+    let get = |(kind, key)| berlin.get(kind, key);
+    MADE.into_iter().filter_map(get).collect()
 }
 
-fn uids(objects: Vec<Value>) -> Vec<Value> {
-    objects
-        .iter()
-        .map(|object| object["metadata"]["uid"].clone())
-        .collect()
+fn uids(objects: &[Value]) -> Vec<Value> {
+    let uid = |object: &Value| object["metadata"]["uid"].clone();
+    objects.iter().map(uid).collect()
 }
 
-/// An object of the same contents.
-fn anew(of: &Value) -> Value {
-    let mut object = of.clone();
-    let meta = object["metadata"].as_object_mut().unwrap();
-    meta.retain(|field, _| ["name", "namespace", "labels", "annotations", "finalizers"].contains(&&**field));
-    object
-}
-
-/// Ends a source although its targets are there.
-fn end(team: &SimCluster) {
-    if let Some(mut source) = team.get(WIDGETS, "default/w") {
-        source["metadata"]["finalizers"] = Value::Null;
-        team.update(source).unwrap();
-        team.delete(WIDGETS, "default/w").ok();
-    }
-}
-
-/// What another replica does: it ends the source, and a new source of its name gets a target and a copy. Returns their UIDs.
+/// What another replica does: it ends the source, and a new one gets a target and a copy. Returns their UIDs.
 fn made_anew(team: &SimCluster, berlin: &SimCluster, source: &Value) -> Vec<Value> {
     let objects = made(berlin);
     for (kind, key) in MADE {
         berlin.delete(kind, key).ok();
     }
-    end(team);
+    if get(team, "w").is_some() {
+        end(team, "w");
+    }
     team.create(anew(source)).unwrap();
-    uids(
-        objects
-            .iter()
-            .map(|object| berlin.create(anew(object)).unwrap())
-            .collect(),
-    )
+    let create = |object| berlin.create(anew(object)).unwrap();
+    uids(&objects.iter().map(create).collect::<Vec<_>>())
 }
 
-/// A program that has synced a source. What stands before `team` and `berlin`.
-async fn synced(limited: bool) -> (World, [Gate; 2]) {
-    let mut world = World::new();
-    let mut source = widget("default", "w", json!({"size": 1}));
-    source["metadata"]["labels"] = json!({"copy": "yes"});
-    world.team.create(source).unwrap();
-    let settings = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "default"}});
-    world.team.create(settings).unwrap();
-    let [team, berlin] = [Gate::default(), Gate::default()];
-    let specs = [
-        team.before(&world.team, "source"),
-        berlin.before(&world.berlin, "target"),
-    ];
-    world.start_with(controller(limited), specs);
-    world.told("w", "Synced").await;
-    eventually(LIMIT, "the copy", || {
-        (made(&world.berlin).len() == 2).then_some(())
-    })
-    .await;
-    (world, [team, berlin])
+/// A program that has synced a source, with a related object that goes along.
+async fn synced(is_limited: bool) -> World {
+    let mut world = World::with(&["w"]);
+    world.team_a.create(map("settings", json!({}))).unwrap();
+    let settings = Related::<_, _, ConfigMap>::down("settings").named(|_, _| ["settings"]);
+    let sync = sync().related(settings.name_by(|_, _| "w-settings".to_owned()));
+    match is_limited {
+        true => world.begin_with(limited(sync)),
+        false => world.begin(sync),
+    }
+    world.synced("w").await;
+    until("the copy", || made(&world.berlin).len() == 2).await;
+    world
 }
 
-/// The store has a source that is being deleted, then one that was deleted, and the server has another one all the time.
+/// The store has a source that is being deleted, then one that was deleted, and the server has another one meanwhile.
 #[tokio::test(start_paused = true)]
 async fn sync_source_that_is_made_anew_while_the_watch_lags_keeps_its_target_and_its_copies() {
     for limited in [false, true] {
-        let (mut world, [team, _]) = synced(limited).await;
+        let world = synced(limited).await;
         // The deletion is seen, and hangs.
         allow(&world.berlin, &["get", "list", "watch", "create", "patch"]);
-        world.team.delete(WIDGETS, "default/w").unwrap();
-        world.told("w", "RequestFailed").await;
-        team.lag(LAG);
-        let source = world.team.get(WIDGETS, "default/w").unwrap();
-        let kept = made_anew(&world.team, &world.berlin, &source);
+        delete(&world.team_a, "w");
+        world.told("w", "RequestFailed", "").await;
+        world.team_gate.now().lag = LAG;
+        let source = get(&world.team_a, "w").unwrap();
+        let kept = made_anew(&world.team_a, &world.berlin, &source);
         allow(&world.berlin, &["*"]);
-        world.told("w", "Synced").await;
+        world.synced("w").await;
         sleep(LAG).await;
-        assert_eq!(uids(made(&world.berlin)), kept, "limited: {limited}");
+        assert_eq!(uids(&made(&world.berlin)), kept, "limited: {limited}");
         assert_eq!(world.failing(), []);
-        world.stop().await;
     }
 }
 
-/// The other replica is so fast that the source is still the former one, or gone, when its server is asked, and the target is not.
+/// The other replica is fast: the source is still the former one, or gone, when its server is asked. The target is new.
 #[tokio::test(start_paused = true)]
 async fn sync_target_that_is_made_anew_between_two_reads_stays() {
-    for (read, is_gone) in [
-        ("widgets/w", false),
-        ("widgets/w", true),
-        ("w-settings", false),
-        ("w-settings", true),
-    ] {
-        let (mut world, [team, berlin]) = synced(false).await;
-        let (clusters, kept) = (
-            [world.team.clone(), world.berlin.clone()],
-            Arc::new(Mutex::new(Vec::new())),
-        );
-        let (found, source) = (kept.clone(), world.team.get(WIDGETS, "default/w").unwrap());
-        berlin.meanwhile(read, move || {
-            team.lag(LAG);
-            *found.lock().unwrap() = made_anew(&clusters[0], &clusters[1], &source);
+    let reads = ["widgets/w", "w-settings"].into_iter();
+    for (read, is_gone) in reads.flat_map(|read| [(read, false), (read, true)]) {
+        let world = synced(false).await;
+        let (team, berlin) = (world.team_a.clone(), world.berlin.clone());
+        let gate = world.team_gate.clone();
+        let (source, kept) = (get(&team, "w").unwrap(), Arc::new(Mutex::new(Vec::new())));
+        let found = kept.clone();
+        world.berlin_gate.meanwhile(read, move || {
+            gate.now().lag = LAG;
+            *found.lock().unwrap() = made_anew(&team, &berlin, &source);
         });
-        world.team.delete(WIDGETS, "default/w").unwrap();
+        delete(&world.team_a, "w");
         if is_gone {
-            end(&world.team);
+            end(&world.team_a, "w");
         }
-        eventually(LIMIT, read, || berlin.has_happened().then_some(())).await;
-        world.told("w", "Synced").await;
-        let (kept, now) = (kept.lock().unwrap().clone(), uids(made(&world.berlin)));
-        assert!(
-            !kept.is_empty() && kept.iter().all(|uid| now.contains(uid)),
-            "{read}, {is_gone}: {now:?} and not {kept:?}"
-        );
-        world.stop().await;
+        world.berlin_gate.has_happened().await;
+        world.synced("w").await;
+        let (kept, now) = (kept.lock().unwrap().clone(), uids(&made(&world.berlin)));
+        let stays = !kept.is_empty() && kept.iter().all(|uid| now.contains(uid));
+        assert!(stays, "{read}, {is_gone}: {now:?} and not {kept:?}");
     }
 }
 
 /// The cluster of the source is back after the grace, when its target has just been read to be deleted.
 #[tokio::test(start_paused = true)]
 async fn sync_target_of_a_cluster_that_is_back_at_the_last_moment_stays() {
-    let mut world = World::new();
-    world
-        .team
-        .create(widget("default", "w", json!({"size": 1})))
-        .unwrap();
-    let owned = || sync().owner("eu");
-    world.start(owned());
-    world.told("w", "Synced").await;
+    let mut world = World::of(&["w"], sync().owner("eu")).await;
     world.stop().await;
-    let berlin = Gate::default();
-    let specs = [berlin.before(&world.berlin, "target")];
-    world.start_with(owned().delete_orphans_after(LAG).unwrap(), specs);
-    let (clusters, team) = (world.clusters.clone(), spec(&world.team, "source"));
-    berlin.meanwhile("widgets/w", move || assert!(clusters.add(team)));
-    world.clusters.remove("team");
-    eventually(LIMIT, "the read", || berlin.has_happened().then_some(())).await;
+    world.begin_with(sync().owner("eu").delete_orphans_after(LAG).unwrap());
+    let (clusters, team) = (world.clusters.clone(), spec(&world.team_a, "source"));
+    let back = move || assert!(clusters.add(team));
+    world.berlin_gate.meanwhile("widgets/w", back);
+    world.clusters.remove("team-a");
+    world.berlin_gate.has_happened().await;
     sleep(LAG).await;
     assert_eq!(made(&world.berlin).len(), 1);
-    world.stop().await;
 }
 
-/// The source loses its finalizer by hand and is deleted, which a list shows. A new one comes before its server is asked.
+/// The source loses its finalizer by hand and is deleted. A list shows it. A new one comes before its server is asked.
 #[tokio::test(start_paused = true)]
 async fn sync_target_of_a_source_that_is_made_anew_is_not_told_as_an_orphan() {
     for limited in [false, true] {
-        let (mut world, [team, _]) = synced(limited).await;
-        let source = world.team.get(WIDGETS, "default/w").unwrap();
-        team.lag(10 * LAG);
-        end(&world.team);
-        world.team.compact(world.team.resource_version());
-        let cluster = world.team.clone();
-        team.meanwhile("widgets/w", move || drop(cluster.create(anew(&source)).unwrap()));
-        world.team.end_watches();
-        eventually(LIMIT, "the source is asked for", || {
-            team.has_happened().then_some(())
-        })
-        .await;
+        let world = synced(limited).await;
+        let source = get(&world.team_a, "w").unwrap();
+        world.team_gate.now().lag = 10 * LAG;
+        end(&world.team_a, "w");
+        world.team_a.compact(world.team_a.resource_version());
+        let cluster = world.team_a.clone();
+        let create = move || drop(cluster.create(anew(&source)).unwrap());
+        world.team_gate.meanwhile("widgets/w", create);
+        world.team_a.end_watches();
+        world.team_gate.has_happened().await;
         sleep(LAG).await;
         assert_eq!(world.failing(), []);
-        team.lag(Duration::ZERO);
-        world.team.end_watches();
-        world.told("w", "Synced").await;
-        world.stop().await;
+        world.team_gate.now().lag = Duration::ZERO;
+        world.team_a.end_watches();
+        world.synced("w").await;
     }
 }

@@ -1,13 +1,17 @@
 //! The clusters of the tests, on simulated API servers.
 // Each test program uses some of it.
-#![allow(dead_code, unreachable_pub)]
+#![allow(dead_code, unreachable_pub, unused_imports)]
+
+pub mod gate;
+pub mod widgets;
 
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use mcr::{
-    Access, BoxError, BuiltController, ClusterName, ClusterSelector, ClusterSpec, Manager, ManagerError,
+    Access, BoxError, BuiltController, ClusterName, ClusterSelector, ClusterSpec, ControllerHandle, Manager,
+    ManagerError,
 };
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
 use mcr_sync::{ObjectSync, SourceName, hashed};
@@ -33,6 +37,10 @@ pub struct World {
     pub lyon: SimCluster,
     pub clusters: ClustersHandle,
     pub running: Option<Background<Result<(), ManagerError>>>,
+    pub handles: Vec<ControllerHandle>,
+    /// What stands before `team-a` and `berlin`, if the program was started with `begin`.
+    pub team_gate: gate::Gate,
+    pub berlin_gate: gate::Gate,
 }
 
 pub fn spec(cluster: &SimCluster, role: &str) -> ClusterSpec {
@@ -51,6 +59,9 @@ impl World {
             lyon: cluster("lyon"),
             clusters: ClustersProvider::new().handle(),
             running: None,
+            handles: Vec::new(),
+            team_gate: gate::Gate::default(),
+            berlin_gate: gate::Gate::default(),
         }
     }
 
@@ -81,6 +92,8 @@ impl World {
                 self.clusters.add(spec(cluster, role));
             }
         }
+        let controllers: Vec<_> = controllers.into_iter().collect();
+        self.handles = controllers.iter().map(BuiltController::handle).collect();
         let manager = controllers
             .into_iter()
             .fold(Manager::builder(), |manager, controller| {
