@@ -195,3 +195,40 @@ pub fn synced(world: &World) -> Option<Value> {
         .find(|condition| condition["type"] == "Synced")
         .cloned()
 }
+
+/// The clusters, all of which have Widgets with a status.
+pub fn with_widgets() -> World {
+    let world = World::new();
+    for cluster in [&world.team_a, &world.team_b, &world.berlin, &world.lyon] {
+        cluster.create(widget_crd(json!({"status": {}}))).unwrap();
+    }
+    world
+}
+
+/// Creates the ConfigMap `default/{name}`.
+pub fn make(cluster: &SimCluster, name: &str, data: Value) {
+    cluster.create(map(name, data)).unwrap();
+}
+
+pub fn delete(cluster: &SimCluster, kind: &str, name: &str) {
+    cluster.delete(kind, &format!("default/{name}")).unwrap();
+}
+
+/// Changes an object at once.
+pub fn edit(cluster: &SimCluster, kind: &str, key: &str, change: impl FnOnce(&mut Value)) {
+    let mut object = cluster.get(kind, key).unwrap();
+    change(&mut object);
+    cluster.update(object).unwrap();
+}
+
+/// Gives the ConfigMap `default/{name}` other data.
+pub fn set(cluster: &SimCluster, name: &str, data: Value) {
+    edit(cluster, "configmaps", &format!("default/{name}"), |map| {
+        map["data"] = data
+    });
+}
+
+/// Paused time goes on only when every task waits, so all that is ready has run.
+pub async fn rest() {
+    tokio::time::sleep(LIMIT).await;
+}
