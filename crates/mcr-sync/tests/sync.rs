@@ -3,9 +3,8 @@
 
 mod world;
 
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, api::Patch, core::DynamicObject};
-use mcr::{Access, Cluster, ClusterSelector, ClusterSpec, Fleet};
+use mcr::{Access, ClusterSelector, ClusterSpec};
 use mcr_sync::{NameTemplate, TargetNamespace};
 use mcr_testkit::{
     sim::{SimCluster, SimRule, SimUser},
@@ -188,13 +187,9 @@ async fn sync_target_cluster_that_refuses_does_not_hold_the_others() {
 #[tokio::test(start_paused = true)]
 async fn sync_placement_moves_the_new_target_first() {
     let mut w = World::new();
-    let place = |map: &ConfigMap, _: &Cluster, _: &Fleet| {
-        let at = map.data.as_ref().and_then(|data| data.get("at"));
-        at.into_iter().map(|at| name(at)).collect()
-    };
     let [here, there] = ["berlin", "lyon"].map(|at| json!({"size": "1", "at": at}));
     make(&w.team_a, "db", here.clone());
-    w.start(maps().place(ClusterSelector::label("role", "target"), place));
+    w.start(maps().place(ClusterSelector::label("role", "target"), at));
     data(&w.berlin, &w.team_a, "db", here).await;
     // While the new cluster is away, the former target stays.
     w.clusters.remove("lyon");

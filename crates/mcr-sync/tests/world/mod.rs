@@ -7,7 +7,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use mcr::{
-    Access, BoxError, BuiltController, ClusterName, ClusterSelector, ClusterSpec, Manager, ManagerError,
+    Access, BoxError, BuiltController, Cluster, ClusterName, ClusterSelector, ClusterSpec, Fleet, Manager,
+    ManagerError,
 };
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
 use mcr_sync::{ObjectSync, SourceName, hashed};
@@ -221,11 +222,21 @@ pub fn edit(cluster: &SimCluster, kind: &str, key: &str, change: impl FnOnce(&mu
     cluster.update(object).unwrap();
 }
 
+/// Gives a field of `default/{name}` another value.
+pub fn change(cluster: &SimCluster, kind: &str, name: &str, field: &str, value: Value) {
+    let field = |object: &mut Value| *object.pointer_mut(field).unwrap() = value;
+    edit(cluster, kind, &format!("default/{name}"), field);
+}
+
 /// Gives the ConfigMap `default/{name}` other data.
 pub fn set(cluster: &SimCluster, name: &str, data: Value) {
-    edit(cluster, "configmaps", &format!("default/{name}"), |map| {
-        map["data"] = data
-    });
+    change(cluster, "configmaps", name, "/data", data);
+}
+
+/// Places a ConfigMap in the cluster that its `at` names.
+pub fn at(map: &ConfigMap, _: &Cluster, _: &Fleet) -> Vec<ClusterName> {
+    let at = map.data.as_ref().and_then(|data| data.get("at"));
+    at.into_iter().map(|at| name(at)).collect()
 }
 
 /// Paused time goes on only when every task waits, so all that is ready has run.
