@@ -38,11 +38,10 @@ impl World {
         let etcd = Etcd::start().await.unwrap();
         let plane = |name: &str| ControlPlane::builder().name(name).etcd(&etcd).audit(true).start();
         let (team, berlin) = tokio::try_join!(plane("team"), plane("berlin")).unwrap();
-        let running = None;
         Self {
             team,
             berlin,
-            running,
+            running: None,
         }
     }
 
@@ -58,14 +57,7 @@ impl World {
             .from(ClusterSelector::name("team"))
             .to(ClusterName::new("berlin").unwrap())
             .name_by(NameTemplate::parse("{name}").unwrap())
-            .filter(|object| {
-                object
-                    .metadata
-                    .labels
-                    .iter()
-                    .flatten()
-                    .any(|(key, _)| key == "copy")
-            })
+            .filter(|object| object.metadata.labels == labels())
             .build()
             .unwrap();
         let handle = controller.handle();
@@ -104,8 +96,8 @@ impl World {
             let log = plane.audit().await.unwrap();
             let of = log.events().filter(|event| event.name == name);
             let of = of.filter(|event| !["get", "list", "watch"].contains(&&*event.verb));
-            writes
-                .extend(of.map(|event| (event.received.clone(), format!("{} {}", event.verb, plane.name()))));
+            let cluster = plane.name();
+            writes.extend(of.map(|event| (event.received.clone(), format!("{} {cluster}", event.verb))));
         }
         writes.sort();
         writes.into_iter().map(|(_, write)| write).collect()
@@ -121,9 +113,14 @@ fn api(plane: &ControlPlane, kind: &str) -> Api<DynamicObject> {
     Api::namespaced_with(plane.client(), "default", &resource(kind))
 }
 
+/// The labels of what the tests create.
+fn labels() -> Option<BTreeMap<String, String>> {
+    Some([("copy".to_owned(), "yes".to_owned())].into())
+}
+
 async fn create(plane: &ControlPlane, kind: &str, name: &str, object: Value) -> Value {
     let mut object = DynamicObject::new(name, &resource(kind)).data(object);
-    object.metadata.labels = Some(BTreeMap::from([("copy".to_owned(), "yes".to_owned())]));
+    object.metadata.labels = labels();
     let object = api(plane, kind).create(&PostParams::default(), &object).await;
     serde_json::to_value(object.unwrap()).unwrap()
 }
@@ -232,11 +229,7 @@ async fn named(w: &World, name: &str, port: u16) {
 async fn sync_apply_takes_over_merges_lists_and_tells_conflicts() {
     let services = || {
         made("Service", |data| {
-            let ports = data
-                .as_object()
-                .unwrap()
-                .values()
-                .map(|port| port.as_str().unwrap());
+            let ports = data.as_object().unwrap().values().filter_map(Value::as_str);
             let port = |port: &str| json!({"name": format!("p{port}"), "port": port.parse::<u16>().unwrap()});
             json!({"spec": {"ports": Vec::from_iter(ports.map(port))}})
         })
@@ -295,10 +288,8 @@ async fn sync_what_a_real_server_refuses_is_told_or_made_anew_and_others_go_on()
     let first = is(&w, MAP, "db", size, "1".into()).await;
     for name in ["huge", "giant"] {
         let error = w.told(&format!("default/{name} is too large")).await;
-        assert!(
-            error.ends_with("project less data, or shorten the source"),
-            "{error}"
-        );
+        let advice = "project less data, or shorten the source";
+        assert!(error.ends_with(advice), "{error}");
     }
     w.change("db", json!({"size": "2"})).await;
     let error = w.told("immutable").await;
@@ -368,21 +359,14 @@ async fn sync_mirror_between_real_servers_leaves_out_what_each_of_them_chooses()
     assert_eq!(services[1]["spec"]["selector"], json!({"app": "web"}));
     let pod = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "example.test/pi"}]}});
     for job in mirrored(&mut w, "Job", json!({"spec": {"template": pod}})).await {
-        let labels = &job["spec"]["selector"]["matchLabels"];
-        assert_eq!(
-            labels["batch.kubernetes.io/controller-uid"],
-            job["metadata"]["uid"]
-        );
+        let chosen = &job["spec"]["selector"]["matchLabels"]["batch.kubernetes.io/controller-uid"];
+        assert_eq!(*chosen, job["metadata"]["uid"]);
     }
     let claim = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": "slow", "volumeName": "pv-1",
         "resources": {"requests": {"storage": "1Gi"}}});
     let [_, target] = mirrored(&mut w, "PersistentVolumeClaim", json!({"spec": claim})).await;
     assert_eq!(target["spec"]["volumeName"], Value::Null);
-    let [_, target] = mirrored(
-        &mut w,
-        "ServiceAccount",
-        json!({"secrets": [{"name": "x-token"}]}),
-    )
-    .await;
+    let account = json!({"secrets": [{"name": "x-token"}]});
+    let [_, target] = mirrored(&mut w, "ServiceAccount", account).await;
     assert_eq!(target["secrets"], Value::Null);
 }
