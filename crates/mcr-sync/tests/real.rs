@@ -72,7 +72,7 @@ impl World {
 
     fn failing(&self) -> Vec<String> {
         let status = self.running.as_ref().unwrap().0.status();
-        let failing = status.clusters.into_iter().flat_map(|(_, status)| status.failing);
+        let failing = status.clusters.into_values().flat_map(|status| status.failing);
         failing.map(|request| request.error.to_string()).collect()
     }
 
