@@ -10,7 +10,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use mcr::{
-    Access, BoxError, BuiltController, ClusterName, ClusterSelector, ClusterSpec, ControllerHandle, Manager,
+    Access, BoxError, BuiltController, Cluster, ClusterName, ClusterSelector, ClusterSpec, ControllerHandle, Fleet,
+    Manager,
     ManagerError,
 };
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
@@ -207,4 +208,51 @@ pub fn synced(world: &World) -> Option<Value> {
         .iter()
         .find(|condition| condition["type"] == "Synced")
         .cloned()
+}
+
+/// The clusters, all of which have Widgets with a status.
+pub fn with_widgets() -> World {
+    let world = World::new();
+    for cluster in [&world.team_a, &world.team_b, &world.berlin, &world.lyon] {
+        cluster.create(widget_crd(json!({"status": {}}))).unwrap();
+    }
+    world
+}
+
+/// Creates the ConfigMap `default/{name}`.
+pub fn make(cluster: &SimCluster, name: &str, data: Value) {
+    cluster.create(map(name, data)).unwrap();
+}
+
+pub fn delete(cluster: &SimCluster, kind: &str, name: &str) {
+    cluster.delete(kind, &format!("default/{name}")).unwrap();
+}
+
+/// Changes an object at once.
+pub fn edit(cluster: &SimCluster, kind: &str, key: &str, change: impl FnOnce(&mut Value)) {
+    let mut object = cluster.get(kind, key).unwrap();
+    change(&mut object);
+    cluster.update(object).unwrap();
+}
+
+/// Gives a field of `default/{name}` another value.
+pub fn change(cluster: &SimCluster, kind: &str, name: &str, field: &str, value: Value) {
+    let field = |object: &mut Value| *object.pointer_mut(field).unwrap() = value;
+    edit(cluster, kind, &format!("default/{name}"), field);
+}
+
+/// Gives the ConfigMap `default/{name}` other data.
+pub fn set(cluster: &SimCluster, name: &str, data: Value) {
+    change(cluster, "configmaps", name, "/data", data);
+}
+
+/// Places a ConfigMap in the cluster that its `at` names.
+pub fn at(map: &ConfigMap, _: &Cluster, _: &Fleet) -> Vec<ClusterName> {
+    let at = map.data.as_ref().and_then(|data| data.get("at"));
+    at.into_iter().map(|at| name(at)).collect()
+}
+
+/// Paused time goes on only when every task waits, so all that is ready has run.
+pub async fn rest() {
+    tokio::time::sleep(LIMIT).await;
 }
