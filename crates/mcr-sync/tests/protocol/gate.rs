@@ -19,7 +19,10 @@ use crate::world::{CLUSTERS, NAMES, SOURCE_CLUSTERS, Trouble, World};
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
 
-const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
+const OBJECTS: [&str; 2] = [
+    "/apis/example.com/v1/namespaces/default/widgets",
+    "/api/v1/namespaces/default/configmaps",
+];
 
 #[derive(Clone)]
 pub(crate) struct Gate {
@@ -38,12 +41,16 @@ enum Fate {
 }
 
 impl Gate {
-    /// A client of the cluster for the program that runs now.
-    pub(crate) fn client(world: &Arc<Mutex<World>>, crashed: &Arc<Notify>, cluster: usize) -> Client {
-        let (service, program) = {
-            let world = world.lock().unwrap();
-            let sim = &world.sims[cluster];
-            (sim.service().with_token(&sim.admin_token()), world.program)
+    /// A client of the cluster for a program.
+    pub(crate) fn client(
+        world: &Arc<Mutex<World>>,
+        crashed: &Arc<Notify>,
+        cluster: usize,
+        program: u64,
+    ) -> Client {
+        let service = {
+            let sim = &world.lock().unwrap().sims[cluster];
+            sim.service().with_token(&sim.admin_token())
         };
         let gate = Self {
             world: world.clone(),
@@ -65,25 +72,47 @@ impl Gate {
 
     async fn answer(self, request: Request<Body>) -> Result<Answer, BoxError> {
         let path = request.uri().path();
-        let of_object = path.strip_prefix(WIDGETS).map(|rest| {
-            let rest = rest.trim_start_matches('/');
-            rest.trim_end_matches("/status").to_owned()
-        });
-        match of_object {
-            Some(name) => self.object(name, request).await,
-            None => self.other(request).await,
+        let of_object = OBJECTS.iter().find_map(|objects| path.strip_prefix(objects));
+        match of_object.map(|rest| {
+            rest.trim_start_matches('/')
+                .trim_end_matches("/status")
+                .to_owned()
+        }) {
+            Some(name) if !name.is_empty() || request.method() != Method::GET => {
+                self.object(name, request).await
+            }
+            of_object => {
+                // A reconcile lists the origins in a namespace, and the copies of a source.
+                let is_asked = request
+                    .uri()
+                    .query()
+                    .is_some_and(|query| query.contains("source%3D"));
+                self.list(request, of_object.is_some() || is_asked).await
+            }
         }
     }
 
-    /// Lists, watches and probes.
-    async fn other(self, request: Request<Body>) -> Result<Answer, BoxError> {
+    /// Lists, watches and probes. Those of a reconcile don't lag.
+    async fn list(self, request: Request<Body>, is_asked: bool) -> Result<Answer, BoxError> {
+        if is_asked {
+            self.travel().await;
+            match self.with(|world| self.fate(world, false)) {
+                Fate::Passes | Fate::LosesItsAnswer => {}
+                Fate::IsLost => return Err("the request was lost".into()),
+                Fate::Ends => pending().await,
+            }
+        }
         if self.is_cut() {
             return Err("the cluster is down".into());
         }
         let (head, body) = self.service.answer(request).await.into_parts();
-        let frames = stream::unfold((self, body), async |(gate, mut body)| {
-            let Ok(frame) = body.frame().await?;
-            gate.pause().await;
+        let frames = stream::unfold((self, body), move |(gate, mut body)| async move {
+            let frame = body.frame().await?.ok()?;
+            if is_asked {
+                gate.travel().await;
+            } else {
+                gate.pause().await;
+            }
             if gate.is_cut() {
                 return Some((Err("the cluster is down".into()), (gate, body)));
             }
@@ -95,9 +124,6 @@ impl Gate {
     /// A request for one object.
     async fn object(self, name: String, request: Request<Body>) -> Result<Answer, BoxError> {
         let (head, body) = request.into_parts();
-        if head.method == Method::GET && name.is_empty() {
-            return self.other(Request::from_parts(head, body)).await;
-        }
         let body = body.collect().await?.to_bytes();
         let name = if name.is_empty() {
             let object: serde_json::Value = serde_json::from_slice(&body)?;
@@ -122,17 +148,24 @@ impl Gate {
         let is_done = answer.status().is_success();
         self.with(|world| {
             world.note(format!(
-                "  {method} {} {name}: {}",
+                "  {}: {method} {} {name}: {}",
+                self.program,
                 CLUSTERS[self.cluster],
                 answer.status().as_u16()
             ));
             world.last_asked = (self.cluster, name.clone());
             if is_write && is_done {
-                world.written(method.as_str(), self.cluster, &name, before.as_ref());
+                world.written(
+                    self.program,
+                    method.as_str(),
+                    self.cluster,
+                    &name,
+                    before.as_ref(),
+                );
             } else if self.cluster < SOURCE_CLUSTERS
                 && let Some(at) = NAMES.iter().position(|known| *known == name)
             {
-                world.show((self.cluster, at));
+                world.show(self.program, (self.cluster, at));
             }
         });
         self.travel().await;
@@ -157,18 +190,20 @@ impl Gate {
     }
 
     fn is_cut(&self) -> bool {
-        self.with(|world| world.program != self.program || world.trouble[self.cluster] == Trouble::Down)
+        self.with(|world| {
+            !world.alive.contains(&self.program) || world.trouble[self.cluster] == Trouble::Down
+        })
     }
 
     fn fate(&self, world: &mut World, is_write: bool) -> Fate {
-        if world.program != self.program {
+        if is_write && world.crash_in == Some(0) && world.alive.remove(&self.program) {
+            world.crash_in = None;
+            self.crashed.notify_one();
+        }
+        if !world.alive.contains(&self.program) {
             return Fate::Ends;
         }
         if is_write && let Some(left) = &mut world.crash_in {
-            if *left == 0 {
-                self.crashed.notify_one();
-                return Fate::Ends;
-            }
             *left -= 1;
         }
         match (world.trouble[self.cluster], world.random.below(60)) {
@@ -181,7 +216,11 @@ impl Gate {
     /// Events come a little late, or much.
     async fn pause(&self) {
         let ms = self.with(|world| {
-            let most = if world.lagging[self.cluster] { 20_000 } else { 4 };
+            let most = if world.lagging[self.program as usize % 2][self.cluster] {
+                20_000
+            } else {
+                4
+            };
             world.random.below(most)
         });
         if ms > 0 {

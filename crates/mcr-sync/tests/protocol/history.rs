@@ -2,19 +2,31 @@
 
 use std::{
     collections::BTreeSet,
+    convert::Infallible,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
-use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use http::Request;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Client, ResourceExt,
+    client::Body,
+    core::{ApiResource, DynamicObject, GroupVersionKind},
+};
 use mcr::{
-    Access, BuiltController, Cluster, ClusterName, ClusterSelector, ClusterSpec, Fleet, Manager, ManagerError,
+    Access, BuiltController, Cluster, ClusterName, ClusterSelector, ClusterSpec, Fleet, LeaderElection,
+    Manager, ManagerError,
 };
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
-use mcr_sync::{NameTemplate, ObjectSync};
+use mcr_sync::{NameTemplate, ObjectSync, Related};
 use mcr_testkit::sim::SimCluster;
 use serde_json::json;
-use tokio::{sync::Notify, task::JoinHandle, time::sleep};
+use tokio::{
+    sync::Notify,
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -40,7 +52,7 @@ pub(crate) struct Played {
 /// Plays the history of a seed.
 pub(crate) async fn play(seed: u64, template: &SimCluster) -> Played {
     let mut history = History::new(seed, template);
-    history.start();
+    history.promote();
     for _ in 0..LENGTH {
         history.act().await;
         if history.world().fault.is_some() {
@@ -52,7 +64,12 @@ pub(crate) async fn play(seed: u64, template: &SimCluster) -> Played {
     {
         history.world().fail(fault);
     }
-    history.kill().await;
+    for program in std::mem::take(&mut history.leaders)
+        .into_iter()
+        .chain(history.standby.take())
+    {
+        history.end(program, false).await;
+    }
     let world = history.world();
     let fault = world.fault.as_ref();
     Played {
@@ -65,17 +82,28 @@ pub(crate) async fn play(seed: u64, template: &SimCluster) -> Played {
 struct History {
     world: Arc<Mutex<World>>,
     crashed: Arc<Notify>,
-    fleet: ClustersHandle,
     away: BTreeSet<usize>,
+    /// The cluster with the Leases. Each program has its own, and gets it when it is to lead.
+    hub: SimCluster,
+    programs: u64,
+    /// Mostly one. The oldest one is the first.
+    leaders: Vec<Program>,
+    standby: Option<Program>,
+}
+
+struct Program {
+    number: u64,
+    fleet: ClustersHandle,
     stop: CancellationToken,
-    running: Option<JoinHandle<Result<(), ManagerError>>>,
+    leads: CancellationToken,
+    running: JoinHandle<Result<(), ManagerError>>,
 }
 
 fn widgets() -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget"))
 }
 
-fn controller(collide: bool, narrow: bool) -> BuiltController {
+fn controller(collide: bool, narrow: bool, related: bool) -> BuiltController {
     let place = |source: &DynamicObject, _: &Cluster, _: &Fleet| {
         let at = source.data["spec"]["at"].as_array().into_iter().flatten();
         at.filter_map(|at| ClusterName::new(at.as_str()?).ok()).collect()
@@ -113,6 +141,37 @@ fn controller(collide: bool, narrow: bool) -> BuiltController {
     if collide {
         sync = sync.name_by(NameTemplate::parse("{name}").unwrap());
     }
+    if related {
+        let settings = |source: &DynamicObject, _: Option<&DynamicObject>| {
+            let names = source.data["spec"]["settings"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
+            names
+                .into_iter()
+                .filter_map(|name| Some(name.as_str()?.to_owned()))
+        };
+        let name = move |source: &DynamicObject, origin: &ConfigMap| match collide {
+            true => format!("{}-{}", origin.name_any(), source.name_any()),
+            false => format!(
+                "{}-{}-{}",
+                origin.name_any(),
+                source.labels()["home"],
+                source.name_any()
+            ),
+        };
+        sync = sync
+            .related(Related::down("settings").named(settings).name_by(name))
+            .related(
+                Related::up("key")
+                    .labelled(|_: &DynamicObject, target: Option<&DynamicObject>| {
+                        Some(("for", target?.name_any()))
+                    })
+                    .name_by(|source, origin: &ConfigMap| {
+                        format!("m-{}-{}", source.name_any(), origin.labels()["at"])
+                    }),
+            );
+    }
     sync.build_with(|controller| {
         if narrow {
             controller.watch_request(|watch| watch.labels("sync=yes"))
@@ -128,10 +187,11 @@ impl History {
         Self {
             world: Arc::new(Mutex::new(World::new(seed, template))),
             crashed: Arc::new(Notify::new()),
-            fleet: ClustersProvider::new().handle(),
             away: BTreeSet::new(),
-            stop: CancellationToken::new(),
-            running: None,
+            hub: SimCluster::builder().template(template).build(),
+            programs: 0,
+            leaders: Vec::new(),
+            standby: None,
         }
     }
 
@@ -147,75 +207,141 @@ impl History {
         self.world().note(line.into());
     }
 
-    fn join(&self, cluster: usize) {
-        let client = Gate::client(&self.world, &self.crashed, cluster);
-        let role = if cluster < SOURCE_CLUSTERS {
-            "source"
-        } else {
-            "target"
-        };
+    fn programs(&self) -> impl Iterator<Item = &Program> {
+        self.leaders.iter().chain(&self.standby)
+    }
+
+    fn join(&self, fleet: &ClustersHandle, program: u64, cluster: usize) {
+        let client = Gate::client(&self.world, &self.crashed, cluster, program);
+        let role = ["source", "target"][usize::from(cluster >= SOURCE_CLUSTERS)];
         let spec = ClusterSpec::named(CLUSTERS[cluster], Access::from(client)).unwrap();
-        self.fleet.add(spec.label("role", role));
+        fleet.add(spec.label("role", role));
     }
 
     fn leave(&mut self, cluster: usize) {
         if self.away.insert(cluster) {
-            self.fleet.remove(CLUSTERS[cluster]);
+            for program in self.programs() {
+                program.fleet.remove(CLUSTERS[cluster]);
+            }
         }
     }
 
     fn come_back(&mut self, cluster: usize) {
         if self.away.remove(&cluster) {
-            self.join(cluster);
+            self.programs()
+                .for_each(|program| self.join(&program.fleet, program.number, cluster));
         }
     }
 
-    /// Starts the program.
-    fn start(&mut self) {
-        let provider = ClustersProvider::new();
-        self.fleet = provider.handle();
-        let (collide, narrow) = {
-            let mut world = self.world();
-            world.program += 1;
-            world.crash_in = None;
-            (world.collide, world.narrow)
-        };
+    /// The election of a program. It gets no answer until it is to lead, and its Lease is free then.
+    fn election(&self, name: String, leads: &CancellationToken) -> LeaderElection {
+        let spec = json!({"leaseDurationSeconds": 1, "renewTime": "2026-01-01T00:00:00.000000Z"});
+        let metadata = json!({"name": name, "namespace": "default"});
+        let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec});
+        self.hub.create(lease).unwrap();
+        let (leads, service) = (
+            leads.clone(),
+            self.hub.service().with_token(&self.hub.admin_token()),
+        );
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (leads, service) = (leads.clone(), service.clone());
+            async move {
+                leads.cancelled().await;
+                Ok::<_, Infallible>(service.answer(request).await)
+            }
+        });
+        // Longer than any history: the clock of an election is not paused.
+        let [retry, deadline, lease] = [1, 4, 5].map(|parts| Duration::from_secs(parts * 100_000));
+        let election = LeaderElection::new(name).client(Client::new(service, "default"));
+        election
+            .lease_duration(lease)
+            .renew_deadline(deadline)
+            .retry_period(retry)
+    }
+
+    /// Starts a program. It is a standby until it is promoted.
+    fn begin(&mut self) -> Program {
+        self.programs += 1;
+        let (number, provider) = (self.programs, ClustersProvider::new());
+        let (fleet, leads, stop) = (
+            provider.handle(),
+            CancellationToken::new(),
+            CancellationToken::new(),
+        );
         for cluster in (0..CLUSTERS.len()).filter(|cluster| !self.away.contains(cluster)) {
-            self.join(cluster);
+            self.join(&fleet, number, cluster);
         }
+        let controller = {
+            let mut world = self.world();
+            world.alive.insert(number);
+            controller(world.collide, world.narrow, world.related)
+        };
         let manager = Manager::builder()
             .provider(provider)
             // The servers are copies of one template, its kube-system included.
             .settings(|settings| settings.allow_duplicates = true)
-            .controller(controller(collide, narrow))
+            .controller(controller)
+            .leader_election(self.election(format!("program-{number}"), &leads))
             .build()
             .unwrap();
-        self.stop = CancellationToken::new();
-        self.running = Some(tokio::spawn(manager.run_until(self.stop.clone())));
-    }
-
-    /// Stops the program wherever it is.
-    async fn kill(&mut self) {
-        if let Some(running) = self.running.take() {
-            running.abort();
-            let _ = running.await;
+        let running = tokio::spawn(manager.run_until(stop.clone()));
+        Program {
+            number,
+            fleet,
+            stop,
+            leads,
+            running,
         }
     }
 
-    async fn restart(&mut self, gracefully: bool) {
+    /// Lets the standby lead, or else a new program.
+    fn promote(&mut self) {
+        let next = self.standby.take().unwrap_or_else(|| self.begin());
+        self.note(format!("program {} leads", next.number));
+        self.world().leads.insert(next.number, Instant::now());
+        next.leads.cancel();
+        self.leaders.push(next);
+    }
+
+    /// Ends a program, wherever it is or at its own pace.
+    async fn end(&mut self, program: Program, gracefully: bool) {
+        self.note(format!("program {} ends", program.number));
         if gracefully {
-            self.stop.cancel();
-            if let Some(running) = self.running.take() {
-                running.await.unwrap().unwrap();
-            }
+            program.stop.cancel();
+            program.running.await.unwrap().unwrap();
+        } else {
+            program.running.abort();
+            let _ = program.running.await;
         }
-        self.kill().await;
-        self.start();
+        self.world().alive.remove(&program.number);
+    }
+
+    /// Ends the oldest leader.
+    async fn hand_over(&mut self, gracefully: bool) {
+        let oldest = self.leaders.remove(0);
+        self.end(oldest, gracefully).await;
+        self.reap().await;
+    }
+
+    /// Ends the programs that have stopped within a write. Another one goes on.
+    async fn reap(&mut self) {
+        let alive = self.world().alive.clone();
+        while let Some(at) = self
+            .leaders
+            .iter()
+            .position(|leader| !alive.contains(&leader.number))
+        {
+            let crashed = self.leaders.remove(at);
+            self.end(crashed, false).await;
+        }
+        if self.leaders.is_empty() {
+            self.promote();
+        }
     }
 
     /// One action, and the time until the next one.
     async fn act(&mut self) {
-        let action = self.below(30);
+        let action = self.below(if self.world().related { 40 } else { 32 });
         let mut source = (self.below(SOURCE_CLUSTERS), self.below(NAMES.len()));
         let cluster = self.below(CLUSTERS.len());
         let mut at = SOURCE_CLUSTERS + self.below(CLUSTERS.len() - SOURCE_CLUSTERS);
@@ -258,8 +384,10 @@ impl History {
                 }
             }
             21 | 22 => self.world().trouble[cluster] = Trouble::None,
-            23 => self.world().lagging[cluster] = true,
-            24 => self.world().lagging[cluster] = false,
+            23 | 24 => {
+                let program = self.below(2);
+                self.world().lagging[program][cluster] = action == 23;
+            }
             25 => {
                 let world = self.world();
                 world.sims[cluster].compact(world.sims[cluster].resource_version());
@@ -267,15 +395,23 @@ impl History {
             }
             26 => {
                 let gracefully = self.below(2) == 0;
-                self.restart(gracefully).await;
+                self.hand_over(gracefully).await;
             }
             27..=29 => {
                 let writes = self.below(6);
                 self.world().crash_in = Some(writes);
             }
+            30 if self.standby.is_none() => self.standby = Some(self.begin()),
+            // A former leader goes on for a while.
+            31 if self.leaders.len() == 1 => self.promote(),
+            31 => self.hand_over(false).await,
+            32.. => {
+                let related = self.below(9);
+                self.world().change_related(related, source, at);
+            }
             _ => {}
         }
-        self.world().check(source);
+        World::sources().for_each(|source| self.world().check(source));
         let pause = match self.below(20) {
             0 => self.below(30_000),
             1..8 => self.below(200),
@@ -286,8 +422,8 @@ impl History {
         tokio::select! {
             () = sleep(Duration::from_millis(pause as u64)) => {}
             () = crashed.notified() => {
-                self.note("the program ends within a write");
-                self.restart(false).await;
+                self.note("a program ends within a write");
+                self.reap().await;
             }
         }
     }
@@ -298,16 +434,19 @@ impl History {
         {
             let mut world = self.world();
             world.trouble = [Trouble::None; 5];
-            world.lagging = [false; 5];
+            world.lagging = [[false; 5]; 2];
+            world.crash_in = None;
             world.unblock();
         }
-        if self.world().crash_in.take().is_some_and(|left| left == 0) {
-            self.restart(false).await;
+        self.reap().await;
+        while self.leaders.len() > 1 {
+            self.hand_over(false).await;
         }
         self.rest().await?;
         for cluster in std::mem::take(&mut self.away) {
             self.note(format!("{} is back", CLUSTERS[cluster]));
-            self.join(cluster);
+            let programs = self.programs();
+            programs.for_each(|program| self.join(&program.fleet, program.number, cluster));
         }
         self.rest().await
     }

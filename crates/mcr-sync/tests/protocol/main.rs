@@ -1,5 +1,6 @@
 //! Random histories on simulated API servers: users edit, delete and place sources, somebody changes, blocks and takes
-//! targets, clusters leave, fail and lag, and the program stops between any two writes.
+//! targets, clusters leave, fail and lag, and the program stops between any two writes. In half of the histories related objects
+//! are copied both ways. Standbys with their own stores go on for programs that have stopped, and now and then two programs lead.
 //!
 //! The manager and the sync are the real ones. Time is paused: a pause costs nothing, and between two of them all tasks
 //! run until they wait.
@@ -9,6 +10,7 @@
 
 mod gate;
 mod history;
+mod related;
 mod users;
 mod world;
 

@@ -3,10 +3,13 @@
 use mcr_sync::ABANDON;
 use serde_json::{Value, json};
 
-use crate::world::{BLOCK, CLUSTERS, NAMES, SOURCE_CLUSTERS, Source, World, has_finalizer, uid};
+use crate::{
+    related::SETTINGS,
+    world::{BLOCK, CLUSTERS, NAMES, Place, SOURCE_CLUSTERS, Source, World, has_finalizer, uid},
+};
 
 /// Adds or removes the finalizer of a user. Returns whether the object has it now.
-fn toggle_block(object: &mut Value) -> bool {
+pub(crate) fn toggle_block(object: &mut Value) -> bool {
     let had = has_finalizer(object, BLOCK);
     let list = &mut object["metadata"]["finalizers"];
     let mut finalizers = list.as_array().cloned().unwrap_or_default();
@@ -31,6 +34,10 @@ impl World {
         if self.random.below(2) == 0 {
             spec["extra"] = self.random.below(1000).into();
         }
+        if self.related {
+            let chosen = SETTINGS.iter().filter(|_| self.random.below(2) == 0);
+            spec["settings"] = chosen.copied().collect();
+        }
         spec
     }
 
@@ -42,7 +49,12 @@ impl World {
                 let mut spec = self.spec();
                 spec["selected"] = true.into();
                 spec["at"] = self.placement();
-                self.create(cluster, name, json!({"sync": "yes"}), spec);
+                self.create(
+                    cluster,
+                    name,
+                    json!({"sync": "yes", "home": CLUSTERS[cluster]}),
+                    spec,
+                );
             }
             return;
         };
@@ -152,7 +164,7 @@ impl World {
     }
 
     /// An object of somebody else appears in place of a target, or goes.
-    fn change_foreign(&mut self, action: usize, place: (usize, String), found: Option<Value>) {
+    pub(crate) fn change_foreign(&mut self, action: usize, place: Place, found: Option<Value>) {
         let (cluster, name) = (place.0, &*place.1);
         if self.foreign.contains_key(&place) {
             if action == 6 {
@@ -176,6 +188,7 @@ impl World {
     /// Removes all that users hold up.
     pub(crate) fn unblock(&mut self) {
         self.held.clear();
+        self.unblock_copies();
         for source in Self::sources() {
             if let Some(mut own) = self.source(source) {
                 if has_finalizer(&own, BLOCK) {

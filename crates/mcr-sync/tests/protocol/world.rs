@@ -1,12 +1,18 @@
 //! The clusters of a history, who made each object in them, and what must hold after each step.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
 
 use http::{Request, header::CONTENT_TYPE};
 use http_body_util::Full;
 use mcr_sync::{ABANDON, SourceName, hashed};
 use mcr_testkit::sim::SimCluster;
 use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::related::Copy;
 
 /// The source clusters, then the target clusters.
 pub(crate) const CLUSTERS: [&str; 5] = ["a", "b", "p", "q", "r"];
@@ -15,7 +21,10 @@ pub(crate) const NAMES: [&str; 3] = ["x", "y", "z"];
 pub(crate) const SYNC: &str = "model";
 
 /// More steps than a history has if the sync comes to rest.
-const MOST_STEPS: u64 = 1500;
+const MOST_STEPS: u64 = 2000;
+
+/// More time than a reconcile takes: what it has read is not older.
+pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 const WIDGETS: &str = "widgets.example.com";
 const FINALIZER: &str = "sync.mcr.dev/model";
@@ -25,6 +34,15 @@ pub(crate) const BLOCK: &str = "example.com/block";
 
 /// A source: its cluster and its name, as indices.
 pub(crate) type Source = (usize, usize);
+
+/// The cluster and the name of an object. Names of ConfigMaps begin with `m-`.
+pub(crate) type Place = (usize, String);
+
+/// The cluster and the UID of an object.
+type Id = (usize, String);
+
+/// When something was written, and by which program.
+type Stamp = (Instant, u64);
 
 /// Splitmix64.
 #[derive(Debug)]
@@ -59,32 +77,51 @@ pub(crate) struct World {
     pub(crate) collide: bool,
     /// The source watch selects a label, so that sources leave it without being deleted.
     pub(crate) narrow: bool,
-    /// Objects that the sync made or adopted, by cluster and UID, and the source that they were made for.
-    ours: BTreeMap<(usize, String), Source>,
-    /// The objects of somebody else, by cluster and name, as they were left.
-    pub(crate) foreign: BTreeMap<(usize, String), Value>,
+    /// Objects are copied along with sources and targets.
+    pub(crate) related: bool,
+    /// Objects that the sync made or adopted, and the source that they were made for.
+    ours: BTreeMap<Id, Source>,
+    pub(crate) copies: BTreeMap<Place, Copy>,
+    /// When targets and copies were made.
+    pub(crate) made: BTreeMap<Id, Stamp>,
+    /// When a source last lost places from its record.
+    shrunk: BTreeMap<Source, Stamp>,
+    /// The objects of somebody else, as they were left.
+    pub(crate) foreign: BTreeMap<Place, Value>,
     /// Fields that users set in targets.
-    pub(crate) theirs: BTreeMap<(usize, String), u64>,
+    pub(crate) theirs: BTreeMap<Id, u64>,
     /// Objects that may stay although no source has them in its record.
-    excused: BTreeSet<(usize, String)>,
-    /// Sources as the server last showed them to the sync.
-    shown: BTreeMap<Source, Option<Value>>,
+    pub(crate) excused: BTreeSet<Id>,
+    /// Sources as the server last showed them to a program.
+    shown: BTreeMap<(u64, Source), Option<Value>>,
     /// By UID of the source: the clusters in which it had a target at some time.
     placed: BTreeSet<(String, usize)>,
     /// Sources that have the finalizer of a user.
     pub(crate) held: BTreeSet<Source>,
     pub(crate) trouble: [Trouble; 5],
-    pub(crate) lagging: [bool; 5],
-    /// The writes until the program stops in the middle of one.
+    /// Of each second program: the clusters whose watches lag.
+    pub(crate) lagging: [[bool; 5]; 2],
+    /// The writes until a program stops in the middle of one.
     pub(crate) crash_in: Option<usize>,
     /// The object that the sync asked for last: what others do to it now, they do between a read and a write.
-    pub(crate) last_asked: (usize, String),
-    /// Requests of earlier programs get no answer.
-    pub(crate) program: u64,
+    pub(crate) last_asked: Place,
+    /// The programs that run, and since when those lead that do. Requests of others get no answer.
+    pub(crate) alive: BTreeSet<u64>,
+    pub(crate) leads: BTreeMap<u64, Instant>,
+    /// The write that is looked at.
+    pub(crate) writer: Stamp,
     pub(crate) steps: u64,
     pub(crate) writes: u64,
     pub(crate) fault: Option<String>,
     log: VecDeque<String>,
+}
+
+fn kind(name: &str) -> &'static str {
+    if name.starts_with("m-") {
+        "configmaps"
+    } else {
+        WIDGETS
+    }
 }
 
 fn key(name: &str) -> String {
@@ -100,12 +137,12 @@ pub(crate) fn has_finalizer(object: &Value, finalizer: &str) -> bool {
     list.is_some_and(|list| list.iter().any(|found| found == finalizer))
 }
 
-fn is_deleting(object: &Value) -> bool {
+pub(crate) fn is_deleting(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
 }
 
 /// The target clusters of a source that is to be synced.
-fn wanted(source: &Value) -> Vec<usize> {
+pub(crate) fn wanted(source: &Value) -> Vec<usize> {
     let spec = &source["spec"];
     if spec["selected"] != true || is_deleting(source) {
         return Vec::new();
@@ -144,12 +181,16 @@ impl World {
             let builder = SimCluster::builder().template(template).name(name).seed(seed);
             builder.managed_fields(false).audit_limit(0).history(150).build()
         };
-        Self {
+        let world = Self {
             sims: CLUSTERS.map(cluster).into(),
             collide: random.below(2) == 0,
             narrow: random.below(4) == 0,
+            related: random.below(2) == 0,
             random,
             ours: BTreeMap::new(),
+            copies: BTreeMap::new(),
+            made: BTreeMap::new(),
+            shrunk: BTreeMap::new(),
             foreign: BTreeMap::new(),
             theirs: BTreeMap::new(),
             excused: BTreeSet::new(),
@@ -157,15 +198,21 @@ impl World {
             placed: BTreeSet::new(),
             held: BTreeSet::new(),
             trouble: [Trouble::None; 5],
-            lagging: [false; 5],
+            lagging: [[false; 5]; 2],
             crash_in: None,
             last_asked: (0, String::new()),
-            program: 0,
+            alive: BTreeSet::new(),
+            leads: BTreeMap::new(),
+            writer: (Instant::now(), 0),
             steps: 0,
             writes: 0,
             fault: None,
             log: VecDeque::new(),
+        };
+        if world.related {
+            world.create_settings();
         }
+        world
     }
 
     pub(crate) fn note(&mut self, line: String) {
@@ -184,7 +231,7 @@ impl World {
     }
 
     pub(crate) fn get(&self, cluster: usize, name: &str) -> Option<Value> {
-        self.sims[cluster].get(WIDGETS, &key(name))
+        self.sims[cluster].get(kind(name), &key(name))
     }
 
     pub(crate) fn source(&self, (cluster, name): Source) -> Option<Value> {
@@ -209,9 +256,18 @@ impl World {
 
     pub(crate) fn create(&self, cluster: usize, name: &str, labels: Value, spec: Value) -> Option<Value> {
         let metadata = json!({"name": name, "namespace": "default", "labels": labels});
-        let widget =
-            json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata, "spec": spec});
-        self.sims[cluster].create(widget).ok()
+        let object = if kind(name) == WIDGETS {
+            json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata, "spec": spec})
+        } else {
+            let data = BTreeMap::from_iter(
+                spec.as_object()
+                    .unwrap()
+                    .iter()
+                    .map(|(key, it)| (key, it.to_string())),
+            );
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+        };
+        self.sims[cluster].create(object).ok()
     }
 
     pub(crate) fn update(&self, cluster: usize, object: Value) {
@@ -219,7 +275,7 @@ impl World {
     }
 
     pub(crate) fn delete(&self, cluster: usize, name: &str) {
-        let _ = self.sims[cluster].delete(WIDGETS, &key(name));
+        let _ = self.sims[cluster].delete(kind(name), &key(name));
     }
 
     /// Sets the status of a target, as its controller would.
@@ -241,6 +297,9 @@ impl World {
 
     /// The source, and the target cluster, of the object that the sync asked for last.
     pub(crate) fn busy(&self) -> Option<(Source, usize)> {
+        if let Some(Copy { slot, .. }) = self.copies.get(&self.last_asked) {
+            return Some((slot.source, slot.at));
+        }
         let (cluster, name) = &self.last_asked;
         let is_it = |source: &Source| match *cluster {
             0..SOURCE_CLUSTERS => *source == (*cluster, source.1) && NAMES[source.1] == name,
@@ -249,7 +308,7 @@ impl World {
         Some((Self::sources().find(is_it)?, (*cluster).max(SOURCE_CLUSTERS)))
     }
 
-    fn source_named(&self, annotations: &Value) -> Option<Source> {
+    pub(crate) fn source_named(&self, annotations: &Value) -> Option<Source> {
         let part = |key: &str| annotations[format!("sync.mcr.dev/source-{key}")].as_str();
         let cluster = CLUSTERS.iter().position(|name| part("cluster") == Some(name))?;
         let name = NAMES.iter().position(|name| part("name") == Some(name))?;
@@ -266,31 +325,66 @@ impl World {
         found.is_some_and(|found| self.owner(cluster, &found).is_some())
     }
 
-    /// The server has shown a source to the sync.
-    pub(crate) fn show(&mut self, source: Source) {
+    /// The server has shown a source to a program.
+    pub(crate) fn show(&mut self, program: u64, source: Source) {
         let shown = self.source(source);
-        self.shown.insert(source, shown);
+        self.shown.insert((program, source), shown);
+    }
+
+    /// Whether two programs that led at once did this soon one after the other, so that one could not know of the other.
+    pub(crate) fn is_race(&self, one: Option<&Stamp>, other: Option<&Stamp>) -> bool {
+        let (Some(one), Some(other)) = (one, other) else {
+            return false;
+        };
+        let first = one.0.min(other.0);
+        let led = |stamp: &Stamp| self.leads.get(&stamp.1).is_some_and(|since| *since <= first);
+        one.1 != other.1 && one.0.max(other.0) - first < SOON && led(one) && led(other)
+    }
+
+    /// An object of the sync is in no record.
+    pub(crate) fn orphan(&mut self, this: Id, source: Source, what: &str) {
+        // One program has made it, while another one has removed the place from the record.
+        if self.is_race(self.made.get(&this), self.shrunk.get(&source)) {
+            self.excused.insert(this);
+        } else if !self.excused.contains(&this) {
+            self.fail(format!(
+                "a {what} of {source:?} in {} is in no record",
+                CLUSTERS[this.0]
+            ));
+        }
     }
 
     /// Looks at a write of the sync that the server has accepted. `before` is the object before it.
-    pub(crate) fn written(&mut self, method: &str, cluster: usize, name: &str, before: Option<&Value>) {
+    pub(crate) fn written(
+        &mut self,
+        by: u64,
+        method: &str,
+        cluster: usize,
+        name: &str,
+        before: Option<&Value>,
+    ) {
+        self.writer = (Instant::now(), by);
         self.steps += 1;
         self.writes += 1;
         if self.steps > MOST_STEPS {
             return self.fail("it writes without end");
         }
+        let place = (cluster, name.to_owned());
+        if kind(name) != WIDGETS {
+            return self.copy_written(method, place, before);
+        }
         if cluster < SOURCE_CLUSTERS {
             let source = (cluster, NAMES.iter().position(|known| *known == name).unwrap());
             self.record_written(source, before);
-            self.show(source);
+            self.show(by, source);
             return self.check(source);
         }
-        let place = (cluster, name.to_owned());
         if method == "DELETE" {
             let Some(owner) = before.and_then(|before| self.owner(cluster, before)) else {
                 return self.fail(format!("the object of somebody else at {place:?} was deleted"));
             };
             self.check_delete(owner, cluster);
+            self.check_copies_before(owner, cluster);
             return self.check(owner);
         }
         let after = self.get(cluster, name).unwrap();
@@ -306,7 +400,9 @@ impl World {
         let Some(named) = named else {
             return self.fail(format!("the target at {place:?} names no source: {after}"));
         };
-        let owner = *self.ours.entry((cluster, uid(&after))).or_insert(named);
+        let this = (cluster, uid(&after));
+        self.made.entry(this.clone()).or_insert(self.writer);
+        let owner = *self.ours.entry(this).or_insert(named);
         if owner != named {
             return self.fail(format!(
                 "the target of {owner:?} at {place:?} was claimed by {named:?}"
@@ -325,9 +421,15 @@ impl World {
             .unwrap_or_default();
         let name = self.target_name(source);
         for cluster in recorded(before) {
-            if !kept.contains(&cluster)
-                && abandoned.contains(CLUSTERS[cluster])
-                && let Some(target) = self.get(cluster, &name)
+            if kept.contains(&cluster) {
+                continue;
+            }
+            self.shrunk.insert(source, self.writer);
+            if !abandoned.contains(CLUSTERS[cluster]) {
+                continue;
+            }
+            self.excuse_copies(source, cluster);
+            if let Some(target) = self.get(cluster, &name)
                 && self.owner(cluster, &target) == Some(source)
             {
                 self.excused.insert((cluster, uid(&target)));
@@ -338,7 +440,7 @@ impl World {
     /// A target is deleted because of what the server said about the source, and a move makes the new target first.
     fn check_delete(&mut self, owner: Source, cluster: usize) {
         let exists = self.source(owner).is_some();
-        let Some(Some(shown)) = self.shown.get(&owner) else {
+        let Some(Some(shown)) = self.shown.get(&(self.writer.1, owner)) else {
             if exists {
                 self.fail(format!(
                     "the target of {owner:?} in {} was deleted for no reason",
@@ -371,8 +473,9 @@ impl World {
         if self.held.contains(&source) && !own.as_ref().is_some_and(|own| has_finalizer(own, BLOCK)) {
             return self.fail(format!("{source:?} has lost the finalizer of its user"));
         }
-        let record = own.as_ref().map(recorded).unwrap_or_default();
-        let finalizer = own.as_ref().is_some_and(|own| has_finalizer(own, FINALIZER));
+        let kept = own.as_ref().filter(|own| has_finalizer(own, FINALIZER));
+        let kept = kept.map(recorded).unwrap_or_default();
+        self.check_copies(source, own.as_ref(), &kept);
         for cluster in SOURCE_CLUSTERS..CLUSTERS.len() {
             let found = self.get(cluster, &name);
             if let Some(made) = self.foreign.get(&(cluster, name.clone())) {
@@ -396,10 +499,10 @@ impl World {
             if let Some(own) = &own {
                 self.placed.insert((uid(own), cluster));
             }
-            if finalizer && record.contains(&cluster) {
+            if kept.contains(&cluster) {
                 self.excused.remove(&this);
-            } else if !self.excused.contains(&this) {
-                self.fail(format!("an orphan of {source:?} in {}", CLUSTERS[cluster]));
+            } else {
+                self.orphan(this, source, "target");
             }
         }
     }
@@ -434,6 +537,19 @@ impl World {
             let ours = found
                 .as_ref()
                 .filter(|found| self.owner(cluster, found) == Some(source));
+            let of_copies = own.as_ref().filter(|_| is_wanted);
+            let (copies_held, copies_left) = match (is_wanted, ours) {
+                // Of the copies of a place without its target nothing is known.
+                (true, None) => (false, false),
+                _ => self
+                    .copies_agree(source, of_copies, cluster)
+                    .map_err(|why| fault(why).unwrap_err())?,
+            };
+            held |= copies_held;
+            if is_wanted && copies_left {
+                return fault(format!("a copy for {at} is stale"));
+            }
+            left |= copies_left;
             match (is_wanted, ours, &found) {
                 (true, Some(target), _) => {
                     let spec = &own.as_ref().unwrap()["spec"];
@@ -462,7 +578,7 @@ impl World {
             }
         }
         if left && !held {
-            return fault("a target is left".to_owned());
+            return fault("a target or a copy is left".to_owned());
         }
         let Some(own) = &own else { return Ok(()) };
         let kept: Vec<usize> = recorded(own);
