@@ -411,7 +411,7 @@ impl History {
             }
             _ => {}
         }
-        World::sources().for_each(|source| self.world().check(source));
+        self.world().check_all(source);
         let pause = match self.below(20) {
             0 => self.below(30_000),
             1..8 => self.below(200),

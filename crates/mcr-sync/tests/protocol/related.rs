@@ -102,11 +102,19 @@ impl World {
         self.copies.get(place).filter(|copy| copy.uid == uid(found))
     }
 
-    /// Creates the objects that sources name.
-    pub(crate) fn create_settings(&self) {
-        for (cluster, name) in (0..SOURCE_CLUSTERS).flat_map(|cluster| SETTINGS.map(|name| (cluster, name))) {
-            self.create(cluster, name, json!({}), json!({"value": 0}));
+    /// Most origins exist from the beginning.
+    pub(crate) fn create_origins(&self) {
+        for slot in
+            Self::sources().flat_map(|source| [2, 3].into_iter().flat_map(move |at| Slot::all(source, at)))
+        {
+            self.create_origin(slot, 0);
         }
+    }
+
+    fn create_origin(&self, slot: Slot, value: usize) {
+        let (cluster, name) = self.origin_place(slot);
+        let labels = json!({"for": self.target_name(slot.source), "at": CLUSTERS[slot.at]});
+        self.create(cluster, &name, labels, json!({"value": value}));
     }
 
     /// Somebody changes an origin, or changes, blocks, deletes or takes a copy.
@@ -128,9 +136,8 @@ impl World {
                 if found.is_some() {
                     self.delete(cluster, name);
                 }
-                let labels = json!({"for": self.target_name(source), "at": CLUSTERS[at]});
-                let data = json!({"value": self.random.below(1000)});
-                self.create(cluster, name, labels, data);
+                let value = self.random.below(1000);
+                self.create_origin(slot, value);
             }
             (2, Some(mut origin)) => {
                 let chosen = if self.random.below(4) == 0 {

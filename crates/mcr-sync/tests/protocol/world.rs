@@ -26,6 +26,10 @@ const MOST_STEPS: u64 = 2000;
 /// More time than a reconcile takes: what it has read is not older.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
+/// The time from a read of a source to a deletion that follows from it. A program reads the source again just before, but only to see
+/// whether there is one: set this to zero once the last read counts.
+const ACTS_WITHIN: Duration = Duration::from_secs(2);
+
 const WIDGETS: &str = "widgets.example.com";
 const FINALIZER: &str = "sync.mcr.dev/model";
 const RECORD: &str = "sync.mcr.dev/placed.model";
@@ -92,8 +96,8 @@ pub(crate) struct World {
     pub(crate) theirs: BTreeMap<Id, u64>,
     /// Objects that may stay although no source has them in its record.
     pub(crate) excused: BTreeSet<Id>,
-    /// Sources as the server last showed them to a program.
-    shown: BTreeMap<(u64, Source), Option<Value>>,
+    /// Sources as the server has shown them to a program: the last one, and those before it for a while.
+    shown: BTreeMap<(u64, Source), Vec<(Instant, Option<Value>)>>,
     /// By UID of the source: the clusters in which it had a target at some time.
     placed: BTreeSet<(String, usize)>,
     /// Sources that have the finalizer of a user.
@@ -210,7 +214,7 @@ impl World {
             log: VecDeque::new(),
         };
         if world.related {
-            world.create_settings();
+            world.create_origins();
         }
         world
     }
@@ -328,7 +332,18 @@ impl World {
     /// The server has shown a source to a program.
     pub(crate) fn show(&mut self, program: u64, source: Source) {
         let shown = self.source(source);
-        self.shown.insert((program, source), shown);
+        let all = self.shown.entry((program, source)).or_default();
+        all.retain(|(at, _)| at.elapsed() < ACTS_WITHIN);
+        all.push((Instant::now(), shown));
+    }
+
+    /// Whether two programs lead.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.alive
+            .iter()
+            .filter(|program| self.leads.contains_key(program))
+            .count()
+            > 1
     }
 
     /// Whether two programs that led at once did this soon one after the other, so that one could not know of the other.
@@ -439,31 +454,47 @@ impl World {
 
     /// A target is deleted because of what the server said about the source, and a move makes the new target first.
     fn check_delete(&mut self, owner: Source, cluster: usize) {
-        let exists = self.source(owner).is_some();
-        let Some(Some(shown)) = self.shown.get(&(self.writer.1, owner)) else {
-            if exists {
-                self.fail(format!(
-                    "the target of {owner:?} in {} was deleted for no reason",
-                    CLUSTERS[cluster]
-                ));
-            }
+        if self.source(owner).is_none() {
             return;
-        };
-        let wanted = wanted(shown);
-        if wanted.contains(&cluster) && exists {
-            return self.fail(format!(
-                "the target of {owner:?} in {} was deleted although it is wanted",
+        }
+        let shown = self
+            .shown
+            .get(&(self.writer.1, owner))
+            .cloned()
+            .unwrap_or_default();
+        let faults = shown
+            .iter()
+            .map(|(_, shown)| self.fault_of_delete(cluster, shown.as_ref()));
+        // None of what the program has read allows it.
+        let last = faults.reduce(|former, last| former.and(last));
+        if let Some(fault) = last.unwrap_or_else(|| Some("no read".to_owned())) {
+            self.fail(format!(
+                "the target of {owner:?} in {} was deleted: {fault}",
                 CLUSTERS[cluster]
             ));
         }
-        let uid = uid(shown);
-        if let Some(missing) = wanted
-            .iter()
-            .find(|to| !self.placed.contains(&(uid.clone(), **to)))
-        {
-            let (from, to) = (CLUSTERS[cluster], CLUSTERS[*missing]);
-            self.fail(format!("{owner:?} left {from} before it was in {to}"));
+    }
+
+    /// Why a target must not be deleted that exists for this source.
+    fn fault_of_delete(&self, cluster: usize, shown: Option<&Value>) -> Option<String> {
+        let Some(shown) = shown else {
+            return Some("its source was gone, and there is one".to_owned());
+        };
+        let wanted = wanted(shown);
+        if wanted.contains(&cluster) {
+            return Some("it is wanted".to_owned());
         }
+        let uid = uid(shown);
+        let mut wanted = wanted.iter();
+        let missing = wanted.find(|to| !self.placed.contains(&(uid.clone(), **to)))?;
+        Some(format!("it was not yet in {}", CLUSTERS[*missing]))
+    }
+
+    /// Checks this source, and those with copies, whose origins may be others now.
+    pub(crate) fn check_all(&mut self, source: Source) {
+        let mut all: BTreeSet<Source> = self.copies.values().map(|copy| copy.slot.source).collect();
+        all.insert(source);
+        all.into_iter().for_each(|source| self.check(source));
     }
 
     /// No target is an orphan, no object of somebody else was changed, and nothing that a user set was lost.
