@@ -1,4 +1,4 @@
-//! Stands between the program and its clusters: delays and loses requests, and shows each write to the world.
+//! Stands between the programs and their clusters: delays and loses requests, and shows each write to the world.
 
 use std::{
     future::pending,
@@ -11,7 +11,8 @@ use futures::stream;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use kube::{Client, client::Body};
-use mcr_testkit::sim::{SimBody, SimService};
+use mcr_testkit::sim::SimService;
+use serde_json::Value;
 use tokio::{sync::Notify, time::sleep};
 
 use crate::world::{CLUSTERS, NAMES, SOURCE_CLUSTERS, Trouble, World};
@@ -19,15 +20,13 @@ use crate::world::{CLUSTERS, NAMES, SOURCE_CLUSTERS, Trouble, World};
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
 
-const OBJECTS: [&str; 2] = [
-    "/apis/example.com/v1/namespaces/default/widgets",
-    "/api/v1/namespaces/default/configmaps",
-];
+const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 #[derive(Clone)]
-pub(crate) struct Gate {
-    pub(crate) world: Arc<Mutex<World>>,
-    pub(crate) crashed: Arc<Notify>,
+pub struct Gate {
+    world: Arc<Mutex<World>>,
+    crashed: Arc<Notify>,
     cluster: usize,
     program: u64,
     service: SimService,
@@ -42,27 +41,16 @@ enum Fate {
 
 impl Gate {
     /// A client of the cluster for a program.
-    pub(crate) fn client(
-        world: &Arc<Mutex<World>>,
-        crashed: &Arc<Notify>,
-        cluster: usize,
-        program: u64,
-    ) -> Client {
-        let service = {
-            let sim = &world.lock().unwrap().sims[cluster];
-            sim.service().with_token(&sim.admin_token())
-        };
+    pub fn client(world: &Arc<Mutex<World>>, crashed: &Arc<Notify>, cluster: usize, program: u64) -> Client {
+        let sim = world.lock().unwrap().sims[cluster].clone();
         let gate = Self {
             world: world.clone(),
             crashed: crashed.clone(),
             cluster,
             program,
-            service,
+            service: sim.service().with_token(&sim.admin_token()),
         };
-        let service = tower::service_fn(move |request: Request<Body>| {
-            let gate = gate.clone();
-            async move { gate.answer(request).await }
-        });
+        let service = tower::service_fn(move |request: Request<Body>| gate.clone().answer(request));
         Client::new(service, "default")
     }
 
@@ -72,116 +60,90 @@ impl Gate {
 
     async fn answer(self, request: Request<Body>) -> Result<Answer, BoxError> {
         let path = request.uri().path();
-        let of_object = OBJECTS.iter().find_map(|objects| path.strip_prefix(objects));
-        match of_object.map(|rest| {
-            rest.trim_start_matches('/')
-                .trim_end_matches("/status")
-                .to_owned()
-        }) {
+        let rest = path.strip_prefix(WIDGETS).or_else(|| path.strip_prefix(MAPS));
+        let name = rest.map(|rest| rest.trim_matches('/').trim_end_matches("/status").to_owned());
+        match name {
             Some(name) if !name.is_empty() || request.method() != Method::GET => {
                 self.object(name, request).await
             }
-            of_object => {
+            name => {
                 // A reconcile lists the origins in a namespace, and the copies of a source.
-                let is_asked = request
-                    .uri()
-                    .query()
-                    .is_some_and(|query| query.contains("source%3D"));
-                self.list(request, of_object.is_some() || is_asked).await
+                let query = request.uri().query().unwrap_or_default();
+                let is_asked = name.is_some() || query.contains("source%3D");
+                self.list(request, is_asked).await
             }
         }
     }
 
-    /// Lists, watches and probes. Those of a reconcile don't lag.
+    /// Lists, watches and probes. Those that a reconcile asks for don't lag.
     async fn list(self, request: Request<Body>, is_asked: bool) -> Result<Answer, BoxError> {
         if is_asked {
-            self.travel().await;
-            match self.with(|world| self.fate(world, false)) {
-                Fate::Passes | Fate::LosesItsAnswer => {}
-                Fate::IsLost => return Err("the request was lost".into()),
-                Fate::Ends => pending().await,
-            }
+            self.pass(false).await?;
         }
         if self.is_cut() {
             return Err("the cluster is down".into());
         }
         let (head, body) = self.service.answer(request).await.into_parts();
         let frames = stream::unfold((self, body), move |(gate, mut body)| async move {
-            let frame = body.frame().await?.ok()?;
-            if is_asked {
-                gate.travel().await;
-            } else {
+            let frame = body.frame().await?.map_err(|never| match never {});
+            if !is_asked {
                 gate.pause().await;
             }
-            if gate.is_cut() {
-                return Some((Err("the cluster is down".into()), (gate, body)));
-            }
-            Some((Ok::<_, BoxError>(frame), (gate, body)))
+            let frame = if gate.is_cut() {
+                Err("the cluster is down".into())
+            } else {
+                frame
+            };
+            Some((frame, (gate, body)))
         });
         Ok(Response::from_parts(head, StreamBody::new(frames).boxed_unsync()))
     }
 
     /// A request for one object.
-    async fn object(self, name: String, request: Request<Body>) -> Result<Answer, BoxError> {
+    async fn object(self, mut name: String, request: Request<Body>) -> Result<Answer, BoxError> {
         let (head, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
-        let name = if name.is_empty() {
-            let object: serde_json::Value = serde_json::from_slice(&body)?;
-            object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
-        } else {
-            name
-        };
-        let is_write = head.method != Method::GET;
-        self.travel().await;
-        let fate = self.with(|world| self.fate(world, is_write));
-        match fate {
-            Fate::Passes | Fate::LosesItsAnswer => {}
-            Fate::IsLost => return Err("the request was lost".into()),
-            Fate::Ends => pending().await,
+        if name.is_empty() {
+            let object: Value = serde_json::from_slice(&body)?;
+            name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         }
         // Two programs that see the clusters differently write the status in turn, as fast as they get answers.
         if head.uri.path().ends_with("/status") && self.with(|world| world.is_shared()) {
             sleep(Duration::from_secs(2)).await;
         }
-        let method = head.method.clone();
+        let (method, is_write) = (head.method.clone(), head.method != Method::GET);
+        let loses_answer = self.pass(is_write).await?;
         let before = self.with(|world| world.get(self.cluster, &name));
-        let answer = self
-            .service
-            .answer(Request::from_parts(head, Full::from(body)))
-            .await;
-        let is_done = answer.status().is_success();
+        let request = Request::from_parts(head, Full::from(body));
+        let answer = self.service.answer(request).await;
+        let (status, by) = (answer.status(), self.program);
         self.with(|world| {
-            world.note(format!(
-                "  {}: {method} {} {name}: {}",
-                self.program,
-                CLUSTERS[self.cluster],
-                answer.status().as_u16()
-            ));
+            let at = CLUSTERS[self.cluster];
+            world.note(format!("  {by}: {method} {at} {name}: {}", status.as_u16()));
             world.last_asked = (self.cluster, name.clone());
-            if is_write && is_done {
-                world.written(
-                    self.program,
-                    method.as_str(),
-                    self.cluster,
-                    &name,
-                    before.as_ref(),
-                );
-            } else if self.cluster < SOURCE_CLUSTERS
-                && let Some(at) = NAMES.iter().position(|known| *known == name)
-            {
-                world.show(self.program, (self.cluster, at));
+            let source = NAMES.iter().position(|known| *known == name);
+            if is_write && status.is_success() {
+                world.written(by, method.as_str(), (self.cluster, name), before.as_ref());
+            } else if let (0..SOURCE_CLUSTERS, Some(source)) = (self.cluster, source) {
+                world.show(by, (self.cluster, source));
             }
         });
         self.travel().await;
-        if matches!(fate, Fate::LosesItsAnswer) {
+        if loses_answer {
             return Err("the answer was lost".into());
         }
-        let (head, body) = answer.into_parts();
-        let body: SimBody = body;
-        Ok(Response::from_parts(
-            head,
-            body.map_err(|never| match never {}).boxed_unsync(),
-        ))
+        Ok(answer.map(|body| body.map_err(|never| match never {}).boxed_unsync()))
+    }
+
+    /// Brings a request to its server. Returns whether the answer gets lost.
+    async fn pass(&self, is_write: bool) -> Result<bool, BoxError> {
+        self.travel().await;
+        match self.with(|world| self.fate(world, is_write)) {
+            Fate::Passes => Ok(false),
+            Fate::LosesItsAnswer => Ok(true),
+            Fate::IsLost => Err("the request was lost".into()),
+            Fate::Ends => pending().await,
+        }
     }
 
     /// The way of a request or of its answer, which now and then takes long.
@@ -220,12 +182,8 @@ impl Gate {
     /// Events come a little late, or much.
     async fn pause(&self) {
         let ms = self.with(|world| {
-            let most = if world.lagging[self.program as usize % 2][self.cluster] {
-                20_000
-            } else {
-                4
-            };
-            world.random.below(most)
+            let is_lagging = world.lagging[self.program as usize % 2][self.cluster];
+            world.random.below(if is_lagging { 20_000 } else { 4 })
         });
         if ms > 0 {
             sleep(Duration::from_millis(ms as u64)).await;

@@ -15,23 +15,18 @@ use kube::{
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
 use mcr::{
-    Access, BuiltController, Cluster, ClusterName, ClusterSelector, ClusterSpec, Fleet, LeaderElection,
-    Manager, ManagerError,
+    Access, BuiltController, ClusterName, ClusterSelector, ClusterSpec, LeaderElection, Manager, ManagerError,
 };
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
 use mcr_sync::{NameTemplate, ObjectSync, Related};
 use mcr_testkit::sim::SimCluster;
-use serde_json::json;
-use tokio::{
-    sync::Notify,
-    task::JoinHandle,
-    time::{Instant, sleep},
-};
+use serde_json::{Value, json};
+use tokio::{sync::Notify, task::JoinHandle, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     gate::Gate,
-    world::{CLUSTERS, NAMES, SOURCE_CLUSTERS, SYNC, Trouble, World},
+    world::{CLUSTERS, NAMES, SOURCE_CLUSTERS, SYNC, Trouble, World, now, phase},
 };
 
 /// The actions of a history.
@@ -43,14 +38,14 @@ const ROUND: Duration = Duration::from_secs(60);
 /// The rounds until all is at rest.
 const ROUNDS: usize = 20;
 
-pub(crate) struct Played {
-    pub(crate) steps: u64,
-    pub(crate) writes: u64,
-    pub(crate) fault: Option<String>,
+pub struct Played {
+    pub steps: u64,
+    pub writes: u64,
+    pub fault: Option<String>,
 }
 
 /// Plays the history of a seed.
-pub(crate) async fn play(seed: u64, template: &SimCluster) -> Played {
+pub async fn play(seed: u64, template: &SimCluster) -> Played {
     let mut history = History::new(seed, template);
     history.promote();
     for _ in 0..LENGTH {
@@ -64,19 +59,17 @@ pub(crate) async fn play(seed: u64, template: &SimCluster) -> Played {
     {
         history.world().fail(fault);
     }
-    for program in std::mem::take(&mut history.leaders)
-        .into_iter()
-        .chain(history.standby.take())
-    {
+    let programs = std::mem::take(&mut history.leaders).into_iter();
+    for program in programs.chain(history.standby.take()) {
         history.end(program, false).await;
     }
     let world = history.world();
-    let fault = world.fault.as_ref();
-    Played {
-        steps: world.steps,
-        writes: world.writes,
-        fault: fault.map(|fault| format!("{fault}\n{}", world.told())),
-    }
+    let fault = world
+        .fault
+        .as_ref()
+        .map(|fault| format!("{fault}\n{}", world.told()));
+    let (steps, writes) = (world.steps, world.writes);
+    Played { steps, writes, fault }
 }
 
 struct History {
@@ -103,14 +96,18 @@ fn widgets() -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget"))
 }
 
-fn controller(collide: bool, narrow: bool, related: bool) -> BuiltController {
-    let place = |source: &DynamicObject, _: &Cluster, _: &Fleet| {
-        let at = source.data["spec"]["at"].as_array().into_iter().flatten();
-        at.filter_map(|at| ClusterName::new(at.as_str()?).ok()).collect()
+fn controller(world: &World) -> BuiltController {
+    let (collide, narrow) = (world.collide, world.narrow);
+    let texts = |list: &Value| {
+        let list = list.as_array().cloned().unwrap_or_default().into_iter();
+        list.filter_map(|text| Some(text.as_str()?.to_owned()))
     };
     let mut sync = ObjectSync::<DynamicObject, DynamicObject>::with(SYNC, &widgets(), &widgets())
         .from(ClusterSelector::label("role", "source"))
-        .place(ClusterSelector::label("role", "target"), place)
+        .place(ClusterSelector::label("role", "target"), move |source, _, _| {
+            let at = texts(&source.data["spec"]["at"]);
+            at.filter_map(|at| ClusterName::new(at).ok()).collect()
+        })
         .filter(|source| source.data["spec"]["selected"] == true)
         .project(|source, _| {
             let mut target = DynamicObject::new("", &widgets());
@@ -119,67 +116,38 @@ fn controller(collide: bool, narrow: bool, related: bool) -> BuiltController {
             target
         })
         .status(|_, targets| {
-            let phase = |target: &DynamicObject| {
-                target.data["status"]["phase"]
-                    .as_str()
-                    .unwrap_or("none")
-                    .to_owned()
-            };
-            let phases = targets
-                .iter()
-                .map(|(cluster, target)| format!("{cluster}={}", phase(target)));
+            let targets = targets.iter();
+            let phases = targets.map(|(at, target)| format!("{at}={}", phase(&target.data["status"])));
             json!({"phases": Vec::from_iter(phases).join(",")})
         })
         .condition("Synced")
-        .adopt(|found| {
-            found
-                .metadata
-                .labels
-                .as_ref()
-                .is_some_and(|labels| labels.get("adopt").is_some_and(|yes| yes == "yes"))
-        });
+        .adopt(|found| found.labels().get("adopt").is_some_and(|yes| yes == "yes"));
     if collide {
         sync = sync.name_by(NameTemplate::parse("{name}").unwrap());
     }
-    if related {
-        let settings = |source: &DynamicObject, _: Option<&DynamicObject>| {
-            let names = source.data["spec"]["settings"]
-                .as_array()
-                .cloned()
-                .unwrap_or_default();
-            names
-                .into_iter()
-                .filter_map(|name| Some(name.as_str()?.to_owned()))
+    if world.related {
+        let name = move |source: &DynamicObject, origin: &ConfigMap| {
+            let home = if collide {
+                String::new()
+            } else {
+                format!("{}-", source.labels()["home"])
+            };
+            format!("{}-{home}{}", origin.name_any(), source.name_any())
         };
-        let name = move |source: &DynamicObject, origin: &ConfigMap| match collide {
-            true => format!("{}-{}", origin.name_any(), source.name_any()),
-            false => format!(
-                "{}-{}-{}",
-                origin.name_any(),
-                source.labels()["home"],
-                source.name_any()
-            ),
-        };
-        sync = sync
-            .related(Related::down("settings").named(settings).name_by(name))
-            .related(
-                Related::up("key")
-                    .labelled(|_: &DynamicObject, target: Option<&DynamicObject>| {
-                        Some(("for", target?.name_any()))
-                    })
-                    .name_by(|source, origin: &ConfigMap| {
-                        format!("m-{}-{}", source.name_any(), origin.labels()["at"])
-                    }),
-            );
+        let settings = Related::down("settings")
+            .named(move |source: &DynamicObject, _| texts(&source.data["spec"]["settings"]));
+        let key = Related::up("key")
+            .labelled(|_: &DynamicObject, target: Option<&DynamicObject>| Some(("for", target?.name_any())))
+            .name_by(|source, origin: &ConfigMap| {
+                format!("m-{}-{}", source.name_any(), origin.labels()["at"])
+            });
+        sync = sync.related(settings.name_by(name)).related(key);
     }
-    sync.build_with(|controller| {
-        if narrow {
-            controller.watch_request(|watch| watch.labels("sync=yes"))
-        } else {
-            controller
-        }
-    })
-    .unwrap()
+    let built = sync.build_with(|controller| match narrow {
+        true => controller.watch_request(|watch| watch.labels("sync=yes")),
+        false => controller,
+    });
+    built.unwrap()
 }
 
 impl History {
@@ -228,8 +196,8 @@ impl History {
 
     fn come_back(&mut self, cluster: usize) {
         if self.away.remove(&cluster) {
-            self.programs()
-                .for_each(|program| self.join(&program.fleet, program.number, cluster));
+            let programs = self.programs();
+            programs.for_each(|program| self.join(&program.fleet, program.number, cluster));
         }
     }
 
@@ -239,10 +207,8 @@ impl History {
         let metadata = json!({"name": name, "namespace": "default"});
         let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec});
         self.hub.create(lease).unwrap();
-        let (leads, service) = (
-            leads.clone(),
-            self.hub.service().with_token(&self.hub.admin_token()),
-        );
+        let service = self.hub.service().with_token(&self.hub.admin_token());
+        let leads = leads.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             let (leads, service) = (leads.clone(), service.clone());
             async move {
@@ -262,29 +228,20 @@ impl History {
     /// Starts a program. It is a standby until it is promoted.
     fn begin(&mut self) -> Program {
         self.programs += 1;
-        let (number, provider) = (self.programs, ClustersProvider::new());
-        let (fleet, leads, stop) = (
-            provider.handle(),
-            CancellationToken::new(),
-            CancellationToken::new(),
-        );
+        let (number, provider, stop) = (self.programs, ClustersProvider::new(), CancellationToken::new());
+        let (fleet, leads) = (provider.handle(), CancellationToken::new());
+        self.world().alive.insert(number);
         for cluster in (0..CLUSTERS.len()).filter(|cluster| !self.away.contains(cluster)) {
             self.join(&fleet, number, cluster);
         }
-        let controller = {
-            let mut world = self.world();
-            world.alive.insert(number);
-            controller(world.collide, world.narrow, world.related)
-        };
         let manager = Manager::builder()
             .provider(provider)
             // The servers are copies of one template, its kube-system included.
             .settings(|settings| settings.allow_duplicates = true)
-            .controller(controller)
+            .controller(controller(&self.world()))
             .leader_election(self.election(format!("program-{number}"), &leads))
-            .build()
-            .unwrap();
-        let running = tokio::spawn(manager.run_until(stop.clone()));
+            .build();
+        let running = tokio::spawn(manager.unwrap().run_until(stop.clone()));
         Program {
             number,
             fleet,
@@ -298,7 +255,7 @@ impl History {
     fn promote(&mut self) {
         let next = self.standby.take().unwrap_or_else(|| self.begin());
         self.note(format!("program {} leads", next.number));
-        self.world().leads.insert(next.number, Instant::now());
+        self.world().leads.insert(next.number, now());
         next.leads.cancel();
         self.leaders.push(next);
     }
@@ -326,13 +283,11 @@ impl History {
     /// Ends the programs that have stopped within a write. Another one goes on.
     async fn reap(&mut self) {
         let alive = self.world().alive.clone();
-        while let Some(at) = self
-            .leaders
-            .iter()
-            .position(|leader| !alive.contains(&leader.number))
-        {
-            let crashed = self.leaders.remove(at);
-            self.end(crashed, false).await;
+        let leaders = std::mem::take(&mut self.leaders).into_iter();
+        let (leaders, stopped): (Vec<_>, Vec<_>) = leaders.partition(|leader| alive.contains(&leader.number));
+        self.leaders = leaders;
+        for program in stopped {
+            self.end(program, false).await;
         }
         if self.leaders.is_empty() {
             self.promote();
@@ -351,32 +306,22 @@ impl History {
             (source, at) = busy;
         }
         self.world().steps += 1;
+        let (name, to) = (CLUSTERS[cluster], CLUSTERS[at]);
         self.note(format!(
-            "action {action}: source {source:?}, cluster {}, target in {}",
-            CLUSTERS[cluster], CLUSTERS[at]
+            "action {action}: source {source:?}, cluster {name}, target in {to}"
         ));
         match action {
             0..=7 => self.world().change_source(action, source),
             8..=15 => self.world().change_target(action - 8, source, at),
             16 => {
-                let (sim, name) = {
-                    let world = self.world();
-                    (world.sims[at].clone(), world.target_name(source))
-                };
-                let (phase, is_ours) = (self.below(4), self.world().is_ours(at, &name));
-                if is_ours {
-                    World::set_phase(&sim, &name, phase).await;
-                }
+                let name = self.world().target_name(source);
+                let set = self.world().set_phase(at, &name);
+                set.await;
             }
             17 => self.leave(cluster),
             18 | 19 => self.come_back(cluster),
             20 => {
-                let trouble = [
-                    Trouble::Refuses,
-                    Trouble::DropsAnswers,
-                    Trouble::DropsAnswers,
-                    Trouble::Down,
-                ][self.below(4)];
+                let trouble = [Trouble::Refuses, Trouble::DropsAnswers, Trouble::Down][self.below(3)];
                 let mut world = self.world();
                 world.trouble[cluster] = trouble;
                 if trouble == Trouble::Down {
@@ -405,10 +350,7 @@ impl History {
             // A former leader goes on for a while.
             31 if self.leaders.len() == 1 => self.promote(),
             31 => self.hand_over(false).await,
-            32.. => {
-                let related = self.below(9);
-                self.world().change_related(related, source, at);
-            }
+            32.. => self.world().change_related(source, at),
             _ => {}
         }
         self.world().check_all(source);
@@ -443,10 +385,8 @@ impl History {
             self.hand_over(false).await;
         }
         self.rest().await?;
-        for cluster in std::mem::take(&mut self.away) {
-            self.note(format!("{} is back", CLUSTERS[cluster]));
-            let programs = self.programs();
-            programs.for_each(|program| self.join(&program.fleet, program.number, cluster));
+        for cluster in self.away.clone() {
+            self.come_back(cluster);
         }
         self.rest().await
     }

@@ -1,10 +1,10 @@
 //! Random histories on simulated API servers: users edit, delete and place sources, somebody changes, blocks and takes
-//! targets, clusters leave, fail and lag, and the program stops between any two writes. In half of the histories related objects
-//! are copied both ways. Standbys with their own stores go on for programs that have stopped, and now and then two programs lead.
+//! targets and copies, clusters leave, fail and lag, and the program stops between any two writes. A standby with its own stores
+//! goes on then, and now and then two programs lead at once. In half of the histories related objects are copied both ways.
 //!
-//! The manager and the sync are the real ones. Time is paused: a pause costs nothing, and between two of them all tasks
+//! The managers and the sync are the real ones. Time is paused: a pause costs nothing, and between two of them all tasks
 //! run until they wait.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, unreachable_pub)]
 // A cluster is its index, in several lists at once.
 #![allow(clippy::needless_range_loop)]
 
@@ -23,11 +23,8 @@ const STEPS_WITH_BUG: u64 = 50_000;
 /// Plays the histories of seeds until the steps are done. `MCR_SYNC_SEED` plays one, and `MCR_SYNC_STEPS` plays more or fewer.
 #[test]
 fn sync_protocol_ends_in_agreement_and_never_leaves_an_orphan_or_touches_the_objects_of_others() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()
-        .unwrap();
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().start_paused(true).build().unwrap();
     let template = world::template();
     let number = |name: &str| {
         std::env::var(name)
@@ -41,8 +38,7 @@ fn sync_protocol_ends_in_agreement_and_never_leaves_an_orphan_or_touches_the_obj
     let (mut steps, mut writes) = (0, 0);
     for seed in only.map_or(0..u64::MAX, |seed| seed..seed + 1) {
         let played = runtime.block_on(history::play(seed, &template));
-        steps += played.steps;
-        writes += played.writes;
+        (steps, writes) = (steps + played.steps, writes + played.writes);
         if let Some(fault) = played.fault {
             panic!("MCR_SYNC_SEED={seed}, after {steps} steps: {fault}");
         }

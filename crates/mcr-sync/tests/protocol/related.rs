@@ -1,51 +1,50 @@
 //! Related objects: ConfigMaps that go down with a source, and ConfigMaps that come up from beside its targets.
 
-use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use crate::{
     users::toggle_block,
     world::{
-        BLOCK, CLUSTERS, NAMES, Place, SOON, SOURCE_CLUSTERS, Source, World, has_finalizer, is_deleting, uid,
-        wanted,
+        BLOCK, CLUSTERS, NAMES, Place, SOON, SOURCE_CLUSTERS, Source, World, has_finalizer, is_deleting, now,
+        uid, wanted,
     },
 };
 
-/// The objects in each source cluster that sources may name. All names of ConfigMaps begin with `m-`.
-pub(crate) const SETTINGS: [&str; 2] = ["m-k", "m-l"];
-/// The object beside a target that is chosen by its label, after those that go down.
+/// The objects in each source cluster that sources may name.
+pub const SETTINGS: [&str; 2] = ["m-k", "m-l"];
+/// The object beside a target that is chosen by its label. As an origin it comes after those that go down.
 const KEY: usize = SETTINGS.len();
-/// What marks a copy. The labels suffice to find it.
+/// What marks a copy. The labels suffice to find it, and the next one tells the place that it belongs to.
 const MARKS: [(&str, &str); 6] = [
     ("labels", "sync.mcr.dev/sync"),
     ("labels", "sync.mcr.dev/source"),
     ("labels", "sync.mcr.dev/related"),
+    ("annotations", "sync.mcr.dev/origin"),
     ("annotations", "sync.mcr.dev/source-cluster"),
     ("annotations", "sync.mcr.dev/source-name"),
-    ("annotations", "sync.mcr.dev/origin"),
 ];
 
 /// One copy that a source may have: the target cluster that it belongs to, and which origin it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Slot {
-    pub(crate) source: Source,
-    pub(crate) at: usize,
+pub struct Slot {
+    pub source: Source,
+    pub at: usize,
     origin: usize,
 }
 
 /// A copy that the sync has made.
 #[derive(Debug, Clone)]
-pub(crate) struct Copy {
+pub struct Copy {
     uid: String,
-    pub(crate) slot: Slot,
+    pub slot: Slot,
     /// Since when it shall exist without a break.
-    since: Option<Instant>,
+    since: Option<Duration>,
 }
 
-fn has_marks(copy: &Value, marks: &[(&str, &str)]) -> bool {
-    let mut marks = marks.iter();
+fn has_marks(copy: &Value, marks: usize) -> bool {
+    let mut marks = MARKS[..marks].iter();
     marks.all(|(half, key)| copy["metadata"][half][key].is_string())
 }
 
@@ -75,39 +74,40 @@ impl World {
 
     /// Whether the source wants this copy, if its origin exists.
     fn names(&self, slot: Slot, own: &Value) -> bool {
-        if !wanted(own).contains(&slot.at) {
-            return false;
-        }
-        let name = self.target_name(slot.source);
-        match SETTINGS.get(slot.origin) {
-            Some(origin) => own["spec"]["settings"]
-                .as_array()
-                .is_some_and(|all| all.iter().any(|name| name == origin)),
-            None => self.get(slot.at, &name).is_some_and(|target| {
-                self.owner(slot.at, &target) == Some(slot.source) && !is_deleting(&target)
-            }),
-        }
+        let names = own["spec"]["settings"].as_array();
+        let is_named = match SETTINGS.get(slot.origin) {
+            Some(origin) => names.is_some_and(|names| names.iter().any(|name| name == origin)),
+            None => {
+                let target = self.get(slot.at, &self.target_name(slot.source));
+                let is_there = |it: &Value| self.owner(slot.at, it) == Some(slot.source) && !is_deleting(it);
+                target.is_some_and(|target| is_there(&target))
+            }
+        };
+        is_named && wanted(own).contains(&slot.at)
     }
 
     /// The origin of a copy that shall exist.
     fn origin(&self, slot: Slot, own: &Value) -> Option<Value> {
         let (cluster, name) = self.origin_place(slot);
         let origin = self.get(cluster, &name).filter(|_| self.names(slot, own))?;
-        let is_chosen =
-            slot.origin < KEY || origin["metadata"]["labels"]["for"] == self.target_name(slot.source);
-        is_chosen.then_some(origin)
+        let chosen = &origin["metadata"]["labels"]["for"];
+        (slot.origin < KEY || *chosen == self.target_name(slot.source)).then_some(origin)
     }
 
-    fn copy_at(&self, place: &Place, found: &Value) -> Option<&Copy> {
-        self.copies.get(place).filter(|copy| copy.uid == uid(found))
+    /// What is in the place of a copy, and whether it is this copy.
+    fn found(&self, slot: Slot) -> (Place, Option<Value>, bool) {
+        let place = self.copy_place(slot);
+        let (found, copy) = (self.get(place.0, &place.1), self.copies.get(&place));
+        let is_it = |found: &Value| copy.is_some_and(|copy| copy.slot == slot && copy.uid == uid(found));
+        let is_ours = found.as_ref().is_some_and(is_it);
+        (place, found, is_ours)
     }
 
     /// Most origins exist from the beginning.
-    pub(crate) fn create_origins(&self) {
-        for slot in
-            Self::sources().flat_map(|source| [2, 3].into_iter().flat_map(move |at| Slot::all(source, at)))
-        {
-            self.create_origin(slot, 0);
+    pub fn create_origins(&self) {
+        for source in Self::sources() {
+            let slots = [2, 3].into_iter().flat_map(|at| Slot::all(source, at));
+            slots.for_each(|slot| self.create_origin(slot, 0));
         }
     }
 
@@ -117,30 +117,28 @@ impl World {
         self.create(cluster, &name, labels, json!({"value": value}));
     }
 
-    /// Somebody changes an origin, or changes, blocks, deletes or takes a copy.
-    pub(crate) fn change_related(&mut self, action: usize, source: Source, at: usize) {
-        let slot = Slot {
-            source,
-            at,
-            origin: self.random.below(KEY + 1),
-        };
-        let place = if action < 4 {
+    /// Somebody makes, changes or deletes an origin, or changes, blocks, deletes or takes a copy.
+    pub fn change_related(&mut self, source: Source, at: usize) {
+        let (action, origin) = (self.random.below(10), self.random.below(KEY + 1));
+        let slot = Slot { source, at, origin };
+        self.note(format!("  related {action}: {slot:?}"));
+        let (place, found, is_ours) = self.found(slot);
+        let (cluster, name) = if action < 5 {
             self.origin_place(slot)
         } else {
-            self.copy_place(slot)
+            place.clone()
         };
-        let (cluster, name) = (place.0, &*place.1);
-        let found = self.get(cluster, name);
-        match (action, found) {
-            (0 | 1, found) => {
-                if found.is_some() {
-                    self.delete(cluster, name);
-                }
+        match action {
+            0 | 1 => {
+                self.delete(cluster, &name);
                 let value = self.random.below(1000);
                 self.create_origin(slot, value);
             }
-            (2, Some(mut origin)) => {
-                let chosen = if self.random.below(4) == 0 {
+            2 | 3 => {
+                let Some(mut origin) = self.get(cluster, &name) else {
+                    return;
+                };
+                let chosen = if action == 2 {
                     "nobody".to_owned()
                 } else {
                     self.target_name(source)
@@ -149,17 +147,17 @@ impl World {
                 origin["data"]["value"] = self.random.below(1000).to_string().into();
                 self.update(cluster, origin);
             }
-            (3, Some(_)) => self.delete(cluster, name),
-            (4, found) => self.change_foreign(6, place, found),
-            (_, Some(mut copy)) if self.copy_at(&place, &copy).is_some() => {
+            4 | 5 => self.delete(cluster, &name),
+            6 => self.change_foreign(6, place, found),
+            _ if is_ours => {
+                let mut copy = found.unwrap();
                 match action {
-                    5 => copy["data"]["value"] = "changed".into(),
-                    6 if has_marks(&copy, &MARKS) => {
+                    7 => copy["data"]["value"] = "changed".into(),
+                    8 if has_marks(&copy, MARKS.len()) => {
                         let (half, key) = MARKS[self.random.below(MARKS.len())];
                         copy["metadata"][half].as_object_mut().unwrap().remove(key);
                     }
-                    7 if !is_deleting(&copy) || has_finalizer(&copy, BLOCK) => drop(toggle_block(&mut copy)),
-                    8 => return self.delete(cluster, name),
+                    9 if !is_deleting(&copy) || has_finalizer(&copy, BLOCK) => drop(toggle_block(&mut copy)),
                     _ => return,
                 }
                 self.update(cluster, copy);
@@ -169,70 +167,60 @@ impl World {
     }
 
     /// Looks at a write of the sync to a ConfigMap.
-    pub(crate) fn copy_written(&mut self, method: &str, place: Place, before: Option<&Value>) {
-        let known = before.and_then(|before| self.copy_at(&place, before)).cloned();
-        if before.is_some() && known.is_none() {
-            return self.fail(format!(
-                "the object of somebody else at {place:?} was written: {before:?}"
-            ));
-        }
-        if method == "DELETE" {
-            let Some(copy) = known else { return };
-            if copy.since.is_some_and(|since| since.elapsed() > SOON) {
-                self.fail(format!(
-                    "the copy at {place:?} was deleted although its origin exists"
+    pub fn copy_written(&mut self, method: &str, place: Place, before: Option<&Value>) {
+        let known = self.copies.get(&place).cloned();
+        let known = known.filter(|copy| before.is_some_and(|before| copy.uid == uid(before)));
+        let slot = match (method, known) {
+            (_, None) if before.is_some() => {
+                return self.fail(format!(
+                    "the object of somebody else at {place:?} was written: {before:?}"
                 ));
             }
-            return self.check(copy.slot.source);
-        }
-        let after = self.get(place.0, &place.1).unwrap();
-        let source = self.source_named(&after["metadata"]["annotations"]);
-        let mut slots = source
-            .into_iter()
-            .flat_map(|source| (SOURCE_CLUSTERS..CLUSTERS.len()).flat_map(move |at| Slot::all(source, at)));
-        let Some(slot) = slots.find(|slot| self.copy_place(*slot) == place) else {
-            return self.fail(format!("the copy at {place:?} names no source: {after}"));
+            ("DELETE", Some(copy)) => {
+                if copy.since.is_some_and(|since| now() - since > SOON) {
+                    self.fail(format!(
+                        "the copy at {place:?} was deleted although its origin exists"
+                    ));
+                }
+                copy.slot
+            }
+            (_, known) => {
+                let after = self.get(place.0, &place.1).unwrap();
+                let source = self.source_named(&after["metadata"]["annotations"]);
+                let places = source
+                    .into_iter()
+                    .flat_map(|it| (SOURCE_CLUSTERS..CLUSTERS.len()).map(move |at| (it, at)));
+                let mut slots = places.flat_map(|(source, at)| Slot::all(source, at));
+                let slot = slots.find(|slot| self.copy_place(*slot) == place);
+                if slot.is_none() || known.as_ref().is_some_and(|known| Some(known.slot) != slot) {
+                    return self.fail(format!("the copy at {place:?} of {known:?} is now {after}"));
+                }
+                let (uid, slot) = (uid(&after), slot.unwrap());
+                self.made.entry((place.0, uid.clone())).or_insert(self.writer);
+                let since = known.and_then(|known| known.since);
+                self.copies.insert(place, Copy { uid, slot, since });
+                slot
+            }
         };
-        if known.as_ref().is_some_and(|known| known.slot != slot) {
-            return self.fail(format!(
-                "the copy at {place:?} of {known:?} was claimed by {slot:?}"
-            ));
-        }
-        let copy = known.unwrap_or(Copy {
-            uid: uid(&after),
-            slot,
-            since: None,
-        });
-        self.made
-            .entry((place.0, copy.uid.clone()))
-            .or_insert(self.writer);
-        self.copies.insert(place, copy);
         self.check(slot.source);
     }
 
-    /// No copy of a source is out of its record, and notes which ones shall exist. `kept` are the places in the record.
-    pub(crate) fn check_copies(&mut self, source: Source, own: Option<&Value>, kept: &[usize]) {
-        let of_source = |copy: &&Copy| copy.slot.source == source;
-        let places = self
-            .copies
-            .iter()
-            .filter(|(_, copy)| of_source(copy))
-            .map(|(place, _)| place.clone());
-        for place in Vec::from_iter(places) {
-            let found = self.get(place.0, &place.1);
-            let Some((found, copy)) = found
-                .and_then(|it| Some((self.copy_at(&place, &it)?.clone(), it)))
-                .map(|(a, b)| (b, a))
-            else {
+    /// No copy of a source is out of its record. Notes which ones shall exist. `kept` are the places in the record.
+    pub fn check_copies(&mut self, source: Source, own: Option<&Value>, kept: &[usize]) {
+        let copies = self.copies.clone().into_iter();
+        for (place, copy) in copies.filter(|(_, copy)| copy.slot.source == source) {
+            let (_, found, true) = self.found(copy.slot) else {
                 self.copies.remove(&place);
                 continue;
             };
             let is_asked = own.is_some_and(|own| self.origin(copy.slot, own).is_some());
-            let since = is_asked.then(|| copy.since.unwrap_or_else(Instant::now));
+            let since = is_asked.then(|| copy.since.unwrap_or_else(now));
             let this = (place.0, copy.uid.clone());
+            // Nobody knows the place of a copy without its origin, until the source is released.
+            let marks = if kept.is_empty() { 3 } else { 4 };
             if kept.contains(&copy.slot.at) {
                 self.excused.remove(&this);
-            } else if has_marks(&found, &MARKS[..3]) {
+            } else if has_marks(&found.unwrap(), marks) {
                 self.orphan(this, source, "copy");
             }
             self.copies.insert(place, Copy { since, ..copy });
@@ -240,23 +228,16 @@ impl World {
     }
 
     /// A target is deleted after the copies of its place.
-    pub(crate) fn check_copies_before(&mut self, owner: Source, at: usize) {
-        let slots = Slot::all(owner, at).map(|slot| self.copy_place(slot));
-        for place in slots {
-            let Some(found) = self.get(place.0, &place.1) else {
+    pub fn check_copies_before(&mut self, owner: Source, at: usize) {
+        for slot in Slot::all(owner, at) {
+            let (place, Some(copy), true) = self.found(slot) else {
                 continue;
             };
-            let Some(copy) = self.copy_at(&place, &found) else {
-                continue;
-            };
-            let this = (place.0, copy.uid.clone());
-            let is_of_place = copy.slot.source == owner && has_marks(&found, &MARKS[..3]);
-            if is_of_place
-                && !self.excused.contains(&this)
-                && !self.is_race(self.made.get(&this), Some(&self.writer))
-            {
+            let this = (place.0, uid(&copy));
+            let is_race = self.is_race(self.made.get(&this), Some(&self.writer));
+            if has_marks(&copy, 4) && !is_race && !self.excused.contains(&this) {
                 self.fail(format!(
-                    "the target of {owner:?} in {} went before its copy at {place:?}",
+                    "the target of {owner:?} in {} went before {copy}",
                     CLUSTERS[at]
                 ));
             }
@@ -264,50 +245,51 @@ impl World {
     }
 
     /// Copies that stay in a cluster which was given up.
-    pub(crate) fn excuse_copies(&mut self, source: Source, at: usize) {
-        let copies = self
-            .copies
-            .iter()
-            .filter(|((cluster, _), copy)| *cluster == at && copy.slot.source == source);
-        let excused = Vec::from_iter(copies.map(|((cluster, _), copy)| (*cluster, copy.uid.clone())));
-        self.excused.extend(excused);
-    }
-
-    /// At rest: whether copies of a place are held up or missing their origins, and whether some are left.
-    pub(crate) fn copies_agree(
-        &self,
-        source: Source,
-        own: Option<&Value>,
-        at: usize,
-    ) -> Result<(bool, bool), String> {
-        let (mut held, mut left) = (false, false);
-        for slot in Slot::all(source, at) {
-            let place = self.copy_place(slot);
-            let found = self.get(place.0, &place.1);
-            let is_ours = |found: &&Value| self.copy_at(&place, found).is_some_and(|copy| copy.slot == slot);
-            let ours = found.as_ref().filter(is_ours);
-            match (own.and_then(|own| self.origin(slot, own)), ours) {
-                (Some(origin), Some(copy)) if copy["data"] == origin["data"] && has_marks(copy, &MARKS) => {}
-                (Some(_), None) if found.is_some() => held = true,
-                (Some(origin), _) => return Err(format!("the copy of {origin} at {place:?} is {found:?}")),
-                (None, ours) => {
-                    held |= slot.origin < KEY && own.is_some_and(|own| self.names(slot, own));
-                    let is_left = |copy: &&Value| {
-                        has_marks(copy, &MARKS) && !self.excused.contains(&(place.0, uid(copy)))
-                    };
-                    left |= ours.filter(is_left).is_some();
-                }
+    pub fn excuse_copies(&mut self, source: Source, at: usize) {
+        for slot in &Slot::all(source, at)[..KEY] {
+            if let (place, Some(copy), true) = self.found(*slot) {
+                self.excused.insert((place.0, uid(&copy)));
             }
         }
-        Ok((held, left))
+    }
+
+    /// At rest: whether copies that belong to a place are left.
+    pub fn has_copies(&self, source: Source, at: usize) -> bool {
+        Slot::all(source, at)
+            .into_iter()
+            .any(|slot| match self.found(slot) {
+                (place, Some(copy), true) => {
+                    has_marks(&copy, MARKS.len()) && !self.excused.contains(&(place.0, uid(&copy)))
+                }
+                _ => false,
+            })
+    }
+
+    /// At rest: whether copies of a place are held up, by objects of somebody else or because their origins are missing.
+    pub fn copies_agree(&self, source: Source, own: &Value, at: usize) -> Result<bool, String> {
+        let mut held = false;
+        for slot in Slot::all(source, at) {
+            let (place, found, is_ours) = self.found(slot);
+            match (self.origin(slot, own), found) {
+                (Some(_), Some(_)) if !is_ours => held = true,
+                (Some(origin), Some(copy))
+                    if copy["data"] == origin["data"] && has_marks(&copy, MARKS.len()) => {}
+                (None, Some(copy)) if is_ours && has_marks(&copy, MARKS.len()) => {
+                    return Err(format!("{copy} is stale"));
+                }
+                (None, _) => held |= slot.origin < KEY && self.names(slot, own),
+                (origin, copy) => return Err(format!("the copy of {origin:?} at {place:?} is {copy:?}")),
+            }
+        }
+        Ok(held)
     }
 
     /// Removes the finalizers that hold up copies.
-    pub(crate) fn unblock_copies(&mut self) {
-        for (cluster, name) in BTreeSet::from_iter(self.copies.keys().cloned()) {
-            if let Some(mut copy) = self.get(cluster, &name).filter(|copy| has_finalizer(copy, BLOCK)) {
+    pub fn unblock_copies(&mut self) {
+        for (cluster, name) in self.copies.keys() {
+            if let Some(mut copy) = self.get(*cluster, name).filter(|copy| has_finalizer(copy, BLOCK)) {
                 toggle_block(&mut copy);
-                self.update(cluster, copy);
+                self.update(*cluster, copy);
             }
         }
     }

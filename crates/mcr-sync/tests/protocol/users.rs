@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Adds or removes the finalizer of a user. Returns whether the object has it now.
-pub(crate) fn toggle_block(object: &mut Value) -> bool {
+pub fn toggle_block(object: &mut Value) -> bool {
     let had = has_finalizer(object, BLOCK);
     let list = &mut object["metadata"]["finalizers"];
     let mut finalizers = list.as_array().cloned().unwrap_or_default();
@@ -42,7 +42,7 @@ impl World {
     }
 
     /// A user creates, edits or deletes a source.
-    pub(crate) fn change_source(&mut self, action: usize, source: Source) {
+    pub fn change_source(&mut self, action: usize, source: Source) {
         let (cluster, name) = (source.0, NAMES[source.1]);
         let Some(mut own) = self.source(source) else {
             if action < 4 {
@@ -95,7 +95,7 @@ impl World {
     }
 
     /// Somebody changes, blocks, deletes or takes a target.
-    pub(crate) fn change_target(&mut self, action: usize, source: Source, cluster: usize) {
+    pub fn change_target(&mut self, action: usize, source: Source, cluster: usize) {
         let name = self.target_name(source);
         let place = (cluster, name.clone());
         let found = self.get(cluster, &name);
@@ -155,7 +155,7 @@ impl World {
         }
     }
 
-    pub(crate) fn has_whole_link(&self, target: &Value) -> bool {
+    pub fn has_whole_link(&self, target: &Value) -> bool {
         let meta = &target["metadata"];
         let labels = ["sync", "source"].map(|key| &meta["labels"][format!("sync.mcr.dev/{key}")]);
         let annotations =
@@ -164,7 +164,7 @@ impl World {
     }
 
     /// An object of somebody else appears in place of a target, or goes.
-    pub(crate) fn change_foreign(&mut self, action: usize, place: Place, found: Option<Value>) {
+    pub fn change_foreign(&mut self, action: usize, place: Place, found: Option<Value>) {
         let (cluster, name) = (place.0, &*place.1);
         if self.foreign.contains_key(&place) {
             if action == 6 {
@@ -186,7 +186,7 @@ impl World {
     }
 
     /// Removes all that users hold up.
-    pub(crate) fn unblock(&mut self) {
+    pub fn unblock(&mut self) {
         self.held.clear();
         self.unblock_copies();
         for source in Self::sources() {
