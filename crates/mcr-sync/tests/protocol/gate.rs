@@ -15,7 +15,7 @@ use mcr_testkit::sim::SimService;
 use serde_json::Value;
 use tokio::{sync::Notify, time::sleep};
 
-use crate::world::{CLUSTERS, NAMES, SOURCE_CLUSTERS, Trouble, World};
+use crate::world::{CLUSTERS, NAMES, SOURCES, Trouble, World};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
@@ -30,13 +30,6 @@ pub struct Gate {
     cluster: usize,
     program: u64,
     service: SimService,
-}
-
-enum Fate {
-    Passes,
-    IsLost,
-    LosesItsAnswer,
-    Ends,
 }
 
 impl Gate {
@@ -124,7 +117,7 @@ impl Gate {
             let source = NAMES.iter().position(|known| *known == name);
             if is_write && status.is_success() {
                 world.written(by, method.as_str(), (self.cluster, name), before.as_ref());
-            } else if let (0..SOURCE_CLUSTERS, Some(source)) = (self.cluster, source) {
+            } else if let (true, Some(source)) = (SOURCES.contains(&self.cluster), source) {
                 world.show(by, (self.cluster, source));
             }
         });
@@ -139,10 +132,8 @@ impl Gate {
     async fn pass(&self, is_write: bool) -> Result<bool, BoxError> {
         self.travel().await;
         match self.with(|world| self.fate(world, is_write)) {
-            Fate::Passes => Ok(false),
-            Fate::LosesItsAnswer => Ok(true),
-            Fate::IsLost => Err("the request was lost".into()),
-            Fate::Ends => pending().await,
+            Some(fate) => fate,
+            None => pending().await,
         }
     }
 
@@ -161,22 +152,21 @@ impl Gate {
         })
     }
 
-    fn fate(&self, world: &mut World, is_write: bool) -> Fate {
+    /// Whether the request is lost, or its answer. `None` if the program ends.
+    fn fate(&self, world: &mut World, is_write: bool) -> Option<Result<bool, BoxError>> {
         if is_write && world.crash_in == Some(0) && world.alive.remove(&self.program) {
             world.crash_in = None;
             self.crashed.notify_one();
         }
         if !world.alive.contains(&self.program) {
-            return Fate::Ends;
+            return None;
         }
-        if is_write && let Some(left) = &mut world.crash_in {
-            *left -= 1;
-        }
-        match (world.trouble[self.cluster], world.random.below(60)) {
-            (Trouble::Down, _) | (Trouble::Refuses, ..30) => Fate::IsLost,
-            (Trouble::DropsAnswers, ..30) if is_write => Fate::LosesItsAnswer,
-            _ => Fate::Passes,
-        }
+        world.crash_in = world.crash_in.map(|left| left - usize::from(is_write));
+        Some(match (world.trouble[self.cluster], world.random.below(60)) {
+            (Trouble::Down, _) | (Trouble::Refuses, ..30) => Err("the request was lost".into()),
+            (Trouble::DropsAnswers, ..30) => Ok(is_write),
+            _ => Ok(false),
+        })
     }
 
     /// Events come a little late, or much.

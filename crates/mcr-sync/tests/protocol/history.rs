@@ -26,7 +26,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     gate::Gate,
-    world::{CLUSTERS, NAMES, SOURCE_CLUSTERS, SYNC, Trouble, World, now, phase},
+    rules::phase,
+    world::{CLUSTERS, NAMES, SOURCES, SYNC, Slot, TARGET, TARGETS, Trouble, World, now},
 };
 
 /// The actions of a history.
@@ -181,7 +182,7 @@ impl History {
 
     fn join(&self, fleet: &ClustersHandle, program: u64, cluster: usize) {
         let client = Gate::client(&self.world, &self.crashed, cluster, program);
-        let role = ["source", "target"][usize::from(cluster >= SOURCE_CLUSTERS)];
+        let role = ["source", "target"][usize::from(TARGETS.contains(&cluster))];
         let spec = ClusterSpec::named(CLUSTERS[cluster], Access::from(client)).unwrap();
         fleet.add(spec.label("role", role));
     }
@@ -297,9 +298,9 @@ impl History {
     /// One action, and the time until the next one.
     async fn act(&mut self) {
         let action = self.below(if self.world().related { 40 } else { 32 });
-        let mut source = (self.below(SOURCE_CLUSTERS), self.below(NAMES.len()));
+        let mut source = (self.below(SOURCES.len()), self.below(NAMES.len()));
         let cluster = self.below(CLUSTERS.len());
-        let mut at = SOURCE_CLUSTERS + self.below(CLUSTERS.len() - SOURCE_CLUSTERS);
+        let mut at = TARGETS.start + self.below(TARGETS.len());
         if self.below(2) == 0
             && let Some(busy) = self.world().busy()
         {
@@ -312,12 +313,14 @@ impl History {
         ));
         match action {
             0..=7 => self.world().change_source(action, source),
-            8..=15 => self.world().change_target(action - 8, source, at),
-            16 => {
-                let name = self.world().target_name(source);
-                let set = self.world().set_phase(at, &name);
-                set.await;
-            }
+            8..=16 => self.world().change_made(
+                action - 8,
+                Slot {
+                    source,
+                    at,
+                    what: TARGET,
+                },
+            ),
             17 => self.leave(cluster),
             18 | 19 => self.come_back(cluster),
             20 => {

@@ -10,7 +10,7 @@
 
 mod gate;
 mod history;
-mod related;
+mod rules;
 mod users;
 mod world;
 

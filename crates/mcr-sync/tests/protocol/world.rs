@@ -1,38 +1,31 @@
-//! The clusters of a history, who made each object in them, and what must hold after each step.
+//! The clusters of a history, and the objects in them that the sync makes.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    ops::Range,
     sync::LazyLock,
     time::Duration,
 };
 
-use http::{Request, header::CONTENT_TYPE};
-use mcr_sync::{ABANDON, SourceName, hashed};
+use mcr_sync::{SourceName, hashed};
 use mcr_testkit::sim::SimCluster;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::related::Copy;
-
 /// The source clusters, then the target clusters.
 pub const CLUSTERS: [&str; 5] = ["a", "b", "p", "q", "r"];
-pub const SOURCE_CLUSTERS: usize = 2;
+pub const SOURCES: Range<usize> = 0..2;
+pub const TARGETS: Range<usize> = 2..5;
 pub const NAMES: [&str; 3] = ["x", "y", "z"];
 pub const SYNC: &str = "model";
 
-/// More steps than a history has if the sync comes to rest.
-const MOST_STEPS: u64 = 1500;
+/// The objects in each source cluster that sources may name. They are copied down.
+pub const SETTINGS: [&str; 2] = ["m-k", "m-l"];
+/// What is made for a source, after the copies of these: the copy of an object beside a target, which has a label, and the target.
+pub const KEY: usize = 2;
+pub const TARGET: usize = 3;
 
-/// More time than a reconcile takes: nothing that it has read is older.
-pub const SOON: Duration = Duration::from_secs(20);
-
-/// The time from the read that a deletion follows from to the deletion. The sync reads the source once more in between, but only
-/// to see whether there is one. Zero: it must not delete what the last read does not allow.
-const ACTS_WITHIN: Duration = Duration::from_secs(2);
-
-const KINDS: [&str; 2] = ["widgets.example.com", "configmaps"];
-const FINALIZER: &str = "sync.mcr.dev/model";
-const RECORD: &str = "sync.mcr.dev/placed.model";
+pub const KINDS: [&str; 2] = ["widgets.example.com", "configmaps"];
 /// The finalizer that users put on sources, targets and copies.
 pub const BLOCK: &str = "example.com/block";
 
@@ -43,7 +36,7 @@ pub type Place = (usize, String);
 /// The cluster and the UID of an object.
 pub type Id = (usize, String);
 /// When something was written, and by which program.
-type Stamp = (Duration, u64);
+pub type Stamp = (Duration, u64);
 
 /// The time of the paused clock.
 pub fn now() -> Duration {
@@ -78,6 +71,22 @@ pub enum Trouble {
     Down,
 }
 
+/// An object that the sync makes for a source and one of its target clusters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slot {
+    pub source: Source,
+    pub at: usize,
+    pub what: usize,
+}
+
+#[derive(Debug, Clone)]
+pub struct Made {
+    pub slot: Slot,
+    pub stamp: Stamp,
+    /// Since when a copy shall exist without a break.
+    pub since: Option<Duration>,
+}
+
 #[derive(Default)]
 pub struct World {
     pub random: Random,
@@ -88,13 +97,10 @@ pub struct World {
     pub narrow: bool,
     /// Objects are copied along with sources and targets.
     pub related: bool,
-    /// Targets that the sync made or adopted, and the source that they were made for.
-    ours: BTreeMap<Id, Source>,
-    pub copies: BTreeMap<Place, Copy>,
-    /// When targets and copies were made.
-    pub made: BTreeMap<Id, Stamp>,
+    /// What the sync made or adopted.
+    pub made: BTreeMap<Id, Made>,
     /// When the record of a source last lost a place.
-    shrunk: BTreeMap<Source, Stamp>,
+    pub shrunk: BTreeMap<Source, Stamp>,
     /// The objects of somebody else, as they were left.
     pub foreign: BTreeMap<Place, Value>,
     /// Fields that users set in targets.
@@ -102,9 +108,9 @@ pub struct World {
     /// Objects that may stay although no source has them in its record.
     pub excused: BTreeSet<Id>,
     /// Sources as the server has shown them to a program: the last one, and those that a deletion may follow from.
-    shown: BTreeMap<(u64, Source), Vec<(Duration, Option<Value>)>>,
+    pub shown: BTreeMap<(u64, Source), Vec<(Duration, Option<Value>)>>,
     /// By UID of the source: the clusters in which it had a target at some time.
-    placed: BTreeSet<(String, usize)>,
+    pub placed: BTreeSet<(String, usize)>,
     /// Sources that have the finalizer of a user.
     pub held: BTreeSet<Source>,
     pub trouble: [Trouble; 5],
@@ -118,8 +124,6 @@ pub struct World {
     pub alive: BTreeSet<u64>,
     /// Since when each program leads, or led.
     pub leads: BTreeMap<u64, Duration>,
-    /// The write that is looked at.
-    pub writer: Stamp,
     pub steps: u64,
     pub writes: u64,
     pub fault: Option<String>,
@@ -147,12 +151,21 @@ pub fn is_deleting(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
 }
 
-/// The phase in the status of a target.
-pub fn phase(status: &Value) -> &str {
-    status["phase"].as_str().unwrap_or("none")
+/// What marks an object that the sync made. Targets have no `related` and no `origin`.
+pub fn marks(what: usize) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let labels =
+        ["sync.mcr.dev/sync", "sync.mcr.dev/source", "sync.mcr.dev/related"].map(|key| ("labels", key));
+    let origin = [
+        "sync.mcr.dev/origin",
+        "sync.mcr.dev/source-cluster",
+        "sync.mcr.dev/source-name",
+    ];
+    let all = labels.into_iter().chain(origin.map(|key| ("annotations", key)));
+    all.enumerate()
+        .filter(move |(at, _)| what != TARGET || ![2, 3].contains(at))
+        .map(|(_, mark)| mark)
 }
-
-fn cluster_of(name: &str) -> usize {
+pub fn cluster_of(name: &str) -> usize {
     CLUSTERS.iter().position(|known| *known == name).unwrap()
 }
 
@@ -166,13 +179,6 @@ pub fn wanted(source: &Value) -> Vec<usize> {
         .flatten()
         .map(|at| cluster_of(at.as_str().unwrap()))
         .collect()
-}
-
-/// The target clusters in the record of a source.
-fn recorded(source: &Value) -> Vec<usize> {
-    let text = source["metadata"]["annotations"][RECORD].as_str().unwrap_or("[]");
-    let places: Vec<(String, Option<String>, String)> = serde_json::from_str(text).unwrap();
-    places.iter().map(|(name, _, _)| cluster_of(name)).collect()
 }
 
 pub fn template() -> SimCluster {
@@ -275,39 +281,8 @@ impl World {
         let _ = self.sims[cluster].delete(kind(name), &key(name));
     }
 
-    /// Sets the status of a target, as its controller would.
-    pub fn set_phase(&mut self, cluster: usize, name: &str) -> impl Future<Output = ()> + use<> {
-        let body = json!({"status": {"phase": self.random.below(4).to_string()}}).to_string();
-        let path = format!("/apis/example.com/v1/namespaces/default/widgets/{name}/status");
-        let request = Request::patch(path).header(CONTENT_TYPE, "application/merge-patch+json");
-        let is_ours = self
-            .get(cluster, name)
-            .is_some_and(|found| self.owner(cluster, &found).is_some());
-        let service = self.sims[cluster]
-            .service()
-            .with_token(&self.sims[cluster].admin_token());
-        async move {
-            if is_ours {
-                service.answer(request.body(body).unwrap()).await;
-            }
-        }
-    }
-
     pub fn sources() -> impl Iterator<Item = Source> {
-        (0..SOURCE_CLUSTERS).flat_map(|cluster| (0..NAMES.len()).map(move |name| (cluster, name)))
-    }
-
-    /// The source, and the target cluster, of the object that the sync asked for last.
-    pub fn busy(&self) -> Option<(Source, usize)> {
-        if let Some(Copy { slot, .. }) = self.copies.get(&self.last_asked) {
-            return Some((slot.source, slot.at));
-        }
-        let (cluster, name) = &self.last_asked;
-        let is_it = |source: &Source| match *cluster {
-            0..SOURCE_CLUSTERS => *source == (*cluster, source.1) && NAMES[source.1] == name,
-            _ => self.target_name(*source) == *name,
-        };
-        Some((Self::sources().find(is_it)?, (*cluster).max(SOURCE_CLUSTERS)))
+        SOURCES.flat_map(|cluster| (0..NAMES.len()).map(move |name| (cluster, name)))
     }
 
     pub fn source_named(&self, annotations: &Value) -> Option<Source> {
@@ -317,269 +292,83 @@ impl World {
         Some((cluster, name))
     }
 
-    /// The source for which the sync made this object.
-    pub fn owner(&self, cluster: usize, object: &Value) -> Option<Source> {
-        self.ours.get(&(cluster, uid(object))).copied()
+    /// The source, and the target cluster, of the object that the sync asked for last.
+    pub fn busy(&self) -> Option<(Source, usize)> {
+        let (cluster, name) = &self.last_asked;
+        let of_source = NAMES
+            .iter()
+            .position(|known| known == name)
+            .filter(|_| SOURCES.contains(cluster));
+        if let Some(of_source) = of_source {
+            return Some(((*cluster, of_source), TARGETS.start));
+        }
+        let slot = Self::sources()
+            .flat_map(Slot::all)
+            .find(|slot| self.place(*slot) == self.last_asked)?;
+        Some((slot.source, slot.at))
     }
 
-    /// The server has shown a source to a program.
-    pub fn show(&mut self, program: u64, source: Source) {
-        let shown = self.source(source);
-        let all = self.shown.entry((program, source)).or_default();
-        all.retain(|(at, _)| now() - *at < ACTS_WITHIN);
-        all.push((now(), shown));
-    }
-
-    /// Whether two programs lead.
-    pub fn is_shared(&self) -> bool {
-        let is_leader = |program: &&u64| self.leads.contains_key(program);
-        self.alive.iter().filter(is_leader).count() > 1
-    }
-
-    /// Whether two programs that led at once did this soon one after the other, so that one could not know of the other.
-    pub fn is_race(&self, one: Option<&Stamp>, other: Option<&Stamp>) -> bool {
-        let (Some(one), Some(other)) = (one, other) else {
-            return false;
-        };
-        let first = one.0.min(other.0);
-        let led = |stamp: &Stamp| self.leads[&stamp.1] <= first;
-        one.1 != other.1 && one.0.max(other.0) - first < SOON && led(one) && led(other)
-    }
-
-    /// An object of the sync is in no record.
-    pub fn orphan(&mut self, this: Id, source: Source, what: &str) {
-        // One program has made it, while another one has removed the place from the record.
-        if self.is_race(self.made.get(&this), self.shrunk.get(&source)) {
-            self.excused.insert(this);
-        } else if !self.excused.contains(&this) {
-            self.fail(format!(
-                "a {what} of {source:?} in {} is in no record",
-                CLUSTERS[this.0]
-            ));
+    /// Where an object is that the sync makes. The sync has functions for the same names.
+    pub fn place(&self, Slot { source, at, what }: Slot) -> Place {
+        let (home, name) = (CLUSTERS[source.0], NAMES[source.1]);
+        match SETTINGS.get(what) {
+            Some(origin) if self.collide => (at, format!("{origin}-{name}")),
+            Some(origin) => (at, format!("{origin}-{home}-{name}")),
+            None if what == KEY => (source.0, format!("m-{name}-{}", CLUSTERS[at])),
+            None => (at, self.target_name(source)),
         }
     }
 
-    /// Looks at a write of the sync that the server has accepted. `before` is the object before it.
-    pub fn written(&mut self, by: u64, method: &str, place: Place, before: Option<&Value>) {
-        self.writer = (now(), by);
-        self.steps += 1;
-        self.writes += 1;
-        if self.steps > MOST_STEPS {
-            return self.fail("it writes without end");
+    pub fn origin_place(&self, Slot { source, at, what }: Slot) -> Place {
+        match SETTINGS.get(what) {
+            Some(name) => (source.0, (*name).to_owned()),
+            None => (at, format!("m-{}", self.target_name(source))),
         }
-        let (cluster, name) = (place.0, &*place.1);
-        if kind(name) != KINDS[0] {
-            return self.copy_written(method, place, before);
-        }
-        if cluster < SOURCE_CLUSTERS {
-            let source = (cluster, NAMES.iter().position(|known| *known == name).unwrap());
-            self.record_written(source, before);
-            self.show(by, source);
-            return self.check(source);
-        }
-        if method == "DELETE" {
-            let Some(owner) = before.and_then(|before| self.owner(cluster, before)) else {
-                return self.fail(format!("the object of somebody else at {place:?} was deleted"));
-            };
-            self.check_delete(owner, cluster);
-            self.check_copies_before(owner, cluster);
-            return self.check(owner);
-        }
-        let after = self.get(cluster, name).unwrap();
-        if let Some(made) = self.foreign.get(&place)
-            && uid(made) == uid(&after)
-        {
-            if made["metadata"]["labels"]["adopt"] != "yes" {
-                return self.fail(format!("the object of somebody else at {place:?} was changed"));
+    }
+
+    /// The object if it is there, and the sync has made it for this slot.
+    pub fn ours(&self, slot: Slot) -> Option<Value> {
+        let (cluster, name) = self.place(slot);
+        let found = self.get(cluster, &name)?;
+        let made = self.made.get(&(cluster, uid(&found)));
+        made.is_some_and(|made| made.slot == slot).then_some(found)
+    }
+
+    /// What an object is made from, if it shall exist: the source or another origin.
+    pub fn origin(&self, slot: Slot, own: &Value) -> Option<Value> {
+        let Slot { source, at, what } = slot;
+        let (cluster, name) = self.origin_place(slot);
+        let origin = self.get(cluster, &name).filter(|_| wanted(own).contains(&at));
+        match what {
+            TARGET => wanted(own).contains(&at).then(|| own.clone()),
+            KEY => {
+                let target = self.ours(Slot { what: TARGET, ..slot });
+                let is_chosen = |it: &Value| it["metadata"]["labels"]["for"] == self.target_name(source);
+                origin.filter(|it| is_chosen(it) && target.is_some_and(|target| !is_deleting(&target)))
             }
-            self.foreign.remove(&place);
-        }
-        let Some(named) = self.source_named(&after["metadata"]["annotations"]) else {
-            return self.fail(format!("the target at {place:?} names no source: {after}"));
-        };
-        let this = (cluster, uid(&after));
-        self.made.entry(this.clone()).or_insert(self.writer);
-        let owner = *self.ours.entry(this).or_insert(named);
-        if owner != named {
-            return self.fail(format!("{named:?} claimed the target of {owner:?} at {place:?}"));
-        }
-        self.check(owner);
-    }
-
-    /// A place may leave the record when its target is gone, or is abandoned.
-    fn record_written(&mut self, source: Source, before: Option<&Value>) {
-        let Some(before) = before else { return };
-        let kept = self.source(source).as_ref().map(recorded).unwrap_or_default();
-        let abandoned = before["metadata"]["annotations"][ABANDON]
-            .as_str()
-            .unwrap_or_default();
-        let name = self.target_name(source);
-        for cluster in recorded(before)
-            .into_iter()
-            .filter(|cluster| !kept.contains(cluster))
-        {
-            self.shrunk.insert(source, self.writer);
-            if abandoned.contains(CLUSTERS[cluster]) {
-                self.excuse_copies(source, cluster);
-                let target = self.get(cluster, &name);
-                let ours = target.filter(|target| self.owner(cluster, target) == Some(source));
-                self.excused.extend(ours.map(|target| (cluster, uid(&target))));
-            }
+            _ => origin.filter(|_| names(own, what)),
         }
     }
+}
 
-    /// A target is deleted because of what the server said about the source, and a move makes the new target first.
-    fn check_delete(&mut self, owner: Source, cluster: usize) {
-        if self.source(owner).is_none() {
-            return;
-        }
-        let shown = self.shown.get(&(self.writer.1, owner)).into_iter().flatten();
-        let faults = shown.map(|(_, shown)| self.fault_of_delete(cluster, shown.as_ref()));
-        let fault = faults.reduce(|former, last| former.and(last));
-        if let Some(fault) = fault.unwrap_or(Some("nobody asked for it".into())) {
-            let at = CLUSTERS[cluster];
-            self.fail(format!(
-                "the target of {owner:?} in {at} was deleted: the source {fault}"
-            ));
-        }
+/// Whether a source names these settings.
+pub fn names(own: &Value, what: usize) -> bool {
+    let names = own["spec"]["settings"].as_array().into_iter().flatten();
+    names
+        .into_iter()
+        .any(|name| SETTINGS.get(what).is_some_and(|known| name == known))
+}
+
+impl Slot {
+    /// All that a source may have.
+    pub fn all(source: Source) -> impl Iterator<Item = Self> {
+        TARGETS.flat_map(move |at| (0..=TARGET).map(move |what| Self { source, at, what }))
     }
 
-    /// Why what the program has read of a source does not allow to delete its target.
-    fn fault_of_delete(&self, cluster: usize, shown: Option<&Value>) -> Option<String> {
-        let Some(shown) = shown else {
-            return Some("was gone, and is there".into());
-        };
-        let (wanted, uid) = (wanted(shown), uid(shown));
-        if wanted.contains(&cluster) {
-            return Some("wants it".into());
-        }
-        let missing = wanted
-            .into_iter()
-            .find(|to| !self.placed.contains(&(uid.clone(), *to)))?;
-        Some(format!("was not yet in {}", CLUSTERS[missing]))
-    }
-
-    /// Checks this source, and those with copies, whose origins may be others now.
-    pub fn check_all(&mut self, source: Source) {
-        let mut all = BTreeSet::from_iter(self.copies.values().map(|copy| copy.slot.source));
-        all.insert(source);
-        all.into_iter().for_each(|source| self.check(source));
-    }
-
-    /// No target is an orphan, no object of somebody else was changed, and nothing that a user set was lost.
-    pub fn check(&mut self, source: Source) {
-        let name = self.target_name(source);
-        let own = self.source(source);
-        if self.held.contains(&source) && !own.as_ref().is_some_and(|own| has_finalizer(own, BLOCK)) {
-            return self.fail(format!("{source:?} has lost the finalizer of its user"));
-        }
-        let kept = own.as_ref().filter(|own| has_finalizer(own, FINALIZER));
-        let kept = kept.map(recorded).unwrap_or_default();
-        self.check_copies(source, own.as_ref(), &kept);
-        for cluster in SOURCE_CLUSTERS..CLUSTERS.len() {
-            let found = self.get(cluster, &name);
-            if let Some(made) = self.foreign.get(&(cluster, name.clone())) {
-                if found.as_ref() != Some(made) {
-                    self.fail(format!(
-                        "the object of somebody else at {cluster} {name} is now {found:?}"
-                    ));
-                }
-                continue;
-            }
-            let Some(found) = found else { continue };
-            let this = (cluster, uid(&found));
-            if let Some(theirs) = self.theirs.get(&this)
-                && found["spec"]["theirs"] != *theirs
-            {
-                self.fail(format!("a field of somebody else was lost: {found}"));
-            }
-            if self.ours.get(&this) != Some(&source) {
-                continue;
-            }
-            if let Some(own) = &own {
-                self.placed.insert((uid(own), cluster));
-            }
-            if kept.contains(&cluster) {
-                self.excused.remove(&this);
-            } else {
-                self.orphan(this, source, "target");
-            }
-        }
-    }
-
-    /// What must hold at rest. Of the clusters that are away nothing is known.
-    pub fn agreement(&self, away: &BTreeSet<usize>) -> Result<(), String> {
-        let mut sources = Self::sources().filter(|source| !away.contains(&source.0));
-        sources.try_for_each(|source| {
-            let own = self.source(source);
-            let agrees = self.agrees(source, own.as_ref(), away);
-            agrees.map_err(|fault| format!("{source:?}: {fault}: {own:?}"))
-        })
-    }
-
-    fn agrees(&self, source: Source, own: Option<&Value>, away: &BTreeSet<usize>) -> Result<(), String> {
-        let (name, copy) = (self.target_name(source), Self::copy_name(source));
-        let wanted = own.map(wanted).unwrap_or_default();
-        let (mut held, mut left, mut claimed, mut unclear) = (false, false, false, false);
-        let mut phases = Vec::new();
-        for cluster in SOURCE_CLUSTERS..CLUSTERS.len() {
-            let (at, is_wanted) = (CLUSTERS[cluster], wanted.contains(&cluster));
-            if away.contains(&cluster) {
-                held |= is_wanted;
-                continue;
-            }
-            if let Some(made) = self.foreign.get(&(cluster, copy.clone())) {
-                if self.get(cluster, &copy).as_ref() != Some(made) {
-                    return Err(format!("the copy in {at} is no longer {made}"));
-                }
-                claimed = true;
-            }
-            let found = self.get(cluster, &name);
-            let is_ours = |found: &&Value| self.owner(cluster, found) == Some(source);
-            match (is_wanted, found.as_ref().filter(is_ours), &found) {
-                (true, Some(target), _) => {
-                    let (spec, made) = (&own.unwrap()["spec"], &target["spec"]);
-                    if (&made["value"], &made["extra"]) != (&spec["value"], &spec["extra"]) {
-                        return Err(format!("{at} has {target}"));
-                    }
-                    phases.push(format!("{at}={}", phase(&target["status"])));
-                    held |= self.copies_agree(source, own.unwrap(), cluster)?;
-                }
-                (true, None, Some(found)) => {
-                    if found["metadata"]["labels"]["adopt"] == "yes" && self.owner(cluster, found).is_none() {
-                        return Err(format!("not adopted in {at}: {found}"));
-                    }
-                    held = true;
-                }
-                (true, None, None) => return Err(format!("no target in {at}")),
-                // A target that was given up names its source still. If somebody removes that, the sync may see it or not.
-                (false, Some(target), _) if self.excused.contains(&(cluster, uid(target))) => {
-                    claimed = true;
-                    unclear |= !self.has_whole_link(target);
-                }
-                (false, ours, _) => left |= ours.is_some() || self.has_copies(source, cluster),
-            }
-        }
-        if left && !held {
-            return Err("a target or a copy is left".to_owned());
-        }
-        let Some(own) = own else { return Ok(()) };
-        let mut kept = recorded(own).into_iter();
-        let waits = kept.any(|cluster| away.contains(&cluster) && !wanted.contains(&cluster));
-        if wanted.is_empty() {
-            let is_released = waits || !has_finalizer(own, FINALIZER);
-            return is_released.then_some(()).ok_or("it is not released".to_owned());
-        }
-        let condition = &own["status"]["conditions"][0];
-        let expected = if held || waits || claimed { "False" } else { "True" };
-        let is_expected = condition["status"] == expected || unclear && !held && !waits;
-        if !is_expected || condition["observedGeneration"] != own["metadata"]["generation"] {
-            let why = format!("held {held}, waits {waits}, claimed {claimed}, away {away:?}");
-            return Err(format!("the condition is not {expected} ({why})"));
-        }
-        if !held && own["status"]["phases"] != phases.join(",") {
-            return Err(format!("the status is not {phases:?}"));
-        }
-        Ok(())
+    /// Whether the object has the first ones of its marks: 3 are the labels, and the fourth tells the place of a copy.
+    pub fn has_marks(self, object: &Value, first: usize) -> bool {
+        marks(self.what)
+            .take(first)
+            .all(|(half, key)| object["metadata"][half][key].is_string())
     }
 }
