@@ -15,7 +15,7 @@ use mcr_testkit::sim::SimService;
 use serde_json::Value;
 use tokio::{sync::Notify, time::sleep};
 
-use crate::world::{CLUSTERS, NAMES, SOURCES, Trouble, World};
+use crate::world::{CLUSTERS, Trouble, World};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
@@ -113,12 +113,12 @@ impl Gate {
         self.with(|world| {
             let at = CLUSTERS[self.cluster];
             world.note(format!("  {by}: {method} {at} {name}: {}", status.as_u16()));
-            world.last_asked = (self.cluster, name.clone());
-            let source = NAMES.iter().position(|known| *known == name);
+            let place = (self.cluster, name);
+            world.last_asked = place.clone();
             if is_write && status.is_success() {
-                world.written(by, method.as_str(), (self.cluster, name), before.as_ref());
-            } else if let (true, Some(source)) = (SOURCES.contains(&self.cluster), source) {
-                world.show(by, (self.cluster, source));
+                world.written(by, method.as_str(), place, before.as_ref());
+            } else if let Some(source) = World::source_at(&place) {
+                world.show(by, source);
             }
         });
         self.travel().await;

@@ -32,10 +32,8 @@ use crate::{
 
 /// The actions of a history.
 const LENGTH: usize = 150;
-
 /// The virtual time for which nothing is written at rest.
 const ROUND: Duration = Duration::from_secs(60);
-
 /// The rounds until all is at rest.
 const ROUNDS: usize = 20;
 
@@ -65,10 +63,8 @@ pub async fn play(seed: u64, template: &SimCluster) -> Played {
         history.end(program, false).await;
     }
     let world = history.world();
-    let fault = world
-        .fault
-        .as_ref()
-        .map(|fault| format!("{fault}\n{}", world.told()));
+    let fault = world.fault.as_ref();
+    let fault = fault.map(|fault| format!("{fault}\n{}", world.told()));
     let (steps, writes) = (world.steps, world.writes);
     Played { steps, writes, fault }
 }
@@ -128,21 +124,28 @@ fn controller(world: &World) -> BuiltController {
     }
     if world.related {
         let name = move |source: &DynamicObject, origin: &ConfigMap| {
-            let home = if collide {
-                String::new()
-            } else {
-                format!("{}-", source.labels()["home"])
-            };
-            format!("{}-{home}{}", origin.name_any(), source.name_any())
+            let home = Some(&source.labels()["home"])
+                .filter(|_| !collide)
+                .into_iter()
+                .cloned();
+            Vec::from_iter(
+                [origin.name_any()]
+                    .into_iter()
+                    .chain(home)
+                    .chain([source.name_any()]),
+            )
+            .join("-")
         };
-        let settings = Related::down("settings")
-            .named(move |source: &DynamicObject, _| texts(&source.data["spec"]["settings"]));
+        let named =
+            move |source: &DynamicObject, _: Option<&DynamicObject>| texts(&source.data["spec"]["settings"]);
         let key = Related::up("key")
             .labelled(|_: &DynamicObject, target: Option<&DynamicObject>| Some(("for", target?.name_any())))
             .name_by(|source, origin: &ConfigMap| {
-                format!("m-{}-{}", source.name_any(), origin.labels()["at"])
+                ["m", &source.name_any(), &origin.labels()["at"]].join("-")
             });
-        sync = sync.related(settings.name_by(name)).related(key);
+        sync = sync
+            .related(Related::down("settings").named(named).name_by(name))
+            .related(key);
     }
     let built = sync.build_with(|controller| match narrow {
         true => controller.watch_request(|watch| watch.labels("sync=yes")),
@@ -220,10 +223,8 @@ impl History {
         // Longer than any history: the clock of an election is not paused.
         let [retry, deadline, lease] = [1, 4, 5].map(|parts| Duration::from_secs(parts * 100_000));
         let election = LeaderElection::new(name).client(Client::new(service, "default"));
-        election
-            .lease_duration(lease)
-            .renew_deadline(deadline)
-            .retry_period(retry)
+        let election = election.lease_duration(lease).renew_deadline(deadline);
+        election.retry_period(retry)
     }
 
     /// Starts a program. It is a standby until it is promoted.
@@ -308,19 +309,12 @@ impl History {
         }
         self.world().steps += 1;
         let (name, to) = (CLUSTERS[cluster], CLUSTERS[at]);
-        self.note(format!(
-            "action {action}: source {source:?}, cluster {name}, target in {to}"
-        ));
+        self.note(format!("action {action}: {source:?} to {to}, cluster {name}"));
         match action {
             0..=7 => self.world().change_source(action, source),
-            8..=16 => self.world().change_made(
-                action - 8,
-                Slot {
-                    source,
-                    at,
-                    what: TARGET,
-                },
-            ),
+            8..=16 => self
+                .world()
+                .change_made(action - 8, Slot::new(source, at, TARGET)),
             17 => self.leave(cluster),
             18 | 19 => self.come_back(cluster),
             20 => {

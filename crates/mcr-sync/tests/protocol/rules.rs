@@ -6,20 +6,17 @@ use mcr_sync::ABANDON;
 use serde_json::Value;
 
 use crate::world::{
-    BLOCK, CLUSTERS, Id, KEY, Made, NAMES, Place, SOURCES, Slot, Source, Stamp, TARGET, TARGETS, World,
-    cluster_of, has_finalizer, names, now, uid, wanted,
+    BLOCK, CLUSTERS, Id, Place, Slot, Source, Stamp, TARGET, World, cluster_of, has_finalizer, names, now,
+    uid, wanted,
 };
 
 /// More steps than a history has if the sync comes to rest.
 const MOST_STEPS: u64 = 1500;
-
 /// More time than a reconcile takes: nothing that it has read is older.
 const SOON: Duration = Duration::from_secs(20);
-
 /// The time from the read that a deletion follows from to the deletion. The sync reads the source once more in between, but only
 /// to see whether there is one. Zero: it must not delete what the last read does not allow.
 const ACTS_WITHIN: Duration = Duration::from_secs(2);
-
 const FINALIZER: &str = "sync.mcr.dev/model";
 const RECORD: &str = "sync.mcr.dev/placed.model";
 
@@ -68,46 +65,31 @@ impl World {
             return self.fail("it writes without end");
         }
         let (cluster, name) = (place.0, &*place.1);
-        if let Some(name) = NAMES
-            .iter()
-            .position(|known| *known == name && SOURCES.contains(&cluster))
-        {
-            self.record_written((cluster, name), before, stamp);
-            self.show(by, (cluster, name));
-            return self.check((cluster, name));
+        if let Some(source) = Self::source_at(&place) {
+            self.record_written(source, before, stamp);
+            self.show(by, source);
+            return self.check(source);
         }
-        let known = before
-            .and_then(|before| self.made.get(&(cluster, uid(before))))
-            .cloned();
-        if let (Some(before), None) = (before, &known) {
-            if method == "DELETE" || before["metadata"]["labels"]["adopt"] != "yes" || name.starts_with("m-")
-            {
-                return self.fail(format!(
-                    "the object of somebody else at {place:?} was written: {before}"
-                ));
+        let known = before.and_then(|it| self.made.get(&(cluster, uid(it)))).copied();
+        if let (Some(before), None) = (before, known) {
+            let may_adopt = before["metadata"]["labels"]["adopt"] == "yes" && !name.starts_with("m-");
+            if method == "DELETE" || !may_adopt {
+                return self.fail(format!("{place:?} of somebody else is written: {before}"));
             }
             self.foreign.remove(&place);
         }
-        if let ("DELETE", Some(known)) = (method, &known) {
-            self.check_delete(known, &stamp);
-            return self.check(known.slot.source);
+        if let ("DELETE", Some((slot, _))) = (method, known) {
+            self.check_delete(slot, (cluster, uid(before.unwrap())), &stamp);
+            return self.check(slot.source);
         }
         let after = self.get(cluster, name).unwrap();
-        let slots = self
-            .source_named(&after["metadata"]["annotations"])
-            .into_iter()
-            .flat_map(Slot::all);
-        let slot = slots.into_iter().find(|slot| self.place(*slot) == place);
-        let is_same = |slot: &Slot| known.as_ref().is_none_or(|known| known.slot == *slot);
-        let Some(slot) = slot.filter(is_same) else {
+        let source = self.source_named(&after["metadata"]["annotations"]);
+        let mut slots = source.into_iter().flat_map(Slot::all);
+        let slot = slots.find(|slot| self.place(*slot) == place);
+        let Some(slot) = slot.filter(|slot| known.is_none_or(|known| known.0 == *slot)) else {
             return self.fail(format!("{known:?} at {place:?} is now {after}"));
         };
-        let made = Made {
-            slot,
-            stamp,
-            since: None,
-        };
-        self.made.entry((cluster, uid(&after))).or_insert(made);
+        self.made.entry((cluster, uid(&after))).or_insert((slot, stamp));
         self.check(slot.source);
     }
 
@@ -115,42 +97,39 @@ impl World {
     fn record_written(&mut self, source: Source, before: Option<&Value>, stamp: Stamp) {
         let Some(before) = before else { return };
         let kept = self.source(source).as_ref().map(recorded).unwrap_or_default();
-        let abandoned = before["metadata"]["annotations"][ABANDON]
-            .as_str()
-            .unwrap_or_default();
-        for cluster in recorded(before)
-            .into_iter()
-            .filter(|cluster| !kept.contains(cluster))
-        {
+        let abandoned = &before["metadata"]["annotations"][ABANDON];
+        let lost = recorded(before).into_iter().filter(|at| !kept.contains(at));
+        for cluster in lost {
             self.shrunk.insert(source, stamp);
-            if abandoned.contains(CLUSTERS[cluster]) {
+            if abandoned
+                .as_str()
+                .is_some_and(|names| names.contains(CLUSTERS[cluster]))
+            {
                 let made = self
                     .made
                     .iter()
-                    .filter(|(id, made)| id.0 == cluster && made.slot.source == source);
+                    .filter(|(id, made)| id.0 == cluster && made.0.source == source);
                 self.excused.extend(made.map(|(id, _)| id.clone()));
             }
         }
     }
 
     /// A target is deleted because of what the server said about the source, and after its copies. A move makes the new target first.
-    fn check_delete(&mut self, Made { slot, since, .. }: &Made, stamp: &Stamp) {
+    fn check_delete(&mut self, slot: Slot, id: Id, stamp: &Stamp) {
         if slot.what != TARGET {
-            if since.is_some_and(|since| now() - since > SOON) {
+            if self.since.get(&id).is_some_and(|since| now() - *since > SOON) {
                 self.fail(format!(
-                    "the copy for {slot:?} was deleted although its origin exists"
+                    "the copy for {slot:?} was deleted, and its origin exists"
                 ));
             }
             return;
         }
-        let is_early = |(id, made): &(&Id, &Made)| {
-            let is_of_it = made.slot != *slot && (made.slot.source, made.slot.at) == (slot.source, slot.at);
-            let is_known = !self.excused.contains(id) && !self.is_race(&made.stamp, stamp);
-            is_of_it
-                && is_known
-                && self
-                    .ours(made.slot)
-                    .is_some_and(|copy| made.slot.has_marks(&copy, 4))
+        let is_early = |(id, (copy, made)): &(&Id, &(Slot, Stamp))| {
+            *copy != slot
+                && copy.target() == slot
+                && !self.excused.contains(id)
+                && !self.is_race(made, stamp)
+                && self.ours(*copy).is_some_and(|found| copy.has_marks(&found, 4))
         };
         if let Some((_, copy)) = self.made.iter().find(is_early) {
             return self.fail(format!("the target of {slot:?} went before {copy:?}"));
@@ -158,10 +137,8 @@ impl World {
         let shown = self.shown.get(&(stamp.1, slot.source)).into_iter().flatten();
         let faults = shown.map(|(_, shown)| self.fault_of_delete(slot.at, shown.as_ref()));
         let fault = faults.reduce(|former, last| former.and(last));
-        if let (Some(fault), Some(_)) = (
-            fault.unwrap_or(Some("was not read".into())),
-            self.source(slot.source),
-        ) {
+        let fault = fault.unwrap_or(Some("was not read".into()));
+        if let (Some(fault), Some(_)) = (fault, self.source(slot.source)) {
             self.fail(format!("the target for {slot:?} was deleted: the source {fault}"));
         }
     }
@@ -175,16 +152,15 @@ impl World {
         if wanted.contains(&at) {
             return Some("wants it".into());
         }
-        let missing = wanted
-            .into_iter()
-            .find(|to| !self.placed.contains(&(uid.clone(), *to)))?;
+        let mut wanted = wanted.into_iter();
+        let missing = wanted.find(|to| !self.placed.contains(&(uid.clone(), *to)))?;
         Some(format!("was not yet in {}", CLUSTERS[missing]))
     }
 
     /// Checks this source, and those with copies, whose origins may be others now.
     pub fn check_all(&mut self, source: Source) {
-        let made = self.made.values().map(|made| made.slot);
-        let mut all = BTreeSet::from_iter(made.filter(|slot| slot.what != TARGET).map(|slot| slot.source));
+        let made = self.made.values().filter(|made| made.0.what != TARGET);
+        let mut all = BTreeSet::from_iter(made.map(|made| made.0.source));
         all.insert(source);
         all.into_iter().for_each(|source| self.check(source));
     }
@@ -198,39 +174,34 @@ impl World {
         let kept = own.as_ref().filter(|own| has_finalizer(own, FINALIZER));
         let kept = kept.map(recorded).unwrap_or_default();
         let made = self.made.clone().into_iter();
-        for (id, mut made) in made.filter(|(_, made)| made.slot.source == source) {
-            let slot = made.slot;
+        for (id, (slot, stamp)) in made.filter(|(_, made)| made.0.source == source) {
             let Some(found) = self.ours(slot).filter(|found| uid(found) == id.1) else {
                 self.made.remove(&id);
                 continue;
             };
-            if self
-                .theirs
-                .get(&id)
-                .is_some_and(|theirs| found["spec"]["theirs"] != *theirs)
-            {
+            let theirs = self.theirs.get(&id);
+            if theirs.is_some_and(|theirs| found["spec"]["theirs"] != *theirs) {
                 self.fail(format!("a field of somebody else was lost: {found}"));
             }
+            let is_target = slot.what == TARGET;
             match &own {
-                Some(own) if slot.what == TARGET => drop(self.placed.insert((uid(own), slot.at))),
-                Some(own) if self.origin(slot, own).is_some() => drop(made.since.get_or_insert_with(now)),
-                _ => made.since = None,
+                Some(own) if is_target => drop(self.placed.insert((uid(own), slot.at))),
+                Some(own) if self.origin(slot, own).is_some() => {
+                    self.since.entry(id.clone()).or_insert_with(now);
+                }
+                _ => drop(self.since.remove(&id)),
             }
             // Nobody knows the place of a copy that names no origin, until the source is released.
             let marks = if kept.is_empty() { 3 } else { 4 };
+            let shrunk = self.shrunk.get(&source);
             if kept.contains(&slot.at) {
                 self.excused.remove(&id);
-            } else if self
-                .shrunk
-                .get(&source)
-                .is_some_and(|shrunk| self.is_race(&made.stamp, shrunk))
-            {
+            } else if shrunk.is_some_and(|shrunk| self.is_race(&stamp, shrunk)) {
                 // One program has made it, while another one has removed the place from the record.
-                self.excused.insert(id.clone());
-            } else if !self.excused.contains(&id) && (slot.what == TARGET || slot.has_marks(&found, marks)) {
-                self.fail(format!("an orphan: {made:?}"));
+                self.excused.insert(id);
+            } else if !self.excused.contains(&id) && (is_target || slot.has_marks(&found, marks)) {
+                self.fail(format!("in no record: {found}"));
             }
-            self.made.insert(id, made);
         }
     }
 
@@ -242,12 +213,12 @@ impl World {
             let agrees = self.agrees(source, own.as_ref(), away);
             agrees.map_err(|fault| format!("{source:?}: {fault}: {own:?}"))
         })?;
-        let is_there =
-            |((cluster, name), made): (&Place, &Value)| self.get(*cluster, name).as_ref() == Some(made);
-        let lost = self.foreign.iter().find(|it| !is_there(*it));
-        lost.map_or(Ok(()), |(place, made)| {
-            Err(format!("what was left at {place:?} is no longer {made}"))
-        })
+        for ((cluster, name), made) in &self.foreign {
+            if self.get(*cluster, name).as_ref() != Some(made) {
+                return Err(format!("somebody else's {name} is no longer {made}"));
+            }
+        }
+        Ok(())
     }
 
     fn agrees(&self, source: Source, own: Option<&Value>, away: &BTreeSet<usize>) -> Result<(), String> {
@@ -255,35 +226,30 @@ impl World {
         let (mut held, mut left, mut claimed, mut unclear) = (false, false, false, false);
         let mut phases = Vec::new();
         held |= wanted.iter().any(|at| away.contains(at));
-        claimed |= TARGETS
-            .into_iter()
-            .any(|at| !away.contains(&at) && self.foreign.contains_key(&(at, Self::copy_name(source))));
         for slot in Slot::all(source).filter(|slot| !away.contains(&slot.at)) {
             let Slot { at, what, .. } = slot;
-            let (cluster, name) = self.place(slot);
-            let (found, ours) = (self.get(cluster, &name), self.ours(slot));
-            let is_excused = |made: &Value| self.excused.contains(&(cluster, uid(made)));
-            let is_wanted = wanted.contains(&at);
-            if is_wanted && what != TARGET && self.ours(Slot { what: TARGET, ..slot }).is_none() {
-                // Of the copies of a place without its target nothing is known.
+            claimed |= self.foreign.contains_key(&(at, Self::copy_name(source)));
+            let (is_wanted, is_target) = (wanted.contains(&at), what == TARGET);
+            // Of the copies of a place without its target nothing is known.
+            if is_wanted && self.ours(slot.target()).is_none() && !is_target {
                 continue;
             }
-            match (own.and_then(|own| self.origin(slot, own)), ours) {
+            let (cluster, name) = self.place(slot);
+            let is_excused = |made: &Value| self.excused.contains(&(cluster, uid(made)));
+            match (own.and_then(|own| self.origin(slot, own)), self.ours(slot)) {
                 (Some(origin), Some(made)) => {
-                    let fields = |of: &Value| match what {
-                        TARGET => [of["spec"]["value"].clone(), of["spec"]["extra"].clone()],
-                        _ => [of["data"].clone(), Value::Null],
-                    };
-                    if fields(&made) != fields(&origin) || !slot.has_marks(&made, ALL) {
+                    let mut fields = [("spec", "value"), ("spec", "extra"), ("data", "value")].into_iter();
+                    let is_same = fields.all(|(half, key)| {
+                        is_target != (half == "spec") || made[half][key] == origin[half][key]
+                    });
+                    if !is_same || !slot.has_marks(&made, ALL) {
                         return Err(format!("{slot:?} is {made}"));
                     }
-                    if what == TARGET {
-                        phases.push(format!("{}={}", CLUSTERS[at], phase(&made["status"])));
-                    }
+                    phases.extend(is_target.then(|| format!("{}={}", CLUSTERS[at], phase(&made["status"]))));
                 }
                 (Some(_), None) => {
-                    let found = found.ok_or(format!("nothing for {slot:?}"))?;
-                    let is_free = what == TARGET && !self.made.contains_key(&(cluster, uid(&found)));
+                    let found = self.get(cluster, &name).ok_or(format!("nothing for {slot:?}"))?;
+                    let is_free = is_target && !self.made.contains_key(&(cluster, uid(&found)));
                     if is_free && found["metadata"]["labels"]["adopt"] == "yes" {
                         return Err(format!("not adopted for {slot:?}: {found}"));
                     }
@@ -291,17 +257,17 @@ impl World {
                 }
                 // A target that was given up names its source still. If somebody removes that, the sync may see it or not.
                 (None, Some(made)) if is_excused(&made) => {
-                    claimed |= what == TARGET;
-                    unclear |= what == TARGET && !slot.has_marks(&made, ALL);
+                    claimed |= is_target;
+                    unclear |= is_target && !slot.has_marks(&made, ALL);
                 }
-                (None, Some(made)) if what == TARGET || slot.has_marks(&made, ALL) => {
+                (None, Some(made)) if is_target || slot.has_marks(&made, ALL) => {
                     if is_wanted {
                         return Err(format!("{made} is stale"));
                     }
                     left = true;
                 }
-                // An origin that is missing.
-                (None, _) => held |= is_wanted && what < KEY && own.is_some_and(|own| names(own, what)),
+                // An origin may be missing.
+                (None, _) => held |= is_wanted && own.is_some_and(|own| names(own, what)),
             }
         }
         if left && !held {

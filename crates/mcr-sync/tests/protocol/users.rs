@@ -7,7 +7,7 @@ use crate::{
     rules::ALL,
     world::{
         BLOCK, CLUSTERS, KEY, KINDS, NAMES, Place, SETTINGS, Slot, Source, TARGET, TARGETS, World,
-        has_finalizer, is_deleting, marks, uid,
+        has_finalizer, is_deleting, uid,
     },
 };
 
@@ -102,7 +102,7 @@ impl World {
     /// Somebody makes, changes or deletes an origin, or changes a copy.
     pub fn change_related(&mut self, source: Source, at: usize) {
         let (action, what) = (self.random.below(10), self.random.below(KEY + 1));
-        let slot = Slot { source, at, what };
+        let slot = Slot::new(source, at, what);
         self.note(format!("  related {action}: {slot:?}"));
         let (cluster, name) = self.origin_place(slot);
         match action {
@@ -147,7 +147,7 @@ impl World {
             }
             // One mark, if the others are whole.
             2 if slot.has_marks(&made, ALL) => {
-                let all = Vec::from_iter(marks(slot.what));
+                let all = Vec::from_iter(slot.marks());
                 let (half, key) = all[self.random.below(all.len())];
                 made["metadata"][half].as_object_mut().unwrap().remove(key);
             }

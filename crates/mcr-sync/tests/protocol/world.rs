@@ -79,14 +79,6 @@ pub struct Slot {
     pub what: usize,
 }
 
-#[derive(Debug, Clone)]
-pub struct Made {
-    pub slot: Slot,
-    pub stamp: Stamp,
-    /// Since when a copy shall exist without a break.
-    pub since: Option<Duration>,
-}
-
 #[derive(Default)]
 pub struct World {
     pub random: Random,
@@ -97,8 +89,10 @@ pub struct World {
     pub narrow: bool,
     /// Objects are copied along with sources and targets.
     pub related: bool,
-    /// What the sync made or adopted.
-    pub made: BTreeMap<Id, Made>,
+    /// What the sync made or adopted, and when.
+    pub made: BTreeMap<Id, (Slot, Stamp)>,
+    /// Since when a copy shall exist without a break.
+    pub since: BTreeMap<Id, Duration>,
     /// When the record of a source last lost a place.
     pub shrunk: BTreeMap<Source, Stamp>,
     /// The objects of somebody else, as they were left.
@@ -151,20 +145,16 @@ pub fn is_deleting(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
 }
 
-/// What marks an object that the sync made. Targets have no `related` and no `origin`.
-pub fn marks(what: usize) -> impl Iterator<Item = (&'static str, &'static str)> {
-    let labels =
-        ["sync.mcr.dev/sync", "sync.mcr.dev/source", "sync.mcr.dev/related"].map(|key| ("labels", key));
-    let origin = [
-        "sync.mcr.dev/origin",
-        "sync.mcr.dev/source-cluster",
-        "sync.mcr.dev/source-name",
-    ];
-    let all = labels.into_iter().chain(origin.map(|key| ("annotations", key)));
-    all.enumerate()
-        .filter(move |(at, _)| what != TARGET || ![2, 3].contains(at))
-        .map(|(_, mark)| mark)
-}
+/// What marks an object that the sync made: labels, and annotations. Targets have not all of them.
+const MARKS: [(&str, &str); 6] = [
+    ("labels", "sync.mcr.dev/sync"),
+    ("labels", "sync.mcr.dev/source"),
+    ("labels", "sync.mcr.dev/related"),
+    ("annotations", "sync.mcr.dev/origin"),
+    ("annotations", "sync.mcr.dev/source-cluster"),
+    ("annotations", "sync.mcr.dev/source-name"),
+];
+
 pub fn cluster_of(name: &str) -> usize {
     CLUSTERS.iter().position(|known| *known == name).unwrap()
 }
@@ -172,13 +162,9 @@ pub fn cluster_of(name: &str) -> usize {
 /// The target clusters of a source that is to be synced.
 pub fn wanted(source: &Value) -> Vec<usize> {
     let spec = &source["spec"];
-    let at = spec["at"]
-        .as_array()
-        .filter(|_| spec["selected"] == true && !is_deleting(source));
-    at.into_iter()
-        .flatten()
-        .map(|at| cluster_of(at.as_str().unwrap()))
-        .collect()
+    let is_wanted = spec["selected"] == true && !is_deleting(source);
+    let at = spec["at"].as_array().filter(|_| is_wanted).into_iter().flatten();
+    at.map(|at| cluster_of(at.as_str().unwrap())).collect()
 }
 
 pub fn template() -> SimCluster {
@@ -241,14 +227,11 @@ impl World {
 
     pub fn target_name(&self, (cluster, name): Source) -> String {
         let (cluster, namespace, name) = (CLUSTERS[cluster], Some("default"), NAMES[name]);
-        match self.collide {
-            true => name.to_owned(),
-            false => hashed(SourceName {
-                cluster,
-                namespace,
-                name,
-            }),
+        if self.collide {
+            return name.to_owned();
         }
+        #[rustfmt::skip]
+        return hashed(SourceName { cluster, namespace, name });
     }
 
     /// The name of the copy that somebody makes of a target.
@@ -262,12 +245,8 @@ impl World {
         let object = if kind(name) == KINDS[0] {
             json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata, "spec": spec})
         } else {
-            let texts = spec
-                .as_object()
-                .unwrap()
-                .iter()
-                .map(|(key, it)| (key, it.to_string()));
-            let data = BTreeMap::from_iter(texts);
+            let spec = spec.as_object().unwrap().iter();
+            let data = BTreeMap::from_iter(spec.map(|(key, it)| (key, it.to_string())));
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
         };
         self.sims[cluster].create(object).ok()
@@ -285,6 +264,11 @@ impl World {
         SOURCES.flat_map(|cluster| (0..NAMES.len()).map(move |name| (cluster, name)))
     }
 
+    pub fn source_at((cluster, name): &Place) -> Option<Source> {
+        let name = NAMES.iter().position(|known| known == name)?;
+        SOURCES.contains(cluster).then_some((*cluster, name))
+    }
+
     pub fn source_named(&self, annotations: &Value) -> Option<Source> {
         let part = |key: &str| annotations[format!("sync.mcr.dev/source-{key}")].as_str();
         let cluster = CLUSTERS.iter().position(|name| part("cluster") == Some(name))?;
@@ -294,17 +278,11 @@ impl World {
 
     /// The source, and the target cluster, of the object that the sync asked for last.
     pub fn busy(&self) -> Option<(Source, usize)> {
-        let (cluster, name) = &self.last_asked;
-        let of_source = NAMES
-            .iter()
-            .position(|known| known == name)
-            .filter(|_| SOURCES.contains(cluster));
-        if let Some(of_source) = of_source {
-            return Some(((*cluster, of_source), TARGETS.start));
+        if let Some(source) = Self::source_at(&self.last_asked) {
+            return Some((source, TARGETS.start));
         }
-        let slot = Self::sources()
-            .flat_map(Slot::all)
-            .find(|slot| self.place(*slot) == self.last_asked)?;
+        let mut slots = Self::sources().flat_map(Slot::all);
+        let slot = slots.find(|slot| self.place(*slot) == self.last_asked)?;
         Some((slot.source, slot.at))
     }
 
@@ -331,7 +309,7 @@ impl World {
         let (cluster, name) = self.place(slot);
         let found = self.get(cluster, &name)?;
         let made = self.made.get(&(cluster, uid(&found)));
-        made.is_some_and(|made| made.slot == slot).then_some(found)
+        made.is_some_and(|made| made.0 == slot).then_some(found)
     }
 
     /// What an object is made from, if it shall exist: the source or another origin.
@@ -342,7 +320,7 @@ impl World {
         match what {
             TARGET => wanted(own).contains(&at).then(|| own.clone()),
             KEY => {
-                let target = self.ours(Slot { what: TARGET, ..slot });
+                let target = self.ours(slot.target());
                 let is_chosen = |it: &Value| it["metadata"]["labels"]["for"] == self.target_name(source);
                 origin.filter(|it| is_chosen(it) && target.is_some_and(|target| !is_deleting(&target)))
             }
@@ -354,21 +332,34 @@ impl World {
 /// Whether a source names these settings.
 pub fn names(own: &Value, what: usize) -> bool {
     let names = own["spec"]["settings"].as_array().into_iter().flatten();
+    let known = SETTINGS.get(what);
     names
         .into_iter()
-        .any(|name| SETTINGS.get(what).is_some_and(|known| name == known))
+        .any(|name| known.is_some_and(|known| name == known))
 }
 
 impl Slot {
+    pub fn new(source: Source, at: usize, what: usize) -> Self {
+        Self { source, at, what }
+    }
+
+    pub fn target(self) -> Self {
+        Self { what: TARGET, ..self }
+    }
+
     /// All that a source may have.
     pub fn all(source: Source) -> impl Iterator<Item = Self> {
         TARGETS.flat_map(move |at| (0..=TARGET).map(move |what| Self { source, at, what }))
     }
 
+    pub fn marks(self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let is_its = move |at: &usize| self.what != TARGET || ![2, 3].contains(at);
+        (0..MARKS.len()).filter(is_its).map(|at| MARKS[at])
+    }
+
     /// Whether the object has the first ones of its marks: 3 are the labels, and the fourth tells the place of a copy.
     pub fn has_marks(self, object: &Value, first: usize) -> bool {
-        marks(self.what)
-            .take(first)
-            .all(|(half, key)| object["metadata"][half][key].is_string())
+        let mut marks = self.marks().take(first);
+        marks.all(|(half, key)| object["metadata"][half][key].is_string())
     }
 }
