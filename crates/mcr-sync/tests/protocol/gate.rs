@@ -79,15 +79,12 @@ impl Gate {
         let (head, body) = self.service.answer(request).await.into_parts();
         let frames = stream::unfold((self, body), move |(gate, mut body)| async move {
             let frame = body.frame().await?.map_err(|never| match never {});
-            if !is_asked {
-                gate.pause().await;
-            }
-            let frame = if gate.is_cut() {
-                Err("the cluster is down".into())
-            } else {
-                frame
-            };
-            Some((frame, (gate, body)))
+            // Events come a little late, or much.
+            let lag = |world: &mut World| world.lagging[gate.program as usize % 2][gate.cluster];
+            let most = |world: &mut World| [4, 20_000][usize::from(!is_asked && lag(world))];
+            gate.wait(most).await;
+            let down = gate.is_cut().then(|| Err("the cluster is down".into()));
+            Some((down.unwrap_or(frame), (gate, body)))
         });
         Ok(Response::from_parts(head, StreamBody::new(frames).boxed_unsync()))
     }
@@ -139,8 +136,13 @@ impl Gate {
 
     /// The way of a request or of its answer, which now and then takes long.
     async fn travel(&self) {
+        let most = |world: &mut World| [200, 4][world.random.below(8).min(1)];
+        self.wait(most).await;
+    }
+
+    async fn wait(&self, most: impl FnOnce(&mut World) -> usize) {
         let ms = self.with(|world| {
-            let most = if world.random.below(8) == 0 { 200 } else { 4 };
+            let most = most(world);
             world.random.below(most)
         });
         sleep(Duration::from_millis(ms as u64)).await;
@@ -167,16 +169,5 @@ impl Gate {
             (Trouble::DropsAnswers, ..30) => Ok(is_write),
             _ => Ok(false),
         })
-    }
-
-    /// Events come a little late, or much.
-    async fn pause(&self) {
-        let ms = self.with(|world| {
-            let is_lagging = world.lagging[self.program as usize % 2][self.cluster];
-            world.random.below(if is_lagging { 20_000 } else { 4 })
-        });
-        if ms > 0 {
-            sleep(Duration::from_millis(ms as u64)).await;
-        }
     }
 }

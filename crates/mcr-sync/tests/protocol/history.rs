@@ -53,9 +53,7 @@ pub async fn play(seed: u64, template: &SimCluster) -> Played {
             break;
         }
     }
-    if history.world().fault.is_none()
-        && let Err(fault) = history.settle().await
-    {
+    if let Err(fault) = history.settle().await {
         history.world().fail(fault);
     }
     let programs = std::mem::take(&mut history.leaders).into_iter();
@@ -73,8 +71,6 @@ struct History {
     world: Arc<Mutex<World>>,
     crashed: Arc<Notify>,
     away: BTreeSet<usize>,
-    /// The cluster with the Leases. Each program has its own, and gets it when it is to lead.
-    hub: SimCluster,
     programs: u64,
     /// Mostly one. The oldest one is the first.
     leaders: Vec<Program>,
@@ -94,7 +90,7 @@ fn widgets() -> ApiResource {
 }
 
 fn controller(world: &World) -> BuiltController {
-    let (collide, narrow) = (world.collide, world.narrow);
+    let narrow = world.narrow;
     let texts = |list: &Value| {
         let list = list.as_array().cloned().unwrap_or_default().into_iter();
         list.filter_map(|text| Some(text.as_str()?.to_owned()))
@@ -119,33 +115,18 @@ fn controller(world: &World) -> BuiltController {
         })
         .condition("Synced")
         .adopt(|found| found.labels().get("adopt").is_some_and(|yes| yes == "yes"));
-    if collide {
+    if world.collide {
         sync = sync.name_by(NameTemplate::parse("{name}").unwrap());
     }
     if world.related {
-        let name = move |source: &DynamicObject, origin: &ConfigMap| {
-            let home = Some(&source.labels()["home"])
-                .filter(|_| !collide)
-                .into_iter()
-                .cloned();
-            Vec::from_iter(
-                [origin.name_any()]
-                    .into_iter()
-                    .chain(home)
-                    .chain([source.name_any()]),
-            )
-            .join("-")
-        };
         let named =
             move |source: &DynamicObject, _: Option<&DynamicObject>| texts(&source.data["spec"]["settings"]);
+        let settings = Related::down("settings").named(named);
+        let name = |source: &DynamicObject, it: &ConfigMap| it.name_any() + "-" + &source.labels()["home"];
         let key = Related::up("key")
             .labelled(|_: &DynamicObject, target: Option<&DynamicObject>| Some(("for", target?.name_any())))
-            .name_by(|source, origin: &ConfigMap| {
-                ["m", &source.name_any(), &origin.labels()["at"]].join("-")
-            });
-        sync = sync
-            .related(Related::down("settings").named(named).name_by(name))
-            .related(key);
+            .name_by(|_, origin: &ConfigMap| origin.labels()["copy"].clone());
+        sync = sync.related(settings.name_by(name)).related(key);
     }
     let built = sync.build_with(|controller| match narrow {
         true => controller.watch_request(|watch| watch.labels("sync=yes")),
@@ -160,7 +141,6 @@ impl History {
             world: Arc::new(Mutex::new(World::new(seed, template))),
             crashed: Arc::new(Notify::new()),
             away: BTreeSet::new(),
-            hub: SimCluster::builder().template(template).build(),
             programs: 0,
             leaders: Vec::new(),
             standby: None,
@@ -183,11 +163,11 @@ impl History {
         self.leaders.iter().chain(&self.standby)
     }
 
-    fn join(&self, fleet: &ClustersHandle, program: u64, cluster: usize) {
-        let client = Gate::client(&self.world, &self.crashed, cluster, program);
+    fn join(&self, program: &Program, cluster: usize) {
+        let client = Gate::client(&self.world, &self.crashed, cluster, program.number);
         let role = ["source", "target"][usize::from(TARGETS.contains(&cluster))];
         let spec = ClusterSpec::named(CLUSTERS[cluster], Access::from(client)).unwrap();
-        fleet.add(spec.label("role", role));
+        program.fleet.add(spec.label("role", role));
     }
 
     fn leave(&mut self, cluster: usize) {
@@ -200,19 +180,17 @@ impl History {
 
     fn come_back(&mut self, cluster: usize) {
         if self.away.remove(&cluster) {
-            let programs = self.programs();
-            programs.for_each(|program| self.join(&program.fleet, program.number, cluster));
+            self.programs().for_each(|program| self.join(program, cluster));
         }
     }
 
-    /// The election of a program. It gets no answer until it is to lead, and its Lease is free then.
-    fn election(&self, name: String, leads: &CancellationToken) -> LeaderElection {
-        let spec = json!({"leaseDurationSeconds": 1, "renewTime": "2026-01-01T00:00:00.000000Z"});
-        let metadata = json!({"name": name, "namespace": "default"});
-        let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec});
-        self.hub.create(lease).unwrap();
-        let service = self.hub.service().with_token(&self.hub.admin_token());
-        let leads = leads.clone();
+    /// The election of a program, which has a Lease of its own. It gets no answer until it is to lead, and its Lease is free then.
+    fn election(&self, name: String, leads: CancellationToken) -> LeaderElection {
+        let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name},
+            "spec": {"leaseDurationSeconds": 1, "renewTime": "2026-01-01T00:00:00.000000Z"}});
+        let hub = self.world().sims[0].clone();
+        hub.create(lease).unwrap();
+        let service = hub.service().with_token(&hub.admin_token());
         let service = tower::service_fn(move |request: Request<Body>| {
             let (leads, service) = (leads.clone(), service.clone());
             async move {
@@ -230,27 +208,32 @@ impl History {
     /// Starts a program. It is a standby until it is promoted.
     fn begin(&mut self) -> Program {
         self.programs += 1;
-        let (number, provider, stop) = (self.programs, ClustersProvider::new(), CancellationToken::new());
-        let (fleet, leads) = (provider.handle(), CancellationToken::new());
+        let (number, provider) = (self.programs, ClustersProvider::new());
+        let (fleet, leads, stop) = (
+            provider.handle(),
+            CancellationToken::new(),
+            CancellationToken::new(),
+        );
         self.world().alive.insert(number);
-        for cluster in (0..CLUSTERS.len()).filter(|cluster| !self.away.contains(cluster)) {
-            self.join(&fleet, number, cluster);
-        }
+        let election = self.election(format!("program-{number}"), leads.clone());
         let manager = Manager::builder()
             .provider(provider)
             // The servers are copies of one template, its kube-system included.
             .settings(|settings| settings.allow_duplicates = true)
             .controller(controller(&self.world()))
-            .leader_election(self.election(format!("program-{number}"), &leads))
+            .leader_election(election)
             .build();
         let running = tokio::spawn(manager.unwrap().run_until(stop.clone()));
-        Program {
+        let program = Program {
             number,
             fleet,
             stop,
             leads,
             running,
-        }
+        };
+        let here = (0..CLUSTERS.len()).filter(|cluster| !self.away.contains(cluster));
+        here.for_each(|cluster| self.join(&program, cluster));
+        program
     }
 
     /// Lets the standby lead, or else a new program.
@@ -321,9 +304,7 @@ impl History {
                 let trouble = [Trouble::Refuses, Trouble::DropsAnswers, Trouble::Down][self.below(3)];
                 let mut world = self.world();
                 world.trouble[cluster] = trouble;
-                if trouble == Trouble::Down {
-                    world.sims[cluster].end_watches();
-                }
+                world.sims[cluster].end_watches();
             }
             21 | 22 => self.world().trouble[cluster] = Trouble::None,
             23 | 24 => {
@@ -390,16 +371,12 @@ impl History {
 
     /// Waits until all agree and the sync writes nothing any more.
     async fn rest(&self) -> Result<(), String> {
-        let mut last = self.world().writes;
         for _ in 0..ROUNDS {
+            let writes = self.world().writes;
             sleep(ROUND).await;
             let world = self.world();
-            if let Some(fault) = &world.fault {
-                return Err(fault.clone());
-            }
-            if std::mem::replace(&mut last, world.writes) == world.writes
-                && world.agreement(&self.away).is_ok()
-            {
+            let is_done = world.writes == writes && world.agreement(&self.away).is_ok();
+            if is_done || world.fault.is_some() {
                 return Ok(());
             }
         }

@@ -19,8 +19,9 @@ const SOON: Duration = Duration::from_secs(20);
 const ACTS_WITHIN: Duration = Duration::from_secs(2);
 const FINALIZER: &str = "sync.mcr.dev/model";
 const RECORD: &str = "sync.mcr.dev/placed.model";
-
-/// The marks of an object.
+/// What targets and copies have of their origins.
+const FIELDS: [&[&str]; 2] = [&["/data"], &["/spec/value", "/spec/extra"]];
+/// All marks of an object.
 pub const ALL: usize = 6;
 
 /// The target clusters in the record of a source.
@@ -238,10 +239,8 @@ impl World {
             let is_excused = |made: &Value| self.excused.contains(&(cluster, uid(made)));
             match (own.and_then(|own| self.origin(slot, own)), self.ours(slot)) {
                 (Some(origin), Some(made)) => {
-                    let mut fields = [("spec", "value"), ("spec", "extra"), ("data", "value")].into_iter();
-                    let is_same = fields.all(|(half, key)| {
-                        is_target != (half == "spec") || made[half][key] == origin[half][key]
-                    });
+                    let mut fields = FIELDS[usize::from(is_target)].iter();
+                    let is_same = fields.all(|path| made.pointer(path) == origin.pointer(path));
                     if !is_same || !slot.has_marks(&made, ALL) {
                         return Err(format!("{slot:?} is {made}"));
                     }

@@ -48,7 +48,7 @@ impl World {
                 let mut spec = self.spec();
                 spec["selected"] = true.into();
                 spec["at"] = self.placement();
-                let labels = json!({"sync": "yes", "home": CLUSTERS[cluster]});
+                let labels = json!({"sync": "yes", "home": self.home(source)});
                 self.create(cluster, name, labels, spec);
             }
             return;
@@ -87,15 +87,14 @@ impl World {
 
     /// Most origins exist from the beginning.
     pub fn create_origins(&self) {
-        let slots = Self::sources().flat_map(Slot::all);
-        slots
-            .filter(|slot| slot.what <= KEY && slot.at < 4)
-            .for_each(|slot| self.create_origin(slot, 0));
+        let all = Self::sources().flat_map(Slot::all);
+        let most = all.filter(|slot| slot.what <= KEY && slot.at < 4);
+        most.for_each(|slot| self.create_origin(slot, 0));
     }
 
     fn create_origin(&self, slot: Slot, value: usize) {
         let (cluster, name) = self.origin_place(slot);
-        let labels = json!({"for": self.target_name(slot.source), "at": CLUSTERS[slot.at]});
+        let labels = json!({"for": self.target_name(slot.source), "copy": self.place(slot).1});
         self.create(cluster, &name, labels, json!({"value": value}));
     }
 
@@ -115,11 +114,7 @@ impl World {
                 let Some(mut origin) = self.get(cluster, &name) else {
                     return;
                 };
-                let chosen = if action == 2 {
-                    "nobody".to_owned()
-                } else {
-                    self.target_name(source)
-                };
+                let chosen = ["nobody".to_owned(), self.target_name(source)][action - 2].clone();
                 origin["metadata"]["labels"]["for"] = chosen.into();
                 origin["data"]["value"] = self.random.below(1000).to_string().into();
                 self.update(cluster, origin);
@@ -133,7 +128,7 @@ impl World {
     pub fn change_made(&mut self, action: usize, slot: Slot) {
         let (place, is_target) = (self.place(slot), slot.what == TARGET);
         if action >= 7 {
-            return self.change_foreign(action, place);
+            return self.change_foreign(place);
         }
         let Some(mut made) = self.ours(slot) else { return };
         let cluster = place.0;
@@ -182,14 +177,10 @@ impl World {
     }
 
     /// An object of somebody else appears in place of a target or a copy, or goes.
-    fn change_foreign(&mut self, action: usize, place: Place) {
+    fn change_foreign(&mut self, place: Place) {
         let (cluster, name) = (place.0, &*place.1);
-        if self.foreign.contains_key(&place) {
-            if action == 7 {
-                self.delete(cluster, name);
-                self.foreign.remove(&place);
-            }
-            return;
+        if self.foreign.remove(&place).is_some() {
+            return self.delete(cluster, name);
         }
         self.delete(cluster, name);
         let adopt = if self.random.below(4) == 0 { "yes" } else { "no" };

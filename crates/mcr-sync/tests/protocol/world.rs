@@ -1,7 +1,7 @@
 //! The clusters of a history, and the objects in them that the sync makes.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     ops::Range,
     sync::LazyLock,
     time::Duration,
@@ -121,7 +121,7 @@ pub struct World {
     pub steps: u64,
     pub writes: u64,
     pub fault: Option<String>,
-    log: VecDeque<String>,
+    log: Vec<String>,
 }
 
 fn kind(name: &str) -> &'static str {
@@ -170,13 +170,10 @@ pub fn wanted(source: &Value) -> Vec<usize> {
 pub fn template() -> SimCluster {
     let builder = SimCluster::builder().managed_fields(false).audit_limit(0);
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    let version = json!({
-        "name": "v1", "served": true, "storage": true, "subresources": {"status": {}}, "schema": schema,
-    });
     let crd = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": KINDS[0]},
         "spec": {"group": "example.com", "scope": "Namespaced", "names": {"kind": "Widget", "plural": "widgets"},
-            "versions": [version]},
+            "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}}, "schema": schema}]},
     });
     builder.build_with([crd]).unwrap()
 }
@@ -203,14 +200,12 @@ impl World {
     }
 
     pub fn note(&mut self, line: String) {
-        if self.log.len() == 300 {
-            self.log.pop_front();
-        }
-        self.log.push_back(line);
+        self.log.push(line);
     }
 
+    /// The last lines of the history.
     pub fn told(&self) -> String {
-        Vec::from_iter(self.log.iter().cloned()).join("\n")
+        self.log[self.log.len().saturating_sub(300)..].join("\n")
     }
 
     pub fn fail(&mut self, fault: impl Into<String>) {
@@ -226,12 +221,24 @@ impl World {
     }
 
     pub fn target_name(&self, (cluster, name): Source) -> String {
-        let (cluster, namespace, name) = (CLUSTERS[cluster], Some("default"), NAMES[name]);
         if self.collide {
-            return name.to_owned();
+            return NAMES[name].to_owned();
         }
-        #[rustfmt::skip]
-        return hashed(SourceName { cluster, namespace, name });
+        hashed(SourceName {
+            cluster: CLUSTERS[cluster],
+            namespace: Some("default"),
+            name: NAMES[name],
+        })
+    }
+
+    /// A source in a label.
+    pub fn home(&self, (cluster, name): Source) -> String {
+        let (cluster, name) = (CLUSTERS[cluster], NAMES[name]);
+        if self.collide {
+            name.into()
+        } else {
+            format!("{cluster}-{name}")
+        }
     }
 
     /// The name of the copy that somebody makes of a target.
@@ -288,11 +295,9 @@ impl World {
 
     /// Where an object is that the sync makes. The sync has functions for the same names.
     pub fn place(&self, Slot { source, at, what }: Slot) -> Place {
-        let (home, name) = (CLUSTERS[source.0], NAMES[source.1]);
         match SETTINGS.get(what) {
-            Some(origin) if self.collide => (at, format!("{origin}-{name}")),
-            Some(origin) => (at, format!("{origin}-{home}-{name}")),
-            None if what == KEY => (source.0, format!("m-{name}-{}", CLUSTERS[at])),
+            Some(origin) => (at, format!("{origin}-{}", self.home(source))),
+            None if what == KEY => (source.0, format!("m-{}-{}", NAMES[source.1], CLUSTERS[at])),
             None => (at, self.target_name(source)),
         }
     }
@@ -331,11 +336,10 @@ impl World {
 
 /// Whether a source names these settings.
 pub fn names(own: &Value, what: usize) -> bool {
-    let names = own["spec"]["settings"].as_array().into_iter().flatten();
-    let known = SETTINGS.get(what);
-    names
-        .into_iter()
-        .any(|name| known.is_some_and(|known| name == known))
+    let mut names = own["spec"]["settings"].as_array().into_iter().flatten();
+    SETTINGS
+        .get(what)
+        .is_some_and(|known| names.any(|name| name == known))
 }
 
 impl Slot {
