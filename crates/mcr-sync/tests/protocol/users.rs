@@ -95,6 +95,8 @@ impl World {
     fn create_origin(&self, slot: Slot, value: usize) {
         let (cluster, name) = self.origin_place(slot);
         let labels = json!({"for": self.target_name(slot.source), "copy": self.place(slot).1});
+        // With these labels, a copy of a setting that has lost its marks would be a key.
+        let labels = if slot.what == KEY { labels } else { json!({}) };
         self.create(cluster, &name, labels, json!({"value": value}));
     }
 
@@ -114,8 +116,10 @@ impl World {
                 let Some(mut origin) = self.get(cluster, &name) else {
                     return;
                 };
-                let chosen = ["nobody".to_owned(), self.target_name(source)][action - 2].clone();
-                origin["metadata"]["labels"]["for"] = chosen.into();
+                if what == KEY {
+                    let chosen = ["nobody".to_owned(), self.target_name(source)][action - 2].clone();
+                    origin["metadata"]["labels"]["for"] = chosen.into();
+                }
                 origin["data"]["value"] = self.random.below(1000).to_string().into();
                 self.update(cluster, origin);
             }
