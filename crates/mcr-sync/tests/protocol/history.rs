@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Client, ResourceExt,
     client::Body,
-    core::{ApiResource, DynamicObject, GroupVersionKind},
+    core::{ApiResource, DynamicObject as Object, GroupVersionKind},
 };
 use mcr::{
     Access, BuiltController, ClusterName, ClusterSelector, ClusterSpec, LeaderElection, Manager, ManagerError,
@@ -22,7 +22,7 @@ use mcr_sync::{NameTemplate, ObjectSync, Related};
 use mcr_testkit::sim::SimCluster;
 use serde_json::{Value, json};
 use tokio::{sync::Notify, task::JoinHandle, time::sleep};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::CancellationToken as Token;
 
 use crate::{
     gate::Gate,
@@ -37,20 +37,20 @@ const ROUND: Duration = Duration::from_secs(60);
 /// The rounds until all is at rest.
 const ROUNDS: usize = 20;
 
-pub struct Played {
-    pub steps: u64,
-    pub writes: u64,
-    pub fault: Option<String>,
-}
-
-/// Plays the history of a seed.
-pub async fn play(seed: u64, template: &SimCluster) -> Played {
-    let mut history = History::new(seed, template);
+/// Plays the history of a seed. Returns its steps, how many of them are writes of the sync, and the fault if there is one.
+pub async fn play(seed: u64, template: &SimCluster) -> (u64, u64, Option<String>) {
+    let mut history = History {
+        world: Arc::new(Mutex::new(World::new(seed, template))),
+        crashed: Arc::default(),
+        away: BTreeSet::new(),
+        programs: 0,
+        leaders: Vec::new(),
+        standby: None,
+    };
     history.promote();
     for _ in 0..LENGTH {
-        history.act().await;
-        if history.world().fault.is_some() {
-            break;
+        if history.world().fault.is_none() {
+            history.act().await;
         }
     }
     if let Err(fault) = history.settle().await {
@@ -61,10 +61,7 @@ pub async fn play(seed: u64, template: &SimCluster) -> Played {
         history.end(program, false).await;
     }
     let world = history.world();
-    let fault = world.fault.as_ref();
-    let fault = fault.map(|fault| format!("{fault}\n{}", world.told()));
-    let (steps, writes) = (world.steps, world.writes);
-    Played { steps, writes, fault }
+    (world.steps, world.writes, world.told())
 }
 
 struct History {
@@ -80,8 +77,8 @@ struct History {
 struct Program {
     number: u64,
     fleet: ClustersHandle,
-    stop: CancellationToken,
-    leads: CancellationToken,
+    stop: Token,
+    leads: Token,
     running: JoinHandle<Result<(), ManagerError>>,
 }
 
@@ -95,7 +92,7 @@ fn controller(world: &World) -> BuiltController {
         let list = list.as_array().cloned().unwrap_or_default().into_iter();
         list.filter_map(|text| Some(text.as_str()?.to_owned()))
     };
-    let mut sync = ObjectSync::<DynamicObject, DynamicObject>::with(SYNC, &widgets(), &widgets())
+    let mut sync = ObjectSync::<Object, Object>::with(SYNC, &widgets(), &widgets())
         .from(ClusterSelector::label("role", "source"))
         .place(ClusterSelector::label("role", "target"), move |source, _, _| {
             let at = texts(&source.data["spec"]["at"]);
@@ -103,7 +100,7 @@ fn controller(world: &World) -> BuiltController {
         })
         .filter(|source| source.data["spec"]["selected"] == true)
         .project(|source, _| {
-            let mut target = DynamicObject::new("", &widgets());
+            let mut target = Object::new("", &widgets());
             let spec = &source.data["spec"];
             target.data = json!({"spec": {"value": spec["value"], "extra": spec["extra"]}});
             target
@@ -119,12 +116,11 @@ fn controller(world: &World) -> BuiltController {
         sync = sync.name_by(NameTemplate::parse("{name}").unwrap());
     }
     if world.related {
-        let named =
-            move |source: &DynamicObject, _: Option<&DynamicObject>| texts(&source.data["spec"]["settings"]);
+        let named = move |source: &Object, _: Option<&Object>| texts(&source.data["spec"]["settings"]);
         let settings = Related::down("settings").named(named);
-        let name = |source: &DynamicObject, it: &ConfigMap| it.name_any() + "-" + &source.labels()["home"];
+        let name = |source: &Object, it: &ConfigMap| it.name_any() + "-" + &source.labels()["home"];
         let key = Related::up("key")
-            .labelled(|_: &DynamicObject, target: Option<&DynamicObject>| Some(("for", target?.name_any())))
+            .labelled(|_: &Object, target: Option<&Object>| Some(("for", target?.name_any())))
             .name_by(|_, origin: &ConfigMap| origin.labels()["copy"].clone());
         sync = sync.related(settings.name_by(name)).related(key);
     }
@@ -136,17 +132,6 @@ fn controller(world: &World) -> BuiltController {
 }
 
 impl History {
-    fn new(seed: u64, template: &SimCluster) -> Self {
-        Self {
-            world: Arc::new(Mutex::new(World::new(seed, template))),
-            crashed: Arc::new(Notify::new()),
-            away: BTreeSet::new(),
-            programs: 0,
-            leaders: Vec::new(),
-            standby: None,
-        }
-    }
-
     fn world(&self) -> MutexGuard<'_, World> {
         self.world.lock().unwrap()
     }
@@ -184,8 +169,8 @@ impl History {
         }
     }
 
-    /// The election of a program, which has a Lease of its own. It gets no answer until it is to lead, and its Lease is free then.
-    fn election(&self, name: String, leads: CancellationToken) -> LeaderElection {
+    /// The election of a program. It has a Lease of its own, which is free, and gets no answer until it is to lead.
+    fn election(&self, name: String, leads: Token) -> LeaderElection {
         let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name},
             "spec": {"leaseDurationSeconds": 1, "renewTime": "2026-01-01T00:00:00.000000Z"}});
         let hub = self.world().sims[0].clone();
@@ -209,11 +194,7 @@ impl History {
     fn begin(&mut self) -> Program {
         self.programs += 1;
         let (number, provider) = (self.programs, ClustersProvider::new());
-        let (fleet, leads, stop) = (
-            provider.handle(),
-            CancellationToken::new(),
-            CancellationToken::new(),
-        );
+        let (fleet, leads, stop) = (provider.handle(), Token::new(), Token::new());
         self.world().alive.insert(number);
         let election = self.election(format!("program-{number}"), leads.clone());
         let manager = Manager::builder()
@@ -316,10 +297,7 @@ impl History {
                 world.sims[cluster].compact(world.sims[cluster].resource_version());
                 world.sims[cluster].end_watches();
             }
-            26 => {
-                let gracefully = self.below(2) == 0;
-                self.hand_over(gracefully).await;
-            }
+            26 => self.hand_over(cluster % 2 == 0).await,
             27..=29 => {
                 let writes = self.below(6);
                 self.world().crash_in = Some(writes);

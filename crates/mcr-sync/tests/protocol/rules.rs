@@ -14,8 +14,8 @@ use crate::world::{
 const MOST_STEPS: u64 = 1500;
 /// More time than a reconcile takes: nothing that it has read is older.
 const SOON: Duration = Duration::from_secs(20);
-/// The time from the read that a deletion follows from to the deletion. The sync reads the source once more in between, but only
-/// to see whether there is one. Zero: it must not delete what the last read does not allow.
+/// The time from the read that a deletion is due to until then. The sync reads the source once more in between, but
+/// only to see whether there is one. Zero: it must not delete what the last read does not allow.
 const ACTS_WITHIN: Duration = Duration::from_secs(2);
 const FINALIZER: &str = "sync.mcr.dev/model";
 const RECORD: &str = "sync.mcr.dev/placed.model";
@@ -51,7 +51,7 @@ impl World {
         self.alive.iter().filter(is_leader).count() > 1
     }
 
-    /// Whether two programs that led at once did this soon one after the other, so that one could not know of the other.
+    /// Whether two programs that led at once did this so soon one after the other that one could not know.
     fn is_race(&self, one: &Stamp, other: &Stamp) -> bool {
         let first = one.0.min(other.0);
         let led = |stamp: &Stamp| self.leads[&stamp.1] <= first;
@@ -99,29 +99,24 @@ impl World {
         let Some(before) = before else { return };
         let kept = self.source(source).as_ref().map(recorded).unwrap_or_default();
         let abandoned = &before["metadata"]["annotations"][ABANDON];
-        let lost = recorded(before).into_iter().filter(|at| !kept.contains(at));
-        for cluster in lost {
+        let is_given_up = |at: usize| abandoned.as_str().is_some_and(|it| it.contains(CLUSTERS[at]));
+        for at in recorded(before).into_iter().filter(|at| !kept.contains(at)) {
             self.shrunk.insert(source, stamp);
-            if abandoned
-                .as_str()
-                .is_some_and(|names| names.contains(CLUSTERS[cluster]))
-            {
-                let made = self
-                    .made
-                    .iter()
-                    .filter(|(id, made)| id.0 == cluster && made.0.source == source);
-                self.excused.extend(made.map(|(id, _)| id.clone()));
-            }
+            let made = self
+                .made
+                .iter()
+                .filter(|(id, made)| id.0 == at && made.0.source == source);
+            let excused = made.filter(|_| is_given_up(at)).map(|(id, _)| id.clone());
+            self.excused.extend(excused);
         }
     }
 
-    /// A target is deleted because of what the server said about the source, and after its copies. A move makes the new target first.
+    /// A target is deleted because of what the server said about the source, and after its copies. A move makes the
+    /// new target first.
     fn check_delete(&mut self, slot: Slot, id: Id, stamp: &Stamp) {
         if slot.what != TARGET {
             if self.since.get(&id).is_some_and(|since| now() - *since > SOON) {
-                self.fail(format!(
-                    "the copy for {slot:?} was deleted, and its origin exists"
-                ));
+                self.fail(format!("{slot:?} was deleted, and its origin exists"));
             }
             return;
         }
@@ -254,7 +249,7 @@ impl World {
                     }
                     held = true;
                 }
-                // A target that was given up names its source still. If somebody removes that, the sync may see it or not.
+                // A target that was given up names its source still. If somebody removes that, the sync may see it.
                 (None, Some(made)) if is_excused(&made) => {
                     claimed |= is_target;
                     unclear |= is_target && !slot.has_marks(&made, ALL);

@@ -23,19 +23,18 @@ fn toggle_block(object: &mut Value) -> bool {
 }
 
 impl World {
-    fn placement(&mut self) -> Value {
-        let chosen = CLUSTERS[TARGETS].iter().filter(|_| self.random.below(2) == 0);
-        chosen.copied().collect()
-    }
-
     fn spec(&mut self) -> Value {
         let mut spec = json!({"value": self.random.below(1000), "selected": self.random.below(6) > 0});
         if self.random.below(2) == 0 {
             spec["extra"] = self.random.below(1000).into();
         }
+        let mut some = |all: &[&str]| {
+            let chosen = all.iter().filter(|_| self.random.below(2) == 0);
+            chosen.copied().collect::<Value>()
+        };
+        spec["at"] = some(&CLUSTERS[TARGETS]);
         if self.related {
-            let chosen = SETTINGS.iter().filter(|_| self.random.below(2) == 0);
-            spec["settings"] = chosen.copied().collect();
+            spec["settings"] = some(&SETTINGS);
         }
         spec
     }
@@ -47,7 +46,6 @@ impl World {
             if action < 4 {
                 let mut spec = self.spec();
                 spec["selected"] = true.into();
-                spec["at"] = self.placement();
                 let labels = json!({"sync": "yes", "home": self.home(source)});
                 self.create(cluster, name, labels, spec);
             }
@@ -59,7 +57,7 @@ impl World {
                 own["spec"] = self.spec();
                 own["spec"]["at"] = at;
             }
-            2 | 3 => own["spec"]["at"] = self.placement(),
+            2 | 3 => own["spec"]["at"] = self.spec()["at"].take(),
             4 => return self.delete(cluster, name),
             // A finalizer can't be added during the deletion.
             5 if !is_deleting(&own) || has_finalizer(&own, BLOCK) => {
@@ -88,7 +86,7 @@ impl World {
     /// Most origins exist from the beginning.
     pub fn create_origins(&self) {
         let all = Self::sources().flat_map(Slot::all);
-        let most = all.filter(|slot| slot.what <= KEY && slot.at < 4);
+        let most = all.filter(|slot| self.related && slot.what <= KEY && slot.at < 4);
         most.for_each(|slot| self.create_origin(slot, 0));
     }
 

@@ -21,7 +21,7 @@ pub const SYNC: &str = "model";
 
 /// The objects in each source cluster that sources may name. They are copied down.
 pub const SETTINGS: [&str; 2] = ["m-k", "m-l"];
-/// What is made for a source, after the copies of these: the copy of an object beside a target, which has a label, and the target.
+/// What else the sync makes for a source: the copy of an object beside a target, which has a label, and the target.
 pub const KEY: usize = 2;
 pub const TARGET: usize = 3;
 
@@ -101,7 +101,7 @@ pub struct World {
     pub theirs: BTreeMap<Id, u64>,
     /// Objects that may stay although no source has them in its record.
     pub excused: BTreeSet<Id>,
-    /// Sources as the server has shown them to a program: the last one, and those that a deletion may follow from.
+    /// Sources as the server has shown them to a program: the last one, and those that a deletion may be due to.
     pub shown: BTreeMap<(u64, Source), Vec<(Duration, Option<Value>)>>,
     /// By UID of the source: the clusters in which it had a target at some time.
     pub placed: BTreeSet<(String, usize)>,
@@ -126,10 +126,6 @@ pub struct World {
 
 fn kind(name: &str) -> &'static str {
     KINDS[usize::from(name.starts_with("m-"))]
-}
-
-fn key(name: &str) -> String {
-    format!("default/{name}")
 }
 
 pub fn uid(object: &Value) -> String {
@@ -193,9 +189,7 @@ impl World {
             random,
             ..Self::default()
         };
-        if world.related {
-            world.create_origins();
-        }
+        world.create_origins();
         world
     }
 
@@ -203,9 +197,10 @@ impl World {
         self.log.push(line);
     }
 
-    /// The last lines of the history.
-    pub fn told(&self) -> String {
-        self.log[self.log.len().saturating_sub(300)..].join("\n")
+    /// The fault, with the last lines of the history.
+    pub fn told(&self) -> Option<String> {
+        let last = self.log[self.log.len().saturating_sub(300)..].join("\n");
+        self.fault.as_ref().map(|fault| format!("{fault}\n{last}"))
     }
 
     pub fn fail(&mut self, fault: impl Into<String>) {
@@ -213,7 +208,7 @@ impl World {
     }
 
     pub fn get(&self, cluster: usize, name: &str) -> Option<Value> {
-        self.sims[cluster].get(kind(name), &key(name))
+        self.sims[cluster].get(kind(name), &format!("default/{name}"))
     }
 
     pub fn source(&self, (cluster, name): Source) -> Option<Value> {
@@ -231,14 +226,10 @@ impl World {
         })
     }
 
-    /// A source in a label.
+    /// The source in a label, and in the names of its copies.
     pub fn home(&self, (cluster, name): Source) -> String {
-        let (cluster, name) = (CLUSTERS[cluster], NAMES[name]);
-        if self.collide {
-            name.into()
-        } else {
-            format!("{cluster}-{name}")
-        }
+        let home = if self.collide { "" } else { CLUSTERS[cluster] };
+        format!("{home}{}", NAMES[name])
     }
 
     /// The name of the copy that somebody makes of a target.
@@ -264,7 +255,7 @@ impl World {
     }
 
     pub fn delete(&self, cluster: usize, name: &str) {
-        let _ = self.sims[cluster].delete(kind(name), &key(name));
+        let _ = self.sims[cluster].delete(kind(name), &format!("default/{name}"));
     }
 
     pub fn sources() -> impl Iterator<Item = Source> {
