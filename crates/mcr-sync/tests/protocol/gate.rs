@@ -55,16 +55,12 @@ impl Gate {
         let path = request.uri().path();
         let rest = path.strip_prefix(WIDGETS).or_else(|| path.strip_prefix(MAPS));
         let name = rest.map(|rest| rest.trim_matches('/').trim_end_matches("/status").to_owned());
+        let is_list = request.method() == Method::GET && name.as_ref().is_none_or(String::is_empty);
+        // A reconcile lists the origins in a namespace, and the copies of a source.
+        let is_asked = name.is_some() || request.uri().query().is_some_and(|it| it.contains("source%3D"));
         match name {
-            Some(name) if !name.is_empty() || request.method() != Method::GET => {
-                self.object(name, request).await
-            }
-            name => {
-                // A reconcile lists the origins in a namespace, and the copies of a source.
-                let query = request.uri().query().unwrap_or_default();
-                let is_asked = name.is_some() || query.contains("source%3D");
-                self.list(request, is_asked).await
-            }
+            Some(name) if !is_list => self.object(name, request).await,
+            _ => self.list(request, is_asked).await,
         }
     }
 
@@ -149,9 +145,8 @@ impl Gate {
     }
 
     fn is_cut(&self) -> bool {
-        self.with(|world| {
-            !world.alive.contains(&self.program) || world.trouble[self.cluster] == Trouble::Down
-        })
+        let is_down = |world: &World| world.trouble[self.cluster] == Trouble::Down;
+        self.with(|world| is_down(world) || !world.alive.contains(&self.program))
     }
 
     /// Whether the request is lost, or its answer. `None` if the program ends.

@@ -39,14 +39,8 @@ const ROUNDS: usize = 20;
 
 /// Plays the history of a seed. Returns its steps, how many of them are writes of the sync, and the fault if there is one.
 pub async fn play(seed: u64, template: &SimCluster) -> (u64, u64, Option<String>) {
-    let mut history = History {
-        world: Arc::new(Mutex::new(World::new(seed, template))),
-        crashed: Arc::default(),
-        away: BTreeSet::new(),
-        programs: 0,
-        leaders: Vec::new(),
-        standby: None,
-    };
+    let mut history = History::default();
+    *history.world() = World::new(seed, template);
     history.promote();
     for _ in 0..LENGTH {
         if history.world().fault.is_none() {
@@ -64,6 +58,7 @@ pub async fn play(seed: u64, template: &SimCluster) -> (u64, u64, Option<String>
     (world.steps, world.writes, world.told())
 }
 
+#[derive(Default)]
 struct History {
     world: Arc<Mutex<World>>,
     crashed: Arc<Notify>,
@@ -100,8 +95,7 @@ fn controller(world: &World) -> BuiltController {
         })
         .filter(|source| source.data["spec"]["selected"] == true)
         .project(|source, _| {
-            let mut target = Object::new("", &widgets());
-            let spec = &source.data["spec"];
+            let (mut target, spec) = (Object::new("", &widgets()), &source.data["spec"]);
             target.data = json!({"spec": {"value": spec["value"], "extra": spec["extra"]}});
             target
         })
@@ -329,13 +323,7 @@ impl History {
     /// Ends all trouble. First everything comes to rest without the clusters that are away, then with them.
     async fn settle(&mut self) -> Result<(), String> {
         self.note("the end of all trouble");
-        {
-            let mut world = self.world();
-            world.trouble = [Trouble::None; 5];
-            world.lagging = [[false; 5]; 2];
-            world.crash_in = None;
-            world.unblock();
-        }
+        self.world().unblock();
         self.reap().await;
         while self.leaders.len() > 1 {
             self.hand_over(false).await;

@@ -145,7 +145,7 @@ impl World {
             // One mark, if the others are whole.
             2 if slot.has_marks(&made, ALL) => {
                 let all = Vec::from_iter(slot.marks());
-                let (half, key) = all[self.random.below(all.len())];
+                let (half, key) = &all[self.random.below(all.len())];
                 made["metadata"][half].as_object_mut().unwrap().remove(key);
             }
             3 if !is_deleting(&made) || has_finalizer(&made, BLOCK) => drop(toggle_block(&mut made)),
@@ -194,16 +194,16 @@ impl World {
         }
     }
 
-    /// Removes all that users hold up.
+    /// Ends all trouble, and removes all that users hold up.
     pub fn unblock(&mut self) {
+        (self.trouble, self.lagging, self.crash_in) = Default::default();
         self.held.clear();
         for (sim, kind) in self.sims.iter().flat_map(|sim| KINDS.map(|kind| (sim, kind))) {
             for mut object in sim.list(kind, "default") {
                 let is_blocked = has_finalizer(&object, BLOCK) && !toggle_block(&mut object);
-                let is_hidden = object["metadata"]["labels"]["sync"] == "no";
-                if is_hidden {
-                    object["metadata"]["labels"]["sync"] = "yes".into();
-                }
+                let label = object.pointer_mut("/metadata/labels/sync");
+                let label = label.filter(|label| **label == "no");
+                let is_hidden = label.map(|label| *label = "yes".into()).is_some();
                 if is_blocked || is_hidden {
                     sim.update(object).unwrap();
                 }

@@ -141,15 +141,8 @@ pub fn is_deleting(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
 }
 
-/// What marks an object that the sync made: labels, and annotations. Targets have not all of them.
-const MARKS: [(&str, &str); 6] = [
-    ("labels", "sync.mcr.dev/sync"),
-    ("labels", "sync.mcr.dev/source"),
-    ("labels", "sync.mcr.dev/related"),
-    ("annotations", "sync.mcr.dev/origin"),
-    ("annotations", "sync.mcr.dev/source-cluster"),
-    ("annotations", "sync.mcr.dev/source-name"),
-];
+/// What marks an object that the sync made: three labels, and three annotations. Targets have not all of them.
+const MARKS: &str = "sync source related origin source-cluster source-name";
 
 pub fn cluster_of(name: &str) -> usize {
     CLUSTERS.iter().position(|known| *known == name).unwrap()
@@ -347,9 +340,10 @@ impl Slot {
         TARGETS.flat_map(move |at| (0..=TARGET).map(move |what| Self { source, at, what }))
     }
 
-    pub fn marks(self) -> impl Iterator<Item = (&'static str, &'static str)> {
-        let is_its = move |at: &usize| self.what != TARGET || ![2, 3].contains(at);
-        (0..MARKS.len()).filter(is_its).map(|at| MARKS[at])
+    pub fn marks(self) -> impl Iterator<Item = (&'static str, String)> {
+        let all = MARKS.split(' ').enumerate();
+        let its = all.filter(move |(at, _)| self.what != TARGET || ![2, 3].contains(at));
+        its.map(|(at, key)| (["labels", "annotations"][at / 3], format!("sync.mcr.dev/{key}")))
     }
 
     /// Whether the object has the first ones of its marks: 3 are the labels, and the fourth tells the place of a copy.
