@@ -164,6 +164,9 @@ async fn sync_write_that_is_refused_because_of_another_change_is_no_part_of_a_fi
         assert!(world.berlin_gate.now().collisions.is_empty());
         assert!(began.elapsed() < secs(1), "{:?}", began.elapsed());
         sleep(secs(60)).await;
-        assert!(!world.events("w").iter().any(|event| event.contains("FieldFight")), "{target}");
+        assert!(
+            !world.events("w").iter().any(|event| event.contains("FieldFight")),
+            "{target}"
+        );
     }
 }

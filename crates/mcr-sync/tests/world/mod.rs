@@ -10,9 +10,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use mcr::{
-    Access, BoxError, BuiltController, Cluster, ClusterName, ClusterSelector, ClusterSpec, ControllerHandle, Fleet,
-    Manager,
-    ManagerError,
+    Access, BoxError, BuiltController, Cluster, ClusterName, ClusterSelector, ClusterSpec, ControllerHandle,
+    Fleet, Manager, ManagerError,
 };
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
 use mcr_sync::{ObjectSync, SourceName, hashed};
