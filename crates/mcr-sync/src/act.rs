@@ -110,9 +110,13 @@ where
                     let of = wanted.and_then(|object| object.of.clone());
                     // An origin of any place may have a copy that is to go.
                     let places = of.map_or_else(|| observed.wanted.clone(), |place| [place].into());
-                    let selected = places.iter().map(|place| (rule, place.clone()));
-                    selections.extend(selected.filter(|key| view.selected.contains_key(key)));
-                    targets.extend(places);
+                    for place in places
+                        .into_iter()
+                        .filter(|place| view.selected.contains_key(&(rule, place.clone())))
+                    {
+                        selections.insert((rule, place.clone()));
+                        targets.insert(place);
+                    }
                 }
             }
             Decision::Forget(kept) => targets.extend(observed.recorded.difference(kept).cloned()),

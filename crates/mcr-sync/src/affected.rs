@@ -8,7 +8,7 @@ use std::{
 };
 
 use kube::core::DynamicObject;
-use mcr::{Cluster, ClusterName, Fleet, FleetEvent, RequestKey};
+use mcr::{Cluster, ClusterName, ClusterState, Fleet, FleetEvent, RequestKey};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::relation::Relation;
@@ -22,6 +22,8 @@ pub(crate) struct Clusters(Mutex<HashMap<ClusterName, Seen>>);
 struct Seen {
     may_have_targets: bool,
     ready_since: Option<SystemTime>,
+    /// Whether it is not yet known if the cluster answers. Nothing is reported until then.
+    is_new: bool,
     /// A hash of whether it is another name of a cluster, and of the labels and the properties if a function of the user may look at
     /// them.
     described: u64,
@@ -43,6 +45,10 @@ impl Seen {
         Self {
             own: own.finish(),
             may_have_targets: relation.targets.matches(cluster),
+            is_new: matches!(
+                cluster.state(),
+                ClusterState::Discovered | ClusterState::Connecting
+            ),
             ready_since: cluster.state().is_ready().then(|| cluster.state_since()),
             described: described.finish(),
         }

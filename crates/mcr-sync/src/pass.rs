@@ -339,11 +339,12 @@ where
                     Way::Down => placement.at.cluster.clone(),
                 };
                 let Observed { wanted, recorded, .. } = &view.observed;
-                wanted
+                let place = wanted
                     .iter()
                     .chain(recorded)
-                    .find(|place| place.cluster == cluster)
-                    .cloned()
+                    .find(|place| place.cluster == cluster);
+                // Nothing is placed there, so nobody wants it.
+                Some(place.cloned().unwrap_or_else(|| placement.at.in_cluster(cluster)))
             });
             let has_failed = [of.as_ref(), Some(&placement.at)]
                 .into_iter()

@@ -150,8 +150,8 @@ pub(crate) fn decide<P: Ord + Clone, K: Ord + Clone>(observed: &Observed<P, K>) 
     for place in wanted {
         work.keep(place);
     }
-    if is_kept && observed.uncertain.is_empty() && work.writes.is_empty() {
-        work.clean_up(&work.of_no_place(wanted));
+    if is_kept && work.writes.is_empty() {
+        work.clean_up(&work.of_no_place(wanted, observed.uncertain.is_empty()));
     }
     if !work.writes.is_empty() {
         return Decision::Write(work.writes);
@@ -170,7 +170,7 @@ pub(crate) fn decide<P: Ord + Clone, K: Ord + Clone>(observed: &Observed<P, K>) 
     }
     let is_released = !is_kept && work.holds.is_empty() && gone.len() == recorded.len();
     if is_released && work.writes.is_empty() {
-        work.clean_up(&work.of_no_place(&gone));
+        work.clean_up(&work.of_no_place(&gone, true));
     }
     let Work { writes, holds, .. } = work;
     if !to_list.is_empty() {
@@ -277,12 +277,16 @@ impl<'a, P: Ord + Clone, K: Ord + Clone> Work<'a, P, K> {
         }
     }
 
-    /// The copies that nobody wants, and that belong to none of these places.
-    fn of_no_place(&self, places: &BTreeSet<P>) -> Vec<K> {
+    /// The copies that nobody wants, and that belong to none of these places. Those of no known place are among them if `all`.
+    fn of_no_place(&self, places: &BTreeSet<P>, all: bool) -> Vec<K> {
         let recorded = &self.observed.recorded;
         let is_left = |of: &P| recorded.contains(of) || places.contains(of);
         let objects = self.observed.objects.iter();
-        let others = objects.filter(|(_, object)| !object.wanted && !object.of.as_ref().is_some_and(is_left));
+        let others = objects.filter(|(_, object)| match &object.of {
+            _ if object.wanted => false,
+            Some(of) => !is_left(of),
+            None => all,
+        });
         others.map(|(key, _)| key.clone()).collect()
     }
 

@@ -102,7 +102,7 @@ impl World {
     fn has(&self, source: usize, counter: usize) -> bool {
         let key = key(self.sources[source / OBJECTS].name(), &name(source));
         let target = self.target.get(QUOTAS, &key).unwrap_or_default();
-        target["spec"]["hard"]["counter"] .as_str() == Some(&*counter.to_string())
+        target["spec"]["hard"]["counter"].as_str() == Some(&*counter.to_string())
     }
 
     /// Waits until every target has the counter of its source.

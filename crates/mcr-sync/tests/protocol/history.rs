@@ -291,7 +291,7 @@ impl History {
                 world.sims[cluster].compact(world.sims[cluster].resource_version());
                 world.sims[cluster].end_watches();
             }
-            26 => self.hand_over(cluster % 2 == 0).await,
+            26 => self.hand_over(cluster.is_multiple_of(2)).await,
             27..=29 => {
                 let writes = self.below(6);
                 self.world().crash_in = Some(writes);

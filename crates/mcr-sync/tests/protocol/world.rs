@@ -79,6 +79,9 @@ pub struct Slot {
     pub what: usize,
 }
 
+/// A source as a server has shown it, and when.
+type Shown = (Duration, Option<Value>);
+
 #[derive(Default)]
 pub struct World {
     pub random: Random,
@@ -102,7 +105,7 @@ pub struct World {
     /// Objects that may stay although no source has them in its record.
     pub excused: BTreeSet<Id>,
     /// Sources as the server has shown them to a program: the last one, and those that a deletion may be due to.
-    pub shown: BTreeMap<(u64, Source), Vec<(Duration, Option<Value>)>>,
+    pub shown: BTreeMap<(u64, Source), Vec<Shown>>,
     /// By UID of the source: the clusters in which it had a target at some time.
     pub placed: BTreeSet<(String, usize)>,
     /// Sources that have the finalizer of a user.
