@@ -63,6 +63,7 @@ struct Inner {
 }
 
 /// How many objects of a source are as they should be. If all are: a hash of their versions.
+#[cfg_attr(not(feature = "metrics"), allow(dead_code))]
 struct Synced {
     count: u32,
     versions: Option<u64>,
@@ -75,6 +76,7 @@ fn hash(source: &RequestKey) -> u64 {
 }
 
 /// What the metrics of a sync show.
+#[cfg(feature = "metrics")]
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Figures {
     pub(crate) placements: BTreeMap<&'static str, usize>,
@@ -245,6 +247,7 @@ impl Memory {
         *self.inner().writes.entry((verb, result)).or_default() += 1;
     }
 
+    #[cfg(feature = "metrics")]
     pub(crate) fn figures(&self) -> Figures {
         let inner = self.inner();
         let mut figures = Figures {
@@ -337,6 +340,7 @@ mod tests {
         assert!(memory.inner().sources.is_empty());
     }
 
+    #[cfg(feature = "metrics")]
     #[tokio::test(start_paused = true)]
     async fn figures_are_of_the_sources_that_are_known() {
         let (memory, first, second) = (Memory::default(), key("team-a", "db"), key("team-b", "db"));

@@ -50,7 +50,7 @@ where
     ///
     /// The watch of the sources may be limited, for example to a namespace. **A source that leaves such a watch keeps its targets and
     /// its finalizer**, and its deletion waits until it is back in the watch or somebody removes the finalizer. The failure is told
-    /// once. To choose sources by a label that may change, use [`filter`](Self::filter).
+    /// once. To choose sources by a label that may change, use [`source_labels`](Self::source_labels) or [`filter`](Self::filter).
     ///
     /// # Errors
     /// As [`build`](Self::build).
