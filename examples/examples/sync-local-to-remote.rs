@@ -1,6 +1,6 @@
 //! Copies labelled ConfigMaps of one cluster, the hub, into all others, and keeps the copies as they should be.
 //!
-//! [`Sync`] does the work. A second controller watches the copies, and prints them. The two know nothing of each other.
+//! [`ObjectSync`] does the work. A second controller watches the copies, and prints them. The two know nothing of each other.
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use mcr::{
     args::{HubArgs, KubeconfigArgs},
 };
 use mcr_provider_single::SingleProvider;
-use mcr_sync::{NameTemplate, Sync};
+use mcr_sync::{NameTemplate, ObjectSync};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -48,17 +48,17 @@ const PROPAGATE: &str = "example.io/propagate";
 const SYNC: &str = "sync-local-to-remote";
 
 fn sync() -> anyhow::Result<BuiltController> {
-    let sync = Sync::<ConfigMap, ConfigMap>::new(SYNC)
+    let sync = ObjectSync::<ConfigMap, ConfigMap>::new(SYNC)
         .from(ClusterSelector::hub())
         .to_each(!ClusterSelector::hub())
         .filter(|map| map.labels().get(PROPAGATE).is_some_and(|value| value == "true"))
         .name_by(NameTemplate::parse("{name}")?)
         .replace_when_immutable(true)
-        .project(|original| {
+        .project(|original, _| {
             let mut copy = ConfigMap::clone(original);
             // A copy is not itself an original.
             copy.labels_mut().remove(PROPAGATE);
-            Ok::<_, BoxError>(copy)
+            copy
         });
     Ok(sync.build_with(|controller| controller.timeout(Duration::from_secs(60)))?)
 }

@@ -7,22 +7,22 @@
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use mcr::{BoxError, BuiltController, ClusterName, ClusterSelector, HUB, args::Args};
 use mcr_provider_file::FileProvider;
-use mcr_sync::{Sync, TargetNamespace};
-use serde_json::{Value, json};
+use mcr_sync::{ObjectSync, TargetNamespace};
+use serde_json::json;
 
 pub(crate) fn controller() -> Result<BuiltController, BoxError> {
     let database = ApiResource::from_gvk(&GroupVersionKind::gvk("example.io", "v1", "Database"));
-    let sync = Sync::<DynamicObject, DynamicObject>::with("databases", &database, &database)
+    let sync = ObjectSync::<DynamicObject, DynamicObject>::with("databases", &database, &database)
         .from(!ClusterSelector::hub())
         .to(ClusterName::new(HUB)?)
         .namespace(TargetNamespace::Fixed("databases".into()))
-        .project(move |source| {
+        .project(move |source, _| {
             let spec = json!({"spec": source.data["spec"]});
-            Ok::<_, BoxError>(DynamicObject::new("", &database).data(spec))
+            DynamicObject::new("", &database).data(spec)
         })
         .status(|_, targets| {
             let served = targets.first().map(|(_, target)| target.data["status"].clone());
-            Ok::<Value, BoxError>(served.unwrap_or_default())
+            served.unwrap_or_default()
         });
     Ok(sync.build()?)
 }

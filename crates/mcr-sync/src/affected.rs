@@ -8,7 +8,7 @@ use std::{
 };
 
 use kube::core::DynamicObject;
-use mcr::{Cluster, ClusterName, Fleet, FleetEvent, RequestKey};
+use mcr::{Cluster, ClusterName, ClusterState, Fleet, FleetEvent, RequestKey};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::relation::Relation;
@@ -22,18 +22,33 @@ pub(crate) struct Clusters(Mutex<HashMap<ClusterName, Seen>>);
 struct Seen {
     may_have_targets: bool,
     ready_since: Option<SystemTime>,
-    /// A hash of the labels and the properties, if a function of the user may look at them.
+    /// Whether it is not yet known if the cluster answers. Nothing is reported until then.
+    is_new: bool,
+    /// A hash of whether it is another name of a cluster, and of the labels and the properties if a function of the user may look at
+    /// them.
     described: u64,
+    /// A hash of the labels and the properties of a source cluster, which the projection may look at.
+    own: u64,
 }
 
 impl Seen {
     fn now<S, T>(relation: &Relation<S, T>, cluster: &Cluster) -> Self {
         let mut described = DefaultHasher::new();
+        cluster.same_as().hash(&mut described);
         if relation.sees_clusters {
             (cluster.labels(), cluster.properties()).hash(&mut described);
         }
+        let mut own = DefaultHasher::new();
+        if relation.sources.matches(cluster) {
+            (cluster.labels(), cluster.properties()).hash(&mut own);
+        }
         Self {
+            own: own.finish(),
             may_have_targets: relation.targets.matches(cluster),
+            is_new: matches!(
+                cluster.state(),
+                ClusterState::Discovered | ClusterState::Connecting
+            ),
             ready_since: cluster.state().is_ready().then(|| cluster.state_since()),
             described: described.finish(),
         }
@@ -70,14 +85,23 @@ impl Clusters {
                 if matches!(event, FleetEvent::Updated(_)) && before == Some(seen) {
                     return Vec::new();
                 }
+                relation.silent.forget_cluster(cluster.name());
+                let is_the_same = |before: Seen| {
+                    Seen {
+                        own: seen.own,
+                        ..before
+                    } == seen
+                };
                 // A cluster whose labels have changed may have lost its targets.
-                seen.may_have_targets || before.is_some_and(|before| before.may_have_targets)
+                let may_have = seen.may_have_targets || before.is_some_and(|before| before.may_have_targets);
+                may_have && !before.is_some_and(is_the_same)
             }
             FleetEvent::Disengaged { name, .. } => self
                 .note(name, None)
                 .is_some_and(|before| before.may_have_targets),
             _ => true,
         };
+        relation.memory.next_generation();
         let clusters = match event {
             _ if is_target => fleet.clusters(),
             FleetEvent::Engaged(cluster) | FleetEvent::Updated(cluster) => vec![cluster.clone()],
@@ -86,7 +110,14 @@ impl Clusters {
         let sources = clusters
             .into_iter()
             .filter(|cluster| relation.sources.matches(cluster));
-        sources.flat_map(|cluster| known(relation, &cluster)).collect()
+        let waiting = match event {
+            FleetEvent::Engaged(cluster) | FleetEvent::Updated(cluster) if !is_target => {
+                relation.memory.waiting_for(cluster.name())
+            }
+            _ => Vec::new(),
+        };
+        let known = sources.flat_map(|cluster| known(relation, &cluster));
+        known.chain(waiting).collect()
     }
 }
 

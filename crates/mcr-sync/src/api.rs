@@ -1,27 +1,35 @@
 //! The requests to API servers.
 
+use std::sync::Arc;
+
 use kube::{
     Api,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
     core::{ApiResource, DynamicObject},
 };
-use mcr::{Cluster, ObjectKey, RequestKey};
+use mcr::{Cluster, ObjectKey, ObjectPath, RequestKey};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    apply::{self, Write},
+    desired::{self, Write},
     error::SyncError,
+    functions::decode,
+    silent::{Answering, SOON},
+    values::discreet,
 };
 
 /// One object in one cluster.
 pub(crate) struct Remote {
     pub(crate) key: RequestKey,
+    /// The name as a part of a path. That of an RBAC object may have `?`, and kube writes names into paths as they are.
+    segment: String,
     resource: ApiResource,
     api: Api<DynamicObject>,
     cluster: Cluster,
     manager: Option<String>,
     /// Whether objects that were read keep their `managedFields`.
     keeps_managed_fields: bool,
+    answering: Option<Arc<Answering>>,
 }
 
 /// The end of a write that depends on what was read before.
@@ -32,18 +40,75 @@ pub(crate) enum Written {
 }
 
 impl Remote {
-    pub(crate) fn new(cluster: &Cluster, resource: &ApiResource, key: &ObjectKey) -> Self {
+    pub(crate) fn new(
+        cluster: &Cluster,
+        resource: &ApiResource,
+        object: &ObjectKey,
+    ) -> Result<Self, SyncError> {
         let client = cluster.client();
-        Self {
-            key: RequestKey::new(cluster.name().clone(), key.clone()),
+        let key = RequestKey::new(cluster.name().clone(), object.clone());
+        let path = ObjectPath {
+            group: &resource.group,
+            version: &resource.version,
+            plural: &resource.plural,
+            namespace: object.namespace.as_deref(),
+            name: &object.name,
+        };
+        let path = path.path().map_err(|error| SyncError::Api {
+            verb: "name",
+            key: key.clone(),
+            source: Box::new(kube::Error::Service(error.into())),
+        })?;
+        let mut segments = path.rsplit('/');
+        let segment = segments.next().unwrap_or_default().to_owned();
+        let namespace = segments.nth(1).filter(|_| object.namespace.is_some());
+        Ok(Self {
+            key,
+            segment,
             resource: resource.clone(),
-            api: match key.namespace.as_deref() {
+            api: match namespace {
                 Some(namespace) => Api::namespaced_with(client, namespace, resource),
                 None => Api::all_with(client, resource),
             },
             cluster: cluster.clone(),
             manager: None,
             keeps_managed_fields: false,
+            answering: None,
+        })
+    }
+
+    /// Waits no longer for the cluster than this allows.
+    pub(crate) fn bounded_by(mut self, answering: Arc<Answering>) -> Self {
+        self.answering = Some(answering);
+        self
+    }
+
+    async fn read<A>(
+        &self,
+        request: impl Future<Output = kube::Result<A>>,
+    ) -> Result<kube::Result<A>, SyncError> {
+        self.sent(false, request).await
+    }
+
+    async fn wrote<A>(
+        &self,
+        request: impl Future<Output = kube::Result<A>>,
+    ) -> Result<kube::Result<A>, SyncError> {
+        self.sent(true, request).await
+    }
+
+    async fn sent<A>(
+        &self,
+        is_write: bool,
+        request: impl Future<Output = kube::Result<A>>,
+    ) -> Result<kube::Result<A>, SyncError> {
+        match &self.answering {
+            Some(answering) => {
+                let is_answer = |answer: &_| matches!(answer, Ok(_) | Err(kube::Error::Api(_)));
+                let answer = answering.ask(SOON, is_write, is_answer, request).await;
+                answer.ok_or_else(|| SyncError::NoAnswer(self.key.clone()))
+            }
+            None => Ok(request.await),
         }
     }
 
@@ -69,7 +134,7 @@ impl Remote {
     fn failed(&self, verb: &'static str) -> impl FnOnce(kube::Error) -> SyncError {
         let key = self.key.clone();
         move |source| {
-            let source = Box::new(source);
+            let source = Box::new(discreet(source));
             match &*source {
                 kube::Error::Api(status) if is_too_large(status) => SyncError::TooLarge { key, source },
                 _ => SyncError::Api { verb, key, source },
@@ -80,7 +145,7 @@ impl Remote {
     /// The object as the server has it now. A 404 counts only if it names the object: that of a kind which is not served, or
     /// of something in front of the server, says nothing about the object.
     pub(crate) async fn get(&self) -> Result<Option<DynamicObject>, SyncError> {
-        match self.api.get(self.name()).await {
+        match self.read(self.api.get(&self.segment)).await? {
             Ok(object) => Ok(Some(self.kept(object))),
             Err(kube::Error::Api(status)) if status.is_not_found() => {
                 let details = status.details.as_ref();
@@ -99,7 +164,7 @@ impl Remote {
         let params = ListParams::default()
             .labels(labels)
             .fields(&format!("metadata.name={}", self.name()));
-        let listed = self.api.list(&params).await;
+        let listed = self.read(self.api.list(&params)).await?;
         let found = listed.map_err(self.failed("read"))?.items.pop();
         Ok(found.map(|object| self.kept(object)))
     }
@@ -111,7 +176,7 @@ impl Remote {
             field_manager: self.manager.clone(),
             ..PostParams::default()
         };
-        let mut answer = self.api.create(&post, &object).await;
+        let mut answer = self.wrote(self.api.create(&post, &object)).await?;
         if let (Err(kube::Error::Api(status)), Some(namespace), true) =
             (&answer, &self.key.object.namespace, namespaces)
             && status.is_not_found()
@@ -121,7 +186,7 @@ impl Remote {
                 .is_some_and(|details| details.name == **namespace)
         {
             self.create_namespace(namespace).await?;
-            answer = self.api.create(&post, &object).await;
+            answer = self.wrote(self.api.create(&post, &object)).await?;
         }
         match answer {
             Ok(object) => Ok(Written::Done(Box::new(self.kept(object)))),
@@ -138,26 +203,23 @@ impl Remote {
         if let Some(namespace) = &self.key.object.namespace {
             object["metadata"]["namespace"] = (&**namespace).into();
         }
-        serde_json::from_value(object).map_err(|source| {
-            let function = "projection";
-            let source = source.into();
-            SyncError::Function { function, source }
-        })
+        decode("projection", object)
     }
 
     async fn create_namespace(&self, name: &str) -> Result<(), SyncError> {
         let resource = ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk("", "v1", "Namespace"));
         let namespaces: Api<DynamicObject> = Api::all_with(self.cluster.client(), &resource);
-        match namespaces
-            .create(&PostParams::default(), &DynamicObject::new(name, &resource))
-            .await
+        let object = DynamicObject::new(name, &resource);
+        match self
+            .wrote(namespaces.create(&PostParams::default(), &object))
+            .await?
         {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
             Err(source) => Err(SyncError::Api {
                 verb: "create",
                 key: RequestKey::new(self.key.cluster.clone(), ObjectKey::cluster_scoped(name)),
-                source: Box::new(source),
+                source: Box::new(discreet(source)),
             }),
         }
     }
@@ -168,7 +230,7 @@ impl Remote {
             dry_run: true,
             field_manager: self.manager.clone(),
         };
-        let answer = self.api.create(&post, &self.named(object)?).await;
+        let answer = self.wrote(self.api.create(&post, &self.named(object)?)).await?;
         // The server looks for an object of the name after all checks.
         Ok(matches!(answer, Err(kube::Error::Api(status)) if status.is_already_exists()))
     }
@@ -185,15 +247,20 @@ impl Remote {
             ..PatchParams::default()
         };
         let answer = match write {
-            Write::Merge(patch) => self.api.patch(self.name(), &params, &Patch::Merge(patch)).await,
+            Write::Merge(patch) => {
+                let patch = Patch::Merge(patch);
+                self.wrote(self.api.patch(&self.segment, &params, &patch)).await?
+            }
             Write::Apply { object, force } => {
                 params.force = force;
                 let object = self.named(object)?;
-                self.api.patch(self.name(), &params, &Patch::Apply(object)).await
+                let patch = Patch::Apply(object);
+                self.wrote(self.api.patch(&self.segment, &params, &patch)).await?
             }
         };
+        let answer = answer.map_err(discreet);
         if let Err(kube::Error::Api(status)) = &answer
-            && let Some(fields) = apply::conflicts(status)
+            && let Some(fields) = desired::conflicts(status)
         {
             let key = self.key.clone();
             return Err(SyncError::Conflict { key, fields });
@@ -205,7 +272,7 @@ impl Remote {
     pub(crate) async fn patch_status(&self, patch: Value) -> Result<Written, SyncError> {
         let answer = self
             .api
-            .patch_status(self.name(), &PatchParams::default(), &Patch::Merge(patch))
+            .patch_status(&self.segment, &PatchParams::default(), &Patch::Merge(patch))
             .await;
         match answer {
             Err(kube::Error::Api(status)) if status.is_not_found() && self.get().await?.is_some() => {
@@ -232,7 +299,7 @@ impl Remote {
             resource_version: read.metadata.resource_version.clone(),
         };
         let delete = DeleteParams::default().preconditions(only_this);
-        match self.api.delete(self.name(), &delete).await {
+        match self.wrote(self.api.delete(&self.segment, &delete)).await? {
             Ok(_) => Ok(()),
             // It has changed or is gone. The next read says which.
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(()),
@@ -266,7 +333,7 @@ pub(crate) async fn list(
             Err(SyncError::Api {
                 verb: "list",
                 key: RequestKey::new(cluster.name().clone(), object),
-                source: Box::new(source),
+                source: Box::new(discreet(source)),
             })
         }
     }

@@ -1,36 +1,25 @@
 //! The builder of a sync.
 
-use std::{
-    fmt,
-    marker::PhantomData,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+mod build;
+
+use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 use kube::{
     Resource,
-    core::{ApiResource, DynamicObject},
+    core::{ApiResource, Selector},
 };
-use mcr::{BoxError, BuiltController, Cluster, ClusterName, ClusterSelector, Controller, Fleet};
+use mcr::{BoxError, Cluster, ClusterName, ClusterSelector, Fleet};
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
 
 use crate::{
-    apply::{Conflicts, Mode},
-    away::Away,
-    claims::Claims,
-    error::BuildError,
-    kinds::StatusKinds,
-    name::{MAX_NAME, NameTemplate},
-    reconcile::reconcile,
+    desired::{Conflicts, Mode},
+    functions::typed,
+    memory::Memory,
+    mirror,
+    name::NameTemplate,
     related::{Related, Rule},
-    relation::{Mutate, Place, Project, Relation, Status, TargetNamespace, Test},
-    told::Told,
-    watches::controller,
+    relation::{Mutate, Place, Project, Status, TargetNamespace, Test, first_name},
 };
-
-/// The longest name of a sync: it is a part of the name of an annotation.
-const MAX_SYNC_NAME: usize = 50;
 
 /// Copies the desired state of sources to target clusters, keeps it there, and brings status back.
 ///
@@ -39,9 +28,9 @@ const MAX_SYNC_NAME: usize = 50;
 /// ```
 /// use k8s_openapi::api::core::v1::ConfigMap;
 /// use mcr::ClusterSelector;
-/// use mcr_sync::Sync;
+/// use mcr_sync::ObjectSync;
 ///
-/// let controller = Sync::<ConfigMap, ConfigMap>::new("settings")
+/// let controller = ObjectSync::<ConfigMap, ConfigMap>::new("settings")
 ///     .from(ClusterSelector::hub())
 ///     .to_each(!ClusterSelector::hub())
 ///     .filter(|map| map.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key("copy")))
@@ -51,20 +40,23 @@ const MAX_SYNC_NAME: usize = 50;
 /// # Ok::<(), mcr_sync::BuildError>(())
 /// ```
 #[must_use = "a sync does nothing until it is built and run"]
-pub struct Sync<S, T> {
+pub struct ObjectSync<S, T> {
     pub(crate) name: String,
+    pub(crate) owner: Option<String>,
     source: ApiResource,
     pub(crate) target: ApiResource,
     sources: ClusterSelector,
     pub(crate) place: Option<(ClusterSelector, Place<S>)>,
     placement_sees_clusters: bool,
     project: Option<Project<S, T>>,
+    mirrors: bool,
     mutations: Vec<Mutate<S, T>>,
     template: Option<NameTemplate>,
     namespace: TargetNamespace,
     status: Option<Status<S, T>>,
     condition: Option<String>,
     filter: Option<Test<S>>,
+    source_labels: Option<Selector>,
     adopt: Option<Test<T>>,
     abandon_after: Option<Duration>,
     create_namespaces: bool,
@@ -72,13 +64,14 @@ pub struct Sync<S, T> {
     mode: Mode,
     replaces: bool,
     events: bool,
+    memory: Arc<Memory>,
     kinds: PhantomData<fn() -> (S, T)>,
 }
 
-impl<S, T> Sync<S, T>
+impl<S, T> ObjectSync<S, T>
 where
-    S: Resource + DeserializeOwned + Send + std::marker::Sync + 'static,
-    T: Resource + DeserializeOwned + Serialize + Send + std::marker::Sync + 'static,
+    S: Resource + DeserializeOwned + Send + Sync + 'static,
+    T: Resource + DeserializeOwned + Serialize + Send + Sync + 'static,
 {
     /// Starts a sync of kinds that are known at compile time. The name becomes a label of targets and a part of the finalizer
     /// of sources: another name is another sync.
@@ -94,27 +87,30 @@ where
     ///
     /// ```
     /// use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
-    /// use mcr_sync::Sync;
+    /// use mcr_sync::ObjectSync;
     ///
     /// let widgets = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget"));
-    /// let sync = Sync::<DynamicObject, DynamicObject>::with("widgets", &widgets, &widgets);
+    /// let sync = ObjectSync::<DynamicObject, DynamicObject>::with("widgets", &widgets, &widgets);
     /// # let _ = sync;
     /// ```
     pub fn with(name: impl Into<String>, source: &S::DynamicType, target: &T::DynamicType) -> Self {
         Self {
             name: name.into(),
+            owner: None,
             source: ApiResource::erase::<S>(source),
             target: ApiResource::erase::<T>(target),
             sources: ClusterSelector::default(),
             place: None,
             placement_sees_clusters: true,
             project: None,
+            mirrors: false,
             mutations: Vec::new(),
             template: None,
             namespace: TargetNamespace::Same,
             status: None,
             condition: None,
             filter: None,
+            source_labels: None,
             adopt: None,
             abandon_after: None,
             create_namespaces: true,
@@ -122,8 +118,20 @@ where
             mode: None,
             replaces: false,
             events: false,
+            memory: Arc::default(),
             kinds: PhantomData,
         }
+    }
+
+    /// Sets an id of the installation that this sync belongs to, such as `prod-eu`: 1 to 63 lower case letters, digits and '-'. It is
+    /// a part of the link from each target to its source. Default: none.
+    ///
+    /// Programs with fleets of their own that share a target cluster and have a sync of one name need different owners, or they take
+    /// each other's targets for their own. The targets of another owner belong to somebody else. So another owner is another sync;
+    /// a sync that gets its first owner takes its targets along.
+    pub fn owner(mut self, id: impl Into<String>) -> Self {
+        self.owner = Some(id.into());
+        self
     }
 
     /// Selects the clusters of the sources. Default: all but the one named `hub`.
@@ -144,12 +152,14 @@ where
     /// Places a target of each source in each of these clusters, except in the cluster of the source.
     ///
     /// A cluster that joins gets its targets. A cluster that no longer matches loses them. A cluster that leaves the fleet
-    /// keeps them.
+    /// keeps them. One that waits as another name of a cluster in the fleet gets none.
     pub fn to_each(self, clusters: ClusterSelector) -> Self {
         let selector = clusters.clone();
         self.place(clusters, move |_, own: &Cluster, fleet: &Fleet| {
+            let is_place =
+                |cluster: &Cluster| cluster.name() != own.name() && first_name(fleet, cluster).is_none();
             let all = fleet.clusters().into_iter();
-            all.filter(|cluster| cluster.name() != own.name() && selector.matches(cluster))
+            all.filter(|cluster| is_place(cluster) && selector.matches(cluster))
                 .map(|cluster| cluster.name().clone())
                 .collect()
         })
@@ -172,7 +182,7 @@ where
     pub fn place(
         mut self,
         clusters: ClusterSelector,
-        place: impl Fn(&S, &Cluster, &Fleet) -> Vec<ClusterName> + Send + std::marker::Sync + 'static,
+        place: impl Fn(&S, &Cluster, &Fleet) -> Vec<ClusterName> + Send + Sync + 'static,
     ) -> Self {
         self.place = Some((clusters, Arc::new(place)));
         self.placement_sees_clusters = true;
@@ -180,28 +190,52 @@ where
     }
 
     /// Makes the target from the source. The name, the namespace and the status of the returned object are ignored. Of its
-    /// metadata, labels and annotations are synced, except those of kcp and kubectl.
+    /// metadata, labels and annotations are synced, except those of kcp and kubectl, and those that controllers keep for themselves.
     ///
-    /// The fields that the function sets are owned by the sync: changes of them are reverted, and a field that the function
-    /// no longer sets is removed. Other fields of the target are not touched. An error is reported, and the function is called
-    /// again when the source changes. A panic counts as an error; its message is not told, because it may have secret values.
-    pub fn project<E>(
+    /// The function gets the source and its cluster. The fields that it sets are owned by the sync: changes of them are reverted, and
+    /// a field that it no longer sets is removed. Other fields of the target are not touched. A panic counts as an error; its message
+    /// is left out, because it may have secret values.
+    pub fn project(self, project: impl Fn(&S, &Cluster) -> T + Send + Sync + 'static) -> Self {
+        self.try_project(move |source, from| Ok::<T, BoxError>(project(source, from)))
+    }
+
+    /// As [`project`](Self::project), with a function that may fail. An error is reported, and the function is called again when the
+    /// source changes.
+    pub fn try_project<E>(
         mut self,
-        project: impl Fn(&S) -> Result<T, E> + Send + std::marker::Sync + 'static,
+        project: impl Fn(&S, &Cluster) -> Result<T, E> + Send + Sync + 'static,
     ) -> Self
     where
         E: Into<BoxError>,
     {
-        self.project = Some(Arc::new(move |source| project(source).map_err(Into::into)));
+        self.project = Some(Arc::new(move |source, from| {
+            project(source, from).map_err(Into::into)
+        }));
+        self.mirrors = false;
         self
     }
 
-    /// Makes the target equal to the source.
+    /// Makes the target equal to the source, but for what belongs to the server or a controller of its cluster: addresses and node
+    /// ports of Services, the selector and labels that a Job gets, the volume of a PersistentVolumeClaim, the token Secrets of a
+    /// ServiceAccount, annotations such as `deployment.kubernetes.io/revision`, finalizers and owner references.
+    ///
+    /// Pods, Nodes, Events and Leases can't be mirrored, and neither can Secrets with the token of a ServiceAccount.
     pub fn mirror(self) -> Self
     where
         S: Clone + Into<T>,
     {
-        self.project(|source: &S| Ok::<T, BoxError>(source.clone().into()))
+        let kind = self.target.clone();
+        let mut mirror = self.try_project(move |source: &S, _| {
+            let target: T = source.clone().into();
+            if !mirror::has_own_fields(&kind) {
+                return Ok::<T, BoxError>(target);
+            }
+            let mut target = serde_json::to_value(target)?;
+            mirror::strip(&kind, &mut target)?;
+            Ok(typed(&target)?)
+        });
+        mirror.mirrors = true;
+        mirror
     }
 
     /// Changes each projected target for its cluster, such as an address or a size that differs between clusters. The function gets
@@ -209,26 +243,32 @@ where
     /// these calls.
     ///
     /// What the function sets is owned as what [`project`](Self::project) sets. It runs while the target cluster is in the fleet, and
-    /// again when the source or the labels and properties of that cluster change. An error is told, and holds the target in that cluster
-    /// only.
+    /// again when the source or the labels and properties of that cluster change.
     ///
     /// ```
     /// use k8s_openapi::api::core::v1::ConfigMap;
-    /// use mcr::{BoxError, ClusterSelector};
-    /// use mcr_sync::Sync;
+    /// use mcr::ClusterSelector;
+    /// use mcr_sync::ObjectSync;
     ///
-    /// let sync = Sync::<ConfigMap, ConfigMap>::new("settings").to_each(ClusterSelector::all()).mirror().mutate(
+    /// let sync = ObjectSync::<ConfigMap, ConfigMap>::new("settings").to_each(ClusterSelector::all()).mirror().mutate(
     ///     |target, _source, _from, to| {
-    ///         let region = to.label("region").ok_or("the cluster has no label region")?;
+    ///         let region = to.label("region").unwrap_or_else(|| "none".to_owned());
     ///         target.data.get_or_insert_default().insert("region".to_owned(), region);
-    ///         Ok::<_, BoxError>(())
     ///     },
     /// );
     /// # let _ = sync;
     /// ```
-    pub fn mutate<E>(
+    pub fn mutate(self, mutate: impl Fn(&mut T, &S, &Cluster, &Cluster) + Send + Sync + 'static) -> Self {
+        self.try_mutate(move |target, source, from, to| {
+            mutate(target, source, from, to);
+            Ok::<(), BoxError>(())
+        })
+    }
+
+    /// As [`mutate`](Self::mutate), with a function that may fail. An error is reported, and holds the target in that cluster only.
+    pub fn try_mutate<E>(
         mut self,
-        mutate: impl Fn(&mut T, &S, &Cluster, &Cluster) -> Result<(), E> + Send + std::marker::Sync + 'static,
+        mutate: impl Fn(&mut T, &S, &Cluster, &Cluster) -> Result<(), E> + Send + Sync + 'static,
     ) -> Self
     where
         E: Into<BoxError>,
@@ -257,23 +297,37 @@ where
         self
     }
 
-    /// Brings status up: the function makes the chosen fields of the source's status from the targets that exist. A null
-    /// removes a field. Only differences are written, as a merge patch of the status subresource.
-    pub fn status<E>(
+    /// Brings status up: the function makes the chosen fields of the source's status from the targets that are known, also while
+    /// another one is away or refuses. A null removes a field. Only differences are written, as a merge patch of the status subresource.
+    ///
+    /// A list is written as a whole. The `conditions` of the function replace those in the source, and the
+    /// [`condition`](Self::condition) of the sync is added to them. To keep those of others, the function takes them from the source.
+    pub fn status<V: Serialize>(
+        self,
+        status: impl Fn(&S, &[(ClusterName, T)]) -> V + Send + Sync + 'static,
+    ) -> Self {
+        self.try_status(move |source, targets| Ok::<V, BoxError>(status(source, targets)))
+    }
+
+    /// As [`status`](Self::status), with a function that may fail. An error is reported, and the function is called again when the
+    /// source or a target changes.
+    pub fn try_status<V, E>(
         mut self,
-        status: impl Fn(&S, &[(ClusterName, T)]) -> Result<Value, E> + Send + std::marker::Sync + 'static,
+        status: impl Fn(&S, &[(ClusterName, T)]) -> Result<V, E> + Send + Sync + 'static,
     ) -> Self
     where
+        V: Serialize,
         E: Into<BoxError>,
     {
         self.status = Some(Arc::new(move |source, targets| {
-            status(source, targets).map_err(Into::into)
+            let status = status(source, targets).map_err(Into::into)?;
+            Ok(serde_json::to_value(status)?)
         }));
         self
     }
 
     /// Writes a condition of this type to the source: `True` if all targets are as they should be, otherwise `False` with the
-    /// reason in words. A source of which nobody knows whether it is selected, because its filter has failed, gets none. The kind needs the status subresource and `status.conditions`. Without them, as for a ConfigMap, leave it
+    /// reason in words. Other conditions are not touched. A source of which nobody knows whether it is selected, because its filter has failed, gets none. The kind needs the status subresource and `status.conditions`. Without them, as for a ConfigMap, leave it
     /// out.
     ///
     /// The condition may be the first field of the status. So a status type with required fields must not be a part of `S`: a
@@ -292,9 +346,9 @@ where
     ///
     /// ```
     /// use k8s_openapi::api::core::v1::ConfigMap;
-    /// use mcr_sync::Sync;
+    /// use mcr_sync::ObjectSync;
     ///
-    /// let sync = Sync::<ConfigMap, ConfigMap>::new("settings").publish_events(true);
+    /// let sync = ObjectSync::<ConfigMap, ConfigMap>::new("settings").publish_events(true);
     /// # let _ = sync;
     /// ```
     pub fn publish_events(mut self, publish: bool) -> Self {
@@ -306,14 +360,53 @@ where
     /// deleted.
     ///
     /// The function runs in this process: all objects of the kind are watched in the source clusters, and kept in memory.
-    pub fn filter(mut self, filter: impl Fn(&S) -> bool + Send + std::marker::Sync + 'static) -> Self {
+    pub fn filter(mut self, filter: impl Fn(&S) -> bool + Send + Sync + 'static) -> Self {
         self.filter = Some(Arc::new(filter));
         self
     }
 
+    /// Syncs only the sources with these labels. Others are not watched, so they take no memory. The targets of a source that loses its
+    /// labels are deleted.
+    ///
+    /// While it has targets, a source has the label `sync.mcr.dev/placed.NAME` with the name of the sync, by which it is found after
+    /// it has lost the others.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use mcr::kube::core::Expression;
+    /// use mcr_sync::ObjectSync;
+    ///
+    /// let chosen = Expression::Equal("copy".into(), "yes".into());
+    /// let sync = ObjectSync::<ConfigMap, ConfigMap>::new("settings").source_labels(chosen);
+    /// # let _ = sync;
+    /// ```
+    pub fn source_labels(mut self, selector: impl Into<Selector>) -> Self {
+        self.source_labels = Some(selector.into());
+        self
+    }
+
+    /// The metrics of this sync, to be registered with those of the program.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use mcr::metrics::{Metrics, MetricsOptions};
+    /// use mcr_sync::ObjectSync;
+    ///
+    /// # fn example(fleet: &mcr::Fleet) {
+    /// let sync = ObjectSync::<ConfigMap, ConfigMap>::new("settings");
+    /// let mut metrics = Metrics::new(fleet, [], MetricsOptions::default());
+    /// metrics.registry_mut().register_collector(Box::new(sync.metrics()));
+    /// # }
+    /// ```
+    #[cfg(feature = "metrics")]
+    pub fn metrics(&self) -> crate::SyncMetrics {
+        let (sync, memory) = (self.name.as_str().into(), self.memory.clone());
+        crate::SyncMetrics { sync, memory }
+    }
+
     /// Takes over an object of somebody else that has the name of a target, if the function returns true. Default: never; the
     /// object is reported and not touched. The function is not asked about targets of other sources.
-    pub fn adopt(mut self, rule: impl Fn(&T) -> bool + Send + std::marker::Sync + 'static) -> Self {
+    pub fn adopt(mut self, rule: impl Fn(&T) -> bool + Send + Sync + 'static) -> Self {
         self.adopt = Some(Arc::new(rule));
         self
     }
@@ -346,9 +439,9 @@ where
     ///
     /// ```
     /// use k8s_openapi::api::core::v1::Service;
-    /// use mcr_sync::{Conflicts, Sync};
+    /// use mcr_sync::{Conflicts, ObjectSync};
     ///
-    /// let sync = Sync::<Service, Service>::new("services").server_side_apply(Conflicts::Tell);
+    /// let sync = ObjectSync::<Service, Service>::new("services").server_side_apply(Conflicts::Tell);
     /// # let _ = sync;
     /// ```
     pub fn server_side_apply(mut self, conflicts: Conflicts) -> Self {
@@ -365,106 +458,9 @@ where
         self.replaces = replace;
         self
     }
-
-    pub(crate) fn check_name(&self) -> Result<(), BuildError> {
-        if is_label(&self.name, MAX_SYNC_NAME) {
-            return Ok(());
-        }
-        Err(BuildError::Name(self.name.clone()))
-    }
-
-    /// Makes the controller.
-    ///
-    /// # Errors
-    /// [`BuildError`] if a setting is missing or makes no sense.
-    pub fn build(self) -> Result<BuiltController, BuildError> {
-        self.build_with(|controller| controller)
-    }
-
-    /// As [`build`](Self::build), with a change of the controller's settings, such as its concurrency. The clusters stay those of
-    /// [`from`](Self::from).
-    ///
-    /// The watch of the sources may be limited, for example to a namespace. **A source that leaves such a watch keeps its targets and
-    /// its finalizer**, and its deletion waits until it is back in the watch or somebody removes the finalizer. The failure is told
-    /// once. To choose sources by a label that may change, use [`filter`](Self::filter).
-    ///
-    /// # Errors
-    /// As [`build`](Self::build).
-    pub fn build_with(
-        self,
-        change: impl FnOnce(Controller<DynamicObject>) -> Controller<DynamicObject>,
-    ) -> Result<BuiltController, BuildError> {
-        self.check_name()?;
-        let name = self.name;
-        if let TargetNamespace::Fixed(namespace) = &self.namespace
-            && !is_label(namespace, MAX_NAME)
-        {
-            return Err(BuildError::Namespace(namespace.clone()));
-        }
-        for (at, rule) in self.related.iter().enumerate() {
-            let is_taken = self.related[..at].iter().any(|other| other.id == rule.id);
-            if is_taken || !is_label(&rule.id, MAX_SYNC_NAME) {
-                return Err(BuildError::RelatedId(rule.id.clone()));
-            }
-            if rule.selection.is_none() {
-                return Err(BuildError::NoSelection(rule.id.clone()));
-            }
-        }
-        let Some((targets, place)) = self.place else {
-            return Err(BuildError::NoPlacement(name));
-        };
-        let Some(project) = self.project else {
-            return Err(BuildError::NoProjection(name));
-        };
-        let relation = Arc::new(Relation {
-            name: name.into(),
-            source: self.source,
-            target: self.target,
-            sources: self.sources,
-            targets,
-            place,
-            sees_clusters: self.placement_sees_clusters || !self.mutations.is_empty(),
-            project,
-            mutations: self.mutations,
-            template: self.template,
-            namespace: self.namespace,
-            status: self.status,
-            condition: self.condition,
-            filter: self.filter,
-            adopt: self.adopt,
-            abandon_after: self.abandon_after,
-            create_namespaces: self.create_namespaces,
-            related: self.related,
-            mode: self.mode,
-            replaces: self.replaces,
-            events: self.events,
-            source_watch: OnceLock::new(),
-            claims: Claims::default(),
-            away: Away::default(),
-            told: Told::default(),
-            status_kinds: StatusKinds::default(),
-        });
-        let controller = change(controller(&relation))
-            .clusters(relation.sources.clone())
-            .watch_request(|request| {
-                relation.source_watch.get_or_init(|| request.clone());
-                request
-            });
-        Ok(controller.build(reconcile::<S, T>, relation)?)
-    }
 }
 
-/// Whether a name of at most so many characters is usable as the value of a label, as a part of the name of an annotation, and as
-/// that of a namespace.
-fn is_label(name: &str, most: usize) -> bool {
-    let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    name.len() <= most
-        && name.starts_with(is_word)
-        && name.ends_with(is_word)
-        && name.chars().all(|c| is_word(c) || c == '-')
-}
-
-impl<S, T> fmt::Debug for Sync<S, T> {
+impl<S, T> fmt::Debug for ObjectSync<S, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sync")
             .field("name", &self.name)

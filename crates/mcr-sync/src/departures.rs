@@ -18,21 +18,21 @@ use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::Instant;
 
 use crate::{
-    api::{Remote, list, value},
-    builder::Sync,
-    desired,
+    api::{Remote, list},
+    builder::ObjectSync,
     error::{BuildError, SyncError},
-    link::{Link, Ownership, SOURCE, SYNC},
+    kinds,
+    link::{Link, SOURCE, SYNC},
     related::{is_copy, rule::Way},
 };
 
 /// The time until the fleet is looked at again while its providers have not announced all their clusters.
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
 
-impl<S, T> Sync<S, T>
+impl<S, T> ObjectSync<S, T>
 where
-    S: Resource + DeserializeOwned + Send + std::marker::Sync + 'static,
-    T: Resource + DeserializeOwned + Serialize + Send + std::marker::Sync + 'static,
+    S: Resource + DeserializeOwned + Send + Sync + 'static,
+    T: Resource + DeserializeOwned + Serialize + Send + Sync + 'static,
 {
     /// Makes a second controller, which deletes the targets of a source cluster that has not been in the fleet for `grace`, and
     /// their related copies. Without it, targets of a cluster that has left stay for ever. Give both controllers to the
@@ -42,6 +42,10 @@ where
     /// their clusters. A cluster that comes back within the grace loses nothing. One that comes back later gets new targets. A
     /// cluster that is in the fleet keeps its targets, also if it is down or [`from`](Self::from) no longer selects it.
     ///
+    /// The sync needs an [`owner`](Self::owner). Only targets of this owner are deleted: those of another program with a sync of
+    /// this name, whose source clusters never were in this fleet, are not. Targets from before the sync had an owner stay, too, if
+    /// their cluster had left by then.
+    ///
     /// **Choose a grace that is longer than the repair of a mistake**, such as a kubeconfig that was deleted by accident: hours, not
     /// minutes.
     ///
@@ -49,9 +53,9 @@ where
     /// use std::time::Duration;
     /// use k8s_openapi::api::core::v1::ConfigMap;
     /// use mcr::ClusterName;
-    /// use mcr_sync::Sync;
+    /// use mcr_sync::ObjectSync;
     ///
-    /// let sync = Sync::<ConfigMap, ConfigMap>::new("dbs").to(ClusterName::new("service")?).mirror();
+    /// let sync = ObjectSync::<ConfigMap, ConfigMap>::new("dbs").owner("prod-eu").to(ClusterName::new("service")?).mirror();
     /// let orphans = sync.delete_orphans_after(Duration::from_secs(24 * 3600))?;
     /// let controller = sync.build()?;
     /// // Manager::builder().controller(controller).controller(orphans)
@@ -60,15 +64,19 @@ where
     /// ```
     ///
     /// # Errors
-    /// [`BuildError`] if the name of the sync is not usable, or it has no placement.
+    /// [`BuildError`] if the name of the sync is not usable, or it has no owner or no placement.
     pub fn delete_orphans_after(&self, grace: Duration) -> Result<BuiltController, BuildError> {
         self.check_name()?;
         let Some((clusters, _)) = &self.place else {
             return Err(BuildError::NoPlacement(self.name.clone()));
         };
+        let Some(owner) = self.owner.clone() else {
+            return Err(BuildError::NoOwner(self.name.clone()));
+        };
         let down = self.related.iter().filter(|rule| rule.way == Way::Down);
         let orphans = Arc::new(Orphans {
             sync: self.name.clone(),
+            owner,
             copies: down.map(|rule| rule.resource.clone()).collect(),
             target: self.target.clone(),
             grace,
@@ -85,6 +93,7 @@ where
 
 struct Orphans {
     sync: String,
+    owner: String,
     target: ApiResource,
     /// The kinds of the related copies beside targets.
     copies: Vec<ApiResource>,
@@ -104,6 +113,10 @@ enum Verdict {
 impl Orphans {
     fn watch(&self) -> WatchRequest {
         WatchRequest::resource(&self.target).labels(format!("{SYNC}={}", self.sync))
+    }
+
+    fn link<'a>(&'a self, source: &'a RequestKey) -> Link<'a> {
+        Link::of(&self.sync, Some(&self.owner), source)
     }
 
     fn left(&self) -> MutexGuard<'_, HashMap<ClusterName, Instant>> {
@@ -165,11 +178,11 @@ impl Orphans {
             .collect()
     }
 
-    /// The source that a target of this sync names.
+    /// The source that a target of this sync and this owner names.
     fn source(&self, object: &DynamicObject) -> Option<RequestKey> {
         let meta = &object.metadata;
         let link = Link::read(meta.labels.as_ref()?, meta.annotations.as_ref()?)?;
-        let is_target = link.sync == self.sync && !is_copy(meta);
+        let is_target = (link.sync, link.owner) == (&*self.sync, Some(&*self.owner)) && !is_copy(meta);
         link.source_key().filter(|_| is_target)
     }
 }
@@ -192,10 +205,9 @@ async fn clean(request: Request<DynamicObject>, orphans: Arc<Orphans>) -> Result
             if !orphans.copies_are_gone(&request, &source).await? {
                 return Ok(Action::requeue(LOOK_AGAIN));
             }
-            let remote = Remote::new(&request.cluster, &orphans.target, &request.key.object);
-            let link = Link::of(&orphans.sync, &source);
+            let remote = Remote::new(&request.cluster, &orphans.target, &request.key.object)?;
             if let Some(target) = remote.get().await?
-                && delete(&remote, &target, &link).await?
+                && orphans.delete(&request, &source, &remote, &target).await?
             {
                 tracing::info!(sync = orphans.sync, target = %request.key, %source, "deleted a target: the cluster of its source has left the fleet");
             }
@@ -211,35 +223,44 @@ impl Orphans {
         request: &Request<DynamicObject>,
         source: &RequestKey,
     ) -> Result<bool, SyncError> {
-        let link = Link::of(&self.sync, source);
+        let link = self.link(source);
         let mut are_gone = true;
         let cluster = &request.cluster;
         let namespace = request.key.object.namespace.as_deref();
         let labels = format!("{SYNC}={},{SOURCE}={}", self.sync, link.source.hash());
         for kind in &self.copies {
-            for copy in list(cluster, kind, namespace, Some(&labels)).await? {
+            let copies = list(cluster, kind, namespace, Some(&labels)).await;
+            for copy in kinds::or_none(copies, cluster, kind).await? {
                 if is_copy(&copy.metadata)
-                    && desired::ownership(&value(&copy), &link) != Ownership::Foreign
+                    && link.owns(&copy.metadata)
                     && let Some(key) = ObjectKey::of(&copy)
                 {
-                    let remote = Remote::new(cluster, kind, &key);
-                    delete(&remote, &copy, &link).await?;
+                    let remote = Remote::new(cluster, kind, &key)?;
+                    self.delete(request, source, &remote, &copy).await?;
                     are_gone &= remote.get().await?.is_none();
                 }
             }
         }
         Ok(are_gone)
     }
-}
 
-/// Deletes an object of this link. Returns whether that was asked for.
-async fn delete(remote: &Remote, object: &DynamicObject, link: &Link<'_>) -> Result<bool, SyncError> {
-    let is_ours = desired::ownership(&value(object), link) != Ownership::Foreign;
-    let deletes = is_ours && object.metadata.deletion_timestamp.is_none();
-    if deletes {
-        remote.delete(object).await?;
+    /// Deletes an object of this source as it was read. Returns whether that was asked for. A cluster that is back since then has a
+    /// live source.
+    async fn delete(
+        &self,
+        request: &Request<DynamicObject>,
+        source: &RequestKey,
+        remote: &Remote,
+        object: &DynamicObject,
+    ) -> Result<bool, SyncError> {
+        let is_ours = self.link(source).owns(&object.metadata);
+        let is_gone = request.fleet.get(&source.cluster).is_err();
+        let deletes = is_ours && is_gone && object.metadata.deletion_timestamp.is_none();
+        if deletes {
+            remote.delete(object).await?;
+        }
+        Ok(deletes)
     }
-    Ok(deletes)
 }
 
 #[cfg(test)]
@@ -251,6 +272,7 @@ mod tests {
         let hour = Duration::from_secs(3600);
         let orphans = Orphans {
             sync: "dbs".into(),
+            owner: "eu".into(),
             target: ApiResource::erase::<k8s_openapi::api::core::v1::ConfigMap>(&()),
             copies: Vec::new(),
             grace: hour,

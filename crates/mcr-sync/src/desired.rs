@@ -1,98 +1,347 @@
-//! The desired state of a target: the projected object, the link, and the record of its fields.
+//! The desired state of a target or a copy, and the write that brings the object there: a merge patch of the fields that the sync owns,
+//! or server-side apply.
 
 use std::collections::BTreeMap;
 
+use kube::core::{DynamicObject, ObjectMeta, Status};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    link::{self, Link, Ownership},
-    owned::{Record, TooManyFields, merge, without_nulls},
+    fields::{Fields, changes, contains, digest, dropped, without_nulls},
+    link::{self, Link, WRITTEN},
 };
 
-/// The part of a projected object that is synced: not its status, and of its metadata the labels and annotations. The link
-/// is added.
-pub(crate) fn compose(projected: Value, link: &Link<'_>) -> Value {
-    let mut desired = match without_nulls(projected) {
-        Value::Object(desired) => desired,
-        _ => Map::new(),
-    };
-    for other in ["apiVersion", "kind", "status"] {
-        desired.remove(other);
+/// The most bytes of the annotation that stores the owned fields. Kubernetes allows 256 KiB for all annotations of an object
+/// together.
+pub const MAX_FIELDS_BYTES: usize = 128 * 1024;
+
+/// What a sync with server-side apply does about a field that somebody else has set to another value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Conflicts {
+    /// The sync takes the field, and reverts the value. Kubernetes recommends this for controllers.
+    Revert,
+    /// The sync writes nothing, and tells the field and its manager in the error and the condition.
+    Tell,
+}
+
+/// The desired state has more fields than the annotation can store.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the paths of the target's fields take {bytes} bytes, and an annotation has room for {MAX_FIELDS_BYTES}; project fewer or \
+     shorter keys"
+)]
+pub struct TooManyFields {
+    /// The bytes that the paths take.
+    pub bytes: usize,
+}
+
+/// How objects are written: with server-side apply, or with merge patches if `None`.
+pub(crate) type Mode = Option<Conflicts>;
+
+/// A write to an object that exists. It names the version that was read.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Write {
+    Merge(Value),
+    Apply { object: Value, force: bool },
+}
+
+/// What was written last, as an annotation stores it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Written {
+    /// The hash of the desired state.
+    desired: String,
+    /// The hash of the owned fields as the server stored them, if it stored others than were sent. They count as the desired ones
+    /// from then on, so that a server that writes `1000m` as `1` is not sent `1000m` for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stored: Option<String>,
+    /// The paths of the owned fields. With server-side apply the server keeps them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fields: Option<Fields>,
+}
+
+/// The desired state of one object.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Desired {
+    /// Its synced part, with the link among labels and annotations.
+    pub(crate) object: Value,
+    pub(crate) digest: String,
+    /// The annotation of an object that is stored as it was sent.
+    written: String,
+    mode: Mode,
+}
+
+/// The field manager of a sync. Merge patches have it too, so that a sync may change to server-side apply.
+pub(crate) fn manager(sync: &str) -> String {
+    format!("{}{sync}", link::PREFIX)
+}
+
+impl Desired {
+    /// The part of a projected object that is synced: not its status, and of its metadata the labels and annotations. The link and
+    /// these marks are added.
+    pub(crate) fn new(
+        projected: Value,
+        link: &Link<'_>,
+        marks: [Option<(&str, String)>; 2],
+        mode: Mode,
+    ) -> Result<Self, TooManyFields> {
+        let mut object = match without_nulls(projected) {
+            Value::Object(object) => object,
+            _ => Map::new(),
+        };
+        for other in ["apiVersion", "kind", "status"] {
+            object.remove(other);
+        }
+        let metadata = object.remove("metadata").unwrap_or_default();
+        let with = |key: &str, own: BTreeMap<String, String>, mark: Option<(&str, String)>| -> Value {
+            let projected = metadata[key].as_object().into_iter().flatten();
+            let copied = projected.filter(|(key, _)| link::is_copied(key));
+            let mut all: Map<String, Value> = copied.map(|(k, v)| (k.clone(), v.clone())).collect();
+            all.extend(own.into_iter().map(|(k, v)| (k, v.into())));
+            all.extend(mark.map(|(k, v)| (k.to_owned(), v.into())));
+            Value::Object(all)
+        };
+        let ((labels, annotations), [label, annotation]) = (link.write(), marks);
+        let labels = with("labels", labels, label);
+        let annotations = with("annotations", annotations, annotation);
+        object.insert(
+            "metadata".to_owned(),
+            json!({"labels": labels, "annotations": annotations}),
+        );
+        let object = Value::Object(object);
+        let (digest, fields) = (digest(&object), mode.is_none().then(|| Fields::of(&object)));
+        let desired = digest.clone();
+        let written = encode(&Written {
+            desired,
+            stored: None,
+            fields,
+        })?;
+        Ok(Self {
+            object,
+            digest,
+            written,
+            mode,
+        })
     }
-    let metadata = desired.remove("metadata").unwrap_or_default();
-    let (labels, annotations) = link.write();
-    let with = |key: &str, own: BTreeMap<String, String>| -> Value {
-        let projected = metadata[key].as_object().into_iter().flatten();
-        let copied = projected.filter(|(key, _)| link::is_copied(key));
-        let mut all: Map<String, Value> = copied.map(|(k, v)| (k.clone(), v.clone())).collect();
-        all.extend(own.into_iter().map(|(k, v)| (k, v.into())));
-        Value::Object(all)
-    };
-    desired.insert(
-        "metadata".to_owned(),
-        json!({"labels": with("labels", labels), "annotations": with("annotations", annotations)}),
-    );
-    Value::Object(desired)
-}
 
-fn map(live: &Value, key: &str) -> BTreeMap<String, String> {
-    let entries = live["metadata"][key].as_object().into_iter().flatten();
-    entries
-        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
-        .collect()
-}
-
-/// Whether a target belongs to the source of this link.
-pub(crate) fn ownership(live: &Value, link: &Link<'_>) -> Ownership {
-    link.owns(&map(live, "labels"), &map(live, "annotations"))
-}
-
-/// Whether a target belongs to a source, whichever it is.
-pub(crate) fn is_linked(live: &Value) -> bool {
-    link::is_linked(&map(live, "labels"), &map(live, "annotations"))
-}
-
-fn record_of(live: &Value) -> Option<Record> {
-    Record::decode(live["metadata"]["annotations"][link::FIELDS].as_str()?)
-}
-
-/// The object to create.
-pub(crate) fn to_create(desired: &Value) -> Result<Value, TooManyFields> {
-    let mut object = desired.clone();
-    object["metadata"]["annotations"][link::FIELDS] = Record::of(desired).encode()?.into();
-    Ok(object)
-}
-
-/// The merge patch for a target, or `None` if it is as it should be.
-pub(crate) fn to_patch(desired: &Value, live: &Value) -> Result<Option<Value>, TooManyFields> {
-    let previous = record_of(live);
-    let changes = merge(previous.as_ref(), desired, live);
-    if changes.is_none() && previous.as_ref().is_some_and(|record| record.is_of(desired)) {
-        return Ok(None);
+    /// Whether an object is stored as it was sent. This answers most questions, at little cost.
+    pub(crate) fn is_stored(&self, live: &DynamicObject) -> bool {
+        let of = |map: &Option<BTreeMap<String, String>>, key: &str| {
+            map.as_ref().and_then(|map| map.get(key)).cloned()
+        };
+        let ObjectMeta {
+            labels, annotations, ..
+        } = &live.metadata;
+        if of(annotations, WRITTEN).as_ref() != Some(&self.written) {
+            return false;
+        }
+        let is_there = |map: &Option<BTreeMap<String, String>>, key: &str| {
+            let mut all = self.object["metadata"][key].as_object().into_iter().flatten();
+            all.all(|(key, value)| of(map, key).as_deref() == value.as_str())
+        };
+        let mut fields = self
+            .object
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(key, _)| *key != "metadata");
+        is_there(labels, "labels")
+            && is_there(annotations, "annotations")
+            && fields.all(|(key, desired)| {
+                live.data
+                    .get(key)
+                    .is_some_and(|live| contains(live, desired, self.mode.is_some()))
+            })
     }
-    // The record of settled values stays until the desired state is another one.
-    let record = previous
-        .filter(|record| record.is_of(desired))
-        .unwrap_or_else(|| Record::of(desired));
-    patch(changes, &record, live).map(Some)
-}
 
-/// The merge patch that notes what the server stored in place of what it was sent. `None` if it stored what it was sent.
-pub(crate) fn to_settle(desired: &Value, stored: &Value) -> Result<Option<Value>, TooManyFields> {
-    if merge(record_of(stored).as_ref(), desired, stored).is_none() {
-        return Ok(None);
+    /// The beginning of the hash.
+    pub(crate) fn short(&self) -> u64 {
+        u64::from_str_radix(&self.digest[..16], 16).unwrap_or_default()
     }
-    patch(None, &Record::of(desired).settled_as(stored), stored).map(Some)
+
+    /// The object to create. The server has no apply that creates and never changes, so a POST does it in both modes.
+    pub(crate) fn to_create(&self) -> Value {
+        self.with_note(self.written.clone())
+    }
+
+    fn with_note(&self, written: String) -> Value {
+        let mut object = self.object.clone();
+        object["metadata"]["annotations"][WRITTEN] = written.into();
+        object
+    }
+
+    /// The next write to an object of the sync, or `None` if it is as it should be.
+    pub(crate) fn to_write(&self, sync: &str, live: &Value) -> Result<Option<Write>, TooManyFields> {
+        let written = written(live);
+        let is_last = written
+            .as_ref()
+            .is_some_and(|written| written.desired == self.digest);
+        let noted = written
+            .as_ref()
+            .and_then(|written| written.stored.as_ref())
+            .filter(|_| is_last);
+        let is_stored = noted.is_some_and(|noted| *noted == self.stored(live));
+        if self.mode.is_some() {
+            if is_stored || is_last && contains(live, &self.object, true) {
+                return Ok(None);
+            }
+            let handed_over = handed_over(&live["metadata"]["managedFields"], &manager(sync));
+            let Some(managed) = handed_over else {
+                return Ok(Some(self.apply(live, self.written.clone())));
+            };
+            let mut patch = json!({"metadata": {"managedFields": managed}});
+            only_this(&mut patch, live);
+            return Ok(Some(Write::Merge(patch)));
+        }
+        let owned = written.as_ref().and_then(|written| written.fields.as_ref());
+        let changes = changes(owned, &self.object, live).filter(|_| !is_stored);
+        if changes.is_none() && is_last {
+            return Ok(None);
+        }
+        // What was stored stays noted until the desired state is another one.
+        let note = written
+            .filter(|_| is_last)
+            .map_or_else(|| Ok(self.written.clone()), |last| encode(&last))?;
+        Ok(Some(merge(changes, note, live)))
+    }
+
+    /// As [`to_write`](Self::to_write), or the write that sends once more what the server did not store before.
+    pub(crate) fn next_write(&self, sync: &str, live: &Value) -> Result<Option<Write>, TooManyFields> {
+        let write = self.to_write(sync, live)?;
+        if write.is_some() || dropped(&self.object, live).is_empty() {
+            return Ok(write);
+        }
+        let note = written(live).map_or_else(|| Ok(self.written.clone()), |last| encode(&last))?;
+        Ok(Some(if self.mode.is_some() {
+            self.apply(live, note)
+        } else {
+            merge(
+                changes(Some(&Fields::of(&self.object)), &self.object, live),
+                note,
+                live,
+            )
+        }))
+    }
+
+    /// The write that notes what the server stored in place of what it was sent. `None` if it stored what it was sent.
+    pub(crate) fn to_note(&self, stored: &Value) -> Result<Option<Write>, TooManyFields> {
+        let last = written(stored).filter(|last| last.desired == self.digest);
+        // An answer without a note of this state is not that of an apply.
+        let is_noted = match &last {
+            Some(last) if last.stored.as_ref() == Some(&self.stored(stored)) => true,
+            Some(_) if self.mode.is_some() => contains(stored, &self.object, true),
+            None if self.mode.is_some() => true,
+            last => changes(
+                last.as_ref().and_then(|last| last.fields.as_ref()),
+                &self.object,
+                stored,
+            )
+            .is_none(),
+        };
+        if is_noted {
+            return Ok(None);
+        }
+        let (desired, fields) = (
+            self.digest.clone(),
+            self.mode.is_none().then(|| Fields::of(&self.object)),
+        );
+        let note = encode(&Written {
+            desired,
+            stored: Some(self.stored(stored)),
+            fields,
+        })?;
+        Ok(Some(if self.mode.is_some() {
+            self.apply(stored, note)
+        } else {
+            merge(None, note, stored)
+        }))
+    }
+
+    /// The first apply after merge patches.
+    pub(crate) fn first_apply(&self, live: &Value) -> Write {
+        self.apply(live, self.written.clone())
+    }
+
+    fn apply(&self, live: &Value, note: String) -> Write {
+        let mut object = self.with_note(note);
+        only_this(&mut object, live);
+        Write::Apply {
+            object,
+            force: self.mode == Some(Conflicts::Revert),
+        }
+    }
+
+    /// A hash of the owned fields as they are stored.
+    fn stored(&self, live: &Value) -> String {
+        digest(&Fields::of(&self.object).select(live))
+    }
 }
 
-fn patch(changes: Option<Value>, record: &Record, live: &Value) -> Result<Value, TooManyFields> {
+/// `None` also if somebody damaged the annotation: then no field counts as owned, nothing is removed, and the next write mends it.
+fn written(live: &Value) -> Option<Written> {
+    serde_json::from_str(live["metadata"]["annotations"][WRITTEN].as_str()?).ok()
+}
+
+fn encode(written: &Written) -> Result<String, TooManyFields> {
+    let text = serde_json::to_string(written).unwrap_or_default();
+    let bytes = text.len();
+    if bytes > MAX_FIELDS_BYTES {
+        Err(TooManyFields { bytes })
+    } else {
+        Ok(text)
+    }
+}
+
+fn merge(changes: Option<Value>, note: String, live: &Value) -> Write {
     let mut patch = changes.unwrap_or_else(|| json!({}));
-    // Only this object, in the state that was read.
+    only_this(&mut patch, live);
+    patch["metadata"]["annotations"][WRITTEN] = note.into();
+    Write::Merge(patch)
+}
+
+/// Only this object, in the state that was read.
+fn only_this(write: &mut Value, live: &Value) {
     for precondition in ["uid", "resourceVersion"] {
-        patch["metadata"][precondition] = live["metadata"][precondition].clone();
+        write["metadata"][precondition] = live["metadata"][precondition].clone();
     }
-    patch["metadata"]["annotations"][link::FIELDS] = record.encode()?.into();
-    Ok(patch)
+}
+
+/// The `managedFields` in which all that this manager has created and patched counts as applied. `None` if nothing does so
+/// far. Without it, a field that is no longer applied would stay, because the entry of the creation owns it too.
+fn handed_over(managed: &Value, manager: &str) -> Option<Value> {
+    let is_own = |entry: &Value| entry["manager"] == manager && entry["subresource"].is_null();
+    let (own, mut rest): (Vec<Value>, Vec<Value>) = managed.as_array()?.iter().cloned().partition(is_own);
+    if !own.iter().any(|entry| entry["operation"] == "Update") {
+        return None;
+    }
+    let mut entries = own.into_iter();
+    let mut applied = entries.next()?;
+    for entry in entries {
+        unite(&mut applied["fieldsV1"], &entry["fieldsV1"]);
+    }
+    applied["operation"] = "Apply".into();
+    rest.push(applied);
+    Some(rest.into())
+}
+
+fn unite(fields: &mut Value, others: &Value) {
+    for (key, other) in others.as_object().into_iter().flatten() {
+        unite(&mut fields[key], other);
+    }
+    if fields.is_null() {
+        *fields = Value::Object(Map::new());
+    }
+}
+
+/// The conflicts of an apply, as the server tells them: each with the manager and the field.
+pub(crate) fn conflicts(status: &Status) -> Option<String> {
+    let causes = status.details.as_ref()?.causes.iter();
+    let conflicts: Vec<String> = causes
+        .filter(|cause| cause.reason == "FieldManagerConflict")
+        .map(|cause| format!("{} ({})", cause.field, cause.message))
+        .collect();
+    (!conflicts.is_empty()).then(|| conflicts.join(", "))
 }
 
 #[cfg(test)]
@@ -102,6 +351,7 @@ mod tests {
 
     const LINK: Link<'static> = Link {
         sync: "dbs",
+        owner: None,
         source: SourceName {
             cluster: "team-a",
             namespace: None,
@@ -109,66 +359,144 @@ mod tests {
         },
     };
 
-    fn projected() -> Value {
-        json!({
-            "apiVersion": "v1", "kind": "X", "status": {"phase": "x"}, "spec": {"size": 1},
+    fn of(spec: Value, mode: Mode) -> Desired {
+        let projected = json!({
+            "apiVersion": "v1", "kind": "X", "status": {"phase": "x"}, "spec": spec,
             "metadata": {"name": "db", "uid": "u", "finalizers": ["f"], "labels": {"team": "a", "kcp.io/x": "1"},
                 "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}},
-        })
+        });
+        Desired::new(projected, &LINK, [None, None], mode).unwrap()
+    }
+
+    fn size() -> Desired {
+        of(json!({"size": 1}), None)
+    }
+
+    fn is_stored(desired: &Desired, live: &Value) -> bool {
+        let mut live = live.clone();
+        live["metadata"]["name"] = "x".into();
+        desired.is_stored(&serde_json::from_value(live).unwrap())
     }
 
     #[test]
     fn only_the_state_and_the_marks_of_the_user_are_copied() {
-        let desired = compose(projected(), &LINK);
-        let fields: Vec<_> = desired.as_object().unwrap().keys().collect();
-        assert_eq!(fields, ["metadata", "spec"]);
+        let desired = size().object;
+        assert_eq!(
+            desired.as_object().unwrap().keys().collect::<Vec<_>>(),
+            ["metadata", "spec"]
+        );
         let labels = &desired["metadata"]["labels"];
         assert_eq!(
             (&labels["team"], &labels["kcp.io/x"]),
             (&json!("a"), &Value::Null)
         );
         assert_eq!(desired["metadata"]["annotations"].as_object().unwrap().len(), 2);
-        assert_eq!(desired["metadata"].as_object().unwrap().len(), 2);
-        assert_eq!(ownership(&desired, &LINK), Ownership::Ours);
+        assert!(LINK.owns(&serde_json::from_value(desired["metadata"].clone()).unwrap()));
     }
 
     #[test]
-    fn a_created_target_is_as_it_should_be_and_a_damaged_link_is_mended() {
-        let desired = compose(projected(), &LINK);
-        let mut live = to_create(&desired).unwrap();
-        assert_eq!(to_patch(&desired, &live), Ok(None));
-        live["metadata"]["labels"] = json!({});
-        let patch = to_patch(&desired, &live).unwrap().unwrap();
-        assert_eq!(patch["metadata"]["labels"]["sync.mcr.dev/sync"], "dbs");
-        live = to_create(&desired).unwrap();
-        live["metadata"]["annotations"][link::FIELDS] = "{".into();
-        assert!(
-            to_patch(&desired, &live).unwrap().is_some(),
-            "the record is mended"
-        );
+    fn a_created_target_is_as_it_should_be_and_what_is_damaged_is_mended() {
+        for mode in [None, Some(Conflicts::Revert)] {
+            let desired = of(json!({"size": 1}), mode);
+            let made = desired.to_create();
+            assert_eq!(
+                (desired.to_write("dbs", &made), is_stored(&desired, &made)),
+                (Ok(None), true)
+            );
+            for (at, value) in [
+                ("/metadata/labels", json!({})),
+                ("/metadata/annotations/sync.mcr.dev~1written", json!("{")),
+                ("/spec/size", json!(2)),
+            ] {
+                let mut live = made.clone();
+                *live.pointer_mut(at).unwrap() = value;
+                assert!(!is_stored(&desired, &live), "{at}");
+                let write = desired.to_write("dbs", &live).unwrap().unwrap();
+                let (Write::Merge(patch) | Write::Apply { object: patch, .. }) = write;
+                let changed = patch
+                    .pointer(at)
+                    .or(patch["metadata"]["labels"].get("sync.mcr.dev/sync"));
+                assert!(changed.is_some_and(|value| !value.is_null()), "{at} {patch}");
+            }
+        }
     }
 
     #[test]
-    fn the_record_follows_the_desired_state() {
-        let before = compose(projected(), &LINK);
-        let live = to_create(&before).unwrap();
-        let mut after = projected();
-        after["spec"] = json!({"other": 1});
-        let patch = to_patch(&compose(after, &LINK), &live).unwrap().unwrap();
+    fn what_is_no_longer_desired_is_removed() {
+        let live = size().to_create();
+        let Ok(Some(Write::Merge(patch))) = of(json!({"other": 1}), None).to_write("dbs", &live) else {
+            panic!()
+        };
         assert_eq!(patch["spec"], json!({"other": 1, "size": null}));
     }
 
     #[test]
-    fn what_the_server_stores_otherwise_is_noted_once() {
-        let desired = compose(projected(), &LINK);
-        let mut stored = to_create(&desired).unwrap();
-        assert_eq!(to_settle(&desired, &stored), Ok(None));
-        stored["spec"]["size"] = "1".into();
-        let note = to_settle(&desired, &stored).unwrap().unwrap();
-        assert_eq!(note["spec"], Value::Null);
-        stored["metadata"]["annotations"][link::FIELDS] =
-            note["metadata"]["annotations"][link::FIELDS].clone();
-        assert_eq!(to_patch(&desired, &stored), Ok(None));
-        assert_eq!(to_settle(&desired, &stored), Ok(None));
+    fn what_the_server_stores_otherwise_is_noted_once_and_drift_is_repaired() {
+        for mode in [None, Some(Conflicts::Tell)] {
+            let desired = of(json!({"cpu": "1000m", "size": 1}), mode);
+            let mut stored = desired.to_create();
+            assert_eq!(desired.to_note(&stored), Ok(None));
+            stored["spec"] = json!({"cpu": "1", "size": 1, "defaulted": true});
+            let (Write::Merge(note) | Write::Apply { object: note, .. }) =
+                desired.to_note(&stored).unwrap().unwrap();
+            stored["metadata"]["annotations"][WRITTEN] = note["metadata"]["annotations"][WRITTEN].clone();
+            assert_eq!(
+                (desired.to_write("dbs", &stored), desired.to_note(&stored)),
+                (Ok(None), Ok(None))
+            );
+            stored["spec"]["more"] = 1.into();
+            assert_eq!(
+                desired.to_write("dbs", &stored),
+                Ok(None),
+                "the fields of others don't count"
+            );
+            assert!(
+                of(json!({"cpu": "2000m", "size": 1}), mode)
+                    .to_write("dbs", &stored)
+                    .unwrap()
+                    .is_some()
+            );
+            stored["spec"]["size"] = 3.into();
+            assert!(desired.to_write("dbs", &stored).unwrap().is_some());
+        }
+    }
+
+    #[test]
+    fn a_list_with_elements_of_others_is_applied_once_more() {
+        let desired = of(json!({"ports": [{"port": 1}]}), Some(Conflicts::Tell));
+        let mut live = desired.to_create();
+        live["spec"]["ports"] = json!([{"port": 1, "protocol": "TCP"}]);
+        assert_eq!(
+            (desired.to_write("dbs", &live), is_stored(&desired, &live)),
+            (Ok(None), true)
+        );
+        live["spec"]["ports"] = json!([{"port": 1, "protocol": "TCP"}, {"port": 2}]);
+        assert!(
+            desired.to_write("dbs", &live).unwrap().is_some(),
+            "nobody knows whether the list is merged"
+        );
+    }
+
+    #[test]
+    fn what_the_manager_created_counts_as_applied() {
+        let entry = |manager: &str, operation: &str, fields: Value| json!({"manager": manager, "operation": operation, "fieldsV1": fields});
+        let other = entry("other", "Update", json!({"f:x": {}}));
+        let managed = json!([
+            other,
+            entry("me", "Update", json!({"f:data": {"f:a": {}}})),
+            entry("me", "Apply", json!({"f:data": {"f:b": {}}, "f:c": {}})),
+        ]);
+        let united = json!({"f:data": {"f:a": {}, "f:b": {}}, "f:c": {}});
+        let wanted = json!([other, entry("me", "Apply", united)]);
+        assert_eq!(handed_over(&managed, "me"), Some(wanted.clone()));
+        assert_eq!(handed_over(&wanted, "me"), None);
+        assert_eq!(handed_over(&Value::Null, "me"), None);
+    }
+
+    #[test]
+    fn paths_that_an_annotation_can_not_hold_are_an_error() {
+        let many = (0..2000).map(|i| (format!("{i:0>100}"), 1.into())).collect();
+        let error = Desired::new(Value::Object(many), &LINK, [None, None], None).unwrap_err();
+        assert!(error.bytes > 200_000, "{error}");
     }
 }

@@ -2,7 +2,7 @@
 
 use mcr::{BoxError, RequestKey};
 
-use crate::{name::NameError, owned::TooManyFields};
+use crate::{desired::TooManyFields, name::NameError, values::discreet_words};
 
 /// The reason of [`SyncError::NoStatus`].
 pub(crate) const NO_STATUS: &str = "NoStatus";
@@ -16,6 +16,16 @@ pub enum BuildError {
         "the sync has the name {0:?}; use 1 to 50 lower case letters, digits and '-', with a letter or digit at both ends"
     )]
     Name(String),
+    /// The [owner](crate::ObjectSync::owner) is not usable.
+    #[error(
+        "the sync has the owner {0:?}; use 1 to 63 lower case letters, digits and '-', with a letter or digit at both ends"
+    )]
+    Owner(String),
+    /// Nothing says which targets of clusters that have left are those of this installation.
+    #[error(
+        "the sync {0:?} is to delete orphans and has no owner; call `owner` with an id of this installation"
+    )]
+    NoOwner(String),
     /// Nothing says in which clusters the targets shall be.
     #[error("the sync {0:?} has no placement; call `to`, `to_each` or `place`")]
     NoPlacement(String),
@@ -28,6 +38,12 @@ pub enum BuildError {
     /// Nothing says how a target is made from a source.
     #[error("the sync {0:?} has no projection; call `project` or `mirror`")]
     NoProjection(String),
+    /// [`mirror`](crate::ObjectSync::mirror) of a kind whose objects belong to their cluster, such as a Pod.
+    #[error(
+        "a {0} can't be mirrored, because it belongs to its cluster; use `project` to make another kind from it, or only the fields that \
+         you choose"
+    )]
+    NotMirrored(String),
     /// A relation to related objects has an id that is not usable as a label, or that another one has.
     #[error(
         "a relation to related objects has the id {0:?}; use 1 to 50 lower case letters, digits and '-', with a letter or digit at \
@@ -99,16 +115,34 @@ pub enum SyncError {
     /// A target cluster has left the fleet between a read and a write. The sync tries again.
     #[error(transparent)]
     Cluster(#[from] mcr::ClusterNotFound),
+    /// A target cluster did not answer in time, or enough other requests wait for it. The sync tries again.
+    #[error("cluster {} does not answer in time, so {} there waits", .0.cluster, .0.object)]
+    NoAnswer(RequestKey),
     /// The server does not say whether an object exists.
     #[error(
         "the server answered 404 for the kind of {0}, not for the object; install its CustomResourceDefinition, or correct the \
          version of the kind"
     )]
     NotServed(RequestKey),
+    /// An annotation of the sync has a name that no object can have, so somebody else has written it. No request is sent for it. The
+    /// sync tries again when the source changes.
+    #[error(
+        "the annotation {annotation} of {key} has the name {}, which no object of the sync can have, so no request is sent for it; correct \
+         the annotation",
+        mcr::core::reason(&format!("{name:?}"))
+    )]
+    Annotation {
+        /// The annotation.
+        annotation: String,
+        /// The source or the target that has it.
+        key: RequestKey,
+        /// The name.
+        name: String,
+    },
     /// A target is left although its source is gone. It is never deleted: see the design.
     #[error(
-        "{target} was made for {source_key}, which no longer exists, and nobody saw its deletion, most likely because somebody removed its \
-         finalizer. The target stays, because a source cluster that was restored from a backup would look the same; delete it by hand if \
+        "{target} was made for {source_key}, which no longer exists. Most likely it was given up while its cluster was away, or somebody \
+         removed the finalizer of the source. The target stays, because a source cluster that was restored from a backup would look the same; delete it by hand if \
          it is not needed"
     )]
     Orphan {
@@ -128,6 +162,9 @@ pub enum SyncError {
         /// The finalizer.
         finalizer: String,
     },
+    /// Another object has the name of the source. It is looked at when the watch of the sync has it, so nobody is told.
+    #[error("{0} is another object by now, which the watch of the sync does not have yet")]
+    Replaced(RequestKey),
     /// The objects changed each time between a read and the write that followed. The sync tries again.
     #[error("the source or its targets changed during each of {0} attempts to write; it is tried again")]
     Unsettled(usize),
@@ -145,6 +182,12 @@ fn advice(error: &kube::Error) -> &'static str {
 }
 
 impl SyncError {
+    /// The failure of a function of the user.
+    pub(crate) fn function(function: &'static str, error: BoxError) -> Self {
+        let source = discreet_words(error);
+        Self::Function { function, source }
+    }
+
     /// Whether a retry can't help before the source changes.
     pub(crate) fn is_terminal(&self) -> bool {
         matches!(
@@ -153,6 +196,7 @@ impl SyncError {
                 | Self::Name(_)
                 | Self::TooManyFields(_)
                 | Self::TooLarge { .. }
+                | Self::Annotation { .. }
                 | Self::Orphan { .. }
                 | Self::LeftWatch { .. }
         )
@@ -163,20 +207,27 @@ impl SyncError {
         matches!(self, Self::Api { source, .. } if matches!(&**source, kube::Error::Api(status) if status.code == 422))
     }
 
+    /// Whether a server answered 404.
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(self, Self::Api { source, .. } if matches!(&**source, kube::Error::Api(status) if status.is_not_found()))
+    }
+
     /// The reason for the condition, in one word.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Function { .. } => "FunctionFailed",
-            Self::Name(_) => "InvalidName",
+            Self::Name(_) | Self::Annotation { .. } => "InvalidName",
             Self::TooManyFields(_) => "TooManyFields",
             Self::NoStatus(_) => NO_STATUS,
             Self::Api { .. } => "RequestFailed",
             Self::TooLarge { .. } => "TooLarge",
             Self::Conflict { .. } => "FieldConflict",
             Self::Cluster(_) => "ClusterAway",
+            Self::NoAnswer(_) => "NoAnswer",
             Self::NotServed(_) => "NotServed",
             Self::Orphan { .. } => "Orphan",
             Self::LeftWatch { .. } => "LeftWatch",
+            Self::Replaced(_) => "Replaced",
             Self::Unsettled(_) => "Unsettled",
         }
     }

@@ -1,4 +1,4 @@
-//! Tells people what the sync does: events on the source, and the log.
+//! Reports what the sync does: events on the source, and the log.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use kube::{
 };
 use tokio::time::timeout;
 
-use crate::{sight::Sight, told::Problem};
+use crate::{memory::Problem, pass::Pass, report::PAUSED, values::discreet};
 
 /// The most bytes of the text of an event that an API server takes.
 const MAX_NOTE: usize = 1024;
@@ -16,43 +16,41 @@ const MAX_NOTE: usize = 1024;
 /// The time that an event may take. A reconcile must not wait longer for it.
 const PUBLISHED_WITHIN: Duration = Duration::from_secs(5);
 
-impl<S, T> Sight<'_, S, T> {
-    /// Tells about a problem of the source, unless that was told before.
-    pub(crate) async fn tell_problem(&self, problem: &mut Problem) {
-        let (sync, source) = (&*self.relation.name, &self.request.key);
-        if !self.relation.told.is_new(source, problem) {
-            return;
-        }
-        let Problem { reason, message, .. } = problem;
-        tracing::warn!(sync, %source, reason, "{message}");
-        self.tell(EventType::Warning, reason, "Sync", message).await;
-        if self.source.is_none() {
-            self.relation.told.forget(source);
-        }
-    }
-
-    /// Tells that the source has no problem any more, if it had one.
-    pub(crate) async fn tell_synced(&self) {
-        let (sync, source) = (&*self.relation.name, &self.request.key);
-        if self.relation.told.is_over(source) {
-            tracing::info!(sync, %source, "all targets are as they should be again");
-            let note = "all targets are as they should be";
-            self.tell(EventType::Normal, "Synced", "Sync", note).await;
+impl<S, T> Pass<'_, S, T> {
+    /// Reports a problem of the source, or its end, unless that was reported before.
+    pub(crate) async fn report_problem(&self, problem: &mut Option<Problem>) {
+        let (sync, source, memory) = (&*self.relation.name, &self.request.key, &self.relation.memory);
+        match problem {
+            Some(problem) => {
+                if !memory.is_new(source, problem) {
+                    return;
+                }
+                let Problem { reason, message, .. } = problem;
+                if *reason == PAUSED {
+                    tracing::info!(sync, %source, "{message}");
+                } else {
+                    tracing::warn!(sync, %source, reason, "{message}");
+                }
+                self.publish(EventType::Warning, reason, "Sync", message).await;
+            }
+            None if memory.is_over(source) => {
+                let note = "all targets are as they should be";
+                tracing::info!(sync, %source, "{note} again");
+                self.publish(EventType::Normal, "Synced", "Sync", note).await;
+            }
+            None => {}
         }
     }
 
     /// Publishes an event on the source, if the sync publishes events. An event that fails is lost: nothing depends on it.
-    pub(crate) async fn tell(&self, type_: EventType, reason: &str, action: &str, note: &str) {
-        if !self.relation.events {
-            return;
-        }
-        let Some(source) = self.last_known() else {
+    pub(crate) async fn publish(&self, type_: EventType, reason: &str, action: &str, note: &str) {
+        let Some(source) = self.last_known().filter(|_| self.relation.events) else {
             return;
         };
         let event = Event {
             type_,
             reason: reason.to_owned(),
-            note: Some(shortened(note)),
+            note: Some(shortened(note).to_owned()),
             action: action.to_owned(),
             secondary: None,
         };
@@ -60,10 +58,10 @@ impl<S, T> Sight<'_, S, T> {
         let (recorder, on) = (cluster.recorder(), source.object_ref(&self.relation.source));
         let error = match timeout(PUBLISHED_WITHIN, recorder.publish(&event, &on)).await {
             Ok(Ok(())) => return,
-            Ok(Err(error)) => mcr::core::explain_error(&error).to_string(),
+            Ok(Err(error)) => mcr::core::explain_error(&discreet(error)).to_string(),
             Err(_) => format!("no answer within {PUBLISHED_WITHIN:?}"),
         };
-        let is_first = self.relation.told.is_first_refusal(cluster.name());
+        let is_first = self.relation.memory.is_first_refusal(cluster.name());
         let (sync, cluster) = (&*self.relation.name, &**cluster.name());
         if is_first {
             tracing::warn!(sync, cluster, %error, "could not publish an event; give the program the right to create and patch events.events.k8s.io, or leave out `publish_events`");
@@ -74,12 +72,9 @@ impl<S, T> Sight<'_, S, T> {
 }
 
 /// At most as much of a text as an event may have.
-fn shortened(note: &str) -> String {
-    let mut end = note.len().min(MAX_NOTE);
-    while !note.is_char_boundary(end) {
-        end -= 1;
-    }
-    note[..end].to_owned()
+fn shortened(note: &str) -> &str {
+    let mut ends = (0..=note.len().min(MAX_NOTE)).rev();
+    &note[..ends.find(|end| note.is_char_boundary(*end)).unwrap_or_default()]
 }
 
 #[cfg(test)]

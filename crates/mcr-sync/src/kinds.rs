@@ -5,8 +5,10 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use kube::core::ApiResource;
+use kube::core::{ApiResource, DynamicObject};
 use mcr::{Cluster, ClusterName};
+
+use crate::error::SyncError;
 
 /// The clusters whose source kind is known to have the status subresource, with the number of their engagement.
 #[derive(Default)]
@@ -43,4 +45,35 @@ impl StatusKinds {
     pub(crate) fn forget_cluster(&self, cluster: &ClusterName) {
         self.known().remove(cluster);
     }
+}
+
+/// The objects that were listed. There are none of a kind that the cluster does not serve.
+pub(crate) async fn or_none(
+    listed: Result<Vec<DynamicObject>, SyncError>,
+    cluster: &Cluster,
+    resource: &ApiResource,
+) -> Result<Vec<DynamicObject>, SyncError> {
+    match listed {
+        Err(error) if error.is_not_found() && is_not_served(cluster, resource).await => Ok(Vec::new()),
+        listed => listed,
+    }
+}
+
+/// Whether the API server says that it does not serve a kind. One that does not answer the question does not say so.
+async fn is_not_served(cluster: &Cluster, resource: &ApiResource) -> bool {
+    let client = cluster.client();
+    let Ok(groups) = client.list_api_groups().await else {
+        return false;
+    };
+    let mut versions = groups.groups.iter().flat_map(|group| &group.versions);
+    if !versions.any(|version| version.group_version == resource.api_version) {
+        return !resource.group.is_empty();
+    }
+    let served = client.list_api_group_resources(&resource.api_version).await;
+    served.is_ok_and(|served| {
+        !served
+            .resources
+            .iter()
+            .any(|served| served.name == resource.plural)
+    })
 }

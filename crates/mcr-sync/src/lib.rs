@@ -2,39 +2,45 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod act;
 mod affected;
 mod api;
-mod apply;
-mod away;
 mod builder;
-mod claims;
-mod copies;
 mod departures;
 mod desired;
 mod error;
 mod events;
+mod fields;
+mod functions;
 mod kinds;
-mod left;
 mod link;
+mod memory;
+#[cfg(feature = "metrics")]
+mod metrics;
+mod mirror;
 mod name;
-mod orphan;
-mod owned;
+mod objects;
+mod pass;
 mod plan;
 mod reconcile;
 mod record;
 mod related;
 mod relation;
 mod report;
-mod sight;
+mod silent;
 mod status;
-mod told;
+mod unchanged;
+mod unowned;
+mod values;
 mod watches;
+mod writes;
 
-pub use apply::Conflicts;
-pub use builder::Sync;
+pub use builder::ObjectSync;
+pub use desired::{Conflicts, MAX_FIELDS_BYTES, TooManyFields};
 pub use error::{BuildError, SyncError};
+#[cfg(feature = "metrics")]
+pub use metrics::SyncMetrics;
 pub use name::{MAX_NAME, NameError, NameTemplate, SourceName, hashed};
-pub use owned::{MAX_FIELDS_BYTES, TooManyFields};
-pub use record::ABANDON;
+pub use record::{ABANDON, PAUSED};
 pub use related::Related;
 pub use relation::TargetNamespace;

@@ -101,6 +101,11 @@ pub(crate) fn is_valid(name: &str) -> bool {
         && name.chars().all(|c| is_word(c) || c == '-' || c == '.')
 }
 
+/// Whether any kind may have an object of this name: RBAC has fewer rules than others.
+pub(crate) fn is_possible(name: &str) -> bool {
+    !matches!(name, "" | "." | "..") && !name.contains(['/', '%'])
+}
+
 /// A template of names, such as `{cluster}-{name}`. The variables are `cluster`, `namespace`, `name` and `hash`.
 ///
 /// Two sources may get the same name from a template without `{hash}`. The second one is then reported as a conflict, and

@@ -1,12 +1,12 @@
-//! The decision: from the observed state alone to the next write.
+//! The decision: from the observed state alone to the next writes.
 //!
-//! [`next_step`] has no memory. A process that stops between two writes continues with the same step, because the step
+//! [`decide`] has no memory. A process that stops between two writes continues with the same step, because the step
 //! follows from the objects in the clusters. Two orders make that safe:
 //!
-//! - The source has the finalizer, and names each place in its record, before an object is created there.
-//! - A place leaves the record, and the finalizer the source, after the object there is gone.
+//! - The source has the finalizer, and names each place in its placements annotation, before an object is created there.
+//! - A place leaves the annotation, and the finalizer the source, after the objects of the place are gone.
 //!
-//! So at any time every object of the sync is in the record of a source that can't disappear.
+//! So at any time every object of the sync is at a place that a source names which can't disappear.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,9 +21,21 @@ pub(crate) enum SourceState {
     Deleted,
 }
 
-/// What was found at a place.
+/// What an object is for its source. Objects of one place are written in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum TargetState {
+pub(crate) enum Role {
+    /// A copy beside the target. The service finds it when the target is made.
+    Down,
+    Target,
+    /// A copy beside the source.
+    Up,
+}
+
+const ROLES: [Role; 3] = [Role::Down, Role::Target, Role::Up];
+
+/// What was found where an object is or shall be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum State {
     /// The cluster is not in the fleet, is not connected, or has not listed the kind yet. Nothing is known.
     Away,
     /// The cluster is gone for good: by its owner's word, or because the limit has passed. Its objects count as gone.
@@ -44,57 +56,81 @@ pub(crate) enum TargetState {
     },
 }
 
-/// Everything that the next step follows from. `P` is a place: a cluster, and the name of an object in it.
+/// A target or a copy of a related object. `P` is a place: a cluster, and the name of the target in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Observed<P> {
-    /// The source.
+pub(crate) struct Object<P> {
+    pub(crate) role: Role,
+    /// The place that it belongs to. `None` if nobody knows: a copy whose marks are damaged, or whose place is not known.
+    pub(crate) of: Option<P>,
+    /// Whether it shall exist.
+    pub(crate) wanted: bool,
+    pub(crate) state: State,
+    /// Whether the target was there when it was last observed, although nothing is known of it now.
+    pub(crate) seen: bool,
+}
+
+/// Everything that the next step follows from. `K` is the key of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Observed<P, K> {
     pub(crate) source: SourceState,
     /// Whether the source has the finalizer of the sync.
     pub(crate) finalizer: bool,
-    /// The places in the record of the source: a target may exist there.
+    /// The places in the annotation of the source: objects may exist there.
     pub(crate) recorded: BTreeSet<P>,
     /// The places where a target shall be.
     pub(crate) wanted: BTreeSet<P>,
-    /// What was found at each place. A place that is missing here counts as [`TargetState::Away`].
-    pub(crate) targets: BTreeMap<P, TargetState>,
+    /// The targets at all these places, and the copies.
+    pub(crate) objects: BTreeMap<K, Object<P>>,
+    /// The wanted places of which nobody knows which copies shall exist.
+    pub(crate) uncertain: BTreeSet<P>,
+    /// Whether a copy that shall exist can't be made now.
+    pub(crate) incomplete: bool,
+    /// The places whose copies the servers were asked for.
+    pub(crate) listed: BTreeSet<P>,
 }
 
-/// The next write, or the end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Step<P> {
-    /// Write the finalizer and this record to the source, in one request.
-    Claim(BTreeSet<P>),
-    /// Create the target.
-    Create(P),
+/// A write of one object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Write {
+    Create,
     /// Take over the object: write the link and the desired state.
-    Adopt(P),
-    /// Bring the target to the desired state.
-    Update(P),
-    /// Delete the target.
-    Delete(P),
-    /// Write this smaller record to the source.
+    Adopt,
+    Update,
+    Delete,
+}
+
+/// The next step, or the end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Decision<P, K> {
+    /// Write the finalizer and these placements to the source, in one request.
+    Claim(BTreeSet<P>),
+    /// Write these objects. None of the writes depends on another one.
+    Write(Vec<(K, Write)>),
+    /// Ask the servers for all copies that belong to these places: the stores may not have all of them.
+    List(BTreeSet<P>),
+    /// Write fewer placements to the source: these.
     Forget(BTreeSet<P>),
-    /// Remove the record and the finalizer from the source.
+    /// Remove the placements and the finalizer from the source.
     Release,
     /// There is nothing to write now. The holds say what is still to come; without holds all is as it should be.
-    Rest(Vec<Hold<P>>),
+    Rest(Vec<Hold<K>>),
 }
 
-/// A place that is not as it should be, and why nothing is done about it now.
+/// An object that is not as it should be, and why nothing is done about it now.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Hold<P> {
-    /// The place.
-    pub(crate) place: P,
-    /// The reason.
+pub(crate) struct Hold<K> {
+    pub(crate) object: K,
     pub(crate) reason: HoldReason,
 }
 
-/// Why nothing is done at a place.
+/// Why nothing is done about an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum HoldReason {
-    /// The cluster is away. It is looked at again when it is back.
+    /// The cluster is away. It is observed again when it is back.
     Away,
-    /// The target is being deleted, and its finalizers are not yet done.
+    /// The cluster does not answer in time. The plan never gives this reason.
+    Silent,
+    /// The object is being deleted, and its finalizers are not yet done.
     Deleting,
     /// An object of somebody else has the name. It is not touched.
     Foreign,
@@ -103,251 +139,205 @@ pub(crate) enum HoldReason {
 }
 
 /// Chooses the next step.
-pub(crate) fn next_step<P: Ord + Clone>(observed: &Observed<P>) -> Step<P> {
-    match observed.source {
-        SourceState::Live if !observed.wanted.is_empty() => keep(observed),
-        SourceState::Live | SourceState::Ending => end(observed),
-        SourceState::Deleted => clean(observed).unwrap_or_else(Step::Rest),
+pub(crate) fn decide<P: Ord + Clone, K: Ord + Clone>(observed: &Observed<P, K>) -> Decision<P, K> {
+    let (recorded, nothing) = (&observed.recorded, BTreeSet::new());
+    let is_kept = observed.source == SourceState::Live && !observed.wanted.is_empty();
+    let wanted = if is_kept { &observed.wanted } else { &nothing };
+    if is_kept && !(observed.finalizer && wanted.is_subset(recorded)) {
+        return Decision::Claim(recorded.union(wanted).cloned().collect());
     }
-}
-
-impl<P: Ord + Clone> Observed<P> {
-    fn target(&self, place: &P) -> TargetState {
-        self.targets.get(place).copied().unwrap_or(TargetState::Away)
+    let mut work = Work::new(observed);
+    for place in wanted {
+        work.keep(place);
     }
-}
-
-/// Brings all wanted places up to date, then cleans up the others.
-fn keep<P: Ord + Clone>(observed: &Observed<P>) -> Step<P> {
-    if !observed.finalizer || !observed.wanted.is_subset(&observed.recorded) {
-        return Step::Claim(observed.recorded.union(&observed.wanted).cloned().collect());
+    if is_kept && work.writes.is_empty() {
+        work.clean_up(&work.of_no_place(wanted, observed.uncertain.is_empty()));
     }
-    let mut holds = Vec::new();
-    for place in &observed.wanted {
-        let reason = match observed.target(place) {
-            TargetState::Absent => return Step::Create(place.clone()),
-            TargetState::Foreign { adoptable: true } => return Step::Adopt(place.clone()),
-            TargetState::Ours { deleting: true, .. } => HoldReason::Deleting,
-            TargetState::Ours { differs: true, .. } => return Step::Update(place.clone()),
-            TargetState::Ours { .. } => continue,
-            TargetState::Foreign { .. } => HoldReason::Foreign,
-            TargetState::Away | TargetState::Abandoned => HoldReason::Away,
-        };
-        holds.push(Hold {
-            place: place.clone(),
-            reason,
-        });
+    if !work.writes.is_empty() {
+        return Decision::Write(work.writes);
     }
-    // The former target stays until the new one is there.
-    if !holds.is_empty() {
-        return Step::Rest(holds);
+    // What belongs to a former place stays until the new ones are complete.
+    if is_kept && work.is_moving {
+        return Decision::Rest(work.holds);
     }
-    clean(observed).unwrap_or_else(Step::Rest)
-}
-
-/// Cleans up all places, then releases the source.
-fn end<P: Ord + Clone>(observed: &Observed<P>) -> Step<P> {
-    let nothing_wanted = Observed {
-        wanted: BTreeSet::new(),
-        ..observed.clone()
-    };
-    match clean(&nothing_wanted) {
-        // The last places leave the record together with the finalizer.
-        Ok(Step::Forget(rest)) if rest.is_empty() => Step::Release,
-        Ok(step) => step,
-        Err(holds) if holds.is_empty() && observed.finalizer => Step::Release,
-        Err(holds) => Step::Rest(holds),
+    let (mut gone, mut to_list) = (BTreeSet::new(), BTreeSet::new());
+    for place in recorded.difference(wanted) {
+        match work.leave(place) {
+            Leaving::Held => {}
+            Leaving::Unlisted => drop(to_list.insert(place.clone())),
+            Leaving::Gone => drop(gone.insert(place.clone())),
+        }
     }
-}
-
-/// The next step to clean up the places that are recorded and not wanted, or what holds it up.
-fn clean<P: Ord + Clone>(observed: &Observed<P>) -> Result<Step<P>, Vec<Hold<P>>> {
-    let (mut holds, mut gone) = (Vec::new(), BTreeSet::new());
-    for place in observed.recorded.difference(&observed.wanted) {
-        let reason = match observed.target(place) {
-            TargetState::Ours { deleting: false, .. } => return Ok(Step::Delete(place.clone())),
-            TargetState::Ours { .. } => HoldReason::Deleting,
-            TargetState::Away => HoldReason::Away,
-            // The object of somebody else is not ours to delete.
-            TargetState::Absent | TargetState::Abandoned | TargetState::Foreign { .. } => {
-                gone.insert(place.clone());
-                continue;
-            }
-        };
-        holds.push(Hold {
-            place: place.clone(),
-            reason,
-        });
+    let is_released = !is_kept && work.holds.is_empty() && gone.len() == recorded.len();
+    if is_released && work.writes.is_empty() {
+        work.clean_up(&work.of_no_place(&gone, true));
+    }
+    let Work { writes, holds, .. } = work;
+    if !to_list.is_empty() {
+        return Decision::List(to_list);
+    }
+    if !writes.is_empty() {
+        return Decision::Write(writes);
     }
     // Without the finalizer the source may be gone, and Kubernetes accepts no new one while an object is being deleted.
-    if observed.finalizer && !gone.is_empty() {
-        return Ok(Step::Forget(
-            observed.recorded.difference(&gone).cloned().collect(),
-        ));
+    if !observed.finalizer {
+        return Decision::Rest(holds);
     }
-    Err(holds)
+    // The last places leave together with the finalizer.
+    if is_released && holds.is_empty() {
+        return Decision::Release;
+    }
+    if !gone.is_empty() {
+        return Decision::Forget(recorded.difference(&gone).cloned().collect());
+    }
+    Decision::Rest(holds)
+}
+
+enum Leaving {
+    Held,
+    Unlisted,
+    Gone,
+}
+
+struct Work<'a, P, K> {
+    observed: &'a Observed<P, K>,
+    at: BTreeMap<&'a P, Vec<(&'a K, &'a Object<P>)>>,
+    writes: Vec<(K, Write)>,
+    holds: Vec<Hold<K>>,
+    is_moving: bool,
+}
+
+impl<'a, P: Ord + Clone, K: Ord + Clone> Work<'a, P, K> {
+    fn new(observed: &'a Observed<P, K>) -> Self {
+        let mut at = BTreeMap::<_, Vec<_>>::new();
+        for (key, object) in &observed.objects {
+            if let Some(place) = &object.of {
+                at.entry(place).or_default().push((key, object));
+            }
+        }
+        let (writes, holds, is_moving) = (Vec::new(), Vec::new(), observed.incomplete);
+        Self {
+            observed,
+            at,
+            writes,
+            holds,
+            is_moving,
+        }
+    }
+
+    fn at(&self, place: &P) -> Vec<(&'a K, &'a Object<P>)> {
+        self.at.get(place).cloned().unwrap_or_default()
+    }
+
+    fn hold(&mut self, object: &K, reason: HoldReason) {
+        let object = object.clone();
+        self.holds.push(Hold { object, reason });
+    }
+
+    /// Brings a wanted place up to date. The objects of each role wait for those before.
+    fn keep(&mut self, place: &'a P) {
+        let (before, objects) = (self.writes.len(), self.at(place));
+        for role in ROLES {
+            let of_role = |(_, object): &&(&K, &Object<P>)| object.role == role && object.wanted;
+            for (key, object) in objects.iter().filter(of_role) {
+                let reason = match object.state {
+                    State::Absent => {
+                        self.writes.push(((*key).clone(), Write::Create));
+                        continue;
+                    }
+                    State::Foreign { adoptable: true } => {
+                        self.writes.push(((*key).clone(), Write::Adopt));
+                        continue;
+                    }
+                    State::Ours {
+                        differs,
+                        deleting: false,
+                    } => {
+                        if differs {
+                            self.writes.push(((*key).clone(), Write::Update));
+                        }
+                        continue;
+                    }
+                    State::Ours { deleting: true, .. } => HoldReason::Deleting,
+                    State::Foreign { .. } => HoldReason::Foreign,
+                    State::Away | State::Abandoned => HoldReason::Away,
+                };
+                self.is_moving |= !object.seen;
+                self.hold(key, reason);
+            }
+            if self.writes.len() > before {
+                return;
+            }
+        }
+        // A copy with another name is made before the former one goes.
+        if !self.observed.uncertain.contains(place) {
+            let stale = objects.iter().filter(|(_, object)| !object.wanted);
+            let stale: Vec<_> = stale.map(|(key, _)| (*key).clone()).collect();
+            self.clean_up(&stale);
+        }
+    }
+
+    /// The copies that nobody wants, and that belong to none of these places. Those of no known place are among them if `all`.
+    fn of_no_place(&self, places: &BTreeSet<P>, all: bool) -> Vec<K> {
+        let recorded = &self.observed.recorded;
+        let is_left = |of: &P| recorded.contains(of) || places.contains(of);
+        let objects = self.observed.objects.iter();
+        let others = objects.filter(|(_, object)| match &object.of {
+            _ if object.wanted => false,
+            Some(of) => !is_left(of),
+            None => all,
+        });
+        others.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Deletes copies. Returns whether there are none.
+    fn clean_up(&mut self, copies: &[K]) -> bool {
+        let mut are_gone = true;
+        for key in copies {
+            match self.observed.objects.get(key).map(|object| object.state) {
+                Some(State::Ours { deleting: false, .. }) => self.writes.push((key.clone(), Write::Delete)),
+                Some(State::Ours { .. }) => self.hold(key, HoldReason::Deleting),
+                Some(State::Away) => self.hold(key, HoldReason::Away),
+                _ => continue,
+            }
+            are_gone = false;
+        }
+        are_gone
+    }
+
+    /// Deletes what is at a place that is recorded and not wanted: the copies, then the target.
+    fn leave(&mut self, place: &'a P) -> Leaving {
+        let objects = self.at(place).into_iter();
+        let (targets, copies): (Vec<_>, Vec<_>) =
+            objects.partition(|(_, object)| object.role == Role::Target);
+        let target = targets.first().map(|(key, object)| (*key, object.state));
+        let reason = match target {
+            Some((_, State::Ours { deleting: true, .. })) => Some(HoldReason::Deleting),
+            Some((_, State::Away)) => Some(HoldReason::Away),
+            _ => None,
+        };
+        if let (Some((key, _)), Some(reason)) = (target, reason) {
+            self.hold(key, reason);
+            return Leaving::Held;
+        }
+        // Nothing is written to a source that is gone, so what the stores miss now may be found later.
+        if self.observed.source != SourceState::Deleted && !self.observed.listed.contains(place) {
+            return Leaving::Unlisted;
+        }
+        let copies: Vec<_> = copies.into_iter().map(|(key, _)| key.clone()).collect();
+        if !self.clean_up(&copies) {
+            return Leaving::Held;
+        }
+        match target {
+            Some((key, State::Ours { .. })) => {
+                self.writes.push((key.clone(), Write::Delete));
+                Leaving::Held
+            }
+            // The object of somebody else is not ours to delete.
+            _ => Leaving::Gone,
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const FINE: TargetState = TargetState::Ours {
-        differs: false,
-        deleting: false,
-    };
-    const DELETING: TargetState = TargetState::Ours {
-        differs: true,
-        deleting: true,
-    };
-
-    fn observed(recorded: &[u8], wanted: &[u8], targets: &[(u8, TargetState)]) -> Observed<u8> {
-        Observed {
-            source: SourceState::Live,
-            finalizer: !recorded.is_empty(),
-            recorded: recorded.iter().copied().collect(),
-            wanted: wanted.iter().copied().collect(),
-            targets: targets.iter().copied().collect(),
-        }
-    }
-
-    fn step(recorded: &[u8], wanted: &[u8], targets: &[(u8, TargetState)]) -> Step<u8> {
-        next_step(&observed(recorded, wanted, targets))
-    }
-
-    fn holds(holds: &[(u8, HoldReason)]) -> Step<u8> {
-        let hold = |&(place, reason): &(u8, HoldReason)| Hold { place, reason };
-        Step::Rest(holds.iter().map(hold).collect())
-    }
-
-    fn ending(of: Observed<u8>) -> Step<u8> {
-        next_step(&Observed {
-            source: SourceState::Ending,
-            ..of
-        })
-    }
-
-    #[test]
-    fn the_record_and_the_finalizer_come_before_the_first_write() {
-        let absent = [(1, TargetState::Absent), (2, TargetState::Absent)];
-        assert_eq!(step(&[], &[1, 2], &absent), Step::Claim([1, 2].into()));
-        assert_eq!(step(&[1], &[2], &absent), Step::Claim([1, 2].into()));
-        let mut lost = observed(&[1], &[1], &[(1, FINE)]);
-        lost.finalizer = false;
-        assert_eq!(next_step(&lost), Step::Claim([1].into()));
-        assert_eq!(step(&[1, 2], &[1, 2], &absent), Step::Create(1));
-        assert_eq!(step(&[1], &[1], &[(1, FINE)]), holds(&[]));
-    }
-
-    #[test]
-    fn each_state_of_a_wanted_place_has_its_step() {
-        let drift = TargetState::Ours {
-            differs: true,
-            deleting: false,
-        };
-        for (target, expected) in [
-            (drift, Step::Update(1)),
-            (DELETING, holds(&[(1, HoldReason::Deleting)])),
-            (TargetState::Foreign { adoptable: true }, Step::Adopt(1)),
-            (
-                TargetState::Foreign { adoptable: false },
-                holds(&[(1, HoldReason::Foreign)]),
-            ),
-            (TargetState::Away, holds(&[(1, HoldReason::Away)])),
-            (TargetState::Abandoned, holds(&[(1, HoldReason::Away)])),
-        ] {
-            assert_eq!(step(&[1], &[1], &[(1, target)]), expected, "{target:?}");
-        }
-        assert_eq!(
-            step(&[1], &[1], &[]),
-            holds(&[(1, HoldReason::Away)]),
-            "not observed"
-        );
-    }
-
-    #[test]
-    fn a_place_that_is_held_does_not_hold_up_the_others() {
-        let targets = [
-            (1, TargetState::Away),
-            (2, TargetState::Foreign { adoptable: false }),
-            (3, TargetState::Absent),
-        ];
-        assert_eq!(step(&[1, 2, 3], &[1, 2, 3], &targets), Step::Create(3));
-    }
-
-    #[test]
-    fn a_move_makes_the_new_target_before_it_deletes_the_old_one() {
-        for new in [
-            TargetState::Away,
-            TargetState::Foreign { adoptable: false },
-            DELETING,
-        ] {
-            assert!(
-                matches!(step(&[1, 2], &[2], &[(1, FINE), (2, new)]), Step::Rest(holds) if holds.len() == 1)
-            );
-        }
-        assert_eq!(
-            step(&[1, 2], &[2], &[(1, FINE), (2, TargetState::Absent)]),
-            Step::Create(2)
-        );
-        assert_eq!(step(&[1, 2], &[2], &[(1, FINE), (2, FINE)]), Step::Delete(1));
-        assert_eq!(
-            step(&[1, 2], &[2], &[(1, DELETING), (2, FINE)]),
-            holds(&[(1, HoldReason::Deleting)])
-        );
-        assert_eq!(
-            step(&[1, 2], &[2], &[(1, TargetState::Absent), (2, FINE)]),
-            Step::Forget([2].into())
-        );
-    }
-
-    #[test]
-    fn the_source_is_released_when_all_targets_are_gone() {
-        let with = |first, second| ending(observed(&[1, 2], &[1, 2], &[(1, first), (2, second)]));
-        assert_eq!(with(TargetState::Absent, FINE), Step::Delete(2));
-        assert_eq!(with(TargetState::Absent, DELETING), Step::Forget([2].into()));
-        assert_eq!(with(TargetState::Away, FINE), Step::Delete(2));
-        assert_eq!(
-            with(TargetState::Away, TargetState::Abandoned),
-            Step::Forget([1].into())
-        );
-        assert_eq!(
-            ending(observed(&[1], &[], &[(1, TargetState::Away)])),
-            holds(&[(1, HoldReason::Away)])
-        );
-        for gone in [
-            TargetState::Absent,
-            TargetState::Abandoned,
-            TargetState::Foreign { adoptable: true },
-        ] {
-            assert_eq!(with(gone, TargetState::Absent), Step::Release, "{gone:?}");
-        }
-        let empty = Observed {
-            finalizer: true,
-            ..observed(&[], &[], &[])
-        };
-        assert_eq!(ending(empty), Step::Release);
-        assert_eq!(ending(observed(&[], &[], &[])), holds(&[]));
-    }
-
-    #[test]
-    fn a_live_source_that_is_placed_nowhere_is_released() {
-        assert_eq!(step(&[1], &[], &[(1, FINE)]), Step::Delete(1));
-        assert_eq!(step(&[1], &[], &[(1, TargetState::Absent)]), Step::Release);
-        assert_eq!(step(&[], &[], &[]), holds(&[]));
-    }
-
-    #[test]
-    fn a_source_that_is_gone_is_not_written_to() {
-        let gone = |target| {
-            next_step(&Observed {
-                source: SourceState::Deleted,
-                finalizer: false,
-                ..observed(&[1], &[], &[(1, target)])
-            })
-        };
-        assert_eq!(gone(FINE), Step::Delete(1));
-        assert_eq!(gone(TargetState::Absent), holds(&[]));
-        assert_eq!(gone(TargetState::Away), holds(&[(1, HoldReason::Away)]));
-    }
-}
+mod tests;

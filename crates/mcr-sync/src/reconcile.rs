@@ -1,4 +1,4 @@
-//! Carries out the plan for one source, step by step.
+//! One reconcile of a source: observe, decide, act, until there is nothing to write; then report.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,36 +6,73 @@ use std::{
     time::Duration,
 };
 
-use kube::{core::DynamicObject, runtime::events::EventType};
-use mcr::{Action, BoxError, Request, RequestKey, RequestObject, TerminalError};
+use kube::core::DynamicObject;
+use mcr::{
+    Action, BoxError, Cluster, ClusterName, ClusterState, Request, RequestObject, TerminalError,
+    queue::Backoff,
+};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    api::{Written, value},
-    apply, copies,
+    api::Remote,
     error::SyncError,
-    left, orphan,
-    plan::{HoldReason, Step, TargetState, next_step},
-    record, related,
+    pass::{Pass, Placement, View},
+    plan::{Decision, Hold, HoldReason, State, decide},
+    record,
+    related::{Note, Problem},
     relation::Relation,
-    sight::{Holds, Look, Sight, Targets, settled},
+    unchanged, unowned,
 };
 
-/// The most steps of one reconcile for each place, and as many for the source. A step whose answers are outdated is taken again.
-const STEPS_PER_PLACE: usize = 8;
+/// The most steps of one reconcile for each object, and as many for the source. A step whose answers are outdated is taken again.
+const MOST_STEPS: usize = 8;
 
-/// The time until a place that is away or being deleted is looked at again. Events of the fleet and of targets come before.
-const LOOK_AGAIN: Duration = Duration::from_secs(15);
+/// The time until an object that is not listed, or is being deleted, is observed again.
+const OBSERVE_AGAIN: Duration = Duration::from_secs(15);
 
-/// That time for a cluster that was connected less than [`LISTS_WITHIN`] ago: no event tells that its targets are listed.
-const LOOK_AGAIN_SOON: Duration = Duration::from_secs(1);
+/// That time for a cluster that was connected less than [`LISTS_WITHIN`] ago: no event says that its targets are listed.
+const OBSERVE_SOON: Duration = Duration::from_secs(1);
 
-/// The time until a name that is taken, or an object that names a source wrongly, is looked at again. No watch tells when a name is
-/// free, because watches of targets select those of this sync. Each look costs up to two requests.
-const LOOK_AGAIN_TAKEN: Duration = Duration::from_secs(60);
+/// The time until a name that is taken, or an object that names a source wrongly, is observed again, and the longest time until a
+/// cluster that does not answer is. No watch shows when a name is free, because watches of targets select those of this sync.
+const OBSERVE_LATE: Duration = Duration::from_secs(60);
 
 /// The time in which most clusters list the targets.
 const LISTS_WITHIN: Duration = Duration::from_secs(30);
+
+pub(crate) type Holds = Vec<Hold<Placement>>;
+pub(crate) type Targets = Vec<(ClusterName, DynamicObject)>;
+
+/// How a pass has ended, for the report.
+#[derive(Default)]
+pub(crate) struct Outcome {
+    pub(crate) holds: Holds,
+    pub(crate) notes: Vec<Note>,
+    /// The targets that are known, for the status of the source.
+    pub(crate) targets: Targets,
+    /// How many objects are as they should be, and at how many places something has failed.
+    pub(crate) synced: usize,
+    pub(crate) failed: usize,
+    pub(crate) error: Option<SyncError>,
+    /// The versions of the source and its targets, if only a new one may lead to work.
+    pub(crate) versions: Option<u64>,
+    /// Whether the source is left alone because its owner has paused it.
+    pub(crate) is_paused: bool,
+    /// Whether some cluster is only just being connected, or lists the kind for the first time: then nothing is reported yet.
+    pub(crate) is_pending: bool,
+    /// When the source is observed again, whatever happens.
+    pub(crate) again: Option<Duration>,
+}
+
+impl From<SyncError> for Outcome {
+    fn from(error: SyncError) -> Self {
+        let error = Some(error);
+        Self {
+            error,
+            ..Self::default()
+        }
+    }
+}
 
 pub(crate) async fn reconcile<S, T>(
     request: Request<DynamicObject>,
@@ -45,292 +82,321 @@ where
     S: DeserializeOwned + Send + Sync,
     T: DeserializeOwned + Serialize + Send + Sync,
 {
-    let last_known = request.object.last_known().map(|object| &object.metadata);
-    let has_vanished = last_known.is_some_and(|last| record::may_not_be_deleted(&relation.name, last));
-    let source = match &request.object {
-        RequestObject::Live(source) => Some((**source).clone()),
-        RequestObject::Deleted { .. } if !has_vanished => None,
-        RequestObject::LeftWatch { .. }
-            if request.confirm_deleted_with(&relation.source).await? && !has_vanished =>
-        {
-            None
-        }
-        // Nobody saw the source deleted. Its targets stay.
-        object => {
-            forget(&relation, &request.key);
-            match object {
-                RequestObject::LeftWatch { .. } => left::tell(&relation, &request).await?,
-                RequestObject::Unwatched => {}
-                _ => orphan::tell(&relation, &request).await?,
-            }
+    if unchanged::is_unchanged(&request, &relation) {
+        return Ok(Action::done());
+    }
+    let Some(source) = source_of(&request, &relation).await? else {
+        return Ok(Action::done());
+    };
+    let mut pass = Pass::new(&*relation, &request, source);
+    let outcome = match pass.run().await {
+        Err(error @ SyncError::Replaced(_)) => {
+            tracing::debug!(sync = &*relation.name, "{error}");
             return Ok(Action::done());
         }
+        outcome => outcome.unwrap_or_else(Outcome::from),
     };
-    let mut sight = Sight {
-        relation: &*relation,
-        request: &request,
-        confirmed: source.is_none(),
-        source,
-        live: BTreeMap::new(),
-        failed: BTreeMap::new(),
-        taken: BTreeSet::new(),
-        related: related::Answers::default(),
-        projected: None,
-        look_again: None,
-    };
-    let outcome = sight.converge().await;
-    let reported = sight.report(&outcome).await;
-    let notes = sight.related.notes().iter();
-    let notes = notes.filter_map(|note| Some(look_again(&request, &note.key, note.hold()?)));
+    let reported = pass.report(&outcome).await;
     // A limit that has passed leaves no hold.
-    let next = sight
-        .look_again
-        .into_iter()
-        .chain(notes)
-        .chain(sight.abandons_in());
-    let next = next.filter(|next| !next.is_zero()).min();
-    if sight.source.is_none() && request.live().is_none() {
-        forget(&relation, &request.key);
+    let limit = relation.abandon_after.zip(relation.memory.waited(&request.key));
+    let limit = limit
+        .map(|(limit, waited)| limit.saturating_sub(waited))
+        .filter(|rest| !rest.is_zero());
+    let next = outcome.again.into_iter().chain(limit).min();
+    if pass.source.is_none() && request.live().is_none() {
+        relation.forget(&request.key);
     }
-    match outcome.and(reported) {
+    match outcome.error.map_or(Ok(()), Err).and(reported) {
         Ok(()) => Ok(next.map_or_else(Action::done, Action::requeue)),
-        // An error that waits for a change of the source must not end the wait for another place.
-        Err(error) if error.is_terminal() && next.is_none() => Err(TerminalError::new(error).into()),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(match next {
+            // The wait for another place goes on.
+            Some(next) => Failed { error, next }.into(),
+            None if error.is_terminal() => TerminalError::new(error).into(),
+            None => error.into(),
+        }),
     }
 }
 
-/// Forgets what is remembered of a source that is gone.
-fn forget<S, T>(relation: &Relation<S, T>, source: &RequestKey) {
-    copies::forget_source(relation, source);
-    relation.away.forget(source);
-}
-
-/// When a place is looked at again.
-fn look_again(request: &Request<DynamicObject>, place: &RequestKey, reason: HoldReason) -> Duration {
-    match reason {
-        HoldReason::Foreign | HoldReason::Claimed => return LOOK_AGAIN_TAKEN,
-        HoldReason::Away | HoldReason::Deleting => {}
-    }
-    let is_listing = request.fleet.get(&place.cluster).is_ok_and(|cluster| {
-        let since = cluster.state_since().elapsed().unwrap_or_default();
-        cluster.state().is_ready() && since < LISTS_WITHIN
-    });
-    if is_listing { LOOK_AGAIN_SOON } else { LOOK_AGAIN }
-}
-
-fn place_of(step: &Step<RequestKey>) -> Option<RequestKey> {
-    match step {
-        Step::Create(place) | Step::Adopt(place) | Step::Update(place) | Step::Delete(place) => {
-            Some(place.clone())
-        }
-        _ => None,
-    }
-}
-
-impl<S, T> Sight<'_, S, T>
+/// The source, or that it was deleted. `None` if its targets stay as they are.
+async fn source_of<S, T>(
+    request: &Request<DynamicObject>,
+    relation: &Relation<S, T>,
+) -> Result<Option<Option<DynamicObject>>, BoxError>
 where
     S: DeserializeOwned + Send + Sync,
     T: DeserializeOwned + Serialize + Send + Sync,
 {
-    /// Takes steps until there is nothing to write. Returns what is held up, and the targets in their wanted places.
-    async fn converge(&mut self) -> Result<(Holds, Targets), SyncError> {
-        let mut steps = BTreeMap::<_, usize>::new();
+    let last_known = request.object.last_known().map(|object| &object.metadata);
+    let has_vanished = last_known.is_some_and(|last| record::may_not_be_deleted(&relation.name, last));
+    let has_left = matches!(
+        request.object,
+        RequestObject::LeftWatch { .. } | RequestObject::Absent
+    );
+    match &request.object {
+        RequestObject::Live(source) => return Ok(Some(Some((**source).clone()))),
+        RequestObject::Deleted { .. } if !has_vanished => return Ok(Some(None)),
+        _ if has_left && relation.source_labels.is_some() => {
+            let remote = Remote::new(&request.cluster, &relation.source, &request.key.object)?;
+            let source = remote.get().await?;
+            if source
+                .as_ref()
+                .is_some_and(|source| record::has_finalizer(&relation.name, &source.metadata))
+            {
+                return Ok(Some(source));
+            }
+        }
+        RequestObject::LeftWatch { .. }
+            if request.confirm_deleted_with(&relation.source).await? && !has_vanished =>
+        {
+            return Ok(Some(None));
+        }
+        _ => {}
+    }
+    // Nobody saw the source deleted. Its targets stay.
+    relation.forget(&request.key);
+    match &request.object {
+        RequestObject::LeftWatch { .. } => unowned::report_left_watch(relation, request).await?,
+        RequestObject::Unwatched => {}
+        _ => unowned::report_orphan(relation, request).await?,
+    }
+    Ok(None)
+}
+
+/// An error of one place, while another place is to be observed again.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+struct Failed {
+    #[source]
+    error: SyncError,
+    next: Duration,
+}
+
+/// When a source that failed is tried again: after its back-off, or when another place is observed. The earlier one decides.
+pub(crate) fn after_error(error: &(dyn std::error::Error + 'static), attempt: u32) -> Option<Action> {
+    let Failed { error, next } = error.downcast_ref()?;
+    let is_first = error.is_terminal() || *next < Backoff::default().nominal(attempt);
+    is_first.then(|| Action::requeue(*next))
+}
+
+impl<S, T> Pass<'_, S, T>
+where
+    S: DeserializeOwned + Send + Sync,
+    T: DeserializeOwned + Serialize + Send + Sync,
+{
+    /// Takes steps until there is nothing to write.
+    async fn run(&mut self) -> Result<Outcome, SyncError> {
+        let (mut steps, mut of_source) = (BTreeMap::<Placement, usize>::new(), 0);
         loop {
-            let look = self.look().await?;
-            let step = next_step(&look.observed);
-            let place = place_of(&step);
-            let step = match self.relate(&look, step).await {
-                Ok(Some(step)) => step,
-                Ok(None) => continue,
-                Err(error) => {
-                    self.fail(place, error)?;
-                    continue;
+            let view = self.observe().await?;
+            // A source that is not synced is not paused either.
+            let is_kept = view.observed.finalizer || !view.observed.wanted.is_empty();
+            if is_kept && record::is_paused(&self.meta()) {
+                let is_paused = true;
+                return Ok(Outcome {
+                    is_paused,
+                    ..Outcome::default()
+                });
+            }
+            let step = match decide(&view.observed) {
+                Decision::Rest(holds) => return Ok(self.rest(view, holds).await),
+                Decision::Write(writes) => {
+                    let (late, now): (Vec<_>, Vec<_>) = writes.into_iter().partition(|(placement, _)| {
+                        let taken = steps.entry(placement.clone()).or_default();
+                        *taken += 1;
+                        *taken > MOST_STEPS
+                    });
+                    for (placement, _) in late {
+                        self.fail(self.place_of(&placement, &view), SyncError::Unsettled(MOST_STEPS))?;
+                    }
+                    Decision::Write(now)
+                }
+                step => {
+                    of_source += 1;
+                    if of_source > 3 * MOST_STEPS {
+                        return Err(SyncError::Unsettled(MOST_STEPS));
+                    }
+                    step
                 }
             };
-            if let Step::Rest(mut holds) = step {
-                holds.extend(self.claims(&look.observed).await);
-                let held = holds.iter().filter(|hold| !self.failed.contains_key(&hold.place));
-                let again = held.map(|hold| look_again(self.request, &hold.place, hold.reason));
-                self.look_again = again.min();
-                // One error is told. A retry that may help comes before an error that waits for a change of the source. A place that
-                // was given up has none.
-                let failed = std::mem::take(&mut self.failed).into_iter();
-                let failed = failed.filter(|(place, _)| look.observed.targets.contains_key(place));
-                let failed = failed.map(|(_, error)| error);
-                if let Some(error) = failed.min_by_key(SyncError::is_terminal) {
+            if let Err(error) = self.act(step, &view).await {
+                let targets = self.targets(&view);
+                if matches!(error, SyncError::Replaced(_)) {
                     return Err(error);
                 }
-                let wanted = look.observed.wanted.into_iter();
-                let mut objects = look.objects;
-                let is_foreign = |place: &RequestKey| {
-                    let mut holds = holds.iter();
-                    holds.any(|hold| hold.place == *place && hold.reason == HoldReason::Foreign)
-                };
-                let targets = wanted
-                    .filter(|place| !is_foreign(place))
-                    .filter_map(|place| objects.remove(&place).map(|object| (place.cluster, object)))
-                    .collect();
-                return Ok((holds, targets));
-            }
-            let place = place_of(&step);
-            let taken = steps.entry(place.clone()).or_default();
-            *taken += 1;
-            let done = if *taken > STEPS_PER_PLACE {
-                Err(SyncError::Unsettled(STEPS_PER_PLACE))
-            } else {
-                self.advance(step, look).await
-            };
-            if let Err(error) = done {
-                self.fail(place, error)?;
+                return Ok(Outcome {
+                    targets,
+                    ..error.into()
+                });
             }
         }
     }
 
-    /// Notes that a step failed at a place: the other places must not wait for it.
-    fn fail(&mut self, place: Option<RequestKey>, error: SyncError) -> Result<(), SyncError> {
-        let Some(place) = place else { return Err(error) };
-        self.failed.insert(place, error);
-        Ok(())
-    }
-
-    /// Takes a step, if the servers still see what it follows from. The stores may be older than the clusters.
-    async fn advance(&mut self, step: Step<RequestKey>, look: Look) -> Result<(), SyncError> {
-        if self.confirm(&step, &look).await? {
-            return Ok(());
+    /// Nothing is to be written now.
+    async fn rest(&mut self, view: View, mut holds: Holds) -> Outcome {
+        let mut silent = BTreeSet::new();
+        for hold in &mut holds {
+            let place = self.place_of(&hold.object, &view);
+            if let Some(SyncError::NoAnswer(_)) = self.failed.get(&place) {
+                hold.reason = HoldReason::Silent;
+                silent.insert(place);
+            }
         }
-        self.take(step, look).await
-    }
-
-    /// Carries out one step. What it has written is seen by the next look.
-    async fn take(&mut self, step: Step<RequestKey>, look: Look) -> Result<(), SyncError> {
-        let mode = self.relation.mode;
-        match step {
-            Step::Claim(places) => {
-                self.check_status().await?;
-                self.write_record(Some(&places)).await
-            }
-            Step::Forget(places) => {
-                self.write_record(Some(&places)).await?;
-                self.tell_abandoned(&look, &places).await;
-                Ok(())
-            }
-            Step::Release => {
-                self.write_record(None).await?;
-                self.tell_abandoned(&look, &BTreeSet::new()).await;
-                Ok(())
-            }
-            Step::Create(place) => {
-                let Some(desired) = look.desired.get(&place) else {
-                    return Ok(());
-                };
-                let remote = self.remote(&place)?;
-                let object = apply::to_create(mode, desired)?;
-                let written = remote.create(object, self.relation.create_namespaces).await?;
-                match written {
-                    Written::Done(_) => self.tell_done("TargetCreated", "Create", "created", &place).await,
-                    Written::Outdated => drop(self.taken.insert(place.clone())),
+        let objects = view.observed.objects.iter();
+        let known: BTreeSet<_> = objects
+            .flat_map(|(key, object)| [Some(&key.at), object.of.as_ref()])
+            .flatten()
+            .collect();
+        // A place that was given up has no error any more.
+        self.failed
+            .retain(|place, _| known.contains(place) && !silent.contains(place));
+        holds.extend(self.claims(&view).await);
+        let is_held =
+            |hold: &&Hold<Placement>| !self.failed.contains_key(&self.place_of(&hold.object, &view));
+        let held = holds
+            .iter()
+            .filter(is_held)
+            .map(|hold| (&hold.object.at.cluster, hold.reason));
+        let unknown = view
+            .notes
+            .iter()
+            .filter(|note| matches!(note.problem, Problem::Unknown(_)));
+        let held: Vec<_> = held
+            .chain(unknown.map(|note| (&note.key.cluster, HoldReason::Away)))
+            .collect();
+        let away = held.iter().filter(|(_, reason)| *reason == HoldReason::Away);
+        let away = away.map(|(cluster, _)| (*cluster).clone()).collect();
+        // Before the clusters are looked at: the event of one that is back must find the entry.
+        self.relation.memory.note_waiting(&self.request.key, away);
+        let again = held
+            .iter()
+            .filter_map(|(cluster, reason)| self.again(cluster, *reason));
+        let again = again.chain(self.waits.iter().copied()).min();
+        let is_synced = |state: State| {
+            state
+                == State::Ours {
+                    differs: false,
+                    deleting: false,
                 }
-                let found = settled(mode, &remote, desired, written).await?;
-                self.live.insert(place, found);
-                Ok(())
-            }
-            Step::Adopt(ref place) | Step::Update(ref place) => {
-                // The server's answer has `managedFields`, and the store's object of the same version has none.
-                let (Some(desired), Some(Some(object))) = (look.desired.get(place), self.live.get(place))
-                else {
-                    return Ok(());
-                };
-                let name = &self.relation.name;
-                let Some(write) = apply::to_write(mode, name, desired, &value(object))? else {
-                    return Ok(());
-                };
-                let remote = self.remote(place)?;
-                let written = match remote.write(write).await {
-                    Err(refusal)
-                        if self.relation.replaces
-                            && refusal.is_invalid()
-                            && remote.accepts(apply::to_create(mode, desired)?).await? =>
-                    {
-                        remote.delete(object).await?;
-                        let done = "deleted, to make it anew because its server refuses the change,";
-                        self.tell_done("TargetReplaced", "Delete", done, place).await;
-                        Written::Outdated
-                    }
-                    written => written?,
-                };
-                if matches!((&step, &written), (Step::Adopt(_), Written::Done(_))) {
-                    self.tell_done("TargetAdopted", "Adopt", "took over", place).await;
-                }
-                let found = settled(mode, &remote, desired, written).await?;
-                self.live.insert(place.clone(), found);
-                Ok(())
-            }
-            Step::Delete(place) => {
-                let Some(object) = look.objects.get(&place) else {
-                    return Ok(());
-                };
-                let remote = self.remote(&place)?;
-                remote.delete(object).await?;
-                self.tell_done("TargetDeleted", "Delete", "deleted", &place).await;
-                self.live.insert(place, remote.get().await?);
-                Ok(())
-            }
-            Step::Rest(_) => Ok(()),
-        }
-    }
-
-    /// Refuses a source that can't have the status which the sync is to write. Nothing is written to it before.
-    async fn check_status(&self) -> Result<(), SyncError> {
-        let Relation {
-            status,
-            condition,
-            source,
-            ..
-        } = self.relation;
-        let is_written = status.is_some() || condition.is_some();
-        let kinds = &self.relation.status_kinds;
-        if is_written && kinds.is_missing(&self.request.cluster, source).await {
-            return Err(SyncError::NoStatus(self.request.key.clone()));
-        }
-        Ok(())
-    }
-
-    async fn tell_done(&self, reason: &str, action: &str, done: &str, place: &RequestKey) {
-        let RequestKey { cluster, object } = place;
-        let note = format!("{done} {object} in cluster {cluster}");
-        self.tell(EventType::Normal, reason, action, &note).await;
-    }
-
-    /// Tells which places left the record although their objects may exist.
-    async fn tell_abandoned(&self, look: &Look, kept: &BTreeSet<RequestKey>) {
-        for place in look.observed.recorded.difference(kept) {
-            if look.observed.targets.get(place) == Some(&TargetState::Abandoned) {
-                // No event tells that a cluster still has the object when it is back without a new list.
-                if self.request.fleet.get(&place.cluster).is_ok() {
-                    self.relation.claims.add(&self.request.key, place.clone());
-                }
-                let RequestKey { cluster, object } = place;
-                let note = format!(
-                    "gave up {object} in cluster {cluster}, which is away; if the cluster comes back, the object is still there"
-                );
-                let (sync, source) = (&*self.relation.name, &self.request.key);
-                tracing::warn!(sync, %source, "{note}");
-                self.tell(EventType::Warning, "TargetAbandoned", "Abandon", &note)
-                    .await;
-            }
-        }
-    }
-
-    async fn write_record(&mut self, places: Option<&BTreeSet<RequestKey>>) -> Result<(), SyncError> {
-        let Some(source) = &self.source else { return Ok(()) };
-        let patch = record::patch(&self.relation.name, source, places);
-        self.source = match self.own().patch(patch).await? {
-            // The last finalizer is gone, and the source with it.
-            Written::Done(source) if places.is_none() && source.metadata.deletion_timestamp.is_some() => None,
-            Written::Done(source) => Some(*source),
-            Written::Outdated => self.refreshed().await?,
         };
-        Ok(())
+        let synced = view
+            .observed
+            .objects
+            .values()
+            .filter(|object| object.wanted && is_synced(object.state))
+            .count();
+        let targets = self.targets(&view);
+        // One error is reported. A retry that may help comes before an error that waits for a change of the source.
+        let errors = std::mem::take(&mut self.failed).into_values();
+        let failed = errors.len();
+        let error = errors.min_by_key(SyncError::is_terminal);
+        let mut away = holds.iter().filter(|hold| hold.reason == HoldReason::Away);
+        let is_pending = error.is_none() && away.any(|hold| self.is_pending(&hold.object));
+        let versions = self
+            .versions(&view)
+            .filter(|_| holds.is_empty() && view.notes.is_empty());
+        let (notes, is_paused) = (view.notes, false);
+        Outcome {
+            holds,
+            notes,
+            targets,
+            synced,
+            failed,
+            error,
+            versions,
+            is_paused,
+            is_pending,
+            again,
+        }
+    }
+
+    /// Whether nothing is known of an object because its cluster is not yet connected, or lists the kind for the first time.
+    fn is_pending(&self, object: &Placement) -> bool {
+        let Some(cluster) = self.named(&object.at.cluster) else {
+            return !self.request.fleet.is_discovered();
+        };
+        match cluster.state() {
+            ClusterState::Discovered | ClusterState::Connecting => true,
+            ClusterState::Ready => {
+                cluster.state_since().elapsed().unwrap_or_default() < LISTS_WITHIN
+                    && self.unlisted(object).is_none()
+            }
+            _ => false,
+        }
+    }
+
+    /// When an object that is held is observed again. `None` if its cluster is away: the event that it is back comes before.
+    fn again(&self, cluster: &ClusterName, reason: HoldReason) -> Option<Duration> {
+        let ready = self
+            .cluster(cluster)
+            .ok()
+            .filter(|cluster| cluster.state().is_ready());
+        let is_listing =
+            |cluster: &Cluster| cluster.state_since().elapsed().unwrap_or_default() < LISTS_WITHIN;
+        let soon = |is_soon| if is_soon { OBSERVE_SOON } else { OBSERVE_AGAIN };
+        match reason {
+            HoldReason::Foreign | HoldReason::Claimed => Some(OBSERVE_LATE),
+            // The longer it has been silent, the more sources wait for it.
+            HoldReason::Silent => {
+                let since = self.relation.silent.since(cluster);
+                let silent = since.map_or(Duration::ZERO, |since| since.elapsed());
+                Some(silent.clamp(OBSERVE_SOON, OBSERVE_LATE))
+            }
+            HoldReason::Away if self.named(cluster).is_none() && !self.request.fleet.is_discovered() => {
+                Some(OBSERVE_AGAIN)
+            }
+            HoldReason::Away => ready.map(|cluster| soon(is_listing(&cluster))),
+            HoldReason::Deleting => Some(soon(ready.is_some_and(|cluster| is_listing(&cluster)))),
+        }
+    }
+
+    /// The targets in the wanted places that can be read, also where a step has failed.
+    fn targets(&self, view: &View) -> Targets {
+        if self.relation.status.is_none() {
+            return Targets::new();
+        }
+        let wanted = view.observed.wanted.iter().map(Placement::target);
+        let found = wanted.filter_map(|target| {
+            let object = self
+                .live
+                .get(&target)
+                .map_or_else(|| view.found.get(&target), Option::as_ref)?;
+            let is_ours = self.owns(&target, &object.metadata);
+            is_ours.then(|| (target.at.cluster, object.clone()))
+        });
+        found.collect()
+    }
+
+    /// The objects that name the source, and are in none of its places. Their servers are asked, because the store may be older
+    /// than a deletion in a former place.
+    async fn claims(&mut self, view: &View) -> Holds {
+        let (memory, key) = (&self.relation.memory, &self.request.key);
+        let mut others = Holds::new();
+        for (place, observation) in memory.claims(key) {
+            if view.observed.recorded.contains(&place) || view.observed.wanted.contains(&place) {
+                memory.note_claim(key, place, false);
+                continue;
+            }
+            let object = Placement::target(&place);
+            let found = match self.remote(&object) {
+                Ok(remote) => remote.get().await,
+                Err(away) => Err(away),
+            };
+            // Nobody knows whether there is anything in a cluster that was given up, until it answers.
+            if found.is_err() && self.is_abandoned(&place) {
+                continue;
+            }
+            // Otherwise what the watch has received last counts without an answer.
+            let state = found.map(|found| self.state_of(&object, Some(&found), false, None));
+            match state {
+                Ok(Ok(State::Ours { deleting: false, .. })) | Err(_) => {
+                    others.push(Hold {
+                        object,
+                        reason: HoldReason::Claimed,
+                    });
+                }
+                _ => memory.forget_claim(key, &place, observation),
+            }
+        }
+        others
     }
 }

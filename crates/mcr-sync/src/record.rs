@@ -6,18 +6,23 @@ use kube::core::{DynamicObject, ObjectMeta};
 use mcr::{ClusterName, ObjectKey, RequestKey};
 use serde_json::{Value, json};
 
-use crate::link::PREFIX;
+use crate::{link::PREFIX, name::is_valid};
 
 /// An annotation of sources: names of clusters, separated by commas, whose targets count as gone. People set it for a cluster
 /// that is gone for good, so that the sources are released.
 pub const ABANDON: &str = "sync.mcr.dev/abandon";
+
+/// An annotation of sources: `true` pauses the sync of the source. Nothing is written to its targets until it is removed, or the source is
+/// deleted.
+pub const PAUSED: &str = "sync.mcr.dev/paused";
 
 /// The finalizer of the sync.
 pub(crate) fn finalizer(sync: &str) -> String {
     format!("{PREFIX}{sync}")
 }
 
-fn annotation(sync: &str) -> String {
+/// The annotation with the record.
+pub(crate) fn annotation(sync: &str) -> String {
     format!("{PREFIX}placed.{sync}")
 }
 
@@ -39,9 +44,18 @@ fn text<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
 }
 
 /// The places in the record. A record that somebody damaged counts as empty.
-pub(crate) fn places(sync: &str, meta: &ObjectMeta) -> BTreeSet<RequestKey> {
+///
+/// # Errors
+/// A name in it that no target has: the owner of the source may write anything.
+pub(crate) fn places(sync: &str, meta: &ObjectMeta) -> Result<BTreeSet<RequestKey>, String> {
     let text = text(meta, &annotation(sync)).unwrap_or("[]");
     let places: Vec<(String, Option<String>, String)> = serde_json::from_str(text).unwrap_or_default();
+    let names = places
+        .iter()
+        .flat_map(|(_, namespace, name)| namespace.iter().chain([name]));
+    if let Some(impossible) = names.into_iter().find(|name| !is_valid(name)) {
+        return Err(impossible.clone());
+    }
     let place = |(cluster, namespace, name): (String, Option<String>, String)| {
         let object = match namespace {
             Some(namespace) => ObjectKey::namespaced(namespace, name),
@@ -49,7 +63,7 @@ pub(crate) fn places(sync: &str, meta: &ObjectMeta) -> BTreeSet<RequestKey> {
         };
         Some(RequestKey::new(ClusterName::new(cluster).ok()?, object))
     };
-    places.into_iter().filter_map(place).collect()
+    Ok(places.into_iter().filter_map(place).collect())
 }
 
 /// Whether the owner of the source says that this cluster is gone for good.
@@ -57,8 +71,19 @@ pub(crate) fn is_abandoned(meta: &ObjectMeta, cluster: &str) -> bool {
     text(meta, ABANDON).is_some_and(|names| names.split(',').any(|name| name.trim() == cluster))
 }
 
-/// The merge patch that writes the finalizer and the record, or removes both. It applies to this version of the source only.
-pub(crate) fn patch(sync: &str, source: &DynamicObject, record: Option<&BTreeSet<RequestKey>>) -> Value {
+/// Whether the owner of the source has paused it. A deletion does not wait.
+pub(crate) fn is_paused(meta: &ObjectMeta) -> bool {
+    meta.deletion_timestamp.is_none() && text(meta, PAUSED) == Some("true")
+}
+
+/// The merge patch that writes the finalizer and the record, or removes both. It applies to this version of the source only. With
+/// `labelled`, the source also has a label, by which it is found after it has left the watch.
+pub(crate) fn patch(
+    sync: &str,
+    source: &DynamicObject,
+    record: Option<&BTreeSet<RequestKey>>,
+    labelled: bool,
+) -> Value {
     let own = finalizer(sync);
     let mut finalizers = source.metadata.finalizers.clone().unwrap_or_default();
     finalizers.retain(|finalizer| *finalizer != own);
@@ -67,12 +92,16 @@ pub(crate) fn patch(sync: &str, source: &DynamicObject, record: Option<&BTreeSet
         let place = |place: &RequestKey| json!([&*place.cluster, place.object.namespace, place.object.name]);
         Value::Array(places.iter().map(place).collect()).to_string()
     });
-    json!({"metadata": {
+    let mut patch = json!({"metadata": {
         "uid": source.metadata.uid,
         "resourceVersion": source.metadata.resource_version,
         "finalizers": finalizers,
         "annotations": {annotation(sync): text},
-    }})
+    }});
+    if labelled {
+        patch["metadata"]["labels"] = json!({annotation(sync): record.map(|_| "true")});
+    }
+    patch
 }
 
 #[cfg(test)]
@@ -97,13 +126,13 @@ mod tests {
             )),
         );
         source.metadata.finalizers = Some(vec!["theirs".into()]);
-        let written = patch("dbs", &source, Some(&places));
+        let written = patch("dbs", &source, Some(&places), true);
         let claimed = meta(written["metadata"].clone());
-        assert_eq!(self::places("dbs", &claimed), places);
+        assert_eq!(self::places("dbs", &claimed).unwrap(), places);
         assert!(has_finalizer("dbs", &claimed) && !has_finalizer("other", &claimed));
-        assert!(self::places("other", &claimed).is_empty());
+        assert!(self::places("other", &claimed).unwrap().is_empty());
         source.metadata.finalizers = claimed.finalizers.clone();
-        let released = patch("dbs", &source, None);
+        let released = patch("dbs", &source, None, false);
         assert_eq!(released["metadata"]["finalizers"], json!(["theirs"]));
         assert_eq!(
             released["metadata"]["annotations"],
@@ -115,7 +144,7 @@ mod tests {
     fn a_damaged_record_is_empty_and_clusters_are_abandoned_by_name() {
         let damaged =
             meta(json!({"annotations": {"sync.mcr.dev/placed.dbs": "[", "sync.mcr.dev/abandon": "a, b"}}));
-        assert!(places("dbs", &damaged).is_empty());
+        assert!(places("dbs", &damaged).unwrap().is_empty());
         assert!(is_abandoned(&damaged, "b") && !is_abandoned(&damaged, "c"));
     }
 }

@@ -1,32 +1,34 @@
 //! One relation between sources and targets: what the user has set, without its builder.
 
 use std::{
-    collections::BTreeSet,
-    panic::{AssertUnwindSafe, catch_unwind},
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
-use kube::core::{ApiResource, DynamicObject};
+use kube::core::{ApiResource, ObjectMeta, Selector, SelectorExt};
 use mcr::{BoxError, Cluster, ClusterName, ClusterSelector, Fleet, ObjectKey, RequestKey, WatchRequest};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    apply::Mode,
-    away::Away,
-    claims::Claims,
+    desired::Mode,
     error::SyncError,
+    functions::call,
     kinds::StatusKinds,
     link::{Link, SYNC},
+    memory::Memory,
     name::{NameError, NameTemplate, hashed},
+    record,
     related::Rule,
-    told::Told,
+    silent::Silent,
+    writes::Writes,
 };
 
 type Fallible<T> = Result<T, BoxError>;
 pub(crate) type Place<S> = Arc<dyn Fn(&S, &Cluster, &Fleet) -> Vec<ClusterName> + Send + Sync>;
-pub(crate) type Project<S, T> = Arc<dyn Fn(&S) -> Fallible<T> + Send + Sync>;
+/// The cluster is that of the source.
+pub(crate) type Project<S, T> = Arc<dyn Fn(&S, &Cluster) -> Fallible<T> + Send + Sync>;
 pub(crate) type Status<S, T> = Arc<dyn Fn(&S, &[(ClusterName, T)]) -> Fallible<Value> + Send + Sync>;
 /// Changes the target for its cluster. The clusters are that of the source and that of the target.
 pub(crate) type Mutate<S, T> = Box<dyn Fn(&mut T, &S, &Cluster, &Cluster) -> Fallible<()> + Send + Sync>;
@@ -46,6 +48,7 @@ pub enum TargetNamespace {
 
 pub(crate) struct Relation<S, T> {
     pub(crate) name: Arc<str>,
+    pub(crate) owner: Option<String>,
     pub(crate) source: ApiResource,
     pub(crate) target: ApiResource,
     pub(crate) sources: ClusterSelector,
@@ -67,21 +70,32 @@ pub(crate) struct Relation<S, T> {
     pub(crate) mode: Mode,
     pub(crate) replaces: bool,
     pub(crate) events: bool,
+    /// Selects the sources, beside the watch that the user may have limited.
+    pub(crate) source_labels: Option<Selector>,
     pub(crate) source_watch: OnceLock<WatchRequest>,
-    pub(crate) claims: Claims,
-    pub(crate) away: Away,
-    pub(crate) told: Told,
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) silent: Silent,
+    pub(crate) writes: Writes,
     pub(crate) status_kinds: StatusKinds,
 }
 
-impl<S, T> Relation<S, T>
-where
-    S: DeserializeOwned,
-    T: DeserializeOwned + Serialize,
-{
+impl<S, T> Relation<S, T> {
+    /// How an object is written: a target, or the copy of a rule. Copies are written with merge patches.
+    pub(crate) fn mode(&self, rule: Option<usize>) -> Mode {
+        self.mode.filter(|_| rule.is_none())
+    }
+
     /// The watch of the sources, as the user has limited it. `None` before the controller is built.
     pub(crate) fn source_watch(&self) -> Option<&WatchRequest> {
         self.source_watch.get()
+    }
+
+    /// Sources that have left their watch, and still have targets.
+    pub(crate) fn former_watch(&self) -> Option<WatchRequest> {
+        let label = format!("{}=true", record::annotation(&self.name));
+        self.source_labels
+            .as_ref()
+            .map(|_| WatchRequest::resource(&self.source).labels(label))
     }
 
     /// Targets are watched by the label of the sync.
@@ -90,17 +104,45 @@ where
     }
 
     pub(crate) fn link<'a>(&'a self, key: &'a RequestKey) -> Link<'a> {
-        Link::of(&self.name, key)
+        Link::of(&self.name, self.owner.as_deref(), key)
     }
 
+    /// Forgets what is remembered of a source that is gone.
+    pub(crate) fn forget(&self, source: &RequestKey) {
+        for rule in &self.related {
+            rule.index.note(source, Default::default());
+        }
+        self.memory.forget(source);
+    }
+
+    /// Forgets what is remembered of a cluster that has left.
+    pub(crate) fn forget_cluster(&self, cluster: &ClusterName) {
+        for rule in &self.related {
+            rule.index.forget_cluster(cluster);
+        }
+        self.memory.forget_cluster(cluster);
+        self.silent.forget_cluster(cluster);
+        self.status_kinds.forget_cluster(cluster);
+    }
+}
+
+impl<S, T> Relation<S, T>
+where
+    S: DeserializeOwned,
+    T: DeserializeOwned + Serialize,
+{
     /// Whether the object may be a source. A target of this sync never is, or it would be copied again and again.
-    pub(crate) fn selects(&self, object: &DynamicObject, typed: &S) -> Result<bool, SyncError> {
-        let labels = object.metadata.labels.as_ref();
-        let is_target =
-            labels.is_some_and(|labels| labels.get(SYNC).is_some_and(|sync| **sync == *self.name));
+    pub(crate) fn selects(&self, meta: &ObjectMeta, typed: &S) -> Result<bool, SyncError> {
+        let none = BTreeMap::new();
+        let labels = meta.labels.as_ref().unwrap_or(&none);
+        let is_target = labels.get(SYNC).is_some_and(|sync| **sync == *self.name);
+        let is_selected = self
+            .source_labels
+            .as_ref()
+            .is_none_or(|selector| selector.matches(labels));
         match &self.filter {
-            Some(filter) if !is_target => call("filter", || filter(typed)),
-            _ => Ok(!is_target),
+            Some(filter) if is_selected && !is_target => call("filter", || filter(typed)),
+            _ => Ok(is_selected && !is_target),
         }
     }
 
@@ -133,16 +175,17 @@ where
             .collect())
     }
 
-    /// The projected object, for a target cluster if there are mutations.
+    /// The projected object of a source in the cluster `from`, for the target cluster `to` if there are mutations.
     pub(crate) fn projected(
         &self,
         typed: &S,
-        clusters: Option<(&Cluster, &Cluster)>,
+        from: &Cluster,
+        to: Option<&Cluster>,
     ) -> Result<Value, SyncError> {
-        let failed = |function| move |source| SyncError::Function { function, source };
+        let failed = |function| move |error| SyncError::function(function, error);
         let function = "projection";
-        let mut target = call(function, || (self.project)(typed))?.map_err(failed(function))?;
-        if let Some((from, to)) = clusters {
+        let mut target = call(function, || (self.project)(typed, from))?.map_err(failed(function))?;
+        if let Some(to) = to {
             let function = "mutation";
             for mutate in &self.mutations {
                 let mutated = call(function, || mutate(&mut target, typed, from, to))?;
@@ -153,21 +196,7 @@ where
     }
 }
 
-/// Calls a function of the user. A panic in it is an error of this source, as if the function had returned one. The message of the
-/// panic is left out, because it may have values of a Secret.
-pub(crate) fn call<A>(function: &'static str, call: impl FnOnce() -> A) -> Result<A, SyncError> {
-    // Unwind safe in effect: what the function was to return is dropped, and it has got nothing that it could change.
-    catch_unwind(AssertUnwindSafe(call)).map_err(|_| SyncError::Function {
-        function,
-        source: "it panicked, which is a fault in its code; the standard error of this program says where"
-            .into(),
-    })
-}
-
-/// Decodes an object as its type.
-pub(crate) fn decode<K: DeserializeOwned>(function: &'static str, value: Value) -> Result<K, SyncError> {
-    serde_json::from_value(value).map_err(|error| SyncError::Function {
-        function,
-        source: error.into(),
-    })
+/// The cluster in the fleet that this one is another name of, while it waits beside that one.
+pub(crate) fn first_name(fleet: &Fleet, cluster: &Cluster) -> Option<Cluster> {
+    fleet.get(&cluster.same_as()?).ok()
 }

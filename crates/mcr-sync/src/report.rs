@@ -1,175 +1,252 @@
 //! Status and condition of the source: how its sync stands, in words.
 
+use std::collections::BTreeMap;
+
 use mcr::{ClusterName, RequestKey};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use crate::{
-    api::{Written, value},
+    api::value,
     error::{NO_STATUS, SyncError},
+    functions::{call, decode},
+    memory::Problem,
+    pass::{Pass, Placement},
     plan::{Hold, HoldReason},
+    reconcile::{Outcome, Targets},
     record,
-    related::Note,
-    relation::{call, decode},
-    sight::{Holds, Sight, Targets},
     status::{Condition, status_difference},
-    told::Problem,
 };
 
-impl<S, T> Sight<'_, S, T>
+/// The reason of a source that its owner has paused.
+pub(crate) const PAUSED: &str = "Paused";
+
+impl<S, T> Pass<'_, S, T>
 where
     S: DeserializeOwned + Send + Sync,
     T: DeserializeOwned + Serialize + Send + Sync,
 {
-    /// Tells how the sync of the source stands, and writes its status and condition if they differ.
-    pub(crate) async fn report(
-        &mut self,
-        outcome: &Result<(Holds, Targets), SyncError>,
-    ) -> Result<(), SyncError> {
-        let (wanted, failed) = match self.status_up(outcome) {
-            Ok(wanted) => (wanted, None),
-            Err(error) => (json!({}), Some(Err(error))),
+    /// Reports how the sync of the source stands, and writes its status and condition if they differ.
+    pub(crate) async fn report(&mut self, outcome: &Outcome) -> Result<(), SyncError> {
+        if outcome.is_pending {
+            return Ok(());
+        }
+        let (status, failed) = match self.status_of(&outcome.targets) {
+            Ok(status) => (status, None),
+            Err(error) => (json!({}), Some(error)),
         };
-        let mut problem = self.problem(failed.as_ref().unwrap_or(outcome));
-        match &mut problem {
-            Some(problem) => self.tell_problem(problem).await,
-            None => self.tell_synced().await,
-        }
-        let written = self.write_status(wanted, problem).await;
-        match failed {
-            Some(Err(error)) => Err(error),
-            _ => written,
-        }
+        let mut problem = match outcome.error.as_ref().or(failed.as_ref()) {
+            Some(error) => {
+                let (message, generation) = (error.to_string(), self.meta().generation);
+                Some(Problem {
+                    reason: error.reason(),
+                    message,
+                    generation,
+                })
+            }
+            None => self.problem(outcome),
+        };
+        let is_synced = problem.is_none();
+        self.report_problem(&mut problem).await;
+        let written = self.write_status(status, problem).await;
+        // A status that could not be written is written at the next attempt, though nothing has changed then.
+        self.count(outcome, is_synced && written.is_ok());
+        failed.map_or(written, Err)
     }
 
-    /// The status that the function of the user makes.
-    fn status_up(&self, outcome: &Result<(Holds, Targets), SyncError>) -> Result<Value, SyncError> {
-        let (Some(source), Some(status), Ok((_, targets))) = (&self.source, &self.relation.status, outcome)
-        else {
+    fn count(&self, outcome: &Outcome, is_synced: bool) {
+        let (key, memory, mut counts) = (&self.request.key, &self.relation.memory, BTreeMap::new());
+        for hold in &outcome.holds {
+            let state = match hold.reason {
+                HoldReason::Away => "away",
+                HoldReason::Silent => "silent",
+                HoldReason::Deleting => "deleting",
+                HoldReason::Foreign | HoldReason::Claimed => "taken",
+            };
+            *counts.entry(state).or_insert(0) += 1;
+        }
+        if outcome.failed > 0 {
+            counts.insert("failed", outcome.failed);
+        }
+        memory.note_counts(
+            key,
+            outcome.synced,
+            outcome.versions.filter(|_| is_synced),
+            counts,
+            is_synced,
+        );
+    }
+
+    /// The status that the function of the user makes of the targets that are known.
+    fn status_of(&mut self, targets: &Targets) -> Result<Value, SyncError> {
+        let status = self.relation.status.clone();
+        let is_ending = self.meta().deletion_timestamp.is_some();
+        let (Some(status), false) = (status, is_ending || targets.is_empty()) else {
             return Ok(json!({}));
         };
-        if source.metadata.deletion_timestamp.is_some() || targets.is_empty() {
+        let Some(source) = self.decoded()? else {
             return Ok(json!({}));
-        }
-        let typed: S = decode("decoding", value(source))?;
+        };
         let decoded = targets
             .iter()
             .map(|(cluster, object)| Ok((cluster.clone(), decode("decoding of a target", value(object))?)));
         let targets: Vec<(ClusterName, T)> = decoded.collect::<Result<_, SyncError>>()?;
         let function = "status";
-        let failed = |source| SyncError::Function { function, source };
-        call(function, || status(&typed, &targets))?.map_err(failed)
+        call(function, || status(&source.typed, &targets))?
+            .map_err(|error| SyncError::function(function, error))
     }
 
-    async fn write_status(&self, mut wanted: Value, problem: Option<Problem>) -> Result<(), SyncError> {
+    async fn write_status(&mut self, mut wanted: Value, problem: Option<Problem>) -> Result<(), SyncError> {
         let relation = self.relation;
         // A kind without the subresource has nothing to write to.
         let has_no_status = problem
             .as_ref()
             .is_some_and(|problem| problem.reason == NO_STATUS);
-        let (Some(source), false) = (&self.source, has_no_status) else {
-            return Ok(());
-        };
-        if relation.status.is_none() && relation.condition.is_none() {
-            return Ok(());
-        }
-        let live = value(source);
-        let is_synced = |typed: &S| {
-            source.metadata.deletion_timestamp.is_none() && relation.selects(source, typed).unwrap_or(false)
-        };
-        if !record::has_finalizer(&relation.name, &source.metadata)
-            && !decode("decoding", live.clone()).is_ok_and(|typed: S| is_synced(&typed))
-        {
+        let is_written = relation.status.is_some() || relation.condition.is_some();
+        let meta = self.meta();
+        if self.source.is_none() || has_no_status || !is_written {
             return Ok(());
         }
+        if !record::has_finalizer(&relation.name, &meta) {
+            let typed = self.decoded().ok().flatten().map(|decoded| &decoded.typed);
+            let is_selected = typed.is_some_and(|typed| relation.selects(&meta, typed).unwrap_or(false));
+            if meta.deletion_timestamp.is_some() || !is_selected {
+                return Ok(());
+            }
+        }
+        let live = self.source.as_ref().and_then(|source| source.data.get("status"));
         if let Some(kind) = &relation.condition {
             let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
             let (is_synced, reason, message) = match problem {
                 Some(problem) => (false, problem.reason, problem.message),
                 None => (true, "Synced", "all targets are as they should be".to_owned()),
             };
-            let condition =
-                Condition::new(kind, is_synced, reason, message).observed(source.metadata.generation);
-            wanted["conditions"] = condition.among(live["status"].get("conditions"), &now);
+            let condition = Condition::new(kind, is_synced, reason, message).observed(meta.generation);
+            // Those of the function come first. Without any, those of others stay.
+            let live = live.and_then(|live| live.get("conditions"));
+            wanted["conditions"] = condition.among(wanted.get("conditions").or(live), live, &now);
         }
         // Nothing is chosen, so there is nothing to write, even if the source has no status at all.
         if wanted.as_object().is_some_and(serde_json::Map::is_empty) {
             return Ok(());
         }
-        let Some(patch) = status_difference(live.get("status"), &wanted) else {
+        let Some(patch) = status_difference(live, &wanted) else {
             return Ok(());
         };
-        let version = &live["metadata"]["resourceVersion"];
-        let patch = json!({"metadata": {"resourceVersion": version}, "status": patch});
-        match self.own().patch_status(patch).await? {
-            Written::Done(_) => Ok(()),
-            // The source has changed, and its change leads to the next reconcile.
-            Written::Outdated => Ok(()),
-        }
+        let patch = json!({"metadata": {"resourceVersion": meta.resource_version}, "status": patch});
+        // A source that has changed meanwhile leads to the next reconcile.
+        self.own()?.patch_status(patch).await.map(drop)
     }
 
-    /// Why a connected cluster can't list the targets, if somebody must change something there.
-    fn unlisted(&self, place: &RequestKey) -> Option<String> {
-        let cluster = self.request.fleet.get(&place.cluster).ok()?;
-        let watch = self.relation.target_watch().to_string();
+    /// What is wrong with the sync of the source, as its condition and its events say.
+    fn problem(&self, outcome: &Outcome) -> Option<Problem> {
+        let mut all: Vec<(&'static str, String)> = Vec::new();
+        if outcome.is_paused {
+            let words = format!(
+                "the annotation {} pauses the sync of this source; remove it to go on",
+                record::PAUSED
+            );
+            all.push((PAUSED, words));
+        }
+        let (targets, copies): (Vec<_>, Vec<_>) =
+            outcome.holds.iter().partition(|hold| hold.object.rule.is_none());
+        all.extend(targets.iter().map(|hold| self.held_target(hold)));
+        for note in &outcome.notes {
+            let what = self.related(note.rule, &note.key);
+            all.push((note.problem.reason(), note.problem.words(&what)));
+        }
+        all.extend(copies.iter().map(|hold| self.held_copy(hold)));
+        all.extend(
+            self.troubles
+                .iter()
+                .map(|(object, trouble)| (trouble.reason(), trouble.words(&object.at))),
+        );
+        let reason = all.first()?.0;
+        let message = all
+            .into_iter()
+            .map(|(_, words)| words)
+            .collect::<Vec<_>>()
+            .join("; ");
+        Some(Problem {
+            reason,
+            message,
+            generation: None,
+        })
+    }
+
+    /// Why a connected cluster can't list the objects, if somebody must change something there.
+    pub(crate) fn unlisted(&self, object: &Placement) -> Option<String> {
+        let cluster = self.request.fleet.get(&object.at.cluster).ok()?;
+        let watch = self.watch(object).to_string();
         let mut kinds = cluster.kinds().into_iter().filter(|kind| kind.watch == watch);
         let is_connected = cluster.state().is_ready();
         kinds.find(|kind| is_connected && kind.blocked)?.problem
     }
 
-    /// What is wrong with the sync of the source, as its condition and its events say.
-    fn problem(&self, outcome: &Result<(Holds, Targets), SyncError>) -> Option<Problem> {
-        let notes = self.related.notes();
-        let (reason, message) = match outcome {
-            Ok((holds, _)) if holds.is_empty() && notes.is_empty() => return None,
-            Ok((holds, _)) => {
-                let tell = |hold: &Hold<RequestKey>| told(hold, self.unlisted(&hold.place));
-                let mut told: Vec<String> = holds.iter().map(tell).collect();
-                told.extend(notes.iter().map(ToString::to_string));
-                let reason = match holds.first().map(|hold| hold.reason) {
-                    Some(HoldReason::Away) if self.unlisted(&holds[0].place).is_some() => "NotListed",
-                    Some(HoldReason::Away) => "ClusterAway",
-                    Some(HoldReason::Deleting) => "TargetDeleting",
-                    Some(HoldReason::Foreign) => "NameTaken",
-                    Some(HoldReason::Claimed) => "ClaimedTwice",
-                    None => notes.first().map_or("Related", Note::reason),
-                };
-                (reason, told.join("; "))
-            }
-            Err(error) => (error.reason(), error.to_string()),
-        };
-        Some(Problem {
-            reason,
-            message,
-            generation: outcome.as_ref().err().and_then(|_| self.meta().generation),
-        })
+    fn held_target(&self, hold: &Hold<Placement>) -> (&'static str, String) {
+        let RequestKey { cluster, object } = &hold.object.at;
+        match (hold.reason, self.unlisted(&hold.object)) {
+            (HoldReason::Away, Some(problem)) => (
+                "NotListed",
+                format!(
+                    "the state of {object} in cluster {cluster} is not known, because its kind can't be listed there: {problem}"
+                ),
+            ),
+            (HoldReason::Away, None) => (
+                "ClusterAway",
+                format!("cluster {cluster} is away, so the state of {object} there is not known"),
+            ),
+            (HoldReason::Silent, _) => (
+                "NoAnswer",
+                SyncError::NoAnswer(hold.object.at.clone()).to_string(),
+            ),
+            (HoldReason::Deleting, _) => (
+                "TargetDeleting",
+                format!("{object} in cluster {cluster} is being deleted and waits for its finalizers"),
+            ),
+            (HoldReason::Foreign, _) => (
+                "NameTaken",
+                format!(
+                    "{object} in cluster {cluster} belongs to somebody else; rename or delete it, or allow its adoption"
+                ),
+            ),
+            (HoldReason::Claimed, _) => (
+                "ClaimedTwice",
+                format!(
+                    "{object} in cluster {cluster} names this source too, and the sync has no target there; delete it, or remove its \
+                     labels and annotations of sync.mcr.dev"
+                ),
+            ),
+        }
     }
-}
 
-fn told(hold: &Hold<RequestKey>, unlisted: Option<String>) -> String {
-    let RequestKey { cluster, object } = &hold.place;
-    match (hold.reason, unlisted) {
-        (HoldReason::Away, Some(problem)) => {
-            format!(
-                "the state of {object} in cluster {cluster} is not known, because its kind can't be listed there: {problem}"
-            )
-        }
-        (HoldReason::Away, None) => {
-            format!("cluster {cluster} is away, so the state of {object} there is not known")
-        }
-        (HoldReason::Deleting, _) => {
-            format!("{object} in cluster {cluster} is being deleted and waits for its finalizers")
-        }
-        (HoldReason::Foreign, _) => {
-            format!(
-                "{object} in cluster {cluster} belongs to somebody else; rename or delete it, or allow its adoption"
-            )
-        }
-        (HoldReason::Claimed, _) => {
-            format!(
-                "{object} in cluster {cluster} names this source too, and the sync has no target there; delete it, or remove its \
-                 labels and annotations of sync.mcr.dev"
-            )
+    fn related(&self, rule: usize, key: &RequestKey) -> String {
+        let rule = &self.relation.related[rule];
+        let RequestKey { cluster, object } = key;
+        format!(
+            "{} {object} in cluster {cluster}, related by {:?},",
+            rule.resource.kind, rule.id
+        )
+    }
+
+    fn held_copy(&self, hold: &Hold<Placement>) -> (&'static str, String) {
+        let at = &hold.object.at;
+        let what = self.related(hold.object.rule.unwrap_or_default(), at);
+        match hold.reason {
+            HoldReason::Deleting => (
+                "CopyDeleting",
+                format!("{what} is being deleted and waits for its finalizers"),
+            ),
+            HoldReason::Foreign | HoldReason::Claimed => (
+                "NameTaken",
+                format!("{what} belongs to somebody else, so no copy is made; rename or delete it"),
+            ),
+            HoldReason::Silent => ("NoAnswer", SyncError::NoAnswer(at.clone()).to_string()),
+            HoldReason::Away => {
+                let problem = self.unlisted(&hold.object);
+                let why = problem.unwrap_or_else(|| format!("cluster {} is away", at.cluster));
+                ("RelatedUnknown", format!("{what} is not known: {why}"))
+            }
         }
     }
 }

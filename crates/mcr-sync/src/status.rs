@@ -18,7 +18,7 @@ pub(crate) fn status_difference(live: Option<&Value>, wanted: &Value) -> Option<
         }
         (Some(live), wanted) if live == wanted => None,
         (Some(_), Value::Null) => Some(Value::Null),
-        (_, wanted) => Some(crate::owned::without_nulls(wanted.clone())),
+        (_, wanted) => Some(crate::fields::without_nulls(wanted.clone())),
     }
 }
 
@@ -61,16 +61,19 @@ impl Condition {
         self
     }
 
-    /// The list of conditions with this one in it. Those of other types keep their place and their values.
+    /// The list of conditions with this one in it: in the place of one of its type, or at the end. The others are not touched.
     ///
-    /// `lastTransitionTime` becomes `now`, an RFC 3339 time, if the status changes, and stays otherwise. If nothing else
-    /// changes either, the list is equal to `live`, and [`status_difference`] finds nothing to write.
-    pub(crate) fn among(&self, live: Option<&Value>, now: &str) -> Value {
-        let mut list: Vec<Value> = live.and_then(Value::as_array).cloned().unwrap_or_default();
+    /// `lastTransitionTime` becomes `now`, an RFC 3339 time, if the status differs from that in `live`, and stays otherwise. If
+    /// nothing else changes either, the list is equal to `live`, and [`status_difference`] finds nothing to write.
+    pub(crate) fn among(&self, list: Option<&Value>, live: Option<&Value>, now: &str) -> Value {
+        let all = |list: Option<&Value>| list.and_then(Value::as_array).cloned().unwrap_or_default();
+        let is_own = |condition: &Value| condition["type"] == *self.kind;
+        let mut list: Vec<Value> = all(list);
         let status = if self.status { "True" } else { "False" };
-        let at = list.iter().position(|condition| condition["type"] == *self.kind);
-        let kept = at
-            .map(|at| &list[at])
+        let at = list.iter().position(is_own);
+        let kept = all(live)
+            .into_iter()
+            .find(is_own)
             .filter(|old| old["status"] == status)
             .map(|old| old["lastTransitionTime"].clone())
             .filter(Value::is_string);
@@ -123,20 +126,21 @@ mod tests {
     fn a_condition_changes_its_time_with_its_status_only() {
         let first = Condition::new("Synced", false, "Away", "berlin is away").observed(Some(1));
         let other = json!({"type": "Theirs", "status": "True"});
-        let list = first.among(Some(&json!([other])), "t1");
+        let among = |condition: &Condition, live: &Value, now| condition.among(Some(live), Some(live), now);
+        let list = among(&first, &json!([other]), "t1");
         assert_eq!(list[0], other);
         assert_eq!(
             list[1],
             json!({"type": "Synced", "status": "False", "reason": "Away", "message": "berlin is away",
                 "lastTransitionTime": "t1", "observedGeneration": 1})
         );
-        assert_eq!(first.among(Some(&list), "t2"), list);
-        let again = first.clone().observed(Some(2)).among(Some(&list), "t2");
+        assert_eq!(among(&first, &list, "t2"), list);
+        let again = among(&first.clone().observed(Some(2)), &list, "t2");
         assert_eq!(
             (&again[1]["lastTransitionTime"], &again[1]["observedGeneration"]),
             (&json!("t1"), &json!(2))
         );
-        let done = Condition::new("Synced", true, "Synced", "").among(Some(&again), "t3");
+        let done = among(&Condition::new("Synced", true, "Synced", ""), &again, "t3");
         assert_eq!(done[1]["lastTransitionTime"], "t3");
         assert_eq!(done.as_array().unwrap().len(), 2);
     }

@@ -3,484 +3,357 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use k8s_openapi::{
-    api::core::v1::{ConfigMap, Namespace, ResourceQuota, Service},
-    apimachinery::pkg::api::resource::Quantity,
-};
 use kube::{
-    Api, Resource,
+    Api,
     api::{DeleteParams, Patch, PatchParams, PostParams},
-    core::NamespaceResourceScope,
+    core::{ApiResource, DynamicObject, GroupVersionKind},
 };
 use mcr::{
-    Access, BoxError, BuiltController, ClusterName, ClusterSelector, ClusterSpec, Manager, ManagerError,
-    Trust,
+    Access, ClusterName, ClusterSelector, ClusterSpec, ControllerHandle, Manager, ManagerError, Trust,
 };
 use mcr_provider_clusters::ClustersProvider;
-use mcr_sync::{Conflicts, NameTemplate, Sync};
+use mcr_sync::{Conflicts, NameTemplate, ObjectSync, TargetNamespace};
 use mcr_testkit::{
     control_plane::{ControlPlane, Etcd},
     waiting::{Background, eventually},
 };
-use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 
 const LIMIT: Duration = Duration::from_secs(120);
+const MAP: &str = "ConfigMap";
+const QUOTA: &str = "ResourceQuota";
 
-/// A source cluster and a target cluster.
+type Any = ObjectSync<DynamicObject, DynamicObject>;
+
+/// A source cluster, a target cluster, and the sync that runs.
 struct World {
     team: ControlPlane,
     berlin: ControlPlane,
+    running: Option<(ControllerHandle, Background<Result<(), ManagerError>>)>,
 }
-
-type Running = Background<Result<(), ManagerError>>;
 
 impl World {
     async fn new() -> Self {
         let etcd = Etcd::start().await.unwrap();
         let plane = |name: &str| ControlPlane::builder().name(name).etcd(&etcd).audit(true).start();
         let (team, berlin) = tokio::try_join!(plane("team"), plane("berlin")).unwrap();
-        Self { team, berlin }
+        Self {
+            team,
+            berlin,
+            running: None,
+        }
     }
 
-    /// Runs this sync from the one cluster to the other. Names stay as they are.
-    fn start<S, T>(&self, sync: Sync<S, T>) -> (Running, impl Fn() -> Option<String> + use<S, T>)
-    where
-        S: Resource + DeserializeOwned + Send + std::marker::Sync + 'static,
-        T: Resource + DeserializeOwned + Serialize + Send + std::marker::Sync + 'static,
-    {
+    /// Syncs what the tests have created from the one cluster to the other. Names stay as they are.
+    fn start(&mut self, sync: Any) {
         let provider = ClustersProvider::new();
         for plane in [&self.team, &self.berlin] {
             let access = Access::kubeconfig(plane.kubeconfig(), Trust::Trusted);
-            provider
-                .handle()
-                .add(ClusterSpec::named(plane.name(), access).unwrap());
+            let spec = ClusterSpec::named(plane.name(), access).unwrap();
+            provider.handle().add(spec);
         }
-        let controller: BuiltController = sync
+        let controller = sync
             .from(ClusterSelector::name("team"))
             .to(ClusterName::new("berlin").unwrap())
             .name_by(NameTemplate::parse("{name}").unwrap())
+            .filter(|object| object.metadata.labels == labels())
             .build()
             .unwrap();
-        let manager = Manager::builder()
-            .provider(provider)
-            .controller(controller)
-            .build()
-            .unwrap();
-        let controller = manager.controllers().remove(0);
-        let failing = move || {
-            let clusters = controller.status().clusters.into_iter();
-            let told: Vec<String> = clusters
-                .flat_map(|(_, status)| status.failing)
-                .map(|request| request.error.to_string())
-                .collect();
-            (!told.is_empty()).then(|| told.join("\n"))
-        };
-        (Background::start(|stop| manager.run_until(stop)), failing)
+        let handle = controller.handle();
+        let manager = Manager::builder().provider(provider).controller(controller);
+        let manager = manager.build().unwrap();
+        self.running = Some((handle, Background::start(|stop| manager.run_until(stop))));
+    }
+
+    async fn stop(&mut self) {
+        self.running.take().unwrap().1.stop().await.unwrap();
+    }
+
+    fn failing(&self) -> Vec<String> {
+        let status = self.running.as_ref().unwrap().0.status();
+        let failing = status.clusters.into_values().flat_map(|status| status.failing);
+        failing.map(|request| request.error.to_string()).collect()
+    }
+
+    async fn told(&self, words: &str) -> String {
+        let told = || self.failing().into_iter().find(|error| error.contains(words));
+        eventually(LIMIT, words, told).await
     }
 
     async fn source(&self, name: &str, data: Value) {
-        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data});
-        let map = serde_json::from_value(map).unwrap();
-        api::<ConfigMap>(&self.team)
-            .create(&PostParams::default(), &map)
-            .await
-            .unwrap();
+        create(&self.team, MAP, name, json!({"data": data})).await;
     }
 
     async fn change(&self, name: &str, data: Value) {
-        merge::<ConfigMap>(&self.team, name, json!({"data": data})).await;
+        patch(&self.team, MAP, name, Patch::Merge(json!({"data": data}))).await;
+    }
+
+    /// The writes to the objects of this name in both clusters, in their order.
+    async fn writes(&self, name: &str) -> Vec<String> {
+        let mut writes = Vec::new();
+        for plane in [&self.team, &self.berlin] {
+            let log = plane.audit().await.unwrap();
+            let of = log.events().filter(|event| event.name == name);
+            let of = of.filter(|event| !["get", "list", "watch"].contains(&&*event.verb));
+            let cluster = plane.name();
+            writes.extend(of.map(|event| (event.received.clone(), format!("{} {cluster}", event.verb))));
+        }
+        writes.sort();
+        writes.into_iter().map(|(_, write)| write).collect()
     }
 }
 
-fn api<K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>>(plane: &ControlPlane) -> Api<K> {
-    Api::namespaced(plane.client(), "default")
+fn resource(kind: &str) -> ApiResource {
+    let group = if kind == "Job" { "batch" } else { "" };
+    ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind))
 }
 
-async fn merge<K>(plane: &ControlPlane, name: &str, patch: Value)
-where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-        + DeserializeOwned
-        + Clone
-        + std::fmt::Debug,
-{
-    let params = PatchParams {
-        field_manager: Some("somebody".to_owned()),
-        ..PatchParams::default()
-    };
-    api::<K>(plane)
-        .patch(name, &params, &Patch::Merge(patch))
-        .await
-        .unwrap();
+fn api(plane: &ControlPlane, kind: &str) -> Api<DynamicObject> {
+    Api::namespaced_with(plane.client(), "default", &resource(kind))
 }
 
-/// Waits until the object is as wanted.
-async fn until<K, A>(
-    plane: &ControlPlane,
-    name: &str,
-    what: &str,
-    wanted: impl Fn(Option<&K>) -> Option<A>,
-) -> A
-where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-        + DeserializeOwned
-        + Clone
-        + std::fmt::Debug,
-{
-    let wait = async {
-        loop {
-            let found = api::<K>(plane).get_opt(name).await.unwrap();
-            if let Some(answer) = wanted(found.as_ref()) {
-                return answer;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+/// The labels of what the tests create.
+fn labels() -> Option<BTreeMap<String, String>> {
+    Some([("copy".to_owned(), "yes".to_owned())].into())
+}
+
+async fn create(plane: &ControlPlane, kind: &str, name: &str, object: Value) -> Value {
+    let mut object = DynamicObject::new(name, &resource(kind)).data(object);
+    object.metadata.labels = labels();
+    let object = api(plane, kind).create(&PostParams::default(), &object).await;
+    serde_json::to_value(object.unwrap()).unwrap()
+}
+
+/// Changes an object as somebody who forces conflicts.
+async fn patch(plane: &ControlPlane, kind: &str, name: &str, patch: Patch<Value>) {
+    let mut params = PatchParams::apply("somebody");
+    params.force = matches!(patch, Patch::Apply(_));
+    api(plane, kind).patch(name, &params, &patch).await.unwrap();
+}
+
+/// Waits until the object is as wanted, and returns it. Null is none.
+async fn until(plane: &ControlPlane, kind: &str, name: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    let started = Instant::now();
+    loop {
+        let found = api(plane, kind).get_opt(name).await.unwrap();
+        let found = serde_json::to_value(found).unwrap();
+        if wanted(&found) {
+            return found;
         }
-    };
-    tokio::time::timeout(LIMIT, wait)
-        .await
-        .unwrap_or_else(|_| panic!("not in time: {name} {what}"))
-}
-
-/// The writes to the object of this name in both clusters.
-async fn writes(world: &World, name: &str) -> usize {
-    let mut sum = 0;
-    for plane in [&world.team, &world.berlin] {
-        let is_write = |verb: &str| ["create", "update", "patch", "delete"].contains(&verb);
-        let log = plane.audit().await.unwrap();
-        sum += log.count(|event| event.name == name && is_write(&event.verb));
+        assert!(started.elapsed() < LIMIT, "{kind} {name} is {found}");
+        sleep(Duration::from_millis(20)).await;
     }
-    sum
 }
 
-fn hard(quota: Option<&ResourceQuota>) -> Option<BTreeMap<String, String>> {
-    let hard = quota?.spec.as_ref()?.hard.as_ref()?;
-    Some(
-        hard.iter()
-            .map(|(key, value)| (key.clone(), value.0.clone()))
-            .collect(),
-    )
+/// Waits until a target has this value of a field, and returns it.
+async fn is(w: &World, kind: &str, name: &str, field: &str, value: Value) -> Value {
+    let is = |found: &Value| found.pointer(field) == Some(&value);
+    until(&w.berlin, kind, name, is).await
 }
 
-/// Each ConfigMap with a `cpu` becomes a quota.
-fn quotas() -> Sync<ConfigMap, ResourceQuota> {
-    Sync::new("quotas")
-        .filter(|map: &ConfigMap| map.data.as_ref().is_some_and(|data| data.contains_key("cpu")))
-        .project(|map: &ConfigMap| {
-            let hard = map.data.iter().flatten();
-            let mut quota = ResourceQuota::default();
-            quota.spec.get_or_insert_default().hard = Some(
-                hard.map(|(key, value)| (key.clone(), Quantity(value.clone())))
-                    .collect(),
-            );
-            Ok::<_, BoxError>(quota)
-        })
+/// Makes an object of the data of each ConfigMap.
+fn made(kind: &'static str, make: fn(&Value) -> Value) -> Any {
+    Any::with("made", &resource(MAP), &resource(kind)).try_project(move |map, _| {
+        let mut made = make(&map.data["data"]);
+        made["apiVersion"] = "v1".into();
+        made["kind"] = kind.into();
+        serde_json::from_value::<DynamicObject>(made)
+    })
 }
 
-async fn life(sync: impl Fn() -> Sync<ConfigMap, ResourceQuota>) {
-    let world = World::new().await;
-    world.source("db", json!({"cpu": "1000m", "pods": "7"})).await;
-    let (running, _) = world.start(sync());
-    let is = |wanted: &'static [(&'static str, &'static str)]| {
-        move |quota: Option<&ResourceQuota>| {
-            let wanted = wanted
-                .iter()
-                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-            (hard(quota)? == wanted.collect()).then_some(())
-        }
-    };
+async fn life(change: fn(Any) -> Any) {
+    let sync = || change(made(QUOTA, |data| json!({"spec": {"hard": data}})));
+    let (hard, one) = ("/spec/hard", json!({"cpu": "1"}));
+    let mut w = World::new().await;
+    w.source("db", json!({"cpu": "1000m", "pods": "7"})).await;
+    w.start(sync());
     // The server stores 1000m as 1.
-    until(
-        &world.berlin,
-        "db",
-        "as projected",
-        is(&[("cpu", "1"), ("pods", "7")]),
-    )
-    .await;
-    let theirs = json!({"metadata": {"labels": {"theirs": "kept"}}, "spec": {"hard": {"secrets": "3"}}});
-    merge::<ResourceQuota>(&world.berlin, "db", theirs).await;
-    world.change("db", json!({"pods": null})).await;
-    until(
-        &world.berlin,
-        "db",
-        "without pods",
-        is(&[("cpu", "1"), ("secrets", "3")]),
-    )
-    .await;
-    merge::<ResourceQuota>(&world.berlin, "db", json!({"spec": {"hard": {"cpu": "5"}}})).await;
-    until(
-        &world.berlin,
-        "db",
-        "repaired",
-        is(&[("cpu", "1"), ("secrets", "3")]),
-    )
-    .await;
-    let quota = api::<ResourceQuota>(&world.berlin).get("db").await.unwrap();
-    assert_eq!(quota.metadata.labels.unwrap()["theirs"], "kept");
-    world.source("before", json!({"cpu": "1"})).await;
-    until(&world.berlin, "before", "made", is(&[("cpu", "1")])).await;
-    running.stop().await.unwrap();
+    is(&w, QUOTA, "db", hard, json!({"cpu": "1", "pods": "7"})).await;
+    let hards = json!({"secrets": "3", "cpu": "5"});
+    let theirs = json!({"metadata": {"labels": {"theirs": "kept"}}, "spec": {"hard": hards}});
+    patch(&w.berlin, QUOTA, "db", Patch::Merge(theirs)).await;
+    let repaired = json!({"cpu": "1", "pods": "7", "secrets": "3"});
+    is(&w, QUOTA, "db", hard, repaired).await;
+    w.change("db", json!({"pods": null})).await;
+    let found = is(&w, QUOTA, "db", hard, json!({"cpu": "1", "secrets": "3"})).await;
+    assert_eq!(found["metadata"]["labels"]["theirs"], "kept");
+    w.source("before", one.clone()).await;
+    is(&w, QUOTA, "before", hard, one.clone()).await;
+    w.stop().await;
 
-    let before = writes(&world, "db").await;
-    let (running, _) = world.start(sync());
-    world.source("after", json!({"cpu": "1"})).await;
-    until(&world.berlin, "after", "made", is(&[("cpu", "1")])).await;
+    let before = w.writes("db").await.len();
+    w.start(sync());
+    w.source("after", one.clone()).await;
+    is(&w, QUOTA, "after", hard, one).await;
     let delete = DeleteParams::default();
-    api::<ConfigMap>(&world.team).delete("db", &delete).await.unwrap();
-    until::<ConfigMap, _>(&world.team, "db", "released", |map| map.is_none().then_some(())).await;
-    assert!(
-        api::<ResourceQuota>(&world.berlin)
-            .get_opt("db")
-            .await
-            .unwrap()
-            .is_none()
-    );
-    running.stop().await.unwrap();
-    // The deletion by the test, that of the target, and the release. After them, the restarted sync has certainly seen `db`.
-    assert_eq!(writes(&world, "db").await, before + 3, "a restart writes nothing");
-    // The target went before its source was released.
-    let deleted = world.berlin.audit().await.unwrap();
-    let deleted = deleted
-        .events()
-        .filter(|event| event.name == "db" && event.verb == "delete")
-        .last()
-        .unwrap();
-    let released = world.team.audit().await.unwrap();
-    let released = released
-        .events()
-        .filter(|event| event.name == "db" && event.verb == "patch")
-        .last()
-        .unwrap();
-    assert!(deleted.received < released.received, "{deleted:?} {released:?}");
+    api(&w.team, MAP).delete("db", &delete).await.unwrap();
+    until(&w.team, MAP, "db", Value::is_null).await;
+    assert_eq!(api(&w.berlin, QUOTA).get_opt("db").await.unwrap(), None);
+    w.stop().await;
+    // A restart writes nothing: what follows is the deletion by the test, that of the target, and then the release. After
+    // them, the restarted sync has certainly seen `db`.
+    let writes = w.writes("db").await;
+    assert_eq!(writes[before..], ["delete team", "delete berlin", "patch team"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sync_life_on_real_servers_with_merge_patches() {
-    life(quotas).await;
+    life(|sync| sync).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sync_life_on_real_servers_with_server_side_apply() {
-    life(|| quotas().server_side_apply(Conflicts::Revert)).await;
+    life(|sync| sync.server_side_apply(Conflicts::Revert)).await;
 }
 
-fn services() -> Sync<ConfigMap, Service> {
-    Sync::new("services").filter(|map: &ConfigMap| map.data.as_ref().is_some_and(|data| data.contains_key("port"))).project(
-        |map: &ConfigMap| {
-            let data = map.data.as_ref().ok_or("no data")?;
-            let ports: Vec<Value> = ["port", "other"]
-                .iter()
-                .filter_map(|key| data.get(*key))
-                .map(|port| json!({"name": format!("p{port}"), "port": port.parse::<u16>().unwrap_or_default()}))
-                .collect();
-            Ok::<Service, BoxError>(serde_json::from_value(json!({"spec": {"ports": ports}}))?)
-        },
-    )
+/// Waits until the Service `web` has these names of ports.
+async fn ports(w: &World, wanted: &[&str]) -> Value {
+    let is = |service: &Value| {
+        let ports = service["spec"]["ports"].as_array().into_iter().flatten();
+        let mut ports = Vec::from_iter(ports.filter_map(|port| port["name"].as_str()));
+        ports.sort_unstable();
+        ports == wanted
+    };
+    until(&w.berlin, "Service", "web", is).await
 }
 
-fn ports(service: Option<&Service>) -> Option<Vec<(i32, String)>> {
-    let ports = service?.spec.as_ref()?.ports.as_ref()?;
-    let mut ports: Vec<_> = ports
-        .iter()
-        .map(|port| (port.port, port.name.clone().unwrap_or_default()))
-        .collect();
-    ports.sort();
-    Some(ports)
+/// Somebody sets the name of a port.
+async fn named(w: &World, name: &str, port: u16) {
+    let spec = json!({"ports": [{"name": name, "port": port}]});
+    let theirs = json!({"apiVersion": "v1", "kind": "Service", "spec": spec});
+    patch(&w.berlin, "Service", "web", Patch::Apply(theirs)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sync_apply_takes_over_merges_lists_and_tells_conflicts() {
-    let world = World::new().await;
-    world.source("web", json!({"port": "80", "other": "81"})).await;
-    world.source("well", json!({"port": "80"})).await;
-    let (running, _) = world.start(services());
-    let is = |wanted: &'static [(i32, &'static str)]| {
-        move |service: Option<&Service>| {
-            let found = ports(service)?;
-            let found = found.iter().map(|(port, name)| (*port, &**name));
-            found.eq(wanted.iter().copied()).then_some(())
-        }
+    let services = || {
+        made("Service", |data| {
+            let ports = data.as_object().unwrap().values().filter_map(Value::as_str);
+            let port = |port: &str| json!({"name": format!("p{port}"), "port": port.parse::<u16>().unwrap()});
+            json!({"spec": {"ports": Vec::from_iter(ports.map(port))}})
+        })
     };
-    until(
-        &world.berlin,
-        "web",
-        "with two ports",
-        is(&[(80, "p80"), (81, "p81")]),
-    )
-    .await;
-    until(&world.berlin, "well", "with its port", is(&[(80, "p80")])).await;
-    running.stop().await.unwrap();
+    let mut w = World::new().await;
+    w.source("web", json!({"port": "80", "other": "81"})).await;
+    w.start(services());
+    ports(&w, &["p80", "p81"]).await;
+    w.stop().await;
 
     // From merge patches to apply. What merge patches had set goes, if it is no longer projected.
-    world.change("web", json!({"other": null})).await;
-    let (running, failing) = world.start(services().server_side_apply(Conflicts::Tell));
-    until(&world.berlin, "web", "with one port", is(&[(80, "p80")])).await;
-    let service = api::<Service>(&world.berlin).get("web").await.unwrap();
-    assert!(
-        !service
-            .metadata
-            .annotations
-            .unwrap()
-            .contains_key("sync.mcr.dev/fields")
-    );
+    w.change("web", json!({"other": null})).await;
+    w.start(services().server_side_apply(Conflicts::Tell));
+    let service = ports(&w, &["p80"]).await;
+    let annotations = service["metadata"]["annotations"].as_object().unwrap();
+    assert!(!annotations.contains_key("sync.mcr.dev/fields"));
 
     // Somebody adds a port. It stays when the sync changes its own.
-    let theirs =
-        json!({"apiVersion": "v1", "kind": "Service", "spec": {"ports": [{"name": "theirs", "port": 99}]}});
-    let apply = PatchParams::apply("somebody");
-    api::<Service>(&world.berlin)
-        .patch("web", &apply, &Patch::Apply(theirs))
-        .await
-        .unwrap();
-    world.change("web", json!({"other": "82"})).await;
-    until(
-        &world.berlin,
-        "web",
-        "with all",
-        is(&[(80, "p80"), (82, "p82"), (99, "theirs")]),
-    )
-    .await;
+    named(&w, "theirs", 99).await;
+    w.change("web", json!({"other": "82"})).await;
+    ports(&w, &["p80", "p82", "theirs"]).await;
 
     // Somebody takes a field.
-    let theirs =
-        json!({"apiVersion": "v1", "kind": "Service", "spec": {"ports": [{"name": "taken", "port": 80}]}});
-    let force = PatchParams::apply("somebody").force();
-    api::<Service>(&world.berlin)
-        .patch("web", &force, &Patch::Apply(theirs))
-        .await
-        .unwrap();
-    let told = || failing().filter(|error| error.contains("somebody") && error.contains("ports"));
-    let error = eventually(LIMIT, "the conflict is told", told).await;
+    named(&w, "taken", 80).await;
+    let error = w.told("somebody").await;
+    assert!(error.contains("ports"), "{error}");
     assert!(error.contains("cluster://berlin/default/web"), "{error}");
-    world.change("well", json!({"port": "90"})).await;
-    until(&world.berlin, "well", "changed nevertheless", is(&[(90, "p90")])).await;
-    let found = api::<Service>(&world.berlin).get("web").await.unwrap();
-    assert!(
-        ports(Some(&found)).unwrap().contains(&(80, "taken".to_owned())),
-        "nothing was written"
-    );
-    running.stop().await.unwrap();
+    ports(&w, &["p82", "taken"]).await;
+    w.stop().await;
 
-    let (running, _) = world.start(services().server_side_apply(Conflicts::Revert));
-    until(&world.berlin, "web", "reverted", is(&[(80, "p80"), (82, "p82")])).await;
-    running.stop().await.unwrap();
-}
-
-/// Copies as immutable objects.
-fn fixed() -> Sync<ConfigMap, ConfigMap> {
-    Sync::new("fixed")
-        .filter(|map: &ConfigMap| map.data.as_ref().is_some_and(|data| data.contains_key("size")))
-        .project(|map: &ConfigMap| {
-            let mut copy = ConfigMap {
-                data: map.data.clone(),
-                immutable: Some(true),
-                ..ConfigMap::default()
-            };
-            let label = map.data.iter().flatten().filter(|(key, _)| *key == "label");
-            copy.metadata.labels = Some(label.map(|(key, value)| (key.clone(), value.clone())).collect());
-            Ok::<_, BoxError>(copy)
-        })
+    w.start(services().server_side_apply(Conflicts::Revert));
+    ports(&w, &["p80", "p82"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sync_immutable_target_is_told_or_replaced_and_an_invalid_one_stays() {
-    let world = World::new().await;
-    let has = |key: &'static str, value: &'static str| {
-        move |map: Option<&ConfigMap>| {
-            let map = map?;
-            (map.data.as_ref()?.get(key)? == value).then(|| map.metadata.uid.clone().unwrap())
-        }
+async fn sync_what_a_real_server_refuses_is_told_or_made_anew_and_others_go_on() {
+    let copies = || {
+        made(MAP, |data| {
+            let text = |key: &str, default| data[key].as_str().unwrap_or(default).to_owned();
+            let large = "x".repeat(text("large", "1").parse().unwrap());
+            let labels = json!({"label": text("label", "valid")});
+            json!({"metadata": {"labels": labels}, "immutable": true, "data": {"size": data["size"], "large": large}})
+        })
     };
-    world.source("db", json!({"size": "1"})).await;
-    let (running, failing) = world.start(fixed());
-    let first = until(&world.berlin, "db", "made", has("size", "1")).await;
-    world.change("db", json!({"size": "2"})).await;
-    let error = eventually(LIMIT, "the refusal", || {
-        failing().filter(|error| error.contains("immutable"))
-    })
-    .await;
-    assert!(error.contains("cluster://berlin/default/db"), "{error}");
-    world.source("well", json!({"size": "1"})).await;
-    until(&world.berlin, "well", "made nevertheless", has("size", "1")).await;
-    running.stop().await.unwrap();
-
-    let (running, failing) = world.start(fixed().replace_when_immutable(true));
-    let second = until(&world.berlin, "db", "replaced", has("size", "2")).await;
-    assert_ne!(first, second);
-    world
-        .change("db", json!({"size": "3", "label": "not valid"}))
-        .await;
-    eventually(LIMIT, "the other refusal", || {
-        failing().filter(|error| error.contains("not valid"))
-    })
-    .await;
-    let kept = until(&world.berlin, "db", "as it was", has("size", "2")).await;
-    assert_eq!(second, kept, "what can't be made anew is not deleted");
-    running.stop().await.unwrap();
-}
-
-/// Copies the ConfigMaps with a `copy`, into the namespace `dbs`.
-fn copies() -> Sync<ConfigMap, ConfigMap> {
-    Sync::new("copies")
-        .filter(|map: &ConfigMap| map.data.as_ref().is_some_and(|data| data.contains_key("copy")))
-        .project(|map: &ConfigMap| {
-            let mut copy = ConfigMap {
-                data: map.data.clone(),
-                ..ConfigMap::default()
-            };
-            let copies: usize = copy
-                .data
-                .iter()
-                .flatten()
-                .filter_map(|(_, size)| size.parse::<usize>().ok())
-                .sum();
-            copy.data
-                .get_or_insert_default()
-                .insert("large".to_owned(), "x".repeat(copies));
-            Ok::<_, BoxError>(copy)
-        })
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sync_object_over_one_megabyte_and_namespace_that_ends_are_told_and_others_go_on() {
-    let world = World::new().await;
+    let mut w = World::new().await;
+    let size = "/data/size";
+    w.source("db", json!({"size": "1"})).await;
     // Over the limit of the kind, and over that of a request.
-    world.source("huge", json!({"copy": "2000000"})).await;
-    world.source("giant", json!({"copy": "4000000"})).await;
-    let (running, failing) = world.start(copies());
-    let told = |part: &'static str| {
-        let failing = &failing;
-        move || failing().filter(|error| error.contains(part))
-    };
-    for name in ["default/huge is too large", "default/giant is too large"] {
-        eventually(LIMIT, "the size is told", told(name)).await;
+    w.source("huge", json!({"size": "1", "large": "2000000"})).await;
+    w.source("giant", json!({"size": "1", "large": "4000000"})).await;
+    w.start(copies());
+    let first = is(&w, MAP, "db", size, "1".into()).await;
+    for name in ["huge", "giant"] {
+        let error = w.told(&format!("default/{name} is too large")).await;
+        let advice = "project less data, or shorten the source";
+        assert!(error.ends_with(advice), "{error}");
     }
-    let error = failing().unwrap();
-    assert!(
-        error.ends_with("project less data, or shorten the source"),
-        "{error}"
-    );
-    let has = |map: Option<&ConfigMap>| map.map(drop);
-    world.source("well", json!({"copy": "1"})).await;
-    until(&world.berlin, "well", "made nevertheless", has).await;
-    world.change("huge", json!({"copy": "2"})).await;
-    until(&world.berlin, "huge", "made when it is small", has).await;
-    running.stop().await.unwrap();
+    w.change("db", json!({"size": "2"})).await;
+    let error = w.told("immutable").await;
+    assert!(error.contains("cluster://berlin/default/db"), "{error}");
+    w.change("huge", json!({"large": "2"})).await;
+    is(&w, MAP, "huge", size, "1".into()).await;
+    w.stop().await;
+
+    w.start(copies().replace_when_immutable(true));
+    let second = is(&w, MAP, "db", size, "2".into()).await;
+    assert_ne!(first["metadata"]["uid"], second["metadata"]["uid"]);
+    w.change("db", json!({"size": "3", "label": "not valid"})).await;
+    let error = w.told("a valid label must").await;
+    assert!(!error.contains("not valid"), "it quotes no value: {error}");
+    w.stop().await;
 
     // Nobody ends the namespace, because there is no controller manager.
-    let namespaces = Api::<Namespace>::all(world.berlin.client());
-    let dbs = serde_json::from_value(json!({"metadata": {"name": "dbs"}})).unwrap();
+    let namespaces = Api::<DynamicObject>::all_with(w.berlin.client(), &resource("Namespace"));
+    let dbs = DynamicObject::new("dbs", &resource("Namespace"));
     namespaces.create(&PostParams::default(), &dbs).await.unwrap();
     namespaces.delete("dbs", &DeleteParams::default()).await.unwrap();
-    let sync = copies().namespace(mcr_sync::TargetNamespace::Fixed("dbs".to_owned()));
-    let (running, failing) = world.start(sync);
-    let error = eventually(LIMIT, "the end is told", || {
-        failing().filter(|error| error.contains("terminated"))
-    })
-    .await;
+    w.start(copies().namespace(TargetNamespace::Fixed("dbs".to_owned())));
+    let error = w.told("terminated").await;
     assert!(error.contains("cluster://berlin/dbs/"), "{error}");
-    // The former targets stay, because there are no new ones.
-    for name in ["huge", "well"] {
-        until(&world.berlin, name, "kept", has).await;
+    // What can't be made anew is not deleted.
+    let kept = is(&w, MAP, "db", size, "2".into()).await;
+    assert_eq!(second["metadata"]["uid"], kept["metadata"]["uid"]);
+    is(&w, MAP, "huge", size, "1".into()).await;
+}
+
+/// Mirrors an object, and returns both.
+async fn mirrored(w: &mut World, kind: &str, object: Value) -> [Value; 2] {
+    let source = create(&w.team, kind, "x", object.clone()).await;
+    // The address and the port of the source are taken in the other cluster.
+    if let Some(port) = source["spec"]["ports"][0]["nodePort"].as_i64() {
+        let ports = json!([{"port": 80, "nodePort": port}]);
+        let spec = json!({"type": "NodePort", "clusterIP": source["spec"]["clusterIP"], "ports": ports});
+        create(&w.berlin, kind, "taken", json!({"spec": spec})).await;
     }
-    running.stop().await.unwrap();
+    w.start(Any::with("mirror", &resource(kind), &resource(kind)).mirror());
+    let target = is(w, kind, "x", "/metadata/name", "x".into()).await;
+    // It comes to rest: nothing is written to it while another object is mirrored.
+    for probe in 0.. {
+        assert!(probe < 10, "{kind} is written without end: {:?}", w.failing());
+        let (before, name) = (w.writes("x").await, format!("probe-{probe}"));
+        create(&w.team, kind, &name, object.clone()).await;
+        until(&w.berlin, kind, &name, Value::is_object).await;
+        if w.writes("x").await == before && w.failing().is_empty() {
+            break;
+        }
+    }
+    w.stop().await;
+    [source, target]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sync_mirror_between_real_servers_leaves_out_what_each_of_them_chooses() {
+    let mut w = World::new().await;
+    let spec = json!({"type": "NodePort", "selector": {"app": "web"}, "ports": [{"port": 80}]});
+    let services = mirrored(&mut w, "Service", json!({"spec": spec})).await;
+    for path in ["/spec/clusterIP", "/spec/ports/0/nodePort"] {
+        let [source, target] = services.each_ref().map(|service| service.pointer(path));
+        assert!(target.is_some() && source != target, "{path}: {source:?}");
+    }
+    assert_eq!(services[1]["spec"]["selector"], json!({"app": "web"}));
+    let pod = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "example.test/pi"}]}});
+    for job in mirrored(&mut w, "Job", json!({"spec": {"template": pod}})).await {
+        let chosen = &job["spec"]["selector"]["matchLabels"]["batch.kubernetes.io/controller-uid"];
+        assert_eq!(*chosen, job["metadata"]["uid"]);
+    }
 }

@@ -1,100 +1,29 @@
 //! Related objects of a sync, in both directions, on simulated API servers.
 #![allow(clippy::unwrap_used)]
 
-use std::time::Duration;
+mod world;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
-use mcr::{Access, BoxError, ClusterName, ClusterSelector, ClusterSpec, Manager, ManagerError};
-use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
-use mcr_sync::{BuildError, NameTemplate, Related, Sync};
+use kube::core::DynamicObject;
+use mcr::{BoxError, ClusterSelector};
+use mcr_sync::{NameTemplate, Related};
 use mcr_testkit::{
     sim::{SimAuditEvent, SimCluster},
-    waiting::{Background, eventually},
+    waiting::eventually,
 };
 use serde_json::{Value, json};
 
-const LIMIT: Duration = Duration::from_secs(60);
+use crate::world::*;
 
-type Maps = Sync<ConfigMap, ConfigMap>;
 type Of<K> = Related<ConfigMap, ConfigMap, K>;
 
-/// The source clusters `team-a` and `team-b`, and the target clusters `berlin` and `lyon`.
-struct World {
-    team_a: SimCluster,
-    team_b: SimCluster,
-    berlin: SimCluster,
-    lyon: SimCluster,
-    clusters: ClustersHandle,
-    running: Option<Background<Result<(), ManagerError>>>,
-}
-
-fn spec(cluster: &SimCluster) -> ClusterSpec {
-    let role = if cluster.name().starts_with("team") {
-        "source"
-    } else {
-        "target"
-    };
-    ClusterSpec::named(cluster.name(), Access::from(cluster.client()))
-        .unwrap()
-        .label("role", role)
-}
-
-impl World {
-    fn new() -> Self {
-        let cluster = |name: &str| SimCluster::builder().name(name).build();
-        Self {
-            team_a: cluster("team-a"),
-            team_b: cluster("team-b"),
-            berlin: cluster("berlin"),
-            lyon: cluster("lyon"),
-            clusters: ClustersProvider::new().handle(),
-            running: None,
-        }
-    }
-
-    fn start(&mut self, sync: Maps) {
-        self.start_without(sync, "nobody");
-    }
-
-    fn start_without(&mut self, sync: Maps, absent: &str) {
-        let provider = ClustersProvider::new();
-        self.clusters = provider.handle();
-        for cluster in [&self.team_a, &self.team_b, &self.berlin, &self.lyon] {
-            if cluster.name() != absent {
-                self.clusters.add(spec(cluster));
-            }
-        }
-        let manager = Manager::builder()
-            .provider(provider)
-            .controller(sync.build().unwrap())
-            .build()
-            .unwrap();
-        self.running = Some(Background::start(|stop| manager.run_until(stop)));
-    }
-
-    async fn stop(&mut self) {
-        self.running.take().unwrap().stop().await.unwrap();
-    }
-
-    fn writes(&self) -> Vec<usize> {
-        let is_write = |verb: &str| ["create", "update", "patch", "delete"].contains(&verb);
-        let clusters = [&self.team_a, &self.team_b, &self.berlin, &self.lyon].into_iter();
-        clusters
-            .map(|cluster| cluster.audit().count(|event| is_write(&event.verb)))
-            .collect()
-    }
-}
+const MAPS: &str = "configmaps";
+const SECRETS: &str = "secrets";
 
 /// Copies the ConfigMaps with an `at` to the cluster of that name, with readable names.
 fn maps() -> Maps {
-    let place = |map: &ConfigMap, _: &mcr::Cluster, _: &mcr::Fleet| {
-        let at = value_of(map, "at").map(|at| ClusterName::new(at).unwrap());
-        at.into_iter().collect()
-    };
     Maps::new("maps")
-        .from(ClusterSelector::label("role", "source"))
-        .place(ClusterSelector::label("role", "target"), place)
+        .place(ClusterSelector::label("role", "target"), at)
         .name_by(NameTemplate::parse("{cluster}-{name}").unwrap())
         .mirror()
 }
@@ -121,472 +50,283 @@ fn settings() -> Of<ConfigMap> {
         .name_by(|source, object| format!("{}-{}", own_name(source), own_name(object)))
 }
 
-fn map(name: &str, data: Value) -> Value {
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": data})
+fn both() -> Maps {
+    maps().related(connection()).related(settings())
 }
 
-fn labelled(name: &str, labels: Value) -> Value {
-    let mut map = map(name, json!({"of": name}));
-    map["metadata"]["labels"] = labels;
-    map
-}
-
-fn secret(name: &str, password: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Secret", "type": "example.com/connection",
-        "metadata": {"name": name, "namespace": "default", "labels": {"app": "db"},
-            "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "x"}},
-        "data": {"password": password},
-    })
+fn secret(cluster: &SimCluster, name: &str, password: &str) -> Value {
+    let mut secret = map(name, json!({"password": password}));
+    secret["kind"] = "Secret".into();
+    secret["type"] = "example.com/connection".into();
+    secret["metadata"]["labels"] = json!({"app": "db"});
+    secret["metadata"]["annotations"] = json!({"kubectl.kubernetes.io/last-applied-configuration": "x"});
+    cluster.create(secret).unwrap()
 }
 
 async fn is(cluster: &SimCluster, kind: &str, name: &str, data: Value) -> Value {
     let what = format!("{kind} {name} in {} with {data}", cluster.name());
-    eventually(LIMIT, what, || {
-        let found = cluster.get(kind, &format!("default/{name}"));
-        found.filter(|found| found["data"] == data)
-    })
-    .await
+    let found = || cluster.get(kind, &format!("default/{name}"));
+    eventually(LIMIT, what, || found().filter(|found| found["data"] == data)).await
 }
 
-async fn gone(cluster: &SimCluster, kind: &str, name: &str) {
-    let what = format!("{kind} {name} is gone from {}", cluster.name());
-    eventually(LIMIT, what, || {
-        let found = cluster.get(kind, &format!("default/{name}"));
-        found.is_none().then_some(())
-    })
-    .await;
+async fn password(cluster: &SimCluster, secret: &str, password: &str) -> Value {
+    is(cluster, SECRETS, secret, json!({"password": password})).await
 }
 
-fn set(cluster: &SimCluster, name: &str, data: Value) {
-    let mut map = cluster.get("configmaps", &format!("default/{name}")).unwrap();
-    map["data"] = data;
-    cluster.update(map).unwrap();
+async fn no(cluster: &SimCluster, kind: &str, name: &str) {
+    let what = format!("no {kind} {name} in {}", cluster.name());
+    let found = || cluster.get(kind, &format!("default/{name}"));
+    eventually(LIMIT, what, || found().is_none()).await;
 }
 
 fn copies_in(cluster: &SimCluster, kind: &str) -> Vec<String> {
-    let all = cluster.list(kind, "default").into_iter();
-    let copies = all.filter(|object| object["metadata"]["labels"]["sync.mcr.dev/related"].is_string());
-    copies
-        .map(|object| object["metadata"]["name"].as_str().unwrap().to_owned())
-        .collect()
+    let mut all = cluster.list(kind, "default");
+    all.retain(|object| object["metadata"]["labels"]["sync.mcr.dev/related"].is_string());
+    let name = |object: &Value| object["metadata"]["name"].as_str().unwrap().to_owned();
+    all.iter().map(name).collect()
 }
 
-#[tokio::test]
-async fn sync_related_secret_that_the_service_makes_comes_up_and_follows_it() {
-    let mut world = World::new();
-    world.start(maps().related(connection()));
-    world.team_a.create(map("db", json!({"at": "berlin"}))).unwrap();
-    world.team_b.create(map("db", json!({"at": "berlin"}))).unwrap();
-    is(&world.berlin, "configmaps", "team-a-db", json!({"at": "berlin"})).await;
-    world.berlin.create(secret("team-a-db-secret", "b25l")).unwrap();
-    world.berlin.create(secret("unrelated", "b3RoZXI=")).unwrap();
-    let copy = is(
-        &world.team_a,
-        "secrets",
-        "db-connection",
-        json!({"password": "b25l"}),
-    )
-    .await;
-    assert_eq!(
-        (&copy["type"], &copy["metadata"]["labels"]["app"]),
-        (&json!("example.com/connection"), &json!("db"))
-    );
-    let annotations = copy["metadata"]["annotations"].to_string();
-    assert!(
-        !annotations.contains("b25l") && !annotations.contains("kubectl"),
-        "{annotations}"
-    );
+/// The source `db` with its settings in berlin, and the Secret of its service.
+async fn synced() -> World {
+    let mut w = World::new();
+    make(&w.team_a, "one", json!({"a": "1"}));
+    make(&w.team_a, "db", json!({"at": "berlin", "settings": "one"}));
+    secret(&w.berlin, "team-a-db-secret", "b25l");
+    w.start(both());
+    password(&w.team_a, "db-connection", "b25l").await;
+    is(&w.berlin, MAPS, "db-one", json!({"a": "1"})).await;
+    w
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_related_secret_that_the_service_makes_comes_up_and_follows_it_while_it_matches_its_watch() {
+    let mut w = World::new();
+    let (origin, copy) = ("team-a-db-secret", "db-connection");
+    w.start(maps().related(connection().watch_labels("app=db")));
+    make(&w.team_a, "db", json!({"at": "berlin"}));
+    make(&w.team_b, "db", json!({"at": "berlin"}));
+    is(&w.berlin, MAPS, "team-a-db", json!({"at": "berlin"})).await;
+    secret(&w.berlin, origin, "b25l");
+    secret(&w.berlin, "unrelated", "b3RoZXI=");
+    let found = password(&w.team_a, copy, "b25l").await;
+    assert_eq!(found["type"], "example.com/connection");
+    assert_eq!(found["metadata"]["labels"]["app"], "db");
+    let annotations = found["metadata"]["annotations"].to_string();
+    assert!(!annotations.contains("b25l"), "{annotations}");
+    assert!(!annotations.contains("kubectl"), "{annotations}");
 
     // Another value, and another object of the name.
-    let mut origin = world.berlin.get("secrets", "default/team-a-db-secret").unwrap();
-    origin["data"]["password"] = "dHdv".into();
-    world.berlin.update(origin).unwrap();
-    is(
-        &world.team_a,
-        "secrets",
-        "db-connection",
-        json!({"password": "dHdv"}),
-    )
-    .await;
-    world
-        .berlin
-        .delete("secrets", "default/team-a-db-secret")
-        .unwrap();
-    gone(&world.team_a, "secrets", "db-connection").await;
-    let mut third = secret("team-a-db-secret", "dGhyZWU=");
-    third["immutable"] = true.into();
-    world.berlin.create(third).unwrap();
-    let mut copy = is(
-        &world.team_a,
-        "secrets",
-        "db-connection",
-        json!({"password": "dGhyZWU="}),
-    )
-    .await;
-
-    assert!(copy["immutable"].is_null(), "it must be able to follow a new one");
+    change(&w.berlin, SECRETS, origin, "/data/password", "dHdv".into());
+    password(&w.team_a, copy, "dHdv").await;
+    delete(&w.berlin, SECRETS, origin);
+    no(&w.team_a, SECRETS, copy).await;
+    secret(&w.berlin, origin, "dGhyZWU=");
+    let fix = |object: &mut Value| object["immutable"] = true.into();
+    edit(&w.berlin, SECRETS, "default/team-a-db-secret", fix);
+    let found = password(&w.team_a, copy, "dGhyZWU=").await;
+    assert!(found["immutable"].is_null(), "it may have to follow a new one");
 
     // Drift is repaired, what others add stays, and a copy that is deleted is made again.
-    copy["data"] = json!({"password": "ZHJpZnQ=", "theirs": "a2VwdA=="});
-    world.team_a.update(copy).unwrap();
-    let data = json!({"password": "dGhyZWU=", "theirs": "a2VwdA=="});
-    is(&world.team_a, "secrets", "db-connection", data).await;
-    world.team_a.delete("secrets", "default/db-connection").unwrap();
-    is(
-        &world.team_a,
-        "secrets",
-        "db-connection",
-        json!({"password": "dGhyZWU="}),
-    )
-    .await;
-    assert_eq!(copies_in(&world.team_a, "secrets"), ["db-connection"]);
-    assert!(
-        copies_in(&world.team_b, "secrets").is_empty(),
-        "its service has made none"
-    );
-    world.stop().await;
+    let both = |password: &str| json!({"password": password, "theirs": "a2VwdA=="});
+    change(&w.team_a, SECRETS, copy, "/data", both("ZHJpZnQ="));
+    is(&w.team_a, SECRETS, copy, both("dGhyZWU=")).await;
+    delete(&w.team_a, SECRETS, copy);
+    password(&w.team_a, copy, "dGhyZWU=").await;
+    assert_eq!(copies_in(&w.team_a, SECRETS), [copy]);
+    assert!(copies_in(&w.team_b, SECRETS).is_empty(), "it has no origin");
+
+    change(&w.berlin, SECRETS, origin, "/metadata/labels/app", "other".into());
+    no(&w.team_a, SECRETS, copy).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn sync_related_object_that_the_source_names_goes_down_before_the_target_and_follows_the_name() {
-    let mut world = World::new();
-    world.team_a.create(map("one", json!({"a": "1"}))).unwrap();
-    world.team_a.create(map("two", json!({"a": "2"}))).unwrap();
-    world.start(maps().related(settings()));
-    let data = json!({"at": "berlin", "settings": "one"});
-    world.team_a.create(map("db", data.clone())).unwrap();
-    is(&world.berlin, "configmaps", "team-a-db", data).await;
-    is(&world.berlin, "configmaps", "db-one", json!({"a": "1"})).await;
-    let version = |name: &str| {
-        let object = world
-            .berlin
-            .get("configmaps", &format!("default/{name}"))
-            .unwrap();
-        let version = object["metadata"]["resourceVersion"].as_str().unwrap();
-        version.parse::<u64>().unwrap()
+    let mut w = World::new();
+    make(&w.team_a, "one", json!({"a": "1"}));
+    make(&w.team_a, "two", json!({"a": "2"}));
+    w.start(maps().related(settings()));
+    let named = |settings: &str| json!({"at": "berlin", "settings": settings});
+    make(&w.team_a, "db", named("one"));
+    let target = is(&w.berlin, MAPS, "team-a-db", named("one")).await;
+    let copy = is(&w.berlin, MAPS, "db-one", json!({"a": "1"})).await;
+    let version = |object: &Value| {
+        let version = object["metadata"]["resourceVersion"].as_str();
+        version.unwrap().parse::<u64>().unwrap()
     };
-    assert!(
-        version("db-one") < version("team-a-db"),
-        "the service finds its settings"
-    );
+    assert!(version(&copy) < version(&target), "the copy is there first");
 
-    set(&world.team_a, "db", json!({"at": "berlin", "settings": "two"}));
-    is(&world.berlin, "configmaps", "db-two", json!({"a": "2"})).await;
-    gone(&world.berlin, "configmaps", "db-one").await;
+    set(&w.team_a, "db", named("two"));
+    is(&w.berlin, MAPS, "db-two", json!({"a": "2"})).await;
+    no(&w.berlin, MAPS, "db-one").await;
     // An object that does not exist yet is copied when it does. The name of a path is no name.
-    set(&world.team_a, "db", json!({"at": "berlin", "settings": "three"}));
-    gone(&world.berlin, "configmaps", "db-two").await;
-    world.team_a.create(map("three", json!({"a": "3"}))).unwrap();
-    is(&world.berlin, "configmaps", "db-three", json!({"a": "3"})).await;
-    set(
-        &world.team_a,
-        "db",
-        json!({"at": "berlin", "settings": "../secrets/x"}),
-    );
-    gone(&world.berlin, "configmaps", "db-three").await;
-    world.stop().await;
-    let audit = world.team_a.audit();
+    set(&w.team_a, "db", named("three"));
+    no(&w.berlin, MAPS, "db-two").await;
+    make(&w.team_a, "three", json!({"a": "3"}));
+    is(&w.berlin, MAPS, "db-three", json!({"a": "3"})).await;
+    set(&w.team_a, "db", named("../secrets/x"));
+    no(&w.berlin, MAPS, "db-three").await;
+    rest().await;
+    let audit = w.team_a.audit();
     assert_eq!(audit.count(|event| event.uri.contains("..")), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn sync_related_objects_are_chosen_by_label_or_by_a_function_and_made_by_a_function() {
-    let mut world = World::new();
+    let mut w = World::new();
     let by_label = Of::<ConfigMap>::down("by-label")
         .labelled(|source, _| [("of", own_name(source))])
-        .project(|source, object| {
+        .try_project(|source, object| {
             let mut made = object.clone();
             let data = made.data.get_or_insert_default();
-            if data.contains_key("bad") {
-                return Err(BoxError::from("it is bad"));
-            }
             data.insert("for".into(), own_name(source));
-            Ok(made)
+            let bad = value_of(object, "bad");
+            bad.map_or(Ok(made), |_| Err(BoxError::from("it is bad")))
         });
     let by_function = Of::<Secret>::up("by-function").select(|_, target, object| {
-        let data = object.data.as_ref();
-        let owner = data
-            .and_then(|data| data.get("password"))
-            .map(|owner| owner.0.clone());
-        owner == target.map(|target| own_name(target).into_bytes())
+        let owner = object.data.as_ref().and_then(|data| data.get("password"));
+        owner.map(|owner| owner.0.clone()) == target.map(|target| own_name(target).into_bytes())
     });
-    world.start(maps().related(by_label).related(by_function));
-    world.team_a.create(map("db", json!({"at": "berlin"}))).unwrap();
-    for (name, of) in [("a", "db"), ("b", "db"), ("c", "other")] {
-        world.team_a.create(labelled(name, json!({"of": of}))).unwrap();
-    }
-    let copied = |names: &'static [&'static str]| {
-        let berlin = world.berlin.clone();
-        move || {
-            let copies = berlin.list("configmaps", "default").into_iter();
-            let copies = copies.filter(|map| map["data"]["for"] == "db");
-            let mut of: Vec<String> = copies
-                .map(|map| map["data"]["of"].as_str().unwrap().to_owned())
-                .collect();
-            of.sort();
-            (of == names).then_some(())
-        }
+    w.start(maps().related(by_label).related(by_function));
+    make(&w.team_a, "db", json!({"at": "berlin"}));
+    let labelled = |name: &str, of: &str| {
+        let mut map = map(name, json!({"of": name}));
+        map["metadata"]["labels"] = json!({"of": of});
+        w.team_a.create(map).unwrap();
     };
-    eventually(LIMIT, "a and b", copied(&["a", "b"])).await;
+    let copied = async |wanted: &str| {
+        let is = || {
+            let mut copies = w.berlin.list(MAPS, "default");
+            copies.retain(|map| map["data"]["for"] == "db");
+            let of = copies.iter().map(|map| map["data"]["of"].as_str().unwrap());
+            String::from_iter(of) == wanted
+        };
+        eventually(LIMIT, wanted, is).await;
+    };
+    labelled("a", "db");
+    labelled("b", "db");
+    labelled("c", "other");
+    copied("ab").await;
     // One more, one less, and one that the function refuses, whose copy stays.
-    world.team_a.create(labelled("d", json!({"of": "db"}))).unwrap();
-    eventually(LIMIT, "a, b and d", copied(&["a", "b", "d"])).await;
-    let mut other = world.team_a.get("configmaps", "default/a").unwrap();
-    other["metadata"]["labels"]["of"] = "other".into();
-    world.team_a.update(other).unwrap();
-    eventually(LIMIT, "b and d", copied(&["b", "d"])).await;
-    set(&world.team_a, "b", json!({"of": "b", "bad": "x"}));
-    world.team_a.create(labelled("e", json!({"of": "db"}))).unwrap();
-    eventually(LIMIT, "b, d and e", copied(&["b", "d", "e"])).await;
+    labelled("d", "db");
+    copied("abd").await;
+    change(&w.team_a, MAPS, "a", "/metadata/labels/of", "other".into());
+    copied("bd").await;
+    set(&w.team_a, "b", json!({"of": "b", "bad": "x"}));
+    labelled("e", "db");
+    copied("bde").await;
+    rest().await;
+    copied("bde").await;
 
-    world.berlin.create(secret("mine", "dGVhbS1hLWRi")).unwrap();
-    world.berlin.create(secret("not-mine", "dGVhbS1iLWRi")).unwrap();
-    let up = || (copies_in(&world.team_a, "secrets").len() == 1).then_some(());
-    eventually(LIMIT, "the Secret for team-a-db", up).await;
-    assert!(copies_in(&world.team_a, "secrets")[0].starts_with("mine-"));
-    world.stop().await;
+    secret(&w.berlin, "mine", "dGVhbS1hLWRi");
+    secret(&w.berlin, "not-mine", "dGVhbS1iLWRi");
+    rest().await;
+    let up = copies_in(&w.team_a, SECRETS);
+    assert!(up.len() == 1 && up[0].starts_with("mine-"), "{up:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn sync_related_copies_go_before_the_target_and_the_target_before_the_source() {
-    let mut world = World::new();
-    world.team_a.create(map("one", json!({"a": "1"}))).unwrap();
-    world
-        .team_a
-        .create(map("db", json!({"at": "berlin", "settings": "one"})))
-        .unwrap();
-    world.start(maps().related(connection()).related(settings()));
-    world.berlin.create(secret("team-a-db-secret", "b25l")).unwrap();
-    is(
-        &world.team_a,
-        "secrets",
-        "db-connection",
-        json!({"password": "b25l"}),
-    )
-    .await;
-    is(&world.berlin, "configmaps", "db-one", json!({"a": "1"})).await;
-    let (team_a, berlin) = (world.team_a.audit().mark(), world.berlin.audit().mark());
-    world.team_a.delete("configmaps", "default/db").unwrap();
-    gone(&world.team_a, "configmaps", "db").await;
-    world.stop().await;
+    let mut w = synced().await;
+    // The name of this copy is taken. A deletion does not reach the object of somebody else either.
+    let theirs = secret(&w.team_a, "taken-connection", "dGhlaXJz");
+    secret(&w.berlin, "team-a-taken-secret", "b25l");
+    make(&w.team_a, "taken", json!({"at": "berlin"}));
+    rest().await;
+    delete(&w.team_a, MAPS, "taken");
+    gone(&w.team_a, "default/taken").await;
+    assert_eq!(w.team_a.get(SECRETS, "default/taken-connection"), Some(theirs));
+
+    let [team_a, berlin] = [&w.team_a, &w.berlin].map(|cluster| cluster.audit().mark());
+    delete(&w.team_a, MAPS, "db");
+    gone(&w.team_a, "default/db").await;
+    w.stop().await;
     let steps = |cluster: &SimCluster, mark, copies: &str, copy: &str| {
-        let audit = cluster.audit().since(mark);
-        let is_list_of_copies = |event: &SimAuditEvent| {
+        let is_list = |event: &SimAuditEvent| {
             event.is_list(copies) && event.uri.contains("source") && event.uri.contains("related")
         };
+        let audit = cluster.audit().since(mark);
         let told = audit.events().filter_map(|event| match &*event.verb {
             "delete" | "patch" => Some(format!("{} {}", event.verb, event.name)),
-            "get" if event.name == copy => Some(format!("get {copy}")),
-            _ if is_list_of_copies(event) => Some("list".to_owned()),
-            _ => None,
+            "get" if event.name == copy => Some("get".to_owned()),
+            _ => is_list(event).then(|| "list".to_owned()),
         });
-        told.collect::<Vec<_>>()
+        Vec::from_iter(told).join(", ")
     };
-    assert_eq!(
-        steps(&world.team_a, team_a, "secrets", "db-connection"),
-        [
-            "list",
-            "get db-connection",
-            "delete db-connection",
-            "get db-connection",
-            "patch db"
-        ]
-    );
-    assert_eq!(
-        steps(&world.berlin, berlin, "configmaps", "db-one"),
-        [
-            "list",
-            "get db-one",
-            "delete db-one",
-            "get db-one",
-            "delete team-a-db"
-        ]
-    );
-    assert!(
-        world.berlin.get("secrets", "default/team-a-db-secret").is_some(),
-        "the origin is not ours"
-    );
+    let up = steps(&w.team_a, team_a, SECRETS, "db-connection");
+    assert_eq!(up, "list, get, delete db-connection, get, patch db");
+    let down = steps(&w.berlin, berlin, MAPS, "db-one");
+    assert_eq!(down, "list, get, delete db-one, get, delete team-a-db");
+    let origin = w.berlin.get(SECRETS, "default/team-a-db-secret");
+    assert!(origin.is_some(), "the origin is not ours");
 }
 
-#[tokio::test]
-async fn sync_related_object_of_somebody_else_with_the_name_of_a_copy_is_not_touched() {
-    let mut world = World::new();
-    let theirs = world.team_a.create(secret("db-connection", "dGhlaXJz")).unwrap();
-    world.team_a.create(map("db", json!({"at": "berlin"}))).unwrap();
-    world.berlin.create(secret("team-a-db-secret", "b25l")).unwrap();
-    world.start(maps().related(connection()));
-    let is_read = || {
-        let audit = world.team_a.audit();
-        let reads = audit.count(|event| event.verb == "get" && event.name == "db-connection");
-        (reads > 0).then_some(())
-    };
-    eventually(LIMIT, "a look at the object", is_read).await;
-    world.team_a.delete("configmaps", "default/db").unwrap();
-    gone(&world.team_a, "configmaps", "db").await;
-    world.stop().await;
-    assert_eq!(world.team_a.get("secrets", "default/db-connection"), Some(theirs));
-}
-
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn sync_related_copy_stays_while_the_cluster_of_its_origin_or_of_its_source_is_away() {
-    let mut world = World::new();
-    world.team_a.create(map("one", json!({"a": "1"}))).unwrap();
-    world
-        .team_a
-        .create(map("db", json!({"at": "berlin", "settings": "one"})))
-        .unwrap();
-    world.berlin.create(secret("team-a-db-secret", "b25l")).unwrap();
-    let sync = || maps().related(connection()).related(settings());
-    world.start(sync());
-    is(
-        &world.team_a,
-        "secrets",
-        "db-connection",
-        json!({"password": "b25l"}),
-    )
-    .await;
-    is(&world.berlin, "configmaps", "db-one", json!({"a": "1"})).await;
-    world.stop().await;
-
-    // A probe is reconciled after `db`, so `db` was seen without the other cluster.
+    let mut w = synced().await;
+    w.stop().await;
     for (absent, late) in [("berlin", false), ("berlin", true), ("team-a", true)] {
-        let is_berlin = absent == "berlin";
-        let of = if is_berlin { &world.team_a } else { &world.team_b }.clone();
-        let lyon = world.lyon.clone();
-        let probe = async |name: String| {
-            of.create(map(&name, json!({"at": "lyon"}))).unwrap();
-            let target = format!("{}-{name}", of.name());
-            is(&lyon, "configmaps", &target, json!({"at": "lyon"})).await;
-        };
         if late {
-            world.start(sync());
-            probe(format!("before-{absent}")).await;
-            world.clusters.remove(absent);
+            w.start(both());
+            rest().await;
+            w.clusters.remove(absent);
         } else {
-            world.start_without(sync(), absent);
+            let sync = both().from(ClusterSelector::label("role", "source"));
+            w.run([sync.build().unwrap()], absent);
         }
-        if is_berlin {
-            let data = json!({"at": "berlin", "settings": "one", "late": late.to_string()});
-            set(&world.team_a, "db", data);
-        }
-        probe(format!("after-{absent}-{late}")).await;
-        world.stop().await;
-        let up = copies_in(&world.team_a, "secrets");
-        assert_eq!(up, ["db-connection"], "without {absent}");
-        let down = copies_in(&world.berlin, "configmaps");
-        assert_eq!(down, ["db-one"], "without {absent}");
+        // The source is looked at without the other cluster.
+        let data = json!({"at": "berlin", "settings": "one", "late": late.to_string()});
+        set(&w.team_a, "db", data);
+        rest().await;
+        w.stop().await;
+        assert_eq!(copies_in(&w.team_a, SECRETS), ["db-connection"], "{absent}");
+        assert_eq!(copies_in(&w.berlin, MAPS), ["db-one"], "{absent}");
     }
-    for cluster in [&world.team_a, &world.berlin] {
+    for cluster in [&w.team_a, &w.berlin] {
         assert_eq!(cluster.audit().count(|event| event.verb == "delete"), 0);
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn sync_related_restart_writes_nothing_and_cleans_up_what_lost_its_origin() {
-    let mut world = World::new();
-    for at in 0..5 {
-        let settings = format!("settings-{at}");
-        world.team_a.create(map(&settings, json!({"a": "1"}))).unwrap();
-        let data = json!({"at": "berlin", "settings": settings});
-        world.team_a.create(map(&format!("db-{at}"), data)).unwrap();
-        world
-            .berlin
-            .create(secret(&format!("team-a-db-{at}-secret"), "b25l"))
-            .unwrap();
-    }
-    let sync = || maps().related(connection()).related(settings());
-    world.start(sync());
-    for at in 0..5 {
-        is(
-            &world.team_a,
-            "secrets",
-            &format!("db-{at}-connection"),
-            json!({"password": "b25l"}),
-        )
-        .await;
-        is(
-            &world.berlin,
-            "configmaps",
-            &format!("db-{at}-settings-{at}"),
-            json!({"a": "1"}),
-        )
-        .await;
-    }
-    world.stop().await;
-    let before = world.writes();
-    // Nobody watches while one origin goes.
-    world
-        .berlin
-        .delete("secrets", "default/team-a-db-3-secret")
-        .unwrap();
-    world.start(sync());
-    gone(&world.team_a, "secrets", "db-3-connection").await;
-    world.team_b.create(map("last", json!({"at": "berlin"}))).unwrap();
-    is(
-        &world.berlin,
-        "configmaps",
-        "team-b-last",
-        json!({"at": "berlin"}),
-    )
-    .await;
-    world.stop().await;
-    let written: Vec<usize> = world
-        .writes()
-        .iter()
-        .zip(before)
-        .map(|(after, before)| after - before)
-        .collect();
-    assert_eq!(
-        written,
-        [1, 1, 1, 0],
-        "one deletion, and the record and the target of `last`"
-    );
+    let mut w = synced().await;
+    rest().await;
+    w.stop().await;
+    let [up, down] = [&w.team_a, &w.berlin].map(writes);
+    w.start(both());
+    rest().await;
+    w.stop().await;
+    assert_eq!([&w.team_a, &w.berlin].map(writes), [up, down]);
+    // Nobody watches while the origin goes.
+    delete(&w.berlin, SECRETS, "team-a-db-secret");
+    w.start(both());
+    no(&w.team_a, SECRETS, "db-connection").await;
+    rest().await;
+    assert_eq!([&w.team_a, &w.berlin].map(writes), [up + 1, down]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn sync_related_copies_move_with_their_target_and_the_former_ones_stay_until_then() {
-    let mut world = World::new();
-    world.team_a.create(map("one", json!({"a": "1"}))).unwrap();
-    world
-        .team_a
-        .create(map("db", json!({"at": "berlin", "settings": "one"})))
-        .unwrap();
-    world.berlin.create(secret("team-a-db-secret", "b25l")).unwrap();
-    world.start(maps().related(connection()).related(settings()));
-    is(
-        &world.team_a,
-        "secrets",
-        "db-connection",
-        json!({"password": "b25l"}),
-    )
-    .await;
+    let w = synced().await;
     let moved = json!({"at": "lyon", "settings": "one"});
-    set(&world.team_a, "db", moved.clone());
-    is(&world.lyon, "configmaps", "team-a-db", moved).await;
-    is(&world.lyon, "configmaps", "db-one", json!({"a": "1"})).await;
+    set(&w.team_a, "db", moved.clone());
+    is(&w.lyon, MAPS, "team-a-db", moved).await;
+    is(&w.lyon, MAPS, "db-one", json!({"a": "1"})).await;
     // The service in lyon has made no Secret yet, so the consumer keeps the one of berlin, and berlin its database.
-    world.team_a.create(map("probe", json!({"at": "lyon"}))).unwrap();
-    is(&world.lyon, "configmaps", "team-a-probe", json!({"at": "lyon"})).await;
-    assert_eq!(copies_in(&world.team_a, "secrets"), ["db-connection"]);
-    assert!(world.berlin.get("configmaps", "default/team-a-db").is_some());
-    world.lyon.create(secret("team-a-db-secret", "dHdv")).unwrap();
-    is(
-        &world.team_a,
-        "secrets",
-        "db-connection",
-        json!({"password": "dHdv"}),
-    )
-    .await;
-    gone(&world.berlin, "configmaps", "team-a-db").await;
-    assert!(copies_in(&world.berlin, "configmaps").is_empty());
-    world.stop().await;
-    assert_eq!(copies_in(&world.lyon, "configmaps"), ["db-one"]);
+    rest().await;
+    password(&w.team_a, "db-connection", "b25l").await;
+    assert!(w.berlin.get(MAPS, "default/team-a-db").is_some());
+    secret(&w.lyon, "team-a-db-secret", "dHdv");
+    password(&w.team_a, "db-connection", "dHdv").await;
+    gone(&w.berlin, "default/team-a-db").await;
+    assert!(copies_in(&w.berlin, MAPS).is_empty());
+    rest().await;
+    assert_eq!(copies_in(&w.lyon, MAPS), ["db-one"]);
+    assert_eq!(copies_in(&w.team_a, SECRETS), ["db-connection"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn sync_related_copy_is_no_source_no_target_and_no_origin() {
-    let mut world = World::new();
+    let mut w = World::new();
     // A copy of the first relation would be a source by its data, and an origin of the second relation by its labels.
     let up = Of::<ConfigMap>::up("up")
         .named(|_, target| target.map(|target| format!("{}-info", own_name(target))))
@@ -596,162 +336,75 @@ async fn sync_related_copy_is_no_source_no_target_and_no_origin() {
     let same = Of::<ConfigMap>::down("same")
         .named(|source, _| value_of(source, "settings"))
         .name_by(|source, _| format!("team-a-{}", own_name(source)));
-    world.start(maps().related(up).related(down).related(same));
-    world.team_a.create(map("db", json!({"at": "berlin"}))).unwrap();
+    w.start(maps().related(up).related(down).related(same));
+    make(&w.team_a, "db", json!({"at": "berlin"}));
     let mut info = map("team-a-db-info", json!({"at": "lyon"}));
     info["metadata"]["labels"] = json!({"of": "db"});
-    world.berlin.create(info).unwrap();
-    is(
-        &world.team_a,
-        "configmaps",
-        "team-a-db-info",
-        json!({"at": "lyon"}),
-    )
-    .await;
-    world.team_a.create(map("one", json!({"a": "1"}))).unwrap();
-    world
-        .team_a
-        .create(map("clash", json!({"at": "berlin", "settings": "one"})))
-        .unwrap();
-    is(&world.berlin, "configmaps", "team-a-clash", json!({"a": "1"})).await;
-    world.team_a.create(map("probe", json!({"at": "lyon"}))).unwrap();
-    is(&world.lyon, "configmaps", "team-a-probe", json!({"at": "lyon"})).await;
-    world.team_a.delete("configmaps", "default/clash").unwrap();
-    gone(&world.team_a, "configmaps", "clash").await;
-    assert!(world.berlin.get("configmaps", "default/team-a-clash").is_none());
-    world.stop().await;
-    assert_eq!(
-        world.lyon.list("configmaps", "default").len(),
-        1,
-        "only the target of `probe`"
-    );
-    assert!(copies_in(&world.berlin, "configmaps").is_empty());
-    let data = world.berlin.audit().count(|event| event.verb == "patch");
-    assert_eq!(data, 0, "target and copy do not take turns");
+    w.berlin.create(info).unwrap();
+    is(&w.team_a, MAPS, "team-a-db-info", json!({"at": "lyon"})).await;
+    make(&w.team_a, "one", json!({"a": "1"}));
+    make(&w.team_a, "clash", json!({"at": "berlin", "settings": "one"}));
+    is(&w.berlin, MAPS, "team-a-clash", json!({"a": "1"})).await;
+    rest().await;
+    is(&w.berlin, MAPS, "team-a-clash", json!({"a": "1"})).await;
+    delete(&w.team_a, MAPS, "clash");
+    gone(&w.team_a, "default/clash").await;
+    assert!(w.berlin.get(MAPS, "default/team-a-clash").is_none());
+    w.stop().await;
+    assert!(w.lyon.list(MAPS, "default").is_empty(), "the copy is no source");
+    assert!(copies_in(&w.berlin, MAPS).is_empty());
+    let patches = w.berlin.audit().count(|event| event.verb == "patch");
+    assert_eq!(patches, 0, "target and copy do not take turns");
 }
 
-fn widgets() -> ApiResource {
-    ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget"))
-}
-
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn sync_related_problems_are_told_in_the_condition() {
-    let (team_a, berlin) = (
-        SimCluster::builder().name("team-a").build(),
-        SimCluster::builder().name("berlin").build(),
-    );
-    let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    for cluster in [&team_a, &berlin] {
-        let version = json!({"name": "v1", "served": true, "storage": true, "subresources": {"status": {}}, "schema": {"openAPIV3Schema": any}});
-        let names = json!({"kind": "Widget", "plural": "widgets"});
-        let crd = json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": "widgets.example.com"},
-            "spec": {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]},
-        });
-        cluster.create(crd).unwrap();
-    }
-    type Widgets = Related<DynamicObject, DynamicObject, Secret>;
-    let related = Widgets::up("connection")
+    let mut w = with_widgets();
+    let related = Related::<DynamicObject, DynamicObject, Secret>::up("connection")
         .named(|_, _| ["first", "second"])
         .name_by(|_, _| "copy".to_owned())
-        .project(
-            |_, object| match object.data.as_ref().is_some_and(|data| data.len() > 1) {
-                true => Err(BoxError::from("one key is allowed")),
-                false => Ok(object.clone()),
-            },
-        );
-    let provider = ClustersProvider::new();
-    let clusters = provider.handle();
-    clusters.add(spec(&team_a));
-    clusters.add(spec(&berlin));
-    let sync = Sync::<DynamicObject, DynamicObject>::with("widgets", &widgets(), &widgets())
-        .from(ClusterSelector::label("role", "source"))
-        .to(ClusterName::new("berlin").unwrap())
-        .mirror()
-        .condition("Synced")
-        .related(related);
-    let manager = Manager::builder()
-        .provider(provider)
-        .controller(sync.build().unwrap())
-        .build()
-        .unwrap();
-    let running = Background::start(|stop| manager.run_until(stop));
-    team_a.create(secret("copy", "dGhlaXJz")).unwrap();
-    let meta = json!({"name": "w", "namespace": "default"});
-    team_a
-        .create(json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": meta, "spec": {}}))
-        .unwrap();
+        .try_project(|_, object| match object.data.as_ref().map(|data| data.len()) {
+            Some(1) => Ok(object.clone()),
+            _ => Err(BoxError::from("one key is allowed")),
+        });
+    w.start(widget_sync().related(related));
+    secret(&w.team_a, "copy", "dGhlaXJz");
+    w.team_a.create(widget(json!({}))).unwrap();
     let told = async |reason: &str, text: &str| {
-        eventually(LIMIT, format!("{reason}: {text}"), || {
-            let widget = team_a.get("widgets.example.com", "default/w")?;
-            let condition = widget["status"]["conditions"][0].clone();
+        let find = || {
+            let condition = world::synced(&w)?;
             let message = condition["message"].as_str()?.to_owned();
             (condition["reason"] == reason && message.contains(text)).then_some(message)
-        })
-        .await
+        };
+        eventually(LIMIT, format!("{reason}: {text}"), find).await
     };
+    let copy = "default/copy in cluster team-a, related by \"connection\",";
     let message = told("RelatedMissing", "Secret default/second in cluster berlin").await;
-    assert!(
-        message.contains("Secret default/first in cluster berlin"),
-        "{message}"
-    );
-    berlin.create(secret("second", "dHdv")).unwrap();
-    told(
-        "RelatedMissing",
-        "default/copy in cluster team-a, related by \"connection\", belongs to somebody else",
-    )
-    .await;
-    team_a.delete("secrets", "default/copy").unwrap();
-    let mut first = secret("first", "b25l");
-    first["data"]["user"] = "bWU=".into();
-    berlin.create(first).unwrap();
+    let first = "Secret default/first in cluster berlin";
+    assert!(message.contains(first), "{message}");
+    secret(&w.berlin, "second", "dHdv");
+    told("RelatedMissing", &format!("{copy} belongs to somebody else")).await;
+    delete(&w.team_a, SECRETS, "copy");
+    let mut first = map("first", json!({"password": "b25l", "user": "bWU="}));
+    first["kind"] = "Secret".into();
+    w.berlin.create(first).unwrap();
     let message = told("FunctionFailed", "one key is allowed").await;
     assert!(!message.contains("b25l"), "{message}");
-    let mut first = berlin.get("secrets", "default/first").unwrap();
-    first["data"] = json!({"password": "b25l"});
-    berlin.update(first).unwrap();
-    told(
-        "NameTaken",
-        "default/copy in cluster team-a, related by \"connection\", is the copy of another object",
-    )
-    .await;
-    is(&team_a, "secrets", "copy", json!({"password": "b25l"})).await;
-    running.stop().await.unwrap();
+    let data = json!({"password": "b25l"});
+    change(&w.berlin, SECRETS, "first", "/data", data);
+    told("NameTaken", &format!("{copy} is the copy of another object")).await;
+    password(&w.team_a, "copy", "b25l").await;
 }
 
 #[test]
 fn a_relation_without_a_usable_id_or_without_a_selection_is_not_built() {
-    let error = |sync: Maps| sync.build().unwrap_err();
-    let twice = maps().related(connection()).related(connection());
-    assert!(matches!(error(twice), BuildError::RelatedId(_)));
     let bad = Of::<Secret>::up("a_b").named(|_, _| None::<String>);
-    assert!(matches!(error(maps().related(bad)), BuildError::RelatedId(_)));
-    let nothing = Of::<Secret>::up("x");
-    assert!(matches!(
-        error(maps().related(nothing)),
-        BuildError::NoSelection(_)
-    ));
-}
-
-#[tokio::test]
-async fn sync_related_object_that_no_longer_matches_its_watch_is_no_longer_copied() {
-    let mut world = World::new();
-    let connection = connection().watch_labels("app=db");
-    world.start(maps().related(connection));
-    world.team_a.create(map("db", json!({"at": "berlin"}))).unwrap();
-    is(&world.berlin, "configmaps", "team-a-db", json!({"at": "berlin"})).await;
-    world.berlin.create(secret("team-a-db-secret", "YQ==")).unwrap();
-    is(
-        &world.team_a,
-        "secrets",
-        "db-connection",
-        json!({"password": "YQ=="}),
-    )
-    .await;
-    let mut origin = world.berlin.get("secrets", "default/team-a-db-secret").unwrap();
-    origin["metadata"]["labels"]["app"] = "other".into();
-    world.berlin.update(origin).unwrap();
-    gone(&world.team_a, "secrets", "db-connection").await;
-    world.stop().await;
+    for (sync, wanted) in [
+        (maps().related(connection()).related(connection()), "RelatedId("),
+        (maps().related(bad), "RelatedId("),
+        (maps().related(Of::<Secret>::up("x")), "NoSelection("),
+    ] {
+        let error = format!("{:?}", sync.build().unwrap_err());
+        assert!(error.starts_with(wanted), "{error}");
+    }
 }

@@ -1,8 +1,11 @@
 //! A sync of 10,000 sources in 500 clusters: a restart, and a burst of edits.
 #![allow(clippy::unwrap_used)]
 
+mod world;
+
 use std::{
     collections::{BTreeMap, HashSet},
+    pin::pin,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -10,57 +13,54 @@ use std::{
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::api::{Api, WatchEvent, WatchParams};
-use mcr::{Access, BoxError, ClusterName, ClusterSelector, ClusterSpec, Manager, ManagerError};
+use mcr::{Access, ClusterName, ClusterSelector, ClusterSpec, Manager, ManagerError};
 use mcr_provider_clusters::ClustersProvider;
-use mcr_sync::{SourceName, Sync, hashed};
+use mcr_sync::ObjectSync;
 use mcr_testkit::{
-    sim::{SimAuditMark, SimCluster},
+    sim::SimCluster,
     waiting::{Background, eventually},
 };
 use serde_json::{Value, json};
+
+use crate::world::{change, key, writes};
 
 const CLUSTERS: usize = 500;
 const OBJECTS: usize = 20;
 const EDITS: usize = 10_000;
 const LIMIT: Duration = Duration::from_secs(500);
+const QUOTAS: &str = "resourcequotas";
 
-/// The source clusters, their target cluster, and the highest counter of each source.
+/// The source clusters and their target cluster. The number of a source is that of its cluster, and then its own.
 struct World {
     sources: Vec<SimCluster>,
     target: SimCluster,
-    counters: BTreeMap<(usize, usize), usize>,
+    /// The targets of the sources that a running sync has found as they should be.
+    settled: Arc<Mutex<HashSet<Option<String>>>>,
 }
 
-/// A running sync, and the keys of the sources that it has found as they should be.
-struct Program {
-    running: Background<Result<(), ManagerError>>,
-    settled: Arc<Mutex<HashSet<(String, String)>>>,
+fn name(source: usize) -> String {
+    format!("quota-{:02}", source % OBJECTS)
 }
 
 impl World {
     fn new() -> Self {
-        let builder = || {
-            SimCluster::builder()
-                .managed_fields(false)
-                .history(100_000)
-                .audit_limit(100_000)
-        };
+        let builder = || SimCluster::builder().managed_fields(false).history(100_000);
+        let builder = || builder().audit_limit(100_000);
         let template = builder().build();
-        for at in 0..OBJECTS {
-            template.create(quota(at, 0)).unwrap();
+        for source in 0..OBJECTS {
+            // A kind of every cluster that has the status subresource.
+            let quota = json!({
+                "apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": {"counter": "0"}},
+                "metadata": {"name": name(source), "namespace": "default"},
+            });
+            template.create(quota).unwrap();
         }
-        let source = |at| {
-            builder()
-                .name(format!("source-{at:03}"))
-                .template(&template)
-                .build()
-        };
+        let from_template = |name| builder().name(name).template(&template).build();
+        let names = (0..CLUSTERS).map(|at| format!("source-{at:03}"));
         Self {
-            sources: (0..CLUSTERS).map(source).collect(),
+            sources: names.map(from_template).collect(),
             target: builder().name("target").build(),
-            counters: (0..CLUSTERS)
-                .flat_map(|cluster| (0..OBJECTS).map(move |object| ((cluster, object), 0)))
-                .collect(),
+            settled: Arc::default(),
         }
     }
 
@@ -68,169 +68,104 @@ impl World {
         self.sources.iter().chain([&self.target])
     }
 
-    fn start(&self) -> Program {
+    fn start(&self) -> Background<Result<(), ManagerError>> {
         let provider = ClustersProvider::new();
-        let clusters = provider.handle();
         for cluster in self.all() {
-            let access = Access::from(cluster.client());
-            clusters.add(ClusterSpec::named(cluster.name(), access).unwrap());
+            let spec = ClusterSpec::named(cluster.name(), Access::from(cluster.client()));
+            provider.handle().add(spec.unwrap());
         }
-        let settled = Arc::<Mutex<HashSet<_>>>::default();
-        let seen = settled.clone();
-        let controller = Sync::<ResourceQuota, ResourceQuota>::new("quotas")
+        self.settled.lock().unwrap().clear();
+        let settled = self.settled.clone();
+        let sync = ObjectSync::<ResourceQuota, ResourceQuota>::new("quotas")
             .from(!ClusterSelector::name("target"))
             .to(ClusterName::new("target").unwrap())
-            .filter(|quota| counter(quota).is_some())
             .mirror()
             // It is asked only about a source whose target exists, after all its writes. Null is no status, so none is written.
-            .status(
-                move |_: &ResourceQuota, targets: &[(ClusterName, ResourceQuota)]| {
-                    let target = targets[0].1.metadata.annotations.as_ref().unwrap();
-                    let source = |part: &str| target[&format!("sync.mcr.dev/source-{part}")].clone();
-                    seen.lock().unwrap().insert((source("cluster"), source("name")));
-                    Ok::<_, BoxError>(Value::Null)
-                },
-            )
-            .build()
-            .unwrap();
+            .status(move |_, targets: &[(ClusterName, ResourceQuota)]| {
+                let target = targets[0].1.metadata.name.clone();
+                settled.lock().unwrap().insert(target);
+                Value::Null
+            });
         let manager = Manager::builder()
             .provider(provider)
-            .controller(controller)
-            .build()
-            .unwrap();
-        let running = Background::start(|stop| manager.run_until(stop));
-        Program { running, settled }
+            .controller(sync.build().unwrap());
+        let manager = manager.build().unwrap();
+        Background::start(|stop| manager.run_until(stop))
     }
 
-    fn marks(&self) -> Vec<SimAuditMark> {
-        self.all().map(|cluster| cluster.audit().mark()).collect()
-    }
-
-    /// The writes of the program since these marks.
-    fn writes(&self, marks: &[SimAuditMark]) -> usize {
+    /// The writes of the programs so far.
+    fn all_writes(&self) -> usize {
         assert!(self.all().all(|cluster| cluster.audit().forgotten() == 0));
-        let is_write = |verb: &str| !["get", "list", "watch"].contains(&verb);
-        let logs = self
-            .all()
-            .zip(marks)
-            .map(|(cluster, mark)| cluster.audit().since(*mark));
-        logs.map(|log| log.count(|event| is_write(&event.verb))).sum()
+        self.all().map(writes).sum()
     }
 
-    fn target_of(&self, (cluster, object): (usize, usize)) -> String {
-        let cluster = self.sources[cluster].name();
-        let (namespace, name) = (Some("default"), &format!("quota-{object:02}"));
-        format!(
-            "default/{}",
-            hashed(SourceName {
-                cluster,
-                namespace,
-                name
-            })
-        )
+    fn has(&self, source: usize, counter: usize) -> bool {
+        let key = key(self.sources[source / OBJECTS].name(), &name(source));
+        let target = self.target.get(QUOTAS, &key).unwrap_or_default();
+        target["spec"]["hard"]["counter"].as_str() == Some(&*counter.to_string())
     }
 
-    /// Waits until every target has the last counter of its source.
-    async fn converged(&self) {
-        let mut open: Vec<_> = self.counters.iter().collect();
-        let is_right = |(source, counter): &(&(usize, usize), &usize)| {
-            let target = self.target.get("resourcequotas", &self.target_of(**source));
-            target.is_some_and(|target| target["spec"]["hard"]["counter"] == counter.to_string())
+    /// Waits until every target has the counter of its source.
+    async fn converged(&self, counters: &[usize]) {
+        let mut open = counters.iter().enumerate().peekable();
+        let converged = || {
+            while open.next_if(|(source, n)| self.has(*source, **n)).is_some() {}
+            open.peek().is_none()
         };
-        eventually(LIMIT, "all targets as their sources", || {
-            while open.last().is_some_and(is_right) {
-                open.pop();
-            }
-            open.is_empty().then_some(())
-        })
-        .await;
+        eventually(LIMIT, "all targets as their sources", converged).await;
     }
-
-    /// Edits sources that chance selects. Each edit raises the counter of its source.
-    async fn burst(&mut self) {
-        let mut random: u64 = 0x9e37_79b9_7f4a_7c15;
-        for edit in 0..EDITS {
-            // The generator xorshift64.
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            let number = usize::try_from(random >> 16).unwrap();
-            let key = (number % CLUSTERS, number / CLUSTERS % OBJECTS);
-            let counter = self.counters.get_mut(&key).unwrap();
-            *counter += 1;
-            let source = &self.sources[key.0];
-            let mut live = source
-                .get("resourcequotas", &format!("default/quota-{:02}", key.1))
-                .unwrap();
-            live["spec"]["hard"]["counter"] = counter.to_string().into();
-            source.update(live).unwrap();
-            if edit % 50 == 0 {
-                tokio::task::yield_now().await;
-            }
-        }
-    }
-
-    /// The counters of each target in the order of its writes after this version.
-    async fn history(&self, version: u64) -> BTreeMap<String, Vec<usize>> {
-        let quotas: Api<ResourceQuota> = Api::all(self.target.client());
-        let last = self.target.resource_version();
-        let watch = quotas
-            .watch(&WatchParams::default(), &version.to_string())
-            .await
-            .unwrap();
-        let mut watch = std::pin::pin!(watch);
-        let mut found = BTreeMap::<_, Vec<usize>>::new();
-        while let Some(event) = watch.try_next().await.unwrap() {
-            let (WatchEvent::Added(quota) | WatchEvent::Modified(quota)) = event else {
-                panic!("the target cluster has seen {event:?}");
-            };
-            let counter = counter(&quota).unwrap();
-            found
-                .entry(quota.metadata.name.unwrap())
-                .or_default()
-                .push(counter);
-            if quota.metadata.resource_version.unwrap().parse() == Ok(last) {
-                break;
-            }
-        }
-        found
-    }
-}
-
-/// A kind of every cluster that has the status subresource.
-fn quota(at: usize, counter: usize) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": format!("quota-{at:02}"), "namespace": "default"},
-        "spec": {"hard": {"counter": counter.to_string()}},
-    })
-}
-
-fn counter(quota: &ResourceQuota) -> Option<usize> {
-    quota.spec.as_ref()?.hard.as_ref()?.get("counter")?.0.parse().ok()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sync_500_clusters_restart_without_a_write_and_a_burst_of_edits_is_never_seen_backwards() {
-    let mut world = World::new();
-    let program = world.start();
-    world.converged().await;
-    program.running.stop().await.unwrap();
+    let world = World::new();
+    let mut counters = vec![0; CLUSTERS * OBJECTS];
+    let running = world.start();
+    world.converged(&counters).await;
+    running.stop().await.unwrap();
 
-    let marks = world.marks();
-    let program = world.start();
-    eventually(LIMIT, "every source is looked at again", || {
-        let settled = program.settled.lock().unwrap().len();
-        (settled == CLUSTERS * OBJECTS).then_some(())
-    })
-    .await;
-    assert_eq!(world.writes(&marks), 0, "writes after a restart");
+    let writes = world.all_writes();
+    let running = world.start();
+    let settled = || world.settled.lock().unwrap().len() == counters.len();
+    eventually(LIMIT, "every source is looked at again", settled).await;
+    assert_eq!(world.all_writes(), writes, "writes after a restart");
 
-    let version = world.target.resource_version();
-    world.burst().await;
-    world.converged().await;
-    program.running.stop().await.unwrap();
-    let history = world.history(version).await;
-    for (name, counters) in &history {
-        assert!(counters.is_sorted(), "{name} had the counters {counters:?}");
+    // Each edit raises the counter of a source that chance selects.
+    let version = world.target.resource_version().to_string();
+    let mut random: u64 = 0x9e37_79b9_7f4a_7c15;
+    for edit in 0..EDITS {
+        // The generator xorshift64.
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let source = usize::try_from(random >> 16).unwrap() % counters.len();
+        counters[source] += 1;
+        let cluster = &world.sources[source / OBJECTS];
+        let counter = counters[source].to_string().into();
+        change(cluster, QUOTAS, &name(source), "/spec/hard/counter", counter);
+        if edit % 50 == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    world.converged(&counters).await;
+    running.stop().await.unwrap();
+
+    let last = world.target.resource_version().to_string();
+    let quotas = Api::<ResourceQuota>::all(world.target.client());
+    let events = quotas.watch(&WatchParams::default(), &version).await.unwrap();
+    let mut events = pin!(events);
+    let mut highest = BTreeMap::new();
+    loop {
+        let event = events.try_next().await.unwrap().unwrap();
+        let (WatchEvent::Added(quota) | WatchEvent::Modified(quota)) = event else {
+            panic!("the target cluster has seen {event:?}");
+        };
+        let hard = quota.spec.unwrap().hard.unwrap();
+        let counter: usize = hard["counter"].0.parse().unwrap();
+        let before = highest.insert(quota.metadata.name.clone(), counter);
+        assert!(before <= Some(counter), "{before:?}: {:?}", quota.metadata);
+        if quota.metadata.resource_version == Some(last.clone()) {
+            break;
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! A database service for kcp workspaces: each `Database` of a workspace becomes a `MongoDBCommunity` on the service cluster, where
 //! the operator of MongoDB runs it.
 
-use std::{convert::Infallible, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::Parser;
 use examples::OutputArgs;
@@ -12,8 +12,7 @@ use mcr::{
     args::{HubArgs, ManagerArgs},
 };
 use mcr_provider_kcp::{KcpProvider, Readiness};
-use mcr_sync::{Related, SourceName, Sync, TargetNamespace, hashed};
-use serde_json::Value;
+use mcr_sync::{ObjectSync, Related, SourceName, TargetNamespace, hashed};
 
 mod api;
 mod events;
@@ -77,11 +76,11 @@ fn databases(namespace: String) -> anyhow::Result<BuiltController> {
     let connection = Related::<Database, MongoDBCommunity, Secret>::up("connection")
         .named(|_, mongodb| Some(mongodb?.spec.users.first()?.connection_string_secret_name.clone()))
         .name_by(|database, _| connection(database));
-    let databases = Sync::new("databases")
+    let databases = ObjectSync::new("databases")
         .to(ClusterName::new(HUB)?)
         .namespace(TargetNamespace::Fixed(namespace))
         .create_namespaces(false)
-        .project(project)
+        .project(|database, _| project(database))
         .status(status)
         .condition("Synced")
         .related(password)
@@ -100,7 +99,7 @@ fn name(database: &Database) -> String {
     })
 }
 
-fn project(database: &Database) -> Result<MongoDBCommunity, Infallible> {
+fn project(database: &Database) -> MongoDBCommunity {
     let name = name(database);
     let admin = |role: &str| Role {
         name: role.into(),
@@ -130,11 +129,11 @@ fn project(database: &Database) -> Result<MongoDBCommunity, Infallible> {
         },
         users: vec![user],
     };
-    Ok(MongoDBCommunity::new(&name, spec))
+    MongoDBCommunity::new(&name, spec)
 }
 
 /// Consumers see the state of their database, and nothing of how it is run.
-fn status(database: &Database, targets: &[(ClusterName, MongoDBCommunity)]) -> serde_json::Result<Value> {
+fn status(database: &Database, targets: &[(ClusterName, MongoDBCommunity)]) -> DatabaseStatus {
     let status = targets.first().and_then(|(_, mongodb)| mongodb.status.as_ref());
     let version = status.and_then(|status| status.version.clone());
     let phase = match status.map(|status| &*status.phase) {
@@ -144,13 +143,13 @@ fn status(database: &Database, targets: &[(ClusterName, MongoDBCommunity)]) -> s
         _ => Phase::Creating,
     };
     let unseen = "the operator has not looked at the database yet";
-    serde_json::to_value(DatabaseStatus {
+    DatabaseStatus {
         phase: Some(phase),
         version,
         members: status.map(|status| status.current_mongodb_members),
         message: status.map_or_else(|| Some(unseen.into()), |status| status.message.clone()),
         connection_secret: status.map(|_| connection(database)),
-    })
+    }
 }
 
 /// The name of the Secret with the way to connect, in the workspace.

@@ -91,8 +91,8 @@ pub(super) const BUGS: &[Planted] = &[
     bug(SYNC, "sync-misses-a-second-claim", "mcr-sync", "protocol", PROTOCOL),
     bug(SYNC, "sync-writes-before-the-status-check", "mcr-sync", "sync", "sync_kind_without_a_status_subresource_is_an_error_before_anything_is_written"),
     bug(SYNC, "sync-deletes-orphans-at-once", "mcr-sync", "life", "orphans::sync_the_grace_of_orphans_begins_anew_when_the_program_starts"),
-    bug(SYNC, "sync-looks-for-its-sources-elsewhere", "mcr-sync", "input", "fleet::sync_source_of_a_watch_with_a_selector_learns_that_its_target_cluster_has_left"),
+    bug(SYNC, "sync-looks-for-its-sources-elsewhere", "mcr-sync", "input", "fleet::sync_source_of_a_watch_with_a_selector_is_told_when_its_target_cluster_or_it_has_left"),
     bug(SYNC, "sync-believes-a-restored-backup", "mcr-sync", "input", "orphans::sync_source_that_vanishes_with_its_finalizer_while_the_program_runs_is_told_and_its_target_stays"),
-    bug(SYNC, "sync-gives-up-who-answers", "mcr-sync", "input", "places::sync_former_target_cluster_that_refuses_to_be_read_holds_no_other_and_is_given_up_on_request"),
+    bug(SYNC, "sync-gives-up-who-answers", "mcr-sync", "input", "places::sync_target_cluster_that_answers_is_never_given_up"),
     bug(SYNC, "sync-deletes-what-was-given-up", "mcr-sync", "input", "fleet::sync_target_that_was_given_up_stays_if_its_cluster_is_back_before_the_deletion_is_seen"),
 ];

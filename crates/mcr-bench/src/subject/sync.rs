@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr::{ClusterName, ClusterSelector};
-use mcr_sync::{NameTemplate, Sync};
+use mcr_sync::{NameTemplate, ObjectSync};
 
 /// The name of the context of the target cluster.
 pub const TARGET: &str = "cluster-00000";
@@ -66,7 +66,7 @@ pub fn is_source(map: &ConfigMap) -> bool {
 ///
 /// When the manager can't start, or fails.
 pub async fn with_mcr(kubeconfig: PathBuf) -> Result<()> {
-    let controller = Sync::<ConfigMap, ConfigMap>::new("bench")
+    let controller = ObjectSync::<ConfigMap, ConfigMap>::new("bench")
         .from(!ClusterSelector::name(TARGET))
         .to(ClusterName::new(TARGET)?)
         .name_by(NameTemplate::parse("{cluster}-{name}")?)

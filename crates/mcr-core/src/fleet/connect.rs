@@ -201,6 +201,7 @@ impl Engagement<'_> {
     pub(super) fn release(&mut self) {
         if let Some(uid) = self.claimed.take() {
             self.fleet.resources.identities.release(&uid, self.cluster.name());
+            self.cluster.change_info(|info| info.same_as = None);
         }
     }
 
@@ -212,7 +213,7 @@ impl Engagement<'_> {
     }
 
     /// Waits, as Suspended, until the cluster may be engaged. Ends at times, because another one may answer by now.
-    async fn wait_beside(&mut self, uid: &Arc<str>, engaged: &str) -> Option<End> {
+    async fn wait_beside(&mut self, uid: &Arc<str>, engaged: &ClusterName) -> Option<End> {
         if self.identity.is_some() {
             // It was engaged, before it could be known that it is the same one.
             return Some(End::Replaced);
@@ -224,8 +225,10 @@ impl Engagement<'_> {
         )
         .into();
         self.cluster.block(Some(reason.clone()));
+        self.cluster
+            .change_info(|info| info.same_as = Some(engaged.clone()));
         if self.cluster.set_state(ClusterState::Suspended { reason }) {
-            tracing::warn!(cluster = %name, same_as = engaged, %uid, "the cluster is another name of one in the fleet, and is not engaged beside it");
+            tracing::warn!(cluster = %name, same_as = %engaged, %uid, "the cluster is another name of one in the fleet, and is not engaged beside it");
             self.notify();
         }
         let changed = tokio::select! {
@@ -267,6 +270,7 @@ impl Engagement<'_> {
         }
         self.cluster.change_info(|info| {
             info.identity.clone_from(&shown);
+            info.same_as = None;
             info.credential_expires = new.expires;
             info.warning = new.had_expired.then(|| HAD_EXPIRED.into());
         });

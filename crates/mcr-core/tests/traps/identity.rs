@@ -32,6 +32,7 @@ async fn waits_beside(cluster: &Cluster, other: &str) {
         "{reason}"
     );
     assert!(reason.contains("kube-system UID uid-0-0"), "{reason}");
+    assert_eq!(cluster.same_as().as_deref(), Some(other));
     let refused = cluster
         .client()
         .request_text(get("/work"))
@@ -71,6 +72,7 @@ async fn another_name_of_a_cluster_is_engaged_only_when_the_first_one_leaves() {
 
     running.clusters.remove(&name("b"));
     ready(&second).await;
+    assert_eq!(second.same_as(), None);
     synced(&watch).await;
     let again = running.join_by("b", server.access()).await;
     waits_beside(&again, "a").await;

@@ -1,13 +1,12 @@
 //! One copy: its link, its name and its desired state.
 
-use kube::core::{DynamicObject, ObjectMeta};
+use kube::core::ObjectMeta;
 use mcr::{ClusterName, ObjectKey, RequestKey};
-use serde_json::{Value, json};
+use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    desired,
-    link::{Link, Ownership, SYNC},
+    link::{Link, SYNC},
     name::{hex, readable_with},
 };
 
@@ -56,23 +55,19 @@ pub(crate) fn origin_cluster(meta: &ObjectMeta) -> Option<ClusterName> {
 }
 
 /// Whether the object is a copy that this relation made for the source of the link.
-pub(crate) fn is_ours(object: &DynamicObject, live: &Value, id: &str, link: &Link<'_>) -> bool {
-    let labels = object.metadata.labels.as_ref();
-    let is_of_relation = match labels.and_then(|labels| labels.get(RELATED)) {
+pub(crate) fn is_ours(meta: &ObjectMeta, id: &str, link: &Link<'_>) -> bool {
+    let is_of_relation = match meta.labels.as_ref().and_then(|labels| labels.get(RELATED)) {
         Some(label) => label == id,
-        None => origin(&object.metadata).is_some_and(|(of, _)| of == id),
+        None => origin(meta).is_some_and(|(of, _)| of == id),
     };
-    is_of_relation && desired::ownership(live, link) != Ownership::Foreign
+    is_of_relation && link.owns(meta)
 }
 
-/// The desired state of a copy.
-pub(crate) fn compose(projected: Value, id: &str, origin: &RequestKey, link: &Link<'_>) -> Value {
-    let mut desired = desired::compose(projected, link);
-    desired["metadata"]["labels"][RELATED] = id.into();
+/// The label and the annotation of a copy.
+pub(crate) fn marks(id: &str, origin: &RequestKey) -> [Option<(&'static str, String)>; 2] {
     let (cluster, object) = (&origin.cluster, &origin.object);
     let text = json!([id, &**cluster, object.namespace, object.name]).to_string();
-    desired["metadata"]["annotations"][ORIGIN] = text.into();
-    desired
+    [Some((RELATED, id.to_owned())), Some((ORIGIN, text))]
 }
 
 /// The default name of a copy: unique among all copies of all syncs.
@@ -90,10 +85,11 @@ pub(crate) fn default_name(id: &str, origin: &RequestKey, link: &Link<'_>) -> St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::name::SourceName;
+    use crate::{desired::Desired, name::SourceName};
 
     const LINK: Link<'static> = Link {
         sync: "dbs",
+        owner: None,
         source: SourceName {
             cluster: "team-a",
             namespace: Some("shop"),
@@ -108,38 +104,36 @@ mod tests {
         )
     }
 
-    fn made(id: &str) -> Value {
-        let mut object = compose(
-            json!({"data": {"a": "b"}}),
-            id,
-            &key("berlin", "dbs", "secret"),
-            &LINK,
-        );
-        object["metadata"]["name"] = "copy".into();
-        object
-    }
-
-    fn ours(object: &Value) -> bool {
-        let decoded: DynamicObject = serde_json::from_value(object.clone()).unwrap();
-        is_ours(&decoded, object, "connection", &LINK)
+    fn made(marks: [Option<(&str, String)>; 2]) -> ObjectMeta {
+        let desired = Desired::new(json!({}), &LINK, marks, None).unwrap();
+        serde_json::from_value(desired.object["metadata"].clone()).unwrap()
     }
 
     #[test]
     fn a_copy_belongs_to_its_relation_and_to_its_source() {
-        assert!(ours(&made("connection")));
-        assert!(!ours(&made("other")));
-        let mut damaged = made("connection");
-        damaged["metadata"]["labels"] = json!({});
-        assert!(ours(&damaged), "the annotations suffice");
-        let mut damaged = made("connection");
-        damaged["metadata"]["annotations"] = json!({});
-        assert!(ours(&damaged), "the labels suffice");
-        let target = desired::compose(json!({}), &LINK);
+        let of = |id: &str| made(marks(id, &key("berlin", "dbs", "secret")));
+        let ours = |meta: &ObjectMeta| is_ours(meta, "connection", &LINK);
+        assert!(ours(&of("connection")) && !ours(&of("other")));
+        let (labels, annotations) = (None, None);
+        assert!(
+            ours(&ObjectMeta {
+                labels,
+                ..of("connection")
+            }),
+            "the annotations suffice"
+        );
+        assert!(
+            ours(&ObjectMeta {
+                annotations,
+                ..of("connection")
+            }),
+            "the labels suffice"
+        );
+        let target = made([None, None]);
         assert!(!ours(&target), "a target of the same source is no copy");
-        let meta = |object: &Value| serde_json::from_value(object["metadata"].clone()).unwrap();
-        assert!(is_copy(&meta(&made("x"))) && !is_copy(&meta(&target)));
-        assert!(is_made_by("dbs", &meta(&target)) && !is_made_by("other", &meta(&target)));
-        assert_eq!(origin_cluster(&meta(&made("x"))).as_deref(), Some("berlin"));
+        assert!(is_copy(&of("x")) && !is_copy(&target));
+        assert!(is_made_by("dbs", &target) && !is_made_by("other", &target));
+        assert_eq!(origin_cluster(&of("x")).as_deref(), Some("berlin"));
     }
 
     #[test]

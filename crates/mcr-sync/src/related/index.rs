@@ -6,7 +6,7 @@ use std::{
 };
 
 use kube::core::ObjectMeta;
-use mcr::{ClusterName, RequestKey};
+use mcr::{ClusterName, ObjectKey, RequestKey};
 
 /// The objects that one source takes from a namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,6 +39,17 @@ impl Selected {
 pub(crate) struct Scope {
     pub(crate) cluster: ClusterName,
     pub(crate) namespace: Option<String>,
+}
+
+impl Scope {
+    /// The key of an object of this name.
+    pub(crate) fn key(&self, name: &str) -> RequestKey {
+        let object = match &self.namespace {
+            Some(namespace) => ObjectKey::namespaced(namespace.as_str(), name),
+            None => ObjectKey::cluster_scoped(name),
+        };
+        RequestKey::new(self.cluster.clone(), object)
+    }
 }
 
 type Interests = BTreeMap<Scope, BTreeSet<Selected>>;
@@ -149,8 +160,6 @@ impl Index {
 
 #[cfg(test)]
 mod tests {
-    use mcr::ObjectKey;
-
     use super::*;
 
     fn source(cluster: &str, name: &str) -> RequestKey {

@@ -1,10 +1,8 @@
 //! Related objects: those that a service makes beside a target, or that a consumer gives beside a source.
 
-pub(crate) mod answers;
 pub(crate) mod copy;
 pub(crate) mod index;
-pub(crate) mod notes;
-pub(crate) mod plan;
+pub(crate) mod origins;
 pub(crate) mod rule;
 
 use std::{fmt, marker::PhantomData, sync::Arc};
@@ -14,11 +12,14 @@ use mcr::BoxError;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-pub(crate) use self::{answers::Answers, copy::is_copy, notes::Note, rule::Rule};
-use self::{
-    index::Index,
-    rule::{Selection, Way},
+pub(crate) use self::{
+    copy::is_copy,
+    index::Selected,
+    origins::{Note, Problem},
+    rule::{Rule, Way},
 };
+use self::{index::Index, rule::Selection};
+use crate::{functions::typed, values::discreet_words};
 
 /// Related objects of a sync: objects of the kind `K` that are copied along with each source `S` and its targets `T`.
 ///
@@ -39,9 +40,9 @@ use self::{
 /// ```
 /// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 /// use mcr::ClusterName;
-/// use mcr_sync::{Related, Sync};
+/// use mcr_sync::{Related, ObjectSync};
 ///
-/// let controller = Sync::<ConfigMap, ConfigMap>::new("dbs")
+/// let controller = ObjectSync::<ConfigMap, ConfigMap>::new("dbs")
 ///     .to(ClusterName::new("service")?)
 ///     .mirror()
 ///     // The Secret that the service makes and names in its own object is copied beside the source.
@@ -58,7 +59,7 @@ use self::{
 /// # let _ = controller;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "it does nothing until it is given to Sync::related"]
+#[must_use = "it does nothing until it is given to ObjectSync::related"]
 pub struct Related<S, T, K> {
     rule: Rule<S, T>,
     kind: PhantomData<fn() -> K>,
@@ -126,10 +127,7 @@ where
     ///
     /// A named object that does not exist is told in the condition of the source. Until it exists, a target that moves stays in its
     /// former place too. The function must not block.
-    pub fn named<I>(
-        mut self,
-        names: impl Fn(&S, Option<&T>) -> I + Send + std::marker::Sync + 'static,
-    ) -> Self
+    pub fn named<I>(mut self, names: impl Fn(&S, Option<&T>) -> I + Send + Sync + 'static) -> Self
     where
         I: IntoIterator<Item: Into<String>>,
     {
@@ -143,10 +141,7 @@ where
     ///
     /// Each reconcile goes over the keys of all watched objects of the origin's cluster; limit them with
     /// [`watch_labels`](Self::watch_labels).
-    pub fn labelled<I, A, B>(
-        mut self,
-        labels: impl Fn(&S, Option<&T>) -> I + Send + std::marker::Sync + 'static,
-    ) -> Self
+    pub fn labelled<I, A, B>(mut self, labels: impl Fn(&S, Option<&T>) -> I + Send + Sync + 'static) -> Self
     where
         I: IntoIterator<Item = (A, B)>,
         A: Into<String>,
@@ -162,13 +157,9 @@ where
 
     /// Chooses the objects of the namespace for which the function returns true. It costs as much as
     /// [`labelled`](Self::labelled), and a change of any object of the namespace leads to a reconcile.
-    pub fn select(
-        mut self,
-        select: impl Fn(&S, Option<&T>, &K) -> bool + Send + std::marker::Sync + 'static,
-    ) -> Self {
-        let choose = move |source: &S, target: Option<&T>, object: &Value| {
-            Ok(select(source, target, &decode(object)?))
-        };
+    pub fn select(mut self, select: impl Fn(&S, Option<&T>, &K) -> bool + Send + Sync + 'static) -> Self {
+        let choose =
+            move |source: &S, target: Option<&T>, object: &Value| Ok(select(source, target, &typed(object)?));
         self.rule.selection = Some(Selection::Choose(Arc::new(choose)));
         self
     }
@@ -177,17 +168,20 @@ where
     /// but of its metadata only labels and annotations, without those of kcp and kubectl, and without the `immutable` of Secrets
     /// and ConfigMaps.
     ///
-    /// An error is told in the condition of the source, so it must have no secret values. The copy stays as it is until the source
-    /// or the origin changes.
-    pub fn project<E>(
-        mut self,
-        project: impl Fn(&S, &K) -> Result<K, E> + Send + std::marker::Sync + 'static,
-    ) -> Self
+    /// The copy stays as it is until the source or the origin changes.
+    pub fn project(self, project: impl Fn(&S, &K) -> K + Send + Sync + 'static) -> Self {
+        self.try_project(move |source, origin| Ok::<K, BoxError>(project(source, origin)))
+    }
+
+    /// As [`project`](Self::project), with a function that may fail. An error is reported in the condition of the source, so it must
+    /// have no secret values.
+    pub fn try_project<E>(mut self, project: impl Fn(&S, &K) -> Result<K, E> + Send + Sync + 'static) -> Self
     where
         E: Into<BoxError>,
     {
         let make = move |source: &S, object: &Value| {
-            let made = project(source, &decode(object)?).map_err(|error| error.into().to_string())?;
+            let made =
+                project(source, &typed(object)?).map_err(|error| discreet_words(error.into()).to_string())?;
             serde_json::to_value(made).map_err(|_| "the projected object can't be written as JSON".to_owned())
         };
         self.rule.project = Some(Arc::new(make));
@@ -197,8 +191,8 @@ where
     /// Names the copy. Default: the readable part of the origin's name, and a hash of sync, relation, source and origin.
     ///
     /// If two origins of a source get the same name, the first one is copied, and the condition of the source tells about the other.
-    pub fn name_by(mut self, name: impl Fn(&S, &K) -> String + Send + std::marker::Sync + 'static) -> Self {
-        let name = move |source: &S, object: &Value| Ok(name(source, &decode(object)?));
+    pub fn name_by(mut self, name: impl Fn(&S, &K) -> String + Send + Sync + 'static) -> Self {
+        let name = move |source: &S, object: &Value| Ok(name(source, &typed(object)?));
         self.rule.name = Some(Arc::new(name));
         self
     }
@@ -213,14 +207,6 @@ where
     pub(crate) fn into_rule(self) -> Rule<S, T> {
         self.rule
     }
-}
-
-/// Decodes an object as its type. The error of the decoder is left out: it may have values of a Secret.
-fn decode<K: DeserializeOwned>(object: &Value) -> Result<K, String> {
-    K::deserialize(object).map_err(|_| {
-        let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        format!("the object {name} is not valid for its type")
-    })
 }
 
 impl<S, T, K> fmt::Debug for Related<S, T, K> {

@@ -13,7 +13,7 @@ use super::{
     copy,
     index::{Index, Scope, Selected},
 };
-use crate::{link::Link, name::is_valid};
+use crate::{desired::Desired, link::Link, mirror, name::is_valid};
 
 /// The error of a function of the user, in words. It never has a value of the object.
 type Told<T> = Result<T, String>;
@@ -62,6 +62,10 @@ impl<S, T> Rule<S, T> {
         WatchRequest::resource(&self.resource).labels(copy::selector(sync, &self.id, None))
     }
 
+    pub(crate) fn is_down(&self) -> bool {
+        self.way == Way::Down
+    }
+
     /// Of the source and a place of its target: where the origins are, and where the copies go.
     pub(crate) fn scopes(&self, source: &RequestKey, place: &RequestKey) -> (Scope, Scope) {
         let scope = |key: &RequestKey| Scope {
@@ -99,17 +103,18 @@ impl<S, T> Rule<S, T> {
         origin: &RequestKey,
         object: &DynamicObject,
         link: &Link<'_>,
-    ) -> Told<(String, Value)> {
+    ) -> Told<(String, Desired)> {
         let live = crate::api::value(object);
         let name = match &self.name {
             Some(name) => name(source, &live)?,
             None => copy::default_name(&self.id, origin, link),
         };
         if !is_valid(&name) {
-            return Err(format!(
-                "the function for names makes {name:?}, which Kubernetes does not allow; a name has lower case letters, digits, \
-                 '-' and '.', and begins and ends with a letter or digit"
-            ));
+            return Err(
+                "the function for names makes a name that Kubernetes does not allow; a name has at most 253 lower case letters, \
+                 digits, '-' and '.', and begins and ends with a letter or digit"
+                    .to_owned(),
+            );
         }
         let projected = match &self.project {
             Some(project) => project(source, &live)?,
@@ -119,9 +124,11 @@ impl<S, T> Rule<S, T> {
                 if let Some(fields) = copy.as_object_mut() {
                     fields.remove("immutable");
                 }
+                mirror::strip(&self.resource, &mut copy)?;
                 copy
             }
         };
-        Ok((name, copy::compose(projected, &self.id, origin, link)))
+        let desired = Desired::new(projected, link, copy::marks(&self.id, origin), None);
+        Ok((name, desired.map_err(|error| error.to_string())?))
     }
 }

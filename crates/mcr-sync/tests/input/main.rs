@@ -3,13 +3,20 @@
 //! API servers are simulated, and time is paused: minutes of waiting cost nothing.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../world/mod.rs"]
+mod world;
+
+mod anew;
+mod fields;
 mod fleet;
 mod functions;
-mod gate;
+mod isolation;
 mod kinds;
+mod mirror;
 mod names;
 mod orphans;
+mod paths;
 mod places;
 mod refusals;
-mod rights;
-mod world;
+mod secrets;
+mod status;

@@ -1,122 +1,107 @@
 //! A place that fails holds up no other place, and a place is given up only if its cluster is away or its user says so.
 
-use std::time::Duration;
+use mcr_testkit::log::Log;
 
-use kube::core::DynamicObject;
-use mcr::{BoxError, Cluster, ClusterSelector};
-use serde_json::json;
-
-use crate::{
-    gate::Gate,
-    world::{WIDGETS, Widgets, World, allow, is_gone, is_there, spec, sync, widget},
-};
+use crate::world::{gate::Silence, widgets::*};
 
 /// How long a cluster may be away in these tests.
-const LIMIT: Duration = Duration::from_secs(60);
+const AWAY: Duration = secs(60);
 
-/// Longer than a cluster may be away. A source that fails all this time is tried again after about as long again, and the waits
-/// of these tests are longer than that.
-const LONG: Duration = Duration::from_secs(150);
-
-fn to_each() -> Widgets {
-    sync().to_each(ClusterSelector::label("role", "target"))
-}
-
-fn new_world() -> World {
-    let world = World::new();
-    world
-        .team
-        .create(widget("default", "w", json!({"size": 1})))
-        .unwrap();
-    world
-}
-
-#[tokio::test(start_paused = true)]
-async fn sync_error_that_waits_for_the_source_does_not_end_the_wait_for_another_cluster() {
-    let mut world = new_world();
-    let mutate = |_: &mut DynamicObject, _: &DynamicObject, _: &Cluster, to: &Cluster| {
-        if **to.name() == *"berlin" {
-            return Err(BoxError::from("berlin has no region"));
-        }
-        Ok(())
-    };
-    let gate = Gate::default();
-    gate.slow_lists(Duration::from_secs(20));
-    let lyon = gate.before(&world.lyon, "target");
-    world.start_with(to_each().mutate(mutate).build().unwrap(), [lyon]);
-    assert!(
-        world
-            .told("w", "FunctionFailed")
-            .await
-            .contains("berlin has no region")
-    );
-    assert!(world.lyon.get(WIDGETS, "default/w").is_none(), "it lists");
-    is_there(&world.lyon, "default/w", 1).await;
-    assert!(world.berlin.get(WIDGETS, "default/w").is_none());
-    world.stop().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn sync_former_target_cluster_that_refuses_to_be_read_holds_no_other_and_is_given_up_on_request() {
-    let mut world = new_world();
-    let berlin = spec(&world.berlin, "target");
-    world.start_with(to_each().abandon_after(LIMIT).build().unwrap(), [berlin.clone()]);
-    for cluster in [&world.berlin, &world.lyon] {
-        is_there(cluster, "default/w", 1).await;
-    }
-    allow(&world.berlin, &["list", "watch"]);
-    world.clusters.add(berlin.label("role", "retired"));
-    world.edit("w", json!({"size": 2}));
-    is_there(&world.lyon, "default/w", 2).await;
-    let message = world.told("w", "RequestFailed").await;
-    assert!(message.contains("berlin"), "{message}");
-    world.team.delete(WIDGETS, "default/w").unwrap();
-    is_gone(&world.lyon, "default/w").await;
-    tokio::time::sleep(LONG).await;
-    let source = world.team.get(WIDGETS, "default/w");
-    let mut source = source.expect("berlin refuses, and is not away");
-    source["metadata"]["annotations"][mcr_sync::ABANDON] = "berlin".into();
-    world.team.update(source).unwrap();
-    is_gone(&world.team, "default/w").await;
-    is_there(&world.berlin, "default/w", 1).await;
-    world.stop().await;
-}
+/// Longer than a cluster may be away. A source that fails all this time is tried again after about as long again,
+/// and the waits of these tests are longer than that.
+const LONG: Duration = secs(150);
 
 #[tokio::test(start_paused = true)]
 async fn sync_target_cluster_that_answers_is_never_given_up() {
-    let mut world = new_world();
-    world.start(sync().abandon_after(LIMIT));
-    is_there(&world.berlin, "default/w", 1).await;
-    allow(&world.berlin, &["get", "list", "watch", "create", "patch"]);
-    world.team.delete(WIDGETS, "default/w").unwrap();
-    tokio::time::sleep(LONG).await;
-    assert!(
-        world.team.get(WIDGETS, "default/w").is_some(),
-        "berlin refuses, and is not away"
-    );
-    allow(&world.berlin, &["*"]);
-    is_gone(&world.team, "default/w").await;
-    assert!(world.berlin.get(WIDGETS, "default/w").is_none());
-    world.stop().await;
+    // What is allowed in berlin, and whether it is a former target cluster.
+    let no_delete = &["get", "list", "watch", "create", "patch"][..];
+    for (allowed, is_former) in [(no_delete, false), (&["list", "watch"], true)] {
+        let mut world = World::with(&["w"]);
+        world.begin(to_each().abandon_after(AWAY));
+        let berlin = spec(&world.berlin, "target");
+        world.clusters.add(berlin.clone());
+        world.synced("w").await;
+        allow(&world.berlin, allowed);
+        if is_former {
+            world.clusters.add(berlin.label("role", "retired"));
+            world.size("w", 2);
+            is_there(&world.lyon, "w", 2).await;
+            world.told("w", "RequestFailed", "berlin").await;
+        }
+        delete(&world.team_a, "w");
+        is_gone(&world.lyon, "w").await;
+        sleep(LONG).await;
+        assert!(get(&world.team_a, "w").is_some(), "berlin is not away");
+        if is_former {
+            give_up(&world.team_a, "w");
+        } else {
+            allow(&world.berlin, &["*"]);
+        }
+        is_gone(&world.team_a, "w").await;
+        assert_eq!(get(&world.berlin, "w").is_some(), is_former);
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn sync_wait_for_a_cluster_begins_anew_when_the_program_starts() {
-    let mut world = new_world();
-    world.start(sync().abandon_after(LIMIT));
-    is_there(&world.berlin, "default/w", 1).await;
-    world.told("w", "Synced").await;
+    let mut world = World::of(&["w"], sync().abandon_after(AWAY)).await;
     world.stop().await;
-    world.team.delete(WIDGETS, "default/w").unwrap();
-    tokio::time::sleep(LONG).await;
-    let gate = Gate::default();
-    gate.slow_lists(LIMIT / 2);
-    let berlin = gate.before(&world.berlin, "target");
-    world.start_with(sync().abandon_after(LIMIT).build().unwrap(), [berlin]);
-    is_gone(&world.team, "default/w").await;
-    assert!(
-        world.berlin.get(WIDGETS, "default/w").is_none(),
-        "berlin was only listed late"
-    );
-    world.stop().await;
+    delete(&world.team_a, "w");
+    sleep(LONG).await;
+    world.berlin_gate.now().slowness = AWAY / 2;
+    world.begin(sync().abandon_after(AWAY));
+    is_gone(&world.team_a, "w").await;
+    assert!(get(&world.berlin, "w").is_none(), "berlin was only listed late");
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_wait_for_a_cluster_begins_anew_for_another_source_of_the_name() {
+    let world = World::of(&["w"], sync().abandon_after(AWAY)).await;
+    world.clusters.remove("berlin");
+    delete(&world.team_a, "w");
+    sleep(AWAY / 2).await;
+    // Its owner gives it up by hand, and makes it anew.
+    set(&world.team_a, "w", &["metadata", "finalizers"], json!([]));
+    make(&world.team_a, "w", json!({"size": 1}));
+    world.told("w", "ClusterAway", "").await;
+    delete(&world.team_a, "w");
+    sleep(AWAY * 3 / 4).await;
+    assert!(get(&world.team_a, "w").is_some(), "given up before its time");
+    is_gone(&world.team_a, "w").await;
+    let words = "Warning TargetAbandoned gave up default/w in cluster berlin, which is away";
+    world.event("w", words).await;
+    assert!(get(&world.berlin, "w").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_target_that_was_given_up_is_told_without_a_claim_about_an_object_that_never_was() {
+    for was_made in [false, true] {
+        let log = Log::of_this_thread(tracing::Level::WARN);
+        let mut world = World::with(&["w"]);
+        world.begin(to_each());
+        if was_made {
+            is_there(&world.berlin, "w", 1).await;
+        }
+        world.berlin_gate.now().silence = Silence::All;
+        world.told("w", "ClusterAway", "").await;
+        give_up(&world.team_a, "w");
+        world.ends("w").await;
+        let words = "gave up default/w in cluster berlin, which is away; \
+            if the object was made there, it stays when the cluster comes back";
+        let event = format!("Warning TargetAbandoned {words}");
+        world.event("w", &event).await;
+        sleep(LONG).await;
+        let mut told = log.lines_with("mcr_sync::");
+        told.retain(|line| !line.contains("ClusterAway"));
+        assert!(told.len() == 1 && told[0].contains(words), "{told:#?}");
+        // What is left is told when the cluster is back.
+        world.clusters.remove("berlin");
+        sleep(LONG).await;
+        world.clusters.add(spec(&world.berlin, "target"));
+        sleep(LONG).await;
+        let left = log.lines_with("cluster://team-a/default/w, which no longer exists");
+        assert_eq!(left.is_empty(), !was_made, "{left:#?}");
+        let words = "Most likely it was given up while its cluster was away, or";
+        assert!(left.iter().all(|line| line.contains(words)));
+    }
 }

@@ -1,216 +1,176 @@
-//! Target clusters that refuse objects: schemas, webhooks, namespaces that end.
+//! Clusters that do not take an object: it is told in words and tried later and later, and others are not held.
 
-use std::time::Duration;
+use crate::world::{gate::WEBHOOK, widgets::*};
 
-use mcr::ClusterSelector;
-use mcr_testkit::waiting::eventually;
-use serde_json::json;
+const CREATE: &str = "could not create cluster://berlin/default/w: ";
+const GRANT: &str = ". Grant this verb to the credentials of the cluster; it is tried again";
 
-use crate::{
-    gate::Gate,
-    world::{LIMIT, WIDGETS, World, is_gone, is_there, sync, widget},
-};
+/// Waits until the failure of a source was repeated, with longer and longer pauses.
+async fn is_tried_later_and_later(world: &World, source: &str) {
+    let is_it = |least| move |it: &FailingRequest| it.object.ends_with(source) && it.attempt >= least;
+    let mut pauses = Vec::new();
+    for least in [6, 8, 10] {
+        let begun = Instant::now();
+        let failing = || world.failing().into_iter().find(is_it(least));
+        until(format!("attempt {least}"), failing).await;
+        pauses.push(begun.elapsed());
+    }
+    assert!(pauses[2] > 2 * pauses[1] && pauses[2] > secs(1), "{pauses:?}");
+}
+
+/// `berlin` does not take a source until that is mended, and may take others.
+async fn is_told(
+    source: &str,
+    takes_others: bool,
+    broken: impl Fn(&World),
+    (reason, words): (&str, &[&str]),
+    mended: impl Fn(&World),
+) {
+    let mut world = World::with(&[]);
+    world.team_b.delete(CRDS, WIDGETS).unwrap();
+    broken(&world);
+    make(&world.team_a, source, json!({"size": 1}));
+    world.begin(to_each());
+    is_there(&world.lyon, source, 1).await;
+    let message = world.told(source, reason, "").await;
+    has(&message, words);
+    assert_eq!(message.contains("Grant"), words.contains(&GRANT), "{message}");
+    // Some words are other ones each time, and stay for a minute.
+    let told = count(&world.team_a, "patch");
+    match reason {
+        "RequestFailed" => is_tried_later_and_later(&world, source).await,
+        _ => sleep(secs(30)).await,
+    }
+    assert!(count(&world.team_a, "patch") - told <= 1);
+    make(&world.team_a, "well", json!({"size": 0}));
+    is_there(&world.lyon, "well", 0).await;
+    if takes_others {
+        is_there(&world.berlin, "well", 0).await;
+    }
+    world.size(source, 2);
+    is_there(&world.lyon, source, 2).await;
+    assert_eq!(get(&world.berlin, source), None);
+    mended(&world);
+    is_there(&world.berlin, source, 2).await;
+    world.synced(source).await;
+    // A source cluster has not served the kind all the time.
+    world.team_b.create(crd()).unwrap();
+    make(&world.team_b, "late", json!({"size": 1}));
+    is_there(&world.berlin, "late", 1).await;
+    world.ends(source).await;
+}
 
 #[tokio::test(start_paused = true)]
-async fn sync_target_that_its_schema_refuses_is_told_with_the_words_of_the_server() {
-    let mut world = World::without_kind();
-    for cluster in [&world.other, &world.berlin, &world.lyon] {
-        cluster.create(crate::world::crd()).unwrap();
-    }
-    // The source cluster allows more than the target cluster.
-    let mut wide = crate::world::crd();
-    let schema = &mut wide["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-    schema["properties"]["spec"]["properties"]["size"]["maximum"] = 1000.into();
-    world.team.create(wide).unwrap();
-    world
-        .team
-        .create(widget("default", "new", json!({"size": 11})))
-        .unwrap();
-    world
-        .team
-        .create(widget("default", "w", json!({"size": 1})))
-        .unwrap();
-    world.start(sync());
-    is_there(&world.berlin, "default/w", 1).await;
-    world.edit("w", json!({"size": 12}));
-    for (source, verb) in [("new", "create"), ("w", "update")] {
-        let words = format!("could not {verb} cluster://berlin/default/{source}: ");
-        let failure = world.fails_with(&words).await;
-        assert!(
-            failure.error.contains("should be less than or equal to 10"),
-            "{failure:?}"
-        );
-        // The schema may change without an event, so it is tried again.
-        assert!(failure.retry_at.is_some(), "{failure:?}");
-        let message = world.told(source, "RequestFailed").await;
-        assert!(
-            message.starts_with(&words) && message.contains("spec.size"),
-            "{message}"
-        );
-    }
-    world
-        .team
-        .create(widget("default", "well", json!({"size": 2})))
-        .unwrap();
-    is_there(&world.berlin, "default/well", 2).await;
-    assert_eq!(world.berlin.get(WIDGETS, "default/w").unwrap()["spec"]["size"], 1);
-
-    // One source is mended, and the schema for the other.
-    world.edit("w", json!({"size": 3}));
-    is_there(&world.berlin, "default/w", 3).await;
-    let mut crd = world
-        .berlin
-        .get("customresourcedefinitions.apiextensions.k8s.io", WIDGETS)
-        .unwrap();
-    let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-    schema["properties"]["spec"]["properties"]["size"]["maximum"] = 20.into();
-    world.berlin.update(crd).unwrap();
-    is_there(&world.berlin, "default/new", 11).await;
-    world.told("new", "Synced").await;
-    world.stop().await;
+async fn sync_kind_that_a_target_cluster_does_not_serve_is_told_and_synced_when_it_does() {
+    let broken = |world: &World| world.berlin.delete(CRDS, WIDGETS).unwrap();
+    let words = "the state of default/w in cluster berlin is not known, because its kind can't be listed there: \
+        the API server does not serve this kind (404). Install its CRD, or check group, version and plural";
+    let mended = |world: &World| drop(world.berlin.create(crd()).unwrap());
+    is_told("w", false, broken, ("NotListed", &[words]), mended).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn sync_refusal_of_an_admission_webhook_is_told_and_tried_later_and_later() {
-    let mut world = World::new();
-    let webhook = Gate::default();
-    let berlin = webhook.before(&world.berlin, "target");
-    world.start_with(
-        sync()
-            .to_each(ClusterSelector::label("role", "target"))
-            .build()
-            .unwrap(),
-        [berlin],
-    );
-    for (source, code, reason) in [
-        ("a", 400, "BadRequest"),
-        ("b", 403, "Forbidden"),
-        ("c", 500, "InternalError"),
-        ("d", 422, "Invalid"),
+    for (code, reason) in [
+        (400, "BadRequest"),
+        (403, "Forbidden"),
+        (500, "InternalError"),
+        (422, "Invalid"),
     ] {
-        webhook.refuse(source, code, reason);
-        world
-            .team
-            .create(widget("default", source, json!({"size": 1})))
-            .unwrap();
-        let message = world.told(source, "RequestFailed").await;
-        for words in [
-            &*format!("could not create cluster://berlin/default/{source}: "),
-            "admission webhook \"sizes.example.com\" denied the request: the team has no budget",
-        ] {
-            assert!(message.contains(words), "{message}");
-        }
-        assert!(!message.contains("Grant"), "{message}");
-        let well = format!("well-{source}");
-        world
-            .team
-            .create(widget("default", &well, json!({"size": 1})))
-            .unwrap();
-        for cluster in [&world.berlin, &world.lyon] {
-            is_there(cluster, &format!("default/{well}"), 1).await;
-        }
-        is_there(&world.lyon, &format!("default/{source}"), 1).await;
-        let refused = || Some(webhook.refused()).filter(|times| times.len() >= 12);
-        let times = eventually(LIMIT, "twelve refusals", refused).await;
-        let pause = |at: usize| times[at] - times[at - 1];
-        assert!(
-            pause(11) > 2 * pause(9) && pause(11) > Duration::from_secs(1),
-            "{times:?}"
-        );
-        webhook.allow();
-        is_there(&world.berlin, &format!("default/{source}"), 1).await;
-        world.told(source, "Synced").await;
+        let told = [CREATE, WEBHOOK];
+        let broken = |world: &World| world.berlin_gate.now().refuses = Some(("w", code, reason));
+        let mended = |world: &World| world.berlin_gate.now().refuses = None;
+        is_told("w", true, broken, ("RequestFailed", &told), mended).await;
     }
-    world.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn sync_error_with_other_words_each_time_is_told_once_and_tried_later_and_later() {
-    let mut world = World::new();
-    let webhook = Gate::default();
-    let berlin = webhook.before(&world.berlin, "target");
-    world.start_with(sync().build().unwrap(), [berlin]);
-    webhook.refuse("w", 500, "InternalError");
-    world
-        .team
-        .create(widget("default", "w", json!({"size": 1})))
-        .unwrap();
-    world.told("w", "RequestFailed").await;
-    tokio::time::sleep(Duration::from_secs(30)).await;
-    let attempts = webhook.refused().len();
-    assert!((5..30).contains(&attempts), "{attempts} attempts");
-    let told = || {
-        let is_patch = |verb: &str| verb == "patch";
-        let audit = world.team.audit();
-        audit.count(|event| is_patch(&event.verb) && event.resource.ends_with("/status"))
-    };
-    assert!(told() <= 2, "the words stay for a minute");
-    webhook.allow();
-    world.told("w", "Synced").await;
-    world.stop().await;
+async fn sync_target_that_its_schema_refuses_is_told_with_the_words_of_the_server() {
+    let words = [CREATE, "spec.size", "should be less than or equal to 0"];
+    let broken = |world: &World| schema(&world.berlin, sized(0));
+    let mended = |world: &World| schema(&world.berlin, sized(10));
+    is_told("w", true, broken, ("RequestFailed", &words), mended).await;
+    // It is mended in the source.
+    let world = World::of(&["w"], sync()).await;
+    schema(&world.team_a, sized(1000));
+    world.size("w", 12);
+    let words = "could not update cluster://berlin/default/w: ";
+    world.told("w", "RequestFailed", words).await;
+    assert_eq!(get(&world.berlin, "w").unwrap()["spec"]["size"], 1);
+    world.size("w", 3);
+    is_there(&world.berlin, "w", 3).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn sync_namespace_that_ends_is_told_and_made_anew_and_others_are_synced() {
-    let mut world = World::new();
-    for namespace in ["ends", "stays"] {
-        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-        world.team.create(object.clone()).unwrap();
-        world.berlin.create(object).unwrap();
-    }
-    world.berlin.delete("namespaces", "ends").unwrap();
-    for namespace in ["ends", "stays"] {
-        world
-            .team
-            .create(widget(namespace, "w", json!({"size": 1})))
-            .unwrap();
-    }
-    world.start(sync());
-    is_there(&world.berlin, "stays/w", 1).await;
-    let failure = world
-        .fails_with("could not create cluster://berlin/ends/w: ")
-        .await;
-    assert!(
-        failure
-            .error
-            .contains("namespace ends because it is being terminated"),
-        "{failure:?}"
-    );
-    assert!(failure.retry_at.is_some(), "{failure:?}");
-    let condition = || {
-        let found = world.team.get(WIDGETS, "ends/w")?["status"]["conditions"][0].clone();
-        (found["reason"] == "RequestFailed").then_some(found)
+    let broken = |world: &World| {
+        for cluster in [&world.team_a, &world.berlin] {
+            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ends"}});
+            cluster.create(namespace).unwrap();
+        }
+        world.berlin.delete("namespaces", "ends").unwrap();
     };
-    let condition = eventually(LIMIT, "the condition", condition).await;
-    assert!(
-        condition["message"]
-            .as_str()
-            .unwrap()
-            .contains("being terminated"),
-        "{condition}"
-    );
-    let mut stays = world.team.get(WIDGETS, "stays/w").unwrap();
-    stays["spec"]["size"] = 2.into();
-    world.team.update(stays).unwrap();
-    is_there(&world.berlin, "stays/w", 2).await;
-
     // As kube-controller-manager does when the namespace is empty.
-    let mut ends = world.berlin.get("namespaces", "ends").unwrap();
-    ends["spec"]["finalizers"] = json!([]);
-    let request =
-        http::Request::put("/api/v1/namespaces/ends/finalize").body(serde_json::to_vec(&ends).unwrap());
-    world
-        .berlin
-        .client()
-        .request::<serde_json::Value>(request.unwrap())
-        .await
-        .unwrap();
-    is_there(&world.berlin, "ends/w", 1).await;
-    assert_eq!(
-        world.berlin.get("namespaces", "ends").unwrap()["status"]["phase"],
-        "Active"
-    );
-    world.team.delete(WIDGETS, "ends/w").unwrap();
-    is_gone(&world.team, "ends/w").await;
-    world.stop().await;
+    let mended = |world: &World| {
+        let mut ends = world.berlin.get("namespaces", "ends").unwrap();
+        ends["spec"]["finalizers"] = json!([]);
+        let request = http::Request::put("/api/v1/namespaces/ends/finalize");
+        let request = request.body(ends.to_string().into_bytes()).unwrap();
+        let client = world.berlin.client();
+        tokio::spawn(async move { client.request::<Value>(request).await.unwrap() });
+    };
+    let words = [
+        "could not create cluster://berlin/ends/w: ",
+        "it is being terminated",
+    ];
+    is_told("ends/w", true, broken, ("RequestFailed", &words), mended).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_target_cluster_without_the_right_to_create_is_told_and_others_are_served() {
+    let broken = |world: &World| allow(&world.berlin, &["get", "list", "watch", "patch", "delete"]);
+    let mended = |world: &World| allow(&world.berlin, &["*"]);
+    let words = [CREATE, "cannot create resource \"widgets\"", GRANT];
+    is_told("w", false, broken, ("RequestFailed", &words), mended).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_source_cluster_without_the_right_to_patch_holds_no_other() {
+    // What is allowed, what is told, and whether targets are made.
+    let read = &["get", "list", "watch"][..];
+    for (resource, verbs, told, right, is_made) in [
+        ("*", read, "update", "\"widgets\"", false),
+        (
+            "widgets",
+            &["*"],
+            "update the status of",
+            "\"widgets/status\"",
+            true,
+        ),
+    ] {
+        let mut world = World::with(&["w"]);
+        make(&world.team_b, "well", json!({"size": 1}));
+        allow_each(&world.team_a, &[(resource, verbs)]);
+        world.begin(sync());
+        is_there(&world.berlin, "well", 1).await;
+        is_tried_later_and_later(&world, "default/w").await;
+        let told = format!("could not {told} cluster://team-a/default/w: ");
+        let failure = world.fails(&told).await;
+        has(
+            &failure.error,
+            &["User \"admin\" cannot patch resource ", right, GRANT],
+        );
+        world.size("w", 2);
+        if is_made {
+            is_there(&world.berlin, "w", 2).await;
+        }
+        // Nothing is asked of the target cluster before the finalizer is written.
+        assert_eq!(world.berlin.audit().count(|event| event.name == "w") > 0, is_made);
+        // The events are refused too.
+        let is_refused = |event: &SimAuditEvent| event.resource.starts_with("events") && event.code == 403;
+        assert!(world.team_a.audit().count(is_refused) > 0);
+        allow(&world.team_a, &["*"]);
+        is_there(&world.berlin, "w", 2).await;
+        world.synced("w").await;
+    }
 }

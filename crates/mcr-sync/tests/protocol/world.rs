@@ -1,37 +1,55 @@
-//! The clusters of a history, who made each object in them, and what must hold after each step.
+//! The clusters of a history, and the objects in them that the sync makes.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    sync::LazyLock,
+    time::Duration,
+};
 
-use http::{Request, header::CONTENT_TYPE};
-use http_body_util::Full;
-use mcr_sync::{ABANDON, SourceName, hashed};
+use mcr_sync::{SourceName, hashed};
 use mcr_testkit::sim::SimCluster;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 /// The source clusters, then the target clusters.
-pub(crate) const CLUSTERS: [&str; 5] = ["a", "b", "p", "q", "r"];
-pub(crate) const SOURCE_CLUSTERS: usize = 2;
-pub(crate) const NAMES: [&str; 3] = ["x", "y", "z"];
-pub(crate) const SYNC: &str = "model";
+pub const CLUSTERS: [&str; 5] = ["a", "b", "p", "q", "r"];
+pub const SOURCES: Range<usize> = 0..2;
+pub const TARGETS: Range<usize> = 2..5;
+pub const NAMES: [&str; 3] = ["x", "y", "z"];
+pub const SYNC: &str = "model";
 
-/// More steps than a history has if the sync comes to rest.
-const MOST_STEPS: u64 = 1500;
+/// The objects in each source cluster that sources may name. They are copied down.
+pub const SETTINGS: [&str; 2] = ["m-k", "m-l"];
+/// What else the sync makes for a source: the copy of an object beside a target, which has a label, and the target.
+pub const KEY: usize = 2;
+pub const TARGET: usize = 3;
 
-const WIDGETS: &str = "widgets.example.com";
-const FINALIZER: &str = "sync.mcr.dev/model";
-const RECORD: &str = "sync.mcr.dev/placed.model";
-/// The finalizer that users put on sources and targets.
-pub(crate) const BLOCK: &str = "example.com/block";
+pub const KINDS: [&str; 2] = ["widgets.example.com", "configmaps"];
+/// The finalizer that users put on sources, targets and copies.
+pub const BLOCK: &str = "example.com/block";
 
 /// A source: its cluster and its name, as indices.
-pub(crate) type Source = (usize, usize);
+pub type Source = (usize, usize);
+/// The cluster and the name of an object. The names of ConfigMaps begin with `m-`.
+pub type Place = (usize, String);
+/// The cluster and the UID of an object.
+pub type Id = (usize, String);
+/// When something was written, and by which program.
+pub type Stamp = (Duration, u64);
+
+/// The time of the paused clock.
+pub fn now() -> Duration {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    START.elapsed()
+}
 
 /// Splitmix64.
-#[derive(Debug)]
-pub(crate) struct Random(pub(crate) u64);
+#[derive(Default)]
+pub struct Random(u64);
 
 impl Random {
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
+    pub fn below(&mut self, limit: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -41,8 +59,9 @@ impl Random {
 }
 
 /// How a cluster fails now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Trouble {
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    #[default]
     None,
     /// Many requests get an error.
     Refuses,
@@ -52,146 +71,147 @@ pub(crate) enum Trouble {
     Down,
 }
 
-pub(crate) struct World {
-    pub(crate) random: Random,
-    pub(crate) sims: Vec<SimCluster>,
+/// An object that the sync makes for a source and one of its target clusters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slot {
+    pub source: Source,
+    pub at: usize,
+    pub what: usize,
+}
+
+/// A source as a server has shown it, and when.
+type Shown = (Duration, Option<Value>);
+
+#[derive(Default)]
+pub struct World {
+    pub random: Random,
+    pub sims: Vec<SimCluster>,
     /// Names of targets have no hash, so that sources of two clusters want the same one.
-    pub(crate) collide: bool,
+    pub collide: bool,
     /// The source watch selects a label, so that sources leave it without being deleted.
-    pub(crate) narrow: bool,
-    /// Objects that the sync made or adopted, by cluster and UID, and the source that they were made for.
-    ours: BTreeMap<(usize, String), Source>,
-    /// The objects of somebody else, by cluster and name, as they were left.
-    pub(crate) foreign: BTreeMap<(usize, String), Value>,
+    pub narrow: bool,
+    /// Objects are copied along with sources and targets.
+    pub related: bool,
+    /// What the sync made or adopted, and when.
+    pub made: BTreeMap<Id, (Slot, Stamp)>,
+    /// Since when a copy shall exist without a break.
+    pub since: BTreeMap<Id, Duration>,
+    /// When the record of a source last lost a place.
+    pub shrunk: BTreeMap<Source, Stamp>,
+    /// The objects of somebody else, as they were left.
+    pub foreign: BTreeMap<Place, Value>,
     /// Fields that users set in targets.
-    pub(crate) theirs: BTreeMap<(usize, String), u64>,
+    pub theirs: BTreeMap<Id, u64>,
     /// Objects that may stay although no source has them in its record.
-    excused: BTreeSet<(usize, String)>,
-    /// Sources as the server last showed them to the sync.
-    shown: BTreeMap<Source, Option<Value>>,
+    pub excused: BTreeSet<Id>,
+    /// Sources as the server has shown them to a program: the last one, and those that a deletion may be due to.
+    pub shown: BTreeMap<(u64, Source), Vec<Shown>>,
     /// By UID of the source: the clusters in which it had a target at some time.
-    placed: BTreeSet<(String, usize)>,
+    pub placed: BTreeSet<(String, usize)>,
     /// Sources that have the finalizer of a user.
-    pub(crate) held: BTreeSet<Source>,
-    pub(crate) trouble: [Trouble; 5],
-    pub(crate) lagging: [bool; 5],
-    /// The writes until the program stops in the middle of one.
-    pub(crate) crash_in: Option<usize>,
+    pub held: BTreeSet<Source>,
+    pub trouble: [Trouble; 5],
+    /// Of each second program: the clusters whose watches lag.
+    pub lagging: [[bool; 5]; 2],
+    /// The writes until a program stops in the middle of one.
+    pub crash_in: Option<usize>,
     /// The object that the sync asked for last: what others do to it now, they do between a read and a write.
-    pub(crate) last_asked: (usize, String),
-    /// Requests of earlier programs get no answer.
-    pub(crate) program: u64,
-    pub(crate) steps: u64,
-    pub(crate) writes: u64,
-    pub(crate) fault: Option<String>,
-    log: VecDeque<String>,
+    pub last_asked: Place,
+    /// The programs that run. Requests of others get no answer.
+    pub alive: BTreeSet<u64>,
+    /// Since when each program leads, or led.
+    pub leads: BTreeMap<u64, Duration>,
+    pub steps: u64,
+    pub writes: u64,
+    pub fault: Option<String>,
+    log: Vec<String>,
 }
 
-fn key(name: &str) -> String {
-    format!("default/{name}")
+fn kind(name: &str) -> &'static str {
+    KINDS[usize::from(name.starts_with("m-"))]
 }
 
-pub(crate) fn uid(object: &Value) -> String {
+pub fn uid(object: &Value) -> String {
     object["metadata"]["uid"].as_str().unwrap().to_owned()
 }
 
-pub(crate) fn has_finalizer(object: &Value, finalizer: &str) -> bool {
+pub fn has_finalizer(object: &Value, finalizer: &str) -> bool {
     let list = object["metadata"]["finalizers"].as_array();
     list.is_some_and(|list| list.iter().any(|found| found == finalizer))
 }
 
-fn is_deleting(object: &Value) -> bool {
+pub fn is_deleting(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
 }
 
+/// What marks an object that the sync made: three labels, and three annotations. Targets have not all of them.
+const MARKS: &str = "sync source related origin source-cluster source-name";
+
+pub fn cluster_of(name: &str) -> usize {
+    CLUSTERS.iter().position(|known| *known == name).unwrap()
+}
+
 /// The target clusters of a source that is to be synced.
-fn wanted(source: &Value) -> Vec<usize> {
+pub fn wanted(source: &Value) -> Vec<usize> {
     let spec = &source["spec"];
-    if spec["selected"] != true || is_deleting(source) {
-        return Vec::new();
-    }
-    let at = spec["at"].as_array().unwrap();
-    let cluster = |at: &Value| CLUSTERS.iter().position(|name| at == name).unwrap();
-    at.iter().map(cluster).collect()
+    let is_wanted = spec["selected"] == true && !is_deleting(source);
+    let at = spec["at"].as_array().filter(|_| is_wanted).into_iter().flatten();
+    at.map(|at| cluster_of(at.as_str().unwrap())).collect()
 }
 
-/// The target clusters in the record of a source.
-fn recorded(source: &Value) -> Vec<usize> {
-    let text = source["metadata"]["annotations"][RECORD].as_str().unwrap_or("[]");
-    let places: Vec<(String, Option<String>, String)> = serde_json::from_str(text).unwrap();
-    let cluster = |name: &str| CLUSTERS.iter().position(|known| *known == name).unwrap();
-    places.iter().map(|(name, _, _)| cluster(name)).collect()
-}
-
-pub(crate) fn template() -> SimCluster {
+pub fn template() -> SimCluster {
     let builder = SimCluster::builder().managed_fields(false).audit_limit(0);
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    let version = json!({
-        "name": "v1", "served": true, "storage": true, "subresources": {"status": {}}, "schema": schema,
-    });
     let crd = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": WIDGETS},
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": KINDS[0]},
         "spec": {"group": "example.com", "scope": "Namespaced", "names": {"kind": "Widget", "plural": "widgets"},
-            "versions": [version]},
+            "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}}, "schema": schema}]},
     });
     builder.build_with([crd]).unwrap()
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, template: &SimCluster) -> Self {
+    pub fn new(seed: u64, template: &SimCluster) -> Self {
         let mut random = Random(seed);
         let cluster = |name: &str| {
             let builder = SimCluster::builder().template(template).name(name).seed(seed);
             builder.managed_fields(false).audit_limit(0).history(150).build()
         };
-        Self {
+        let world = Self {
             sims: CLUSTERS.map(cluster).into(),
             collide: random.below(2) == 0,
             narrow: random.below(4) == 0,
+            related: random.below(2) == 0,
             random,
-            ours: BTreeMap::new(),
-            foreign: BTreeMap::new(),
-            theirs: BTreeMap::new(),
-            excused: BTreeSet::new(),
-            shown: BTreeMap::new(),
-            placed: BTreeSet::new(),
-            held: BTreeSet::new(),
-            trouble: [Trouble::None; 5],
-            lagging: [false; 5],
-            crash_in: None,
-            last_asked: (0, String::new()),
-            program: 0,
-            steps: 0,
-            writes: 0,
-            fault: None,
-            log: VecDeque::new(),
-        }
+            ..Self::default()
+        };
+        world.create_origins();
+        world
     }
 
-    pub(crate) fn note(&mut self, line: String) {
-        if self.log.len() == 300 {
-            self.log.pop_front();
-        }
-        self.log.push_back(line);
+    pub fn note(&mut self, line: String) {
+        self.log.push(line);
     }
 
-    pub(crate) fn told(&self) -> String {
-        Vec::from_iter(self.log.iter().cloned()).join("\n")
+    /// The fault, with the last lines of the history.
+    pub fn told(&self) -> Option<String> {
+        let last = self.log[self.log.len().saturating_sub(300)..].join("\n");
+        self.fault.as_ref().map(|fault| format!("{fault}\n{last}"))
     }
 
-    pub(crate) fn fail(&mut self, fault: impl Into<String>) {
+    pub fn fail(&mut self, fault: impl Into<String>) {
         self.fault.get_or_insert(fault.into());
     }
 
-    pub(crate) fn get(&self, cluster: usize, name: &str) -> Option<Value> {
-        self.sims[cluster].get(WIDGETS, &key(name))
+    pub fn get(&self, cluster: usize, name: &str) -> Option<Value> {
+        self.sims[cluster].get(kind(name), &format!("default/{name}"))
     }
 
-    pub(crate) fn source(&self, (cluster, name): Source) -> Option<Value> {
+    pub fn source(&self, (cluster, name): Source) -> Option<Value> {
         self.get(cluster, NAMES[name])
     }
 
-    pub(crate) fn target_name(&self, (cluster, name): Source) -> String {
+    pub fn target_name(&self, (cluster, name): Source) -> String {
         if self.collide {
             return NAMES[name].to_owned();
         }
@@ -202,291 +222,136 @@ impl World {
         })
     }
 
+    /// The source in a label, and in the names of its copies.
+    pub fn home(&self, (cluster, name): Source) -> String {
+        let home = if self.collide { "" } else { CLUSTERS[cluster] };
+        format!("{home}{}", NAMES[name])
+    }
+
     /// The name of the copy that somebody makes of a target.
-    pub(crate) fn copy_name((cluster, name): Source) -> String {
+    pub fn copy_name((cluster, name): Source) -> String {
         format!("copy-{}-{}", CLUSTERS[cluster], NAMES[name])
     }
 
-    pub(crate) fn create(&self, cluster: usize, name: &str, labels: Value, spec: Value) -> Option<Value> {
+    /// Creates a Widget with this spec, or a ConfigMap with these data.
+    pub fn create(&self, cluster: usize, name: &str, labels: Value, spec: Value) -> Option<Value> {
         let metadata = json!({"name": name, "namespace": "default", "labels": labels});
-        let widget =
-            json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata, "spec": spec});
-        self.sims[cluster].create(widget).ok()
+        let object = if kind(name) == KINDS[0] {
+            json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata, "spec": spec})
+        } else {
+            let spec = spec.as_object().unwrap().iter();
+            let data = BTreeMap::from_iter(spec.map(|(key, it)| (key, it.to_string())));
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+        };
+        self.sims[cluster].create(object).ok()
     }
 
-    pub(crate) fn update(&self, cluster: usize, object: Value) {
+    pub fn update(&self, cluster: usize, object: Value) {
         self.sims[cluster].update(object).unwrap();
     }
 
-    pub(crate) fn delete(&self, cluster: usize, name: &str) {
-        let _ = self.sims[cluster].delete(WIDGETS, &key(name));
+    pub fn delete(&self, cluster: usize, name: &str) {
+        let _ = self.sims[cluster].delete(kind(name), &format!("default/{name}"));
     }
 
-    /// Sets the status of a target, as its controller would.
-    pub(crate) async fn set_phase(sim: &SimCluster, name: &str, phase: usize) {
-        let body = json!({"status": {"phase": phase.to_string()}}).to_string();
-        let request = Request::patch(format!(
-            "/apis/example.com/v1/namespaces/default/widgets/{name}/status"
-        ))
-        .header(CONTENT_TYPE, "application/merge-patch+json")
-        .body(Full::from(body))
-        .unwrap();
-        let service = sim.service().with_token(&sim.admin_token());
-        service.answer(request).await;
+    pub fn sources() -> impl Iterator<Item = Source> {
+        SOURCES.flat_map(|cluster| (0..NAMES.len()).map(move |name| (cluster, name)))
     }
 
-    pub(crate) fn sources() -> impl Iterator<Item = Source> {
-        (0..SOURCE_CLUSTERS).flat_map(|cluster| (0..NAMES.len()).map(move |name| (cluster, name)))
+    pub fn source_at((cluster, name): &Place) -> Option<Source> {
+        let name = NAMES.iter().position(|known| known == name)?;
+        SOURCES.contains(cluster).then_some((*cluster, name))
     }
 
-    /// The source, and the target cluster, of the object that the sync asked for last.
-    pub(crate) fn busy(&self) -> Option<(Source, usize)> {
-        let (cluster, name) = &self.last_asked;
-        let is_it = |source: &Source| match *cluster {
-            0..SOURCE_CLUSTERS => *source == (*cluster, source.1) && NAMES[source.1] == name,
-            _ => self.target_name(*source) == *name,
-        };
-        Some((Self::sources().find(is_it)?, (*cluster).max(SOURCE_CLUSTERS)))
-    }
-
-    fn source_named(&self, annotations: &Value) -> Option<Source> {
+    pub fn source_named(&self, annotations: &Value) -> Option<Source> {
         let part = |key: &str| annotations[format!("sync.mcr.dev/source-{key}")].as_str();
         let cluster = CLUSTERS.iter().position(|name| part("cluster") == Some(name))?;
         let name = NAMES.iter().position(|name| part("name") == Some(name))?;
         Some((cluster, name))
     }
 
-    /// The source for which the sync made this object.
-    pub(crate) fn owner(&self, cluster: usize, object: &Value) -> Option<Source> {
-        self.ours.get(&(cluster, uid(object))).copied()
+    /// The source, and the target cluster, of the object that the sync asked for last.
+    pub fn busy(&self) -> Option<(Source, usize)> {
+        if let Some(source) = Self::source_at(&self.last_asked) {
+            return Some((source, TARGETS.start));
+        }
+        let mut slots = Self::sources().flat_map(Slot::all);
+        let slot = slots.find(|slot| self.place(*slot) == self.last_asked)?;
+        Some((slot.source, slot.at))
     }
 
-    pub(crate) fn is_ours(&self, cluster: usize, name: &str) -> bool {
-        let found = self.get(cluster, name);
-        found.is_some_and(|found| self.owner(cluster, &found).is_some())
-    }
-
-    /// The server has shown a source to the sync.
-    pub(crate) fn show(&mut self, source: Source) {
-        let shown = self.source(source);
-        self.shown.insert(source, shown);
-    }
-
-    /// Looks at a write of the sync that the server has accepted. `before` is the object before it.
-    pub(crate) fn written(&mut self, method: &str, cluster: usize, name: &str, before: Option<&Value>) {
-        self.steps += 1;
-        self.writes += 1;
-        if self.steps > MOST_STEPS {
-            return self.fail("it writes without end");
-        }
-        if cluster < SOURCE_CLUSTERS {
-            let source = (cluster, NAMES.iter().position(|known| *known == name).unwrap());
-            self.record_written(source, before);
-            self.show(source);
-            return self.check(source);
-        }
-        let place = (cluster, name.to_owned());
-        if method == "DELETE" {
-            let Some(owner) = before.and_then(|before| self.owner(cluster, before)) else {
-                return self.fail(format!("the object of somebody else at {place:?} was deleted"));
-            };
-            self.check_delete(owner, cluster);
-            return self.check(owner);
-        }
-        let after = self.get(cluster, name).unwrap();
-        let named = self.source_named(&after["metadata"]["annotations"]);
-        if let Some(made) = self.foreign.get(&place)
-            && made["metadata"]["uid"] == after["metadata"]["uid"]
-        {
-            if made["metadata"]["labels"]["adopt"] != "yes" {
-                return self.fail(format!("the object of somebody else at {place:?} was changed"));
-            }
-            self.foreign.remove(&place);
-        }
-        let Some(named) = named else {
-            return self.fail(format!("the target at {place:?} names no source: {after}"));
-        };
-        let owner = *self.ours.entry((cluster, uid(&after))).or_insert(named);
-        if owner != named {
-            return self.fail(format!(
-                "the target of {owner:?} at {place:?} was claimed by {named:?}"
-            ));
-        }
-        self.check(owner);
-    }
-
-    /// A place may leave the record when its target is gone, or is abandoned.
-    fn record_written(&mut self, source: Source, before: Option<&Value>) {
-        let Some(before) = before else { return };
-        let after = self.source(source);
-        let kept = after.as_ref().map(recorded).unwrap_or_default();
-        let abandoned = before["metadata"]["annotations"][ABANDON]
-            .as_str()
-            .unwrap_or_default();
-        let name = self.target_name(source);
-        for cluster in recorded(before) {
-            if !kept.contains(&cluster)
-                && abandoned.contains(CLUSTERS[cluster])
-                && let Some(target) = self.get(cluster, &name)
-                && self.owner(cluster, &target) == Some(source)
-            {
-                self.excused.insert((cluster, uid(&target)));
-            }
+    /// Where an object is that the sync makes. The sync has functions for the same names.
+    pub fn place(&self, Slot { source, at, what }: Slot) -> Place {
+        match SETTINGS.get(what) {
+            Some(origin) => (at, format!("{origin}-{}", self.home(source))),
+            None if what == KEY => (source.0, format!("m-{}-{}", NAMES[source.1], CLUSTERS[at])),
+            None => (at, self.target_name(source)),
         }
     }
 
-    /// A target is deleted because of what the server said about the source, and a move makes the new target first.
-    fn check_delete(&mut self, owner: Source, cluster: usize) {
-        let exists = self.source(owner).is_some();
-        let Some(Some(shown)) = self.shown.get(&owner) else {
-            if exists {
-                self.fail(format!(
-                    "the target of {owner:?} in {} was deleted for no reason",
-                    CLUSTERS[cluster]
-                ));
-            }
-            return;
-        };
-        let wanted = wanted(shown);
-        if wanted.contains(&cluster) && exists {
-            return self.fail(format!(
-                "the target of {owner:?} in {} was deleted although it is wanted",
-                CLUSTERS[cluster]
-            ));
-        }
-        let uid = uid(shown);
-        if let Some(missing) = wanted
-            .iter()
-            .find(|to| !self.placed.contains(&(uid.clone(), **to)))
-        {
-            let (from, to) = (CLUSTERS[cluster], CLUSTERS[*missing]);
-            self.fail(format!("{owner:?} left {from} before it was in {to}"));
+    pub fn origin_place(&self, Slot { source, at, what }: Slot) -> Place {
+        match SETTINGS.get(what) {
+            Some(name) => (source.0, (*name).to_owned()),
+            None => (at, format!("m-{}", self.target_name(source))),
         }
     }
 
-    /// No target is an orphan, no object of somebody else was changed, and nothing that a user set was lost.
-    pub(crate) fn check(&mut self, source: Source) {
-        let name = self.target_name(source);
-        let own = self.source(source);
-        if self.held.contains(&source) && !own.as_ref().is_some_and(|own| has_finalizer(own, BLOCK)) {
-            return self.fail(format!("{source:?} has lost the finalizer of its user"));
-        }
-        let record = own.as_ref().map(recorded).unwrap_or_default();
-        let finalizer = own.as_ref().is_some_and(|own| has_finalizer(own, FINALIZER));
-        for cluster in SOURCE_CLUSTERS..CLUSTERS.len() {
-            let found = self.get(cluster, &name);
-            if let Some(made) = self.foreign.get(&(cluster, name.clone())) {
-                if found.as_ref() != Some(made) {
-                    self.fail(format!(
-                        "the object of somebody else at {cluster} {name} is now {found:?}"
-                    ));
-                }
-                continue;
-            }
-            let Some(found) = found else { continue };
-            let this = (cluster, uid(&found));
-            if let Some(theirs) = self.theirs.get(&this)
-                && found["spec"]["theirs"] != *theirs
-            {
-                self.fail(format!("a field of somebody else was lost: {found}"));
-            }
-            if self.ours.get(&this) != Some(&source) {
-                continue;
-            }
-            if let Some(own) = &own {
-                self.placed.insert((uid(own), cluster));
-            }
-            if finalizer && record.contains(&cluster) {
-                self.excused.remove(&this);
-            } else if !self.excused.contains(&this) {
-                self.fail(format!("an orphan of {source:?} in {}", CLUSTERS[cluster]));
-            }
-        }
+    /// The object if it is there, and the sync has made it for this slot.
+    pub fn ours(&self, slot: Slot) -> Option<Value> {
+        let (cluster, name) = self.place(slot);
+        let found = self.get(cluster, &name)?;
+        let made = self.made.get(&(cluster, uid(&found)));
+        made.is_some_and(|made| made.0 == slot).then_some(found)
     }
 
-    /// What must hold at rest. Of the clusters that are away nothing is known.
-    pub(crate) fn agreement(&self, away: &BTreeSet<usize>) -> Result<(), String> {
-        Self::sources()
-            .filter(|source| !away.contains(&source.0))
-            .try_for_each(|source| self.agrees(source, away))
+    /// What an object is made from, if it shall exist: the source or another origin.
+    pub fn origin(&self, slot: Slot, own: &Value) -> Option<Value> {
+        let Slot { source, at, what } = slot;
+        let (cluster, name) = self.origin_place(slot);
+        let origin = self.get(cluster, &name).filter(|_| wanted(own).contains(&at));
+        match what {
+            TARGET => wanted(own).contains(&at).then(|| own.clone()),
+            KEY => {
+                let target = self.ours(slot.target());
+                let is_chosen = |it: &Value| it["metadata"]["labels"]["for"] == self.target_name(source);
+                origin.filter(|it| is_chosen(it) && target.is_some_and(|target| !is_deleting(&target)))
+            }
+            _ => origin.filter(|_| names(own, what)),
+        }
+    }
+}
+
+/// Whether a source names these settings.
+pub fn names(own: &Value, what: usize) -> bool {
+    let mut names = own["spec"]["settings"].as_array().into_iter().flatten();
+    SETTINGS
+        .get(what)
+        .is_some_and(|known| names.any(|name| name == known))
+}
+
+impl Slot {
+    pub fn new(source: Source, at: usize, what: usize) -> Self {
+        Self { source, at, what }
     }
 
-    fn agrees(&self, source: Source, away: &BTreeSet<usize>) -> Result<(), String> {
-        let name = self.target_name(source);
-        let own = self.source(source);
-        let wanted = own.as_ref().map(wanted).unwrap_or_default();
-        let fault = |fault: String| Err(format!("{source:?}: {fault}: {own:?}"));
-        let (mut held, mut left, mut claimed, mut unclear) = (false, false, false, false);
-        let mut phases = Vec::new();
-        for cluster in SOURCE_CLUSTERS..CLUSTERS.len() {
-            let (at, is_wanted) = (CLUSTERS[cluster], wanted.contains(&cluster));
-            if away.contains(&cluster) {
-                held |= is_wanted;
-                continue;
-            }
-            if let Some(made) = self.foreign.get(&(cluster, Self::copy_name(source))) {
-                if self.get(cluster, &Self::copy_name(source)).as_ref() != Some(made) {
-                    return fault(format!("the copy in {at} is no longer {made}"));
-                }
-                claimed = true;
-            }
-            let found = self.get(cluster, &name);
-            let ours = found
-                .as_ref()
-                .filter(|found| self.owner(cluster, found) == Some(source));
-            match (is_wanted, ours, &found) {
-                (true, Some(target), _) => {
-                    let spec = &own.as_ref().unwrap()["spec"];
-                    if (&target["spec"]["value"], &target["spec"]["extra"])
-                        != (&spec["value"], &spec["extra"])
-                    {
-                        return fault(format!("{at} has {target}"));
-                    }
-                    let phase = target["status"]["phase"].as_str().unwrap_or("none");
-                    phases.push(format!("{at}={phase}"));
-                }
-                (true, None, Some(found)) => {
-                    if found["metadata"]["labels"]["adopt"] == "yes" && self.owner(cluster, found).is_none() {
-                        return fault(format!("not adopted in {at}: {found}"));
-                    }
-                    held = true;
-                }
-                (true, None, None) => return fault(format!("no target in {at}")),
-                // A target that was given up names its source still. If somebody removes that, the sync may see it or not.
-                (false, Some(target), _) if self.excused.contains(&(cluster, uid(target))) => {
-                    claimed = true;
-                    unclear |= !self.has_whole_link(target);
-                }
-                (false, Some(_), _) => left = true,
-                (false, None, _) => {}
-            }
-        }
-        if left && !held {
-            return fault("a target is left".to_owned());
-        }
-        let Some(own) = &own else { return Ok(()) };
-        let kept: Vec<usize> = recorded(own);
-        let waits = kept
-            .iter()
-            .any(|cluster| away.contains(cluster) && !wanted.contains(cluster));
-        let finalizer = has_finalizer(own, FINALIZER);
-        if wanted.is_empty() {
-            return if finalizer && !waits {
-                fault("it is not released".to_owned())
-            } else {
-                Ok(())
-            };
-        }
-        let condition = &own["status"]["conditions"][0];
-        let expected = if held || waits || claimed { "False" } else { "True" };
-        let is_expected = condition["status"] == expected || unclear && !held && !waits;
-        if !is_expected || condition["observedGeneration"] != own["metadata"]["generation"] {
-            let why = format!("held {held}, waits {waits}, claimed {claimed}, away {away:?}");
-            return fault(format!("the condition is not {expected} ({why})"));
-        }
-        if !held && own["status"]["phases"] != phases.join(",") {
-            return fault(format!("the status is not {phases:?}"));
-        }
-        Ok(())
+    pub fn target(self) -> Self {
+        Self { what: TARGET, ..self }
+    }
+
+    /// All that a source may have.
+    pub fn all(source: Source) -> impl Iterator<Item = Self> {
+        TARGETS.flat_map(move |at| (0..=TARGET).map(move |what| Self { source, at, what }))
+    }
+
+    pub fn marks(self) -> impl Iterator<Item = (&'static str, String)> {
+        let all = MARKS.split(' ').enumerate();
+        let its = all.filter(move |(at, _)| self.what != TARGET || ![2, 3].contains(at));
+        its.map(|(at, key)| (["labels", "annotations"][at / 3], format!("sync.mcr.dev/{key}")))
+    }
+
+    /// Whether the object has the first ones of its marks: 3 are the labels, and the fourth tells the place of a copy.
+    pub fn has_marks(self, object: &Value, first: usize) -> bool {
+        let mut marks = self.marks().take(first);
+        marks.all(|(half, key)| object["metadata"][half][key].is_string())
     }
 }

@@ -1,16 +1,20 @@
 //! The clusters of the tests, on simulated API servers.
 // Each test program uses some of it.
-#![allow(dead_code, unreachable_pub)]
+#![allow(dead_code, unreachable_pub, unused_imports)]
+
+pub mod gate;
+pub mod widgets;
 
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use mcr::{
-    Access, BoxError, BuiltController, ClusterName, ClusterSelector, ClusterSpec, Manager, ManagerError,
+    Access, BoxError, BuiltController, Cluster, ClusterName, ClusterSelector, ClusterSpec, ControllerHandle,
+    Fleet, Manager, ManagerError,
 };
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
-use mcr_sync::{SourceName, Sync, hashed};
+use mcr_sync::{ObjectSync, SourceName, hashed};
 use mcr_testkit::{
     sim::SimCluster,
     waiting::{Background, eventually},
@@ -19,7 +23,7 @@ use serde_json::{Value, json};
 
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-pub type Maps = Sync<ConfigMap, ConfigMap>;
+pub type Maps = ObjectSync<ConfigMap, ConfigMap>;
 
 pub fn name(cluster: &str) -> ClusterName {
     ClusterName::new(cluster).unwrap()
@@ -33,6 +37,10 @@ pub struct World {
     pub lyon: SimCluster,
     pub clusters: ClustersHandle,
     pub running: Option<Background<Result<(), ManagerError>>>,
+    pub handles: Vec<ControllerHandle>,
+    /// What stands before `team-a` and `berlin`, if the program was started with `begin`.
+    pub team_gate: gate::Gate,
+    pub berlin_gate: gate::Gate,
 }
 
 pub fn spec(cluster: &SimCluster, role: &str) -> ClusterSpec {
@@ -51,19 +59,17 @@ impl World {
             lyon: cluster("lyon"),
             clusters: ClustersProvider::new().handle(),
             running: None,
+            handles: Vec::new(),
+            team_gate: gate::Gate::default(),
+            berlin_gate: gate::Gate::default(),
         }
     }
 
     /// Starts a program with this sync, and all four clusters in its fleet.
-    pub fn start<S, T>(&mut self, sync: Sync<S, T>)
+    pub fn start<S, T>(&mut self, sync: ObjectSync<S, T>)
     where
-        S: kube::Resource + serde::de::DeserializeOwned + Send + std::marker::Sync + 'static,
-        T: kube::Resource
-            + serde::de::DeserializeOwned
-            + serde::Serialize
-            + Send
-            + std::marker::Sync
-            + 'static,
+        S: kube::Resource + serde::de::DeserializeOwned + Send + Sync + 'static,
+        T: kube::Resource + serde::de::DeserializeOwned + serde::Serialize + Send + Sync + 'static,
     {
         let controller = sync
             .from(ClusterSelector::label("role", "source"))
@@ -86,6 +92,8 @@ impl World {
                 self.clusters.add(spec(cluster, role));
             }
         }
+        let controllers: Vec<_> = controllers.into_iter().collect();
+        self.handles = controllers.iter().map(BuiltController::handle).collect();
         let manager = controllers
             .into_iter()
             .fold(Manager::builder(), |manager, controller| {
@@ -172,12 +180,12 @@ pub fn widget(spec: Value) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "default"}, "spec": spec})
 }
 
-pub type Widgets = Sync<DynamicObject, DynamicObject>;
+pub type Widgets = ObjectSync<DynamicObject, DynamicObject>;
 
 pub fn widget_sync() -> Widgets {
     Widgets::with("widgets", &widgets(), &widgets())
         .to(name("berlin"))
-        .project(|source: &DynamicObject| {
+        .try_project(|source: &DynamicObject, _| {
             if source.data["spec"]["bad"] == true {
                 return Err(BoxError::from("the size is missing"));
             }
@@ -187,7 +195,7 @@ pub fn widget_sync() -> Widgets {
         })
         .status(|_, targets| {
             let (cluster, target) = &targets[0];
-            Ok::<Value, BoxError>(json!({"at": cluster, "phase": target.data["status"]["phase"]}))
+            json!({"at": cluster, "phase": target.data["status"]["phase"]})
         })
         .condition("Synced")
 }
@@ -199,4 +207,51 @@ pub fn synced(world: &World) -> Option<Value> {
         .iter()
         .find(|condition| condition["type"] == "Synced")
         .cloned()
+}
+
+/// The clusters, all of which have Widgets with a status.
+pub fn with_widgets() -> World {
+    let world = World::new();
+    for cluster in [&world.team_a, &world.team_b, &world.berlin, &world.lyon] {
+        cluster.create(widget_crd(json!({"status": {}}))).unwrap();
+    }
+    world
+}
+
+/// Creates the ConfigMap `default/{name}`.
+pub fn make(cluster: &SimCluster, name: &str, data: Value) {
+    cluster.create(map(name, data)).unwrap();
+}
+
+pub fn delete(cluster: &SimCluster, kind: &str, name: &str) {
+    cluster.delete(kind, &format!("default/{name}")).unwrap();
+}
+
+/// Changes an object at once.
+pub fn edit(cluster: &SimCluster, kind: &str, key: &str, change: impl FnOnce(&mut Value)) {
+    let mut object = cluster.get(kind, key).unwrap();
+    change(&mut object);
+    cluster.update(object).unwrap();
+}
+
+/// Gives a field of `default/{name}` another value.
+pub fn change(cluster: &SimCluster, kind: &str, name: &str, field: &str, value: Value) {
+    let field = |object: &mut Value| *object.pointer_mut(field).unwrap() = value;
+    edit(cluster, kind, &format!("default/{name}"), field);
+}
+
+/// Gives the ConfigMap `default/{name}` other data.
+pub fn set(cluster: &SimCluster, name: &str, data: Value) {
+    change(cluster, "configmaps", name, "/data", data);
+}
+
+/// Places a ConfigMap in the cluster that its `at` names.
+pub fn at(map: &ConfigMap, _: &Cluster, _: &Fleet) -> Vec<ClusterName> {
+    let at = map.data.as_ref().and_then(|data| data.get("at"));
+    at.into_iter().map(|at| name(at)).collect()
+}
+
+/// Paused time goes on only when every task waits, so all that is ready has run.
+pub async fn rest() {
+    tokio::time::sleep(LIMIT).await;
 }

@@ -144,6 +144,12 @@ impl Cluster {
         self.placement().is_none() && (self.0.name == HUB || identities.is_hub(&self.0.name))
     }
 
+    /// The cluster beside which this one waits as [`Suspended`](ClusterState::Suspended), because it is another name of it. `None` for
+    /// a cluster that is engaged, and while it is not known which cluster answers.
+    pub fn same_as(&self) -> Option<ClusterName> {
+        self.0.info.load().same_as.clone()
+    }
+
     /// The current state.
     pub fn state(&self) -> ClusterState {
         self.0.state.read(|now| now.state.clone())

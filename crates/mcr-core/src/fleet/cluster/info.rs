@@ -4,7 +4,10 @@ use std::{sync::Arc, time::SystemTime};
 
 use mcr_access::internal::namespace;
 
-use crate::fleet::{description::Description, state::ClusterState};
+use crate::{
+    ClusterName,
+    fleet::{description::Description, state::ClusterState},
+};
 
 /// The properties of a cluster that can change without replacing the cluster.
 #[derive(Debug, Clone)]
@@ -12,6 +15,8 @@ pub(crate) struct ClusterInfo {
     /// The newest description. Its labels and properties are shown.
     pub(crate) spec: Arc<Description>,
     pub(crate) identity: Option<Arc<str>>,
+    /// The cluster beside which this one waits, because it is another name of it.
+    pub(crate) same_as: Option<ClusterName>,
     /// The default namespace of the description in use.
     pub(crate) default_namespace: Arc<str>,
     pub(crate) credential_expires: Option<SystemTime>,
@@ -26,6 +31,7 @@ impl ClusterInfo {
         Self {
             spec: spec.clone(),
             identity: spec.identity.clone(),
+            same_as: None,
             default_namespace: spec
                 .default_namespace
                 .clone()

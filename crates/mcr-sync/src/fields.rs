@@ -11,10 +11,6 @@ use sha2::{Digest, Sha256};
 
 use crate::name::hex;
 
-/// The most bytes of the annotation that stores the owned fields. Kubernetes allows 256 KiB for all annotations of an object
-/// together.
-pub const MAX_FIELDS_BYTES: usize = 128 * 1024;
-
 /// A set of field paths, as a tree. It has no values, so that those of Secrets are nowhere else.
 ///
 /// A leaf is a scalar, a list or an empty object: lists are owned as a whole.
@@ -59,71 +55,6 @@ impl Fields {
             }
             _ => value.clone(),
         }
-    }
-}
-
-/// The state of the last write, as an annotation of the target stores it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Record {
-    /// The hash of the desired state.
-    desired: String,
-    /// The hash of the owned fields as the server stored them, if it stored others than were sent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    settled: Option<String>,
-    fields: Fields,
-}
-
-/// The desired state has more fields than the annotation can store.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the paths of the target's fields take {bytes} bytes, and an annotation has room for {MAX_FIELDS_BYTES}; project fewer or \
-     shorter keys"
-)]
-pub struct TooManyFields {
-    /// The bytes that the paths take.
-    pub bytes: usize,
-}
-
-impl Record {
-    /// The record of a desired state.
-    pub(crate) fn of(desired: &Value) -> Self {
-        Self {
-            desired: digest(desired),
-            settled: None,
-            fields: Fields::of(desired),
-        }
-    }
-
-    /// Whether this is the record of `desired`.
-    pub(crate) fn is_of(&self, desired: &Value) -> bool {
-        self.desired == digest(desired)
-    }
-
-    /// Notes the values that the server stored in place of the desired ones. They count as the desired ones from now on, so
-    /// that a server that writes `1000m` as `1` is not sent `1000m` for ever.
-    #[must_use]
-    pub(crate) fn settled_as(mut self, live: &Value) -> Self {
-        self.settled = Some(digest(&self.fields.select(live)));
-        self
-    }
-
-    /// The text for the annotation.
-    ///
-    /// # Errors
-    /// [`TooManyFields`] if the text is longer than [`MAX_FIELDS_BYTES`].
-    pub(crate) fn encode(&self) -> Result<String, TooManyFields> {
-        let text = serde_json::to_string(self).unwrap_or_default();
-        let bytes = text.len();
-        if bytes > MAX_FIELDS_BYTES {
-            return Err(TooManyFields { bytes });
-        }
-        Ok(text)
-    }
-
-    /// Reads the annotation. `None` if somebody damaged it: then no field counts as owned, nothing is removed, and the next
-    /// write mends it.
-    pub(crate) fn decode(text: &str) -> Option<Self> {
-        serde_json::from_str(text).ok()
     }
 }
 
@@ -180,24 +111,89 @@ pub(crate) fn without_nulls(value: Value) -> Value {
 /// The merge patch that brings the owned fields of `live` to `desired`. `None` if there is nothing to change.
 ///
 /// - A field of `desired` gets its value.
-/// - A field that `previous` owns and `desired` does not have is removed.
+/// - A field that was owned and that `desired` does not have is removed.
 /// - No other field is touched: those that defaulting, webhooks and other controllers set survive.
 ///
 /// `desired` must have no nulls; see [`without_nulls`].
-pub(crate) fn merge(previous: Option<&Record>, desired: &Value, live: &Value) -> Option<Value> {
-    let patch = match change(previous.map(|record| &record.fields), Some(desired), Some(live)) {
-        Change::Keep => return None,
-        Change::Set(value) | Change::Patch(value) => value,
-        Change::Remove => return None,
+pub(crate) fn changes(owned: Option<&Fields>, desired: &Value, live: &Value) -> Option<Value> {
+    match change(owned, Some(desired), Some(live)) {
+        Change::Set(value) | Change::Patch(value) => Some(value),
+        Change::Keep | Change::Remove => None,
+    }
+}
+
+/// Whether all of `desired` is in `live`. With `lists`, the elements of a list may have more fields, such as defaults, but there may be
+/// no others among them: only the server knows whether it merges the list with those of others. If so, the next apply notes them.
+pub(crate) fn contains(live: &Value, desired: &Value, lists: bool) -> bool {
+    match (live, desired) {
+        (Value::Object(live), Value::Object(desired)) => {
+            let mut all = desired.iter();
+            all.all(|(key, desired)| live.get(key).is_some_and(|live| contains(live, desired, lists)))
+        }
+        (Value::Array(live), Value::Array(desired)) if lists => {
+            let mut pairs = live.iter().zip(desired);
+            live.len() == desired.len() && pairs.all(|(live, desired)| contains(live, desired, lists))
+        }
+        (live, desired) => live == desired,
+    }
+}
+
+/// The paths at which `live` differs from `desired`, as people write them. With `absent`, only those that `live` does not have at all,
+/// unless they are empty: a server may leave out what says nothing.
+fn paths(desired: &Value, live: &Value, absent: bool) -> Vec<String> {
+    let below = |name: String, desired: &Value, live: &Value| {
+        let below = paths(desired, live, absent).into_iter();
+        below.map(move |path| format!("{name}{path}")).collect::<Vec<_>>()
     };
-    let settled = previous.is_some_and(|record| {
-        record.is_of(desired)
-            && record
-                .settled
-                .as_ref()
-                .is_some_and(|settled| *settled == digest(&record.fields.select(live)))
-    });
-    (!settled).then_some(patch)
+    match (desired, live) {
+        (Value::Object(desired), Value::Object(live)) => {
+            let path = |(key, desired): (&String, &Value)| match live.get(key) {
+                Some(live) if live == desired => Vec::new(),
+                Some(live) => below(format!(".{key}"), desired, live),
+                None if absent && is_empty(desired) => Vec::new(),
+                None => vec![format!(".{key}")],
+            };
+            desired.iter().flat_map(path).collect()
+        }
+        (Value::Array(desired), Value::Array(live)) if desired.len() == live.len() => {
+            let pairs = desired.iter().zip(live).enumerate();
+            pairs
+                .flat_map(|(at, (desired, live))| below(format!("[{at}]"), desired, live))
+                .collect()
+        }
+        (desired, live) if absent || desired == live => Vec::new(),
+        _ => vec![String::new()],
+    }
+}
+
+/// The fields of `desired` that have another value in `live`, or none.
+pub(crate) fn differing(desired: &Value, live: &Value) -> Vec<String> {
+    let paths = paths(desired, live, false).into_iter();
+    paths
+        .map(|path| path.trim_start_matches('.').to_owned())
+        .collect()
+}
+
+/// The fields that were sent to a server and are not in what it stores.
+pub(crate) fn dropped(desired: &Value, stored: &Value) -> Vec<String> {
+    // A server stores `stringData` elsewhere.
+    let paths = paths(desired, stored, true)
+        .into_iter()
+        .filter(|path| path != ".stringData");
+    paths
+        .map(|path| path.trim_start_matches('.').to_owned())
+        .collect()
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Bool(true) => false,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(values) => values.is_empty(),
+        Value::Object(fields) => fields.values().all(is_empty),
+    }
 }
 
 enum Change {
@@ -296,13 +292,13 @@ mod tests {
         }
     }
 
-    /// `live` after a write of `desired`, and the record of it.
-    fn write(record: Option<&Record>, desired: &Value, live: &Value) -> (Value, Record) {
+    /// `live` after a write of `desired`, and what is owned then.
+    fn write(owned: Option<&Fields>, desired: &Value, live: &Value) -> (Value, Fields) {
         let mut live = live.clone();
-        if let Some(patch) = merge(record, desired, &live) {
+        if let Some(patch) = changes(owned, desired, &live) {
             apply(&mut live, &patch);
         }
-        (live, Record::of(desired))
+        (live, Fields::of(desired))
     }
 
     fn tree() -> impl Strategy<Value = Value> {
@@ -328,90 +324,65 @@ mod tests {
 
         #[test]
         fn after_a_write_the_desired_fields_are_there_and_nothing_is_left_to_do(old in object(), new in object(), live in object()) {
-            let (live, record) = write(None, &old, &live);
-            let (live, record) = write(Some(&record), &new, &live);
-            prop_assert_eq!(merge(Some(&record), &new, &live), None);
-            prop_assert_eq!(merge(None, &new, &live), None, "the desired fields are there");
+            let (live, owned) = write(None, &old, &live);
+            let (live, owned) = write(Some(&owned), &new, &live);
+            prop_assert_eq!(changes(Some(&owned), &new, &live), None);
+            prop_assert!(contains(&live, &new, false), "the desired fields are there");
         }
 
         #[test]
         fn a_target_that_only_the_sync_wrote_is_as_one_made_anew(old in object(), new in object()) {
-            let (live, record) = write(None, &old, &json!({}));
-            let (live, _) = write(Some(&record), &new, &live);
+            let (live, owned) = write(None, &old, &json!({}));
+            let (live, _) = write(Some(&owned), &new, &live);
             prop_assert_eq!(live, new);
         }
 
         #[test]
         fn the_fields_of_others_survive(old in object(), new in object(), other in tree()) {
             let foreign = json!({"z": other});
-            let (live, record) = write(None, &old, &foreign);
-            let (live, _) = write(Some(&record), &new, &live);
+            let (live, owned) = write(None, &old, &foreign);
+            let (live, _) = write(Some(&owned), &new, &live);
             prop_assert_eq!(&live["z"], &foreign["z"]);
         }
 
         #[test]
-        fn a_record_has_no_values_and_is_read_as_it_was_written(value in object()) {
-            let record = Record::of(&value).settled_as(&value);
-            prop_assert_eq!(Record::decode(&record.encode().unwrap()), Some(record));
+        fn paths_are_read_as_they_were_written(value in object()) {
+            let fields = Fields::of(&value);
+            prop_assert_eq!(serde_json::from_str::<Fields>(&serde_json::to_string(&fields).unwrap()).unwrap(), fields);
         }
     }
 
     #[test]
     fn fields_of_others_in_an_owned_object_survive() {
-        let before = Record::of(&json!({"spec": {"a": {"ours": 1}, "list": [1]}}));
+        let before = Fields::of(&json!({"spec": {"a": {"ours": 1}, "list": [1]}}));
         let live = json!({"spec": {"a": {"ours": 1, "theirs": 2}, "list": [1, 2], "defaulted": true}});
-        let patch = merge(Some(&before), &json!({"spec": {"list": [1]}}), &live);
+        let patch = changes(Some(&before), &json!({"spec": {"list": [1]}}), &live);
         assert_eq!(patch, Some(json!({"spec": {"a": {"ours": null}, "list": [1]}})));
     }
 
     #[test]
     fn an_object_of_which_nothing_is_left_is_removed() {
-        let before = Record::of(&json!({"spec": {"a": {"b": {"c": 1}}, "d": 1}}));
+        let before = Fields::of(&json!({"spec": {"a": {"b": {"c": 1}}, "d": 1}}));
         let live = json!({"spec": {"a": {"b": {"c": 1}}, "d": 1}});
-        let patch = merge(Some(&before), &json!({"spec": {"d": 1}}), &live);
+        let patch = changes(Some(&before), &json!({"spec": {"d": 1}}), &live);
         assert_eq!(patch, Some(json!({"spec": {"a": null}})));
     }
 
     #[test]
-    fn without_a_record_nothing_is_removed() {
-        let live = json!({"spec": {"a": 1, "b": 2}});
-        assert_eq!(
-            merge(None, &json!({"spec": {"a": 2}}), &live),
-            Some(json!({"spec": {"a": 2}}))
-        );
-        assert_eq!(Record::decode("{"), None);
+    fn without_known_paths_nothing_is_removed() {
+        let (desired, live) = (json!({"spec": {"a": 2}}), json!({"spec": {"a": 1, "b": 2}}));
+        assert_eq!(changes(None, &desired, &live), Some(desired));
     }
 
     #[test]
-    fn values_that_the_server_writes_otherwise_are_sent_once_and_drift_is_repaired() {
-        let desired = json!({"cpu": "1000m", "size": 1});
-        let stored = json!({"cpu": "1", "size": 1, "defaulted": true});
-        let plain = Record::of(&desired);
-        assert!(merge(Some(&plain), &desired, &stored).is_some());
-        let settled = plain.settled_as(&stored);
-        assert_eq!(merge(Some(&settled), &desired, &stored), None);
-        let drifted = json!({"cpu": "1", "size": 3, "defaulted": true});
-        assert!(merge(Some(&settled), &desired, &drifted).is_some());
-        let other = json!({"cpu": "2000m", "size": 1});
-        assert!(merge(Some(&settled), &other, &stored).is_some());
-        // The fields of others don't count.
-        assert_eq!(
-            merge(
-                Some(&settled),
-                &desired,
-                &json!({"cpu": "1", "size": 1, "more": [1]})
-            ),
-            None
-        );
-    }
-
-    #[test]
-    fn a_record_that_an_annotation_can_not_hold_is_an_error() {
-        let many: Map<String, Value> = (0..2000)
-            .map(|i| (format!("{i:0>100}"), Value::from(1)))
-            .collect();
-        let error = Record::of(&Value::Object(many)).encode().unwrap_err();
-        assert!(error.bytes > 200_000, "{error}");
+    fn what_a_server_stores_otherwise_elsewhere_or_not_as_empty_is_not_dropped() {
+        let desired = json!({"stringData": {"a": "b"}, "spec": {"cpu": "1000m", "off": false, "none": {"a": []}, "list": [{"a": 1, "b": 2}], "c": 1}});
+        let stored = json!({"data": {"a": "Yg=="}, "spec": {"cpu": "1", "list": [{"a": 1}], "more": true}});
+        assert_eq!(dropped(&desired, &stored), ["spec.c", "spec.list[0].b"]);
+        assert_eq!(differing(&desired["spec"], &stored["spec"]).len(), 5);
+        // A list of another length may be merged with that of others.
+        let longer = json!({"spec": {"list": [{"a": 1}, {"a": 2}], "c": 1}});
+        assert_eq!(dropped(&desired, &longer), ["spec.cpu"]);
     }
 
     #[test]

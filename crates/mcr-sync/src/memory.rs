@@ -1,0 +1,418 @@
+//! What this program remembers of sources between reconciles. Nothing that is written follows from it alone.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, hash_map::DefaultHasher},
+    hash::{Hash, Hasher},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use mcr::{ClusterName, RequestKey};
+use tokio::time::Instant;
+
+/// How long the text of a problem stays while its reason and the source do. Some errors have another text at each attempt, such as
+/// the port of a connection. Each new condition is a change of the source, and so leads to the next attempt at once.
+const STAYS: Duration = Duration::from_secs(60);
+
+/// A problem of a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+    /// The generation of the source, if the problem is an error. Its text may differ at each attempt.
+    pub(crate) generation: Option<i64>,
+}
+
+/// What is remembered of one source.
+#[derive(Default)]
+struct Remembered {
+    /// The clusters that are away while the deletion of the source waits for them, and since when without a break.
+    away: BTreeMap<ClusterName, Instant>,
+    /// The clusters that are away and hold it, as the last reconcile has found. An event of such a cluster leads to the source, also if
+    /// the cluster is no longer one of the targets' clusters.
+    waits_for: BTreeSet<ClusterName>,
+    /// Where objects that name the source were observed, each with the number of the observation. The watch of the targets adds each of
+    /// them, and a reconcile removes those in the places of the source. So only objects that the sync did not make stay.
+    claims: BTreeMap<RequestKey, u64>,
+    /// The problem that was reported last, and when.
+    problem: Option<(Problem, Instant)>,
+    /// Since when not all of its objects are as they should be, and how many are in which state.
+    unsynced: Option<Instant>,
+    counts: BTreeMap<&'static str, usize>,
+}
+
+impl Remembered {
+    fn is_empty(&self) -> bool {
+        let none = self.away.is_empty() && self.waits_for.is_empty() && self.claims.is_empty();
+        none && self.problem.is_none() && self.counts.is_empty() && self.unsynced.is_none()
+    }
+}
+
+#[derive(Default)]
+struct Inner {
+    sources: HashMap<RequestKey, Remembered>,
+    observations: u64,
+    /// The clusters that have refused an event.
+    refused: HashSet<ClusterName>,
+    /// Objects that are as they should be: by the cluster of the source, and by a hash of its key.
+    synced: HashMap<ClusterName, HashMap<u64, Synced>>,
+    /// A number for what is known of the fleet.
+    generation: u64,
+    /// The writes by verb and result.
+    writes: BTreeMap<(&'static str, &'static str), u64>,
+}
+
+/// How many objects of a source are as they should be. If all are: a hash of their versions.
+#[cfg_attr(not(feature = "metrics"), allow(dead_code))]
+struct Synced {
+    count: u32,
+    versions: Option<u64>,
+}
+
+fn hash(source: &RequestKey) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    source.object.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What the metrics of a sync show.
+#[cfg(feature = "metrics")]
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Figures {
+    pub(crate) placements: BTreeMap<&'static str, usize>,
+    pub(crate) writes: BTreeMap<(&'static str, &'static str), u64>,
+    /// The longest time for which a source has had an object that is not as it should be.
+    pub(crate) oldest: Duration,
+}
+
+#[derive(Default)]
+pub(crate) struct Memory(Mutex<Inner>);
+
+impl Memory {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        // Each entry stands alone, so a panic leaves nothing half changed that matters.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn of<A>(&self, source: &RequestKey, of: impl FnOnce(&Remembered) -> A) -> Option<A> {
+        self.inner().sources.get(source).map(of)
+    }
+
+    fn change<A>(&self, source: &RequestKey, change: impl FnOnce(&mut Remembered) -> A) -> A {
+        let mut inner = self.inner();
+        let remembered = inner.sources.entry(source.clone()).or_default();
+        let changed = change(remembered);
+        if remembered.is_empty() {
+            inner.sources.remove(source);
+        }
+        changed
+    }
+
+    /// Notes whether a cluster is away while the deletion of a source waits for it.
+    pub(crate) fn note_away(&self, source: &RequestKey, cluster: &ClusterName, is_away: bool) {
+        self.change(source, |of| {
+            if is_away {
+                of.away.entry(cluster.clone()).or_insert_with(Instant::now);
+            } else {
+                of.away.remove(cluster);
+            }
+        });
+    }
+
+    /// How long the deletion of a source has been waiting for this cluster.
+    pub(crate) fn waited_for(&self, source: &RequestKey, cluster: &ClusterName) -> Duration {
+        let since = self.of(source, |of| of.away.get(cluster).copied()).flatten();
+        since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// The longest time for which the deletion of a source has been waiting for a cluster.
+    pub(crate) fn waited(&self, source: &RequestKey) -> Option<Duration> {
+        let since = self.of(source, |of| of.away.values().min().copied()).flatten();
+        since.map(|since| since.elapsed())
+    }
+
+    pub(crate) fn note_waiting(&self, source: &RequestKey, clusters: BTreeSet<ClusterName>) {
+        self.change(source, |of| of.waits_for = clusters);
+    }
+
+    /// The sources that wait for a cluster.
+    pub(crate) fn waiting_for(&self, cluster: &ClusterName) -> Vec<RequestKey> {
+        let inner = self.inner();
+        let waiting = inner
+            .sources
+            .iter()
+            .filter(|(_, of)| of.waits_for.contains(cluster));
+        waiting.map(|(source, _)| source.clone()).collect()
+    }
+
+    /// Notes an object that names this source, or forgets it.
+    pub(crate) fn note_claim(&self, source: &RequestKey, object: RequestKey, exists: bool) {
+        let mut inner = self.inner();
+        inner.observations += 1;
+        let observation = inner.observations;
+        drop(inner);
+        self.change(source, |of| {
+            if exists {
+                of.claims.insert(object, observation);
+            } else {
+                of.claims.remove(&object);
+            }
+        });
+    }
+
+    /// Forgets an object that was gone when its server was asked, unless the watch has received it again since this observation.
+    pub(crate) fn forget_claim(&self, source: &RequestKey, object: &RequestKey, observation: u64) {
+        self.change(source, |of| {
+            if of.claims.get(object) == Some(&observation) {
+                of.claims.remove(object);
+            }
+        });
+    }
+
+    /// The objects that name this source, as far as they were not forgotten, each with the number of its last observation.
+    pub(crate) fn claims(&self, source: &RequestKey) -> Vec<(RequestKey, u64)> {
+        let all = |of: &Remembered| {
+            of.claims
+                .iter()
+                .map(|(object, seen)| (object.clone(), *seen))
+                .collect()
+        };
+        self.of(source, all).unwrap_or_default()
+    }
+
+    /// Notes a problem of a source. Returns whether it is to be reported, because it is another one than the last. Otherwise it gets
+    /// the text with which it was reported.
+    pub(crate) fn is_new(&self, source: &RequestKey, problem: &mut Problem) -> bool {
+        self.change(source, |of| {
+            if let Some((last, at)) = &of.problem {
+                let is_same = (last.reason, last.generation) == (problem.reason, problem.generation);
+                let stays = is_same && problem.generation.is_some() && at.elapsed() < STAYS;
+                if last == problem || stays {
+                    problem.message.clone_from(&last.message);
+                    return false;
+                }
+            }
+            of.problem = Some((problem.clone(), Instant::now()));
+            true
+        })
+    }
+
+    /// Notes that a source has no problem. Returns whether it had one.
+    pub(crate) fn is_over(&self, source: &RequestKey) -> bool {
+        self.change(source, |of| of.problem.take().is_some())
+    }
+
+    /// Notes how many objects of a source are as they should be, and in which state the others are.
+    pub(crate) fn note_counts(
+        &self,
+        source: &RequestKey,
+        synced: usize,
+        versions: Option<u64>,
+        others: BTreeMap<&'static str, usize>,
+        is_synced: bool,
+    ) {
+        self.change(source, |of| {
+            of.counts = others;
+            of.unsynced = (!is_synced).then(|| of.unsynced.unwrap_or_else(Instant::now));
+        });
+        let mut inner = self.inner();
+        if synced > 0 || versions.is_some() {
+            let of_cluster = inner.synced.entry(source.cluster.clone()).or_default();
+            let count = u32::try_from(synced).unwrap_or(u32::MAX);
+            of_cluster.insert(hash(source), Synced { count, versions });
+        } else if let Some(of_cluster) = inner.synced.get_mut(&source.cluster) {
+            of_cluster.remove(&hash(source));
+        }
+    }
+
+    /// The versions of a source and its targets when all was as it should be.
+    pub(crate) fn versions(&self, source: &RequestKey) -> Option<u64> {
+        self.inner()
+            .synced
+            .get(&source.cluster)?
+            .get(&hash(source))?
+            .versions
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.inner().generation
+    }
+
+    /// Notes that something is known of the fleet which may lead to other targets.
+    pub(crate) fn next_generation(&self) {
+        self.inner().generation += 1;
+    }
+
+    pub(crate) fn note_write(&self, verb: &'static str, result: &'static str) {
+        *self.inner().writes.entry((verb, result)).or_default() += 1;
+    }
+
+    #[cfg(feature = "metrics")]
+    pub(crate) fn figures(&self) -> Figures {
+        let inner = self.inner();
+        let mut figures = Figures {
+            writes: inner.writes.clone(),
+            ..Figures::default()
+        };
+        let synced = inner
+            .synced
+            .values()
+            .flat_map(HashMap::values)
+            .map(|synced| synced.count as usize)
+            .sum();
+        figures.placements.insert("synced", synced);
+        for of in inner.sources.values() {
+            for (state, count) in &of.counts {
+                *figures.placements.entry(*state).or_default() += count;
+            }
+            figures.oldest = figures
+                .oldest
+                .max(of.unsynced.map_or(Duration::ZERO, |since| since.elapsed()));
+        }
+        figures
+    }
+
+    /// Whether this is the first event that the cluster has refused.
+    pub(crate) fn is_first_refusal(&self, cluster: &ClusterName) -> bool {
+        self.inner().refused.insert(cluster.clone())
+    }
+
+    /// Forgets a source that is gone, but for the objects that name it.
+    pub(crate) fn forget(&self, source: &RequestKey) {
+        self.note_counts(source, 0, None, BTreeMap::new(), true);
+        self.change(source, |of| {
+            let claims = std::mem::take(&mut of.claims);
+            *of = Remembered {
+                claims,
+                ..Remembered::default()
+            };
+        });
+    }
+
+    /// Forgets the sources of a cluster that has left, and the objects in it. They are observed again when it is back.
+    pub(crate) fn forget_cluster(&self, cluster: &ClusterName) {
+        let mut inner = self.inner();
+        inner.refused.remove(cluster);
+        inner.synced.remove(cluster);
+        inner.sources.retain(|source, of| {
+            of.claims.retain(|object, _| object.cluster != *cluster);
+            if source.cluster == *cluster {
+                let claims = std::mem::take(&mut of.claims);
+                *of = Remembered {
+                    claims,
+                    ..Remembered::default()
+                };
+            }
+            !of.is_empty()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcr::ObjectKey;
+
+    use super::*;
+
+    fn key(cluster: &str, name: &str) -> RequestKey {
+        RequestKey::new(
+            ClusterName::new(cluster).unwrap(),
+            ObjectKey::namespaced("default", name),
+        )
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cluster_that_was_back_is_waited_for_anew() {
+        let (memory, minute, source) = (Memory::default(), Duration::from_secs(60), key("team", "db"));
+        let [berlin, lyon] = ["berlin", "lyon"].map(|name| ClusterName::new(name).unwrap());
+        memory.note_away(&source, &berlin, true);
+        tokio::time::advance(minute).await;
+        memory.note_away(&source, &berlin, true);
+        memory.note_away(&source, &lyon, true);
+        assert_eq!(
+            (memory.waited_for(&source, &berlin), memory.waited(&source)),
+            (minute, Some(minute))
+        );
+        memory.note_away(&source, &berlin, false);
+        memory.note_away(&source, &berlin, true);
+        assert_eq!(memory.waited_for(&source, &berlin), Duration::ZERO);
+        memory.forget_cluster(&source.cluster);
+        assert!(memory.inner().sources.is_empty());
+    }
+
+    #[cfg(feature = "metrics")]
+    #[tokio::test(start_paused = true)]
+    async fn figures_are_of_the_sources_that_are_known() {
+        let (memory, first, second) = (Memory::default(), key("team-a", "db"), key("team-b", "db"));
+        memory.note_counts(&first, 2, None, BTreeMap::new(), true);
+        memory.note_counts(&second, 1, None, [("away", 1)].into(), false);
+        memory.note_write("create", "done");
+        tokio::time::advance(Duration::from_secs(7)).await;
+        memory.note_counts(&second, 1, None, [("away", 1)].into(), false);
+        let Figures {
+            placements,
+            writes,
+            oldest,
+        } = memory.figures();
+        assert_eq!(
+            (placements, oldest.as_secs()),
+            ([("away", 1), ("synced", 3)].into(), 7)
+        );
+        assert_eq!(writes, [(("create", "done"), 1)].into());
+        memory.forget(&first);
+        memory.forget_cluster(&second.cluster);
+        assert_eq!(memory.figures().placements, [("synced", 0)].into());
+    }
+
+    #[test]
+    fn a_claim_goes_with_its_object_with_its_cluster_and_not_by_a_late_answer() {
+        let (memory, source, object) = (Memory::default(), key("team-a", "db"), key("berlin", "x"));
+        for object in [&object, &object, &key("lyon", "x")] {
+            memory.note_claim(&source, object.clone(), true);
+        }
+        memory.forget_cluster(&ClusterName::new("lyon").unwrap());
+        let [(_, asked_at)] = memory.claims(&source)[..] else {
+            panic!("one is left")
+        };
+        memory.note_claim(&source, object.clone(), false);
+        memory.note_claim(&source, object.clone(), true);
+        memory.forget_claim(&source, &object, asked_at);
+        let (_, seen_at) = memory.claims(&source)[0];
+        memory.forget_claim(&source, &object, seen_at);
+        assert!(memory.inner().sources.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_problem_is_reported_once_and_so_is_its_end() {
+        let (memory, source) = (Memory::default(), key("team-a", "db"));
+        let report = |reason, message: &str, generation| {
+            let mut problem = Problem {
+                reason,
+                message: message.to_owned(),
+                generation: Some(generation),
+            };
+            (memory.is_new(&source, &mut problem), problem.message)
+        };
+        assert!(!memory.is_over(&source), "it never had one");
+        assert_eq!(report("RequestFailed", "port 1", 1), (true, "port 1".to_owned()));
+        assert_eq!(report("RequestFailed", "port 1", 1), (false, "port 1".to_owned()));
+        assert_eq!(
+            report("RequestFailed", "port 2", 1),
+            (false, "port 1".to_owned()),
+            "the text differs"
+        );
+        assert_eq!(
+            report("RequestFailed", "port 3", 2),
+            (true, "port 3".to_owned()),
+            "the source differs"
+        );
+        assert!(report("ClusterAway", "port 3", 2).0);
+        tokio::time::advance(STAYS).await;
+        assert!(report("ClusterAway", "port 4", 2).0, "a minute later");
+        assert!(memory.is_over(&source));
+        assert!(!memory.is_over(&source));
+        assert!(report("ClusterAway", "port 4", 2).0);
+        memory.forget(&source);
+        assert!(memory.inner().sources.is_empty());
+    }
+}

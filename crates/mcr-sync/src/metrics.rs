@@ -1,0 +1,66 @@
+//! The metrics of a sync.
+
+use std::{fmt, sync::Arc};
+
+use mcr::metrics::prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder},
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
+};
+
+use crate::memory::Memory;
+
+/// The metrics of one sync, from [`ObjectSync::metrics`](crate::ObjectSync::metrics).
+///
+/// | metric | meaning |
+/// | --- | --- |
+/// | `mcr_sync_placements` | targets and copies by `state`: `synced`, `away`, `silent`, `deleting`, `taken`, `failed` |
+/// | `mcr_sync_writes_total` | writes of targets and copies by `verb` and `result`: `done`, `conflict`, `failed` |
+/// | `mcr_sync_oldest_unsynced_seconds` | the longest time for which a source has had an object that is not as it should be |
+///
+/// Each has the label `sync` with the name of the sync.
+#[derive(Clone)]
+pub struct SyncMetrics {
+    pub(crate) sync: Arc<str>,
+    pub(crate) memory: Arc<Memory>,
+}
+
+impl fmt::Debug for SyncMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SyncMetrics")
+            .field("sync", &self.sync)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Collector for SyncMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let (figures, sync) = (self.memory.figures(), &*self.sync);
+        let mut family = |name, help, kind, series: &mut dyn FnMut(&mut MetricEncoder<'_>) -> fmt::Result| {
+            series(&mut encoder.encode_descriptor(name, help, None, kind)?)
+        };
+        let help = "Targets and copies by state";
+        family("mcr_sync_placements", help, MetricType::Gauge, &mut |out| {
+            figures.placements.iter().try_for_each(|(state, count)| {
+                let value = ConstGauge::new(*count as i64);
+                value.encode(out.encode_family(&[("sync", sync), ("state", *state)])?)
+            })
+        })?;
+        let help = "Writes of targets and copies";
+        family("mcr_sync_writes", help, MetricType::Counter, &mut |out| {
+            figures.writes.iter().try_for_each(|((verb, result), count)| {
+                let labels = [("sync", sync), ("verb", *verb), ("result", *result)];
+                ConstCounter::new(*count).encode(out.encode_family(&labels)?)
+            })
+        })?;
+        let help = "The longest time for which a source has had an object that is not as it should be";
+        family(
+            "mcr_sync_oldest_unsynced_seconds",
+            help,
+            MetricType::Gauge,
+            &mut |out| {
+                ConstGauge::new(figures.oldest.as_secs_f64()).encode(out.encode_family(&[("sync", sync)])?)
+            },
+        )
+    }
+}

@@ -1,0 +1,143 @@
+//! Where the objects of a source are: their clusters, stores and servers.
+
+use std::collections::BTreeSet;
+
+use kube::core::{ApiResource, DynamicObject, ObjectMeta};
+use mcr::{Cluster, ClusterName, RequestKey, StoreError, WatchRequest};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{
+    api::Remote,
+    desired,
+    error::SyncError,
+    pass::{Pass, Placement},
+    plan::State,
+    related::{copy, is_copy},
+    relation::first_name,
+};
+
+impl<S, T> Pass<'_, S, T>
+where
+    S: DeserializeOwned + Send + Sync,
+    T: DeserializeOwned + Serialize + Send + Sync,
+{
+    pub(crate) fn resource(&self, placement: &Placement) -> &ApiResource {
+        match placement.rule {
+            Some(rule) => &self.relation.related[rule].resource,
+            None => &self.relation.target,
+        }
+    }
+
+    pub(crate) fn watch(&self, placement: &Placement) -> WatchRequest {
+        match placement.rule {
+            Some(rule) => self.relation.related[rule].copy_watch(&self.relation.name),
+            None => self.relation.target_watch(),
+        }
+    }
+
+    /// Whether an object is that of the source at this placement, and not that of somebody else.
+    pub(crate) fn owns(&self, placement: &Placement, meta: &ObjectMeta) -> bool {
+        let link = self.relation.link(&self.request.key);
+        match placement.rule {
+            Some(rule) => copy::is_ours(meta, &self.relation.related[rule].id, &link),
+            None => !is_copy(meta) && link.owns(meta),
+        }
+    }
+
+    /// The cluster of this name. If it waits as another name of a cluster, that one, which has the same objects.
+    pub(crate) fn cluster(&self, name: &ClusterName) -> Result<Cluster, SyncError> {
+        let (own, fleet) = (&self.request.cluster, &self.request.fleet);
+        if name == own.name() {
+            return Ok(own.clone());
+        }
+        let cluster = fleet.get(name)?;
+        Ok(first_name(fleet, &cluster).unwrap_or(cluster))
+    }
+
+    pub(crate) fn own(&self) -> Result<Remote, SyncError> {
+        let (cluster, source) = (&self.request.cluster, &self.relation.source);
+        Remote::new(cluster, source, &self.request.key.object)
+    }
+
+    pub(crate) fn remote(&self, placement: &Placement) -> Result<Remote, SyncError> {
+        let cluster = self.cluster(&placement.at.cluster)?;
+        let manager = desired::manager(&self.relation.name);
+        let remote = self.bounded(Remote::new(
+            &cluster,
+            self.resource(placement),
+            &placement.at.object,
+        )?);
+        Ok(remote.managed_by(manager, self.relation.mode(placement.rule).is_some()))
+    }
+
+    /// Bounds how many reconciles wait for a cluster that does not answer. That of the source holds its own sources only.
+    pub(crate) fn bounded(&self, remote: Remote) -> Remote {
+        let cluster = remote.key.cluster.clone();
+        if cluster == *self.request.cluster.name() {
+            return remote;
+        }
+        remote.bounded_by(self.relation.silent.of(&cluster))
+    }
+
+    /// The object at a placement. `None` if the cluster is away.
+    pub(crate) async fn find(
+        &self,
+        placement: &Placement,
+        wanted: &BTreeSet<RequestKey>,
+    ) -> Result<Option<Option<DynamicObject>>, SyncError> {
+        let place = &placement.at;
+        // A former place under another name of its cluster. If it is wanted under the first name, there is nothing else in it.
+        let first = self.cluster(&place.cluster).ok();
+        let first = first.filter(|first| *first.name() != place.cluster && !wanted.contains(place));
+        if let Some(first) = &first
+            && wanted.contains(&place.in_cluster(first.name().clone()))
+        {
+            return Ok(Some(None));
+        }
+        if let Some(live) = self.live.get(placement) {
+            return Ok(Some(live.clone()));
+        }
+        let Some(cluster) = first.or_else(|| self.named(&place.cluster)) else {
+            return Ok(None);
+        };
+        if !cluster.state().is_ready() {
+            return Ok(None);
+        }
+        let store = cluster.store_of::<DynamicObject>(&self.watch(placement));
+        match store.and_then(|store| store.get(&place.object)) {
+            Ok(found) => Ok(Some(found.map(|object| (*object).clone()))),
+            // The cluster is no longer one of those where the kind is watched.
+            Err(StoreError::NotWatched { .. }) if !self.failed.contains_key(place) => {
+                self.remote(placement)?.get().await.map(Some)
+            }
+            Err(_) => Ok(None),
+        }
+    }
+
+    pub(crate) fn named(&self, name: &ClusterName) -> Option<Cluster> {
+        let own = &self.request.cluster;
+        if name == own.name() {
+            Some(own.clone())
+        } else {
+            self.request.fleet.get(name).ok()
+        }
+    }
+
+    /// Whether the object was at this placement when it was last observed.
+    pub(crate) fn was_there(&mut self, placement: &Placement) -> Result<bool, SyncError> {
+        let last = self.live.get(placement).cloned().or_else(|| {
+            let cluster = self.request.fleet.get(&placement.at.cluster).ok()?;
+            let store = cluster.store_of::<DynamicObject>(&self.watch(placement)).ok()?;
+            Some(
+                store
+                    .get(&placement.at.object)
+                    .ok()?
+                    .map(|object| (*object).clone()),
+            )
+        });
+        let state = last
+            .map(|last| self.state_of(placement, Some(&last), false, None))
+            .transpose()?;
+        Ok(matches!(state, Some(State::Ours { deleting: false, .. })))
+    }
+}

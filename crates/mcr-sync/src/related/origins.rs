@@ -1,0 +1,321 @@
+//! The origins of copies: which copies shall exist, and what the servers say about origins and copies.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube::core::{ApiResource, DynamicObject};
+use mcr::{Cluster, ClusterName, ObjectKey, RequestKey, Store};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{
+    copy,
+    index::{Scope, Selected},
+    rule::{Rule, Way},
+};
+use crate::{
+    api::{self, Remote, value},
+    error::SyncError,
+    functions::{call, decode},
+    kinds,
+    name::is_valid,
+    pass::{Pass, Placement, View},
+    plan::State,
+    silent::LIST,
+};
+
+/// What the functions of related objects are called in errors.
+const RELATED: &str = "function for related objects";
+
+/// An origin that can't be copied now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Note {
+    pub(crate) rule: usize,
+    /// The origin, or the copy.
+    pub(crate) key: RequestKey,
+    pub(crate) problem: Problem,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Problem {
+    /// The selection names it, and it does not exist.
+    Missing,
+    /// The objects of its kind are not known in its cluster, with the reason.
+    Unknown(String),
+    /// Two origins have a copy of this name.
+    Twice,
+    /// A function of the user failed.
+    Failed(String),
+}
+
+impl Problem {
+    /// The reason for the condition, in one word.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::Missing => "RelatedMissing",
+            Self::Unknown(_) => "RelatedUnknown",
+            Self::Twice => "NameTaken",
+            Self::Failed(_) => "FunctionFailed",
+        }
+    }
+
+    pub(crate) fn words(&self, what: &str) -> String {
+        match self {
+            Self::Missing => format!("{what} does not exist"),
+            Self::Unknown(reason) => format!("{what} is not known: {reason}"),
+            Self::Twice => {
+                format!("{what} is the copy of another object already; give copies different names")
+            }
+            Self::Failed(reason) => format!("{what} is not copied: {reason}"),
+        }
+    }
+}
+
+impl<S, T> Pass<'_, S, T>
+where
+    S: DeserializeOwned + Send + Sync,
+    T: DeserializeOwned + Serialize + Send + Sync,
+{
+    /// Finds the copies of a rule that shall exist, each with the place that it belongs to.
+    pub(crate) fn wanted_copies(
+        &mut self,
+        at: usize,
+        view: &mut View,
+    ) -> Result<BTreeMap<Placement, RequestKey>, SyncError> {
+        let (relation, own) = (self.relation, &self.request.key);
+        let rule = &relation.related[at];
+        let mut selections = Vec::new();
+        for place in view.observed.wanted.clone() {
+            let target = Placement::target(&place);
+            let object = match view.observed.objects.get(&target).map(|target| target.state) {
+                Some(State::Ours { deleting: false, .. }) => view.found.get(&target),
+                Some(State::Absent) if rule.way == Way::Down => None,
+                _ => {
+                    view.observed.uncertain.insert(place);
+                    continue;
+                }
+            };
+            let Some(source) = self.decoded()? else { continue };
+            let target = object.map(|object| decode("decoding of a target", value(object)));
+            let selected = target.transpose().and_then(|target: Option<T>| {
+                let selected = call(RELATED, || rule.selected(&source.typed, target.as_ref()))?;
+                Ok((target, selected))
+            });
+            match selected {
+                Ok((target, selected)) => selections.push((place, target, selected)),
+                Err(error) => {
+                    view.observed.uncertain.insert(place.clone());
+                    self.failed.insert(place, error);
+                }
+            }
+        }
+        // Before the stores are read: a change of an origin is either in what is read, or its event finds the entry.
+        let mut interests: BTreeMap<Scope, BTreeSet<Selected>> = BTreeMap::new();
+        for (place, _, selected) in &selections {
+            let (from, _) = rule.scopes(own, place);
+            interests.entry(from).or_default().insert(selected.clone());
+        }
+        rule.index.note(own, interests);
+        let mut wanted = BTreeMap::new();
+        for (place, target, selected) in selections {
+            let (from, to) = rule.scopes(own, &place);
+            view.selected.insert((at, place.clone()), selected.clone());
+            let mut note = |key, problem| {
+                view.notes.push(Note {
+                    rule: at,
+                    key,
+                    problem,
+                })
+            };
+            let objects = match self.selected(at, &place, &from, &selected) {
+                Ok(objects) => objects,
+                Err(reason) => {
+                    note(from.key(&rule.resource.plural), Problem::Unknown(reason));
+                    view.observed.uncertain.insert(place);
+                    continue;
+                }
+            };
+            let mut missing = match selected {
+                Selected::Names(names) => names,
+                _ => BTreeSet::new(),
+            };
+            for object in objects {
+                let Some(key) = ObjectKey::of(&object) else {
+                    continue;
+                };
+                let origin = RequestKey::new(from.cluster.clone(), key);
+                if copy::is_made_by(&self.relation.name, &object.metadata) {
+                    continue;
+                }
+                missing.remove(&*origin.object.name);
+                let Some(source) = self.decoded()? else { continue };
+                let link = relation.link(own);
+                let made = call(RELATED, || {
+                    let chosen = rule.chooses(&source.typed, target.as_ref(), &value(&object))?;
+                    let copy = chosen.then(|| rule.copy_of(&source.typed, &origin, &object, &link));
+                    copy.transpose()
+                });
+                match made.unwrap_or_else(|panicked| Err(panicked.to_string())) {
+                    Ok(None) => {}
+                    Ok(Some((name, desired))) => {
+                        let copy = Placement::copy(at, to.key(&name));
+                        if view.desired.contains_key(&copy) {
+                            note(copy.at, Problem::Twice);
+                            continue;
+                        }
+                        view.desired.insert(copy.clone(), desired.into());
+                        wanted.insert(copy, place.clone());
+                    }
+                    Err(reason) => {
+                        note(origin, Problem::Failed(reason));
+                        view.observed.uncertain.insert(place.clone());
+                    }
+                }
+            }
+            for name in missing {
+                // A reference that is no name may be anything, a secret too.
+                let name = if is_valid(&name) {
+                    &name
+                } else {
+                    "(a name that is not valid)"
+                };
+                note(from.key(name), Problem::Missing);
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// The origins of this selection. The function of the user is not yet asked.
+    fn selected(
+        &self,
+        at: usize,
+        place: &RequestKey,
+        from: &Scope,
+        selected: &Selected,
+    ) -> Result<Vec<DynamicObject>, String> {
+        if let Some((of, objects)) = self.origins.get(&(at, place.clone()))
+            && of == selected
+        {
+            return Ok(objects.clone());
+        }
+        let store = self.origin_store(&self.relation.related[at], &from.cluster)?;
+        let keys = match selected {
+            Selected::Names(names) => names.iter().map(|name| from.key(name).object).collect(),
+            _ => store.keys().map_err(|error| error.to_string())?,
+        };
+        let in_scope = |key: &&ObjectKey| key.namespace.as_deref() == from.namespace.as_deref();
+        let mut objects = Vec::new();
+        for key in keys.iter().filter(in_scope) {
+            let found = store.get(key).map_err(|error| error.to_string())?;
+            objects.extend(
+                found
+                    .filter(|object| selected.matches(&object.metadata))
+                    .map(|object| (*object).clone()),
+            );
+        }
+        objects.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+        Ok(objects)
+    }
+
+    fn origin_store(&self, rule: &Rule<S, T>, name: &ClusterName) -> Result<Store<DynamicObject>, String> {
+        let Ok(cluster) = self.cluster(name) else {
+            return Err(format!("cluster {name} is not in the fleet"));
+        };
+        if !cluster.state().is_ready() {
+            return Err(format!("cluster {} is not connected", cluster.name()));
+        }
+        let store = cluster
+            .store_of::<DynamicObject>(&rule.origin_watch())
+            .map_err(|error| error.to_string())?;
+        if !store.is_synced() {
+            store.len().map_err(|error| error.to_string())?;
+        }
+        Ok(store)
+    }
+
+    /// Asks the servers for the origins of a place. Returns whether they had not been asked yet.
+    pub(crate) async fn confirm_origins(
+        &mut self,
+        at: usize,
+        place: &RequestKey,
+        selected: &Selected,
+    ) -> Result<bool, SyncError> {
+        let (rule, key) = (&self.relation.related[at], (at, place.clone()));
+        if self.origins.get(&key).is_some_and(|(of, _)| of == selected) {
+            return Ok(false);
+        }
+        let (from, _) = rule.scopes(&self.request.key, place);
+        let cluster = self.cluster(&from.cluster)?;
+        let mut objects = Vec::new();
+        match selected {
+            Selected::Names(names) => {
+                // A name that is not valid can't exist, and would be another path in a request.
+                for name in names.iter().filter(|name| is_valid(name)) {
+                    let remote = self.bounded(Remote::new(&cluster, &rule.resource, &from.key(name).object)?);
+                    objects.extend(match &rule.watch_labels {
+                        Some(labels) => remote.get_labelled(labels).await?,
+                        None => remote.get().await?,
+                    });
+                }
+            }
+            Selected::Labels(_) | Selected::All => {
+                let (namespace, labels) = (from.namespace.as_deref(), rule.watch_labels.as_deref());
+                objects = self.list(&cluster, &rule.resource, namespace, labels).await?;
+                objects.retain(|object| selected.matches(&object.metadata));
+                objects.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+            }
+        }
+        self.origins.insert(key, (selected.clone(), objects));
+        Ok(true)
+    }
+
+    /// Asks the servers for all copies of the source that belong to a place. Those beside a target that was given up are not asked for.
+    pub(crate) async fn list_copies(&mut self, place: &RequestKey, view: &View) -> Result<(), SyncError> {
+        let target = view.observed.objects.get(&Placement::target(place));
+        let is_given_up = target.is_some_and(|target| target.state == State::Abandoned);
+        for (at, rule) in self.relation.related.iter().enumerate() {
+            let name = match rule.way {
+                Way::Up => &self.request.key.cluster,
+                Way::Down if is_given_up => continue,
+                Way::Down => &place.cluster,
+            };
+            let link = self.relation.link(&self.request.key);
+            let selector = copy::selector(&self.relation.name, &rule.id, Some(&link));
+            let cluster = self.cluster(name)?;
+            let found = self.list(&cluster, &rule.resource, None, Some(&selector)).await;
+            for object in kinds::or_none(found, &cluster, &rule.resource).await? {
+                if let Some(key) = ObjectKey::of(&object) {
+                    let copy = Placement::copy(at, RequestKey::new(cluster.name().clone(), key));
+                    if !self.live.contains_key(&copy) {
+                        self.of_lists.insert(copy.clone());
+                        self.live.insert(copy, Some(object));
+                    }
+                }
+            }
+        }
+        // Not before: a list that failed is no list.
+        self.listed.insert(place.clone());
+        Ok(())
+    }
+
+    /// Lists objects in a cluster.
+    async fn list(
+        &self,
+        cluster: &Cluster,
+        resource: &ApiResource,
+        namespace: Option<&str>,
+        labels: Option<&str>,
+    ) -> Result<Vec<DynamicObject>, SyncError> {
+        let listed = api::list(cluster, resource, namespace, labels);
+        if cluster.name() == self.request.cluster.name() {
+            return listed.await;
+        }
+        let answering = self.relation.silent.of(cluster.name());
+        let listed = answering.ask(LIST, false, Result::is_ok, listed).await;
+        let what = || ObjectKey::cluster_scoped(&*resource.plural);
+        listed.unwrap_or_else(|| {
+            Err(SyncError::NoAnswer(RequestKey::new(
+                cluster.name().clone(),
+                what(),
+            )))
+        })
+    }
+}

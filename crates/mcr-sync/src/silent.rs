@@ -1,0 +1,158 @@
+//! Clusters that do not answer: only few reconciles wait for one of them at a time.
+
+use std::{
+    collections::HashMap,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use mcr::ClusterName;
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout, timeout_at},
+};
+
+/// How long each request for an object waits for its answer. If the cluster has answered no other one meanwhile, it counts as silent.
+pub(crate) const SOON: Duration = Duration::from_secs(1);
+
+/// How many requests wait longer for one silent cluster. Each holds a reconcile, and so a place in the queue of its source cluster.
+const PROBES: usize = 2;
+
+/// How long they wait at first, and at most. The default timeout of a webhook is 10 seconds, and it may hold each write for so long.
+const PATIENCE: Duration = Duration::from_secs(5);
+const MOST_PATIENCE: Duration = Duration::from_secs(15);
+
+/// How long a list may take.
+pub(crate) const LIST: Duration = Duration::from_secs(30);
+
+/// How long a cluster counts as silent after the last request that waited. Nobody may have had to write there since.
+const LASTS: Duration = Duration::from_secs(60);
+
+/// The clusters that requests were sent to.
+#[derive(Default)]
+pub(crate) struct Silent(Mutex<HashMap<ClusterName, Arc<Answering>>>);
+
+/// How one cluster answers.
+pub(crate) struct Answering {
+    probes: Semaphore,
+    state: Mutex<State>,
+}
+
+struct State {
+    silence: Option<Silence>,
+    patience: Duration,
+    /// When any request was last answered, and when a write was.
+    answered: [Instant; 2],
+}
+
+/// Since when a cluster has answered no write, and when a request was last seen to wait.
+#[derive(Clone, Copy)]
+struct Silence {
+    since: Instant,
+    last: Instant,
+}
+
+impl State {
+    fn silence(&self) -> Option<Silence> {
+        self.silence.filter(|silence| silence.last.elapsed() < LASTS)
+    }
+
+    fn waited(&mut self, began: Instant) {
+        let since = self.silence().map_or(began, |silence| silence.since);
+        let last = Instant::now();
+        self.silence = Some(Silence { since, last });
+    }
+
+    fn answered(&mut self, is_write: bool) {
+        let now = Instant::now();
+        self.answered[0] = now;
+        if is_write {
+            self.answered[1] = now;
+            self.silence = None;
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Silent {
+    pub(crate) fn of(&self, cluster: &ClusterName) -> Arc<Answering> {
+        let mut all = lock(&self.0);
+        let new = || {
+            let state = State {
+                silence: None,
+                patience: PATIENCE,
+                answered: [Instant::now(); 2],
+            };
+            Arc::new(Answering {
+                probes: Semaphore::new(PROBES),
+                state: Mutex::new(state),
+            })
+        };
+        all.entry(cluster.clone()).or_insert_with(new).clone()
+    }
+
+    /// Since when a cluster has not answered.
+    pub(crate) fn since(&self, cluster: &ClusterName) -> Option<Instant> {
+        let known = lock(&self.0).get(cluster).cloned();
+        Some(lock(&known?.state).silence()?.since)
+    }
+
+    /// Forgets a cluster that has left or is connected anew.
+    pub(crate) fn forget_cluster(&self, cluster: &ClusterName) {
+        lock(&self.0).remove(cluster);
+    }
+}
+
+impl Answering {
+    /// Waits for the answer to a request. `None` if it does not come in time, or if enough others wait for this cluster: the request
+    /// is dropped, and may have been carried out.
+    ///
+    /// A cluster that answers other requests meanwhile is slow, and not silent. Of a write only other writes tell that, because a server
+    /// may answer reads and no writes.
+    pub(crate) async fn ask<A>(
+        &self,
+        soon: Duration,
+        is_write: bool,
+        is_answer: impl Fn(&A) -> bool,
+        request: impl Future<Output = A>,
+    ) -> Option<A> {
+        let began = Instant::now();
+        let mut request = pin!(request);
+        while lock(&self.state).silence().is_none() {
+            if let Ok(answer) = timeout(soon, &mut request).await {
+                if is_answer(&answer) {
+                    lock(&self.state).answered(is_write);
+                }
+                return Some(answer);
+            }
+            let mut state = lock(&self.state);
+            if state.answered[usize::from(is_write)].elapsed() >= soon {
+                state.waited(began);
+            } else if began.elapsed() >= MOST_PATIENCE {
+                return None;
+            }
+        }
+        let _probe = self.probes.try_acquire().ok()?;
+        let patience = lock(&self.state).patience;
+        let answer = timeout_at(began + patience, request).await.ok();
+        let mut state = lock(&self.state);
+        match &answer {
+            Some(answer) if is_answer(answer) => {
+                state.answered(is_write);
+                if is_write {
+                    state.patience = (2 * began.elapsed()).clamp(PATIENCE, MOST_PATIENCE);
+                }
+            }
+            Some(_) => {}
+            None => {
+                state.waited(began);
+                state.patience = (2 * patience).min(MOST_PATIENCE);
+            }
+        }
+        answer
+    }
+}

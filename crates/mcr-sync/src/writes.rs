@@ -1,0 +1,159 @@
+//! What this program wrote to targets and when, so that it does not write the same again without end.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use mcr::RequestKey;
+use tokio::time::Instant;
+
+use crate::{desired::Desired, pass::Placement};
+
+/// After so many writes of the same contents, each further one waits: twice as long as the one before it.
+const AT_ONCE: u32 = 3;
+
+/// After so many writes of the same contents, somebody else is said to write the same fields.
+const TOLD: u32 = 5;
+
+/// The longest pause between two writes of the same contents. It is reached after ten.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Nobody fights for a target that was not written for so long.
+const CALM: Duration = Duration::from_secs(600);
+
+/// The time until fields that a server has dropped are sent again. No watch shows that its schema has changed.
+const RESEND: Duration = Duration::from_secs(24 * 3600);
+
+/// The most paths that are told.
+const MOST_FIELDS: usize = 8;
+
+/// The last write to a target.
+struct Last {
+    /// A hash of the desired state.
+    desired: u64,
+    /// How many times the target was updated to this desired state.
+    writes: u32,
+    at: Instant,
+    /// The paths that differed.
+    fields: Vec<String>,
+}
+
+/// By target or copy: the last write.
+#[derive(Default)]
+pub(crate) struct Writes(Mutex<HashMap<Placement, Last>>);
+
+/// The time from the last write to the next one of the same contents.
+fn pause(writes: u32) -> Duration {
+    match writes {
+        0..AT_ONCE => Duration::ZERO,
+        10.. => LONGEST_PAUSE,
+        _ => Duration::from_millis(500 << (writes - AT_ONCE)),
+    }
+}
+
+/// What keeps a target from being as it should be, although its server takes each write. It has paths, and no values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// Somebody else sets these fields again and again.
+    Fought(Vec<String>),
+    /// The server does not store these fields.
+    Dropped(Vec<String>),
+}
+
+impl Trouble {
+    /// The reason for the condition, in one word.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::Fought(_) => "FieldFight",
+            Self::Dropped(_) => "FieldsDropped",
+        }
+    }
+
+    /// The trouble with an object, in words.
+    pub(crate) fn words(&self, RequestKey { cluster, object }: &RequestKey) -> String {
+        let list = |fields: &[String]| match fields.len().checked_sub(MOST_FIELDS) {
+            None | Some(0) => fields.join(", "),
+            Some(more) => format!("{} and {more} more", fields[..MOST_FIELDS].join(", ")),
+        };
+        match self {
+            Self::Fought(fields) => format!(
+                "somebody else sets these fields of {object} in cluster {cluster} again and again: {}; leave them out of the projection, or \
+                 let the other one leave them alone. The sync sets them at most once a minute",
+                list(fields)
+            ),
+            Self::Dropped(fields) => format!(
+                "the server of cluster {cluster} does not store these fields of {object}: {}; upgrade its CustomResourceDefinition or the \
+                 server, or leave them out of the projection. They are sent again once a day, and when the program starts",
+                list(fields)
+            ),
+        }
+    }
+}
+
+impl Writes {
+    /// What follows from the last write, if it was of this desired state.
+    fn last<A>(
+        &self,
+        place: &Placement,
+        desired: &Desired,
+        of: impl FnOnce(&Last) -> Option<A>,
+    ) -> Option<A> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = all.get(place)?;
+        of(last).filter(|_| last.desired == desired.short())
+    }
+
+    /// Notes that a target was created or updated. `fields` are the paths that differed; none of a creation.
+    pub(crate) fn note(&self, place: &Placement, desired: &Desired, fields: Vec<String>) {
+        let (desired, at) = (desired.short(), Instant::now());
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = all
+            .get(place)
+            .filter(|last| last.desired == desired && at - last.at < CALM);
+        let writes = before.map_or(0, |last| last.writes) + u32::from(!fields.is_empty());
+        if all.len() == all.capacity() {
+            all.retain(|_, last| at - last.at < RESEND);
+        }
+        all.insert(
+            place.clone(),
+            Last {
+                desired,
+                writes,
+                at,
+                fields,
+            },
+        );
+    }
+
+    /// Whether an object is to be written now, what is to be reported of it, and when to observe it again. `differs` says whether there
+    /// is anything to write but fields that the server has dropped before.
+    pub(crate) fn judge(
+        &self,
+        placement: &Placement,
+        desired: &Desired,
+        differs: bool,
+        dropped: impl FnOnce() -> Vec<String>,
+    ) -> (bool, Option<Trouble>, Option<Duration>) {
+        let rest = |of: Duration, last: &Last| {
+            Some(of.saturating_sub(last.at.elapsed())).filter(|rest| !rest.is_zero())
+        };
+        let pause = self.last(placement, desired, |last| rest(pause(last.writes), last));
+        let is_due = differs && pause.is_none();
+        let fight = |last: &Last| {
+            let calm = rest(CALM, last).filter(|_| last.writes >= TOLD)?;
+            Some((last.fields.clone(), calm))
+        };
+        if let Some((fields, calm)) = self.last(placement, desired, fight) {
+            return (is_due, Some(Trouble::Fought(fields)), pause.or(Some(calm)));
+        }
+        let dropped = if differs { Vec::new() } else { dropped() };
+        if dropped.is_empty() {
+            return (is_due, None, pause);
+        }
+        // At once, if this program has not sent them yet.
+        let resend = self.last(placement, desired, |last| rest(RESEND, last));
+        (resend.is_none(), Some(Trouble::Dropped(dropped)), resend)
+    }
+}
