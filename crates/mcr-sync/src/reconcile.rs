@@ -16,7 +16,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     api::Remote,
     error::SyncError,
-    pass::{Pass, Placement, View},
+    pass::{Pass, View},
+    placement::Placement,
     plan::{Decision, Hold, HoldReason, State, decide},
     record,
     related::{Note, Problem},

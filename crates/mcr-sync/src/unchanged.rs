@@ -7,7 +7,8 @@ use kube::core::{DynamicObject, ObjectMeta};
 use mcr::{Request, RequestKey};
 
 use crate::{
-    pass::{Pass, Placement, View},
+    pass::{Pass, View},
+    placement::Placement,
     plan::SourceState,
     record,
     relation::Relation,
