@@ -101,7 +101,6 @@ impl Clusters {
                 .is_some_and(|before| before.may_have_targets),
             _ => true,
         };
-        relation.memory.next_generation();
         let clusters = match event {
             _ if is_target => fleet.clusters(),
             FleetEvent::Engaged(cluster) | FleetEvent::Updated(cluster) => vec![cluster.clone()],

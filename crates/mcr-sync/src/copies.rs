@@ -196,6 +196,15 @@ where
             return Ok(false);
         }
         let (from, _) = rule.scopes(&self.request.key, place);
+        // All places of a copy that goes down have the same origins.
+        let same = self.origins.iter().find(|((rule_of, of), (asked, _))| {
+            *rule_of == at && asked == selected && rule.scopes(&self.request.key, of).0 == from
+        });
+        if let Some((_, origins)) = same {
+            let origins = origins.clone();
+            self.origins.insert(key, origins);
+            return Ok(true);
+        }
         let cluster = self.cluster(&from.cluster)?;
         let mut objects = Vec::new();
         match selected {

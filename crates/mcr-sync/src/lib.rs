@@ -31,7 +31,6 @@ mod relation;
 mod report;
 mod silent;
 mod status;
-mod unchanged;
 mod unowned;
 mod values;
 mod watches;
