@@ -110,7 +110,7 @@ impl Clusters {
             .into_iter()
             .filter(|cluster| relation.sources.matches(cluster));
         let waiting = match event {
-            FleetEvent::Engaged(cluster) | FleetEvent::Updated(cluster) if !is_target => {
+            FleetEvent::Engaged(cluster) | FleetEvent::Updated(cluster) => {
                 relation.memory.waiting_for(cluster.name())
             }
             _ => Vec::new(),
