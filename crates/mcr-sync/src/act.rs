@@ -12,7 +12,8 @@ use crate::{
     desired::{Desired, Write as Change},
     error::SyncError,
     fields::{differing, dropped},
-    pass::{Pass, Placement, View, version},
+    pass::{Pass, View, version},
+    placement::Placement,
     plan::{Decision, State, Write},
     record,
     relation::Relation,
@@ -373,8 +374,7 @@ where
 
     async fn write_placements(&mut self, places: Option<&BTreeSet<RequestKey>>) -> Result<(), SyncError> {
         let Some(source) = &self.source else { return Ok(()) };
-        let labelled = self.relation.source_labels.is_some();
-        let patch = record::patch(&self.relation.name, source, places, labelled);
+        let patch = record::patch(&self.relation.name, source, places);
         self.source = match self.own()?.patch(patch).await? {
             // The last finalizer is gone, and the source with it.
             Written::Done(source) if places.is_none() && source.metadata.deletion_timestamp.is_some() => None,

@@ -101,7 +101,6 @@ impl Clusters {
                 .is_some_and(|before| before.may_have_targets),
             _ => true,
         };
-        relation.memory.next_generation();
         let clusters = match event {
             _ if is_target => fleet.clusters(),
             FleetEvent::Engaged(cluster) | FleetEvent::Updated(cluster) => vec![cluster.clone()],
@@ -111,7 +110,7 @@ impl Clusters {
             .into_iter()
             .filter(|cluster| relation.sources.matches(cluster));
         let waiting = match event {
-            FleetEvent::Engaged(cluster) | FleetEvent::Updated(cluster) if !is_target => {
+            FleetEvent::Engaged(cluster) | FleetEvent::Updated(cluster) => {
                 relation.memory.waiting_for(cluster.name())
             }
             _ => Vec::new(),

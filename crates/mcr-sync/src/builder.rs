@@ -4,10 +4,7 @@ mod build;
 
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
-use kube::{
-    Resource,
-    core::{ApiResource, Selector},
-};
+use kube::{Resource, core::ApiResource};
 use mcr::{BoxError, Cluster, ClusterName, ClusterSelector, Fleet};
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -56,7 +53,6 @@ pub struct ObjectSync<S, T> {
     status: Option<Status<S, T>>,
     condition: Option<String>,
     filter: Option<Test<S>>,
-    source_labels: Option<Selector>,
     adopt: Option<Test<T>>,
     abandon_after: Option<Duration>,
     create_namespaces: bool,
@@ -110,7 +106,6 @@ where
             status: None,
             condition: None,
             filter: None,
-            source_labels: None,
             adopt: None,
             abandon_after: None,
             create_namespaces: true,
@@ -362,26 +357,6 @@ where
     /// The function runs in this process: all objects of the kind are watched in the source clusters, and kept in memory.
     pub fn filter(mut self, filter: impl Fn(&S) -> bool + Send + Sync + 'static) -> Self {
         self.filter = Some(Arc::new(filter));
-        self
-    }
-
-    /// Syncs only the sources with these labels. Others are not watched, so they take no memory. The targets of a source that loses its
-    /// labels are deleted.
-    ///
-    /// While it has targets, a source has the label `sync.mcr.dev/placed.NAME` with the name of the sync, by which it is found after
-    /// it has lost the others.
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::ConfigMap;
-    /// use mcr::kube::core::Expression;
-    /// use mcr_sync::ObjectSync;
-    ///
-    /// let chosen = Expression::Equal("copy".into(), "yes".into());
-    /// let sync = ObjectSync::<ConfigMap, ConfigMap>::new("settings").source_labels(chosen);
-    /// # let _ = sync;
-    /// ```
-    pub fn source_labels(mut self, selector: impl Into<Selector>) -> Self {
-        self.source_labels = Some(selector.into());
         self
     }
 

@@ -55,18 +55,9 @@ struct Inner {
     /// The clusters that have refused an event.
     refused: HashSet<ClusterName>,
     /// Objects that are as they should be: by the cluster of the source, and by a hash of its key.
-    synced: HashMap<ClusterName, HashMap<u64, Synced>>,
-    /// A number for what is known of the fleet.
-    generation: u64,
+    synced: HashMap<ClusterName, HashMap<u64, u32>>,
     /// The writes by verb and result.
     writes: BTreeMap<(&'static str, &'static str), u64>,
-}
-
-/// How many objects of a source are as they should be. If all are: a hash of their versions.
-#[cfg_attr(not(feature = "metrics"), allow(dead_code))]
-struct Synced {
-    count: u32,
-    versions: Option<u64>,
 }
 
 fn hash(source: &RequestKey) -> u64 {
@@ -85,13 +76,27 @@ pub(crate) struct Figures {
     pub(crate) oldest: Duration,
 }
 
-#[derive(Default)]
-pub(crate) struct Memory(Mutex<Inner>);
+pub(crate) struct Memory {
+    since: Instant,
+    inner: Mutex<Inner>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        let (since, inner) = (Instant::now(), Mutex::default());
+        Self { since, inner }
+    }
+}
 
 impl Memory {
+    /// The time since the sync was declared.
+    pub(crate) fn age(&self) -> Duration {
+        self.since.elapsed()
+    }
+
     fn inner(&self) -> MutexGuard<'_, Inner> {
         // Each entry stands alone, so a panic leaves nothing half changed that matters.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn of<A>(&self, source: &RequestKey, of: impl FnOnce(&Remembered) -> A) -> Option<A> {
@@ -207,7 +212,6 @@ impl Memory {
         &self,
         source: &RequestKey,
         synced: usize,
-        versions: Option<u64>,
         others: BTreeMap<&'static str, usize>,
         is_synced: bool,
     ) {
@@ -216,31 +220,13 @@ impl Memory {
             of.unsynced = (!is_synced).then(|| of.unsynced.unwrap_or_else(Instant::now));
         });
         let mut inner = self.inner();
-        if synced > 0 || versions.is_some() {
+        if synced > 0 {
             let of_cluster = inner.synced.entry(source.cluster.clone()).or_default();
             let count = u32::try_from(synced).unwrap_or(u32::MAX);
-            of_cluster.insert(hash(source), Synced { count, versions });
+            of_cluster.insert(hash(source), count);
         } else if let Some(of_cluster) = inner.synced.get_mut(&source.cluster) {
             of_cluster.remove(&hash(source));
         }
-    }
-
-    /// The versions of a source and its targets when all was as it should be.
-    pub(crate) fn versions(&self, source: &RequestKey) -> Option<u64> {
-        self.inner()
-            .synced
-            .get(&source.cluster)?
-            .get(&hash(source))?
-            .versions
-    }
-
-    pub(crate) fn generation(&self) -> u64 {
-        self.inner().generation
-    }
-
-    /// Notes that something is known of the fleet which may lead to other targets.
-    pub(crate) fn next_generation(&self) {
-        self.inner().generation += 1;
     }
 
     pub(crate) fn note_write(&self, verb: &'static str, result: &'static str) {
@@ -258,7 +244,7 @@ impl Memory {
             .synced
             .values()
             .flat_map(HashMap::values)
-            .map(|synced| synced.count as usize)
+            .map(|count| *count as usize)
             .sum();
         figures.placements.insert("synced", synced);
         for of in inner.sources.values() {
@@ -279,7 +265,7 @@ impl Memory {
 
     /// Forgets a source that is gone, but for the objects that name it.
     pub(crate) fn forget(&self, source: &RequestKey) {
-        self.note_counts(source, 0, None, BTreeMap::new(), true);
+        self.note_counts(source, 0, BTreeMap::new(), true);
         self.change(source, |of| {
             let claims = std::mem::take(&mut of.claims);
             *of = Remembered {
@@ -344,11 +330,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn figures_are_of_the_sources_that_are_known() {
         let (memory, first, second) = (Memory::default(), key("team-a", "db"), key("team-b", "db"));
-        memory.note_counts(&first, 2, None, BTreeMap::new(), true);
-        memory.note_counts(&second, 1, None, [("away", 1)].into(), false);
+        memory.note_counts(&first, 2, BTreeMap::new(), true);
+        memory.note_counts(&second, 1, [("away", 1)].into(), false);
         memory.note_write("create", "done");
         tokio::time::advance(Duration::from_secs(7)).await;
-        memory.note_counts(&second, 1, None, [("away", 1)].into(), false);
+        memory.note_counts(&second, 1, [("away", 1)].into(), false);
         let Figures {
             placements,
             writes,

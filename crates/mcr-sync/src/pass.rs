@@ -18,33 +18,13 @@ use crate::{
     fields::dropped,
     functions::{call, decode},
     link::is_linked,
+    placement::Placement,
     plan::{Object, Observed, Role, SourceState, State},
     record,
     related::{Note, Selected, Way, copy, is_copy},
     relation::Relation,
     writes::Trouble,
 };
-
-/// A target, or the copy of a related object.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Placement {
-    /// The position of the rule for related objects. `None` for a target.
-    pub(crate) rule: Option<usize>,
-    /// Where it is or shall be.
-    pub(crate) at: RequestKey,
-}
-
-impl Placement {
-    pub(crate) fn target(place: &RequestKey) -> Self {
-        let (rule, at) = (None, place.clone());
-        Self { rule, at }
-    }
-
-    pub(crate) fn copy(rule: usize, at: RequestKey) -> Self {
-        let rule = Some(rule);
-        Self { rule, at }
-    }
-}
 
 /// The UID and the version of an object.
 pub(crate) type Version = (Option<String>, Option<String>);

@@ -151,7 +151,9 @@ pub(crate) fn decide<P: Ord + Clone, K: Ord + Clone>(observed: &Observed<P, K>) 
         work.keep(place);
     }
     if is_kept && work.writes.is_empty() {
-        work.clean_up(&work.of_no_place(wanted, observed.uncertain.is_empty()));
+        // A former place may be theirs, so it stays until they are gone.
+        let are_gone = work.clean_up(&work.of_no_place(wanted, observed.uncertain.is_empty()));
+        work.is_moving |= !are_gone;
     }
     if !work.writes.is_empty() {
         return Decision::Write(work.writes);
@@ -183,9 +185,13 @@ pub(crate) fn decide<P: Ord + Clone, K: Ord + Clone>(observed: &Observed<P, K>) 
     if !observed.finalizer {
         return Decision::Rest(holds);
     }
-    // The last places leave together with the finalizer.
-    if is_released && holds.is_empty() {
-        return Decision::Release;
+    // The last places leave together with the finalizer, and not before a copy of no known place.
+    if is_released {
+        return if holds.is_empty() {
+            Decision::Release
+        } else {
+            Decision::Rest(holds)
+        };
     }
     if !gone.is_empty() {
         return Decision::Forget(recorded.difference(&gone).cloned().collect());

@@ -14,14 +14,14 @@ use mcr::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    api::Remote,
     error::SyncError,
-    pass::{Pass, Placement, View},
+    pass::{Pass, View},
+    placement::Placement,
     plan::{Decision, Hold, HoldReason, State, decide},
     record,
     related::{Note, Problem},
     relation::Relation,
-    unchanged, unowned,
+    unowned,
 };
 
 /// The most steps of one reconcile for each object, and as many for the source. A step whose answers are outdated is taken again.
@@ -54,8 +54,6 @@ pub(crate) struct Outcome {
     pub(crate) synced: usize,
     pub(crate) failed: usize,
     pub(crate) error: Option<SyncError>,
-    /// The versions of the source and its targets, if only a new one may lead to work.
-    pub(crate) versions: Option<u64>,
     /// Whether the source is left alone because its owner has paused it.
     pub(crate) is_paused: bool,
     /// Whether some cluster is only just being connected, or lists the kind for the first time: then nothing is reported yet.
@@ -82,9 +80,6 @@ where
     S: DeserializeOwned + Send + Sync,
     T: DeserializeOwned + Serialize + Send + Sync,
 {
-    if unchanged::is_unchanged(&request, &relation) {
-        return Ok(Action::done());
-    }
     let Some(source) = source_of(&request, &relation).await? else {
         return Ok(Action::done());
     };
@@ -128,34 +123,21 @@ where
 {
     let last_known = request.object.last_known().map(|object| &object.metadata);
     let has_vanished = last_known.is_some_and(|last| record::may_not_be_deleted(&relation.name, last));
-    let has_left = matches!(
-        request.object,
-        RequestObject::LeftWatch { .. } | RequestObject::Absent
-    );
-    match &request.object {
+    let is_deleted = match &request.object {
         RequestObject::Live(source) => return Ok(Some(Some((**source).clone()))),
-        RequestObject::Deleted { .. } if !has_vanished => return Ok(Some(None)),
-        _ if has_left && relation.source_labels.is_some() => {
-            let remote = Remote::new(&request.cluster, &relation.source, &request.key.object)?;
-            let source = remote.get().await?;
-            if source
-                .as_ref()
-                .is_some_and(|source| record::has_finalizer(&relation.name, &source.metadata))
-            {
-                return Ok(Some(source));
-            }
-        }
-        RequestObject::LeftWatch { .. }
-            if request.confirm_deleted_with(&relation.source).await? && !has_vanished =>
-        {
-            return Ok(Some(None));
-        }
-        _ => {}
+        RequestObject::Deleted { .. } => true,
+        RequestObject::LeftWatch { .. } => request.confirm_deleted_with(&relation.source).await?,
+        _ => false,
+    };
+    if is_deleted && !has_vanished {
+        return Ok(Some(None));
     }
     // Nobody saw the source deleted. Its targets stay.
     relation.forget(&request.key);
     match &request.object {
-        RequestObject::LeftWatch { .. } => unowned::report_left_watch(relation, request).await?,
+        RequestObject::LeftWatch { .. } if !is_deleted => {
+            unowned::report_left_watch(relation, request).await?
+        }
         RequestObject::Unwatched => {}
         _ => unowned::report_orphan(relation, request).await?,
     }
@@ -291,9 +273,6 @@ where
         let error = errors.min_by_key(SyncError::is_terminal);
         let mut away = holds.iter().filter(|hold| hold.reason == HoldReason::Away);
         let is_pending = error.is_none() && away.any(|hold| self.is_pending(&hold.object));
-        let versions = self
-            .versions(&view)
-            .filter(|_| holds.is_empty() && view.notes.is_empty());
         let (notes, is_paused) = (view.notes, false);
         Outcome {
             holds,
@@ -302,7 +281,6 @@ where
             synced,
             failed,
             error,
-            versions,
             is_paused,
             is_pending,
             again,
@@ -312,7 +290,7 @@ where
     /// Whether nothing is known of an object because its cluster is not yet connected, or lists the kind for the first time.
     fn is_pending(&self, object: &Placement) -> bool {
         let Some(cluster) = self.named(&object.at.cluster) else {
-            return !self.request.fleet.is_discovered();
+            return self.is_starting();
         };
         match cluster.state() {
             ClusterState::Discovered | ClusterState::Connecting => true,
@@ -322,6 +300,11 @@ where
             }
             _ => false,
         }
+    }
+
+    /// Whether the program has just started, and some provider has not announced its clusters.
+    fn is_starting(&self) -> bool {
+        !self.request.fleet.is_discovered() && self.relation.memory.age() < LISTS_WITHIN
     }
 
     /// When an object that is held is observed again. `None` if its cluster is away: the event that it is back comes before.
@@ -341,9 +324,7 @@ where
                 let silent = since.map_or(Duration::ZERO, |since| since.elapsed());
                 Some(silent.clamp(OBSERVE_SOON, OBSERVE_LATE))
             }
-            HoldReason::Away if self.named(cluster).is_none() && !self.request.fleet.is_discovered() => {
-                Some(OBSERVE_AGAIN)
-            }
+            HoldReason::Away if self.named(cluster).is_none() && self.is_starting() => Some(OBSERVE_AGAIN),
             HoldReason::Away => ready.map(|cluster| soon(is_listing(&cluster))),
             HoldReason::Deleting => Some(soon(ready.is_some_and(|cluster| is_listing(&cluster)))),
         }

@@ -76,14 +76,8 @@ pub(crate) fn is_paused(meta: &ObjectMeta) -> bool {
     meta.deletion_timestamp.is_none() && text(meta, PAUSED) == Some("true")
 }
 
-/// The merge patch that writes the finalizer and the record, or removes both. It applies to this version of the source only. With
-/// `labelled`, the source also has a label, by which it is found after it has left the watch.
-pub(crate) fn patch(
-    sync: &str,
-    source: &DynamicObject,
-    record: Option<&BTreeSet<RequestKey>>,
-    labelled: bool,
-) -> Value {
+/// The merge patch that writes the finalizer and the record, or removes both. It applies to this version of the source only.
+pub(crate) fn patch(sync: &str, source: &DynamicObject, record: Option<&BTreeSet<RequestKey>>) -> Value {
     let own = finalizer(sync);
     let mut finalizers = source.metadata.finalizers.clone().unwrap_or_default();
     finalizers.retain(|finalizer| *finalizer != own);
@@ -92,16 +86,12 @@ pub(crate) fn patch(
         let place = |place: &RequestKey| json!([&*place.cluster, place.object.namespace, place.object.name]);
         Value::Array(places.iter().map(place).collect()).to_string()
     });
-    let mut patch = json!({"metadata": {
+    json!({"metadata": {
         "uid": source.metadata.uid,
         "resourceVersion": source.metadata.resource_version,
         "finalizers": finalizers,
         "annotations": {annotation(sync): text},
-    }});
-    if labelled {
-        patch["metadata"]["labels"] = json!({annotation(sync): record.map(|_| "true")});
-    }
-    patch
+    }})
 }
 
 #[cfg(test)]
@@ -126,13 +116,13 @@ mod tests {
             )),
         );
         source.metadata.finalizers = Some(vec!["theirs".into()]);
-        let written = patch("dbs", &source, Some(&places), true);
+        let written = patch("dbs", &source, Some(&places));
         let claimed = meta(written["metadata"].clone());
         assert_eq!(self::places("dbs", &claimed).unwrap(), places);
         assert!(has_finalizer("dbs", &claimed) && !has_finalizer("other", &claimed));
         assert!(self::places("other", &claimed).unwrap().is_empty());
         source.metadata.finalizers = claimed.finalizers.clone();
-        let released = patch("dbs", &source, None, false);
+        let released = patch("dbs", &source, None);
         assert_eq!(released["metadata"]["finalizers"], json!(["theirs"]));
         assert_eq!(
             released["metadata"]["annotations"],

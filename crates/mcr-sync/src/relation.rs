@@ -1,12 +1,12 @@
 //! One relation between sources and targets: what the user has set, without its builder.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
-use kube::core::{ApiResource, ObjectMeta, Selector, SelectorExt};
+use kube::core::{ApiResource, ObjectMeta};
 use mcr::{BoxError, Cluster, ClusterName, ClusterSelector, Fleet, ObjectKey, RequestKey, WatchRequest};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -19,7 +19,6 @@ use crate::{
     link::{Link, SYNC},
     memory::Memory,
     name::{NameError, NameTemplate, hashed},
-    record,
     related::Rule,
     silent::Silent,
     writes::Writes,
@@ -70,8 +69,6 @@ pub(crate) struct Relation<S, T> {
     pub(crate) mode: Mode,
     pub(crate) replaces: bool,
     pub(crate) events: bool,
-    /// Selects the sources, beside the watch that the user may have limited.
-    pub(crate) source_labels: Option<Selector>,
     pub(crate) source_watch: OnceLock<WatchRequest>,
     pub(crate) memory: Arc<Memory>,
     pub(crate) silent: Silent,
@@ -88,14 +85,6 @@ impl<S, T> Relation<S, T> {
     /// The watch of the sources, as the user has limited it. `None` before the controller is built.
     pub(crate) fn source_watch(&self) -> Option<&WatchRequest> {
         self.source_watch.get()
-    }
-
-    /// Sources that have left their watch, and still have targets.
-    pub(crate) fn former_watch(&self) -> Option<WatchRequest> {
-        let label = format!("{}=true", record::annotation(&self.name));
-        self.source_labels
-            .as_ref()
-            .map(|_| WatchRequest::resource(&self.source).labels(label))
     }
 
     /// Targets are watched by the label of the sync.
@@ -133,16 +122,12 @@ where
 {
     /// Whether the object may be a source. A target of this sync never is, or it would be copied again and again.
     pub(crate) fn selects(&self, meta: &ObjectMeta, typed: &S) -> Result<bool, SyncError> {
-        let none = BTreeMap::new();
-        let labels = meta.labels.as_ref().unwrap_or(&none);
-        let is_target = labels.get(SYNC).is_some_and(|sync| **sync == *self.name);
-        let is_selected = self
-            .source_labels
-            .as_ref()
-            .is_none_or(|selector| selector.matches(labels));
+        let labels = meta.labels.as_ref();
+        let is_target =
+            labels.is_some_and(|labels| labels.get(SYNC).is_some_and(|sync| **sync == *self.name));
         match &self.filter {
-            Some(filter) if is_selected && !is_target => call("filter", || filter(typed)),
-            _ => Ok(is_selected && !is_target),
+            Some(filter) if !is_target => call("filter", || filter(typed)),
+            _ => Ok(!is_target),
         }
     }
 

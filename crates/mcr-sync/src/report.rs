@@ -11,12 +11,16 @@ use crate::{
     error::{NO_STATUS, SyncError},
     functions::{call, decode},
     memory::Problem,
-    pass::{Pass, Placement},
+    pass::Pass,
+    placement::Placement,
     plan::{Hold, HoldReason},
     reconcile::{Outcome, Targets},
     record,
     status::{Condition, status_difference},
 };
+
+/// The most problems that a message has. A server refuses a condition with a message of more than 32,768 characters.
+const MOST_PROBLEMS: usize = 16;
 
 /// The reason of a source that its owner has paused.
 pub(crate) const PAUSED: &str = "Paused";
@@ -68,13 +72,7 @@ where
         if outcome.failed > 0 {
             counts.insert("failed", outcome.failed);
         }
-        memory.note_counts(
-            key,
-            outcome.synced,
-            outcome.versions.filter(|_| is_synced),
-            counts,
-            is_synced,
-        );
+        memory.note_counts(key, outcome.synced, counts, is_synced);
     }
 
     /// The status that the function of the user makes of the targets that are known.
@@ -162,6 +160,11 @@ where
                 .map(|(object, trouble)| (trouble.reason(), trouble.words(&object.at))),
         );
         let reason = all.first()?.0;
+        let more = all.len().saturating_sub(MOST_PROBLEMS);
+        all.truncate(MOST_PROBLEMS);
+        if more > 0 {
+            all.push((reason, format!("and {more} more")));
+        }
         let message = all
             .into_iter()
             .map(|(_, words)| words)

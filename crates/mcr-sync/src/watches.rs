@@ -47,11 +47,6 @@ where
             }
             clusters.affected(&of_fleet, event, fleet)
         });
-    if let Some(watch) = relation.former_watch() {
-        let former = options(&relation.sources, watch);
-        let itself = |source: Watched<DynamicObject>| key_of(&source);
-        controller = controller.watches_with(&relation.source, itself, former);
-    }
     for rule in &relation.related {
         let (origins, copies) = match rule.way {
             Way::Up => (&relation.targets, &relation.sources),

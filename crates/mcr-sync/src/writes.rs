@@ -9,7 +9,7 @@ use std::{
 use mcr::RequestKey;
 use tokio::time::Instant;
 
-use crate::{desired::Desired, pass::Placement};
+use crate::{desired::Desired, placement::Placement};
 
 /// After so many writes of the same contents, each further one waits: twice as long as the one before it.
 const AT_ONCE: u32 = 3;

@@ -50,7 +50,7 @@ where
     ///
     /// The watch of the sources may be limited, for example to a namespace. **A source that leaves such a watch keeps its targets and
     /// its finalizer**, and its deletion waits until it is back in the watch or somebody removes the finalizer. The failure is told
-    /// once. To choose sources by a label that may change, use [`source_labels`](Self::source_labels) or [`filter`](Self::filter).
+    /// once. To choose sources by a label that may change, use [`filter`](Self::filter).
     ///
     /// # Errors
     /// As [`build`](Self::build).
@@ -106,7 +106,6 @@ where
             mode: self.mode,
             replaces: self.replaces,
             events: self.events,
-            source_labels: self.source_labels,
             source_watch: OnceLock::new(),
             memory: self.memory,
             silent: Silent::default(),
@@ -116,10 +115,6 @@ where
         let controller = change(controller(&relation))
             .clusters(relation.sources.clone())
             .watch_request(|request| {
-                let request = match &relation.source_labels {
-                    Some(selector) => request.labels(selector.to_string()),
-                    None => request,
-                };
                 relation.source_watch.get_or_init(|| request.clone());
                 request
             });

@@ -270,6 +270,16 @@ fn the_source_is_released_when_all_is_gone() {
         &[(('t', 1), State::Absent, false), (('U', 9), FINE, false)],
     );
     assert_eq!(ending(lost), writes(&[(('U', 9), Write::Delete)]));
+    let lost = observed(
+        &[1],
+        &[],
+        &[(('t', 1), State::Absent, false), (('U', 9), DELETING, false)],
+    );
+    assert_eq!(
+        ending(lost),
+        held(&[(('U', 9), HoldReason::Deleting)]),
+        "the place may be its own"
+    );
     let finalizer = true;
     assert_eq!(
         ending(Observed {

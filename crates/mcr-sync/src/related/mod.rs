@@ -2,7 +2,7 @@
 
 pub(crate) mod copy;
 pub(crate) mod index;
-pub(crate) mod origins;
+pub(crate) mod notes;
 pub(crate) mod rule;
 
 use std::{fmt, marker::PhantomData, sync::Arc};
@@ -14,8 +14,8 @@ use serde_json::Value;
 
 pub(crate) use self::{
     copy::is_copy,
-    index::Selected,
-    origins::{Note, Problem},
+    index::{Scope, Selected},
+    notes::{Note, Problem},
     rule::{Rule, Way},
 };
 use self::{index::Index, rule::Selection};

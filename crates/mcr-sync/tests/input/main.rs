@@ -12,6 +12,7 @@ mod fleet;
 mod functions;
 mod isolation;
 mod kinds;
+mod looks;
 mod mirror;
 mod names;
 mod orphans;

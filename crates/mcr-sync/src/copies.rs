@@ -6,68 +6,21 @@ use kube::core::{ApiResource, DynamicObject};
 use mcr::{Cluster, ClusterName, ObjectKey, RequestKey, Store};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{
-    copy,
-    index::{Scope, Selected},
-    rule::{Rule, Way},
-};
 use crate::{
     api::{self, Remote, value},
     error::SyncError,
     functions::{call, decode},
     kinds,
     name::is_valid,
-    pass::{Pass, Placement, View},
+    pass::{Pass, View},
+    placement::Placement,
     plan::State,
+    related::{Note, Problem, Rule, Scope, Selected, Way, copy},
     silent::LIST,
 };
 
 /// What the functions of related objects are called in errors.
 const RELATED: &str = "function for related objects";
-
-/// An origin that can't be copied now.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Note {
-    pub(crate) rule: usize,
-    /// The origin, or the copy.
-    pub(crate) key: RequestKey,
-    pub(crate) problem: Problem,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Problem {
-    /// The selection names it, and it does not exist.
-    Missing,
-    /// The objects of its kind are not known in its cluster, with the reason.
-    Unknown(String),
-    /// Two origins have a copy of this name.
-    Twice,
-    /// A function of the user failed.
-    Failed(String),
-}
-
-impl Problem {
-    /// The reason for the condition, in one word.
-    pub(crate) fn reason(&self) -> &'static str {
-        match self {
-            Self::Missing => "RelatedMissing",
-            Self::Unknown(_) => "RelatedUnknown",
-            Self::Twice => "NameTaken",
-            Self::Failed(_) => "FunctionFailed",
-        }
-    }
-
-    pub(crate) fn words(&self, what: &str) -> String {
-        match self {
-            Self::Missing => format!("{what} does not exist"),
-            Self::Unknown(reason) => format!("{what} is not known: {reason}"),
-            Self::Twice => {
-                format!("{what} is the copy of another object already; give copies different names")
-            }
-            Self::Failed(reason) => format!("{what} is not copied: {reason}"),
-        }
-    }
-}
 
 impl<S, T> Pass<'_, S, T>
 where
@@ -243,6 +196,15 @@ where
             return Ok(false);
         }
         let (from, _) = rule.scopes(&self.request.key, place);
+        // All places of a copy that goes down have the same origins.
+        let same = self.origins.iter().find(|((rule_of, of), (asked, _))| {
+            *rule_of == at && asked == selected && rule.scopes(&self.request.key, of).0 == from
+        });
+        if let Some((_, origins)) = same {
+            let origins = origins.clone();
+            self.origins.insert(key, origins);
+            return Ok(true);
+        }
         let cluster = self.cluster(&from.cluster)?;
         let mut objects = Vec::new();
         match selected {
