@@ -78,7 +78,7 @@ where
                     problem,
                 })
             };
-            let objects = match self.selected(at, &place, &from, &selected) {
+            let objects = match self.selected(at, &from, &selected) {
                 Ok(objects) => objects,
                 Err(reason) => {
                     note(from.key(&rule.resource.plural), Problem::Unknown(reason));
@@ -137,16 +137,8 @@ where
     }
 
     /// The origins of this selection. The function of the user is not yet asked.
-    fn selected(
-        &self,
-        at: usize,
-        place: &RequestKey,
-        from: &Scope,
-        selected: &Selected,
-    ) -> Result<Vec<DynamicObject>, String> {
-        if let Some((of, objects)) = self.origins.get(&(at, place.clone()))
-            && of == selected
-        {
+    fn selected(&self, at: usize, from: &Scope, selected: &Selected) -> Result<Vec<DynamicObject>, String> {
+        if let Some(objects) = self.origins.get(&(at, from.clone(), selected.clone())) {
             return Ok(objects.clone());
         }
         let store = self.origin_store(&self.relation.related[at], &from.cluster)?;
@@ -191,19 +183,11 @@ where
         place: &RequestKey,
         selected: &Selected,
     ) -> Result<bool, SyncError> {
-        let (rule, key) = (&self.relation.related[at], (at, place.clone()));
-        if self.origins.get(&key).is_some_and(|(of, _)| of == selected) {
-            return Ok(false);
-        }
+        let rule = &self.relation.related[at];
         let (from, _) = rule.scopes(&self.request.key, place);
-        // All places of a copy that goes down have the same origins.
-        let same = self.origins.iter().find(|((rule_of, of), (asked, _))| {
-            *rule_of == at && asked == selected && rule.scopes(&self.request.key, of).0 == from
-        });
-        if let Some((_, origins)) = same {
-            let origins = origins.clone();
-            self.origins.insert(key, origins);
-            return Ok(true);
+        let key = (at, from.clone(), selected.clone());
+        if self.origins.contains_key(&key) {
+            return Ok(false);
         }
         let cluster = self.cluster(&from.cluster)?;
         let mut objects = Vec::new();
@@ -225,7 +209,7 @@ where
                 objects.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
             }
         }
-        self.origins.insert(key, (selected.clone(), objects));
+        self.origins.insert(key, objects);
         Ok(true)
     }
 

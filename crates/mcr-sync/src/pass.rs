@@ -21,7 +21,7 @@ use crate::{
     placement::Placement,
     plan::{Object, Observed, Role, SourceState, State},
     record,
-    related::{Note, Selected, Way, copy, is_copy},
+    related::{Note, Scope, Selected, Way, copy, is_copy},
     relation::Relation,
     writes::Trouble,
 };
@@ -40,9 +40,6 @@ pub(crate) struct Decoded<S> {
     desired: BTreeMap<Option<ClusterName>, Arc<Desired>>,
 }
 
-/// The origins that one copy rule selects for one place, as the server has them.
-pub(crate) type Origins = (Selected, Vec<DynamicObject>);
-
 /// What is known about one source during one reconcile.
 pub(crate) struct Pass<'a, S, T> {
     pub(crate) relation: &'a Relation<S, T>,
@@ -57,8 +54,8 @@ pub(crate) struct Pass<'a, S, T> {
     pub(crate) live: BTreeMap<Placement, Option<DynamicObject>>,
     /// Those of these answers that are of a list, which may be older by now.
     pub(crate) of_lists: BTreeSet<Placement>,
-    /// Per rule and place.
-    pub(crate) origins: BTreeMap<(usize, RequestKey), Origins>,
+    /// The origins of copies as servers have them: by rule, and by what was asked for. Places may have the same.
+    pub(crate) origins: BTreeMap<(usize, Scope, Selected), Vec<DynamicObject>>,
     /// The places whose copies the servers were asked for.
     pub(crate) listed: BTreeSet<RequestKey>,
     /// Where a creation was refused because an object has the name.
@@ -71,7 +68,7 @@ pub(crate) struct Pass<'a, S, T> {
     pub(crate) waits: Vec<Duration>,
 }
 
-/// What one look at the source, the stores and the answers has shown.
+/// What was observed of the source, in the stores and in the answers.
 pub(crate) struct View {
     pub(crate) observed: Observed<RequestKey, Placement>,
     /// The desired state of each wanted object whose cluster is not away.
@@ -123,7 +120,7 @@ where
     S: DeserializeOwned + Send + Sync,
     T: DeserializeOwned + Serialize + Send + Sync,
 {
-    /// Decodes the source, unless this version of it is decoded already: each write is followed by another look.
+    /// Decodes the source, unless this version of it is decoded already: it is observed again after each write.
     pub(crate) fn decoded(&mut self) -> Result<Option<&mut Decoded<S>>, SyncError> {
         let Some(source) = &self.source else {
             return Ok(None);
