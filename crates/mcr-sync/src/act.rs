@@ -211,22 +211,10 @@ where
         write: Write,
         view: &View,
     ) -> (&'b Placement, Result<Found, SyncError>) {
-        let found = self.write(placement, write, view).await;
-        let verb = match write {
-            Write::Create => "create",
-            Write::Adopt | Write::Update => "update",
-            Write::Delete => "delete",
-        };
-        let result = match &found {
-            Ok((_, false)) => "done",
-            Ok((_, true)) => "conflict",
-            Err(_) => "failed",
-        };
-        self.relation.memory.note_write(verb, result);
-        (placement, found)
+        (placement, self.write(placement, write, view).await)
     }
 
-    /// Writes one object, if its server has it as it was observed. Returns what the server has then. The next look observes it.
+    /// Writes one object, if its server has it as it was observed. Returns what the server has then.
     async fn write(&self, placement: &Placement, write: Write, view: &View) -> Result<Found, SyncError> {
         let Relation {
             name,
@@ -243,8 +231,9 @@ where
             };
             let rule = placement.rule.map(|rule| &self.relation.related[rule]);
             let namespaces = self.relation.create_namespaces && rule.is_none_or(|rule| rule.is_down());
-            let written = remote.create(desired.to_create(), namespaces).await?;
-            let is_taken = matches!(written, Written::Outdated);
+            let written = remote.create(desired.to_create(), namespaces).await;
+            let written = self.counted("create", written, is_done)?;
+            let is_taken = !is_done(&written);
             if !is_taken {
                 self.report_done("TargetCreated", "Create", "created", placement)
                     .await;
@@ -275,9 +264,10 @@ where
             if of(self.refreshed().await?.as_ref()) != of(self.source.as_ref()) {
                 return Ok((found, false));
             }
-            remote.delete(object).await?;
-            self.report_done("TargetDeleted", "Delete", "deleted", placement)
-                .await;
+            if self.counted("delete", remote.delete(object).await, |done| *done)? {
+                self.report_done("TargetDeleted", "Delete", "deleted", placement)
+                    .await;
+            }
             return Ok((remote.get().await?, false));
         };
         let live = value(object);
@@ -292,15 +282,17 @@ where
                     && refusal.is_invalid()
                     && remote.accepts(desired.to_create()).await? =>
             {
-                remote.delete(object).await?;
-                let done = "deleted, to make it anew because its server refuses the change,";
-                self.report_done("TargetReplaced", "Delete", done, placement)
-                    .await;
-                (Written::Outdated, true)
+                let is_deleted = self.counted("delete", remote.delete(object).await, |done| *done)?;
+                if is_deleted {
+                    let done = "deleted, to make it anew because its server refuses the change,";
+                    self.report_done("TargetReplaced", "Delete", done, placement)
+                        .await;
+                }
+                (Written::Outdated, is_deleted)
             }
-            written => (written?, false),
+            written => (self.counted("update", written, is_done)?, false),
         };
-        if write == Write::Adopt && matches!(written, Written::Done(_)) {
+        if write == Write::Adopt && is_done(&written) {
             self.report_done("TargetAdopted", "Adopt", "took over", placement)
                 .await;
         }
@@ -309,10 +301,26 @@ where
             written = remote.write(desired.first_apply(&value(object))).await?;
         }
         // What is refused because the object has changed meanwhile is no write, so no part of a fight.
-        if is_deleted || matches!(written, Written::Done(_)) {
+        if is_deleted || is_done(&written) {
             writes.note(placement, desired, differing(&desired.object, &live));
         }
         Ok((stored(&remote, desired, written).await?, false))
+    }
+
+    /// Counts a write for the metrics.
+    fn counted<A>(
+        &self,
+        verb: &'static str,
+        written: Result<A, SyncError>,
+        is_done: impl FnOnce(&A) -> bool,
+    ) -> Result<A, SyncError> {
+        let result = match &written {
+            Ok(written) if is_done(written) => "done",
+            Ok(_) => "conflict",
+            Err(_) => "failed",
+        };
+        self.relation.memory.note_write(verb, result);
+        written
     }
 
     /// Refuses a source that can't have the status which the sync is to write. Nothing is written to it before.
@@ -379,7 +387,7 @@ where
             // The last finalizer is gone, and the source with it.
             Written::Done(source) if places.is_none() && source.metadata.deletion_timestamp.is_some() => None,
             Written::Done(source) => {
-                // The patch has changed nothing that a function of the user looks at.
+                // The patch has changed nothing that a function of the user reads.
                 self.keep_decoded(&source.metadata);
                 Some(*source)
             }
@@ -388,6 +396,10 @@ where
         self.confirmed = true;
         Ok(())
     }
+}
+
+fn is_done(written: &Written) -> bool {
+    matches!(written, Written::Done(_))
 }
 
 /// Works for several objects at once, so that none waits for another.

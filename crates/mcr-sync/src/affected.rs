@@ -94,7 +94,7 @@ impl Clusters {
                 };
                 // A cluster whose labels have changed may have lost its targets.
                 let may_have = seen.may_have_targets || before.is_some_and(|before| before.may_have_targets);
-                may_have && !before.is_some_and(is_the_same)
+                may_have && (matches!(event, FleetEvent::Engaged(_)) || !before.is_some_and(is_the_same))
             }
             FleetEvent::Disengaged { name, .. } => self
                 .note(name, None)

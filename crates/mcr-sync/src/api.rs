@@ -292,17 +292,17 @@ impl Remote {
         }
     }
 
-    /// Deletes this object in the state that was read, and no other of its name.
-    pub(crate) async fn delete(&self, read: &DynamicObject) -> Result<(), SyncError> {
+    /// Deletes this object in the state that was read, and no other of its name. Returns whether it did.
+    pub(crate) async fn delete(&self, read: &DynamicObject) -> Result<bool, SyncError> {
         let only_this = Preconditions {
             uid: read.metadata.uid.clone(),
             resource_version: read.metadata.resource_version.clone(),
         };
         let delete = DeleteParams::default().preconditions(only_this);
         match self.wrote(self.api.delete(&self.segment, &delete)).await? {
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(true),
             // It has changed or is gone. The next read says which.
-            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(()),
+            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(false),
             Err(error) => Err(self.failed("delete")(error)),
         }
     }

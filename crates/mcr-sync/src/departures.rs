@@ -244,7 +244,7 @@ impl Orphans {
         Ok(are_gone)
     }
 
-    /// Deletes an object of this source as it was read. Returns whether that was asked for. A cluster that is back since then has a
+    /// Deletes an object of this source as it was read. Returns whether it did. A cluster that is back since then has a
     /// live source.
     async fn delete(
         &self,
@@ -256,10 +256,7 @@ impl Orphans {
         let is_ours = self.link(source).owns(&object.metadata);
         let is_gone = request.fleet.get(&source.cluster).is_err();
         let deletes = is_ours && is_gone && object.metadata.deletion_timestamp.is_none();
-        if deletes {
-            remote.delete(object).await?;
-        }
-        Ok(deletes)
+        Ok(deletes && remote.delete(object).await?)
     }
 }
 

@@ -247,7 +247,7 @@ where
             .collect();
         let away = held.iter().filter(|(_, reason)| *reason == HoldReason::Away);
         let away = away.map(|(cluster, _)| (*cluster).clone()).collect();
-        // Before the clusters are looked at: the event of one that is back must find the entry.
+        // Before the states of the clusters are read: the event of one that is back must find the entry.
         self.relation.memory.note_waiting(&self.request.key, away);
         let again = held
             .iter()

@@ -53,7 +53,6 @@ where
         let is_synced = problem.is_none();
         self.report_problem(&mut problem).await;
         let written = self.write_status(status, problem).await;
-        // A status that could not be written is written at the next attempt, though nothing has changed then.
         self.count(outcome, is_synced && written.is_ok());
         failed.map_or(written, Err)
     }

@@ -70,3 +70,58 @@ async fn sync_an_object_that_names_a_source_and_is_not_its_target_is_told_and_no
     assert_eq!(get(&world.berlin, "copy"), Some(kept));
     assert_eq!(get(&world.berlin, "w"), None);
 }
+
+#[cfg(feature = "metrics")]
+#[tokio::test(start_paused = true)]
+async fn sync_metrics_count_placements_by_state_and_writes_by_verb_and_result() {
+    use mcr::metrics::prometheus_client::{encoding::text::encode, registry::Registry};
+    let mut world = World::with(&["db", "free"]);
+    make(&world.berlin, "db", json!({"size": 7}));
+    let (sync, mut registry) = (sync(), Registry::default());
+    registry.register_collector(Box::new(sync.metrics()));
+    let text = || {
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        text
+    };
+    let shows = |line: &str| text().lines().any(|it| it == line);
+    let writes = |verb: &str, result: &str, count: usize| {
+        let labels = format!(r#"sync="widgets",verb="{verb}",result="{result}""#);
+        shows(&format!("mcr_sync_writes_total{{{labels}}} {count}"))
+    };
+    let placements = |state: &str, count: usize| {
+        shows(&format!(
+            r#"mcr_sync_placements{{sync="widgets",state="{state}"}} {count}"#
+        ))
+    };
+    world.begin(sync);
+    until("one taken name", || {
+        placements("synced", 1) && placements("taken", 1)
+    })
+    .await;
+    // Each attempt to create the one whose name is taken is refused.
+    let refused = r#"verb="create",result="conflict"}"#;
+    assert!(
+        writes("create", "done", 1) && text().contains(refused),
+        "{}",
+        text()
+    );
+    sleep(secs(7)).await;
+    let is_zero = || shows(r#"mcr_sync_oldest_unsynced_seconds{sync="widgets"} 0.0"#);
+    assert!(!is_zero(), "{}", text());
+    // Somebody changes the target between the observation and the write, which the server refuses.
+    let berlin = world.berlin.clone();
+    let change = move || set(&berlin, "free", &["spec", "seen"], 1);
+    world.berlin_gate.now().collisions.push(Box::new(change));
+    world.size("free", 2);
+    is_there(&world.berlin, "free", 2).await;
+    until("the update", || writes("update", "done", 1)).await;
+    assert!(writes("update", "conflict", 1), "{}", text());
+    delete(&world.berlin, "db");
+    until("all", || {
+        placements("synced", 2) && !text().contains("taken") && is_zero()
+    })
+    .await;
+    world.ends("free").await;
+    assert!(writes("delete", "done", 1), "{}", text());
+}
