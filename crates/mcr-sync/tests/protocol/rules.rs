@@ -14,9 +14,6 @@ use crate::world::{
 const MOST_STEPS: u64 = 1500;
 /// More time than a reconcile takes: nothing that it has read is older.
 const SOON: Duration = Duration::from_secs(20);
-/// The time from the read that a deletion is due to until then. The sync reads the source once more in between, but
-/// only to see whether there is one. Zero: it must not delete what the last read does not allow.
-const ACTS_WITHIN: Duration = Duration::from_secs(2);
 const FINALIZER: &str = "sync.mcr.dev/model";
 const RECORD: &str = "sync.mcr.dev/placed.model";
 /// What targets and copies have of their origins.
@@ -40,9 +37,7 @@ impl World {
     /// The server has shown a source to a program.
     pub fn show(&mut self, program: u64, source: Source) {
         let shown = self.source(source);
-        let all = self.shown.entry((program, source)).or_default();
-        all.retain(|(at, _)| now() - *at < ACTS_WITHIN);
-        all.push((now(), shown));
+        self.shown.insert((program, source), shown);
     }
 
     /// Whether two programs lead.
@@ -130,10 +125,11 @@ impl World {
         if let Some((_, copy)) = self.made.iter().find(is_early) {
             return self.fail(format!("the target of {slot:?} went before {copy:?}"));
         }
-        let shown = self.shown.get(&(stamp.1, slot.source)).into_iter().flatten();
-        let faults = shown.map(|(_, shown)| self.fault_of_delete(slot.at, shown.as_ref()));
-        let fault = faults.reduce(|former, last| former.and(last));
-        let fault = fault.unwrap_or(Some("was not read".into()));
+        let shown = self.shown.get(&(stamp.1, slot.source));
+        let fault = match shown {
+            Some(shown) => self.fault_of_delete(slot.at, shown.as_ref()),
+            None => Some("was not read".into()),
+        };
         if let (Some(fault), Some(_)) = (fault, self.source(slot.source)) {
             self.fail(format!("the target for {slot:?} was deleted: the source {fault}"));
         }

@@ -79,9 +79,6 @@ pub struct Slot {
     pub what: usize,
 }
 
-/// A source as a server has shown it, and when.
-type Shown = (Duration, Option<Value>);
-
 #[derive(Default)]
 pub struct World {
     pub random: Random,
@@ -104,8 +101,8 @@ pub struct World {
     pub theirs: BTreeMap<Id, u64>,
     /// Objects that may stay although no source has them in its record.
     pub excused: BTreeSet<Id>,
-    /// Sources as the server has shown them to a program: the last one, and those that a deletion may be due to.
-    pub shown: BTreeMap<(u64, Source), Vec<Shown>>,
+    /// Sources as the server has last shown them to a program.
+    pub shown: BTreeMap<(u64, Source), Option<Value>>,
     /// By UID of the source: the clusters in which it had a target at some time.
     pub placed: BTreeSet<(String, usize)>,
     /// Sources that have the finalizer of a user.
