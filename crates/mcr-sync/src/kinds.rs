@@ -1,11 +1,11 @@
-//! Whether the source kind of a cluster has the status subresource.
+//! What a cluster shows of kinds: whether it serves one, whether it has the status subresource, and where its schema is.
 
 use std::{
     collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use kube::core::{ApiResource, DynamicObject};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use mcr::{Cluster, ClusterName};
 
 use crate::error::SyncError;
@@ -45,6 +45,12 @@ impl StatusKinds {
     pub(crate) fn forget_cluster(&self, cluster: &ClusterName) {
         self.known().remove(cluster);
     }
+}
+
+/// The kind of the definitions of kinds, which have their schemas.
+pub(crate) fn definitions() -> ApiResource {
+    let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    ApiResource::from_gvk(&kind)
 }
 
 /// The objects that were listed. There are none of a kind that the cluster does not serve.

@@ -6,15 +6,17 @@ use std::{
     time::Duration,
 };
 
-use kube::core::DynamicObject;
+use kube::core::{ApiResource, DynamicObject};
 use mcr::{
-    Action, BoxError, Cluster, ClusterName, ClusterState, Request, RequestObject, TerminalError,
+    Action, BoxError, Cluster, ClusterName, ClusterState, ObjectKey, Request, RequestObject, TerminalError,
     queue::Backoff,
 };
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
+    api::Remote,
     error::SyncError,
+    kinds,
     pass::{Pass, View},
     placement::Placement,
     plan::{Decision, Hold, HoldReason, State, decide},
@@ -22,6 +24,7 @@ use crate::{
     related::{Note, Problem},
     relation::Relation,
     unowned,
+    writes::Trouble,
 };
 
 /// The most steps of one reconcile for each object, and as many for the source. A step whose answers are outdated is taken again.
@@ -215,6 +218,9 @@ where
 
     /// Nothing is to be written now.
     async fn rest(&mut self, view: View, mut holds: Holds) -> Outcome {
+        if self.schema_has_changed().await {
+            self.waits.push(OBSERVE_SOON);
+        }
         let mut silent = BTreeSet::new();
         for hold in &mut holds {
             let place = self.place_of(&hold.object, &view);
@@ -285,6 +291,34 @@ where
             is_pending,
             again,
         }
+    }
+
+    /// Whether a schema has changed that has dropped fields. They are due then. A built-in kind has no schema to read, and one that
+    /// may not be read shows no change.
+    async fn schema_has_changed(&self) -> bool {
+        let (writes, mut has_changed) = (&self.relation.writes, false);
+        for (placement, trouble) in &self.troubles {
+            let (ApiResource { group, plural, .. }, at) = (self.resource(placement), &placement.at.cluster);
+            if !matches!(trouble, Trouble::Dropped(_)) || group.is_empty() {
+                continue;
+            }
+            let kind = format!("{plural}.{group}");
+            if writes.reads_schema(at, &kind)
+                && let Ok(cluster) = self.cluster(at)
+                && let Ok(remote) = Remote::new(
+                    &cluster,
+                    &kinds::definitions(),
+                    &ObjectKey::cluster_scoped(&*kind),
+                )
+                && let Ok(Some(found)) = self.bounded(remote).get().await
+            {
+                let generation = found.metadata.generation.unwrap_or_default();
+                let version = found.metadata.uid.map(|uid| format!("{uid} {generation}"));
+                writes.note_schema(at, &kind, version);
+            }
+            has_changed |= writes.has_new_schema(placement, &kind);
+        }
+        has_changed
     }
 
     /// Whether nothing is known of an object because its cluster is not yet connected, or lists the kind for the first time.

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use mcr::RequestKey;
+use mcr::{ClusterName, RequestKey};
 use tokio::time::Instant;
 
 use crate::{desired::Desired, placement::Placement};
@@ -23,8 +23,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Nobody fights for a target that was not written for so long.
 const CALM: Duration = Duration::from_secs(600);
 
-/// The time until fields that a server has dropped are sent again. No watch shows that its schema has changed.
+/// The time until fields that a server has dropped are sent again, if nobody can see that its schema has changed.
 const RESEND: Duration = Duration::from_secs(24 * 3600);
+
+/// The time between two reads of a schema, for all objects of one kind in a cluster.
+const READ_SCHEMA: Duration = Duration::from_secs(600);
 
 /// The most paths that are told.
 const MOST_FIELDS: usize = 8;
@@ -38,11 +41,24 @@ struct Last {
     at: Instant,
     /// The paths that differed.
     fields: Vec<String>,
+    /// The version of the schema that has dropped fields, once it was read.
+    schema: Option<String>,
 }
 
-/// By target or copy: the last write.
 #[derive(Default)]
-pub(crate) struct Writes(Mutex<HashMap<Placement, Last>>);
+pub(crate) struct Writes {
+    /// By target or copy: the last write.
+    last: Mutex<HashMap<Placement, Last>>,
+    /// By cluster and kind.
+    schemas: Mutex<HashMap<(ClusterName, String), Schema>>,
+}
+
+/// The schema of a kind that has dropped fields.
+struct Schema {
+    read: Instant,
+    /// `None` if it can't be read.
+    version: Option<String>,
+}
 
 /// The time from the last write to the next one of the same contents.
 fn pause(writes: u32) -> Duration {
@@ -85,7 +101,7 @@ impl Trouble {
             ),
             Self::Dropped(fields) => format!(
                 "the server of cluster {cluster} does not store these fields of {object}: {}; upgrade its CustomResourceDefinition or the \
-                 server, or leave them out of the projection. They are sent again once a day, and when the program starts",
+                 server, or leave them out of the projection. They are sent again when the definition changes, once a day, and when the program starts",
                 list(fields)
             ),
         }
@@ -100,7 +116,7 @@ impl Writes {
         desired: &Desired,
         of: impl FnOnce(&Last) -> Option<A>,
     ) -> Option<A> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let last = all.get(place)?;
         of(last).filter(|_| last.desired == desired.short())
     }
@@ -108,7 +124,7 @@ impl Writes {
     /// Notes that a target was created or updated. `fields` are the paths that differed; none of a creation.
     pub(crate) fn note(&self, place: &Placement, desired: &Desired, fields: Vec<String>) {
         let (desired, at) = (desired.short(), Instant::now());
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let before = all
             .get(place)
             .filter(|last| last.desired == desired && at - last.at < CALM);
@@ -123,8 +139,49 @@ impl Writes {
                 writes,
                 at,
                 fields,
+                schema: None,
             },
         );
+    }
+
+    /// Whether the schema of a kind is to be read, because that was long ago. Notes that it is read now.
+    pub(crate) fn reads_schema(&self, cluster: &ClusterName, kind: &str) -> bool {
+        let mut schemas = self.schemas.lock().unwrap_or_else(PoisonError::into_inner);
+        let (read, key) = (Instant::now(), (cluster.clone(), kind.to_owned()));
+        schemas.retain(|_, schema| schema.read.elapsed() < RESEND);
+        let last = schemas.get(&key);
+        let is_late = last.is_none_or(|last| last.read.elapsed() >= READ_SCHEMA);
+        if is_late {
+            let version = last.and_then(|last| last.version.clone());
+            schemas.insert(key, Schema { read, version });
+        }
+        is_late
+    }
+
+    pub(crate) fn note_schema(&self, cluster: &ClusterName, kind: &str, version: Option<String>) {
+        let mut schemas = self.schemas.lock().unwrap_or_else(PoisonError::into_inner);
+        let (read, key) = (Instant::now(), (cluster.clone(), kind.to_owned()));
+        schemas.insert(key, Schema { read, version });
+    }
+
+    /// Whether dropped fields are to be sent again, because the schema has changed since they were dropped.
+    pub(crate) fn has_new_schema(&self, placement: &Placement, kind: &str) -> bool {
+        let key = (placement.at.cluster.clone(), kind.to_owned());
+        let schemas = self.schemas.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(now) = schemas.get(&key).and_then(|schema| schema.version.clone()) else {
+            return false;
+        };
+        drop(schemas);
+        let mut all = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(last) = all.get_mut(placement) else {
+            return false;
+        };
+        let is_new = last.schema.as_ref().is_some_and(|before| *before != now);
+        last.schema = Some(now);
+        if is_new {
+            all.remove(placement);
+        }
+        is_new
     }
 
     /// Whether an object is to be written now, what is to be reported of it, and when to observe it again. `differs` says whether there
@@ -154,6 +211,7 @@ impl Writes {
         }
         // At once, if this program has not sent them yet.
         let resend = self.last(placement, desired, |last| rest(RESEND, last));
-        (resend.is_none(), Some(Trouble::Dropped(dropped)), resend)
+        let wait = resend.map(|rest| rest.min(READ_SCHEMA));
+        (resend.is_none(), Some(Trouble::Dropped(dropped)), wait)
     }
 }

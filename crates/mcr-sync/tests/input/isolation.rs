@@ -2,7 +2,8 @@
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr::ClusterName;
-use mcr_sync::Related;
+use mcr_sync::{NameTemplate, Related};
+use tokio::sync::Semaphore;
 
 use crate::world::{
     gate::{Gate, Silence},
@@ -120,6 +121,36 @@ async fn sync_cluster_that_joins_does_not_wait_for_the_back_off_of_another() {
         is_there(&paris, "w", 1).await;
         assert!(began.elapsed() < secs(slow + 5), "{:?}", began.elapsed());
     }
+}
+
+/// The time in which 100 source clusters with 10 sources each get their targets, while another one has so many sources.
+async fn small_clusters_take(beside: usize) -> Duration {
+    let mut world = World::with(&[]);
+    for source in 0..beside {
+        make(&world.team_a, &source.to_string(), json!({"size": 2}));
+    }
+    world.berlin_gate.now().workers = Some(Arc::new(Semaphore::new(4)));
+    world.begin(sync().name_by(NameTemplate::parse("{cluster}-{name}").unwrap()));
+    is_there(&world.berlin, "team-a-100", 2).await;
+    let small: Vec<_> = (0..100).map(|at| cluster(&format!("small-{at}"))).collect();
+    let began = Instant::now();
+    for one in &small {
+        for source in 0..10 {
+            make(one, &source.to_string(), json!({"size": 1}));
+        }
+        world.clusters.add(spec(one, "source"));
+    }
+    for (at, source) in (0..100).flat_map(|at| (0..10).map(move |source| (at, source))) {
+        is_there(&world.berlin, &format!("small-{at}-{source}"), 1).await;
+    }
+    assert!(beside < 1000 || get(&world.berlin, &format!("team-a-{}", beside - 1)).is_none());
+    began.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_source_cluster_with_many_sources_does_not_hold_those_of_small_clusters() {
+    let (alone, beside) = (small_clusters_take(101).await, small_clusters_take(3000).await);
+    assert!(beside < 2 * alone, "{alone:?} alone, {beside:?} beside it");
 }
 
 /// The looks at one source until it has a target, and a copy of a related object, in each of so many clusters.

@@ -98,25 +98,29 @@ impl Gate {
             sleep(Duration::from_secs(2)).await;
         }
         let (method, is_write) = (head.method.clone(), head.method != Method::GET);
+        let known = self.with(|world| world.known_by(self.program));
         let loses_answer = self.pass(is_write).await?;
         let before = self.with(|world| world.get(self.cluster, &name));
         let request = Request::from_parts(head, Full::from(body));
         let answer = self.service.answer(request).await;
         let (status, by) = (answer.status(), self.program);
-        self.with(|world| {
+        let source = World::source_at(&(self.cluster, name.clone()));
+        let shown = self.with(|world| {
             let at = CLUSTERS[self.cluster];
             world.note(format!("  {by}: {method} {at} {name}: {}", status.as_u16()));
             let place = (self.cluster, name);
             world.last_asked = place.clone();
             if is_write && status.is_success() {
-                world.written(by, method.as_str(), place, before.as_ref());
-            } else if let Some(source) = World::source_at(&place) {
-                world.show(by, source);
+                world.written(by, method.as_str(), place, before.as_ref(), &known);
             }
+            source.map(|source| (source, world.source(source)))
         });
         self.travel().await;
         if loses_answer {
             return Err("the answer was lost".into());
+        }
+        if let Some((source, shown)) = shown {
+            self.with(|world| world.show(by, source, shown));
         }
         Ok(answer.map(|body| body.map_err(|never| match never {}).boxed_unsync()))
     }

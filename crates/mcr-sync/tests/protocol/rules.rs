@@ -6,8 +6,8 @@ use mcr_sync::ABANDON;
 use serde_json::Value;
 
 use crate::world::{
-    BLOCK, CLUSTERS, Id, Place, Slot, Source, Stamp, TARGET, World, cluster_of, has_finalizer, names, now,
-    uid, wanted,
+    BLOCK, CLUSTERS, Id, Known, Place, Slot, Source, Stamp, TARGET, World, cluster_of, has_finalizer, names,
+    now, uid, wanted,
 };
 
 /// More steps than a history has if the sync comes to rest.
@@ -34,10 +34,18 @@ pub fn phase(status: &Value) -> &str {
 }
 
 impl World {
-    /// The server has shown a source to a program.
-    pub fn show(&mut self, program: u64, source: Source) {
-        let shown = self.source(source);
-        self.shown.insert((program, source), shown);
+    /// A program gets to know a source by an answer of the server.
+    pub fn show(&mut self, program: u64, source: Source, shown: Option<Value>) {
+        let all = self.shown.entry((program, source)).or_default();
+        // Of answers that come at the same time, each may be the one that the program acts on next.
+        all.retain(|(at, _)| *at == now());
+        all.push((now(), shown));
+    }
+
+    /// What a program knows of the sources by their server's last answers.
+    pub fn known_by(&self, program: u64) -> Known {
+        let own = self.shown.iter().filter(|((by, _), _)| *by == program);
+        own.map(|((_, source), all)| (*source, all.clone())).collect()
     }
 
     /// Whether two programs lead.
@@ -53,8 +61,16 @@ impl World {
         one.1 != other.1 && one.0.max(other.0) - first < SOON && led(one) && led(other)
     }
 
-    /// Looks at a write of the sync that the server has accepted. `before` is the object before it.
-    pub fn written(&mut self, by: u64, method: &str, place: Place, before: Option<&Value>) {
+    /// Looks at a write of the sync that the server has accepted. `before` is the object before it, and `known_sources` what the program
+    /// knew when it sent the write.
+    pub fn written(
+        &mut self,
+        by: u64,
+        method: &str,
+        place: Place,
+        before: Option<&Value>,
+        known_sources: &Known,
+    ) {
         let stamp = (now(), by);
         (self.steps, self.writes) = (self.steps + 1, self.writes + 1);
         if self.steps > MOST_STEPS {
@@ -63,7 +79,6 @@ impl World {
         let (cluster, name) = (place.0, &*place.1);
         if let Some(source) = Self::source_at(&place) {
             self.record_written(source, before, stamp);
-            self.show(by, source);
             return self.check(source);
         }
         let known = before.and_then(|it| self.made.get(&(cluster, uid(it)))).copied();
@@ -75,7 +90,7 @@ impl World {
             self.foreign.remove(&place);
         }
         if let ("DELETE", Some((slot, _))) = (method, known) {
-            self.check_delete(slot, (cluster, uid(before.unwrap())), &stamp);
+            self.check_delete(slot, (cluster, uid(before.unwrap())), &stamp, known_sources);
             return self.check(slot.source);
         }
         let after = self.get(cluster, name).unwrap();
@@ -108,7 +123,7 @@ impl World {
 
     /// A target is deleted because of what the server said about the source, and after its copies. A move makes the
     /// new target first.
-    fn check_delete(&mut self, slot: Slot, id: Id, stamp: &Stamp) {
+    fn check_delete(&mut self, slot: Slot, id: Id, stamp: &Stamp, known: &Known) {
         if slot.what != TARGET {
             if self.since.get(&id).is_some_and(|since| now() - *since > SOON) {
                 self.fail(format!("{slot:?} was deleted, and its origin exists"));
@@ -125,11 +140,10 @@ impl World {
         if let Some((_, copy)) = self.made.iter().find(is_early) {
             return self.fail(format!("the target of {slot:?} went before {copy:?}"));
         }
-        let shown = self.shown.get(&(stamp.1, slot.source));
-        let fault = match shown {
-            Some(shown) => self.fault_of_delete(slot.at, shown.as_ref()),
-            None => Some("was not read".into()),
-        };
+        let shown = known.get(&slot.source).into_iter().flatten();
+        let faults = shown.map(|(_, shown)| self.fault_of_delete(slot.at, shown.as_ref()));
+        let fault = faults.reduce(|former, last| former.and(last));
+        let fault = fault.unwrap_or(Some("was not read".into()));
         if let (Some(fault), Some(_)) = (fault, self.source(slot.source)) {
             self.fail(format!("the target for {slot:?} was deleted: the source {fault}"));
         }

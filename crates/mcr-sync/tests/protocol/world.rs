@@ -79,6 +79,11 @@ pub struct Slot {
     pub what: usize,
 }
 
+/// A source as answers of its server show it, and when they came.
+type Shown = Vec<(Duration, Option<Value>)>;
+/// What a program knows of sources.
+pub type Known = BTreeMap<Source, Shown>;
+
 #[derive(Default)]
 pub struct World {
     pub random: Random,
@@ -101,8 +106,8 @@ pub struct World {
     pub theirs: BTreeMap<Id, u64>,
     /// Objects that may stay although no source has them in its record.
     pub excused: BTreeSet<Id>,
-    /// Sources as the server has last shown them to a program.
-    pub shown: BTreeMap<(u64, Source), Option<Value>>,
+    /// What a program knows of a source: the last answer, or all that came at its time.
+    pub shown: BTreeMap<(u64, Source), Shown>,
     /// By UID of the source: the clusters in which it had a target at some time.
     pub placed: BTreeSet<(String, usize)>,
     /// Sources that have the finalizer of a user.

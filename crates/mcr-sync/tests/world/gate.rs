@@ -12,6 +12,7 @@ use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use kube::{Client, client::Body};
 use mcr::Access;
 use mcr_testkit::sim::SimService;
+use tokio::sync::Semaphore;
 
 use super::widgets::*;
 
@@ -40,6 +41,8 @@ pub struct State {
     pub silence: Silence,
     /// How many requests were not answered.
     pub unanswered: usize,
+    /// How many requests are worked on at once, each for 10 ms. The others wait in the order in which they came.
+    pub workers: Option<Arc<Semaphore>>,
 }
 
 /// Which requests get no answer.
@@ -121,6 +124,11 @@ impl Gate {
         if silence == Silence::All || silence == Silence::Writes && !is_read {
             self.now().unanswered += 1;
             std::future::pending().await
+        }
+        let workers = self.now().workers.clone().filter(|_| !is_watch);
+        if let Some(workers) = workers {
+            let _worker = workers.acquire().await?;
+            sleep(Duration::from_millis(10)).await;
         }
         let slowness = self.now().slowness;
         if is_read && path.ends_with("/widgets") && !is_watch {
