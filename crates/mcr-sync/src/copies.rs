@@ -238,7 +238,7 @@ where
             }
         }
         // Not before: a list that failed is no list.
-        self.listed.insert(place.clone());
+        self.listed.insert(place.clone(), !is_given_up);
         Ok(())
     }
 

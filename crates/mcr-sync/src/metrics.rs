@@ -16,7 +16,7 @@ use crate::memory::Memory;
 /// | --- | --- |
 /// | `mcr_sync_placements` | targets and copies by `state`: `synced`, `away`, `silent`, `deleting`, `taken`, `failed` |
 /// | `mcr_sync_writes_total` | writes of targets and copies by `verb` and `result`: `done`, `conflict`, `failed` |
-/// | `mcr_sync_oldest_unsynced_seconds` | the longest time for which a source has had an object that is not as it should be |
+/// | `mcr_sync_oldest_unsynced_seconds` | the longest time for which a source has had an object that is not as it should be; a paused source has none |
 ///
 /// Each has the label `sync` with the name of the sync.
 #[derive(Clone)]

@@ -56,8 +56,8 @@ pub(crate) struct Pass<'a, S, T> {
     pub(crate) of_lists: BTreeSet<Placement>,
     /// The origins of copies as servers have them: by rule, and by what was asked for. Places may have the same.
     pub(crate) origins: BTreeMap<(usize, Scope, Selected), Vec<DynamicObject>>,
-    /// The places whose copies the servers were asked for.
-    pub(crate) listed: BTreeSet<RequestKey>,
+    /// The places whose copies the servers were asked for, and whether those beside the target were among them.
+    pub(crate) listed: BTreeMap<RequestKey, bool>,
     /// Where a creation was refused because an object has the name.
     pub(crate) taken: BTreeSet<Placement>,
     /// By place, or by the copy if nobody knows its place: why nothing more is done there. The other places do not wait for it.
@@ -95,7 +95,7 @@ impl<'a, S, T> Pass<'a, S, T> {
             live: BTreeMap::new(),
             of_lists: BTreeSet::new(),
             origins: BTreeMap::new(),
-            listed: BTreeSet::new(),
+            listed: BTreeMap::new(),
             taken: BTreeSet::new(),
             failed: BTreeMap::new(),
             troubles: Vec::new(),
@@ -209,11 +209,6 @@ where
             self.failed.insert(first.clone(), error);
         }
         let all = Vec::from_iter(recorded.union(&wanted).cloned());
-        let listed = if relation.related.is_empty() {
-            recorded.clone()
-        } else {
-            self.listed.clone()
-        };
         let mut view = View {
             observed: Observed {
                 source,
@@ -223,7 +218,7 @@ where
                 objects: BTreeMap::new(),
                 uncertain: BTreeSet::new(),
                 incomplete: false,
-                listed,
+                listed: BTreeSet::new(),
             },
             desired: BTreeMap::new(),
             found: BTreeMap::new(),
@@ -236,6 +231,19 @@ where
         for rule in 0..relation.related.len() {
             self.observe_copies(rule, &mut view).await?;
         }
+        let Observed {
+            recorded, objects, ..
+        } = &view.observed;
+        let is_given_up = |place: &RequestKey| {
+            let target = objects.get(&Placement::target(place));
+            target.is_some_and(|target| target.state == State::Abandoned)
+        };
+        // A cluster that was given up may be back meanwhile.
+        let is_listed = |place: &&RequestKey| match self.listed.get(*place) {
+            Some(beside_target) => *beside_target || is_given_up(place),
+            None => relation.related.is_empty(),
+        };
+        view.observed.listed = recorded.iter().filter(is_listed).cloned().collect();
         view.observed.incomplete = !view.notes.is_empty();
         Ok(view)
     }

@@ -53,7 +53,7 @@ where
         let is_synced = problem.is_none();
         self.report_problem(&mut problem).await;
         let written = self.write_status(status, problem).await;
-        self.count(outcome, is_synced && written.is_ok());
+        self.count(outcome, (is_synced || outcome.is_paused) && written.is_ok());
         failed.map_or(written, Err)
     }
 

@@ -1,5 +1,7 @@
 //! Names that are taken, and objects that name a source without being its target.
 
+use mcr_sync::PAUSED;
+
 use crate::world::widgets::*;
 
 #[tokio::test(start_paused = true)]
@@ -122,6 +124,10 @@ async fn sync_metrics_count_placements_by_state_and_writes_by_verb_and_result() 
         placements("synced", 2) && !text().contains("taken") && is_zero()
     })
     .await;
+    annotate(&world.team_a, "db", PAUSED, "true");
+    world.condition_is("db", "Paused", "").await;
+    sleep(secs(7)).await;
+    assert!(is_zero(), "{}", text());
     world.ends("free").await;
     assert!(writes("delete", "done", 1), "{}", text());
 }
