@@ -66,8 +66,12 @@ where
                 for (placement, found) in written {
                     match found {
                         Ok((found, is_taken)) => {
-                            if is_taken {
-                                self.taken.insert(placement.clone());
+                            // The server refuses the name a second time, and shows no object.
+                            let is_again = is_taken && !self.taken.insert(placement.clone());
+                            if is_again && found.is_none() {
+                                let error = SyncError::Hidden(placement.at.clone());
+                                self.fail(self.place_of(placement, view), error)?;
+                                continue;
                             }
                             self.of_lists.remove(placement);
                             self.live.insert(placement.clone(), found);
@@ -230,7 +234,8 @@ where
                 return Ok((remote.get().await?, false));
             };
             let rule = placement.rule.map(|rule| &self.relation.related[rule]);
-            let namespaces = self.relation.create_namespaces && rule.is_none_or(|rule| rule.is_down());
+            let is_at_target = rule.is_none_or(|rule| rule.is_down());
+            let namespaces = self.relation.namespaces.as_ref().filter(|_| is_at_target);
             let written = remote.create(desired.to_create(), namespaces).await;
             let written = self.counted("create", written, is_done)?;
             let is_taken = !is_done(&written);

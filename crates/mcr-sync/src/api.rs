@@ -16,6 +16,7 @@ use crate::{
     functions::decode,
     silent::{Answering, SOON},
     values::discreet,
+    writes::Namespaces,
 };
 
 /// One object in one cluster.
@@ -169,21 +170,26 @@ impl Remote {
         Ok(found.map(|object| self.kept(object)))
     }
 
-    /// Creates the object. With `namespaces`, creates its namespace too if that is missing.
-    pub(crate) async fn create(&self, object: Value, namespaces: bool) -> Result<Written, SyncError> {
+    /// Creates the object. With `namespaces`, creates its namespace too if that is missing and was not created lately.
+    pub(crate) async fn create(
+        &self,
+        object: Value,
+        namespaces: Option<&Namespaces>,
+    ) -> Result<Written, SyncError> {
         let object = self.named(object)?;
         let post = PostParams {
             field_manager: self.manager.clone(),
             ..PostParams::default()
         };
         let mut answer = self.wrote(self.api.create(&post, &object)).await?;
-        if let (Err(kube::Error::Api(status)), Some(namespace), true) =
+        if let (Err(kube::Error::Api(status)), Some(namespace), Some(namespaces)) =
             (&answer, &self.key.object.namespace, namespaces)
             && status.is_not_found()
             && status
                 .details
                 .as_ref()
                 .is_some_and(|details| details.name == **namespace)
+            && namespaces.may_create(&self.key.cluster, namespace)
         {
             self.create_namespace(namespace).await?;
             answer = self.wrote(self.api.create(&post, &object)).await?;

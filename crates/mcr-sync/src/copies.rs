@@ -167,11 +167,12 @@ where
         if !cluster.state().is_ready() {
             return Err(format!("cluster {} is not connected", cluster.name()));
         }
-        let store = cluster
-            .store_of::<DynamicObject>(&rule.origin_watch())
-            .map_err(|error| error.to_string())?;
+        let watch = rule.origin_watch();
+        let store = cluster.store_of::<DynamicObject>(&watch);
+        let store = store.map_err(|error| error.to_string())?;
         if !store.is_synced() {
-            store.len().map_err(|error| error.to_string())?;
+            let problem = self.unlisted(cluster.name(), &watch);
+            return Err(problem.unwrap_or_else(|| "it is not listed yet".to_owned()));
         }
         Ok(store)
     }
@@ -213,12 +214,14 @@ where
         Ok(true)
     }
 
-    /// Asks the servers for all copies of the source that belong to a place. Those beside a target that was given up are not asked for.
+    /// Asks the servers for all copies of the source that belong to a place. Those beside a target that was given up are not asked for,
+    /// nor those beside the source if its own cluster was.
     pub(crate) async fn list_copies(&mut self, place: &RequestKey, view: &View) -> Result<(), SyncError> {
         let target = view.observed.objects.get(&Placement::target(place));
         let is_given_up = target.is_some_and(|target| target.state == State::Abandoned);
         for (at, rule) in self.relation.related.iter().enumerate() {
             let name = match rule.way {
+                Way::Up if self.is_abandoned(&self.request.key) => continue,
                 Way::Up => &self.request.key.cluster,
                 Way::Down if is_given_up => continue,
                 Way::Down => &place.cluster,

@@ -118,6 +118,13 @@ pub enum SyncError {
     /// A target cluster did not answer in time, or enough other requests wait for it. The sync tries again.
     #[error("cluster {} does not answer in time, so {} there waits", .0.cluster, .0.object)]
     NoAnswer(RequestKey),
+    /// The server refuses the name because an object has it, and does not show that object. So does kcp if the selector of a
+    /// permission claim hides it. The sync tries again.
+    #[error(
+        "an object that these credentials may not see has the name {0}; rename or delete it, or let the credentials see it, in kcp \
+         by the labels of the permission claim"
+    )]
+    Hidden(RequestKey),
     /// The server does not say whether an object exists.
     #[error(
         "the server answered 404 for the kind of {0}, not for the object; install its CustomResourceDefinition, or correct the \
@@ -225,6 +232,7 @@ impl SyncError {
             Self::Cluster(_) => "ClusterAway",
             Self::NoAnswer(_) => "NoAnswer",
             Self::NotServed(_) => "NotServed",
+            Self::Hidden(_) => "NameTaken",
             Self::Orphan { .. } => "Orphan",
             Self::LeftWatch { .. } => "LeftWatch",
             Self::Replaced(_) => "Replaced",

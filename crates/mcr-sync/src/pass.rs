@@ -338,6 +338,9 @@ where
             if has_failed {
                 state = State::Away;
             }
+            if !wanted && rule.way == Way::Up && self.is_abandoned(&self.request.key) {
+                state = State::Abandoned;
+            }
             if wanted || has_failed || matches!(state, State::Ours { .. }) {
                 let role = match rule.way {
                     Way::Up => Role::Up,

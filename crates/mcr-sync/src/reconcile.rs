@@ -147,6 +147,11 @@ where
     Ok(None)
 }
 
+/// Whether a cluster was connected so lately that it may list its objects for the first time.
+fn is_listing(cluster: &Cluster) -> bool {
+    cluster.state_since().elapsed().unwrap_or_default() < LISTS_WITHIN
+}
+
 /// An error of one place, while another place is to be observed again.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
@@ -277,8 +282,7 @@ where
         let errors = std::mem::take(&mut self.failed).into_values();
         let failed = errors.len();
         let error = errors.min_by_key(SyncError::is_terminal);
-        let mut away = holds.iter().filter(|hold| hold.reason == HoldReason::Away);
-        let is_pending = error.is_none() && away.any(|hold| self.is_pending(&hold.object));
+        let is_pending = error.is_none() && self.is_pending(&holds, &view.notes);
         let (notes, is_paused) = (view.notes, false);
         Outcome {
             holds,
@@ -321,19 +325,23 @@ where
         has_changed
     }
 
-    /// Whether nothing is known of an object because its cluster is not yet connected, or lists the kind for the first time.
-    fn is_pending(&self, object: &Placement) -> bool {
-        let Some(cluster) = self.named(&object.at.cluster) else {
-            return self.is_starting();
-        };
-        match cluster.state() {
-            ClusterState::Discovered | ClusterState::Connecting => true,
-            ClusterState::Ready => {
-                cluster.state_since().elapsed().unwrap_or_default() < LISTS_WITHIN
-                    && self.unlisted(object).is_none()
-            }
-            _ => false,
-        }
+    /// Whether something is not known only because a cluster is not yet connected, or lists a kind for the first time.
+    fn is_pending(&self, holds: &Holds, notes: &[Note]) -> bool {
+        let away = holds.iter().filter(|hold| hold.reason == HoldReason::Away);
+        let away = away.map(|hold| (&hold.object.at.cluster, self.watch(&hold.object)));
+        let unknown = notes
+            .iter()
+            .filter(|note| matches!(note.problem, Problem::Unknown(_)));
+        let origins = |note: &Note| self.relation.related[note.rule].origin_watch();
+        let mut all = away.chain(unknown.map(|note| (&note.key.cluster, origins(note))));
+        all.any(|(name, watch)| match self.named(name) {
+            None => self.is_starting(),
+            Some(cluster) => match cluster.state() {
+                ClusterState::Discovered | ClusterState::Connecting => true,
+                ClusterState::Ready => is_listing(&cluster) && self.unlisted(name, &watch).is_none(),
+                _ => false,
+            },
+        })
     }
 
     /// Whether the program has just started, and some provider has not announced its clusters.
@@ -347,8 +355,6 @@ where
             .cluster(cluster)
             .ok()
             .filter(|cluster| cluster.state().is_ready());
-        let is_listing =
-            |cluster: &Cluster| cluster.state_since().elapsed().unwrap_or_default() < LISTS_WITHIN;
         let soon = |is_soon| if is_soon { OBSERVE_SOON } else { OBSERVE_AGAIN };
         match reason {
             HoldReason::Foreign | HoldReason::Claimed => Some(OBSERVE_LATE),

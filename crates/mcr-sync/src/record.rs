@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use crate::{link::PREFIX, name::is_valid};
 
 /// An annotation of sources: names of clusters, separated by commas, whose targets count as gone. People set it for a cluster
-/// that is gone for good, so that the sources are released.
+/// that is gone for good, so that the sources are released. With the name of the source's own cluster, the copies beside the source
+/// count as gone.
 pub const ABANDON: &str = "sync.mcr.dev/abandon";
 
 /// An annotation of sources: `true` pauses the sync of the source. Nothing is written to its targets until it is removed, or the source is

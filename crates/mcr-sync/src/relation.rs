@@ -21,7 +21,7 @@ use crate::{
     name::{NameError, NameTemplate, hashed},
     related::Rule,
     silent::Silent,
-    writes::Writes,
+    writes::{Namespaces, Writes},
 };
 
 type Fallible<T> = Result<T, BoxError>;
@@ -64,7 +64,8 @@ pub(crate) struct Relation<S, T> {
     pub(crate) filter: Option<Test<S>>,
     pub(crate) adopt: Option<Test<T>>,
     pub(crate) abandon_after: Option<Duration>,
-    pub(crate) create_namespaces: bool,
+    /// The namespaces that were created lately. `None` if none are to be.
+    pub(crate) namespaces: Option<Namespaces>,
     pub(crate) related: Vec<Rule<S, T>>,
     pub(crate) mode: Mode,
     pub(crate) replaces: bool,

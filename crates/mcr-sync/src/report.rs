@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mcr::{ClusterName, RequestKey};
+use mcr::{ClusterName, RequestKey, WatchRequest};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
@@ -16,6 +16,7 @@ use crate::{
     plan::{Hold, HoldReason},
     reconcile::{Outcome, Targets},
     record,
+    related::Problem as NoteProblem,
     status::{Condition, status_difference},
 };
 
@@ -149,7 +150,10 @@ where
             outcome.holds.iter().partition(|hold| hold.object.rule.is_none());
         all.extend(targets.iter().map(|hold| self.held_target(hold)));
         for note in &outcome.notes {
-            let what = self.related(note.rule, &note.key);
+            let what = match note.problem {
+                NoteProblem::Unknown(_) => self.origins(note.rule, &note.key.cluster),
+                _ => self.related(note.rule, &note.key),
+            };
             all.push((note.problem.reason(), note.problem.words(&what)));
         }
         all.extend(copies.iter().map(|hold| self.held_copy(hold)));
@@ -176,10 +180,10 @@ where
         })
     }
 
-    /// Why a connected cluster can't list the objects, if somebody must change something there.
-    pub(crate) fn unlisted(&self, object: &Placement) -> Option<String> {
-        let cluster = self.request.fleet.get(&object.at.cluster).ok()?;
-        let watch = self.watch(object).to_string();
+    /// Why a connected cluster can't list the objects of a watch, if somebody must change something there.
+    pub(crate) fn unlisted(&self, cluster: &ClusterName, watch: &WatchRequest) -> Option<String> {
+        let cluster = self.named(cluster)?;
+        let watch = watch.to_string();
         let mut kinds = cluster.kinds().into_iter().filter(|kind| kind.watch == watch);
         let is_connected = cluster.state().is_ready();
         kinds.find(|kind| is_connected && kind.blocked)?.problem
@@ -187,7 +191,7 @@ where
 
     fn held_target(&self, hold: &Hold<Placement>) -> (&'static str, String) {
         let RequestKey { cluster, object } = &hold.object.at;
-        match (hold.reason, self.unlisted(&hold.object)) {
+        match (hold.reason, self.unlisted(cluster, &self.watch(&hold.object))) {
             (HoldReason::Away, Some(problem)) => (
                 "NotListed",
                 format!(
@@ -222,6 +226,14 @@ where
         }
     }
 
+    fn origins(&self, rule: usize, cluster: &ClusterName) -> String {
+        let rule = &self.relation.related[rule];
+        format!(
+            "each {} in cluster {cluster}, related by {:?},",
+            rule.resource.kind, rule.id
+        )
+    }
+
     fn related(&self, rule: usize, key: &RequestKey) -> String {
         let rule = &self.relation.related[rule];
         let RequestKey { cluster, object } = key;
@@ -245,7 +257,7 @@ where
             ),
             HoldReason::Silent => ("NoAnswer", SyncError::NoAnswer(at.clone()).to_string()),
             HoldReason::Away => {
-                let problem = self.unlisted(&hold.object);
+                let problem = self.unlisted(&at.cluster, &self.watch(&hold.object));
                 let why = problem.unwrap_or_else(|| format!("cluster {} is away", at.cluster));
                 ("RelatedUnknown", format!("{what} is not known: {why}"))
             }

@@ -108,6 +108,23 @@ impl Trouble {
     }
 }
 
+/// When namespaces were created, so that a namespace that somebody deletes again and again does not come back at once each time:
+/// with a workspace of kcp its namespaces are deleted too.
+#[derive(Default)]
+pub(crate) struct Namespaces(Mutex<HashMap<(ClusterName, String), Instant>>);
+
+impl Namespaces {
+    /// Whether a namespace may be created now. Notes that it is.
+    pub(crate) fn may_create(&self, cluster: &ClusterName, namespace: &str) -> bool {
+        let mut created = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        created.retain(|_, at| at.elapsed() < LONGEST_PAUSE);
+        let key = (cluster.clone(), namespace.to_owned());
+        let may = !created.contains_key(&key);
+        created.entry(key).or_insert_with(Instant::now);
+        may
+    }
+}
+
 impl Writes {
     /// What follows from the last write, if it was of this desired state.
     fn last<A>(

@@ -6,7 +6,7 @@ mod world;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::core::DynamicObject;
 use mcr::{BoxError, ClusterSelector};
-use mcr_sync::{NameTemplate, Related};
+use mcr_sync::{ABANDON, NameTemplate, Related};
 use mcr_testkit::{
     sim::{SimAuditEvent, SimCluster},
     waiting::eventually,
@@ -407,4 +407,18 @@ fn a_relation_without_a_usable_id_or_without_a_selection_is_not_built() {
         let error = format!("{:?}", sync.build().unwrap_err());
         assert!(error.starts_with(wanted), "{error}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_source_whose_copies_may_not_be_read_any_more_is_released_when_its_own_cluster_is_given_up() {
+    let w = synced().await;
+    widgets::allow_each(&w.team_a, &[("configmaps", &["*"])]);
+    delete(&w.team_a, MAPS, "db");
+    tokio::time::sleep(LIMIT).await;
+    let give_up = |object: &mut Value| object["metadata"]["annotations"][ABANDON] = "team-a".into();
+    edit(&w.team_a, MAPS, "default/db", give_up);
+    no(&w.team_a, MAPS, "db").await;
+    no(&w.berlin, MAPS, "team-a-db").await;
+    no(&w.berlin, MAPS, "db-one").await;
+    assert_eq!(copies_in(&w.team_a, SECRETS), ["db-connection"]);
 }

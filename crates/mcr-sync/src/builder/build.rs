@@ -16,7 +16,7 @@ use crate::{
     relation::{Relation, TargetNamespace},
     silent::Silent,
     watches::controller,
-    writes::Writes,
+    writes::{Namespaces, Writes},
 };
 
 /// The longest name of a sync: it is a part of the name of an annotation.
@@ -101,7 +101,7 @@ where
             filter: self.filter,
             adopt: self.adopt,
             abandon_after: self.abandon_after,
-            create_namespaces: self.create_namespaces,
+            namespaces: self.create_namespaces.then(Namespaces::default),
             related: self.related,
             mode: self.mode,
             replaces: self.replaces,

@@ -4,7 +4,7 @@ use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr::{Manager, ObjectKey, Provider, Watched, core::Discovery};
 use mcr_provider_clusters::ClustersProvider;
-use mcr_sync::PAUSED;
+use mcr_sync::{PAUSED, Related};
 use mcr_testkit::waiting::Background;
 use tokio_util::sync::CancellationToken;
 
@@ -288,4 +288,34 @@ async fn sync_placement_that_changes_during_a_reconcile_leads_to_another_one() {
     world.team_gate.has_happened().await;
     is_there(&world.lyon, "w", 1).await;
     is_there(&world.berlin, "w", 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_restart_writes_nothing_while_origins_of_copies_are_listed() {
+    let related = || Related::<_, _, ConfigMap>::down("settings").named(|_, _| Some("s"));
+    let sync = || sync().related(related());
+    let mut world = World::with(&["w"]);
+    world.team_a.create(map("s", json!({}))).unwrap();
+    world.begin(sync());
+    world.synced("w").await;
+    world.stop().await;
+    let version = get(&world.team_a, "w").unwrap()["metadata"]["resourceVersion"].clone();
+    world.team_gate.now().slow_maps = secs(10);
+    world.begin(sync());
+    sleep(secs(300)).await;
+    assert_eq!(
+        get(&world.team_a, "w").unwrap()["metadata"]["resourceVersion"],
+        version
+    );
+    // A kind that can't be listed is a problem.
+    world.stop().await;
+    allow_each(&world.team_a, &[("widgets", &["*"]), ("widgets/status", &["*"])]);
+    world.begin(sync());
+    world
+        .condition_is(
+            "w",
+            "RelatedUnknown",
+            "each ConfigMap in cluster team-a, related by \"settings\", is not known: ",
+        )
+        .await;
 }

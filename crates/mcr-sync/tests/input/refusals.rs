@@ -1,5 +1,7 @@
 //! Clusters that do not take an object: it is told in words and tried later and later, and others are not held.
 
+use mcr_sync::TargetNamespace;
+
 use crate::world::{gate::WEBHOOK, widgets::*};
 
 const CREATE: &str = "could not create cluster://berlin/default/w: ";
@@ -38,7 +40,7 @@ async fn is_told(
     // Some words are other ones each time, and stay for a minute.
     let told = count(&world.team_a, "patch");
     match reason {
-        "RequestFailed" => is_tried_later_and_later(&world, source).await,
+        "RequestFailed" | "NameTaken" => is_tried_later_and_later(&world, source).await,
         _ => sleep(secs(30)).await,
     }
     assert!(count(&world.team_a, "patch") - told <= 1);
@@ -101,6 +103,16 @@ async fn sync_target_that_its_schema_refuses_is_told_with_the_words_of_the_serve
     is_there(&world.berlin, "w", 3).await;
 }
 
+/// Ends the deletion of a namespace, as kube-controller-manager does when it is empty.
+fn finalize(cluster: &SimCluster, name: &str) {
+    let mut namespace = cluster.get("namespaces", name).unwrap();
+    namespace["spec"]["finalizers"] = json!([]);
+    let request = http::Request::put(format!("/api/v1/namespaces/{name}/finalize"));
+    let request = request.body(namespace.to_string().into_bytes()).unwrap();
+    let client = cluster.client();
+    tokio::spawn(async move { client.request::<Value>(request).await.unwrap() });
+}
+
 #[tokio::test(start_paused = true)]
 async fn sync_namespace_that_ends_is_told_and_made_anew_and_others_are_synced() {
     let broken = |world: &World| {
@@ -110,20 +122,39 @@ async fn sync_namespace_that_ends_is_told_and_made_anew_and_others_are_synced() 
         }
         world.berlin.delete("namespaces", "ends").unwrap();
     };
-    // As kube-controller-manager does when the namespace is empty.
-    let mended = |world: &World| {
-        let mut ends = world.berlin.get("namespaces", "ends").unwrap();
-        ends["spec"]["finalizers"] = json!([]);
-        let request = http::Request::put("/api/v1/namespaces/ends/finalize");
-        let request = request.body(ends.to_string().into_bytes()).unwrap();
-        let client = world.berlin.client();
-        tokio::spawn(async move { client.request::<Value>(request).await.unwrap() });
-    };
+    let mended = |world: &World| finalize(&world.berlin, "ends");
     let words = [
         "could not create cluster://berlin/ends/w: ",
         "it is being terminated",
     ];
     is_told("ends/w", true, broken, ("RequestFailed", &words), mended).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_name_of_an_object_that_the_server_does_not_show_is_told_as_taken() {
+    let broken = |world: &World| world.berlin_gate.now().refuses = Some(("w", 409, "AlreadyExists"));
+    let mended = |world: &World| world.berlin_gate.now().refuses = None;
+    let words = "an object that these credentials may not see has the name cluster://berlin/default/w; rename or delete it";
+    is_told("w", true, broken, ("NameTaken", &[words]), mended).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_namespace_that_somebody_deletes_again_and_again_is_made_once_a_minute() {
+    let mut world = World::with(&["w"]);
+    world.begin(sync().namespace(TargetNamespace::Fixed("dbs".to_owned())));
+    is_there(&world.berlin, "dbs/w", 1).await;
+    for _ in 0..10 {
+        if world.berlin.get("namespaces", "dbs").is_some() {
+            world.berlin.delete("namespaces", "dbs").unwrap();
+            world.berlin.delete(WIDGETS, "dbs/w").ok();
+            finalize(&world.berlin, "dbs");
+        }
+        sleep(secs(5)).await;
+    }
+    let audit = world.berlin.audit();
+    let made = audit.count(|it| (&*it.verb, &*it.resource) == ("create", "namespaces"));
+    assert!(made <= 2, "{made} times");
+    is_there(&world.berlin, "dbs/w", 1).await;
 }
 
 #[tokio::test(start_paused = true)]

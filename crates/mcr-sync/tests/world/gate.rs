@@ -34,6 +34,8 @@ pub struct State {
     pub lag: Duration,
     /// The pause before each list of Widgets.
     pub slowness: Duration,
+    /// The pause before each list of ConfigMaps.
+    pub slow_maps: Duration,
     /// What happens once, before a read of a path with this end is answered.
     meanwhile: Option<(&'static str, Happening)>,
     /// What happens before each patch, so after what the patch follows from was observed. One for each.
@@ -130,8 +132,12 @@ impl Gate {
             let _worker = workers.acquire().await?;
             sleep(Duration::from_millis(10)).await;
         }
-        let slowness = self.now().slowness;
-        if is_read && path.ends_with("/widgets") && !is_watch {
+        let slowness = match path.rsplit('/').next() {
+            Some("widgets") => self.now().slowness,
+            Some("configmaps") => self.now().slow_maps,
+            _ => Duration::ZERO,
+        };
+        if is_read && !is_watch {
             sleep(slowness).await;
         }
         let answer = service.answer(Request::from_parts(head, Full::from(body))).await;
