@@ -119,8 +119,7 @@ impl BuiltController {
         tracing::debug!(controller = %core.plan.name, "controller stopping");
         core.queue.close();
         stop_sources.cancel();
-        let members: Vec<_> = core.members().values().cloned().collect();
-        for member in members {
+        for (_, member) in core.queue.clusters() {
             member.close();
         }
         core.tracker.close();

@@ -44,7 +44,7 @@ pub struct ControllerCounts {
 }
 
 /// The counters behind [`ControllerCounts`], and the measurements of reconciles.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) reconciles: AtomicU64,
     pub(crate) successes: AtomicU64,

@@ -1,10 +1,9 @@
 //! The state that all tasks of a controller share, and the way of a request into the queue.
 
 use std::{
-    collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -30,10 +29,8 @@ use crate::{
     request::Target,
 };
 
-pub(crate) type Queue = FairQueue<ClusterName, ObjectKey>;
-
-/// Read for each request, so its hasher is a fast one.
-type Members = HashMap<ClusterName, Arc<Member>, foldhash::fast::RandomState>;
+/// A cluster is engaged in the queue with its member as the epoch.
+pub(crate) type Queue = FairQueue<ClusterName, ObjectKey, Arc<Member>>;
 
 /// The state of a controller, which exists also before and after its run.
 pub(crate) struct Core {
@@ -45,7 +42,6 @@ pub(crate) struct Core {
     pub(crate) tracker: TaskTracker,
     /// Set if the manager takes part in a leader election.
     pub(crate) leadership: OnceLock<Leadership>,
-    members: RwLock<Members>,
     deferred: Mutex<DeferredRequests>,
     pub(super) damping: Mutex<FleetDamping>,
     /// Whether a cluster has refused requests because too many were waiting in it.
@@ -73,21 +69,12 @@ impl Core {
             counters: Counters::default(),
             tracker: TaskTracker::new(),
             leadership: OnceLock::new(),
-            members: RwLock::default(),
             deferred: Mutex::default(),
             damping: Mutex::default(),
             overflowed: AtomicBool::new(false),
             leads_again: AtomicBool::new(false),
             reopened: Notify::new(),
         }
-    }
-
-    pub(crate) fn members(&self) -> RwLockReadGuard<'_, Members> {
-        self.members.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn members_mut(&self) -> RwLockWriteGuard<'_, Members> {
-        self.members.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The leadership without which the controller dispatches nothing. `None`: it always dispatches.
@@ -169,14 +156,14 @@ impl Core {
     fn add_limited(
         &self,
         cluster: &ClusterName,
-        epoch: Option<u64>,
+        member: Option<&Arc<Member>>,
         key: ObjectKey,
         priority: Priority,
         delay: Duration,
     ) -> Added {
         let add = |most| {
             self.queue
-                .add_within(cluster, epoch, (key.clone(), most), priority, delay)
+                .add_within(cluster, member, (key.clone(), most), priority, delay)
         };
         let added = add(MOST_WAITING);
         if added != Added::Full {
@@ -186,7 +173,7 @@ impl Core {
         if !self.is_idle() && !self.queue.depth(cluster).is_some_and(closed) {
             return add(usize::MAX);
         }
-        let Some(member) = self.members().get(cluster).cloned() else {
+        let Some(member) = self.queue.epoch(cluster) else {
             return Added::NotEngaged;
         };
         let added = add(MOST_WAITING + member.objects());
@@ -256,7 +243,7 @@ impl Engine {
     /// Adds a request because of a change in the cluster of `member`.
     pub(crate) fn enqueue_from(
         &self,
-        member: &Member,
+        member: &Arc<Member>,
         target: Target,
         priority: Priority,
         delay: Duration,
@@ -265,8 +252,8 @@ impl Engine {
         if member.token.is_cancelled() {
             return false;
         }
-        let (name, epoch) = (member.cluster.name(), Some(member.epoch));
-        let here = |key| self.core.add_limited(name, epoch, key, priority, delay) == Added::Yes;
+        let name = member.cluster.name();
+        let here = |key| self.core.add_limited(name, Some(member), key, priority, delay) == Added::Yes;
         match target {
             Target::Here(key) => here(key),
             Target::There(key) if key.cluster == *name => here(key.object),
@@ -275,9 +262,9 @@ impl Engine {
     }
 
     /// Adds a request for an object of the primary kind in the cluster of `member`, unless that has left.
-    pub(crate) fn enqueue_object(&self, member: &Member, key: ObjectKey, priority: Priority) -> bool {
+    pub(crate) fn enqueue_object(&self, member: &Arc<Member>, key: ObjectKey, priority: Priority) -> bool {
         self.core
             .queue
-            .add_in(member.cluster.name(), member.epoch, key, priority, Duration::ZERO)
+            .add_in(member.cluster.name(), member, key, priority, Duration::ZERO)
     }
 }

@@ -38,7 +38,6 @@ pub(crate) async fn follow(engine: Arc<Engine>, sources: Vec<RunClusterSource>, 
         engine,
         sources,
         members: HashMap::new(),
-        epochs: 0,
         draining: JoinSet::new(),
         warn_at: None,
         warned: false,
@@ -61,11 +60,11 @@ pub(crate) async fn follow(engine: Arc<Engine>, sources: Vec<RunClusterSource>, 
     }
 }
 
+/// The only one that adds and removes members. Their work carries them, so nobody else finds them by name but the queue.
 struct Follower {
     engine: Arc<Engine>,
     sources: Vec<RunClusterSource>,
     members: HashMap<ClusterName, Followed>,
-    epochs: u64,
     /// Abort the tasks of members that have left, after the grace period.
     draining: JoinSet<()>,
     /// When to warn if no cluster is selected then. `None`: a cluster was selected since, or the warning is logged.
@@ -217,13 +216,11 @@ impl Follower {
     fn add(&mut self, cluster: &Cluster, selection: &Selection) {
         let core = self.engine.core.clone();
         let name = cluster.name();
-        self.epochs += 1;
-        let member = Arc::new(Member::new(cluster.clone(), self.epochs));
+        let member = Arc::new(Member::new(cluster.clone()));
         tracing::debug!(controller = %core.plan.name, cluster = %name, epoch = cluster.epoch(), "cluster joined the controller");
-        core.queue.engage(name.clone(), member.epoch);
+        core.queue.engage(name.clone(), member.clone());
         core.queue.park(name);
         core.gating.joined(name, &cluster.state());
-        core.members_mut().insert(name.clone(), member.clone());
         if core.queue.is_closed() {
             // The controller is stopping, and may have closed its members before this one was added.
             member.close();
@@ -358,7 +355,6 @@ impl Follower {
         }
         let core = &self.engine.core;
         let member = &followed.member;
-        core.members_mut().remove(name);
         {
             let mut gate = lock(&member.gate);
             gate.retired = true;
@@ -384,7 +380,6 @@ impl Drop for Follower {
     fn drop(&mut self) {
         let core = &self.engine.core;
         for (name, followed) in self.members.drain() {
-            core.members_mut().remove(&name);
             lock(&followed.member.gate).retired = true;
             core.queue.disengage(&name);
             followed.member.close();

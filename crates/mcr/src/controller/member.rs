@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    ptr,
     sync::{Arc, Mutex, atomic::AtomicBool},
 };
 
@@ -16,8 +17,6 @@ use crate::reconciler::{ClusterContext, LeftObject, StoredObject};
 /// One cluster in one controller. Changes that one membership has seen never become work of a later membership.
 pub(crate) struct Member {
     pub(crate) cluster: Cluster,
-    /// The number of this membership in its controller, and the epoch of the cluster in the queue.
-    pub(crate) epoch: u64,
     pub(crate) token: Arc<CancellationToken>,
     /// The context of the reconciler for this cluster.
     pub(crate) context: ClusterContext,
@@ -44,6 +43,13 @@ struct Tasks {
 /// The most tombstones of objects that no reconcile can have seen.
 pub(super) const MOST_UNSEEN: usize = 1_000;
 
+/// A member equals only itself.
+impl PartialEq for Member {
+    fn eq(&self, other: &Self) -> bool {
+        ptr::eq(self, other)
+    }
+}
+
 /// Removes a key. Does not hash it if the map is empty, as it nearly always is.
 fn remove<V>(map: &Mutex<HashMap<ObjectKey, V>>, key: &ObjectKey) -> Option<V> {
     let mut map = lock(map);
@@ -51,11 +57,10 @@ fn remove<V>(map: &Mutex<HashMap<ObjectKey, V>>, key: &ObjectKey) -> Option<V> {
 }
 
 impl Member {
-    pub(crate) fn new(cluster: Cluster, epoch: u64) -> Self {
+    pub(crate) fn new(cluster: Cluster) -> Self {
         Self {
             token: Arc::new(cluster.token().child_token()),
             cluster,
-            epoch,
             context: ClusterContext::default(),
             gate: Mutex::default(),
             failing: FailingRequests::default(),

@@ -31,15 +31,15 @@ struct Failed {
 /// Counts the end of a reconcile. `ended` has the timeout as its inner error.
 pub(super) fn outcome(
     engine: &Engine,
-    member: &Member,
     job: &Job,
     state: ObjectState,
     ended: Result<Result<Completion, Duration>, Panic>,
 ) -> Ended {
+    let member = &job.epoch;
     if !matches!(ended, Ok(Ok(Completion::Undecodable(..)))) {
         member.remove_undecodable(&job.key);
     }
-    let ended = decide(engine, member, job, &state, ended);
+    let ended = decide(engine, job, &state, ended);
     // A request that is dropped is done with its object, as one that succeeded.
     if let (ObjectState::Left(object), Outcome::Success { .. } | Outcome::Drop) = (&state, ended.outcome) {
         member.left_reconciled(&job.key, object);
@@ -49,12 +49,11 @@ pub(super) fn outcome(
 
 fn decide(
     engine: &Engine,
-    member: &Member,
     job: &Job,
     state: &ObjectState,
     ended: Result<Result<Completion, Duration>, Panic>,
 ) -> Ended {
-    let core = &engine.core;
+    let (core, member) = (&engine.core, &job.epoch);
     match ended {
         Ok(Ok(Completion::Succeeded(action))) => {
             count(&core.counters.successes);
@@ -130,8 +129,8 @@ impl Ended {
     }
 
     /// Reports the end to the queue. Lists and logs a failure.
-    pub(super) fn settle(self, engine: &Engine, member: &Member, job: &Job) {
-        let queue = &engine.core.queue;
+    pub(super) fn report(self, engine: &Engine, job: &Job) {
+        let (queue, member) = (&engine.core.queue, &job.epoch);
         let Some(failed) = self.failed else {
             member.failing.remove(&job.key);
             queue.done(job, self.outcome);

@@ -1,15 +1,16 @@
 //! The reconciles that are running.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use mcr_core::{ClusterName, ObjectKey, internal::lock};
 use slab::Slab;
 use tokio::time::Instant;
 
+use super::member::Member;
 use crate::queue::Work;
 
-/// A dispatched request.
-pub(crate) type Job = Work<ClusterName, ObjectKey>;
+/// A dispatched request. Its epoch is the member for which it runs.
+pub(crate) type Job<E = Arc<Member>> = Work<ClusterName, ObjectKey, E>;
 
 /// A reconcile that is running.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
@@ -25,20 +26,25 @@ pub struct RunningRequest {
 }
 
 /// The running reconciles and their start times, those of clusters that have left included.
-#[derive(Debug, Default)]
-pub(crate) struct Runs(Mutex<Slab<(Instant, Job)>>);
+pub(crate) struct Runs<E = Arc<Member>>(Mutex<Slab<(Instant, Job<E>)>>);
 
 /// An empty collection of at most this capacity keeps its memory.
 const ROOM: usize = 64;
 
-impl Runs {
+impl<E> Default for Runs<E> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<E> Runs<E> {
     /// Records the start of a reconcile. Returns its number for [`end`](Self::end).
-    pub(crate) fn begin(&self, now: Instant, job: Job) -> usize {
+    pub(crate) fn begin(&self, now: Instant, job: Job<E>) -> usize {
         lock(&self.0).insert((now, job))
     }
 
     /// Records the end of a reconcile and returns its request.
-    pub(crate) fn end(&self, number: usize) -> Option<Job> {
+    pub(crate) fn end(&self, number: usize) -> Option<Job<E>> {
         let mut runs = lock(&self.0);
         let (_, job) = runs.try_remove(number)?;
         if runs.is_empty() && runs.capacity() > ROOM {

@@ -48,7 +48,7 @@ impl WatchSink {
         passes: bool,
         priority: Priority,
     ) {
-        let (core, member) = (&self.engine.core, &*self.member);
+        let (core, member) = (&self.engine.core, &self.member);
         if change.new.is_some() {
             member.appeared(key, change.old.is_none());
         } else {

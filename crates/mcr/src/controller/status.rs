@@ -88,13 +88,12 @@ impl ControllerHandle {
 
     /// The current state of the controller.
     pub fn status(&self) -> ControllerStatus {
-        let members: Vec<_> = self.0.members().values().cloned().collect();
         let queue = &self.0.queue;
+        let members = queue.clusters();
         let mut failing = self.failing(&members);
         let clusters: BTreeMap<_, _> = members
             .iter()
-            .filter_map(|member| {
-                let name = member.cluster.name();
+            .filter_map(|(name, member)| {
                 let depth = queue.depth(name)?;
                 let (failing_count, failing) = failing.remove(name).unwrap_or_default();
                 let status = ControllerClusterStatus {
@@ -125,13 +124,15 @@ impl ControllerHandle {
     }
 
     /// By cluster: the number of failing requests, and those of them that are listed.
-    fn failing(&self, members: &[Arc<Member>]) -> BTreeMap<ClusterName, (usize, Vec<FailingRequest>)> {
+    fn failing(
+        &self,
+        members: &[(ClusterName, Arc<Member>)],
+    ) -> BTreeMap<ClusterName, (usize, Vec<FailingRequest>)> {
         let mut worst = Vec::new();
         let mut clusters = BTreeMap::new();
-        for member in members {
+        for (name, member) in members {
             let (count, failing) = member.failing.worst();
             if count > 0 {
-                let name = member.cluster.name();
                 clusters.insert(name.clone(), (count, Vec::new()));
                 worst.extend(
                     failing

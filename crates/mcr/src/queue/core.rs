@@ -30,11 +30,11 @@ pub const MAX_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
 const DUE_PER_CALL: usize = 64;
 
 /// The items and the state of one cluster.
-struct Slot<C, K> {
+struct Slot<C, K, E> {
     name: C,
     items: Items<K>,
     /// `None`: the cluster is disengaged, and its slot stays until its orphaned runs are done.
-    epoch: Option<u64>,
+    epoch: Option<E>,
     gated: bool,
     parked: bool,
     /// The time from which an unparked cluster may dispatch again.
@@ -73,14 +73,14 @@ struct Slot<C, K> {
 /// queue.done(&work, Outcome::Success { requeue_after: None }, now);
 /// assert!(queue.is_empty());
 /// ```
-pub struct QueueCore<C, K> {
+pub struct QueueCore<C, K, E = u64> {
     config: QueueConfig,
     base: Instant,
     debounce: Tick,
     age_after: Tick,
     hasher: RandomState,
     index: HashMap<C, u32, RandomState>,
-    slots: Slab<Slot<C, K>>,
+    slots: Slab<Slot<C, K, E>>,
     /// The clusters that can dispatch now.
     ring: List,
     /// By slot: when the next delayed item or the release of the cluster is due. Absent while the cluster is gated or parked.
@@ -92,7 +92,7 @@ pub struct QueueCore<C, K> {
     counters: Counters,
 }
 
-fn ring<C, K>(slot: &mut Slot<C, K>) -> &mut Links {
+fn ring<C, K, E>(slot: &mut Slot<C, K, E>) -> &mut Links {
     &mut slot.ring
 }
 
@@ -100,7 +100,7 @@ fn ticks(duration: Duration) -> Tick {
     Tick::try_from(duration.min(MAX_DELAY).as_nanos()).unwrap_or(Tick::MAX)
 }
 
-impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
+impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash, E: Clone + PartialEq> QueueCore<C, K, E> {
     /// Makes an empty queue without clusters. Its time starts at `now`.
     pub fn new(config: QueueConfig, now: Instant) -> Self {
         Self {
@@ -135,14 +135,14 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
             .filter(|at| self.slots[*at as usize].epoch.is_some())
     }
 
-    /// Admits `cluster` under `epoch`, the number of this engagement. From now on the queue accepts its items. The cluster
+    /// Admits `cluster` under `epoch`, which stands for this engagement. From now on the queue accepts its items. The cluster
     /// starts gated if [`QueueConfig::start_gated`] is set, not parked, and with weight 1.
     ///
     /// A call with the current epoch changes nothing. A call with another epoch first calls
     /// [`disengage`](Self::disengage). Returns how many pending items that dropped.
-    pub fn engage(&mut self, cluster: C, epoch: u64) -> usize {
+    pub fn engage(&mut self, cluster: C, epoch: E) -> usize {
         let dropped = match self.engaged(&cluster) {
-            Some(at) if self.slots[at as usize].epoch == Some(epoch) => return 0,
+            Some(at) if self.slots[at as usize].epoch.as_ref() == Some(&epoch) => return 0,
             Some(_) => self.disengage(&cluster),
             None => 0,
         };
@@ -181,22 +181,20 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
     /// the number of items. The queue refuses adds until the cluster is engaged again. Its runs become orphans: they count
     /// in the global limit until they are done, and the queue ignores their outcomes.
     pub fn disengage(&mut self, cluster: &C) -> usize {
-        self.detach(cluster).0
+        self.detach(cluster).map_or(0, |(dropped, ..)| dropped)
     }
 
-    /// As [`disengage`](Self::disengage), but returns the dropped items, so that the caller can free them later.
-    pub(super) fn detach(&mut self, cluster: &C) -> (usize, Option<Items<K>>) {
-        let Some(at) = self.engaged(cluster) else {
-            return (0, None);
-        };
+    /// As [`disengage`](Self::disengage), but returns the dropped items and the epoch, so that the caller can free them later.
+    pub(super) fn detach(&mut self, cluster: &C) -> Option<(usize, Items<K>, E)> {
+        let at = self.slot(cluster)?;
         let slot = &mut self.slots[at as usize];
-        slot.epoch = None;
+        let epoch = slot.epoch.take()?;
         slot.orphans += std::mem::take(&mut slot.running);
         let (dropped, old) = slot.items.disown(&self.hasher);
         self.counters.dropped += dropped as u64;
         self.settle(at);
         self.remove_if_unused(at);
-        (dropped, Some(old))
+        Some((dropped, old, epoch))
     }
 
     fn remove_if_unused(&mut self, at: u32) {
@@ -248,7 +246,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
         })
     }
 
-    fn change(&mut self, cluster: &C, change: impl FnOnce(&mut Slot<C, K>)) -> bool {
+    fn change(&mut self, cluster: &C, change: impl FnOnce(&mut Slot<C, K, E>)) -> bool {
         let Some(at) = self.engaged(cluster) else {
             return false;
         };
@@ -298,7 +296,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
 
     /// Returns the next item to run, if one may run now. The caller must call [`done`](Self::done) when the run is over,
     /// however it ended. Until then the key does not run again, and its run counts in the limits.
-    pub fn pop(&mut self, now: Instant) -> Option<Work<C, K>> {
+    pub fn pop(&mut self, now: Instant) -> Option<Work<C, K, E>> {
         if self.at_limit() {
             return None;
         }
@@ -318,7 +316,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
         let work = Work {
             cluster: slot.name.clone(),
             key: started.item.key.clone(),
-            epoch: slot.epoch?,
+            epoch: slot.epoch.clone()?,
             priority: started.item.priority,
             attempt: started.item.attempt,
             queued_for: Duration::from_nanos(started.waited),
@@ -343,9 +341,9 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
     /// An add that came during the run wins over `outcome`: the key is queued again at once, with the priority of the add.
     /// A failure still counts. Returns `false` if the queue did not use the outcome: the run was orphaned by
     /// [`disengage`](Self::disengage), or had ended before.
-    pub fn done(&mut self, work: &Work<C, K>, outcome: Outcome, now: Instant) -> bool {
+    pub fn done(&mut self, work: &Work<C, K, E>, outcome: Outcome, now: Instant) -> bool {
         // A cluster seldom changes its slot during a run.
-        let here = |slot: &Slot<C, K>| slot.name == work.cluster;
+        let here = |slot: &Slot<C, K, E>| slot.name == work.cluster;
         let at = match self.slots.get(work.slot as usize) {
             Some(slot) if here(slot) => work.slot,
             _ => match self.slot(&work.cluster) {

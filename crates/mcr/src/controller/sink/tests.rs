@@ -61,9 +61,8 @@ impl Bench {
         let reconcile = async |_: Request<ConfigMap>, _: Arc<()>| Ok::<_, BoxError>(());
         let controller = Controller::<ConfigMap>::new("maps").owns::<Secret>();
         let core = controller.build(reconcile, Arc::new(())).unwrap().handle().0;
-        let (name, member) = (cluster.name().clone(), Arc::new(Member::new(cluster.clone(), 1)));
-        core.queue.engage(name.clone(), 1);
-        core.members_mut().insert(name, member.clone());
+        let (name, member) = (cluster.name().clone(), Arc::new(Member::new(cluster.clone())));
+        core.queue.engage(name, member.clone());
         let engine = Arc::new(Engine { core, fleet });
         let bench = Self {
             sink: WatchSink {
@@ -185,7 +184,7 @@ async fn a_request_that_is_not_retried_keeps_no_deleted_object() {
         bench.change(false, 0);
         let job = engine.core.queue.next().await.unwrap();
         let state = ObjectState::Left(object.clone());
-        outcome::outcome(engine, member, &job, state, Ok(Ok(end))).settle(engine, member, &job);
+        outcome::outcome(engine, &job, state, Ok(Ok(end))).report(engine, &job);
         assert_eq!(member.kept(), kept);
     }
 }

@@ -16,20 +16,21 @@ pub(crate) enum Added {
     Full,
 }
 
-impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
+impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash, E: Clone + PartialEq> QueueCore<C, K, E> {
     /// As [`add_after`](Self::add_after), but adds no new key if `most` items of the cluster wait. `epoch`: only while the
     /// cluster is engaged with it.
     pub(in crate::queue) fn add_within(
         &mut self,
         cluster: &C,
-        epoch: Option<u64>,
+        epoch: Option<&E>,
         (key, most): (K, usize),
         priority: Priority,
         delay: Duration,
         now: Instant,
     ) -> Added {
         let engaged = self.engaged(cluster);
-        let is_this = |at: &u32| epoch.is_none_or(|epoch| self.slots[*at as usize].epoch == Some(epoch));
+        let is_this =
+            |at: &u32| epoch.is_none_or(|epoch| self.slots[*at as usize].epoch.as_ref() == Some(epoch));
         let Some(at) = engaged.filter(is_this) else {
             self.counters.refused += u64::from(epoch.is_none());
             return Added::NotEngaged;
@@ -64,10 +65,10 @@ mod tests {
         queue.engage("eu", 1);
         for (epoch, key, added) in [
             (None, 1, Yes),
-            (Some(1), 2, Yes),
-            (Some(1), 3, Full),
+            (Some(&1), 2, Yes),
+            (Some(&1), 3, Full),
             (None, 1, Yes),
-            (Some(2), 1, NotEngaged),
+            (Some(&2), 1, NotEngaged),
         ] {
             assert_eq!(
                 queue.add_within(&"eu", epoch, (key, 2), Priority::Live, zero, now),

@@ -3,7 +3,7 @@
 use super::QueueCore;
 use std::hash::Hash;
 
-impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
+impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash, E: Clone + PartialEq> QueueCore<C, K, E> {
     /// Drops `key` of `cluster`, with its back-off history, unless it is running. Returns whether it was pending.
     pub fn forget(&mut self, cluster: &C, key: &K) -> bool {
         let Some(at) = self.engaged(cluster) else {

@@ -359,7 +359,7 @@ fn introspection_tells_ready_from_delayed_from_running() {
         None,
         "parked clusters wait for another reason"
     );
-    assert_eq!(q.clusters().collect::<Vec<_>>(), [&"a", &"b"]);
+    assert_eq!(q.clusters().collect::<Vec<_>>(), [(&"a", &1), (&"b", &1)]);
 }
 
 #[test]
