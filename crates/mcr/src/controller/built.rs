@@ -9,12 +9,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     engine::{Core, Engine},
-    follow::follow,
+    follow::{
+        follow,
+        source::{self, Sources},
+    },
     run::dispatch,
-    source::{self, Sources},
     status::ControllerHandle,
 };
-use crate::{ControllerError, failure::panic_text};
+use crate::{error::ControllerError, failure::panic_text};
 
 /// A controller that is ready to run. [`Controller::build`](super::Controller::build) makes it.
 pub struct BuiltController {

@@ -7,15 +7,14 @@ use mcr_lease::Leadership;
 use tokio::time::Instant;
 
 #[cfg(feature = "metrics")]
-use super::histogram::HistogramRead;
+use super::engine::histogram::HistogramRead;
 use super::{
-    counters::ControllerCounts,
-    engine::Core,
-    failing::{FailingRequest, MOST_LISTED},
-    gate::GateStatus,
-    gating::GatingWatch,
-    member::Member,
-    runs::RunningRequest,
+    engine::{Core, counters::ControllerCounts, running::RunningRequest},
+    member::{
+        Member,
+        failing::{FailingRequest, MOST_LISTED},
+        gate::{GateStatus, GatingWatch},
+    },
 };
 
 /// The state of a controller at one moment. [`ControllerHandle::status`] returns it.

@@ -1,5 +1,9 @@
 //! A member: one cluster in one controller, from its joining to its leaving.
 
+pub(crate) mod damping;
+pub(crate) mod failing;
+pub(crate) mod gate;
+
 use std::{
     collections::HashMap,
     ptr,
@@ -11,7 +15,7 @@ use serde::de::IgnoredAny;
 use tokio::task::AbortHandle;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{failing::FailingRequests, gate::SyncGate};
+use self::{failing::FailingRequests, gate::SyncGate};
 use crate::reconciler::{ClusterContext, LeftObject, StoredObject};
 
 /// One cluster in one controller. Changes that one membership has seen never become work of a later membership.

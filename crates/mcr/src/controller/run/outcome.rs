@@ -6,18 +6,21 @@ use mcr_core::{DISPLAY_NAME, internal::lock};
 use tokio::time::Instant;
 use tracing::{Level, field::display};
 
-use super::{counters::count, engine::Engine, member::Member, runs::Job};
 use crate::{
-    Action,
+    action::Action,
+    controller::{
+        engine::{Engine, counters::count, running::Job},
+        member::Member,
+    },
     failure::{Failure, panic_text},
     queue::Outcome,
     reconciler::{Completion, ObjectState},
 };
 
-pub(super) type Panic = Box<dyn std::any::Any + Send>;
+pub(crate) type Panic = Box<dyn std::any::Any + Send>;
 
 /// How a reconcile ended.
-pub(super) struct Ended {
+pub(crate) struct Ended {
     outcome: Outcome,
     /// `None` if the reconcile succeeded or its request is dropped.
     failed: Option<Failed>,
@@ -29,7 +32,7 @@ struct Failed {
 }
 
 /// Counts the end of a reconcile. `ended` has the timeout as its inner error.
-pub(super) fn outcome(
+pub(crate) fn outcome(
     engine: &Engine,
     job: &Job,
     state: ObjectState,
@@ -113,7 +116,7 @@ fn decide(
 
 impl Ended {
     /// The end of a reconcile that did not fail.
-    pub(super) fn with(outcome: Outcome) -> Self {
+    pub(crate) fn with(outcome: Outcome) -> Self {
         Self {
             outcome,
             failed: None,
@@ -129,7 +132,7 @@ impl Ended {
     }
 
     /// Reports the end to the queue. Lists and logs a failure.
-    pub(super) fn report(self, engine: &Engine, job: &Job) {
+    pub(crate) fn report(self, engine: &Engine, job: &Job) {
         let (queue, member) = (&engine.core.queue, &job.epoch);
         let Some(failed) = self.failed else {
             member.failing.remove(&job.key);

@@ -8,14 +8,14 @@ use mcr_testkit::{sim::SimCluster, waiting::eventually};
 use serde_json::json;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use super::{
-    super::{Controller, engine::MOST_WAITING, member::MOST_UNSEEN, outcome},
-    *,
-};
+use super::*;
 use crate::{
-    Action, Request, TerminalError,
+    action::Action,
+    controller::{Controller, engine::MOST_WAITING, member::MOST_UNSEEN, run::outcome},
     failure::Failure,
     reconciler::{Completion, ObjectState},
+    request::Request,
+    terminal::TerminalError,
 };
 
 /// More than are kept.

@@ -4,8 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use mcr_core::{ChangeSink, ObjectChange, ObjectKey, WatchStatus, internal::lock};
 
-use super::{counters::count, engine::Engine, member::Member, plan::WatchPlan};
-use crate::{queue::Priority, reconciler::LeftObject};
+use crate::{
+    controller::{
+        engine::{Engine, counters::count, plan::WatchPlan},
+        member::Member,
+    },
+    queue::Priority,
+    reconciler::LeftObject,
+};
 
 /// The sink of one watch in one cluster.
 pub(crate) struct WatchSink {

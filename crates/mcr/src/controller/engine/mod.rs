@@ -1,5 +1,12 @@
 //! The state that all tasks of a controller share, and the way of a request into the queue.
 
+pub(crate) mod counters;
+mod deferred;
+pub(crate) mod enqueue;
+pub(crate) mod histogram;
+pub(crate) mod plan;
+pub(crate) mod running;
+
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
@@ -14,19 +21,16 @@ use mcr_lease::Leadership;
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
-use super::{
+use self::{
     counters::{Counters, count, count_many},
-    damping::FleetDamping,
     deferred::DeferredRequests,
-    gating::Gating,
-    member::Member,
     plan::{Plan, WatchPlan},
 };
+use super::member::{Member, damping::FleetDamping, gate::Gating};
 use crate::{
-    RequestKey,
     failure::panic_text,
     queue::{Added, FairQueue, Priority},
-    request::Target,
+    request::{RequestKey, Target},
 };
 
 /// A cluster is engaged in the queue with its member as the epoch.

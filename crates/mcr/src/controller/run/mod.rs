@@ -1,5 +1,8 @@
 //! Dispatches requests: runs the reconciler for each, in a task of its own.
 
+pub(crate) mod leading;
+pub(crate) mod outcome;
+
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
@@ -12,18 +15,18 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::{
-    counters::count,
-    engine::Engine,
-    leading::{self, Cut},
-    member::Member,
+use self::{
+    leading::Cut,
     outcome::{Ended, outcome},
-    runs::Job,
+};
+use super::{
+    engine::{Engine, counters::count, running::Job},
+    member::Member,
 };
 use crate::{
-    RequestKey,
     queue::Outcome,
     reconciler::{Completion, Invocation},
+    request::RequestKey,
 };
 
 /// Dispatches until the queue is closed. Begins when all gating watches have listed, and dispatches only while this process

@@ -6,8 +6,7 @@ use mcr_core::{ClusterName, ObjectKey, internal::lock};
 use slab::Slab;
 use tokio::time::Instant;
 
-use super::member::Member;
-use crate::queue::Work;
+use crate::{controller::member::Member, queue::Work};
 
 /// A dispatched request. Its epoch is the member for which it runs.
 pub(crate) type Job<E = Arc<Member>> = Work<ClusterName, ObjectKey, E>;

@@ -20,7 +20,7 @@ use super::damping::Damping;
 use crate::failure::Failure;
 
 /// The most failing requests in the status of a controller, in all clusters together.
-pub(super) const MOST_LISTED: usize = 100;
+pub(crate) const MOST_LISTED: usize = 100;
 
 /// The most requests of a cluster that are listed although they are not retried. Others are in the queue, too.
 const MOST_NOT_RETRIED: usize = 10_000;
@@ -164,7 +164,7 @@ mod tests {
     }
 
     fn terminal(text: &str) -> Failure {
-        Failure::of(&crate::TerminalError::new(text))
+        Failure::of(&crate::terminal::TerminalError::new(text))
     }
 
     fn at(second: u64) -> (Instant, SystemTime) {

@@ -1,5 +1,8 @@
 //! Follows the fleet: adds and removes the members of a controller, and starts and ends their watches.
 
+mod sink;
+pub(crate) mod source;
+
 use std::{
     collections::HashMap,
     sync::{Arc, atomic::Ordering},
@@ -17,13 +20,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use self::{sink::WatchSink, source::RunClusterSource};
 use super::{
-    engine::Engine,
-    enqueue::ClusterEnqueue,
+    engine::{Engine, enqueue::ClusterEnqueue, plan::Plan},
     member::Member,
-    plan::Plan,
-    sink::WatchSink,
-    source::{self, RunClusterSource},
 };
 use crate::queue::Priority;
 
