@@ -1,11 +1,8 @@
-use std::{
-    path::PathBuf,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use glob::Pattern;
 use mcr_core::{ClusterName, Trust};
+use parking_lot::Mutex;
 
 use crate::{Environment, FileContext, FileError, FileProvider, config::Config, label::LabelFn};
 

@@ -1,8 +1,9 @@
 //! The options of a provider.
 
-use std::sync::{Arc, Mutex, atomic::AtomicBool};
+use std::sync::{Arc, atomic::AtomicBool};
 
 use mcr_core::{Access, Scope};
+use parking_lot::Mutex;
 
 use crate::{Paths, Readiness, slice::Api};
 

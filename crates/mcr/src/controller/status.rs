@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::SystemTime};
 
-use mcr_core::{ClusterName, internal::lock};
+use mcr_core::ClusterName;
 use mcr_lease::Leadership;
 use tokio::time::Instant;
 
@@ -96,7 +96,7 @@ impl ControllerHandle {
                 let depth = queue.depth(name)?;
                 let (failing_count, failing) = failing.remove(name).unwrap_or_default();
                 let status = ControllerClusterStatus {
-                    gate: lock(&member.gate).status(),
+                    gate: member.gate.lock().status(),
                     parked: depth.parked || depth.releasing,
                     ready: depth.ready,
                     delayed: depth.delayed,

@@ -5,11 +5,11 @@ use super::core::{Added, QueueCore};
 use super::priority::Priority;
 use super::stats::{Counters, Depth};
 use super::work::{Outcome, Work};
-use mcr_core::internal::lock;
+use parking_lot::Mutex;
 use std::fmt;
 use std::hash::Hash;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -56,8 +56,8 @@ impl<C, K, E> fmt::Debug for FairQueue<C, K, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("FairQueue");
         match self.shared.core.try_lock() {
-            Ok(core) => debug.field("core", &*core),
-            Err(_) => debug.field("core", &"<locked>"),
+            Some(core) => debug.field("core", &*core),
+            None => debug.field("core", &"<locked>"),
         };
         debug
             .field("closed", &self.shared.closed.load(Ordering::Relaxed))
@@ -77,14 +77,9 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash, E: Clone + PartialEq> FairQueue
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, QueueCore<C, K, E>> {
-        // Only a panic in Hash, Eq or Clone of the keys poisons the lock. The other clusters must go on after it.
-        lock(&self.shared.core)
-    }
-
     /// Changes the core, and wakes waiting tasks if an item or a deadline is new.
     fn update<R>(&self, change: impl FnOnce(&mut QueueCore<C, K, E>) -> R) -> R {
-        let mut core = self.lock();
+        let mut core = self.shared.core.lock();
         let before = core.earliest();
         let result = change(&mut core);
         let sooner = core
@@ -116,7 +111,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash, E: Clone + PartialEq> FairQueue
                 return None;
             }
             let (work, more, deadline) = {
-                let mut core = self.lock();
+                let mut core = self.shared.core.lock();
                 let work = core.pop(Instant::now());
                 (work, core.has_dispatchable(), core.next_deadline())
             };
@@ -229,37 +224,37 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash, E: Clone + PartialEq> FairQueue
 
     /// The number of waiting items, ready or delayed, without the running ones.
     pub fn len(&self) -> usize {
-        self.lock().len()
+        self.shared.core.lock().len()
     }
 
     /// Whether no item waits. Items may be running.
     pub fn is_empty(&self) -> bool {
-        self.lock().is_empty()
+        self.shared.core.lock().is_empty()
     }
 
     /// The number of runs that are not done, orphaned ones included.
     pub fn running(&self) -> usize {
-        self.lock().running()
+        self.shared.core.lock().running()
     }
 
     /// The items and the state of one cluster; `None` if the cluster is not engaged.
     pub fn depth(&self, cluster: &C) -> Option<Depth> {
-        self.lock().depth(cluster, Instant::now())
+        self.shared.core.lock().depth(cluster, Instant::now())
     }
 
     /// Calls [`QueueCore::due`].
     pub fn due(&self, cluster: &C, key: &K) -> Option<Instant> {
-        self.lock().due(cluster, key)
+        self.shared.core.lock().due(cluster, key)
     }
 
     /// The current epoch of a cluster; `None` if the cluster is not engaged.
     pub fn epoch(&self, cluster: &C) -> Option<E> {
-        self.lock().epoch(cluster).cloned()
+        self.shared.core.lock().epoch(cluster).cloned()
     }
 
     /// The engaged clusters with their epochs. Their order is arbitrary, but the same in every call.
     pub fn clusters(&self) -> Vec<(C, E)> {
-        let core = self.lock();
+        let core = self.shared.core.lock();
         core.clusters()
             .map(|(cluster, epoch)| (cluster.clone(), epoch.clone()))
             .collect()
@@ -267,11 +262,11 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash, E: Clone + PartialEq> FairQueue
 
     /// Calls [`QueueCore::oldest_wait`]. Reads every cluster, so it is for metrics.
     pub fn oldest_wait(&self) -> Option<Duration> {
-        self.lock().oldest_wait(Instant::now())
+        self.shared.core.lock().oldest_wait(Instant::now())
     }
 
     /// The counters since the queue was made.
     pub fn counters(&self) -> Counters {
-        self.lock().counters()
+        self.shared.core.lock().counters()
     }
 }

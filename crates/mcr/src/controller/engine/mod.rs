@@ -10,14 +10,15 @@ pub(crate) mod running;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Mutex, OnceLock,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
-use mcr_core::{Cluster, ClusterName, Fleet, ObjectKey, internal::lock};
+use mcr_core::{Cluster, ClusterName, Fleet, ObjectKey};
 use mcr_lease::Leadership;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
@@ -130,14 +131,14 @@ impl Core {
 
     /// Queues the deferred requests of a cluster that has joined. The cluster must be engaged in the queue.
     pub(crate) fn queue_deferred(&self, cluster: &ClusterName) {
-        let keys = lock(&self.deferred).take(cluster);
+        let keys = self.deferred.lock().take(cluster);
         for key in keys {
             self.queue.add(cluster, key, Priority::Initial);
         }
     }
 
     fn defer(&self, key: RequestKey) -> bool {
-        let mut deferred = lock(&self.deferred);
+        let mut deferred = self.deferred.lock();
         // The cluster may have joined meanwhile. If it joins from now on, it gets its deferred requests.
         if self.queue.add(&key.cluster, key.object.clone(), Priority::Live) {
             return true;

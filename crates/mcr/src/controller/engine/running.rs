@@ -1,8 +1,9 @@
 //! The reconciles that are running.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use mcr_core::{ClusterName, ObjectKey, internal::lock};
+use mcr_core::{ClusterName, ObjectKey};
+use parking_lot::Mutex;
 use slab::Slab;
 use tokio::time::Instant;
 
@@ -39,12 +40,12 @@ impl<E> Default for Runs<E> {
 impl<E> Runs<E> {
     /// Records the start of a reconcile. Returns its number for [`end`](Self::end).
     pub(crate) fn begin(&self, now: Instant, job: Job<E>) -> usize {
-        lock(&self.0).insert((now, job))
+        self.0.lock().insert((now, job))
     }
 
     /// Records the end of a reconcile and returns its request.
     pub(crate) fn end(&self, number: usize) -> Option<Job<E>> {
-        let mut runs = lock(&self.0);
+        let mut runs = self.0.lock();
         let (_, job) = runs.try_remove(number)?;
         if runs.is_empty() && runs.capacity() > ROOM {
             *runs = Slab::new();
@@ -54,7 +55,7 @@ impl<E> Runs<E> {
 
     /// The reconcile that has been running longest. Reads every one, so it is for metrics.
     pub(crate) fn longest(&self) -> Option<RunningRequest> {
-        let runs = lock(&self.0);
+        let runs = self.0.lock();
         let (_, (since, job)) = runs.iter().min_by_key(|(_, (since, _))| *since)?;
         Some(RunningRequest {
             cluster: job.cluster.clone(),

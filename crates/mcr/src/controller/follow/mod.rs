@@ -9,10 +9,7 @@ use std::{
     time::Duration,
 };
 
-use mcr_core::{
-    Cluster, ClusterName, FleetEvent, FleetEvents, WatchHandle,
-    internal::{jitter, lock},
-};
+use mcr_core::{Cluster, ClusterName, FleetEvent, FleetEvents, WatchHandle, internal::jitter};
 use serde::de::IgnoredAny;
 use tokio::{
     task::JoinSet,
@@ -254,7 +251,7 @@ impl Follower {
             .collect();
         {
             // The gate gets all watches before the first one can report that it has listed.
-            let mut gate = lock(&followed.member.gate);
+            let mut gate = followed.member.gate.lock();
             for at in &starting {
                 if !core.plan.watches[*at].optional {
                     gate.add_watch(*at, core.plan.watches[*at].request.to_string());
@@ -306,7 +303,7 @@ impl Follower {
         }
         followed.parked = !ready;
         {
-            let mut gate = lock(&followed.member.gate);
+            let mut gate = followed.member.gate.lock();
             gate.parked = !ready;
             gate.opens();
         }
@@ -356,7 +353,7 @@ impl Follower {
         let core = &self.engine.core;
         let member = &followed.member;
         {
-            let mut gate = lock(&member.gate);
+            let mut gate = member.gate.lock();
             gate.retired = true;
             core.gating.left(name);
             core.queue.disengage(name);
@@ -380,7 +377,7 @@ impl Drop for Follower {
     fn drop(&mut self) {
         let core = &self.engine.core;
         for (name, followed) in self.members.drain() {
-            lock(&followed.member.gate).retired = true;
+            followed.member.gate.lock().retired = true;
             core.queue.disengage(&name);
             followed.member.close();
             followed.member.abort();

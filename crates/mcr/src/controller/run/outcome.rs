@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use mcr_core::{DISPLAY_NAME, internal::lock};
+use mcr_core::DISPLAY_NAME;
 use tokio::time::Instant;
 use tracing::{Level, field::display};
 
@@ -152,7 +152,7 @@ impl Ended {
         let mut elsewhere = 0;
         if failure.class.0 != 0 && !failure.terminal {
             let class = failure.class.clone();
-            match lock(&engine.core.damping).note(class, &job.cluster, now.0) {
+            match engine.core.damping.lock().note(class, &job.cluster, now.0) {
                 Some(others) => elsewhere = others,
                 None => return,
             }

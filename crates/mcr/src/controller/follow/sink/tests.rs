@@ -1,10 +1,11 @@
 //! Floods of changes where nothing is dispatched.
 
-use std::sync::{Mutex, atomic::Ordering};
+use std::sync::atomic::Ordering;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use mcr_core::{BoxError, Fleet, WatchRequest};
 use mcr_testkit::{sim::SimCluster, waiting::eventually};
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
@@ -28,7 +29,7 @@ struct Changes(Mutex<Vec<ObjectChange>>);
 
 impl ChangeSink for Changes {
     fn changed(&self, change: &ObjectChange) {
-        lock(&self.0).push(change.clone());
+        self.0.lock().push(change.clone());
     }
 }
 
@@ -56,7 +57,7 @@ impl Bench {
         let _watch = cluster
             .watch(WatchRequest::of::<ConfigMap>(), Some(changes.clone()))
             .unwrap();
-        let listed = || Some(lock(&changes.0).clone()).filter(|changes| changes.len() >= OBJECTS);
+        let listed = || Some(changes.0.lock().clone()).filter(|changes| changes.len() >= OBJECTS);
         let changes = eventually(PATIENCE, "the objects", listed).await;
         let reconcile = async |_: Request<ConfigMap>, _: Arc<()>| Ok::<_, BoxError>(());
         let controller = Controller::<ConfigMap>::new("maps").owns::<Secret>();
@@ -78,7 +79,7 @@ impl Bench {
     }
 
     fn gate(&self, opens: bool) {
-        let mut gate = lock(&self.sink.member.gate);
+        let mut gate = self.sink.member.gate.lock();
         if opens {
             gate.remove_watch(1)
         } else {
@@ -147,7 +148,7 @@ async fn what_a_closed_gate_and_a_standby_keep_is_flat_over_a_million_events() {
         .core
         .queue
         .park(parked.sink.member.cluster.name());
-    lock(&parked.sink.member.gate).parked = true;
+    parked.sink.member.gate.lock().parked = true;
     parked.flood(10);
 
     let standby = Bench::new().await;
