@@ -5,9 +5,8 @@ use mcr_core::{Discovery, DiscoverySettings, Provider};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    MemberStatus,
     discovery::{Options, Running},
-    statuses::Shared,
+    statuses::{MemberStatus, Shared},
 };
 
 /// A provider that adds ClusterProperties to the clusters of another; see the [documentation of the crate](crate).

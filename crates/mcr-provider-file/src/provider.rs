@@ -11,12 +11,11 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Environment,
     config::Config,
     diff::{Clusters, Desired, changes, say},
     resolve::LastGoodFiles,
     scan::Scanner,
-    search::sources,
+    search::{Environment, sources},
     watch::{FolderWatch, Signal},
 };
 

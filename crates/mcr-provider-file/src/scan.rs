@@ -274,7 +274,10 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::{Environment, FileProvider, search::sources};
+    use crate::{
+        provider::FileProvider,
+        search::{Environment, sources},
+    };
 
     fn kubeconfig(context: &str) -> String {
         format!(

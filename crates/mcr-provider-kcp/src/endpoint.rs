@@ -16,11 +16,11 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::{
-    Readiness,
     binding::{Binding, RawBinding},
     config::Config,
     connections::attempted,
     layout::{CLUSTER, WithoutCluster},
+    readiness::Readiness,
     slice::Api,
     stage::{RawLogicalCluster, Stage},
     url::{Export, is_cluster_id},

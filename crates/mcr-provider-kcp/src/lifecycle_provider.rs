@@ -7,10 +7,13 @@ use mcr_core::{Access, Discovery, DiscoverySettings, Provider};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Initializer, KcpError, Paths, Readiness, Terminator,
     builder::{Options, configure},
     config::Config,
+    error::KcpError,
+    lifecycle::{Initializer, Terminator},
+    paths::Paths,
     provider::discover,
+    readiness::Readiness,
     slice::Api,
     stage::Stage,
 };

@@ -14,7 +14,12 @@ use mcr_core::{ClusterName, Provider};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-use crate::{ChildState, ChildStatus, MultiError, inventory::Inventory, names};
+use crate::{
+    error::MultiError,
+    inventory::Inventory,
+    names,
+    status::{ChildState, ChildStatus},
+};
 
 /// Numbers the children: another child of the same name has another one.
 pub(crate) type ChildId = u64;
