@@ -1,10 +1,6 @@
 //! The queue as a data structure: it decides which item runs next, without I/O, clock and lock.
 
-mod bounded;
-mod forget;
 mod inspect;
-
-pub(crate) use self::bounded::Added;
 
 use super::backoff::Rng;
 use super::config::QueueConfig;
@@ -48,6 +44,16 @@ struct Slot<C, K, E> {
     orphans: usize,
     /// The number of items of this cluster that are counted in `pending` of the queue.
     counted: usize,
+}
+
+/// What became of an add.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Added {
+    Yes,
+    /// The cluster is not engaged, or is engaged with another epoch.
+    NotEngaged,
+    /// The key is new, and the cluster has as many waiting items as it may have.
+    Full,
 }
 
 /// The fair queue as a plain data structure. [`FairQueue`](super::FairQueue) puts it behind a lock and adds an async
@@ -280,6 +286,32 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash, E: Clone + PartialEq> QueueCore
         true
     }
 
+    /// As [`add_after`](Self::add_after), but adds no new key if `most` items of the cluster wait. `epoch`: only while the
+    /// cluster is engaged with it.
+    pub(super) fn add_within(
+        &mut self,
+        cluster: &C,
+        epoch: Option<&E>,
+        (key, most): (K, usize),
+        priority: Priority,
+        delay: Duration,
+        now: Instant,
+    ) -> Added {
+        let engaged = self.engaged(cluster);
+        let is_this =
+            |at: &u32| epoch.is_none_or(|epoch| self.slots[*at as usize].epoch.as_ref() == Some(epoch));
+        let Some(at) = engaged.filter(is_this) else {
+            self.counters.refused += u64::from(epoch.is_none());
+            return Added::NotEngaged;
+        };
+        let slot = &self.slots[at as usize];
+        if slot.counted >= most && slot.items.due(&key, &self.hasher).is_none() {
+            return Added::Full;
+        }
+        self.add_to_slot(at, key, priority, delay, now);
+        Added::Yes
+    }
+
     fn add_to_slot(&mut self, at: u32, key: K, priority: Priority, delay: Duration, now: Instant) {
         let now = self.tick(now);
         let add = Add {
@@ -292,6 +324,26 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash, E: Clone + PartialEq> QueueCore
         self.counters.adds += 1;
         self.counters.coalesced += u64::from(!new);
         self.settle(at);
+    }
+
+    /// Drops `key` of `cluster`, with its back-off history, unless it is running. Returns whether it was pending.
+    pub fn forget(&mut self, cluster: &C, key: &K) -> bool {
+        let Some(at) = self.engaged(cluster) else {
+            return false;
+        };
+        let forgotten = self.slots[at as usize].items.forget(key, &self.hasher);
+        self.counters.dropped += u64::from(forgotten);
+        self.settle(at);
+        forgotten
+    }
+
+    /// Lets the items of a cluster that wait for their next attempt run now, and forgets their failures.
+    pub(super) fn retry_now(&mut self, cluster: &C, now: Instant) {
+        let now = self.tick(now);
+        if let Some(at) = self.engaged(cluster) {
+            self.slots[at as usize].items.retry_now(now);
+            self.settle(at);
+        }
     }
 
     /// Returns the next item to run, if one may run now. The caller must call [`done`](Self::done) when the run is over,
