@@ -36,6 +36,9 @@ pub(crate) fn add(stages: &mut Stages) {
     stages.run("circles of modules", || {
         modules::check(&sources::read()?).map(|()| Done::Passed)
     });
+    stages.run("imports by way of the root", || {
+        modules::check_imports(&sources::read()?).map(|()| Done::Passed)
+    });
     stages.run("planted bugs' patch", || {
         crate::planted::check().map(|()| Done::Passed)
     });

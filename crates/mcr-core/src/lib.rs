@@ -82,8 +82,8 @@ pub mod internal {
     pub use crate::rounds::{HeldClusters, Rounds};
     pub use mcr_access::internal::{KubeconfigProblem, check_announced};
     pub use mcr_access::internal::{
-        Outline, PluginRefusal, claims, is_format, lock, namespace, outline, parse_rfc3339, process,
-        resolve_with, rfc3339, rfc3339_option,
+        Outline, PluginRefusal, claims, is_format, namespace, outline, parse_rfc3339, process, resolve_with,
+        rfc3339, rfc3339_option,
     };
     pub use mcr_client::internal::{Backoff, Line, Schedule, Ticket, jitter, tls};
     pub use mcr_store::describe as describe_json_error;

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 
-use crate::{Error, buffer};
+use crate::{buffer, error::Error};
 
 /// The size of a read until the head of a response is complete. Content that arrives with the head is copied once more, so the
 /// size is smaller than the receive buffer.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::{Connection, Error, Framing, buffer};
+use crate::{buffer, connection::Connection, error::Error, framing::Framing};
 
 /// The content of a response: an [`http_body::Body`], or appended to a `Vec` by [`poll_append`](Self::poll_append).
 ///

@@ -1,6 +1,6 @@
 //! Where the content of a response ends (RFC 9112, sections 6 and 7), without I/O.
 
-use crate::Malformed;
+use crate::error::Malformed;
 
 /// The longest chunk extension in bytes, and the limit for all trailers together.
 const MAX_EXTENSION_OR_TRAILERS: u16 = 16 << 10;

@@ -2,7 +2,7 @@
 
 use http::{HeaderName, HeaderValue, Response, StatusCode, Version, header};
 
-use crate::{Framing, Malformed};
+use crate::{error::Malformed, framing::Framing};
 
 /// The longest head that is accepted, in bytes. Interim responses count.
 pub const MAX_HEAD: usize = 64 << 10;

@@ -5,7 +5,13 @@ use std::future::poll_fn;
 use http::{Request, Response};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::{Connection, Content, Error, Framing, Head, MAX_HEAD, RequestFailed, connection::HEAD_READ};
+use crate::{
+    connection::{Connection, HEAD_READ},
+    content::Content,
+    error::{Error, RequestFailed},
+    framing::Framing,
+    head::{Head, MAX_HEAD},
+};
 
 /// The bytes of a GET request. Its URI is a path and query. No header is added.
 ///

@@ -10,7 +10,7 @@ use std::{
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use mcr_core::{
     AccessPolicy, BoxError, Change, ClusterName, Discovery,
-    internal::{OneOffClients, Ticket, lock},
+    internal::{OneOffClients, Ticket},
 };
 use tokio::time::{Instant, sleep_until};
 
@@ -146,7 +146,7 @@ impl Running {
     /// Announces changes of one cluster, and shows what is known of it now.
     fn announce(&mut self, name: &ClusterName, changes: Vec<Change>) {
         self.ready.extend(changes);
-        let mut statuses = lock(&self.shared.statuses);
+        let mut statuses = self.shared.statuses.lock();
         match self.members.status(name) {
             Some(status) => _ = statuses.insert(name.clone(), status),
             None => _ = statuses.remove(name),

@@ -1,13 +1,12 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
-use mcr_core::{Discovery, DiscoverySettings, Provider, internal::lock};
+use mcr_core::{Discovery, DiscoverySettings, Provider};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    MemberStatus,
     discovery::{Options, Running},
-    statuses::Shared,
+    statuses::{MemberStatus, Shared},
 };
 
 /// A provider that adds ClusterProperties to the clusters of another; see the [documentation of the crate](crate).
@@ -159,11 +158,11 @@ pub struct AboutHandle(Arc<Shared>);
 impl AboutHandle {
     /// What is known of each cluster, in the order of their names.
     pub fn statuses(&self) -> Vec<MemberStatus> {
-        lock(&self.0.statuses).values().cloned().collect()
+        self.0.statuses.lock().values().cloned().collect()
     }
 
     /// What is known of a cluster. `None` if the inner provider has announced no usable description of a cluster of that name.
     pub fn status(&self, name: &str) -> Option<MemberStatus> {
-        lock(&self.0.statuses).get(name).cloned()
+        self.0.statuses.lock().get(name).cloned()
     }
 }

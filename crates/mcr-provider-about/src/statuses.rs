@@ -1,12 +1,9 @@
 //! What is shown of all clusters. No I/O.
 
-use std::{
-    collections::BTreeMap,
-    mem::take,
-    sync::{Arc, Mutex},
-};
+use std::{collections::BTreeMap, mem::take, sync::Arc};
 
-use mcr_core::{ClusterName, internal::lock};
+use mcr_core::ClusterName;
+use parking_lot::Mutex;
 
 use crate::known::Known;
 
@@ -28,7 +25,6 @@ pub struct MemberStatus {
 }
 
 /// What one discovery leaves to the next, and what is shown of the clusters.
-// No user code runs under the locks, so a poisoned one still holds a consistent state.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     pub(crate) statuses: Mutex<BTreeMap<ClusterName, MemberStatus>>,
@@ -37,15 +33,15 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn take_memory(&self) -> BTreeMap<ClusterName, Known> {
-        take(&mut lock(&self.memory))
+        take(&mut self.memory.lock())
     }
 
     pub(crate) fn leave_memory(&self, memory: BTreeMap<ClusterName, Known>) {
-        *lock(&self.memory) = memory;
+        *self.memory.lock() = memory;
     }
 
     /// The names of all clusters that are shown.
     pub(crate) fn names(&self) -> Vec<ClusterName> {
-        lock(&self.statuses).keys().cloned().collect()
+        self.statuses.lock().keys().cloned().collect()
     }
 }

@@ -4,9 +4,10 @@ use kube::Client;
 use mcr_core::{AccessPolicy, Trust, WatchSettings, internal::namespace};
 
 use crate::{
-    ClusterApiError, ClusterApiProvider,
     config::{Config, Times},
+    error::ClusterApiError,
     memory::Memory,
+    provider::ClusterApiProvider,
     secret::SecretKeyRef,
     selection::Selection,
     served::Served,

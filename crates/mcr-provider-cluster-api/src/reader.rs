@@ -1,9 +1,6 @@
 //! Reads of Secrets, a few at once.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use http::{Request, StatusCode, header::RETRY_AFTER};
@@ -11,8 +8,9 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use kube::{Client, client::Body};
 use mcr_core::{
     ObjectKey, ObjectPath, explain_error,
-    internal::{KubeconfigProblem, Pace, jitter, lock},
+    internal::{KubeconfigProblem, Pace, jitter},
 };
+use parking_lot::Mutex;
 use tokio::{
     sync::Semaphore,
     task::spawn_blocking,
@@ -57,7 +55,7 @@ impl Reader {
         let (pace, early) = (self.pace.clone(), self.early.clone());
         let due = self
             .pause(&read)
-            .map(|pause| lock(&pace).refused(Instant::now(), pause));
+            .map(|pause| pace.lock().refused(Instant::now(), pause));
         self.under_way.push(
             async move {
                 if let Some(due) = due {
@@ -67,7 +65,7 @@ impl Reader {
                     }
                 }
                 let _place = places.acquire().await;
-                let quiet = |now| lock(&pace).quiet_until(now);
+                let quiet = |now| pace.lock().quiet_until(now);
                 while let Some(until) = quiet(Instant::now()) {
                     sleep_until(until).await;
                 }
@@ -78,7 +76,7 @@ impl Reader {
                 };
                 match answer {
                     Answer::Failed(_) => drop(early.forget_permits(usize::MAX)),
-                    _ if due.is_some() => early.add_permits(lock(&pace).recovered(Instant::now())),
+                    _ if due.is_some() => early.add_permits(pace.lock().recovered(Instant::now())),
                     _ => {}
                 }
                 (read, answer)
@@ -129,7 +127,8 @@ async fn get(client: &Client, read: &Read, checks: Arc<Checks>, pace: &Mutex<Pac
     };
     let seconds = response.headers().get(RETRY_AFTER);
     if let Some(seconds) = seconds.and_then(|value| value.to_str().ok()?.parse().ok()) {
-        lock(pace).quiet(Instant::now() + Duration::from_secs(seconds).min(LONGEST_QUIET));
+        pace.lock()
+            .quiet(Instant::now() + Duration::from_secs(seconds).min(LONGEST_QUIET));
     }
     match response.status() {
         StatusCode::OK => {}

@@ -5,7 +5,7 @@ use std::{collections::HashSet, fmt, fs, path::Path};
 use mcr_core::{AllowedPlugin, CredentialPluginPolicy};
 use serde::Deserialize;
 
-use crate::AccessProvidersError;
+use crate::error::AccessProvidersError;
 
 /// The access providers that a program knows, in the order of preference.
 ///

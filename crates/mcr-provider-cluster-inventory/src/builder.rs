@@ -4,10 +4,12 @@ use kube::Client;
 use mcr_core::{AccessPolicy, WatchSettings, internal::namespace};
 
 use crate::{
-    AccessProviders, ClusterInventoryError, ClusterInventoryProvider,
+    access_providers::AccessProviders,
     config::{Access, Config, Times},
+    error::ClusterInventoryError,
     memory::Memory,
     placement::PlacementDecisions,
+    provider::ClusterInventoryProvider,
     selection::{Ready, Selection},
     served::Served,
     v1alpha2::ClusterProfile,

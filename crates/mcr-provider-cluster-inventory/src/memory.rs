@@ -1,11 +1,9 @@
 //! Clusters that were announced, over discoveries.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex},
-};
+use std::{collections::HashMap, sync::Arc};
 
-use mcr_core::{ObjectKey, internal::lock};
+use mcr_core::ObjectKey;
+use parking_lot::Mutex;
 
 use crate::facts::Facts;
 
@@ -26,7 +24,7 @@ struct Announced {
 
 impl Memory {
     pub(crate) fn announced(&self, key: &ObjectKey, facts: &Facts, engaged: bool) {
-        let mut all = lock(&self.0);
+        let mut all = self.0.lock();
         let announced = all.entry(key.clone()).or_default();
         announced.uid.clone_from(&facts.uid);
         announced.engaged = engaged;
@@ -37,22 +35,22 @@ impl Memory {
 
     /// Returns whether there was such a cluster.
     pub(crate) fn forget(&self, key: &ObjectKey) -> bool {
-        lock(&self.0).remove(key).is_some()
+        self.0.lock().remove(key).is_some()
     }
 
     pub(crate) fn is_engaged(&self, key: &ObjectKey) -> bool {
-        lock(&self.0).get(key).is_some_and(|announced| announced.engaged)
+        self.0.lock().get(key).is_some_and(|announced| announced.engaged)
     }
 
     /// Whether a ClusterProfile of this name was announced.
     pub(crate) fn knows(&self, key: &ObjectKey) -> bool {
-        lock(&self.0).contains_key(key)
+        self.0.lock().contains_key(key)
     }
 
     /// Whether another cluster was announced under this name: that of another ClusterProfile, or one with another id. A cluster
     /// manager may build another cluster under a profile. An id that comes or goes is no change.
     pub(crate) fn is_another(&self, key: &ObjectKey, facts: &Facts) -> bool {
-        let all = lock(&self.0);
+        let all = self.0.lock();
         let Some(announced) = all.get(key) else {
             return false;
         };

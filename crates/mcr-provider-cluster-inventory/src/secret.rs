@@ -1,16 +1,13 @@
 //! Kubeconfigs: those in Secrets, and how all of them are judged. No I/O.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{Arc, Mutex},
-};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use mcr_core::{
     AccessPolicy, Fingerprint, KubeconfigAccess, Object, Trust,
-    internal::{KubeconfigProblem, check_announced, lock},
+    internal::{KubeconfigProblem, check_announced},
 };
+use parking_lot::Mutex;
 use serde::Deserialize;
 
 /// The label of a Secret with the name of the consumer that may use it. The Cluster Inventory API has deprecated these Secrets.
@@ -91,7 +88,7 @@ impl Text {
 
     /// None if it was taken before.
     pub(crate) fn take(&self) -> Option<Vec<u8>> {
-        lock(&self.text).take()
+        self.text.lock().take()
     }
 }
 

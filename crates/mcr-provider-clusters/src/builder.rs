@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use mcr_core::ClusterSpec;
 
-use crate::{ClustersProvider, registry::Registry};
+use crate::{provider::ClustersProvider, registry::Registry};
 
 /// Builds a [`ClustersProvider`]. [`ClustersProvider::builder`] creates it.
 #[derive(Debug, Clone)]

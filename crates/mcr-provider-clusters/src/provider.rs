@@ -5,7 +5,7 @@ use mcr_core::{Discovery, Provider};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    ClustersHandle,
+    handle::ClustersHandle,
     registry::{Listener, Registry},
 };
 

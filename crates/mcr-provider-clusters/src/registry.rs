@@ -6,15 +6,15 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
-    sync::{Arc, Mutex, MutexGuard},
+    sync::Arc,
 };
 
-use mcr_core::{BrokenCluster, Change, ClusterName, ClusterSpec, internal::lock};
+use mcr_core::{BrokenCluster, Change, ClusterName, ClusterSpec};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 #[derive(Default)]
 pub(crate) struct Registry {
-    // No user code runs under the lock, so a poisoned one still holds a consistent state.
     state: Mutex<State>,
     changed: Notify,
 }
@@ -57,7 +57,7 @@ impl Dirty {
 
 impl Registry {
     pub(crate) fn add(&self, spec: ClusterSpec) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let name = spec.name.clone();
         let new = state
             .clusters
@@ -74,7 +74,7 @@ impl Registry {
     }
 
     pub(crate) fn broken(&self, broken: BrokenCluster) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let name = broken.name.clone();
         let entry = state.clusters.entry(name.clone()).or_insert_with(|| {
             Box::new(Entry {
@@ -87,7 +87,7 @@ impl Registry {
     }
 
     pub(crate) fn remove(&self, name: &str) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let removed = state.clusters.remove_entry(name);
         if let Some((name, _)) = &removed {
             self.tell(state, name);
@@ -96,7 +96,7 @@ impl Registry {
     }
 
     pub(crate) fn names(&self) -> Vec<ClusterName> {
-        lock(&self.state).clusters.keys().cloned().collect()
+        self.state.lock().clusters.keys().cloned().collect()
     }
 
     fn tell(&self, mut state: MutexGuard<'_, State>, name: &ClusterName) {
@@ -120,7 +120,7 @@ pub(crate) struct Listener {
 
 impl Listener {
     pub(crate) fn new(registry: Arc<Registry>) -> Self {
-        let mut state = lock(&registry.state);
+        let mut state = registry.state.lock();
         let id = state.next_listener;
         state.next_listener += 1;
         let mut dirty = Dirty::default();
@@ -161,7 +161,7 @@ impl Listener {
             self.until_synced = None;
             return Some(Change::Synced);
         }
-        let mut state = lock(&self.registry.state);
+        let mut state = self.registry.state.lock();
         let name = state.dirty.get_mut(&self.id)?.pop()?;
         self.until_synced = self.until_synced.map(|left| left - 1);
         match state.clusters.get(&name) {
@@ -177,7 +177,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        lock(&self.registry.state).dirty.remove(&self.id);
+        self.registry.state.lock().dirty.remove(&self.id);
     }
 }
 
@@ -189,8 +189,8 @@ mod tests {
     fn a_dropped_discovery_leaves_nothing_behind() {
         let registry = Arc::new(Registry::default());
         let listeners: Vec<_> = (0..10).map(|_| Listener::new(registry.clone())).collect();
-        assert_eq!(lock(&registry.state).dirty.len(), 10);
+        assert_eq!(registry.state.lock().dirty.len(), 10);
         drop(listeners);
-        assert!(lock(&registry.state).dirty.is_empty());
+        assert!(registry.state.lock().dirty.is_empty());
     }
 }

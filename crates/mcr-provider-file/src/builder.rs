@@ -1,13 +1,16 @@
-use std::{
-    path::PathBuf,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use glob::Pattern;
 use mcr_core::{ClusterName, Trust};
+use parking_lot::Mutex;
 
-use crate::{Environment, FileContext, FileError, FileProvider, config::Config, label::LabelFn};
+use crate::{
+    config::Config,
+    error::FileError,
+    label::{FileContext, LabelFn},
+    provider::FileProvider,
+    search::Environment,
+};
 
 /// The default globs for the names of kubeconfig files in folders.
 const DEFAULT_GLOBS: [&str; 5] = [

@@ -1,11 +1,8 @@
-use std::{
-    collections::BTreeSet,
-    fmt,
-    sync::{Arc, Mutex},
-};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use futures::{StreamExt, stream};
-use mcr_core::{BoxError, Change, Discovery, Provider, internal::lock};
+use mcr_core::{BoxError, Change, Discovery, Provider};
+use parking_lot::Mutex;
 use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     task::{JoinHandle, spawn_blocking},
@@ -14,12 +11,11 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Environment,
     config::Config,
     diff::{Clusters, Desired, changes, say},
     resolve::LastGoodFiles,
     scan::Scanner,
-    search::sources,
+    search::{Environment, sources},
     watch::{FolderWatch, Signal},
 };
 
@@ -54,7 +50,7 @@ impl Provider for FileProvider {
     }
 
     fn searched(&self) -> String {
-        lock(&self.searched).clone()
+        self.searched.lock().clone()
     }
 
     /// Starts a discovery. Must be polled within a tokio runtime that has its time driver enabled.
@@ -193,7 +189,7 @@ impl Work {
             files = ?sources.lists, folders = ?sources.dirs, chosen_by = sources.origin,
             "looking for kubeconfigs"
         );
-        *lock(searched) = sources.in_words(&config.globs);
+        *searched.lock() = sources.in_words(&config.globs);
         let watch = FolderWatch::new(config.notifications, signal);
         Self {
             scanner: Scanner::new(config, sources, known),

@@ -3,10 +3,11 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 
-use mcr_core::{ClusterName, Fingerprint, internal::lock};
+use mcr_core::{ClusterName, Fingerprint};
+use parking_lot::Mutex;
 
 use crate::{
     config::Config,
@@ -121,8 +122,7 @@ impl Scanner {
     /// scan ends.
     pub(crate) fn scan(&mut self, say: &mut dyn FnMut(&ClusterName, &mut Desired)) -> Clusters {
         let known = self.known.clone();
-        // Code under this lock leaves no change half done, so a poisoned lock can be used.
-        let mut known = lock(&known);
+        let mut known = known.lock();
         let layout = self.layout();
         // Takes the stamps before the read, so that the next scan notices a change during the read.
         let stamps = stamps(&layout);
@@ -274,7 +274,10 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::{Environment, FileProvider, search::sources};
+    use crate::{
+        provider::FileProvider,
+        search::{Environment, sources},
+    };
 
     fn kubeconfig(context: &str) -> String {
         format!(

@@ -4,9 +4,10 @@ use kube::Client;
 use mcr_core::{AccessPolicy, WatchSettings, internal::namespace};
 
 use crate::{
-    GardenerError, GardenerProvider,
     config::{Config, Rights, Times, Topology},
+    error::GardenerError,
     label_selector,
+    provider::GardenerProvider,
     selection::{InSeed, Selection},
     v1beta1::Shoot,
 };

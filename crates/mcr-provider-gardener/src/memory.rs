@@ -1,11 +1,9 @@
 //! What a provider keeps over discoveries.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex},
-};
+use std::{collections::HashMap, sync::Arc};
 
-use mcr_core::{ObjectKey, internal::lock};
+use mcr_core::ObjectKey;
+use parking_lot::Mutex;
 
 use crate::kubeconfig::Held;
 
@@ -29,27 +27,27 @@ pub(crate) struct Engaged {
 impl Memory {
     pub(crate) fn engaged(&self, key: &ObjectKey, uid: Option<&Arc<str>>, held: Option<Held>) {
         let uid = uid.cloned();
-        lock(&self.shoots).insert(key.clone(), Engaged { uid, held });
+        self.shoots.lock().insert(key.clone(), Engaged { uid, held });
     }
 
     pub(crate) fn get(&self, key: &ObjectKey) -> Option<Engaged> {
-        lock(&self.shoots).get(key).cloned()
+        self.shoots.lock().get(key).cloned()
     }
 
     pub(crate) fn forget(&self, key: &ObjectKey) -> Option<Engaged> {
-        lock(&self.shoots).remove(key)
+        self.shoots.lock().remove(key)
     }
 
     /// Forgets the Shoots that are gone.
     pub(crate) fn keep(&self, is_there: impl Fn(&ObjectKey) -> bool) {
-        lock(&self.shoots).retain(|key, _| is_there(key));
+        self.shoots.lock().retain(|key, _| is_there(key));
     }
 
     pub(crate) fn project(&self, namespace: &str) -> Option<Arc<str>> {
-        lock(&self.projects).get(namespace).cloned()
+        self.projects.lock().get(namespace).cloned()
     }
 
     pub(crate) fn set_project(&self, namespace: &Arc<str>, project: &Arc<str>) {
-        lock(&self.projects).insert(namespace.clone(), project.clone());
+        self.projects.lock().insert(namespace.clone(), project.clone());
     }
 }

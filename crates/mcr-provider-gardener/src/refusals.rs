@@ -1,8 +1,7 @@
 //! Tells discoveries which kubeconfigs were refused.
 
-use std::sync::Mutex;
-
-use mcr_core::{Fingerprint, ObjectKey, internal::lock};
+use mcr_core::{Fingerprint, ObjectKey};
+use parking_lot::Mutex;
 use tokio::sync::mpsc::{self, error::TrySendError};
 
 /// So many refused kubeconfigs may wait to be looked at.
@@ -22,7 +21,7 @@ impl Refusals {
     /// The refusals from now on.
     pub(crate) fn listen(&self) -> mpsc::Receiver<Refusal> {
         let (refused, refusals) = mpsc::channel(WAITING);
-        let mut discoveries = lock(&self.0);
+        let mut discoveries = self.0.lock();
         discoveries.retain(|discovery| !discovery.is_closed());
         discoveries.push(refused);
         refusals
@@ -31,7 +30,8 @@ impl Refusals {
     /// Never blocks.
     pub(crate) fn report(&self, refusal: &Refusal) {
         // If there is no place for it, the fleet will report the next one.
-        lock(&self.0)
+        self.0
+            .lock()
             .retain(|discovery| !matches!(discovery.try_send(refusal.clone()), Err(TrySendError::Closed(_))));
     }
 }

@@ -10,8 +10,8 @@ use mcr_core::reason;
 use serde::Deserialize;
 
 use crate::{
-    Readiness,
     api::{Condition, find, is_true},
+    readiness::Readiness,
     stage::RawLogicalCluster,
     url::Export,
 };

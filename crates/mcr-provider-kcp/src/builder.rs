@@ -6,9 +6,12 @@ use std::{
 use mcr_core::{Access, ClusterName, Scope, Trust};
 
 use crate::{
-    KcpError, KcpProvider, Paths, Readiness,
     config::{Config, ExportName},
+    error::KcpError,
     layout::Layout,
+    paths::Paths,
+    provider::KcpProvider,
+    readiness::Readiness,
     slice::Api,
 };
 

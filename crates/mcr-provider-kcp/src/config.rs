@@ -1,10 +1,11 @@
 //! The options of a provider.
 
-use std::sync::{Arc, Mutex, atomic::AtomicBool};
+use std::sync::{Arc, atomic::AtomicBool};
 
 use mcr_core::{Access, Scope};
+use parking_lot::Mutex;
 
-use crate::{Paths, Readiness, slice::Api};
+use crate::{paths::Paths, readiness::Readiness, slice::Api};
 
 /// The name of an export, or of an initializer or terminator, that a discovery finds out.
 pub(crate) type ExportName = Arc<Mutex<Option<Arc<str>>>>;

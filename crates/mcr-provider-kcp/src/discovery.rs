@@ -9,7 +9,7 @@ use std::{
 
 use mcr_core::{
     BoxError, Change, ClusterName, ClusterSpec, ClusterState, DISPLAY_NAME, DiscoverySettings, HubEvent,
-    HubWatch, ObjectKey, WatchError, WatchSettings, internal::lock,
+    HubWatch, ObjectKey, WatchError, WatchSettings,
 };
 use tokio::time::{Instant, sleep_until};
 
@@ -203,7 +203,7 @@ impl Running {
                 return Err(format!("{server}: {}: {invalid}", self.config.api).into());
             }
             Ok((_, slice)) => {
-                *lock(&self.config.export) = Some(slice.export.clone());
+                *self.config.export.lock() = Some(slice.export.clone());
                 self.export_path.clone_from(&slice.path);
                 let (urls, wrong) = self.usable(&slice.urls);
                 let problem = wrong.or(slice.invalid.as_deref().map(str::to_owned));

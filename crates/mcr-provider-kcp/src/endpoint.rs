@@ -3,7 +3,7 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, HashSet},
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
@@ -11,16 +11,16 @@ use futures::future::{BoxFuture, select_all};
 use kube::core::{ApiResource, GroupVersionKind};
 use mcr_core::{
     Cluster, HubEvent, HubWatch, Object, ObjectKey, ObjectMetadata, WatchError, WatchRequest, WatchSettings,
-    internal::lock,
 };
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::{
-    Readiness,
     binding::{Binding, RawBinding},
     config::Config,
     connections::attempted,
     layout::{CLUSTER, WithoutCluster},
+    readiness::Readiness,
     slice::Api,
     stage::{RawLogicalCluster, Stage},
     url::{Export, is_cluster_id},
@@ -125,9 +125,9 @@ impl EndpointWatch {
                     Some(stage) => Some(read_waiting(object, &export, stage)),
                 };
                 if matches!(&binding, Some(Ok(binding)) if binding.deleting) {
-                    lock(&deleting).insert(object.key().clone());
+                    deleting.lock().insert(object.key().clone());
                 } else {
-                    lock(&deleting).remove(object.key());
+                    deleting.lock().remove(object.key());
                 }
                 binding
             },
@@ -187,7 +187,7 @@ impl EndpointWatch {
                 None
             }
             HubEvent::Deleted(key) => Some(BindingEvent::Gone {
-                deleted: lock(&self.deleting).remove(&key),
+                deleted: self.deleting.lock().remove(&key),
                 cluster: key.namespace?,
                 name: key.name,
             }),

@@ -11,7 +11,7 @@ use http_body_util::Full;
 use kube::client::Body;
 use mcr_core::{
     AnswerBody, BoxError, Capabilities, ObjectMetadata, Placement, ScopeLayout, ScopeRefusal, Upstream,
-    WatchRequest, internal::lock,
+    WatchRequest,
 };
 use serde_json::json;
 
@@ -113,7 +113,9 @@ impl ScopeLayout for Layout {
             return Ok(wanted.clone().all_namespaces());
         }
         // The first watch comes after the first endpoint, so after the slice, which names the export.
-        let export = lock(&self.export)
+        let export = self
+            .export
+            .lock()
             .as_ref()
             .map(|name| format!(" {name}"))
             .unwrap_or_default();

@@ -3,14 +3,17 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use mcr_core::{Access, Discovery, DiscoverySettings, Provider, internal::lock};
+use mcr_core::{Access, Discovery, DiscoverySettings, Provider};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Initializer, KcpError, Paths, Readiness, Terminator,
     builder::{Options, configure},
     config::Config,
+    error::KcpError,
+    lifecycle::{Initializer, Terminator},
+    paths::Paths,
     provider::discover,
+    readiness::Readiness,
     slice::Api,
     stage::Stage,
 };
@@ -121,7 +124,7 @@ macro_rules! lifecycle_provider {
             /// It is known before the first cluster is. It has the id of the type's workspace, so it is another one after that
             /// workspace was deleted and created again.
             pub fn $get(&self) -> Option<$hook> {
-                let name = lock(&self.config.export).clone()?;
+                let name = self.config.export.lock().clone()?;
                 $hook::of_name(&name)
             }
 

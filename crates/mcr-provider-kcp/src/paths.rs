@@ -1,12 +1,9 @@
 //! The paths of workspaces, in both directions.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{Arc, Mutex},
-};
+use std::{collections::HashMap, fmt, sync::Arc};
 
-use mcr_core::{ClusterName, internal::lock};
+use mcr_core::ClusterName;
+use parking_lot::Mutex;
 
 /// The paths of the workspaces that a provider has announced, in both directions. A cheap handle that follows the discovery.
 ///
@@ -43,7 +40,7 @@ impl Paths {
     ///
     /// The path may begin with the id of a workspace that is a cluster, as in `344qdshnqz45fjlp:child`, and may be an id.
     pub fn cluster_at(&self, path: &str) -> Option<ClusterName> {
-        let id = lock(&self.table).find(path)?;
+        let id = self.table.lock().find(path)?;
         ClusterName::new(format!("{}{id}", self.prefix)).ok()
     }
 
@@ -51,22 +48,22 @@ impl Paths {
     /// the workspace `root`.
     pub fn path_of(&self, cluster: &ClusterName) -> Option<Arc<str>> {
         let id = cluster.as_str().strip_prefix(&*self.prefix)?;
-        lock(&self.table).paths.get(id)?.clone()
+        self.table.lock().paths.get(id)?.clone()
     }
 
     /// A discovery announces a workspace.
     pub(crate) fn announced(&self, id: &Arc<str>, path: Option<&Arc<str>>) {
-        lock(&self.table).put(id, path);
+        self.table.lock().put(id, path);
     }
 
     /// A workspace leaves.
     pub(crate) fn left(&self, id: &str) {
-        lock(&self.table).remove(id);
+        self.table.lock().remove(id);
     }
 
     /// A discovery has announced all workspaces. The others left while no discovery ran.
     pub(crate) fn keep(&self, is_announced: impl Fn(&str) -> bool) {
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         let gone: Vec<Arc<str>> = table
             .paths
             .keys()
@@ -82,7 +79,7 @@ impl Paths {
 impl fmt::Debug for Paths {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Paths")
-            .field("workspaces", &lock(&self.table).paths.len())
+            .field("workspaces", &self.table.lock().paths.len())
             .finish_non_exhaustive()
     }
 }

@@ -7,7 +7,7 @@ use futures::{StreamExt, stream};
 use mcr_core::{Discovery, DiscoverySettings, Provider};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Paths, config::Config, discovery::Running};
+use crate::{config::Config, discovery::Running, paths::Paths};
 
 /// A provider that makes each workspace that binds an APIExport a cluster of the fleet.
 ///

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{Engine, KindError, KindProvider, config::Config};
+use crate::{config::Config, engine::Engine, error::KindError, provider::KindProvider};
 
 /// Builds a [`KindProvider`]. [`KindProvider::builder`] creates it.
 #[derive(Debug, Clone)]

@@ -11,7 +11,7 @@ use std::{
 use mcr_core::internal::process::{self, FinishError, Running};
 use tokio::{process::Command, time::timeout};
 
-use crate::EngineError;
+use crate::error::EngineError;
 
 /// The most bytes of output that are read. The description of a thousand containers is shorter.
 const MOST_STDOUT: u64 = 32 << 20;

@@ -1,6 +1,6 @@
 use std::{ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
 
-use crate::Engine;
+use crate::engine::Engine;
 
 /// The options of a provider, checked.
 #[derive(Debug)]

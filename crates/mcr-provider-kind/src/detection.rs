@@ -1,6 +1,6 @@
 //! Chooses the engine of a discovery.
 
-use crate::{Engine, EngineError, cli::Cli, config::Config};
+use crate::{cli::Cli, config::Config, engine::Engine, error::EngineError};
 
 /// The order in which kind looks for engines, so that this provider finds the same engine.
 const ORDER: [Engine; 3] = [Engine::Docker, Engine::Nerdctl, Engine::Podman];

@@ -21,12 +21,12 @@ use rand::Rng;
 use tokio::{io::AsyncReadExt, time::sleep};
 
 use crate::{
-    Engine, EngineError,
     cli::{Cli, MOST_STDERR},
     config::Config,
     containers::{self, Node},
     detection::{Chosen, choose},
-    error::one_line,
+    engine::Engine,
+    error::{EngineError, one_line},
     events::Lines,
     inventory::{Inventory, Read, ReadError, next_read},
     kubeconfig,

@@ -134,7 +134,7 @@ impl EngineError {
     }
 
     /// Adds the names of the other installed engines to errors that the choice of another engine may solve.
-    pub(crate) fn with_others(mut self, others: &[crate::Engine]) -> Self {
+    pub(crate) fn with_others(mut self, others: &[crate::engine::Engine]) -> Self {
         if let (Self::Unreachable { hint, .. } | Self::Forbidden { hint, .. }, false) =
             (&mut self, others.is_empty())
         {
@@ -164,7 +164,7 @@ mod tests {
 
     fn sorted(stderr: &str) -> String {
         EngineError::sort("docker", "docker ps".to_owned(), stderr)
-            .with_others(&[crate::Engine::Podman])
+            .with_others(&[crate::engine::Engine::Podman])
             .to_string()
     }
 

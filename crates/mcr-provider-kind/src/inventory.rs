@@ -10,8 +10,8 @@ use std::{
 use mcr_core::{BrokenCluster, Change, ClusterName, ClusterSpec, KubeconfigAccess};
 
 use crate::{
-    Engine,
     containers::{Node, Role, State, by_name},
+    engine::Engine,
     kubeconfig::{reached_at, without_credentials},
 };
 

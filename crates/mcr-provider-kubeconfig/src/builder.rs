@@ -4,8 +4,9 @@ use kube::Client;
 use mcr_core::{AccessPolicy, Trust, WatchRequest, WatchSettings};
 
 use crate::{
-    KubeconfigError, KubeconfigProvider,
     config::Config,
+    error::KubeconfigError,
+    provider::KubeconfigProvider,
     secret::{Rules, secrets},
 };
 

@@ -1,18 +1,14 @@
 //! What a Secret says of a cluster. No I/O.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{Arc, Mutex},
-};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use kube::core::ApiResource;
 use mcr_core::{
     AccessPolicy, ClusterName, ClusterSpec, Fingerprint, InvalidClusterName, KubeconfigAccess, Object,
-    ObjectKey, Trust,
-    internal::{check_announced, lock},
+    ObjectKey, Trust, internal::check_announced,
 };
+use parking_lot::Mutex;
 use serde::Deserialize;
 
 /// The annotation on a Secret that chooses a context of its kubeconfig. Without it the current context is used.
@@ -194,7 +190,7 @@ impl Rules {
 impl Described {
     /// The access by the kubeconfig, untrusted. None if it was taken before.
     pub(crate) fn take_access(&self) -> Option<KubeconfigAccess> {
-        let text = lock(&self.text).take()?;
+        let text = self.text.lock().take()?;
         let mut access = KubeconfigAccess::new(text, Trust::Untrusted);
         access.context.clone_from(&self.context);
         Some(access)

@@ -3,8 +3,9 @@ use std::{fmt, sync::Arc, time::Duration};
 use mcr_core::Provider;
 
 use crate::{
-    MultiError, MultiProvider,
+    error::MultiError,
     names::check_separator,
+    provider::MultiProvider,
     registry::{Options, Registry},
 };
 

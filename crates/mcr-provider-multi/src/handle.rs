@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc};
 
 use mcr_core::Provider;
 
-use crate::{ChildStatus, MultiError, registry::Registry, split_cluster_name};
+use crate::{error::MultiError, names::split_cluster_name, registry::Registry, status::ChildStatus};
 
 /// Adds and removes the children of a [`MultiProvider`](crate::MultiProvider), and shows their state.
 ///

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mcr_core::{ClusterName, InvalidClusterName};
 
-use crate::MultiError;
+use crate::error::MultiError;
 
 /// Splits the name of a cluster at the first separator, into the name of its child and the name that the child announced.
 ///

@@ -5,8 +5,8 @@ use mcr_core::{Discovery, DiscoverySettings, Provider};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    MultiHandle,
     discovery::Running,
+    handle::MultiHandle,
     registry::{DesiredChild, Registry},
 };
 

@@ -6,14 +6,20 @@
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     fmt,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::Arc,
     time::Duration,
 };
 
-use mcr_core::{ClusterName, Provider, internal::lock};
+use mcr_core::{ClusterName, Provider};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-use crate::{ChildState, ChildStatus, MultiError, inventory::Inventory, names};
+use crate::{
+    error::MultiError,
+    inventory::Inventory,
+    names,
+    status::{ChildState, ChildStatus},
+};
 
 /// Numbers the children: another child of the same name has another one.
 pub(crate) type ChildId = u64;
@@ -28,7 +34,6 @@ pub(crate) struct Options {
 
 pub(crate) struct Registry {
     pub(crate) options: Options,
-    // No user code runs under the lock, so a poisoned one still holds a consistent state.
     state: Mutex<State>,
     pub(crate) changed: Notify,
 }
@@ -73,7 +78,7 @@ impl Registry {
 
     pub(crate) fn add(&self, name: Arc<str>, provider: Arc<dyn Provider>) -> Result<(), MultiError> {
         names::check_child(&name, &self.options.separator)?;
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let id = state.next_id;
         match state.children.entry(name.clone()) {
             Entry::Occupied(_) => return Err(MultiError::NameTaken(name.to_string())),
@@ -91,7 +96,7 @@ impl Registry {
     }
 
     pub(crate) fn remove(&self, name: &str) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let Some(mut child) = state.children.remove(name) else {
             return false;
         };
@@ -104,7 +109,7 @@ impl Registry {
     }
 
     pub(crate) fn release_held(&self, name: &str) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let Some(child) = state.children.get_mut(name) else {
             return false;
         };
@@ -114,22 +119,23 @@ impl Registry {
     }
 
     pub(crate) fn names(&self) -> Vec<Arc<str>> {
-        lock(&self.state).children.keys().cloned().collect()
+        self.state.lock().children.keys().cloned().collect()
     }
 
     pub(crate) fn contains(&self, name: &str) -> bool {
-        lock(&self.state).children.contains_key(name)
+        self.state.lock().children.contains_key(name)
     }
 
     pub(crate) fn status(&self, name: &str) -> Option<ChildStatus> {
-        lock(&self.state)
+        self.state
+            .lock()
             .children
             .get(name)
             .map(|child| child.status.clone())
     }
 
     pub(crate) fn statuses(&self) -> Vec<ChildStatus> {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         state
             .children
             .values()
@@ -139,7 +145,7 @@ impl Registry {
 
     /// The children that a discovery should run, with their version; none if `known` is that version.
     pub(crate) fn desired(&self, known: Option<u64>) -> Option<(u64, Vec<DesiredChild>)> {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         if known == Some(state.version) {
             return None;
         }
@@ -154,7 +160,7 @@ impl Registry {
 
     /// Takes the clusters that earlier discoveries left to be removed.
     pub(crate) fn take_departed(&self) -> Vec<ClusterName> {
-        std::mem::take(&mut lock(&self.state).departed)
+        std::mem::take(&mut self.state.lock().departed)
     }
 
     /// A discovery starts a child. Returns the inventory that the last discovery left.
@@ -182,7 +188,7 @@ impl Registry {
 
     /// Stores removals that a discovery had not announced when it ended.
     pub(crate) fn depart(&self, names: impl IntoIterator<Item = ClusterName>) {
-        lock(&self.state).departed.extend(names);
+        self.state.lock().departed.extend(names);
     }
 
     pub(crate) fn update(&self, name: &str, id: ChildId, change: impl FnOnce(&mut ChildStatus)) {
@@ -191,7 +197,9 @@ impl Registry {
 
     /// Does nothing if the child has been removed.
     fn with(&self, name: &str, id: ChildId, change: impl FnOnce(&mut Child)) {
-        if let Some(child) = lock(&self.state)
+        if let Some(child) = self
+            .state
+            .lock()
             .children
             .get_mut(name)
             .filter(|child| child.id == id)

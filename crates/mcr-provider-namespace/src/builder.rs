@@ -3,10 +3,11 @@ use std::{fmt, sync::Arc};
 use mcr_core::{Access, Scope};
 
 use crate::{
-    NamespaceError, NamespaceMapping, NamespaceProvider,
+    error::NamespaceError,
     layout::{Choice, Layout},
     mapping::names::is_name,
-    provider::{Config, ENDPOINT},
+    provider::{Config, ENDPOINT, NamespaceProvider},
+    shared::NamespaceMapping,
 };
 
 /// Builds a [`NamespaceProvider`]. [`NamespaceProvider::builder`] creates it.

@@ -4,16 +4,13 @@
 //! The table decides which requests are refused, but not where a request goes: a request for objects always goes to the
 //! path of the cluster's own namespace. So an outdated table can't expose another namespace.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures::{StreamExt, future::BoxFuture, stream};
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use kube::client::Body;
-use mcr_core::{AnswerBody, BoxError, internal::lock};
+use mcr_core::{AnswerBody, BoxError};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::time::Instant;
 
@@ -77,7 +74,7 @@ struct Listed {
 impl Group {
     /// The remembered result, if it is recent enough.
     fn fresh(&self, plural: &str) -> Option<Found> {
-        let listed = lock(&self.listed);
+        let listed = self.listed.lock();
         let listed = listed.as_ref()?;
         let age = listed.at.elapsed();
         match listed.kinds.get(plural) {
@@ -88,7 +85,7 @@ impl Group {
     }
 
     fn set(&self, kinds: HashMap<String, Kind>) {
-        *lock(&self.listed) = Some(Listed {
+        *self.listed.lock() = Some(Listed {
             at: Instant::now(),
             kinds,
         });
@@ -97,10 +94,12 @@ impl Group {
 
 impl Kinds {
     fn group(&self, group: &str, version: &str) -> Arc<Group> {
-        let mut groups = lock(&self.groups);
+        let mut groups = self.groups.lock();
         if groups.len() >= MOST_GROUPS {
             groups.retain(|_, group| {
-                lock(&group.listed)
+                group
+                    .listed
+                    .lock()
                     .as_ref()
                     .is_some_and(|listed| !listed.kinds.is_empty())
             });
@@ -145,10 +144,12 @@ impl Kinds {
 
     /// Whether a kind is namespaced, by the table alone, in any version of the group.
     pub(crate) fn is_namespaced(&self, group: &str, plural: &str) -> Option<bool> {
-        let groups = lock(&self.groups);
+        let groups = self.groups.lock();
         let mut versions = groups.iter().filter(|((known, _), _)| known == group);
         versions.find_map(|(_, group)| {
-            lock(&group.listed)
+            group
+                .listed
+                .lock()
                 .as_ref()?
                 .kinds
                 .get(plural)
@@ -158,10 +159,12 @@ impl Kinds {
 
     /// The kind of a plural, by the table alone.
     pub(crate) fn kind(&self, group: &str, version: &str, plural: &str) -> Option<String> {
-        let known = lock(&self.groups)
+        let known = self
+            .groups
+            .lock()
             .get(&(group.to_owned(), version.to_owned()))
             .cloned()?;
-        let listed = lock(&known.listed);
+        let listed = known.listed.lock();
         listed.as_ref()?.kinds.get(plural).map(|kind| kind.name.clone())
     }
 

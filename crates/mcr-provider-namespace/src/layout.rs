@@ -12,13 +12,13 @@ use mcr_core::{
 use serde_json::Value;
 
 use crate::{
-    NamespaceMapping,
     kinds::Host,
     mapping::{
         field_rules::{self, Rule},
         names::{DEFAULT, Names},
         query,
     },
+    shared::NamespaceMapping,
 };
 
 type Filter = dyn Fn(&str) -> bool + Send + Sync;

@@ -14,7 +14,11 @@ use mcr_core::{
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::{NamespaceMapping, host::HostCluster, layout::Choice, shared::of_client};
+use crate::{
+    host::HostCluster,
+    layout::Choice,
+    shared::{NamespaceMapping, of_client},
+};
 
 /// The name of the host as the only endpoint of the scope.
 pub(crate) const ENDPOINT: &str = "host";

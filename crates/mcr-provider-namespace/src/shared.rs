@@ -8,8 +8,7 @@ use kube::client::Body;
 use mcr_core::{AnswerBody, BoxError};
 
 use crate::{
-    NamespaceError,
-    error::AnswerError,
+    error::{AnswerError, NamespaceError},
     kinds::{Host, Kinds},
     mapping::names::Names,
     send::send,

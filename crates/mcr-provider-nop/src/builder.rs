@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use crate::NopProvider;
+use crate::provider::NopProvider;
 
 /// Builds a [`NopProvider`]. [`NopProvider::builder`] creates it.
 #[derive(Debug, Clone)]

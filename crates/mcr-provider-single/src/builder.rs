@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use mcr_core::{Access, ClusterName, ClusterSpec, InvalidClusterName};
 
-use crate::SingleProvider;
+use crate::provider::SingleProvider;
 
 /// Builds a [`SingleProvider`]. [`SingleProvider::builder`] creates it.
 #[derive(Debug, Clone)]

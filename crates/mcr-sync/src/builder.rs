@@ -374,9 +374,9 @@ where
     /// # }
     /// ```
     #[cfg(feature = "metrics")]
-    pub fn metrics(&self) -> crate::SyncMetrics {
+    pub fn metrics(&self) -> crate::metrics::SyncMetrics {
         let (sync, memory) = (self.name.as_str().into(), self.memory.clone());
-        crate::SyncMetrics { sync, memory }
+        crate::metrics::SyncMetrics { sync, memory }
     }
 
     /// Takes over an object of somebody else that has the name of a target, if the function returns true. Default: never; the

@@ -1,10 +1,6 @@
 //! Deletes the targets of source clusters that have left the fleet for good. Only on request.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use kube::{
     Resource,
@@ -14,6 +10,7 @@ use mcr::{
     Action, BoxError, BuiltController, Cluster, ClusterName, Controller, Fleet, FleetEvent, ObjectKey,
     Request, RequestKey, WatchRequest,
 };
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::Instant;
 
@@ -120,7 +117,7 @@ impl Orphans {
     }
 
     fn left(&self) -> MutexGuard<'_, HashMap<ClusterName, Instant>> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+        self.left.lock()
     }
 
     fn verdict(&self, cluster: &ClusterName, is_in_fleet: bool, is_discovered: bool) -> Verdict {

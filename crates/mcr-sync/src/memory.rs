@@ -3,11 +3,11 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet, hash_map::DefaultHasher},
     hash::{Hash, Hasher},
-    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use mcr::{ClusterName, RequestKey};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 /// How long the text of a problem stays while its reason and the source do. Some errors have another text at each attempt, such as
@@ -95,8 +95,7 @@ impl Memory {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // Each entry stands alone, so a panic leaves nothing half changed that matters.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     fn of<A>(&self, source: &RequestKey, of: impl FnOnce(&Remembered) -> A) -> Option<A> {

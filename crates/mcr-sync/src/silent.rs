@@ -1,13 +1,9 @@
 //! Clusters that do not answer: only few reconciles wait for one of them at a time.
 
-use std::{
-    collections::HashMap,
-    pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, pin::pin, sync::Arc, time::Duration};
 
 use mcr::ClusterName;
+use parking_lot::Mutex;
 use tokio::{
     sync::Semaphore,
     time::{Instant, timeout, timeout_at},
@@ -74,13 +70,9 @@ impl State {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Silent {
     pub(crate) fn of(&self, cluster: &ClusterName) -> Arc<Answering> {
-        let mut all = lock(&self.0);
+        let mut all = self.0.lock();
         let new = || {
             let state = State {
                 silence: None,
@@ -97,13 +89,13 @@ impl Silent {
 
     /// Since when a cluster has not answered.
     pub(crate) fn since(&self, cluster: &ClusterName) -> Option<Instant> {
-        let known = lock(&self.0).get(cluster).cloned();
-        Some(lock(&known?.state).silence()?.since)
+        let known = self.0.lock().get(cluster).cloned();
+        Some(known?.state.lock().silence()?.since)
     }
 
     /// Forgets a cluster that has left or is connected anew.
     pub(crate) fn forget_cluster(&self, cluster: &ClusterName) {
-        lock(&self.0).remove(cluster);
+        self.0.lock().remove(cluster);
     }
 }
 
@@ -122,14 +114,14 @@ impl Answering {
     ) -> Option<A> {
         let began = Instant::now();
         let mut request = pin!(request);
-        while lock(&self.state).silence().is_none() {
+        while self.state.lock().silence().is_none() {
             if let Ok(answer) = timeout(soon, &mut request).await {
                 if is_answer(&answer) {
-                    lock(&self.state).answered(is_write);
+                    self.state.lock().answered(is_write);
                 }
                 return Some(answer);
             }
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             if state.answered[usize::from(is_write)].elapsed() >= soon {
                 state.waited(began);
             } else if began.elapsed() >= MOST_PATIENCE {
@@ -137,9 +129,9 @@ impl Answering {
             }
         }
         let _probe = self.probes.try_acquire().ok()?;
-        let patience = lock(&self.state).patience;
+        let patience = self.state.lock().patience;
         let answer = timeout_at(began + patience, request).await.ok();
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         match &answer {
             Some(answer) if is_answer(answer) => {
                 state.answered(is_write);

@@ -28,7 +28,7 @@ use std::{
     collections::HashMap,
     future::Future,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     time::{Duration, SystemTime},
@@ -39,9 +39,8 @@ use futures::{FutureExt, future::BoxFuture};
 use http::{Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use kube::{Client, client::Body};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
-
-use crate::lock::lock;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Issue = dyn Fn(Ask) -> BoxFuture<'static, Issued> + Send + Sync;
@@ -136,7 +135,7 @@ impl Garden {
 
     /// How often a kubeconfig was asked for, for the Shoot `namespace/name`. Requests while the garden is away don't count.
     pub fn asked(&self, shoot: &str) -> usize {
-        lock(&self.0.asked).get(shoot).copied().unwrap_or_default()
+        self.0.asked.lock().get(shoot).copied().unwrap_or_default()
     }
 
     /// How many requests for kubeconfigs there were at the same time, at most.
@@ -211,7 +210,10 @@ impl Garden {
         let Some((namespace, name, subresource)) = wanted(&request) else {
             return Ok(server.send(request).await?);
         };
-        *lock(&self.0.asked)
+        *self
+            .0
+            .asked
+            .lock()
             .entry(format!("{namespace}/{name}"))
             .or_default() += 1;
         let _running = Running::new(&self.0);

@@ -21,14 +21,6 @@ pub mod faults;
 pub mod garden;
 #[cfg(feature = "kcp")]
 pub mod kcp;
-#[cfg(any(
-    feature = "conformance",
-    feature = "garden",
-    feature = "log",
-    feature = "sim",
-    all(unix, any(feature = "control-plane", feature = "faults"))
-))]
-mod lock;
 #[cfg(feature = "log")]
 pub mod log;
 #[cfg(feature = "conformance")]

@@ -13,12 +13,11 @@
 //! ```
 
 use std::io::{self, Write};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock};
 
+use parking_lot::Mutex;
 use tracing::{Dispatch, Level, Subscriber, subscriber::DefaultGuard};
 use tracing_subscriber::util::SubscriberInitExt as _;
-
-use crate::lock::lock;
 
 /// Captures the log lines of the current thread until it is dropped. Lines of other tests in the process are not
 /// captured.
@@ -63,7 +62,7 @@ impl Log {
 
     /// The captured log: one line for each event, without times and colours.
     pub fn text(&self) -> String {
-        let text = lock(&self.text.0);
+        let text = self.text.0.lock();
         String::from_utf8_lossy(&text).into_owned()
     }
 
@@ -92,7 +91,7 @@ impl Text {
 
 impl Write for Text {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut text = lock(&self.0);
+        let mut text = self.0.lock();
         text.extend_from_slice(bytes);
         Ok(bytes.len())
     }

@@ -7,7 +7,7 @@ use kube::{
 };
 use mcr_core::{BoxError, ObjectPath, WatchRequest, explain_error};
 
-use crate::{Request, RequestKey};
+use crate::request::{Request, RequestKey};
 
 /// Why [`Request::confirm_deleted`] does not know whether the object exists.
 ///

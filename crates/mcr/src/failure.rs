@@ -8,7 +8,7 @@ use mcr_core::{
     ClusterName, ClusterNotFound, ObjectKey, TransportError, internal::describe_json_error, reason,
 };
 
-use crate::TerminalError;
+use crate::terminal::TerminalError;
 
 /// The most causes of an error that are read: `source` is code of users, and may lead in a circle.
 const MOST_CAUSES: usize = 64;
@@ -276,14 +276,14 @@ mod tests {
     /// The class does not depend on the object: of no error of ours, and of no text that names the object of the request.
     #[test]
     fn equal_failures_of_different_objects_have_one_class() {
-        use crate::ConfirmError::{Blocked, Forbidden, NoAnswer, NotServed};
+        use crate::confirm::ConfirmError::{Blocked, Forbidden, NoAnswer, NotServed};
         let status = |name: &str, resource: &str| {
             let status = json!({"code": 403, "reason": "Forbidden", "message": name, "details": {"name": name, "kind": resource}});
             Box::new(serde_json::from_value::<Status>(status).unwrap())
         };
         let classes = ["x", "a-very.long-name"].map(|name| {
             let object = ObjectKey::namespaced(format!("ns-{name}"), name);
-            let key = crate::RequestKey::new(ClusterName::new("berlin").unwrap(), object.clone());
+            let key = crate::request::RequestKey::new(ClusterName::new("berlin").unwrap(), object.clone());
             let (source, resource) = (status(name, "maps"), "maps".to_owned());
             let api = || kube::Error::Api(source.clone());
             let no_answer = NoAnswer {

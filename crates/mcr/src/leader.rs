@@ -12,7 +12,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{ControllerHandle, ManagerError};
+use crate::{controller::ControllerHandle, error::ManagerError};
 
 /// The leader election of a [`Manager`](crate::Manager), on a Lease of `coordination.k8s.io/v1`.
 ///

@@ -20,8 +20,10 @@ use tokio_util::sync::CancellationToken;
 #[cfg(feature = "server")]
 use crate::server::Server;
 use crate::{
-    BuildError, BuiltController, ControllerHandle, FleetReport, LeaderElection, ManagerError,
-    leader::{self, Elected},
+    controller::{BuiltController, ControllerHandle},
+    error::{BuildError, ManagerError},
+    leader::{self, Elected, LeaderElection},
+    report::FleetReport,
     signals,
     tasks::{NamedTasks, Task, lead, panicked},
     unlogged,

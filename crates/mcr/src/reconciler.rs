@@ -13,7 +13,11 @@ use mcr_core::{BoxError, Cluster, DecodeError, Fleet, Object};
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Action, IntoAction, Request, RequestKey, RequestObject, failure::Failure};
+use crate::{
+    action::{Action, IntoAction},
+    failure::Failure,
+    request::{Request, RequestKey, RequestObject},
+};
 
 /// Brings one object of one cluster to its desired state.
 ///

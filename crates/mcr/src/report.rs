@@ -8,7 +8,9 @@ use std::{
 use mcr_core::{ClusterStatus, DISPLAY_NAME, Fleet, ProviderStatus, ScopeStatus};
 use mcr_lease::{Leadership, LeaseStatus};
 
-use crate::{ControllerClusterStatus, ControllerCounts, ControllerHandle, GatingWatch, QueueStatus};
+use crate::controller::{
+    ControllerClusterStatus, ControllerCounts, ControllerHandle, GatingWatch, QueueStatus,
+};
 
 /// The state of the fleet, its providers and its controllers at one moment, for people and programs. The HTTP server
 /// serves it as JSON at `/clusters`.

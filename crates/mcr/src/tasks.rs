@@ -11,7 +11,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{ManagerError, controller::leading::in_term, failure::panic_text};
+use crate::{controller::run::leading::in_term, error::ManagerError, failure::panic_text};
 
 pub(crate) type Task =
     Box<dyn FnOnce(Fleet, CancellationToken) -> BoxFuture<'static, Result<(), BoxError>> + Send>;

@@ -274,12 +274,12 @@ async fn poll_once<F: Future + Unpin>(mut future: F) -> Option<F::Output> {
 #[tokio::test(start_paused = true)]
 async fn what_was_seen_in_an_earlier_epoch_is_refused() {
     let q = queue(QueueConfig::default());
-    assert!(q.add_in(&"a", 1, 1, Live, Duration::ZERO));
+    assert!(q.add_in(&"a", &1, 1, Live, Duration::ZERO));
     q.engage("a", 2);
-    assert!(!q.add_in(&"a", 1, 2, Live, Duration::ZERO));
-    assert!(q.add_in(&"a", 2, 3, Live, Duration::ZERO));
+    assert!(!q.add_in(&"a", &1, 2, Live, Duration::ZERO));
+    assert!(q.add_in(&"a", &2, 3, Live, Duration::ZERO));
     assert_eq!(q.next().await.unwrap().key, 3);
     q.disengage(&"a");
-    assert!(!q.add_in(&"a", 2, 4, Live, Duration::ZERO));
+    assert!(!q.add_in(&"a", &2, 4, Live, Duration::ZERO));
     assert!(q.is_empty());
 }

@@ -1,25 +1,26 @@
-//! Circles among the modules of a crate.
+//! Circles among the modules of a crate, and imports that go by way of its root.
 
 mod code;
 mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
 use self::tree::{Arrow, Tree};
 use super::sources::Sources;
 
+/// The crates whose files still import from their root. To be emptied.
+const BY_WAY_OF_ROOT: &[&str] = &["mcr-client", "mcr-core", "mcr-watch"];
+
 /// Fails if modules import each other in a circle: siblings, or a module and its children.
 ///
 /// A module may re-export what its children define; that alone is no import.
 pub(super) fn check(sources: &Sources) -> Result<()> {
     let mut report = Vec::new();
-    for root in sources.keys() {
-        if root.ends_with("src/lib.rs") || root.ends_with("src/main.rs") {
-            circles_of(root, sources, &mut report)?;
-        }
+    for root in roots(sources) {
+        circles_of(root, sources, &mut report)?;
     }
     if !report.is_empty() {
         bail!(
@@ -31,13 +32,45 @@ pub(super) fn check(sources: &Sources) -> Result<()> {
     Ok(())
 }
 
+/// Fails if a file imports by way of `lib.rs` what a module of the crate or another crate defines. Such an import hides which module
+/// depends on which.
+pub(super) fn check_imports(sources: &Sources) -> Result<()> {
+    let mut report = Vec::new();
+    for root in roots(sources).filter(|root| !BY_WAY_OF_ROOT.contains(&&*name(root))) {
+        report.extend(Tree::read(root, sources)?.by_way_of_root());
+    }
+    if !report.is_empty() {
+        bail!(
+            "files import by way of the root of their crate; name the module that defines the item, or the other crate:\n  {}",
+            report.join("\n  ")
+        );
+    }
+    Ok(())
+}
+
+/// Each `lib.rs` and `main.rs`.
+fn roots(sources: &Sources) -> impl Iterator<Item = &Path> {
+    let is_root = |path: &&PathBuf| path.ends_with("src/lib.rs") || path.ends_with("src/main.rs");
+    sources.keys().filter(is_root).map(PathBuf::as_path)
+}
+
+/// The folder of the crate with this `lib.rs` or `main.rs`, which has its name.
+fn name(root: &Path) -> String {
+    root.iter()
+        .rev()
+        .nth(2)
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
+
 /// Reports the circles of the crate with this `lib.rs` or `main.rs`.
 fn circles_of(root: &Path, sources: &Sources, report: &mut Vec<String>) -> Result<()> {
     let tree = Tree::read(root, sources)?;
-    let name = root.iter().rev().nth(2).unwrap_or_default().to_string_lossy();
+    let name = name(root);
     for (parent, arrows) in tree.arrows() {
         for circle in circles(&Vec::from_iter(arrows.keys())) {
-            let inside = [vec![name.to_string()], parent.clone()].concat().join("::");
+            let inside = [vec![name.clone()], parent.clone()].concat().join("::");
             let modules = Vec::from_iter(circle.iter().copied()).join(", ");
             report.push(format!("in {inside}: {modules}"));
             for ((from, to), example) in &arrows {
@@ -74,14 +107,44 @@ fn circles<'a>(arrows: &[&'a Arrow]) -> BTreeSet<BTreeSet<&'a str>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Sources, check};
+    use super::{Result, Sources, check, check_imports};
 
-    /// The report on a crate of these files.
-    fn report(files: &[(&str, &str)]) -> String {
+    fn report_of(check: fn(&Sources) -> Result<()>, files: &[(&str, &str)]) -> String {
         let sources = files
             .iter()
             .map(|(file, text)| (format!("x/src/{file}").into(), (*text).into()));
         check(&Sources::from_iter(sources)).map_or_else(|error| error.to_string(), |()| String::new())
+    }
+
+    /// The report on the circles of a crate of these files.
+    fn report(files: &[(&str, &str)]) -> String {
+        report_of(check, files)
+    }
+
+    #[test]
+    fn an_import_by_way_of_the_root_is_named_and_one_from_a_module_is_not() {
+        let root = "mod a; mod b; pub use b::B; pub use http::{self, Uri}; pub fn own() {} pub mod hidden { pub use crate::b::C; }";
+        let imports = |a| report_of(check_imports, &[("lib.rs", root), ("a.rs", a), ("b.rs", "")]);
+        for (a, path) in [
+            ("use crate::{B, b::C};", "crate::B"),
+            ("fn f(uri: crate::Uri) {}", "crate::Uri"),
+            ("use super::http::Error;", "super::http::Error"),
+            ("mod inner { use super::super::B; }", "super::super::B"),
+            ("use crate::hidden::C;", "crate::hidden::C"),
+        ] {
+            assert!(
+                imports(a).ends_with(&format!("\n  x/src/a.rs: {path}")),
+                "{}",
+                imports(a)
+            );
+        }
+        for a in [
+            "use crate::{b::B, own}; use http::Uri;",
+            "#[cfg(test)] mod tests { use crate::B; }",
+            "use super::b; fn f() { self::g(); B }",
+        ] {
+            assert_eq!(imports(a), "");
+        }
     }
 
     #[test]

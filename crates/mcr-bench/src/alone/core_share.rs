@@ -1,15 +1,13 @@
 //! Measures the time from the bytes of a watch to the reconciler: mcr's own part of the latency of an event.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Result;
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
-use mcr::{Action, BoxError, ClusterSelector, Controller, Request, core::internal::lock};
+use mcr::{Action, BoxError, ClusterSelector, Controller, Request};
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
@@ -66,14 +64,14 @@ pub(super) async fn measure(rate: usize) -> Result<Figures> {
                 });
                 if let Some(sent) = sent {
                     let taken_ms = at.saturating_sub(sent) as f64 / 1e6;
-                    lock(&taken).push(taken_ms);
+                    taken.lock().push(taken_ms);
                 }
                 Ok::<_, BoxError>(Action::done())
             },
             taken.clone(),
         )?;
     tokio::spawn(controller.run(runs.fleet.clone(), CancellationToken::new()));
-    let take = || std::mem::take(&mut *lock(&taken));
+    let take = || std::mem::take(&mut *taken.lock());
     tokio::time::sleep(WARMING).await;
     drop(take());
     tokio::time::sleep(MEASURED).await;

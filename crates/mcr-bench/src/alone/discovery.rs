@@ -7,7 +7,7 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
@@ -32,6 +32,7 @@ use mcr_provider_cluster_inventory::{
 };
 use mcr_provider_kubeconfig::KubeconfigProvider;
 use mcr_testkit::sim::SimCluster;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -299,7 +300,7 @@ impl Provider for Announcements {
     }
 
     fn discover(&self, stop: CancellationToken) -> Discovery {
-        let mut changes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changes = self.0.lock();
         stream::iter(std::mem::take(&mut *changes))
             .chain(stream::pending())
             .take_until(stop.cancelled_owned())

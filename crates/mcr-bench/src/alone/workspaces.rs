@@ -5,7 +5,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
@@ -16,9 +16,10 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr::{
     Access, Action, BoxError, Cluster, ClusterSelector, ClusterState, Controller, Fleet, FleetEvent, Request,
-    core::{Change, Discovery, DiscoverySettings, Provider, Trust, internal::lock},
+    core::{Change, Discovery, DiscoverySettings, Provider, Trust},
 };
 use mcr_provider_kcp::KcpProvider;
+use parking_lot::Mutex;
 use tokio::{sync::Notify, time::timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -55,7 +56,7 @@ impl Provider for Announcing {
         changes
             .inspect(move |change| {
                 if let Ok(Change::Upsert(_)) = change {
-                    lock(&last).get_or_insert_with(Instant::now);
+                    last.lock().get_or_insert_with(Instant::now);
                 }
             })
             .boxed()
@@ -144,7 +145,7 @@ impl Running {
         let (mut waits, cpu) = (Vec::new(), cpu()?);
         for number in 0..double.unbound() {
             let reconciled = self.reconciled();
-            lock(&self.announced).take();
+            self.announced.lock().take();
             double.bind(number).await?;
             let engaged = async {
                 while !matches!(events.next().await, FleetEvent::Engaged(_)) {}
@@ -153,7 +154,7 @@ impl Running {
             let engaged = timeout(PATIENCE, engaged)
                 .await
                 .context("a workspace did not join within two minutes")?;
-            let announced = *lock(&self.announced);
+            let announced = *self.announced.lock();
             let announced = announced.context("a cluster that no provider announced")?;
             waits.push(engaged.saturating_duration_since(announced).as_secs_f64() * 1e6);
             self.seen.at_least(reconciled + 1).await?;

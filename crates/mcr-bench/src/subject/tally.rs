@@ -1,13 +1,13 @@
 use std::{
     io::{BufRead, Write},
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use mcr::core::internal::lock;
+use parking_lot::Mutex;
 
 use super::message::{Message, Sighting, now};
 use crate::objects::BEAT;
@@ -55,7 +55,7 @@ impl Tally {
 
     /// A beat of a cluster has been seen.
     pub fn beat(&self, cluster: &str, seq: u64) {
-        lock(&self.0.beats).push(Sighting {
+        self.0.beats.lock().push(Sighting {
             cluster: cluster.to_owned(),
             seq,
             at: now(),
@@ -88,7 +88,7 @@ impl Tally {
             for line in std::io::stdin().lock().lines() {
                 match line.as_deref().map(str::trim) {
                     Ok("beats") => {
-                        let beats = std::mem::take(&mut *lock(&this.0.beats));
+                        let beats = std::mem::take(&mut *this.0.beats.lock());
                         say(&Message::Beats { beats });
                     }
                     Ok("seen") => {

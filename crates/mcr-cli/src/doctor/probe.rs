@@ -3,7 +3,7 @@
 use std::{
     io,
     net::{IpAddr, SocketAddr},
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
@@ -12,10 +12,8 @@ use http_body_util::Empty;
 use hyper::{body::Bytes, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use jiff::fmt::rfc2822;
-use mcr_core::{
-    AddressPolicy, Trust, explain_error,
-    internal::{lock, tls},
-};
+use mcr_core::{AddressPolicy, Trust, explain_error, internal::tls};
+use parking_lot::Mutex;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
@@ -237,7 +235,7 @@ impl Witness {
     }
 
     fn seen(&self) -> Tls {
-        let seen = lock(&self.seen).take();
+        let seen = self.seen.lock().take();
         seen.unwrap_or(Tls {
             verdict: None,
             expires: None,
@@ -265,7 +263,7 @@ impl ServerCertVerifier for Witness {
             expires: parsed.as_ref().map(|parsed| parsed.not_after),
             valid_from: parsed.as_ref().map(|parsed| parsed.not_before),
         };
-        *lock(&self.seen) = Some(seen);
+        *self.seen.lock() = Some(seen);
         Ok(ServerCertVerified::assertion())
     }
 

@@ -1,12 +1,10 @@
 //! Records the announcements of a provider without changing them.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use futures::{StreamExt, stream};
-use mcr_core::{Change, ClusterSpec, Discovery, DiscoverySettings, Provider, explain_error, internal::lock};
+use mcr_core::{Change, ClusterSpec, Discovery, DiscoverySettings, Provider, explain_error};
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::Kind;
@@ -67,12 +65,12 @@ impl Tap {
     }
 
     pub(crate) fn heard(&self) -> Heard {
-        lock(&self.heard).clone()
+        self.heard.lock().clone()
     }
 
     /// Whether the provider is synced or has failed.
     pub(crate) fn has_spoken(&self) -> bool {
-        let heard = lock(&self.heard);
+        let heard = self.heard.lock();
         heard.synced || heard.error.is_some()
     }
 }
@@ -94,7 +92,7 @@ impl Provider for Tap {
         let heard = self.heard.clone();
         let ended = (heard.clone(), stop.clone());
         let update = |heard: &Mutex<Heard>, change: &dyn Fn(&mut Heard)| {
-            change(&mut lock(heard));
+            change(&mut heard.lock());
         };
         let said = self
             .provider

@@ -1,10 +1,7 @@
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex},
-};
+use std::{collections::HashSet, sync::Arc};
 
 use futures::StreamExt;
-use mcr_access::internal::lock;
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::{BrokenCluster, Change, ClusterName, ClusterSpec, Discovery, DiscoverySettings, Provider};
@@ -67,7 +64,7 @@ impl<P: Provider> Provider for Filter<P> {
         self.inner
             .discover_with(stop, settings)
             .filter_map(move |item| {
-                let mut kept = lock(&kept);
+                let mut kept = kept.lock();
                 if let (
                     Some(found),
                     Ok(Change::Upsert(ClusterSpec { name, .. }) | Change::Broken(BrokenCluster { name, .. })),
@@ -120,7 +117,7 @@ mod tests {
             "script"
         }
         fn discover(&self, _: CancellationToken) -> Discovery {
-            stream::iter(lock(&self.0).remove(0).into_iter().map(Ok)).boxed()
+            stream::iter(self.0.lock().remove(0).into_iter().map(Ok)).boxed()
         }
     }
 

@@ -127,7 +127,7 @@ fn another_id_is_another_cluster_also_in_the_next_discovery_and_one_that_comes_o
     let with_ids = |member: &str, cluster: &str| {
         let mut profile = profile("u", "one");
         if !member.is_empty() {
-            profile["metadata"]["labels"] = json!({crate::MEMBER_ID_LABEL: member});
+            profile["metadata"]["labels"] = json!({crate::facts::MEMBER_ID_LABEL: member});
         }
         if !cluster.is_empty() {
             let id = json!({"name": "cluster.clusterset.k8s.io", "value": cluster, "lastObservedTime": "2026-01-01T00:00:00Z"});

@@ -1,12 +1,10 @@
 //! Which sources an object of a related kind concerns: an index in memory that reconciles and watches fill.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube::core::ObjectMeta;
 use mcr::{ClusterName, ObjectKey, RequestKey};
+use parking_lot::{Mutex, MutexGuard};
 
 /// The objects that one source takes from a namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,8 +71,7 @@ pub(crate) struct Index(Mutex<Inner>);
 
 impl Index {
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // No panic can leave the maps half changed in a way that matters: each entry stands alone.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Sets what a source takes. Nothing removes its entry.

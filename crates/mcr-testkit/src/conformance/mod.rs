@@ -56,10 +56,9 @@ mod stream;
 mod subject;
 mod tap;
 
-use std::{
-    io::Write,
-    sync::{PoisonError, RwLock},
-};
+use std::io::Write;
+
+use parking_lot::RwLock;
 
 pub use subject::{Ability, CANARY, Draft, Subject};
 
@@ -152,8 +151,8 @@ macro_rules! dispatch {
                 return;
             }
             let shared = |alone: bool| match alone {
-                true => (None, Some(ALONE.write().unwrap_or_else(PoisonError::into_inner))),
-                false => (Some(ALONE.read().unwrap_or_else(PoisonError::into_inner)), None),
+                true => (None, Some(ALONE.write())),
+                false => (Some(ALONE.read()), None),
             };
             let _turn = shared(check_name == "a_discovery_leaves_nothing_behind");
             on_runtime(check::<S>(check_name));

@@ -1,13 +1,12 @@
 //! A provider that wraps the provider under test: it counts the announcements, and can end the running discovery.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures::{StreamExt, stream};
 use mcr_core::{Change, Discovery, DiscoverySettings, Provider};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-
-use crate::lock::lock;
 
 #[derive(Clone)]
 pub(super) struct Tap(Arc<Inner>);
@@ -33,7 +32,7 @@ impl Tap {
     /// Ends the running discovery. The next one does not start before [`mend`](Self::mend).
     pub(super) fn cut(&self) {
         self.0.open.send_replace(false);
-        lock(&self.0.running).cancel();
+        self.0.running.lock().cancel();
     }
 
     pub(super) fn mend(&self) {
@@ -42,7 +41,7 @@ impl Tap {
 
     /// How often this announcement was made.
     pub(super) fn count(&self, line: &str) -> usize {
-        lock(&self.0.said).iter().filter(|said| *said == line).count()
+        self.0.said.lock().iter().filter(|said| *said == line).count()
     }
 }
 
@@ -61,7 +60,7 @@ impl Provider for Tap {
 
     fn discover_with(&self, stop: CancellationToken, settings: &DiscoverySettings) -> Discovery {
         let running = stop.child_token();
-        *lock(&self.0.running) = running.clone();
+        *self.0.running.lock() = running.clone();
         let (tap, settings) = (self.0.clone(), settings.clone());
         let begin = async move {
             // Fails only if the sender is gone, and this task holds it.
@@ -76,7 +75,7 @@ impl Provider for Tap {
                     Ok(_) => return,
                     Err(error) => format!("error: {error}"),
                 };
-                lock(&tap.said).push(line);
+                tap.said.lock().push(line);
             })
         };
         stream::once(begin)

@@ -1,13 +1,13 @@
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tempfile::TempDir;
 
 use super::process::Process;
 use super::{Binaries, ControlPlaneError, http_probe, port};
-use crate::lock::lock;
 
 /// An etcd that any number of API servers may share. Cheap to clone. The process ends when the last
 /// clone is dropped; each control plane holds a clone.
@@ -138,8 +138,8 @@ impl Etcd {
         &self.inner.binaries
     }
 
-    fn process(&self) -> std::sync::MutexGuard<'_, Process> {
-        lock(&self.inner.process)
+    fn process(&self) -> parking_lot::MutexGuard<'_, Process> {
+        self.inner.process.lock()
     }
 }
 

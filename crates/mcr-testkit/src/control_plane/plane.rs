@@ -1,6 +1,7 @@
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -11,7 +12,6 @@ use super::{
     AuditLog, AuditMark, ControlPlaneError, Credentials, Etcd, KubeconfigBuilder, controller_manager, crd,
     kubeconfig, port,
 };
-use crate::lock::lock;
 
 /// A running kube-apiserver, and the credentials of its administrator.
 ///
@@ -407,8 +407,7 @@ impl ControlPlane {
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {
-        // No code panics in the middle of a change under this lock, so a poisoned lock can be used.
-        lock(&self.inner.running)
+        self.inner.running.lock()
     }
 }
 

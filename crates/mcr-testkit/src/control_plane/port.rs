@@ -1,10 +1,9 @@
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{Ipv4Addr, TcpListener};
-use std::sync::Mutex;
 
 use super::ControlPlaneError;
-use crate::lock::lock;
 
 /// Below the range of ephemeral ports, so that no outgoing connection takes the port of a stopped
 /// server before its restart.
@@ -18,7 +17,7 @@ static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 /// Returns a port of 127.0.0.1 on which no socket listens.
 pub(super) fn free_port() -> Result<u16, ControlPlaneError> {
     let span = u64::from(RANGE.end - RANGE.start);
-    let mut given = lock(&GIVEN);
+    let mut given = GIVEN.lock();
     for _ in 0..span {
         // A random offset, so that processes try different ports. This is the only source of randomness in the standard
         // library.

@@ -1,12 +1,11 @@
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use tempfile::TempDir;
 
 use super::process::Process;
 use super::{ControlPlaneError, http_probe, port};
-use crate::lock::lock;
 
 const READY_WITHIN: Duration = Duration::from_secs(120);
 
@@ -105,7 +104,6 @@ impl Program {
     }
 
     fn process(&self) -> MutexGuard<'_, Process> {
-        // No code panics in the middle of a change under this lock, so a poisoned lock can be used.
-        lock(&self.process)
+        self.process.lock()
     }
 }

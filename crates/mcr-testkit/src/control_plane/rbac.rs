@@ -1,5 +1,4 @@
 use std::collections::BTreeSet;
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::authorization::v1::{
@@ -8,11 +7,11 @@ use k8s_openapi::api::authorization::v1::{
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, Subject};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::ControlPlaneError;
-use crate::lock::lock;
 
 /// The limit for the authorizer, which reads from its own caches, to notice a change.
 const NOTICED_WITHIN: Duration = Duration::from_secs(60);
@@ -79,7 +78,7 @@ impl Access {
             .filter_map(|rule| self.probe(scope.as_deref(), rule))
             .collect();
         {
-            let mut given = lock(&self.given);
+            let mut given = self.given.lock();
             given.scopes.insert(scope.clone());
             given.probes.extend(probes.iter().cloned());
         }
@@ -93,7 +92,7 @@ impl Access {
 
     /// Removes all rules and waits until none works.
     pub(super) async fn revoke(&self, client: &Client) -> Result<(), ControlPlaneError> {
-        let Given { scopes, probes } = std::mem::take(&mut *lock(&self.given));
+        let Given { scopes, probes } = std::mem::take(&mut *self.given.lock());
         for scope in scopes {
             let delete = DeleteParams::default();
             let result = match &scope {

@@ -1,7 +1,8 @@
 //! The serving certificates of proxies. They are made once for each process, and all its proxies share them.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose, date_time_ymd,
@@ -12,7 +13,6 @@ use rustls::{
 };
 
 use super::FaultError;
-use crate::lock::lock;
 
 /// The certificate that a proxy presents in the TLS handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -38,7 +38,7 @@ type Issuer = CertifiedIssuer<'static, KeyPair>;
 impl Certificates {
     pub(super) fn shared() -> Result<Arc<Self>, FaultError> {
         static SHARED: Mutex<Option<Arc<Certificates>>> = Mutex::new(None);
-        let mut shared = lock(&SHARED);
+        let mut shared = SHARED.lock();
         if let Some(made) = &*shared {
             return Ok(made.clone());
         }

@@ -2,11 +2,12 @@ use std::{
     fmt,
     net::SocketAddr,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -21,7 +22,6 @@ use super::{
     shared::Shared,
     upstream::{UpstreamClient, kubeconfig},
 };
-use crate::lock::lock;
 
 /// A proxy in front of an API server that can be made to fail; see the [module](super).
 ///
@@ -184,7 +184,7 @@ impl FaultProxy {
     /// [`FaultError`] if the address or certificates are not usable.
     pub fn set_upstream(&self, upstream: impl Into<Upstream>) -> Result<(), FaultError> {
         let client = Arc::new(UpstreamClient::new(&upstream.into())?);
-        *lock(&self.shared.upstream) = client;
+        *self.shared.upstream.lock() = client;
         Ok(())
     }
 
@@ -238,7 +238,7 @@ impl FaultProxy {
 
     /// The last failure of the proxy itself, such as a lack of ports or file descriptors. `None` if there was none.
     pub fn trouble(&self) -> Option<String> {
-        lock(&self.shared.trouble).clone()
+        self.shared.trouble.lock().clone()
     }
 
     /// Changes the wire. `change` gets the number of the next connection. A connection reads the wire after it

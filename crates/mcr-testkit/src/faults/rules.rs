@@ -1,13 +1,14 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
+use parking_lot::Mutex;
+
 use super::{Fault, Match, random::Random, request::RequestInfo};
-use crate::lock::lock;
 
 /// A fault and the requests to which it applies. Made from a [`Fault`] or by [`Fault::on`].
 #[derive(Debug, Clone, PartialEq)]
@@ -74,7 +75,7 @@ impl Active {
 
     /// Whether the fault applies this time. Call it only if all conditions match, because it counts the match.
     pub(super) fn take(&self, dice: &Dice) -> bool {
-        let mut counts = lock(&self.counts);
+        let mut counts = self.counts.lock();
         if counts.1 == Some(0) {
             return false;
         }
@@ -109,7 +110,7 @@ impl Dice {
     }
 
     fn unit(&self) -> f64 {
-        lock(&self.random).unit()
+        self.random.lock().unit()
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex, atomic::AtomicU64},
+    sync::{Arc, atomic::AtomicU64},
 };
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -15,7 +16,6 @@ use super::{
     stale::Memory,
     upstream::UpstreamClient,
 };
-use crate::lock::lock;
 
 /// The shared state of a proxy.
 pub(super) struct Shared {
@@ -47,10 +47,10 @@ pub(super) struct Changing {
 
 impl Shared {
     pub(super) fn upstream(&self) -> Arc<UpstreamClient> {
-        lock(&self.upstream).clone()
+        self.upstream.lock().clone()
     }
 
     pub(super) fn trouble(&self, what: String) {
-        *lock(&self.trouble) = Some(what);
+        *self.trouble.lock() = Some(what);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 
 use bytes::{Bytes, BytesMut};
@@ -10,9 +10,9 @@ use futures::stream;
 use http::{HeaderValue, Method, Uri};
 use http_body::Body as _;
 use http_body_util::{BodyExt, StreamBody};
+use parking_lot::Mutex;
 
 use super::body::{Body, full};
-use crate::lock::lock;
 
 /// The most answers that are remembered, and the most bytes of each.
 const ANSWERS: usize = 256;
@@ -72,12 +72,12 @@ pub(super) fn key(method: &Method, uri: &Uri, accept: Option<&HeaderValue>) -> O
 
 impl Memory {
     pub(super) fn get(&self, key: &str) -> Option<Remembered> {
-        let answers = lock(&self.0);
+        let answers = self.0.lock();
         answers.by_key.get(key).cloned()
     }
 
     fn put(&self, key: String, answer: Remembered) {
-        let mut answers = lock(&self.0);
+        let mut answers = self.0.lock();
         if answers.by_key.insert(key.clone(), answer).is_none() {
             answers.order.push_back(key);
         }

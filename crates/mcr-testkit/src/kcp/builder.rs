@@ -1,8 +1,9 @@
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::admission::KcpAdmission;
@@ -16,7 +17,6 @@ use super::shard::Shard;
 use super::state::State;
 use super::user::{ADMINS, KcpUser, Users};
 use super::{kinds, root};
-use crate::lock::lock;
 use crate::sim::SimServerError;
 use crate::sim::kinds::Kinds;
 use crate::sim::state::{ServerState, Settings};
@@ -190,7 +190,7 @@ impl KcpBuilder {
         });
         if !self.delays.are_zero() {
             let timer = tokio::spawn(control::run_timer(Arc::downgrade(&inner), timed));
-            *lock(&inner.timer) = Some(timer);
+            *inner.timer.lock() = Some(timer);
         }
         root::make(&inner);
         Kcp { inner }

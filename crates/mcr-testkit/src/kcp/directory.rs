@@ -1,7 +1,7 @@
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use crate::lock::lock;
+use parking_lot::Mutex;
 
 /// Where each logical cluster is: its path, and its shard by number. No other lock is taken under this one.
 #[derive(Debug, Default)]
@@ -22,13 +22,13 @@ pub(super) struct Entry {
 
 impl Directory {
     pub(super) fn add(&self, id: Arc<str>, path: Arc<str>, shard: usize) {
-        let mut maps = lock(&self.0);
+        let mut maps = self.0.lock();
         maps.by_path.insert(path.clone(), id.clone());
         maps.by_id.insert(id.clone(), Entry { id, path, shard });
     }
 
     pub(super) fn remove(&self, id: &str) {
-        let mut maps = lock(&self.0);
+        let mut maps = self.0.lock();
         let Some(entry) = maps.by_id.remove(id) else {
             return;
         };
@@ -43,18 +43,18 @@ impl Directory {
     }
 
     pub(super) fn set_shard(&self, id: &str, shard: usize) {
-        if let Some(entry) = lock(&self.0).by_id.get_mut(id) {
+        if let Some(entry) = self.0.lock().by_id.get_mut(id) {
             entry.shard = shard;
         }
     }
 
     pub(super) fn by_id(&self, id: &str) -> Option<Entry> {
-        lock(&self.0).by_id.get(id).cloned()
+        self.0.lock().by_id.get(id).cloned()
     }
 
     /// A logical cluster by its id, its path, or a path that begins with the id of another one.
     pub(super) fn find(&self, name: &str) -> Option<Entry> {
-        let maps = lock(&self.0);
+        let maps = self.0.lock();
         if let Some(entry) = maps.by_id.get(name) {
             return Some(entry.clone());
         }

@@ -11,7 +11,6 @@ use super::service::KcpService;
 use super::shard_handle::KcpShard;
 use super::user::KcpUser;
 use super::workspace::KcpWorkspace;
-use crate::lock::lock;
 use crate::sim::SimError;
 use crate::sim::write::{Verb, Write};
 
@@ -95,7 +94,7 @@ impl Kcp {
             .find(name)
             .ok_or_else(|| no_workspace(name))?;
         let to = self.inner.shard_named(shard).ok_or_else(|| no_workspace(shard))?;
-        let mut state = lock(&self.inner.control);
+        let mut state = self.inner.control.lock();
         if self.inner.migrate(&mut state, &entry.id, to.number, order) {
             return Ok(());
         }
@@ -117,12 +116,12 @@ impl Kcp {
 
     /// Adds the user of a bearer token, or replaces it.
     pub fn set_user(&self, token: impl Into<String>, user: KcpUser) {
-        lock(&self.inner.users).set(token.into(), user);
+        self.inner.users.lock().set(token.into(), user);
     }
 
     /// Makes a token unknown, as if it had expired: requests get 401 from now on. Open watches go on.
     pub fn remove_user(&self, token: &str) -> bool {
-        lock(&self.inner.users).remove(token)
+        self.inner.users.lock().remove(token)
     }
 
     /// The token of the user who may do everything in every workspace.

@@ -1,6 +1,7 @@
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -10,7 +11,6 @@ use super::names;
 use super::shard::Shard;
 use super::state::State;
 use super::user::Users;
-use crate::lock::lock;
 
 /// The data of a double of kcp.
 ///
@@ -55,7 +55,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Some(timer) = lock(&self.timer).take() {
+        if let Some(timer) = self.timer.lock().take() {
             timer.abort();
         }
     }

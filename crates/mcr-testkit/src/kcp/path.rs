@@ -14,7 +14,6 @@ use super::missing::no_workspace;
 use super::rewrite::{refuse, set_path};
 use super::shard::Shard;
 use super::user::KcpUser;
-use crate::lock::lock;
 use crate::sim::SimBody;
 use crate::sim::error::SimError;
 use crate::sim::handle::{Caller, handle_for};
@@ -132,7 +131,10 @@ pub(super) fn answer(inner: &Inner, entry: Entry, mut parts: Parts, body: &Bytes
     let Some(own) = own else {
         return Response::new(SimBody::full(Bytes::new()));
     };
-    let user = lock(&inner.users).authenticate(header(&parts.headers, AUTHORIZATION));
+    let user = inner
+        .users
+        .lock()
+        .authenticate(header(&parts.headers, AUTHORIZATION));
     let user = match user {
         Ok(user) => user,
         Err(error) => return refuse(own, &parts, "", error, &whole),
@@ -221,7 +223,7 @@ fn cluster(
         let message = format!("the shard {} of {name} does not answer", shard.name);
         return refused(SimError::new(502, "", message));
     }
-    if lock(&inner.control).moving.contains_key(&found.id) {
+    if inner.control.lock().moving.contains_key(&found.id) {
         return refused(SimError::new(503, "", "logical cluster is being migrated"));
     }
     if let Err(error) = user.may_enter(&found.id) {

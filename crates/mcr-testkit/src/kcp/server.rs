@@ -1,13 +1,13 @@
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Response, StatusCode};
+use parking_lot::Mutex;
 
 use super::handle::Kcp;
 use super::path::{self, Entry};
-use crate::lock::lock;
 use crate::sim::kubeconfig;
 use crate::sim::server::{Answers, Listening, listen_for};
 use crate::sim::{SimBody, SimServerError, SimTls};
@@ -103,7 +103,7 @@ impl Port {
     }
 
     fn close(&self) {
-        lock(&self.open).take();
+        self.open.lock().take();
     }
 
     async fn reopen(&self, ports: &Ports) -> Result<(), SimServerError> {
@@ -115,7 +115,7 @@ impl Port {
             });
             match listen_for(self.number, &ports.tls, door).await {
                 Ok(listening) => {
-                    *lock(&self.open) = Some(listening);
+                    *self.open.lock() = Some(listening);
                     return Ok(());
                 }
                 // The task of the closed port may still hold it for a moment.

@@ -1,8 +1,8 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -11,6 +11,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
@@ -20,7 +21,6 @@ use super::error::SimError;
 use super::kubeconfig;
 use super::server_error::SimServerError;
 use super::tls::{SimCertificate, SimTls};
-use crate::lock::lock;
 
 /// One simulated cluster behind TLS on 127.0.0.1. Dropping it closes the port and all connections.
 #[derive(Debug)]
@@ -107,7 +107,7 @@ impl Serves {
             Self::Many(clusters) => {
                 let whole = request.uri().path_and_query()?.as_str();
                 let (name, _) = whole.strip_prefix("/clusters/")?.split_once('/')?;
-                let cluster = lock(&clusters.0).get(name)?.clone();
+                let cluster = clusters.0.lock().get(name)?.clone();
                 let rest: Uri = whole.get("/clusters/".len() + name.len()..)?.parse().ok()?;
                 *request.uri_mut() = rest;
                 Some((cluster, request))
@@ -203,19 +203,23 @@ impl SimFleet {
 
     /// Adds a cluster, or replaces the one of its name.
     pub fn add(&self, cluster: SimCluster) {
-        lock(&self.inner.clusters.0).insert(cluster.inner.name.clone(), cluster);
+        self.inner
+            .clusters
+            .0
+            .lock()
+            .insert(cluster.inner.name.clone(), cluster);
     }
 
     /// Stops serving a cluster: its paths answer 404, its watches end.
     pub fn remove(&self, name: &str) -> Option<SimCluster> {
-        let removed = lock(&self.inner.clusters.0).remove(name)?;
+        let removed = self.inner.clusters.0.lock().remove(name)?;
         removed.end_watches();
         Some(removed)
     }
 
     /// A cluster by name.
     pub fn get(&self, name: &str) -> Option<SimCluster> {
-        lock(&self.inner.clusters.0).get(name).cloned()
+        self.inner.clusters.0.lock().get(name).cloned()
     }
 
     /// `https://127.0.0.1:<port>/clusters/<name>`, whether there is such a cluster or not.

@@ -1,8 +1,9 @@
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value};
 
 use super::audit::{COMPLETE, Pending, SimAuditEvent, SimAuditLog};
@@ -11,7 +12,6 @@ use super::error::SimError;
 use super::kinds::{Kind, Kinds};
 use super::object;
 use super::store::Store;
-use crate::lock::lock;
 
 /// A simulated cluster, as requests see it: all data of a server, or one logical cluster of many in it.
 pub(crate) struct ClusterState {
@@ -241,11 +241,11 @@ impl ServerState {
 
     /// Locks the data. A write changes the store in one step at its end, so a panic before leaves the store intact.
     pub(crate) fn store(&self) -> StoreGuard<'_> {
-        StoreGuard(Some(lock(&self.store)))
+        StoreGuard(Some(self.store.lock()))
     }
 
     pub(crate) fn users(&self) -> MutexGuard<'_, Users> {
-        lock(&self.users)
+        self.users.lock()
     }
 
     pub(crate) fn next_watch(&self) -> u64 {
@@ -272,11 +272,11 @@ impl ServerState {
     }
 
     pub(crate) fn audit(&self) -> SimAuditLog {
-        lock(&self.audit).clone()
+        self.audit.lock().clone()
     }
 
     pub(crate) fn audit_push(&self, event: SimAuditEvent) {
-        lock(&self.audit).push(event, self.settings.audit_limit);
+        self.audit.lock().push(event, self.settings.audit_limit);
     }
 
     pub(crate) fn audit_end(&self, Pending(mut event): Pending) {

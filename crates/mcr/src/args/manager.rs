@@ -5,7 +5,10 @@ use std::{net::SocketAddr, sync::Arc};
 use futures::FutureExt;
 
 use super::HubArgs;
-use crate::{LeaderElection, Manager, ManagerBuilder};
+use crate::{
+    leader::LeaderElection,
+    manager::{Manager, ManagerBuilder},
+};
 
 /// The options of the manager.
 #[derive(Debug, Clone, Default, clap::Args)]

@@ -67,12 +67,13 @@ use std::sync::{
 
 use clap::{Args as _, Command, FromArgMatches};
 
-use crate::{Fleet, FleetBuilder, ManagerBuilder, Provider};
+use crate::manager::ManagerBuilder;
 pub use error::ArgsError;
 pub use hub::{Hub, HubArgs};
 pub use kubeconfigs::KubeconfigArgs;
 pub use log::{LogArgs, LogFormat};
 pub use manager::ManagerArgs;
+use mcr_core::{Fleet, FleetBuilder, Provider};
 
 /// All flags of this module. See [`args`](self).
 ///

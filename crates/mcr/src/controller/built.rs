@@ -9,12 +9,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     engine::{Core, Engine},
-    follow::follow,
+    follow::{
+        follow,
+        source::{self, Sources},
+    },
     run::dispatch,
-    source::{self, Sources},
     status::ControllerHandle,
 };
-use crate::{ControllerError, failure::panic_text};
+use crate::{error::ControllerError, failure::panic_text};
 
 /// A controller that is ready to run. [`Controller::build`](super::Controller::build) makes it.
 pub struct BuiltController {
@@ -119,8 +121,7 @@ impl BuiltController {
         tracing::debug!(controller = %core.plan.name, "controller stopping");
         core.queue.close();
         stop_sources.cancel();
-        let members: Vec<_> = core.members().values().cloned().collect();
-        for member in members {
+        for (_, member) in core.queue.clusters() {
             member.close();
         }
         core.tracker.close();

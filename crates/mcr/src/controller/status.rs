@@ -2,20 +2,19 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::SystemTime};
 
-use mcr_core::{ClusterName, internal::lock};
+use mcr_core::ClusterName;
 use mcr_lease::Leadership;
 use tokio::time::Instant;
 
 #[cfg(feature = "metrics")]
-use super::histogram::HistogramRead;
+use super::engine::histogram::HistogramRead;
 use super::{
-    counters::ControllerCounts,
-    engine::Core,
-    failing::{FailingRequest, MOST_LISTED},
-    gate::GateStatus,
-    gating::GatingWatch,
-    member::Member,
-    runs::RunningRequest,
+    engine::{Core, counters::ControllerCounts, running::RunningRequest},
+    member::{
+        Member,
+        failing::{FailingRequest, MOST_LISTED},
+        gate::{GateStatus, GatingWatch},
+    },
 };
 
 /// The state of a controller at one moment. [`ControllerHandle::status`] returns it.
@@ -88,17 +87,16 @@ impl ControllerHandle {
 
     /// The current state of the controller.
     pub fn status(&self) -> ControllerStatus {
-        let members: Vec<_> = self.0.members().values().cloned().collect();
         let queue = &self.0.queue;
+        let members = queue.clusters();
         let mut failing = self.failing(&members);
         let clusters: BTreeMap<_, _> = members
             .iter()
-            .filter_map(|member| {
-                let name = member.cluster.name();
+            .filter_map(|(name, member)| {
                 let depth = queue.depth(name)?;
                 let (failing_count, failing) = failing.remove(name).unwrap_or_default();
                 let status = ControllerClusterStatus {
-                    gate: lock(&member.gate).status(),
+                    gate: member.gate.lock().status(),
                     parked: depth.parked || depth.releasing,
                     ready: depth.ready,
                     delayed: depth.delayed,
@@ -125,13 +123,15 @@ impl ControllerHandle {
     }
 
     /// By cluster: the number of failing requests, and those of them that are listed.
-    fn failing(&self, members: &[Arc<Member>]) -> BTreeMap<ClusterName, (usize, Vec<FailingRequest>)> {
+    fn failing(
+        &self,
+        members: &[(ClusterName, Arc<Member>)],
+    ) -> BTreeMap<ClusterName, (usize, Vec<FailingRequest>)> {
         let mut worst = Vec::new();
         let mut clusters = BTreeMap::new();
-        for member in members {
+        for (name, member) in members {
             let (count, failing) = member.failing.worst();
             if count > 0 {
-                let name = member.cluster.name();
                 clusters.insert(name.clone(), (count, Vec::new()));
                 worst.extend(
                     failing

@@ -16,8 +16,8 @@ use super::{
     options::{MetricsOptions, PerCluster},
 };
 use crate::{
-    ClusterReport, ControllerHandle, FleetReport, GateStatus,
-    report::{distinct, leadership},
+    controller::{ControllerHandle, GateStatus},
+    report::{ClusterReport, FleetReport, distinct, leadership},
 };
 
 pub(super) struct FleetCollector {

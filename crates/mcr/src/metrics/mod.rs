@@ -20,7 +20,7 @@ pub use options::{MetricsOptions, PerCluster};
 pub use prometheus_client;
 
 use self::collector::FleetCollector;
-use crate::ControllerHandle;
+use crate::controller::ControllerHandle;
 
 /// A registry with the metrics of a fleet and its controllers. You can register your own metrics with it.
 ///

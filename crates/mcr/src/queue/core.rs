@@ -1,10 +1,6 @@
 //! The queue as a data structure: it decides which item runs next, without I/O, clock and lock.
 
-mod bounded;
-mod forget;
 mod inspect;
-
-pub(crate) use self::bounded::Added;
 
 use super::backoff::Rng;
 use super::config::QueueConfig;
@@ -30,11 +26,11 @@ pub const MAX_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
 const DUE_PER_CALL: usize = 64;
 
 /// The items and the state of one cluster.
-struct Slot<C, K> {
+struct Slot<C, K, E> {
     name: C,
     items: Items<K>,
     /// `None`: the cluster is disengaged, and its slot stays until its orphaned runs are done.
-    epoch: Option<u64>,
+    epoch: Option<E>,
     gated: bool,
     parked: bool,
     /// The time from which an unparked cluster may dispatch again.
@@ -48,6 +44,16 @@ struct Slot<C, K> {
     orphans: usize,
     /// The number of items of this cluster that are counted in `pending` of the queue.
     counted: usize,
+}
+
+/// What became of an add.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Added {
+    Yes,
+    /// The cluster is not engaged, or is engaged with another epoch.
+    NotEngaged,
+    /// The key is new, and the cluster has as many waiting items as it may have.
+    Full,
 }
 
 /// The fair queue as a plain data structure. [`FairQueue`](super::FairQueue) puts it behind a lock and adds an async
@@ -73,14 +79,14 @@ struct Slot<C, K> {
 /// queue.done(&work, Outcome::Success { requeue_after: None }, now);
 /// assert!(queue.is_empty());
 /// ```
-pub struct QueueCore<C, K> {
+pub struct QueueCore<C, K, E = u64> {
     config: QueueConfig,
     base: Instant,
     debounce: Tick,
     age_after: Tick,
     hasher: RandomState,
     index: HashMap<C, u32, RandomState>,
-    slots: Slab<Slot<C, K>>,
+    slots: Slab<Slot<C, K, E>>,
     /// The clusters that can dispatch now.
     ring: List,
     /// By slot: when the next delayed item or the release of the cluster is due. Absent while the cluster is gated or parked.
@@ -92,7 +98,7 @@ pub struct QueueCore<C, K> {
     counters: Counters,
 }
 
-fn ring<C, K>(slot: &mut Slot<C, K>) -> &mut Links {
+fn ring<C, K, E>(slot: &mut Slot<C, K, E>) -> &mut Links {
     &mut slot.ring
 }
 
@@ -100,7 +106,7 @@ fn ticks(duration: Duration) -> Tick {
     Tick::try_from(duration.min(MAX_DELAY).as_nanos()).unwrap_or(Tick::MAX)
 }
 
-impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
+impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash, E: Clone + PartialEq> QueueCore<C, K, E> {
     /// Makes an empty queue without clusters. Its time starts at `now`.
     pub fn new(config: QueueConfig, now: Instant) -> Self {
         Self {
@@ -135,14 +141,14 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
             .filter(|at| self.slots[*at as usize].epoch.is_some())
     }
 
-    /// Admits `cluster` under `epoch`, the number of this engagement. From now on the queue accepts its items. The cluster
+    /// Admits `cluster` under `epoch`, which stands for this engagement. From now on the queue accepts its items. The cluster
     /// starts gated if [`QueueConfig::start_gated`] is set, not parked, and with weight 1.
     ///
     /// A call with the current epoch changes nothing. A call with another epoch first calls
     /// [`disengage`](Self::disengage). Returns how many pending items that dropped.
-    pub fn engage(&mut self, cluster: C, epoch: u64) -> usize {
+    pub fn engage(&mut self, cluster: C, epoch: E) -> usize {
         let dropped = match self.engaged(&cluster) {
-            Some(at) if self.slots[at as usize].epoch == Some(epoch) => return 0,
+            Some(at) if self.slots[at as usize].epoch.as_ref() == Some(&epoch) => return 0,
             Some(_) => self.disengage(&cluster),
             None => 0,
         };
@@ -181,22 +187,20 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
     /// the number of items. The queue refuses adds until the cluster is engaged again. Its runs become orphans: they count
     /// in the global limit until they are done, and the queue ignores their outcomes.
     pub fn disengage(&mut self, cluster: &C) -> usize {
-        self.detach(cluster).0
+        self.detach(cluster).map_or(0, |(dropped, ..)| dropped)
     }
 
-    /// As [`disengage`](Self::disengage), but returns the dropped items, so that the caller can free them later.
-    pub(super) fn detach(&mut self, cluster: &C) -> (usize, Option<Items<K>>) {
-        let Some(at) = self.engaged(cluster) else {
-            return (0, None);
-        };
+    /// As [`disengage`](Self::disengage), but returns the dropped items and the epoch, so that the caller can free them later.
+    pub(super) fn detach(&mut self, cluster: &C) -> Option<(usize, Items<K>, E)> {
+        let at = self.slot(cluster)?;
         let slot = &mut self.slots[at as usize];
-        slot.epoch = None;
+        let epoch = slot.epoch.take()?;
         slot.orphans += std::mem::take(&mut slot.running);
         let (dropped, old) = slot.items.disown(&self.hasher);
         self.counters.dropped += dropped as u64;
         self.settle(at);
         self.remove_if_unused(at);
-        (dropped, Some(old))
+        Some((dropped, old, epoch))
     }
 
     fn remove_if_unused(&mut self, at: u32) {
@@ -248,7 +252,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
         })
     }
 
-    fn change(&mut self, cluster: &C, change: impl FnOnce(&mut Slot<C, K>)) -> bool {
+    fn change(&mut self, cluster: &C, change: impl FnOnce(&mut Slot<C, K, E>)) -> bool {
         let Some(at) = self.engaged(cluster) else {
             return false;
         };
@@ -282,6 +286,32 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
         true
     }
 
+    /// As [`add_after`](Self::add_after), but adds no new key if `most` items of the cluster wait. `epoch`: only while the
+    /// cluster is engaged with it.
+    pub(super) fn add_within(
+        &mut self,
+        cluster: &C,
+        epoch: Option<&E>,
+        (key, most): (K, usize),
+        priority: Priority,
+        delay: Duration,
+        now: Instant,
+    ) -> Added {
+        let engaged = self.engaged(cluster);
+        let is_this =
+            |at: &u32| epoch.is_none_or(|epoch| self.slots[*at as usize].epoch.as_ref() == Some(epoch));
+        let Some(at) = engaged.filter(is_this) else {
+            self.counters.refused += u64::from(epoch.is_none());
+            return Added::NotEngaged;
+        };
+        let slot = &self.slots[at as usize];
+        if slot.counted >= most && slot.items.due(&key, &self.hasher).is_none() {
+            return Added::Full;
+        }
+        self.add_to_slot(at, key, priority, delay, now);
+        Added::Yes
+    }
+
     fn add_to_slot(&mut self, at: u32, key: K, priority: Priority, delay: Duration, now: Instant) {
         let now = self.tick(now);
         let add = Add {
@@ -296,9 +326,29 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
         self.settle(at);
     }
 
+    /// Drops `key` of `cluster`, with its back-off history, unless it is running. Returns whether it was pending.
+    pub fn forget(&mut self, cluster: &C, key: &K) -> bool {
+        let Some(at) = self.engaged(cluster) else {
+            return false;
+        };
+        let forgotten = self.slots[at as usize].items.forget(key, &self.hasher);
+        self.counters.dropped += u64::from(forgotten);
+        self.settle(at);
+        forgotten
+    }
+
+    /// Lets the items of a cluster that wait for their next attempt run now, and forgets their failures.
+    pub(super) fn retry_now(&mut self, cluster: &C, now: Instant) {
+        let now = self.tick(now);
+        if let Some(at) = self.engaged(cluster) {
+            self.slots[at as usize].items.retry_now(now);
+            self.settle(at);
+        }
+    }
+
     /// Returns the next item to run, if one may run now. The caller must call [`done`](Self::done) when the run is over,
     /// however it ended. Until then the key does not run again, and its run counts in the limits.
-    pub fn pop(&mut self, now: Instant) -> Option<Work<C, K>> {
+    pub fn pop(&mut self, now: Instant) -> Option<Work<C, K, E>> {
         if self.at_limit() {
             return None;
         }
@@ -318,7 +368,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
         let work = Work {
             cluster: slot.name.clone(),
             key: started.item.key.clone(),
-            epoch: slot.epoch?,
+            epoch: slot.epoch.clone()?,
             priority: started.item.priority,
             attempt: started.item.attempt,
             queued_for: Duration::from_nanos(started.waited),
@@ -343,9 +393,9 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
     /// An add that came during the run wins over `outcome`: the key is queued again at once, with the priority of the add.
     /// A failure still counts. Returns `false` if the queue did not use the outcome: the run was orphaned by
     /// [`disengage`](Self::disengage), or had ended before.
-    pub fn done(&mut self, work: &Work<C, K>, outcome: Outcome, now: Instant) -> bool {
+    pub fn done(&mut self, work: &Work<C, K, E>, outcome: Outcome, now: Instant) -> bool {
         // A cluster seldom changes its slot during a run.
-        let here = |slot: &Slot<C, K>| slot.name == work.cluster;
+        let here = |slot: &Slot<C, K, E>| slot.name == work.cluster;
         let at = match self.slots.get(work.slot as usize) {
             Some(slot) if here(slot) => work.slot,
             _ => match self.slot(&work.cluster) {

@@ -5,11 +5,11 @@ use super::core::{Added, QueueCore};
 use super::priority::Priority;
 use super::stats::{Counters, Depth};
 use super::work::{Outcome, Work};
-use mcr_core::internal::lock;
+use parking_lot::Mutex;
 use std::fmt;
 use std::hash::Hash;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -34,17 +34,17 @@ use tokio::time::Instant;
 /// }
 /// # }
 /// ```
-pub struct FairQueue<C, K> {
-    shared: Arc<Shared<C, K>>,
+pub struct FairQueue<C, K, E = u64> {
+    shared: Arc<Shared<C, K, E>>,
 }
 
-struct Shared<C, K> {
-    core: Mutex<QueueCore<C, K>>,
+struct Shared<C, K, E> {
+    core: Mutex<QueueCore<C, K, E>>,
     changed: Notify,
     closed: AtomicBool,
 }
 
-impl<C, K> Clone for FairQueue<C, K> {
+impl<C, K, E> Clone for FairQueue<C, K, E> {
     fn clone(&self) -> Self {
         Self {
             shared: Arc::clone(&self.shared),
@@ -52,12 +52,12 @@ impl<C, K> Clone for FairQueue<C, K> {
     }
 }
 
-impl<C, K> fmt::Debug for FairQueue<C, K> {
+impl<C, K, E> fmt::Debug for FairQueue<C, K, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("FairQueue");
         match self.shared.core.try_lock() {
-            Ok(core) => debug.field("core", &*core),
-            Err(_) => debug.field("core", &"<locked>"),
+            Some(core) => debug.field("core", &*core),
+            None => debug.field("core", &"<locked>"),
         };
         debug
             .field("closed", &self.shared.closed.load(Ordering::Relaxed))
@@ -65,7 +65,7 @@ impl<C, K> fmt::Debug for FairQueue<C, K> {
     }
 }
 
-impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> FairQueue<C, K> {
+impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash, E: Clone + PartialEq> FairQueue<C, K, E> {
     /// Makes an empty queue without clusters.
     pub fn new(config: QueueConfig) -> Self {
         Self {
@@ -77,14 +77,9 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> FairQueue<C, K> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, QueueCore<C, K>> {
-        // Only a panic in Hash, Eq or Clone of the keys poisons the lock. The other clusters must go on after it.
-        lock(&self.shared.core)
-    }
-
     /// Changes the core, and wakes waiting tasks if an item or a deadline is new.
-    fn update<R>(&self, change: impl FnOnce(&mut QueueCore<C, K>) -> R) -> R {
-        let mut core = self.lock();
+    fn update<R>(&self, change: impl FnOnce(&mut QueueCore<C, K, E>) -> R) -> R {
+        let mut core = self.shared.core.lock();
         let before = core.earliest();
         let result = change(&mut core);
         let sooner = core
@@ -108,7 +103,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> FairQueue<C, K> {
     ///
     /// Cancel safe: the poll that returns an item is the one that takes it. If the future is dropped, no item is lost, and
     /// other waiting tasks are woken in its place.
-    pub async fn next(&self) -> Option<Work<C, K>> {
+    pub async fn next(&self) -> Option<Work<C, K, E>> {
         loop {
             // Registered before the call of `pop`, so that no change between it and the wait is missed.
             let changed = self.shared.changed.notified();
@@ -116,7 +111,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> FairQueue<C, K> {
                 return None;
             }
             let (work, more, deadline) = {
-                let mut core = self.lock();
+                let mut core = self.shared.core.lock();
                 let work = core.pop(Instant::now());
                 (work, core.has_dispatchable(), core.next_deadline())
             };
@@ -149,15 +144,15 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> FairQueue<C, K> {
     }
 
     /// Calls [`QueueCore::engage`]. Returns how many pending items of an earlier epoch were dropped.
-    pub fn engage(&self, cluster: C, epoch: u64) -> usize {
+    pub fn engage(&self, cluster: C, epoch: E) -> usize {
         self.update(|core| core.engage(cluster, epoch))
     }
 
     /// Calls [`QueueCore::disengage`]. Returns how many pending items were dropped.
     pub fn disengage(&self, cluster: &C) -> usize {
-        // The items are freed after the lock is released.
-        let (dropped, _items) = self.update(|core| core.detach(cluster));
-        dropped
+        // The items and the epoch are freed after the lock is released.
+        let detached = self.update(|core| core.detach(cluster));
+        detached.map_or(0, |(dropped, ..)| dropped)
     }
 
     /// Calls [`QueueCore::set_gate`]. Returns `false` if the cluster is not engaged.
@@ -192,7 +187,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> FairQueue<C, K> {
 
     /// As [`add_after`](Self::add_after), but only while the cluster is engaged with this epoch: a change from an earlier
     /// engagement of the cluster never becomes work of a later one. Returns `false` otherwise.
-    pub fn add_in(&self, cluster: &C, epoch: u64, key: K, priority: Priority, delay: Duration) -> bool {
+    pub fn add_in(&self, cluster: &C, epoch: &E, key: K, priority: Priority, delay: Duration) -> bool {
         self.add_within(cluster, Some(epoch), (key, usize::MAX), priority, delay) == Added::Yes
     }
 
@@ -200,7 +195,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> FairQueue<C, K> {
     pub(crate) fn add_within(
         &self,
         cluster: &C,
-        epoch: Option<u64>,
+        epoch: Option<&E>,
         key: (K, usize),
         priority: Priority,
         delay: Duration,
@@ -223,47 +218,55 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> FairQueue<C, K> {
 
     /// Calls [`QueueCore::done`]. Returns `false` if the queue did not use the outcome: the cluster was disengaged, or the
     /// run had ended before.
-    pub fn done(&self, work: &Work<C, K>, outcome: Outcome) -> bool {
+    pub fn done(&self, work: &Work<C, K, E>, outcome: Outcome) -> bool {
         self.update(|core| core.done(work, outcome, Instant::now()))
     }
 
     /// The number of waiting items, ready or delayed, without the running ones.
     pub fn len(&self) -> usize {
-        self.lock().len()
+        self.shared.core.lock().len()
     }
 
     /// Whether no item waits. Items may be running.
     pub fn is_empty(&self) -> bool {
-        self.lock().is_empty()
+        self.shared.core.lock().is_empty()
     }
 
     /// The number of runs that are not done, orphaned ones included.
     pub fn running(&self) -> usize {
-        self.lock().running()
+        self.shared.core.lock().running()
     }
 
     /// The items and the state of one cluster; `None` if the cluster is not engaged.
     pub fn depth(&self, cluster: &C) -> Option<Depth> {
-        self.lock().depth(cluster, Instant::now())
+        self.shared.core.lock().depth(cluster, Instant::now())
     }
 
     /// Calls [`QueueCore::due`].
     pub fn due(&self, cluster: &C, key: &K) -> Option<Instant> {
-        self.lock().due(cluster, key)
+        self.shared.core.lock().due(cluster, key)
     }
 
-    /// The engaged clusters. Their order is arbitrary, but the same in every call.
-    pub fn clusters(&self) -> Vec<C> {
-        self.lock().clusters().cloned().collect()
+    /// The current epoch of a cluster; `None` if the cluster is not engaged.
+    pub fn epoch(&self, cluster: &C) -> Option<E> {
+        self.shared.core.lock().epoch(cluster).cloned()
+    }
+
+    /// The engaged clusters with their epochs. Their order is arbitrary, but the same in every call.
+    pub fn clusters(&self) -> Vec<(C, E)> {
+        let core = self.shared.core.lock();
+        core.clusters()
+            .map(|(cluster, epoch)| (cluster.clone(), epoch.clone()))
+            .collect()
     }
 
     /// Calls [`QueueCore::oldest_wait`]. Reads every cluster, so it is for metrics.
     pub fn oldest_wait(&self) -> Option<Duration> {
-        self.lock().oldest_wait(Instant::now())
+        self.shared.core.lock().oldest_wait(Instant::now())
     }
 
     /// The counters since the queue was made.
     pub fn counters(&self) -> Counters {
-        self.lock().counters()
+        self.shared.core.lock().counters()
     }
 }

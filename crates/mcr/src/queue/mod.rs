@@ -1,7 +1,7 @@
 //! The fair work queue of a controller. It decides which request of which cluster runs next.
 //!
-//! The queue is generic over the name `C` of a cluster and the key `K` of an object inside a cluster. The unit of work is
-//! the pair (cluster, key). [`QueueCore`] is a plain data structure without clock or lock. [`FairQueue`] puts it behind a
+//! The queue is generic over the name `C` of a cluster, the key `K` of an object inside a cluster, and the epoch `E` of a
+//! cluster. The unit of work is the pair (cluster, key). [`QueueCore`] is a plain data structure without clock or lock. [`FairQueue`] puts it behind a
 //! lock and adds an async [`next`](FairQueue::next).
 //!
 //! # States of a key
@@ -35,7 +35,8 @@
 //! `w1 + .. + wc` dispatches, however many items the others have.
 //!
 //! # Epochs
-//! [`engage`](QueueCore::engage) admits a cluster under an epoch, the number of this engagement.
+//! [`engage`](QueueCore::engage) admits a cluster under an epoch: a number of this engagement, or whatever else is equal to
+//! no other one. [`Work::epoch`] carries it, so a caller that needs more of the cluster makes that the epoch.
 //! [`disengage`](QueueCore::disengage) drops the waiting items of the cluster and orphans its runs: the queue ignores the
 //! outcome of an orphan. While an orphan is not done, its key does not run in the next epoch either, and adds for the key
 //! wait. Orphans count in the global limit, because they still use its resources. They do not count in the limit of their

@@ -6,13 +6,13 @@ use std::time::Duration;
 /// One dispatched item. When its run is over, the caller must call [`QueueCore::done`](super::QueueCore::done).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Work<C, K> {
+pub struct Work<C, K, E = u64> {
     /// The cluster.
     pub cluster: C,
     /// The object in the cluster.
     pub key: K,
     /// The cluster's epoch when the run began.
-    pub epoch: u64,
+    pub epoch: E,
     /// The highest priority of the adds that this run answers.
     pub priority: Priority,
     /// How many runs of the key failed in a row before this run; 0 the first time.

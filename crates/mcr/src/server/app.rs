@@ -15,7 +15,11 @@ use serde_json::json;
 use tokio::{sync::Semaphore, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::{ClusterReport, ControllerHandle, FleetReport, metrics::Metrics, report::leadership};
+use crate::{
+    controller::ControllerHandle,
+    metrics::Metrics,
+    report::{ClusterReport, FleetReport, leadership},
+};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";

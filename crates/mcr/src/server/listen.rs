@@ -3,13 +3,7 @@
 //! Probes must be answered whatever others do. So a connection counts in the limit only when it has asked for more than a
 //! probe, and the others give way to newer ones. A probe sends its request at once, and is answered at once.
 
-use std::{
-    collections::VecDeque,
-    net::IpAddr,
-    pin::pin,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::VecDeque, net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
 use axum::{Router, response::Response};
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
@@ -22,7 +16,7 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
-use mcr_core::internal::lock;
+use parking_lot::Mutex;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -73,7 +67,7 @@ pub(super) async fn serve(
             Ok((stream, _)) => {
                 warned = false;
                 // A place that only this list has belongs to a connection that has ended.
-                others.retain(|place| Arc::strong_count(place) > 1 && lock(&place.permit).is_none());
+                others.retain(|place| Arc::strong_count(place) > 1 && place.permit.lock().is_none());
                 if others.len() >= OTHERS
                     && let Some(oldest) = others.pop_front()
                 {
@@ -136,7 +130,7 @@ impl Serves {
             let message = "this server is for this machine only, so the host must be localhost or an address";
             return Some(error(StatusCode::FORBIDDEN, message));
         }
-        let mut permit = lock(&self.place.permit);
+        let mut permit = self.place.permit.lock();
         if permit.is_none() {
             *permit = self.shared.free.clone().try_acquire_owned().ok();
         }

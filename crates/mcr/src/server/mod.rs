@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use self::app::App;
 pub use crate::error::ServeError;
 use crate::{
-    ControllerHandle,
+    controller::ControllerHandle,
     metrics::{Metrics, MetricsOptions},
 };
 

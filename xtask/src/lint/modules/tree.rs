@@ -68,6 +68,37 @@ impl Tree {
         levels
     }
 
+    /// The files and paths that name by way of the root, or of a module written inside its file, what that only imports.
+    pub(super) fn by_way_of_root(&self) -> Vec<String> {
+        let root = self.0.get(&Words::new()).map(|(file, _)| file);
+        let others = self.0.iter().filter(|(_, (file, _))| Some(file) != root);
+        others
+            .flat_map(|(from, (file, code))| code.paths.iter().map(move |path| (from, file, path)))
+            .filter(|(from, _, path)| self.is_imported_by(root, from, path))
+            .map(|(_, file, path)| format!("{}: {}", file.display(), path.join("::")))
+            .collect()
+    }
+
+    /// Whether the first word of the path that is no module is an import of a module in this file.
+    fn is_imported_by(&self, root: Option<&PathBuf>, from: &[String], path: &[String]) -> bool {
+        let mut place = from.to_vec();
+        for word in path {
+            match word.as_str() {
+                "crate" => place.clear(),
+                "self" => {}
+                "super" => {
+                    place.pop();
+                }
+                _ => match self.0.get(&place) {
+                    Some((_, code)) if code.children.contains_key(word) => place.push(word.clone()),
+                    Some((file, code)) => return Some(file) == root && code.imports.contains_key(word),
+                    None => return false,
+                },
+            }
+        }
+        false
+    }
+
     /// The module that defines what the path names. `None` if another crate does.
     fn resolve(&self, from: &[String], path: &[String]) -> Option<Words> {
         let mut place = from.to_vec();

@@ -4,12 +4,12 @@ use std::{
     collections::{BTreeMap, HashMap},
     path::Path,
     process::Stdio,
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
-use mcr::core::internal::lock;
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     process::{Child, ChildStdin, ChildStdout, Command},
@@ -87,12 +87,12 @@ impl Events {
 async fn read(out: ChildStdout, events: Arc<Mutex<Events>>) {
     let mut lines = BufReader::new(out).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        let mut events = lock(&events);
+        let mut events = events.lock();
         if events.read(&line).is_none() {
             events.unread.push(line);
         }
     }
-    lock(&events).ended = true;
+    events.lock().ended = true;
 }
 
 impl KcpSubject {
@@ -144,7 +144,7 @@ impl KcpSubject {
         let deadline = Instant::now() + limit;
         loop {
             {
-                let events = lock(&self.events);
+                let events = self.events.lock();
                 if let Some(found) = wanted(&events) {
                     return Ok(found);
                 }
@@ -177,7 +177,7 @@ impl KcpSubject {
     ///
     /// When it does not answer.
     pub async fn tasks(&mut self) -> Result<u64> {
-        lock(&self.events).tasks = None;
+        self.events.lock().tasks = None;
         self.ask.write_all(b"tasks\n").await?;
         self.until(Duration::from_secs(30), "it says its tasks", |events| {
             events.tasks

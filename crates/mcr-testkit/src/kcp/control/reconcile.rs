@@ -8,7 +8,6 @@ use crate::kcp::inner::Inner;
 use crate::kcp::kinds::{BINDINGS, EXPORTS, LOGICAL_CLUSTERS, SCHEMAS, SLICES, TYPES, WORKSPACES};
 use crate::kcp::shard::Shard;
 use crate::kcp::state::{Export, Key, State, Step};
-use crate::lock::lock;
 
 /// A run of the controllers, under the lock of their state.
 pub(super) struct Reconcile<'a> {
@@ -19,13 +18,13 @@ pub(super) struct Reconcile<'a> {
 impl Inner {
     /// Does all steps that what was written makes necessary, but for those with a delay.
     pub(in crate::kcp) fn settle(&self) {
-        let mut state = lock(&self.control);
+        let mut state = self.control.lock();
         self.settle_in(&mut state);
     }
 
     /// Makes the logical cluster of a Workspace without delay.
     pub(in crate::kcp) fn schedule_now(&self, workspace: &Key) {
-        let mut state = lock(&self.control);
+        let mut state = self.control.lock();
         Reconcile {
             inner: self,
             state: &mut state,

@@ -5,13 +5,12 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::kcp::inner::Inner;
-use crate::lock::lock;
 
 /// Does the steps with a delay when they are due, until the last handle of the double is dropped.
 pub(in crate::kcp) async fn run(inner: Weak<Inner>, timed: Arc<Notify>) {
     loop {
         let next = match inner.upgrade() {
-            Some(inner) => lock(&inner.control).timers.keys().next().map(|(due, _)| *due),
+            Some(inner) => inner.control.lock().timers.keys().next().map(|(due, _)| *due),
             None => return,
         };
         let next = next.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));

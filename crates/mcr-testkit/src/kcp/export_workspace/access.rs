@@ -3,7 +3,6 @@ use std::sync::Arc;
 use crate::kcp::inner::Inner;
 use crate::kcp::shard::Shard;
 use crate::kcp::state::Applied;
-use crate::lock::lock;
 use crate::sim::error::SimError;
 use crate::sim::kinds::{Kind, Kinds};
 
@@ -46,7 +45,7 @@ pub(super) enum Source<'a> {
 
 impl Access {
     pub(super) fn of(inner: &Inner, shard: &Shard, asked: &Asked) -> Result<Self, SimError> {
-        let state = lock(&inner.control);
+        let state = inner.control.lock();
         let key = (Arc::from(&*asked.cluster), asked.export.clone());
         let export = state.exports.get(&key).filter(|export| export.exists);
         let Some(export) = export else {

@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::time::Duration;
 use tokio::time::Instant;
 
-impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
+impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash, E: Clone + PartialEq> QueueCore<C, K, E> {
     /// The number of waiting items, ready or delayed, without the running ones.
     pub fn len(&self) -> usize {
         self.pending
@@ -23,8 +23,8 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
     }
 
     /// The current epoch of a cluster; `None` if the cluster is not engaged.
-    pub fn epoch(&self, cluster: &C) -> Option<u64> {
-        self.slots[self.engaged(cluster)? as usize].epoch
+    pub fn epoch(&self, cluster: &C) -> Option<&E> {
+        self.slots[self.engaged(cluster)? as usize].epoch.as_ref()
     }
 
     /// The items and the state of one cluster; `None` if the cluster is not engaged.
@@ -54,12 +54,11 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
         Some(self.base + Duration::from_nanos(due))
     }
 
-    /// The engaged clusters. Their order is arbitrary, but the same in every call.
-    pub fn clusters(&self) -> impl Iterator<Item = &C> {
+    /// The engaged clusters with their epochs. Their order is arbitrary, but the same in every call.
+    pub fn clusters(&self) -> impl Iterator<Item = (&C, &E)> {
         self.slots
             .iter()
-            .filter(|(_, slot)| slot.epoch.is_some())
-            .map(|(_, slot)| &slot.name)
+            .filter_map(|(_, slot)| Some((&slot.name, slot.epoch.as_ref()?)))
     }
 
     /// The waiting time of the item that has been ready longest, among the clusters that are neither gated nor parked.
@@ -79,7 +78,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
     }
 }
 
-impl<C, K> std::fmt::Debug for QueueCore<C, K> {
+impl<C, K, E> std::fmt::Debug for QueueCore<C, K, E> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("QueueCore")
             .field("clusters", &self.index.len())

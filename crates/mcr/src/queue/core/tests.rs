@@ -359,7 +359,7 @@ fn introspection_tells_ready_from_delayed_from_running() {
         None,
         "parked clusters wait for another reason"
     );
-    assert_eq!(q.clusters().collect::<Vec<_>>(), [&"a", &"b"]);
+    assert_eq!(q.clusters().collect::<Vec<_>>(), [(&"a", &1), (&"b", &1)]);
 }
 
 #[test]
@@ -410,4 +410,59 @@ fn a_key_is_due_at_the_end_of_its_delay_and_unknown_once_it_is_done() {
     q.engage("a", 2);
     assert_eq!(due(&q), None);
     q.done(&orphan, OK, now + ms(60));
+}
+
+#[test]
+fn a_full_cluster_takes_known_keys_and_what_fails_runs_at_once_without_its_failures() {
+    let (now, zero) = (Instant::now(), Duration::ZERO);
+    let mut queue = QueueCore::new(QueueConfig::default(), now);
+    queue.engage("eu", 1);
+    for (epoch, key, added) in [
+        (None, 1, Added::Yes),
+        (Some(&1), 2, Added::Yes),
+        (Some(&1), 3, Added::Full),
+        (None, 1, Added::Yes),
+        (Some(&2), 1, Added::NotEngaged),
+    ] {
+        assert_eq!(
+            queue.add_within(&"eu", epoch, (key, 2), Priority::Live, zero, now),
+            added
+        );
+    }
+    let requeue_after = Some(Duration::from_secs(9));
+    for outcome in [Outcome::Retry, Outcome::Success { requeue_after }] {
+        let work = queue.pop(now).unwrap();
+        queue.done(&work, outcome, now);
+    }
+    assert_eq!(queue.pop(now), None);
+    queue.retry_now(&"eu", now);
+    let work = queue.pop(now).unwrap();
+    assert_eq!(
+        (work.key, work.attempt, queue.pop(now)),
+        (1, 0, None),
+        "the other one has not failed"
+    );
+}
+
+#[test]
+fn a_forgotten_key_does_not_run_and_a_running_one_is_left_alone() {
+    let now = Instant::now();
+    let mut queue = QueueCore::new(QueueConfig::default(), now);
+    queue.engage("eu", 1);
+    queue.add(&"eu", "ready", Priority::Live, now);
+    queue.add_after(&"eu", "delayed", Priority::Live, Duration::from_secs(1), now);
+    assert!(queue.forget(&"eu", &"ready") && queue.forget(&"eu", &"delayed"));
+    assert!(!queue.forget(&"eu", &"ready") && !queue.forget(&"us", &"ready"));
+    assert_eq!(
+        (queue.len(), queue.next_deadline(), queue.counters().dropped),
+        (0, None, 2)
+    );
+    assert_eq!(queue.pop(now + Duration::from_secs(2)), None);
+
+    queue.add(&"eu", "running", Priority::Live, now);
+    let work = queue.pop(now).unwrap();
+    queue.add(&"eu", "running", Priority::Live, now);
+    assert!(!queue.forget(&"eu", &"running"));
+    assert!(queue.done(&work, Outcome::Drop, now));
+    assert_eq!(queue.pop(now).map(|work| work.key), Some("running"));
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use mcr_core::{ClusterName, ObjectKey};
 
-use crate::RequestKey;
+use crate::request::RequestKey;
 
 /// The most requests of one cluster. More come from a mistake, not from a race.
 const MOST_OF_A_CLUSTER: usize = 10_000;

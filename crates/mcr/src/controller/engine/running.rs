@@ -1,15 +1,16 @@
 //! The reconciles that are running.
 
-use std::sync::Mutex;
+use std::sync::Arc;
 
-use mcr_core::{ClusterName, ObjectKey, internal::lock};
+use mcr_core::{ClusterName, ObjectKey};
+use parking_lot::Mutex;
 use slab::Slab;
 use tokio::time::Instant;
 
-use crate::queue::Work;
+use crate::{controller::member::Member, queue::Work};
 
-/// A dispatched request.
-pub(crate) type Job = Work<ClusterName, ObjectKey>;
+/// A dispatched request. Its epoch is the member for which it runs.
+pub(crate) type Job<E = Arc<Member>> = Work<ClusterName, ObjectKey, E>;
 
 /// A reconcile that is running.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
@@ -25,21 +26,26 @@ pub struct RunningRequest {
 }
 
 /// The running reconciles and their start times, those of clusters that have left included.
-#[derive(Debug, Default)]
-pub(crate) struct Runs(Mutex<Slab<(Instant, Job)>>);
+pub(crate) struct Runs<E = Arc<Member>>(Mutex<Slab<(Instant, Job<E>)>>);
 
 /// An empty collection of at most this capacity keeps its memory.
 const ROOM: usize = 64;
 
-impl Runs {
+impl<E> Default for Runs<E> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<E> Runs<E> {
     /// Records the start of a reconcile. Returns its number for [`end`](Self::end).
-    pub(crate) fn begin(&self, now: Instant, job: Job) -> usize {
-        lock(&self.0).insert((now, job))
+    pub(crate) fn begin(&self, now: Instant, job: Job<E>) -> usize {
+        self.0.lock().insert((now, job))
     }
 
     /// Records the end of a reconcile and returns its request.
-    pub(crate) fn end(&self, number: usize) -> Option<Job> {
-        let mut runs = lock(&self.0);
+    pub(crate) fn end(&self, number: usize) -> Option<Job<E>> {
+        let mut runs = self.0.lock();
         let (_, job) = runs.try_remove(number)?;
         if runs.is_empty() && runs.capacity() > ROOM {
             *runs = Slab::new();
@@ -49,7 +55,7 @@ impl Runs {
 
     /// The reconcile that has been running longest. Reads every one, so it is for metrics.
     pub(crate) fn longest(&self) -> Option<RunningRequest> {
-        let runs = lock(&self.0);
+        let runs = self.0.lock();
         let (_, (since, job)) = runs.iter().min_by_key(|(_, (since, _))| *since)?;
         Some(RunningRequest {
             cluster: job.cluster.clone(),

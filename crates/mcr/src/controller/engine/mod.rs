@@ -1,39 +1,41 @@
 //! The state that all tasks of a controller share, and the way of a request into the queue.
 
+pub(crate) mod counters;
+mod deferred;
+pub(crate) mod enqueue;
+pub(crate) mod histogram;
+pub(crate) mod plan;
+pub(crate) mod running;
+
 use std::{
-    collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
-use mcr_core::{Cluster, ClusterName, Fleet, ObjectKey, internal::lock};
+use mcr_core::{Cluster, ClusterName, Fleet, ObjectKey};
 use mcr_lease::Leadership;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
-use super::{
+use self::{
     counters::{Counters, count, count_many},
-    damping::FleetDamping,
     deferred::DeferredRequests,
-    gating::Gating,
-    member::Member,
     plan::{Plan, WatchPlan},
 };
+use super::member::{Member, damping::FleetDamping, gate::Gating};
 use crate::{
-    RequestKey,
     failure::panic_text,
     queue::{Added, FairQueue, Priority},
-    request::Target,
+    request::{RequestKey, Target},
 };
 
-pub(crate) type Queue = FairQueue<ClusterName, ObjectKey>;
-
-/// Read for each request, so its hasher is a fast one.
-type Members = HashMap<ClusterName, Arc<Member>, foldhash::fast::RandomState>;
+/// A cluster is engaged in the queue with its member as the epoch.
+pub(crate) type Queue = FairQueue<ClusterName, ObjectKey, Arc<Member>>;
 
 /// The state of a controller, which exists also before and after its run.
 pub(crate) struct Core {
@@ -45,7 +47,6 @@ pub(crate) struct Core {
     pub(crate) tracker: TaskTracker,
     /// Set if the manager takes part in a leader election.
     pub(crate) leadership: OnceLock<Leadership>,
-    members: RwLock<Members>,
     deferred: Mutex<DeferredRequests>,
     pub(super) damping: Mutex<FleetDamping>,
     /// Whether a cluster has refused requests because too many were waiting in it.
@@ -73,21 +74,12 @@ impl Core {
             counters: Counters::default(),
             tracker: TaskTracker::new(),
             leadership: OnceLock::new(),
-            members: RwLock::default(),
             deferred: Mutex::default(),
             damping: Mutex::default(),
             overflowed: AtomicBool::new(false),
             leads_again: AtomicBool::new(false),
             reopened: Notify::new(),
         }
-    }
-
-    pub(crate) fn members(&self) -> RwLockReadGuard<'_, Members> {
-        self.members.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn members_mut(&self) -> RwLockWriteGuard<'_, Members> {
-        self.members.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The leadership without which the controller dispatches nothing. `None`: it always dispatches.
@@ -139,14 +131,14 @@ impl Core {
 
     /// Queues the deferred requests of a cluster that has joined. The cluster must be engaged in the queue.
     pub(crate) fn queue_deferred(&self, cluster: &ClusterName) {
-        let keys = lock(&self.deferred).take(cluster);
+        let keys = self.deferred.lock().take(cluster);
         for key in keys {
             self.queue.add(cluster, key, Priority::Initial);
         }
     }
 
     fn defer(&self, key: RequestKey) -> bool {
-        let mut deferred = lock(&self.deferred);
+        let mut deferred = self.deferred.lock();
         // The cluster may have joined meanwhile. If it joins from now on, it gets its deferred requests.
         if self.queue.add(&key.cluster, key.object.clone(), Priority::Live) {
             return true;
@@ -169,14 +161,14 @@ impl Core {
     fn add_limited(
         &self,
         cluster: &ClusterName,
-        epoch: Option<u64>,
+        member: Option<&Arc<Member>>,
         key: ObjectKey,
         priority: Priority,
         delay: Duration,
     ) -> Added {
         let add = |most| {
             self.queue
-                .add_within(cluster, epoch, (key.clone(), most), priority, delay)
+                .add_within(cluster, member, (key.clone(), most), priority, delay)
         };
         let added = add(MOST_WAITING);
         if added != Added::Full {
@@ -186,7 +178,7 @@ impl Core {
         if !self.is_idle() && !self.queue.depth(cluster).is_some_and(closed) {
             return add(usize::MAX);
         }
-        let Some(member) = self.members().get(cluster).cloned() else {
+        let Some(member) = self.queue.epoch(cluster) else {
             return Added::NotEngaged;
         };
         let added = add(MOST_WAITING + member.objects());
@@ -256,7 +248,7 @@ impl Engine {
     /// Adds a request because of a change in the cluster of `member`.
     pub(crate) fn enqueue_from(
         &self,
-        member: &Member,
+        member: &Arc<Member>,
         target: Target,
         priority: Priority,
         delay: Duration,
@@ -265,8 +257,8 @@ impl Engine {
         if member.token.is_cancelled() {
             return false;
         }
-        let (name, epoch) = (member.cluster.name(), Some(member.epoch));
-        let here = |key| self.core.add_limited(name, epoch, key, priority, delay) == Added::Yes;
+        let name = member.cluster.name();
+        let here = |key| self.core.add_limited(name, Some(member), key, priority, delay) == Added::Yes;
         match target {
             Target::Here(key) => here(key),
             Target::There(key) if key.cluster == *name => here(key.object),
@@ -275,9 +267,9 @@ impl Engine {
     }
 
     /// Adds a request for an object of the primary kind in the cluster of `member`, unless that has left.
-    pub(crate) fn enqueue_object(&self, member: &Member, key: ObjectKey, priority: Priority) -> bool {
+    pub(crate) fn enqueue_object(&self, member: &Arc<Member>, key: ObjectKey, priority: Priority) -> bool {
         self.core
             .queue
-            .add_in(member.cluster.name(), member.epoch, key, priority, Duration::ZERO)
+            .add_in(member.cluster.name(), member, key, priority, Duration::ZERO)
     }
 }

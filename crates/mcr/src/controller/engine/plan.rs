@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use mcr_core::{Cluster, Fleet, FleetEvent, WatchRequest};
 
-use crate::{ClusterSelector, Predicate, RequestKey, mapper::MapChange, reconciler::RunReconcile};
+use crate::{
+    mapper::MapChange, predicate::Predicate, reconciler::RunReconcile, request::RequestKey,
+    selector::ClusterSelector,
+};
 
 pub(crate) type MapFleet = Arc<dyn Fn(&FleetEvent, &Fleet) -> Vec<RequestKey> + Send + Sync>;
 pub(crate) type Weigh = Arc<dyn Fn(&Cluster) -> u32 + Send + Sync>;

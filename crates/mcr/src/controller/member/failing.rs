@@ -4,7 +4,7 @@ use std::{
     cmp::Reverse,
     collections::HashMap,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::SystemTime,
@@ -12,15 +12,16 @@ use std::{
 
 use mcr_core::{
     ObjectKey,
-    internal::{lock, rfc3339, rfc3339_option},
+    internal::{rfc3339, rfc3339_option},
 };
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::damping::Damping;
 use crate::failure::Failure;
 
 /// The most failing requests in the status of a controller, in all clusters together.
-pub(super) const MOST_LISTED: usize = 100;
+pub(crate) const MOST_LISTED: usize = 100;
 
 /// The most requests of a cluster that are listed although they are not retried. Others are in the queue, too.
 const MOST_NOT_RETRIED: usize = 10_000;
@@ -93,7 +94,7 @@ impl FailingRequests {
         is_retried: bool,
         now: (Instant, SystemTime),
     ) -> Option<u64> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let state: &mut State = state.get_or_insert_default();
         let known = state.requests.get(key);
         let line = if failure.terminal {
@@ -123,7 +124,7 @@ impl FailingRequests {
         if self.count.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let Some(failing) = state.as_mut() else {
             return;
         };
@@ -139,7 +140,7 @@ impl FailingRequests {
         if self.count.load(Ordering::Relaxed) == 0 {
             return (0, Vec::new());
         }
-        let state = lock(&self.state);
+        let state = self.state.lock();
         let mut all: Vec<_> = state.iter().flat_map(|state| &state.requests).collect();
         let count = all.len();
         if count > MOST_LISTED {
@@ -164,7 +165,7 @@ mod tests {
     }
 
     fn terminal(text: &str) -> Failure {
-        Failure::of(&crate::TerminalError::new(text))
+        Failure::of(&crate::terminal::TerminalError::new(text))
     }
 
     fn at(second: u64) -> (Instant, SystemTime) {
@@ -223,7 +224,7 @@ mod tests {
             assert_eq!(count, model.len(), "{sequence}");
             assert_eq!(BTreeMap::from_iter(worst), model, "{sequence}");
             // Where nothing fails, nothing is kept.
-            assert_eq!(lock(&failing.state).is_none(), model.is_empty(), "{sequence}");
+            assert_eq!(failing.state.lock().is_none(), model.is_empty(), "{sequence}");
         }
     }
 
@@ -259,7 +260,7 @@ mod tests {
     #[test]
     fn a_success_where_nothing_fails_takes_no_lock() {
         let failing = Arc::new(FailingRequests::default());
-        let held = lock(&failing.state);
+        let held = failing.state.lock();
         let (sender, ended) = mpsc::channel();
         let other = failing.clone();
         let thread = thread::spawn(move || {

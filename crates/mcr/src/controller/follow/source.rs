@@ -6,11 +6,13 @@ use futures::{FutureExt, future::BoxFuture};
 use mcr_core::{BoxError, Cluster};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    engine::Engine,
-    enqueue::{ClusterEnqueue, Enqueue},
+use crate::{
+    controller::engine::{
+        Engine,
+        enqueue::{ClusterEnqueue, Enqueue},
+    },
+    failure::{Failure, panic_text},
 };
-use crate::failure::{Failure, panic_text};
 
 type SourceFuture = BoxFuture<'static, Result<(), BoxError>>;
 pub(crate) type RunSource = Arc<dyn Fn(Enqueue, CancellationToken) -> SourceFuture + Send + Sync>;

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use mcr_core::{HUB, WatchRequest};
 
-use crate::{ClusterSelector, Predicate};
+use crate::{predicate::Predicate, selector::ClusterSelector};
 
 /// The options of a secondary watch. By default it watches the clusters of its controller.
 ///
@@ -72,7 +72,7 @@ impl WatchOptions {
     ///
     /// The first complete list opens the gate for the rest of the controller's run, also if the cluster leaves, is replaced by
     /// another one, or lists again. Sources and fleet mappers run meanwhile, and the requests that they add wait.
-    /// [`ControllerStatus::gated_by`](super::ControllerStatus::gated_by) has the reason for the wait: the cluster is missing or
+    /// [`ControllerStatus::gated_by`](crate::ControllerStatus::gated_by) has the reason for the wait: the cluster is missing or
     /// not Ready, or it refuses the list. The log has it after 10 seconds, and again when it has changed.
     ///
     /// ```

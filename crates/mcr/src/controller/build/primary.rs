@@ -6,14 +6,12 @@ use kube::{Resource, runtime::controller::Action as KubeAction};
 use mcr_core::{Cluster, WatchRequest};
 use serde::de::DeserializeOwned;
 
-use super::{
-    builder::{Controller, Primary, Secondary},
-    built::BuiltController,
-    options::OwnsOptions,
-};
+use super::{Controller, Primary, Secondary, options::OwnsOptions};
 use crate::{
-    BuildError, Predicate,
+    controller::built::BuiltController,
+    error::BuildError,
     mapper::OwnerKind,
+    predicate::Predicate,
     reconciler::{Typed, Uniform},
 };
 

@@ -1,5 +1,8 @@
 //! Dispatches requests: runs the reconciler for each, in a task of its own.
 
+pub(crate) mod leading;
+pub(crate) mod outcome;
+
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
@@ -12,18 +15,18 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::{
-    counters::count,
-    engine::Engine,
-    leading::{self, Cut},
-    member::Member,
+use self::{
+    leading::Cut,
     outcome::{Ended, outcome},
-    runs::Job,
+};
+use super::{
+    engine::{Engine, counters::count, running::Job},
+    member::Member,
 };
 use crate::{
-    RequestKey,
     queue::Outcome,
     reconciler::{Completion, Invocation},
+    request::RequestKey,
 };
 
 /// Dispatches until the queue is closed. Begins when all gating watches have listed, and dispatches only while this process
@@ -53,16 +56,7 @@ pub(crate) async fn dispatch(engine: Arc<Engine>, stop: CancellationToken) {
 }
 
 fn start(engine: &Arc<Engine>, job: Job, term: Option<LeaseGuard>) {
-    let core = &engine.core;
-    let member = core
-        .members()
-        .get(&job.cluster)
-        .filter(|member| member.epoch == job.epoch)
-        .cloned();
-    let Some(member) = member else {
-        core.queue.done(&job, Outcome::Drop);
-        return;
-    };
+    let (core, member) = (&engine.core, job.epoch.clone());
     core.counters.waits.observe(job.queued_for);
     let span = tracing::info_span!(
         "reconcile",
@@ -130,7 +124,7 @@ async fn reconcile(mut run: RunGuard, key: RequestKey, attempt: u32, term: Optio
     };
     core.counters.durations.observe(began.elapsed());
     count(&core.counters.reconciles);
-    run.end(|run, job| outcome(&run.engine, &run.member, job, state, ended));
+    run.end(|run, job| outcome(&run.engine, job, state, ended));
 }
 
 /// Runs the call with a timeout, which is the error. Drops the call before it returns: the drop may panic, and must happen
@@ -160,7 +154,7 @@ impl RunGuard {
         let runs = &self.engine.core.counters.runs;
         if let Some(job) = self.number.take().and_then(|number| runs.end(number)) {
             self.member.task_ended(self.task);
-            outcome(self, &job).settle(&self.engine, &self.member, &job);
+            outcome(self, &job).report(&self.engine, &job);
         }
     }
 }

@@ -4,8 +4,12 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use mcr_core::{Cluster, ObjectKey};
 
-use super::{engine::Engine, member::Member};
-use crate::{RequestKey, queue::Priority, request::Target};
+use super::Engine;
+use crate::{
+    controller::member::Member,
+    queue::Priority,
+    request::{RequestKey, Target},
+};
 
 /// Adds requests to a controller, in any of its clusters. Cheap to clone; no call waits.
 #[derive(Clone)]

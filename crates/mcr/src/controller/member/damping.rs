@@ -63,7 +63,7 @@ impl Damping {
 /// The refusals of API servers in all clusters of a controller, by class. A missing right is often missing in all of them: one
 /// cluster at a time is logged for each class.
 #[derive(Debug, Default)]
-pub(super) struct FleetDamping {
+pub(crate) struct FleetDamping {
     classes: Vec<Spoken>,
 }
 
@@ -80,7 +80,7 @@ struct Spoken {
 impl FleetDamping {
     /// Records a failure that the cluster would log. Returns `None` if it is not logged, otherwise how many were not logged in
     /// other clusters since the last line.
-    pub(super) fn note(&mut self, class: (u16, String), cluster: &ClusterName, now: Instant) -> Option<u64> {
+    pub(crate) fn note(&mut self, class: (u16, String), cluster: &ClusterName, now: Instant) -> Option<u64> {
         let Some(known) = self.classes.iter_mut().find(|known| known.name == class) else {
             if self.classes.len() >= MOST_CLASSES {
                 let oldest = (0..self.classes.len()).min_by_key(|at| self.classes[*at].logged);

@@ -1,15 +1,15 @@
 //! Follows the fleet: adds and removes the members of a controller, and starts and ends their watches.
 
+mod sink;
+pub(crate) mod source;
+
 use std::{
     collections::HashMap,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
-use mcr_core::{
-    Cluster, ClusterName, FleetEvent, FleetEvents, WatchHandle,
-    internal::{jitter, lock},
-};
+use mcr_core::{Cluster, ClusterName, FleetEvent, FleetEvents, WatchHandle, internal::jitter};
 use serde::de::IgnoredAny;
 use tokio::{
     task::JoinSet,
@@ -17,13 +17,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use self::{sink::WatchSink, source::RunClusterSource};
 use super::{
-    engine::Engine,
-    enqueue::ClusterEnqueue,
+    engine::{Engine, enqueue::ClusterEnqueue, plan::Plan},
     member::Member,
-    plan::Plan,
-    sink::WatchSink,
-    source::{self, RunClusterSource},
 };
 use crate::queue::Priority;
 
@@ -38,7 +35,6 @@ pub(crate) async fn follow(engine: Arc<Engine>, sources: Vec<RunClusterSource>, 
         engine,
         sources,
         members: HashMap::new(),
-        epochs: 0,
         draining: JoinSet::new(),
         warn_at: None,
         warned: false,
@@ -61,11 +57,11 @@ pub(crate) async fn follow(engine: Arc<Engine>, sources: Vec<RunClusterSource>, 
     }
 }
 
+/// The only one that adds and removes members. Their work carries them, so nobody else finds them by name but the queue.
 struct Follower {
     engine: Arc<Engine>,
     sources: Vec<RunClusterSource>,
     members: HashMap<ClusterName, Followed>,
-    epochs: u64,
     /// Abort the tasks of members that have left, after the grace period.
     draining: JoinSet<()>,
     /// When to warn if no cluster is selected then. `None`: a cluster was selected since, or the warning is logged.
@@ -217,13 +213,11 @@ impl Follower {
     fn add(&mut self, cluster: &Cluster, selection: &Selection) {
         let core = self.engine.core.clone();
         let name = cluster.name();
-        self.epochs += 1;
-        let member = Arc::new(Member::new(cluster.clone(), self.epochs));
+        let member = Arc::new(Member::new(cluster.clone()));
         tracing::debug!(controller = %core.plan.name, cluster = %name, epoch = cluster.epoch(), "cluster joined the controller");
-        core.queue.engage(name.clone(), member.epoch);
+        core.queue.engage(name.clone(), member.clone());
         core.queue.park(name);
         core.gating.joined(name, &cluster.state());
-        core.members_mut().insert(name.clone(), member.clone());
         if core.queue.is_closed() {
             // The controller is stopping, and may have closed its members before this one was added.
             member.close();
@@ -257,7 +251,7 @@ impl Follower {
             .collect();
         {
             // The gate gets all watches before the first one can report that it has listed.
-            let mut gate = lock(&followed.member.gate);
+            let mut gate = followed.member.gate.lock();
             for at in &starting {
                 if !core.plan.watches[*at].optional {
                     gate.add_watch(*at, core.plan.watches[*at].request.to_string());
@@ -309,7 +303,7 @@ impl Follower {
         }
         followed.parked = !ready;
         {
-            let mut gate = lock(&followed.member.gate);
+            let mut gate = followed.member.gate.lock();
             gate.parked = !ready;
             gate.opens();
         }
@@ -358,9 +352,8 @@ impl Follower {
         }
         let core = &self.engine.core;
         let member = &followed.member;
-        core.members_mut().remove(name);
         {
-            let mut gate = lock(&member.gate);
+            let mut gate = member.gate.lock();
             gate.retired = true;
             core.gating.left(name);
             core.queue.disengage(name);
@@ -384,8 +377,7 @@ impl Drop for Follower {
     fn drop(&mut self) {
         let core = &self.engine.core;
         for (name, followed) in self.members.drain() {
-            core.members_mut().remove(&name);
-            lock(&followed.member.gate).retired = true;
+            followed.member.gate.lock().retired = true;
             core.queue.disengage(&name);
             followed.member.close();
             followed.member.abort();

@@ -1,23 +1,27 @@
 //! A member: one cluster in one controller, from its joining to its leaving.
 
+pub(crate) mod damping;
+pub(crate) mod failing;
+pub(crate) mod gate;
+
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, atomic::AtomicBool},
+    ptr,
+    sync::{Arc, atomic::AtomicBool},
 };
 
-use mcr_core::{Cluster, Object, ObjectKey, Store, internal::lock};
+use mcr_core::{Cluster, Object, ObjectKey, Store};
+use parking_lot::Mutex;
 use serde::de::IgnoredAny;
 use tokio::task::AbortHandle;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{failing::FailingRequests, gate::SyncGate};
+use self::{failing::FailingRequests, gate::SyncGate};
 use crate::reconciler::{ClusterContext, LeftObject, StoredObject};
 
 /// One cluster in one controller. Changes that one membership has seen never become work of a later membership.
 pub(crate) struct Member {
     pub(crate) cluster: Cluster,
-    /// The number of this membership in its controller, and the epoch of the cluster in the queue.
-    pub(crate) epoch: u64,
     pub(crate) token: Arc<CancellationToken>,
     /// The context of the reconciler for this cluster.
     pub(crate) context: ClusterContext,
@@ -44,18 +48,24 @@ struct Tasks {
 /// The most tombstones of objects that no reconcile can have seen.
 pub(super) const MOST_UNSEEN: usize = 1_000;
 
+/// A member equals only itself.
+impl PartialEq for Member {
+    fn eq(&self, other: &Self) -> bool {
+        ptr::eq(self, other)
+    }
+}
+
 /// Removes a key. Does not hash it if the map is empty, as it nearly always is.
 fn remove<V>(map: &Mutex<HashMap<ObjectKey, V>>, key: &ObjectKey) -> Option<V> {
-    let mut map = lock(map);
+    let mut map = map.lock();
     if map.is_empty() { None } else { map.remove(key) }
 }
 
 impl Member {
-    pub(crate) fn new(cluster: Cluster, epoch: u64) -> Self {
+    pub(crate) fn new(cluster: Cluster) -> Self {
         Self {
             token: Arc::new(cluster.token().child_token()),
             cluster,
-            epoch,
             context: ClusterContext::default(),
             gate: Mutex::default(),
             failing: FailingRequests::default(),
@@ -68,20 +78,20 @@ impl Member {
     }
 
     pub(crate) fn set_primary(&self, store: Option<Store<IgnoredAny>>) {
-        *lock(&self.primary) = store;
+        *self.primary.lock() = store;
     }
 
     /// Reads an object of the primary kind. Returns `None` if the cluster has left the fleet.
     pub(crate) fn find(&self, key: &ObjectKey) -> Option<StoredObject> {
         // Read under the lock: a clone of the store would cost more than the read.
-        let found = match &*lock(&self.primary) {
+        let found = match &*self.primary.lock() {
             // The gate has decided that the request may run. An error would drop it.
             Some(store) => store.raw_unsynced(key),
             None => return Some(StoredObject::Unwatched),
         };
         match found {
             Ok(Some(object)) => Some(StoredObject::Live(object)),
-            Ok(None) => Some(match lock(&self.tombstones).get(key) {
+            Ok(None) => Some(match self.tombstones.lock().get(key) {
                 Some(left) => StoredObject::Left(left.clone()),
                 None => StoredObject::Absent,
             }),
@@ -91,7 +101,7 @@ impl Member {
 
     /// The number of objects of the primary kind.
     pub(crate) fn objects(&self) -> usize {
-        let primary = lock(&self.primary);
+        let primary = self.primary.lock();
         primary.as_ref().and_then(|store| store.len().ok()).unwrap_or(0)
     }
 
@@ -100,14 +110,14 @@ impl Member {
         // A reconcile may have seen the object of this name that was deleted before.
         let was_seen = remove(&self.tombstones, key).is_some_and(|left| !left.unseen);
         if is_new && !was_seen {
-            lock(&self.gate).appeared(key);
+            self.gate.lock().appeared(key);
         }
     }
 
     /// Adds the tombstone of an object that has left the primary watch. Returns `false` if there are too many of objects that
     /// no reconcile can have seen.
     pub(crate) fn add_tombstone(&self, key: &ObjectKey, left: LeftObject) -> bool {
-        let mut tombstones = lock(&self.tombstones);
+        let mut tombstones = self.tombstones.lock();
         if left.unseen && tombstones.len() >= MOST_UNSEEN {
             return false;
         }
@@ -125,7 +135,7 @@ impl Member {
 
     /// Removes a tombstone after a reconcile of it has succeeded. Keeps the tombstone of a later object of the same name.
     pub(crate) fn left_reconciled(&self, key: &ObjectKey, object: &Arc<Object>) {
-        let mut tombstones = lock(&self.tombstones);
+        let mut tombstones = self.tombstones.lock();
         if tombstones
             .get(key)
             .is_some_and(|found| Arc::ptr_eq(&found.object, object))
@@ -137,12 +147,12 @@ impl Member {
     /// The number of objects that left the watch and are kept.
     #[cfg(test)]
     pub(super) fn kept(&self) -> usize {
-        lock(&self.tombstones).len()
+        self.tombstones.lock().len()
     }
 
     /// Records an object that can't be decoded. Returns whether this version of it is new.
     pub(crate) fn add_undecodable(&self, key: &ObjectKey, resource_version: &str) -> bool {
-        let mut known = lock(&self.undecodable);
+        let mut known = self.undecodable.lock();
         if known.get(key).is_some_and(|known| **known == *resource_version) {
             return false;
         }
@@ -161,7 +171,7 @@ impl Member {
         F: Future<Output = ()> + Send + 'static,
     {
         // The lock is held during the spawn, so that `close` and `abort` see every task.
-        let mut tasks = lock(&self.tasks);
+        let mut tasks = self.tasks.lock();
         if tasks.closed {
             return false;
         }
@@ -173,20 +183,20 @@ impl Member {
     }
 
     pub(crate) fn task_ended(&self, id: u64) {
-        lock(&self.tasks).handles.remove(&id);
+        self.tasks.lock().handles.remove(&id);
     }
 
     /// Cancels the token of the member and refuses further tasks. Returns whether tasks are running.
     pub(crate) fn close(&self) -> bool {
         self.token.cancel();
-        let mut tasks = lock(&self.tasks);
+        let mut tasks = self.tasks.lock();
         tasks.closed = true;
         !tasks.handles.is_empty()
     }
 
     /// Aborts the running tasks at their next await. Returns their number.
     pub(crate) fn abort(&self) -> usize {
-        let handles: Vec<AbortHandle> = lock(&self.tasks).handles.values().cloned().collect();
+        let handles: Vec<AbortHandle> = self.tasks.lock().handles.values().cloned().collect();
         for handle in &handles {
             handle.abort();
         }

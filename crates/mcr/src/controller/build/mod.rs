@@ -1,4 +1,10 @@
-//! The builder of a controller.
+//! Builds a controller: takes its settings, checks them and removes the types of its objects.
+
+mod options;
+mod primary;
+
+pub use self::options::{OwnsOptions, WatchOptions};
+pub use self::primary::PrimaryKind;
 
 use std::{error::Error, fmt, marker::PhantomData, sync::Arc, time::Duration};
 
@@ -9,16 +15,23 @@ use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    enqueue::{ClusterEnqueue, Enqueue},
-    options::WatchOptions,
-    plan::{MapFleet, Weigh},
-    source::Sources,
+    built::BuiltController,
+    engine::{
+        Core,
+        enqueue::{ClusterEnqueue, Enqueue},
+        plan::{MapFleet, Plan, WatchPlan, Weigh},
+    },
+    follow::source::Sources,
 };
 use crate::{
-    Action, ClusterSelector, Predicate, RequestKey,
+    action::Action,
+    error::BuildError,
     mapper::{self, IntoTargets, OwnerKind, Watched},
-    queue::{Backoff, QueueConfig},
-    reconciler::OnError,
+    predicate::Predicate,
+    queue::{Backoff, FairQueue, QueueConfig},
+    reconciler::{MultiCluster, OnError, Reconciler, RunReconcile},
+    request::RequestKey,
+    selector::ClusterSelector,
 };
 
 /// Builds a controller: sets the kinds and clusters to watch, and how requests are dispatched.
@@ -50,7 +63,7 @@ use crate::{
 /// # Watches
 /// A request is dispatched once all watches in its cluster have listed, except the [optional](WatchOptions::optional) ones.
 /// If a kind can't be listed in a cluster, the requests of that cluster wait, and
-/// [`ControllerStatus`](super::ControllerStatus) shows the reason. Other clusters go on.
+/// [`ControllerStatus`](crate::ControllerStatus) shows the reason. Other clusters go on.
 ///
 /// A watch of the hub ([`ClusterSelector::hub`]) gates all requests of the controller, in whatever cluster: none is dispatched
 /// before the watch has listed there once. [`WatchOptions::gates_all`] says when, and how to change it.
@@ -98,40 +111,40 @@ use crate::{
 /// not count as deleted.
 #[must_use = "a controller does nothing until it is built and run"]
 pub struct Controller<K> {
-    pub(super) name: Arc<str>,
-    pub(super) clusters: ClusterSelector,
-    pub(super) primary: Option<Primary>,
-    pub(super) watches: Vec<Secondary>,
-    pub(super) event_filter: Vec<Predicate>,
-    pub(super) fleet_maps: Vec<MapFleet>,
-    pub(super) sources: Sources,
-    pub(super) queue: QueueConfig,
-    pub(super) timeout: Option<Duration>,
-    pub(super) release_jitter: Duration,
-    pub(super) shutdown_grace: Duration,
-    pub(super) weigh: Option<Weigh>,
-    pub(super) on_error: Option<OnError>,
-    pub(super) leader_only: bool,
+    name: Arc<str>,
+    clusters: ClusterSelector,
+    primary: Option<Primary>,
+    watches: Vec<Secondary>,
+    event_filter: Vec<Predicate>,
+    fleet_maps: Vec<MapFleet>,
+    sources: Sources,
+    queue: QueueConfig,
+    timeout: Option<Duration>,
+    release_jitter: Duration,
+    shutdown_grace: Duration,
+    weigh: Option<Weigh>,
+    on_error: Option<OnError>,
+    leader_only: bool,
     _kind: PhantomData<fn() -> K>,
 }
 
-pub(super) struct Primary {
-    pub(super) kind: WatchRequest,
-    pub(super) request: WatchRequest,
-    pub(super) owner: OwnerKind,
-    pub(super) predicates: Vec<Predicate>,
+struct Primary {
+    kind: WatchRequest,
+    request: WatchRequest,
+    owner: OwnerKind,
+    predicates: Vec<Predicate>,
 }
 
-pub(super) struct Secondary {
-    pub(super) kind: WatchRequest,
-    pub(super) options: WatchOptions,
+struct Secondary {
+    kind: WatchRequest,
+    options: WatchOptions,
     /// `None`: maps an object to its owners of the primary kind.
-    pub(super) map: Option<mapper::MapChange>,
-    pub(super) every_owner: bool,
+    map: Option<mapper::MapChange>,
+    every_owner: bool,
 }
 
 impl<K> Controller<K> {
-    pub(super) fn with_primary(name: impl Into<Arc<str>>, primary: Option<Primary>) -> Self {
+    fn with_primary(name: impl Into<Arc<str>>, primary: Option<Primary>) -> Self {
         Self {
             name: name.into(),
             clusters: ClusterSelector::default(),
@@ -384,6 +397,134 @@ impl<K> Controller<K> {
     pub fn shutdown_grace(mut self, grace: Duration) -> Self {
         self.shutdown_grace = grace;
         self
+    }
+}
+
+impl<K> Controller<K>
+where
+    K: DeserializeOwned + Send + Sync + 'static,
+{
+    /// Finishes the controller with a multi-cluster [`Reconciler`].
+    ///
+    /// Give the result to a [`Manager`](crate::Manager), or [run](BuiltController::run) it yourself.
+    ///
+    /// # Errors
+    /// [`BuildError`] if nothing could ever trigger the controller, or if a setting makes no sense.
+    pub fn build<Ctx>(
+        mut self,
+        // If the arguments are others, rustc ignores the hints of attributes, but it shows the next line.
+        reconciler: impl Reconciler<K, Ctx>, // kube's `async fn(Arc<K>, Arc<Ctx>)` goes to `build_uniform`
+        ctx: Arc<Ctx>,
+    ) -> Result<BuiltController, BuildError>
+    where
+        Ctx: Send + Sync + 'static,
+    {
+        let on_error = self.on_error.take();
+        self.finish(Arc::new(MultiCluster::<K, _, Ctx>::new(
+            reconciler, ctx, on_error,
+        )))
+    }
+}
+
+impl<K> Controller<K> {
+    fn finish(self, reconciler: Arc<dyn RunReconcile>) -> Result<BuiltController, BuildError> {
+        let name = self.name;
+        if name.is_empty() {
+            return Err(BuildError::EmptyName);
+        }
+        // `build` has taken it.
+        if self.on_error.is_some() {
+            return Err(BuildError::TwoErrorPolicies { controller: name });
+        }
+        let nothing = self.primary.is_none()
+            && self.watches.is_empty()
+            && self.fleet_maps.is_empty()
+            && self.sources.is_empty();
+        if nothing {
+            return Err(BuildError::NoWatches { controller: name });
+        }
+        for (setting, zero) in [
+            ("concurrency", self.queue.concurrency == Some(0)),
+            ("cluster_concurrency", self.queue.cluster_concurrency == Some(0)),
+            ("timeout", self.timeout == Some(Duration::ZERO)),
+        ] {
+            if zero {
+                return Err(BuildError::Zero {
+                    controller: name,
+                    setting,
+                });
+            }
+        }
+        let check = |kind: &WatchRequest, request: WatchRequest| {
+            if kind.resource_name() == request.resource_name() {
+                Ok(request)
+            } else {
+                let (kind, other) = (kind.to_string(), request.to_string());
+                Err(BuildError::OtherKind {
+                    controller: name.clone(),
+                    kind,
+                    other,
+                })
+            }
+        };
+        let mut watches = Vec::new();
+        let owner = self.primary.as_ref().map(|primary| primary.owner.clone());
+        let has_primary = self.primary.is_some();
+        let with_filter = |own: Vec<Predicate>| self.event_filter.iter().cloned().chain(own).collect();
+        if let Some(primary) = self.primary {
+            watches.push(WatchPlan {
+                request: check(&primary.kind, primary.request)?,
+                clusters: None,
+                predicates: with_filter(primary.predicates),
+                optional: false,
+                gates_all: None,
+                map: None,
+            });
+        }
+        for watch in self.watches {
+            let map = match (watch.map, &owner) {
+                (Some(map), _) => map,
+                (None, Some(owner)) => mapper::owners(owner.clone(), watch.every_owner),
+                // `owns` exists only where there is a primary kind.
+                (None, None) => continue,
+            };
+            let options = watch.options;
+            let gates_all =
+                options
+                    .gating_cluster(&self.clusters)
+                    .map_err(|selector| BuildError::GatesAll {
+                        controller: name.clone(),
+                        watch: watch.kind.to_string(),
+                        selector: selector.to_string(),
+                    })?;
+            let request = match options.request {
+                Some(change) => change(watch.kind.clone()),
+                None => watch.kind.clone(),
+            };
+            watches.push(WatchPlan {
+                request: check(&watch.kind, request)?,
+                clusters: options.clusters,
+                predicates: with_filter(options.predicates),
+                optional: options.optional,
+                gates_all,
+                map: Some(map),
+            });
+        }
+        let plan = Plan {
+            name,
+            clusters: self.clusters,
+            watches,
+            has_primary,
+            leader_only: self.leader_only,
+            fleet_maps: self.fleet_maps,
+            timeout: self.timeout,
+            release_jitter: self.release_jitter,
+            shutdown_grace: self.shutdown_grace,
+            weigh: self.weigh,
+            reconciler,
+        };
+        let core = Core::new(plan, FairQueue::new(self.queue));
+        Ok(BuiltController::new(core, self.sources))
     }
 }
 

@@ -2,10 +2,16 @@
 
 use std::{sync::Arc, time::Duration};
 
-use mcr_core::{ChangeSink, ObjectChange, ObjectKey, WatchStatus, internal::lock};
+use mcr_core::{ChangeSink, ObjectChange, ObjectKey, WatchStatus};
 
-use super::{counters::count, engine::Engine, member::Member, plan::WatchPlan};
-use crate::{queue::Priority, reconciler::LeftObject};
+use crate::{
+    controller::{
+        engine::{Engine, counters::count, plan::WatchPlan},
+        member::Member,
+    },
+    queue::Priority,
+    reconciler::LeftObject,
+};
 
 /// The sink of one watch in one cluster.
 pub(crate) struct WatchSink {
@@ -48,11 +54,11 @@ impl WatchSink {
         passes: bool,
         priority: Priority,
     ) {
-        let (core, member) = (&self.engine.core, &*self.member);
+        let (core, member) = (&self.engine.core, &self.member);
         if change.new.is_some() {
             member.appeared(key, change.old.is_none());
         } else {
-            let unseen = lock(&member.gate).left_unseen(key) || !core.gating.is_open();
+            let unseen = member.gate.lock().left_unseen(key) || !core.gating.is_open();
             // On a standby, another replica reconciles the deletion. Otherwise nothing is lost with a key that no reconcile can
             // have seen. Kept, such keys would pile up.
             if core.is_standby() || (unseen && !passes) {
@@ -128,7 +134,7 @@ impl ChangeSink for WatchSink {
     }
 
     fn status_changed(&self, status: &WatchStatus) {
-        let mut gate = lock(&self.member.gate);
+        let mut gate = self.member.gate.lock();
         let is_back = gate.update_watch(self.at, status);
         if !gate.retired {
             let (core, name) = (&self.engine.core, self.member.cluster.name());

@@ -5,8 +5,7 @@ use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
 use mcr_lease::LeaseGuard;
 use tokio_util::sync::CancellationToken;
 
-use super::engine::Core;
-use crate::queue::Outcome;
+use crate::{controller::engine::Core, queue::Outcome};
 
 /// The outcome of a request that was not reconciled, or not to its end, because this process does not lead. The queue
 /// keeps it.

@@ -1,21 +1,22 @@
 //! Floods of changes where nothing is dispatched.
 
-use std::sync::{Mutex, atomic::Ordering};
+use std::sync::atomic::Ordering;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use mcr_core::{BoxError, Fleet, WatchRequest};
 use mcr_testkit::{sim::SimCluster, waiting::eventually};
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use super::{
-    super::{Controller, engine::MOST_WAITING, member::MOST_UNSEEN, outcome},
-    *,
-};
+use super::*;
 use crate::{
-    Action, Request, TerminalError,
+    action::Action,
+    controller::{Controller, engine::MOST_WAITING, member::MOST_UNSEEN, run::outcome},
     failure::Failure,
     reconciler::{Completion, ObjectState},
+    request::Request,
+    terminal::TerminalError,
 };
 
 /// More than are kept.
@@ -28,7 +29,7 @@ struct Changes(Mutex<Vec<ObjectChange>>);
 
 impl ChangeSink for Changes {
     fn changed(&self, change: &ObjectChange) {
-        lock(&self.0).push(change.clone());
+        self.0.lock().push(change.clone());
     }
 }
 
@@ -56,14 +57,13 @@ impl Bench {
         let _watch = cluster
             .watch(WatchRequest::of::<ConfigMap>(), Some(changes.clone()))
             .unwrap();
-        let listed = || Some(lock(&changes.0).clone()).filter(|changes| changes.len() >= OBJECTS);
+        let listed = || Some(changes.0.lock().clone()).filter(|changes| changes.len() >= OBJECTS);
         let changes = eventually(PATIENCE, "the objects", listed).await;
         let reconcile = async |_: Request<ConfigMap>, _: Arc<()>| Ok::<_, BoxError>(());
         let controller = Controller::<ConfigMap>::new("maps").owns::<Secret>();
         let core = controller.build(reconcile, Arc::new(())).unwrap().handle().0;
-        let (name, member) = (cluster.name().clone(), Arc::new(Member::new(cluster.clone(), 1)));
-        core.queue.engage(name.clone(), 1);
-        core.members_mut().insert(name, member.clone());
+        let (name, member) = (cluster.name().clone(), Arc::new(Member::new(cluster.clone())));
+        core.queue.engage(name, member.clone());
         let engine = Arc::new(Engine { core, fleet });
         let bench = Self {
             sink: WatchSink {
@@ -79,7 +79,7 @@ impl Bench {
     }
 
     fn gate(&self, opens: bool) {
-        let mut gate = lock(&self.sink.member.gate);
+        let mut gate = self.sink.member.gate.lock();
         if opens {
             gate.remove_watch(1)
         } else {
@@ -148,7 +148,7 @@ async fn what_a_closed_gate_and_a_standby_keep_is_flat_over_a_million_events() {
         .core
         .queue
         .park(parked.sink.member.cluster.name());
-    lock(&parked.sink.member.gate).parked = true;
+    parked.sink.member.gate.lock().parked = true;
     parked.flood(10);
 
     let standby = Bench::new().await;
@@ -185,7 +185,7 @@ async fn a_request_that_is_not_retried_keeps_no_deleted_object() {
         bench.change(false, 0);
         let job = engine.core.queue.next().await.unwrap();
         let state = ObjectState::Left(object.clone());
-        outcome::outcome(engine, member, &job, state, Ok(Ok(end))).settle(engine, member, &job);
+        outcome::outcome(engine, &job, state, Ok(Ok(end))).report(engine, &job);
         assert_eq!(member.kept(), kept);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{histogram::Histogram, runs::Runs};
+use super::{histogram::Histogram, running::Runs};
 
 /// The counters of a controller since it was built.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
@@ -44,7 +44,7 @@ pub struct ControllerCounts {
 }
 
 /// The counters behind [`ControllerCounts`], and the measurements of reconciles.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) reconciles: AtomicU64,
     pub(crate) successes: AtomicU64,

@@ -2,22 +2,25 @@
 
 use std::time::{Duration, SystemTime};
 
-use mcr_core::{DISPLAY_NAME, internal::lock};
+use mcr_core::DISPLAY_NAME;
 use tokio::time::Instant;
 use tracing::{Level, field::display};
 
-use super::{counters::count, engine::Engine, member::Member, runs::Job};
 use crate::{
-    Action,
+    action::Action,
+    controller::{
+        engine::{Engine, counters::count, running::Job},
+        member::Member,
+    },
     failure::{Failure, panic_text},
     queue::Outcome,
     reconciler::{Completion, ObjectState},
 };
 
-pub(super) type Panic = Box<dyn std::any::Any + Send>;
+pub(crate) type Panic = Box<dyn std::any::Any + Send>;
 
 /// How a reconcile ended.
-pub(super) struct Ended {
+pub(crate) struct Ended {
     outcome: Outcome,
     /// `None` if the reconcile succeeded or its request is dropped.
     failed: Option<Failed>,
@@ -29,17 +32,17 @@ struct Failed {
 }
 
 /// Counts the end of a reconcile. `ended` has the timeout as its inner error.
-pub(super) fn outcome(
+pub(crate) fn outcome(
     engine: &Engine,
-    member: &Member,
     job: &Job,
     state: ObjectState,
     ended: Result<Result<Completion, Duration>, Panic>,
 ) -> Ended {
+    let member = &job.epoch;
     if !matches!(ended, Ok(Ok(Completion::Undecodable(..)))) {
         member.remove_undecodable(&job.key);
     }
-    let ended = decide(engine, member, job, &state, ended);
+    let ended = decide(engine, job, &state, ended);
     // A request that is dropped is done with its object, as one that succeeded.
     if let (ObjectState::Left(object), Outcome::Success { .. } | Outcome::Drop) = (&state, ended.outcome) {
         member.left_reconciled(&job.key, object);
@@ -49,12 +52,11 @@ pub(super) fn outcome(
 
 fn decide(
     engine: &Engine,
-    member: &Member,
     job: &Job,
     state: &ObjectState,
     ended: Result<Result<Completion, Duration>, Panic>,
 ) -> Ended {
-    let core = &engine.core;
+    let (core, member) = (&engine.core, &job.epoch);
     match ended {
         Ok(Ok(Completion::Succeeded(action))) => {
             count(&core.counters.successes);
@@ -114,7 +116,7 @@ fn decide(
 
 impl Ended {
     /// The end of a reconcile that did not fail.
-    pub(super) fn with(outcome: Outcome) -> Self {
+    pub(crate) fn with(outcome: Outcome) -> Self {
         Self {
             outcome,
             failed: None,
@@ -130,8 +132,8 @@ impl Ended {
     }
 
     /// Reports the end to the queue. Lists and logs a failure.
-    pub(super) fn settle(self, engine: &Engine, member: &Member, job: &Job) {
-        let queue = &engine.core.queue;
+    pub(crate) fn report(self, engine: &Engine, job: &Job) {
+        let (queue, member) = (&engine.core.queue, &job.epoch);
         let Some(failed) = self.failed else {
             member.failing.remove(&job.key);
             queue.done(job, self.outcome);
@@ -150,7 +152,7 @@ impl Ended {
         let mut elsewhere = 0;
         if failure.class.0 != 0 && !failure.terminal {
             let class = failure.class.clone();
-            match lock(&engine.core.damping).note(class, &job.cluster, now.0) {
+            match engine.core.damping.lock().note(class, &job.cluster, now.0) {
                 Some(others) => elsewhere = others,
                 None => return,
             }
