@@ -163,7 +163,7 @@ impl<K> Store<K> {
     /// leaves meanwhile.
     pub async fn wait_synced(&self, limit: Duration) -> Result<(), StoreError> {
         let synced = tokio::select! {
-            () = self.watch.stopped() => return Err(self.gone()),
+            () = self.watch.stopped().cancelled() => return Err(self.gone()),
             synced = tokio::time::timeout(limit, self.watch.synced()) => synced,
         };
         match synced {

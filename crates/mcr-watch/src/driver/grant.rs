@@ -51,7 +51,7 @@ pub async fn confirm_grant(
         watch.finish_grant(&grant, complete);
     };
     tokio::select! {
-        () = watch.stopped() => {}
+        () = watch.stopped().cancelled() => {}
         () = confirm => {}
     }
 }
