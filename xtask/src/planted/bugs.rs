@@ -44,11 +44,11 @@ const PROTOCOL: &str =
 /// Fast tests where there is a choice: all of this runs with every change.
 #[rustfmt::skip]
 pub(super) const BUGS: &[Planted] = &[
-    bug(1, "slot-kept-while-waiting", "mcr-core", "traps", "lists::a_place_among_the_lists_is_not_kept_by_a_server_that_is_silent"),
+    bug(1, "slot-kept-while-waiting", "mcr-watch", "driver", "lists::a_place_among_the_lists_is_not_kept_by_a_server_that_is_silent"),
     bug(1, "silence-not-probed", "mcr-core", "traps", "dead::a_silent_cluster_is_found_out_by_a_probe_and_a_quiet_one_is_not"),
     bug(2, "lookup-takes-a-snapshot", "mcr-core", "model", "promises::promise_2_nothing_waits_inside_a_lookup"),
     bug(3, "connection-left-open", "mcr-core", "traps", "leaving::all_connections_of_a_removed_cluster_close_at_once"),
-    bug(3, "watch-outlives-its-handles", "mcr-core", "traps", "sharing::the_connection_of_a_watch_closes_with_its_last_handle"),
+    bug(3, "watch-outlives-its-handles", "mcr-watch", "driver", "sharing::the_connection_of_a_watch_closes_with_its_last_handle"),
     bug(4, "another-uid-is-the-same", "mcr-core", "model", "promises::promise_4_same_name_other_identity_and_the_old_cache_is_never_readable_again"),
     bug(4, "old-store-stays-readable", "mcr-core", "model", "promises::promise_4_same_name_other_identity_and_the_old_cache_is_never_readable_again"),
     bug(4, "unreadable-uid-is-the-same", "mcr-core", "traps", "identity::work_for_a_cluster_never_reaches_another_one_behind_the_same_description"),
@@ -64,10 +64,10 @@ pub(super) const BUGS: &[Planted] = &[
     bug(10, "turn-never-ends", "mcr", "queue_fairness", "a_cluster_with_a_hundred_times_the_items_delays_nobody_by_more_than_a_round"),
     bug(11, "no-cap-on-lists", "mcr-core", "model", "promises::promise_11_no_herd_of_lists_when_a_thousand_clusters_join"),
     bug(12, "relist-tells-no-deletes", "mcr-core", "model", "store::what_was_deleted_during_each_fault_is_told_as_deleted_once"),
-    bug(12, "incomplete-list-deletes", "mcr-core", "traps", "lists::a_list_that_never_completes_never_deletes"),
+    bug(12, "incomplete-list-deletes", "mcr-watch", "driver", "lists::a_list_that_never_completes_never_deletes"),
     bug(12, "delete-told-twice", "mcr-core", "model", "store::what_was_never_held_is_not_told_as_deleted"),
-    bug(12, "equal-version-is-no-change", "mcr-core", "traps", "relists::stores_and_hub_watches_equal_the_list_whatever_its_versions_are"),
-    bug(12, "repeated-delete-deletes", "mcr-core", "traps", "relists::what_a_watch_repeats_after_pages_of_several_versions_changes_nothing"),
+    bug(12, "equal-version-is-no-change", "mcr-watch", "driver", "relists::stores_and_hub_watches_equal_the_list_whatever_its_versions_are"),
+    bug(12, "repeated-delete-deletes", "mcr-watch", "driver", "relists::what_a_watch_repeats_after_pages_of_several_versions_changes_nothing"),
     bug(13, "old-epoch-accepted", "mcr", "queue_async", "what_was_seen_in_an_earlier_epoch_is_refused"),
     bug(13, "runs-forgotten-on-leave", "mcr", "runs", "what_still_runs_for_a_cluster_that_was_let_go_is_not_run_beside_when_it_is_taken_in_again"),
     bug(14, "unreachable-without-reason", "mcr-core", "model", "promises::promise_14_silence_is_impossible"),

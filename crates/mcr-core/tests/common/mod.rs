@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each folder uses its part")]
 
+pub(crate) mod provider;
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
@@ -14,13 +16,13 @@ use mcr_core::{
     ChangeSink, Cluster, ClusterName, ClusterSpec, ClusterState, Fleet, FleetSettings, ObjectChange,
     WatchHandle, WatchRequest, WatchStatus,
 };
-use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
 use mcr_testkit::{
     control_plane::{AuditEvent, AuditLog, AuditMark, ControlPlane, ServiceAccountUser, policy_rule},
     waiting::{Background, OrFail, eventually},
 };
 use tokio::time::Instant;
 
+use self::provider::{Clusters, announced};
 use crate::harness::SOON;
 
 pub(crate) fn name(name: &str) -> ClusterName {
@@ -30,14 +32,13 @@ pub(crate) fn name(name: &str) -> ClusterName {
 /// A running fleet whose clusters the test announces by hand.
 pub(crate) struct Running {
     pub(crate) fleet: Fleet,
-    pub(crate) clusters: ClustersHandle,
+    pub(crate) clusters: Clusters,
     running: Background<()>,
 }
 
 impl Running {
     pub(crate) fn with_settings(change: impl FnOnce(&mut FleetSettings)) -> Self {
-        let provider = ClustersProvider::new();
-        let clusters = provider.handle();
+        let (clusters, provider) = announced();
         let fleet = Fleet::builder().provider(provider).settings(change).build();
         let runs = fleet.clone();
         Self {

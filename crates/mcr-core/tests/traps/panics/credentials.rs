@@ -229,7 +229,7 @@ async fn a_credential_source_that_panics_when_it_is_dropped_strands_nobody() {
     ready(&cluster).await;
     let next = Source::at(At::Nowhere);
     // The last owner of the source gets its panic. That is the fleet, or this thread if the fleet is quicker.
-    let drops = |change: &dyn Fn() -> bool| drop(catch_unwind(AssertUnwindSafe(change)));
+    let drops = |change: &dyn Fn()| drop(catch_unwind(AssertUnwindSafe(change)));
     drops(&|| {
         running
             .clusters

@@ -1,4 +1,7 @@
-//! An API server that does what a test tells it to, byte by byte, and writes down what it was asked.
+//! An API server that does what a test tells it to, byte by byte, and writes down what it was asked. The tests of mcr-core use it,
+//! too.
+
+#![allow(dead_code, reason = "each crate uses its part")]
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,7 +17,6 @@ use http::Request;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use kube::client::Body;
-use mcr_core::{Access, Trust};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader},
@@ -23,6 +25,9 @@ use tokio::{
     time::Instant,
 };
 use tokio_util::task::AbortOnDropHandle;
+
+pub(crate) const MAPS: &str = "/api/v1/configmaps";
+pub(crate) const SECRETS: &str = "/api/v1/secrets";
 
 /// One request, as it came.
 #[derive(Debug, Clone)]
@@ -284,14 +289,6 @@ impl Server {
         }
     }
 
-    /// How to reach it.
-    pub(crate) fn access(&self) -> Access {
-        if self.address.port() != 0 {
-            return Access::kubeconfig(self.kubeconfig(), Trust::Trusted);
-        }
-        Access::from(self.client())
-    }
-
     /// A client of one in memory.
     pub(crate) fn client(&self) -> kube::Client {
         assert_eq!(self.address.port(), 0);
@@ -424,6 +421,57 @@ pub(crate) fn kubeconfig(server: &str) -> String {
         "{{apiVersion: v1, kind: Config, current-context: c, contexts: [{{name: c, context: {{cluster: c, user: u}}}}], \
          clusters: [{{name: c, cluster: {{server: \"{server}\"}}}}], users: [{{name: u, user: {{token: t}}}}]}}"
     )
+}
+
+/// A ConfigMap. Its UID goes by its name.
+pub(crate) fn map(name: &str, version: u32) -> Value {
+    let uid = format!(
+        "{:032x}",
+        name.bytes()
+            .fold(7u128, |hash, byte| hash.wrapping_mul(257) + u128::from(byte))
+    );
+    json!({"metadata": {"name": name, "namespace": "default", "uid": uid, "resourceVersion": version.to_string()}})
+}
+
+pub(crate) fn event(kind: &str, object: Value) -> Value {
+    json!({"type": kind, "object": object})
+}
+
+pub(crate) fn bookmark(version: u32) -> Value {
+    event(
+        "BOOKMARK",
+        json!({"kind": "ConfigMap", "metadata": {"resourceVersion": version.to_string()}}),
+    )
+}
+
+pub(crate) fn list_object(version: u32, items: impl IntoIterator<Item = Value>) -> Value {
+    let items: Vec<Value> = items.into_iter().collect();
+    json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": version.to_string()}, "items": items})
+}
+
+pub(crate) fn list(version: u32, items: impl IntoIterator<Item = Value>) -> Answer {
+    Answer::json(&list_object(version, items))
+}
+
+/// A page with more to come.
+pub(crate) fn page(version: u32, token: &str, items: impl IntoIterator<Item = Value>) -> Answer {
+    let mut page = list_object(version, items);
+    page["metadata"]["continue"] = token.into();
+    Answer::json(&page)
+}
+
+/// A watch on which nothing is said.
+pub(crate) fn quiet() -> Answer {
+    Answer::watch([])
+}
+
+/// What such a server answers.
+pub(crate) fn says_nothing_more(asked: &Asked) -> Answer {
+    if asked.is_watch() {
+        quiet()
+    } else {
+        list(10, [map("a", 1)])
+    }
 }
 
 struct Count<'a>(&'a AtomicUsize);

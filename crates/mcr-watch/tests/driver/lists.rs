@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use mcr_core::{FleetSettings, WatchError, WatchRequest};
+use mcr_watch::{WatchError, WatchHandle, WatchRequest, WatchSettings};
 use serde_json::json;
 use tokio::{sync::Semaphore, time::Instant};
 
@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// kube's `any_semantic` never reaches the wire, because a page size makes it drop the resource version.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_first_list_may_come_from_the_cache_and_later_ones_are_paged_and_newest() {
     let (server, one) = One::on(|asked| match (asked.is_watch(), asked.nth) {
         (false, 0) => list(10, [map("a", 1)]),
@@ -21,8 +21,7 @@ async fn the_first_list_may_come_from_the_cache_and_later_ones_are_paged_and_new
         (false, _) => list(20, [map("b", 2)]),
         (true, 0) => Answer::short_watch([&event("ERROR", status_object(410, "Expired", "too old"))]),
         (true, _) => quiet(),
-    })
-    .await;
+    });
     one.log.becomes(&["+a", "+b"]).await;
     eventually("the second watch", || server.watches(MAPS).len() == 2).await;
     let lists = server.lists(MAPS);
@@ -46,19 +45,17 @@ async fn the_first_list_may_come_from_the_cache_and_later_ones_are_paged_and_new
         .map(|w| w.get("resourceVersion").map(str::to_owned))
         .collect();
     assert_eq!(watches, [Some("10".to_owned()), Some("20".to_owned())]);
-    one.running.stop().await;
 }
 
 /// kube's streaming lists end in an endless loop on servers that answer 422 to `sendInitialEvents`.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn streaming_lists_are_never_asked_for() {
     let (server, one) = One::on(|asked| match (asked.get("sendInitialEvents"), asked.is_watch()) {
         (Some(_), _) => Answer::status(422, "Invalid", "sendInitialEvents is forbidden for watch"),
         (None, false) => list(10, [map("a", 1)]),
         (None, true) if asked.nth < 2 => Answer::short_watch([]),
         (None, true) => quiet(),
-    })
-    .await;
+    });
     one.log.becomes(&["+a"]).await;
     eventually("the third watch", || server.watches(MAPS).len() == 3).await;
     assert!(
@@ -73,11 +70,10 @@ async fn streaming_lists_are_never_asked_for() {
             .iter()
             .all(|asked| asked.get("resourceVersionMatch").is_none())
     );
-    one.running.stop().await;
 }
 
 /// The pages of a list that fails for ever: what was not in them must never be taken for deleted.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_list_that_never_completes_never_deletes() {
     let (server, one) = One::on(
         |asked| match (asked.is_watch(), asked.nth, asked.get("continue")) {
@@ -86,12 +82,10 @@ async fn a_list_that_never_completes_never_deletes() {
             (false, _, Some(_)) => Answer::status(400, "BadRequest", "no"),
             (true, ..) => Answer::status(410, "Expired", "too old"),
         },
-    )
-    .await;
+    );
     eventually("tried thrice", || server.lists(MAPS).len() > 6).await;
     one.log.is(&["+a", "+b"]);
     assert_eq!(one.cluster.store::<ConfigMap>().unwrap().len().unwrap(), 2);
-    one.running.stop().await;
 }
 
 async fn nothing_is_deleted_by(bad: Answer, problem: &str) {
@@ -101,12 +95,11 @@ async fn nothing_is_deleted_by(bad: Answer, problem: &str) {
         (false, _) => list(20, []),
         (true, 0) => Answer::status(410, "Expired", "too old"),
         (true, _) => quiet(),
-    })
-    .await;
+    });
     // What is no list deletes nothing; the good one that comes in the end is believed.
     one.log.becomes(&["+a", "-a"]).await;
     assert!(
-        one.log.time_of("-a") > server.lists(MAPS)[4].at,
+        one.log.time_of("-a") >= server.lists(MAPS)[4].at,
         "deleted by a list that is none"
     );
     let problems = one.log.problems();
@@ -114,10 +107,9 @@ async fn nothing_is_deleted_by(bad: Answer, problem: &str) {
         problems.iter().any(|text| text.contains(problem)),
         "{problem}: {problems:?}"
     );
-    one.running.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn what_is_no_whole_list_is_a_failed_list() {
     let json = |value| Answer::json(&value);
     let nested =
@@ -145,79 +137,59 @@ async fn what_is_no_whole_list_is_a_failed_list() {
     }
 }
 
-async fn one_kind_fails(answer: Answer, problem_text: &str) {
-    let (server, one) = One::on(
-        move |asked| match (asked.path.as_str(), asked.is_watch(), asked.nth) {
-            (SECRETS, false, 0..3) => answer.clone(),
-            (_, false, _) => list(10, [map("a", 1)]),
-            (_, true, _) => quiet(),
-        },
-    )
-    .await;
-    let (secrets, log) = follow(&one.cluster, WatchRequest::of::<Secret>());
-    let text = problem(&log).await;
-    assert!(text.contains(problem_text), "{text}");
-    one.synced().await;
-    server.send(MAPS, &event("ADDED", map("live", 11))).await;
-    one.log.becomes(&["+a", "+live"]).await;
-    ready(&one.cluster).await;
-    // Its recovery is noticed, too.
-    log.becomes(&["+a"]).await;
-    eventually("the problem is gone", || secrets.status().problem.is_none()).await;
-    assert_eq!((secrets.status().lists, server.lists(SECRETS).len()), (1, 4));
-    assert_eq!(server.lists(MAPS).len(), 1, "the other kind was left alone");
-    one.running.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_forbidden_kind_leaves_the_others_running() {
-    one_kind_fails(
-        Answer::status(403, "Forbidden", "secrets is forbidden"),
-        "forbidden: secrets is forbidden",
-    )
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kind_that_is_not_served_leaves_the_others_running() {
-    one_kind_fails(
-        Answer::new(404, "text/plain", "404 page not found"),
-        "does not serve this kind (404)",
-    )
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kind_whose_lists_fail_leaves_the_others_running() {
-    one_kind_fails(
-        Answer::status(500, "InternalError", "etcd is sad"),
-        "answered 500: etcd is sad",
-    )
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kind_whose_server_is_away_leaves_the_others_running() {
-    one_kind_fails(
-        Answer::new(503, "text/html", "<html>"),
-        "answered 503: no further words",
-    )
-    .await;
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_fails_leaves_the_others_running() {
+    for (answer, words) in [
+        (
+            Answer::status(403, "Forbidden", "secrets is forbidden"),
+            "forbidden: secrets is forbidden",
+        ),
+        (
+            Answer::new(404, "text/plain", "404 page not found"),
+            "does not serve this kind (404)",
+        ),
+        (
+            Answer::status(500, "InternalError", "etcd is sad"),
+            "answered 500: etcd is sad",
+        ),
+        (
+            Answer::new(503, "text/html", "<html>"),
+            "answered 503: no further words",
+        ),
+    ] {
+        let (server, one) = One::on(
+            move |asked| match (asked.path.as_str(), asked.is_watch(), asked.nth) {
+                (SECRETS, false, 0..3) => answer.clone(),
+                (_, false, _) => list(10, [map("a", 1)]),
+                (_, true, _) => quiet(),
+            },
+        );
+        let (secrets, log) = one.cluster.follow(WatchRequest::of::<Secret>());
+        let text = problem(&log).await;
+        assert!(text.contains(words), "{text}");
+        synced(&one.watch).await;
+        server.send(MAPS, &event("ADDED", map("live", 11))).await;
+        one.log.becomes(&["+a", "+live"]).await;
+        // Its recovery is noticed, too.
+        log.becomes(&["+a"]).await;
+        eventually("the problem is gone", || secrets.status().problem.is_none()).await;
+        assert_eq!((secrets.status().lists, server.lists(SECRETS).len()), (1, 4));
+        assert_eq!(server.lists(MAPS).len(), 1, "the other kind was left alone");
+    }
 }
 
 /// kube retries 15 times, for minutes, inside of one call; whoever is asked to wait must wait, and no longer.
 #[tokio::test(start_paused = true)]
 async fn too_many_requests_are_answered_by_waiting_as_long_as_asked() {
-    let (server, one) = One::in_memory(|asked| match (asked.path.as_str(), asked.is_watch(), asked.nth) {
+    let (server, one) = One::on(|asked| match (asked.path.as_str(), asked.is_watch(), asked.nth) {
         (SECRETS, false, 0) => Answer::with_headers(429, &[("retry-after", "2")], "slow down"),
         (_, false, _) => list(10, [map("a", 1)]),
         (_, true, _) => quiet(),
-    })
-    .await;
-    let (_secrets, log) = follow(&one.cluster, WatchRequest::of::<Secret>());
+    });
+    let (_secrets, log) = one.cluster.follow(WatchRequest::of::<Secret>());
     let text = problem(&log).await;
     assert!(text.contains("too many requests (429)"), "{text}");
-    one.synced().await;
+    synced(&one.watch).await;
     log.becomes(&["+a"]).await;
     let lists = server.lists(SECRETS);
     let waited = lists[1].at - lists[0].at;
@@ -225,12 +197,11 @@ async fn too_many_requests_are_answered_by_waiting_as_long_as_asked() {
         waited >= Duration::from_secs(2) && waited < Duration::from_millis(2100),
         "{waited:?}"
     );
-    one.running.stop().await;
 }
 
 /// A list begins with a 32nd of the budget, and at least with 1 MiB.
-fn one_list_at_a_time(settings: &mut FleetSettings) {
-    Arc::make_mut(&mut settings.watch).fleet_list_bytes = 1 << 20;
+fn one_list_at_a_time(settings: &mut WatchSettings) {
+    settings.fleet_list_bytes = 1 << 20;
 }
 
 /// The bound on lists is for work; a few silent clusters must not keep all others from being listed.
@@ -244,11 +215,10 @@ async fn a_place_among_the_lists_is_not_kept_by_a_server_that_is_silent() {
         }
     });
     let good = Server::in_memory(says_nothing_more);
-    let running = Running::start_with(one_list_at_a_time);
-    let silent_one = One::with(&silent, running).await;
+    let silent_one = One::with(&silent, one_list_at_a_time);
     eventually("the silent one is being listed", || silent.live() == 1).await;
-    let cluster = silent_one.running.join_by("good", good.access()).await;
-    let (watch, _log) = follow(&cluster, WatchRequest::of::<ConfigMap>());
+    let cluster = silent_one.cluster.beside("good", &good);
+    let (watch, _log) = cluster.follow(WatchRequest::of::<ConfigMap>());
     let started = Instant::now();
     synced(&watch).await;
     assert!(
@@ -261,30 +231,24 @@ async fn a_place_among_the_lists_is_not_kept_by_a_server_that_is_silent() {
         1,
         "the silent one is still waited for, without a place"
     );
-    silent_one.running.stop().await;
 }
 
 /// kube has no read timeout: a list that is never answered is waited for, for ever.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_list_that_is_never_answered_is_given_up_and_asked_again() {
-    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+    let server = Server::in_memory(|asked| match (asked.is_watch(), asked.nth) {
         (false, 0) => Answer::silence(),
         (false, _) => list(10, [map("a", 1)]),
         (true, _) => quiet(),
-    })
-    .await;
-    let running = Running::start_with(|settings| {
-        Arc::make_mut(&mut settings.watch).list_timeout = Duration::from_secs(1)
     });
-    let one = One::with(&server, running).await;
-    let text = one.problem().await;
+    let one = One::with(&server, |settings| settings.list_timeout = Duration::from_secs(1));
+    let text = problem(&one.log).await;
     assert_eq!(text, "no answer within 1 s");
     one.log.becomes(&["+a"]).await;
     eventually("the first connection is closed, the watch is open", || {
         server.live() == 1 && server.watches(MAPS).len() == 1
     })
     .await;
-    one.running.stop().await;
 }
 
 /// Waiting for a place is not the fault of the cluster that waits.
@@ -297,13 +261,12 @@ async fn the_time_spent_waiting_for_a_place_does_not_count_as_the_lists_own() {
         }
         true => quiet(),
     });
-    let running = Running::start_with(|settings| {
+    let cluster = Cluster::with(&server, |settings| {
         one_list_at_a_time(settings);
-        Arc::make_mut(&mut settings.watch).list_timeout = Duration::from_millis(1200);
+        settings.list_timeout = Duration::from_millis(1200);
     });
-    let cluster = running.join_by("a", server.access()).await;
     let watches =
-        ["a", "b", "c", "d"].map(|label| follow(&cluster, WatchRequest::of::<ConfigMap>().labels(label)));
+        ["a", "b", "c", "d"].map(|label| cluster.follow(WatchRequest::of::<ConfigMap>().labels(label)));
     for (watch, log) in &watches {
         synced(watch).await;
         assert!(
@@ -318,15 +281,14 @@ async fn the_time_spent_waiting_for_a_place_does_not_count_as_the_lists_own() {
         lists[3].at - lists[0].at >= Duration::from_millis(1500),
         "one after the other"
     );
-    running.stop().await;
 }
 
 /// A list that trickles in is neither cut off while it makes progress nor in anyone's way.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_list_that_trickles_in_does_not_hold_up_the_others() {
     let the_rest = Arc::new(Semaphore::new(0));
     let gate = the_rest.clone();
-    let server = Server::start(move |asked| match (asked.path.as_str(), asked.is_watch()) {
+    let server = Server::in_memory(move |asked| match (asked.path.as_str(), asked.is_watch()) {
         (SECRETS, false) => {
             let whole = list_object(10, [map("slow", 1)]).to_string();
             let (first, last) = whole.split_at(whole.len() - 1);
@@ -341,55 +303,50 @@ async fn a_list_that_trickles_in_does_not_hold_up_the_others() {
         }
         (_, false) => list(10, [map("a", 1)]),
         (_, true) => quiet(),
-    })
-    .await;
-    let running = Running::start();
-    let cluster = running.join("a", &server.kubeconfig()).await;
-    ready(&cluster).await;
-    let (_secrets, slow) = follow(&cluster, WatchRequest::of::<Secret>());
+    });
+    let cluster = Cluster::with(&server, |_| {});
+    let (_secrets, slow) = cluster.follow(WatchRequest::of::<Secret>());
     eventually("the slow one began", || server.lists(SECRETS).len() == 1).await;
-    let (_maps, log) = follow(&cluster, WatchRequest::of::<ConfigMap>());
+    let (_maps, log) = cluster.follow(WatchRequest::of::<ConfigMap>());
     log.becomes(&["+a"]).await;
     // The slow one can't end before the other one has.
     assert!(slow.lines().is_empty());
     the_rest.add_permits(1);
     slow.becomes(&["+slow"]).await;
     assert_eq!(server.lists(SECRETS).len(), 1, "it was not cut off");
-    running.stop().await;
 }
 
 /// Errors must say what is the matter; a kind of error must not hide another.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn whether_someone_must_act_is_told_from_what_passes() {
     let (_server, one) = One::on(|asked| match asked.path.as_str() {
         MAPS => Answer::status(403, "Forbidden", "no"),
         _ => Answer::status(500, "InternalError", "no"),
-    })
-    .await;
-    let (secrets, _log) = follow(&one.cluster, WatchRequest::of::<Secret>());
-    let of = |watch: &mcr_core::WatchHandle| watch.status().problem.map(|problem| problem.error);
-    let forbidden = eventually("forbidden", || of(&one.watch)).await;
+    });
+    let (secrets, _log) = one.cluster.follow(WatchRequest::of::<Secret>());
+    let of = async |watch: &WatchHandle| {
+        eventually("there is a problem", || watch.status().problem.is_some()).await;
+        watch.status().problem.unwrap().error
+    };
+    let forbidden = of(&one.watch).await;
     assert!(forbidden.is_blocked() && matches!(*forbidden, WatchError::Forbidden { .. }));
-    let failing = eventually("failing", || of(&secrets)).await;
+    let failing = of(&secrets).await;
     assert!(!failing.is_blocked() && matches!(*failing, WatchError::Api { code: 500, .. }));
     assert!(!failing.concerns_cluster());
-    ready(&one.cluster).await;
-    one.running.stop().await;
 }
 
 /// Selectors hold characters that mean something in a URL.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn selectors_and_namespaces_arrive_as_they_were_written() {
-    let server = Server::start(|asked| if asked.is_watch() { quiet() } else { list(10, []) }).await;
-    let running = Running::start();
-    let cluster = running.join("a", &server.kubeconfig()).await;
+    let server = Server::in_memory(|asked| if asked.is_watch() { quiet() } else { list(10, []) });
+    let cluster = Cluster::with(&server, |_| {});
     let labels = "tier in (web,db),a!=b c&d=ü+1";
     let fields = "metadata.name!=x,spec.nodeName=n/1";
     let request = WatchRequest::of::<ConfigMap>()
         .namespace("team-a")
         .labels(labels)
         .fields(fields);
-    let (watch, _log) = follow(&cluster, request);
+    let (watch, _log) = cluster.follow(request);
     synced(&watch).await;
     let path = "/api/v1/namespaces/team-a/configmaps";
     eventually("it is watched", || server.watches(path).len() == 1).await;
@@ -401,5 +358,4 @@ async fn selectors_and_namespaces_arrive_as_they_were_written() {
         );
         assert!(asked.raw_query.is_ascii() && !asked.raw_query.contains(' '));
     }
-    running.stop().await;
 }
