@@ -1,12 +1,11 @@
 //! A shard as kcp has them: the API of many workspaces behind one endpoint, with its traps.
 //!
 //! What a workspace has is seen below `/clusters/<id>`, and of all that are bound to it below `/clusters/*`. What it
-//! does was measured on a live kcp; it can be had over HTTP, or in memory for tests on a paused clock.
+//! does was measured on a live kcp. It is in memory, for tests on a paused clock.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
-    net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
@@ -16,15 +15,9 @@ use futures::{StreamExt, stream};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, StreamBody};
 use kube::client::Body;
-use mcr_core::{Access, AnswerBody, BoxError, Capabilities, Placement, Scope, Trust};
+use mcr_core::{Access, AnswerBody, BoxError, Capabilities, Placement, Scope};
 use serde_json::{Value, json};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, BufReader},
-    net::{TcpListener, TcpStream},
-    sync::mpsc,
-    task::JoinSet,
-};
-use tokio_util::task::AbortOnDropHandle;
+use tokio::sync::mpsc;
 
 use crate::harness::{Layout, NAMESPACES};
 
@@ -80,12 +73,10 @@ pub(crate) struct Shard(Arc<Shared>);
 struct Shared {
     name: String,
     state: Mutex<State>,
-    server: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
 #[derive(Default)]
 struct State {
-    address: Option<SocketAddr>,
     version: u64,
     uids: u64,
     /// Watches can't go on from before this.
@@ -97,10 +88,9 @@ struct State {
     watchers: Vec<Watcher>,
     /// They will never hear anything, and do not know it.
     dead: Vec<Watcher>,
-    /// Only for those who ask in memory.
     down: bool,
     lists_fail: bool,
-    /// How long each answer over HTTP takes.
+    /// How long each answer takes.
     latency: Duration,
     /// Every watch is dead.
     mute: bool,
@@ -157,7 +147,6 @@ impl Shard {
         Self(Arc::new(Shared {
             name: name.to_owned(),
             state: Mutex::new(state),
-            server: Mutex::default(),
         }))
     }
 
@@ -165,56 +154,7 @@ impl Shard {
         self.0.state.lock().unwrap()
     }
 
-    /// Answers over HTTP, at the same address as before if it did.
-    pub(crate) async fn start(&self) {
-        let address = self.state().address;
-        let address = address.map_or_else(|| "127.0.0.1:0".to_owned(), |address| address.to_string());
-        let listener = TcpListener::bind(address).await.unwrap();
-        self.state().address = Some(listener.local_addr().unwrap());
-        let shard = self.clone();
-        let task = tokio::spawn(async move {
-            let mut connections = JoinSet::new();
-            loop {
-                tokio::select! {
-                    accepted = listener.accept() => {
-                        let (tcp, _) = accepted.unwrap();
-                        connections.spawn(shard.clone().serve(tcp));
-                    }
-                    Some(_) = connections.join_next() => {}
-                }
-            }
-        });
-        *self.0.server.lock().unwrap() = Some(AbortOnDropHandle::new(task));
-    }
-
-    /// Refuses connections, and breaks those that are open.
-    pub(crate) async fn stop(&self) {
-        let server = self.0.server.lock().unwrap().take();
-        if let Some(server) = server {
-            server.abort();
-            let _ = server.await;
-        }
-        self.end_watches();
-    }
-
-    /// Where it listens.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.state().address.unwrap()
-    }
-
-    /// How to reach it: over HTTP, if it ever answered that way.
-    pub(crate) fn access(&self) -> Access {
-        let Some(address) = self.state().address else {
-            return self.in_memory();
-        };
-        let kubeconfig = format!(
-            "{{apiVersion: v1, kind: Config, current-context: c, contexts: [{{name: c, context: {{cluster: c, user: u}}}}], \
-             clusters: [{{name: c, cluster: {{server: \"http://{address}\"}}}}], users: [{{name: u, user: {{token: t}}}}]}}"
-        );
-        Access::kubeconfig(kubeconfig, Trust::Trusted)
-    }
-
-    /// How to reach it in memory.
+    /// How to reach it.
     pub(crate) fn in_memory(&self) -> Access {
         self.below(String::new())
     }
@@ -234,9 +174,14 @@ impl Shard {
         let service = tower::service_fn(move |request: Request<Body>| {
             let (shard, uri) = (shard.clone(), format!("{prefix}{}", request.uri()));
             async move {
-                if shard.state().down {
+                let (down, latency) = {
+                    let state = shard.state();
+                    (state.down, state.latency)
+                };
+                if down {
                     return Err(io::Error::from(io::ErrorKind::ConnectionRefused));
                 }
+                tokio::time::sleep(latency).await;
                 let (head, body) = request.into_parts();
                 let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
                 Ok(match shard.answer(&head.method, &uri.parse().unwrap(), &body) {
@@ -249,83 +194,13 @@ impl Shard {
         kube::Client::new(service, "default")
     }
 
-    /// For those who ask in memory: whether nobody answers.
+    /// Whether nobody answers.
     pub(crate) fn be_down(&self, down: bool) {
         self.state().down = down;
         if down {
             self.end_watches();
         }
     }
-
-    async fn serve(self, tcp: TcpStream) {
-        tcp.set_nodelay(true).unwrap();
-        let (read, mut write) = tcp.into_split();
-        let mut read = BufReader::new(read);
-        while let Some((method, uri, body)) = read_request(&mut read).await {
-            let latency = self.state().latency;
-            tokio::time::sleep(latency).await;
-            let bytes = match self.answer(&method, &uri, &body) {
-                Reply::Whole(code, value) => {
-                    let text = value.to_string();
-                    format!(
-                        "HTTP/1.1 {code} x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{text}",
-                        text.len()
-                    )
-                }
-                Reply::Hang => {
-                    let _ = read.read_u8().await;
-                    return;
-                }
-                Reply::Watch(mut lines, time) => {
-                    let head = "HTTP/1.1 200 x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
-                    if write.write_all(head.as_bytes()).await.is_err() {
-                        return;
-                    }
-                    let end = tokio::time::sleep(time);
-                    tokio::pin!(end);
-                    loop {
-                        let line = tokio::select! {
-                            biased;
-                            line = lines.recv() => line,
-                            // Nothing is asked while an answer goes on: this is the end of the connection.
-                            _ = read.read_u8() => return,
-                            () = &mut end => None,
-                        };
-                        let Some(line) = line else { break };
-                        let chunk = format!("{:x}\r\n{line}\r\n", line.len());
-                        if write.write_all(chunk.as_bytes()).await.is_err() {
-                            return;
-                        }
-                    }
-                    "0\r\n\r\n".to_owned()
-                }
-            };
-            if write.write_all(bytes.as_bytes()).await.is_err() {
-                return;
-            }
-        }
-    }
-}
-
-async fn read_request(
-    from: &mut BufReader<tokio::net::tcp::OwnedReadHalf>,
-) -> Option<(Method, http::Uri, Vec<u8>)> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        head.push(from.read_u8().await.ok()?);
-    }
-    let head = String::from_utf8(head).unwrap();
-    let mut words = head.lines().next()?.split(' ');
-    let method = words.next()?.parse().unwrap();
-    let uri = words.next()?.parse().unwrap();
-    let length = head
-        .lines()
-        .filter_map(|line| line.split_once(": "))
-        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
-        .map_or(0, |(_, length)| length.parse().unwrap());
-    let mut body = vec![0; length];
-    from.read_exact(&mut body).await.ok()?;
-    Some((method, uri, body))
 }
 
 fn whole(code: u16, value: &Value) -> Response<AnswerBody> {
