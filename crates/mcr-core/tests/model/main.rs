@@ -13,11 +13,12 @@ use proptest::{prelude::ProptestConfig, test_runner::FileFailurePersistence};
 
 mod credentials;
 mod life;
+#[path = "../../../mcr-watch/tests/driver/place.rs"]
 mod place;
 mod promises;
 mod said;
-mod store;
 mod stress;
+#[path = "../../../mcr-watch/tests/driver/witness.rs"]
 mod witness;
 mod world;
 

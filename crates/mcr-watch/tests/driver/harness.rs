@@ -51,18 +51,23 @@ impl Cluster {
     }
 
     pub(crate) fn by_default(server: &Server, change: impl FnOnce(&mut WatchSettings)) -> Self {
+        Self::behind(server.client(), change)
+    }
+
+    /// A cluster that is reached through a client.
+    pub(crate) fn behind(client: kube::Client, change: impl FnOnce(&mut WatchSettings)) -> Self {
         let mut settings = WatchSettings::default();
         change(&mut settings);
         let budget = Arc::new(ListBudget::new(&settings));
-        Self::new("a", server, Arc::new(settings), budget)
+        Self::new("a", client, Arc::new(settings), budget)
     }
 
     /// Another cluster of the same fleet.
     pub(crate) fn beside(&self, name: &str, server: &Server) -> Self {
-        Self::new(name, server, self.settings.clone(), self.budget.clone())
+        Self::new(name, server.client(), self.settings.clone(), self.budget.clone())
     }
 
-    fn new(name: &str, server: &Server, settings: Arc<WatchSettings>, budget: Arc<ListBudget>) -> Self {
+    fn new(name: &str, client: kube::Client, settings: Arc<WatchSettings>, budget: Arc<ListBudget>) -> Self {
         let name = ClusterName::new(name).unwrap();
         let cluster = Self {
             transport: Transport::new(name.clone()),
@@ -75,14 +80,14 @@ impl Cluster {
             stop: CancellationToken::new(),
             name,
         };
-        cluster.connect(server, 1);
+        cluster.connect(client, 1);
         cluster
     }
 
     /// The cluster is at this endpoint from now on.
-    pub(crate) fn connect(&self, server: &Server, endpoint: u64) {
+    pub(crate) fn connect(&self, client: kube::Client, endpoint: u64) {
         let dialer = Dialer::new(&AccessPolicy::default());
-        self.transport.swap(dialer.client_channel(server.client()));
+        self.transport.swap(dialer.client_channel(client));
         self.health.set_phase(Phase::Up { endpoint });
     }
 
@@ -125,6 +130,12 @@ impl Cluster {
 
     pub(crate) fn store<K: Resource<DynamicType = ()>>(&self) -> Result<Store<K>, StoreError> {
         self.watches.store(&WatchRequest::of::<K>())
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.watches.close();
     }
 }
 

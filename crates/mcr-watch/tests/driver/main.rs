@@ -7,14 +7,17 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod budgets;
+mod faults;
 mod harness;
 mod hub;
 mod late_heads;
 mod limits;
 mod lists;
 mod pages;
+mod place;
 mod relists;
 mod server;
 mod sharing;
 mod unreadable;
 mod watches;
+mod witness;

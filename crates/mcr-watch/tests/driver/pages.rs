@@ -203,7 +203,7 @@ async fn a_list_of_a_cluster_that_goes_down_begins_anew() {
     .await;
     one.cluster.disconnect();
     for_millis(1000).await;
-    one.cluster.connect(&server, 1);
+    one.cluster.connect(server.client(), 1);
     one.listed(2).await;
     assert_eq!(
         forms(&server.lists(MAPS))[1..],
@@ -226,7 +226,7 @@ async fn a_list_begins_anew_at_another_endpoint() {
         false => list(30, [map("c", 3)]),
         true => quiet(),
     });
-    one.cluster.connect(&other, 2);
+    one.cluster.connect(other.client(), 2);
     one.listed(2).await;
     let first = &forms(&other.lists(MAPS))[0];
     assert!(!first.contains("token"), "{first}");

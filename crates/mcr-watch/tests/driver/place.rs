@@ -1,4 +1,6 @@
-//! An API server in memory that can fail in every way a list or a watch can.
+//! An API server in memory that can fail in every way a list or a watch can. The tests of mcr-core use it, too.
+
+#![allow(dead_code, reason = "each crate uses its part")]
 
 use std::{
     collections::BTreeMap,
