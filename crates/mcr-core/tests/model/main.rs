@@ -13,8 +13,6 @@ use proptest::{prelude::ProptestConfig, test_runner::FileFailurePersistence};
 
 mod credentials;
 mod life;
-#[path = "../../../mcr-watch/tests/driver/place.rs"]
-mod place;
 mod promises;
 mod said;
 mod stress;

@@ -14,9 +14,11 @@ use tracing::{
     span,
 };
 
+use mcr_doubles::shard::{shard};
+
 use crate::{
     harness::*,
-    shard::{scope, shard},
+    workspaces::{scope},
     witness::Witness,
 };
 

@@ -4,9 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use mcr_core::Scope;
 
+use mcr_doubles::shard::{Shard, shard};
+
 use crate::{
     harness::*,
-    shard::{Shard, WORKSPACES, scope, scope_of, shard},
+    workspaces::{WORKSPACES, scope, scope_of, access},
     witness::Witness,
 };
 
@@ -44,7 +46,7 @@ fn kcp_an_endpoint_with_a_declared_identity_keeps_its_clusters_at_a_new_address(
         let running = Running::start();
         let scope = Scope::new(WORKSPACES);
         let set = |identity: &str| {
-            scope.set_endpoint_with_identity("main", a.in_memory(), Some(Arc::from(identity)));
+            scope.set_endpoint_with_identity("main", access(&a), Some(Arc::from(identity)));
         };
         set("first");
         let zoo = running.join(&scope, "main", "zoo").await;
@@ -182,7 +184,7 @@ fn kcp_an_uncertain_deletion_waits_while_its_endpoint_is_not_connected() {
     paused(|| async {
         let (a, b) = (shard("a", 100, &["zoo", "jungle"]), shard("b", 500, &[]));
         let running = running(DELAY);
-        let (scope, at_a) = (scope(&[("b", &b)]), a.in_memory());
+        let (scope, at_a) = (scope(&[("b", &b)]), access(&a));
         scope.set_endpoint("a", at_a.clone());
         let (seen, other) = both(&running, &scope, &a).await;
         b.adopt("zoo", &a);

@@ -15,9 +15,11 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::client::Body;
 use mcr_core::{AnswerBody, BoxError, Scope};
 
+use mcr_doubles::shard::{shard};
+
 use crate::{
     harness::*,
-    shard::{WORKSPACES, scope_of, shard},
+    workspaces::{WORKSPACES, scope_of},
     witness::Witness,
 };
 

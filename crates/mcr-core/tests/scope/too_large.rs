@@ -4,9 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use mcr_core::{Cluster, KindStatus, WatchSettings};
 
+use mcr_doubles::shard::{Shard};
+
 use crate::{
     harness::*,
-    shard::{Shard, scope},
+    workspaces::{scope},
     witness::Witness,
 };
 

@@ -9,9 +9,11 @@ use kube::{
 };
 use mcr_core::{Cluster, ClusterState};
 
+use mcr_doubles::shard::{Shard};
+
 use crate::{
     harness::*,
-    shard::{Shard, scope},
+    workspaces::{scope, access},
     witness::Witness,
 };
 
@@ -26,7 +28,7 @@ fn running() -> Running {
 }
 
 fn shard(version: u64, clusters: &[&str]) -> Shard {
-    crate::shard::shard(&format!("shard{version}"), version, clusters)
+    mcr_doubles::shard::shard(&format!("shard{version}"), version, clusters)
 }
 
 async fn unreachable(cluster: &Cluster) -> String {
@@ -40,7 +42,7 @@ async fn clusters_wait_for_their_endpoint_and_survive_its_absence() {
     let a = shard(100, &["zoo", "jungle"]);
     let running = running();
     // Another client would be another server.
-    let (scope, access) = (scope(&[]), a.in_memory());
+    let (scope, access) = (scope(&[]), access(&a));
     let zoo = running.join(&scope, "a", "zoo").await;
     let jungle = running.join(&scope, "a", "jungle").await;
     for cluster in [&zoo, &jungle] {
@@ -100,7 +102,7 @@ async fn endpoints_that_change_all_the_time_do_not_keep_others_from_being_connec
     let running = running();
     let scope = scope(&[]);
     let busy = tokio::spawn({
-        let (scope, access) = (scope.clone(), a.in_memory());
+        let (scope, access) = (scope.clone(), access(&a));
         async move {
             loop {
                 scope.set_endpoint("other", access.clone());
@@ -108,7 +110,7 @@ async fn endpoints_that_change_all_the_time_do_not_keep_others_from_being_connec
             }
         }
     });
-    scope.set_endpoint("a", a.in_memory());
+    scope.set_endpoint("a", access(&a));
     let zoo = running.join(&scope, "a", "zoo").await;
     ready(&zoo).await;
     busy.abort();

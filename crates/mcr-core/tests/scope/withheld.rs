@@ -5,9 +5,11 @@ use std::{collections::BTreeMap, time::Duration};
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr_core::{ClusterSpec, Scope, StoreError};
 
+use mcr_doubles::shard::{Shard, shard};
+
 use crate::{
     harness::*,
-    shard::{Shard, scope, shard},
+    workspaces::{scope},
     witness::Witness,
 };
 

@@ -9,9 +9,10 @@ use std::{
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr_core::{ChangeSink, Cluster, Object, ObjectChange, WatchHandle, WatchRequest};
 
+use mcr_doubles::shard::{Seen, Shard};
+
 use crate::{
     harness::*,
-    shard::{Seen, Shard},
 };
 
 /// What is watched, and what was told of it.

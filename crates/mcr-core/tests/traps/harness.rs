@@ -8,18 +8,21 @@ use mcr_testkit::waiting;
 use tokio::time::Instant;
 
 pub(crate) use crate::common::{Log, Running, follow, gone, name, next, ready};
-use crate::{
-    common::pause_at_most,
-    server::{Answer, Asked, Server},
-};
+use mcr_doubles::scripted::{Answer, Asked, Server};
 
-pub(crate) use crate::server::{
+use crate::common::pause_at_most;
+
+pub(crate) use mcr_doubles::scripted::{
     MAPS, SECRETS, bookmark, event, list, list_object, map, quiet, says_nothing_more,
 };
 
-impl Server {
-    /// How to reach it.
-    pub(crate) fn access(&self) -> Access {
+/// How to reach a server.
+pub(crate) trait Reached {
+    fn access(&self) -> Access;
+}
+
+impl Reached for Server {
+    fn access(&self) -> Access {
         if self.address.port() != 0 {
             return Access::kubeconfig(self.kubeconfig(), Trust::Trusted);
         }

@@ -18,6 +18,4 @@ mod panics;
 mod reads;
 mod ready;
 mod secrets;
-#[path = "../../../mcr-watch/tests/driver/server.rs"]
-mod server;
 mod surroundings;

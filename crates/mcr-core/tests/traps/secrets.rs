@@ -7,10 +7,9 @@ use k8s_openapi::api::core::v1::Secret;
 use mcr_core::WatchRequest;
 use serde_json::{Value, json};
 
-use crate::{
-    harness::*,
-    server::{Answer, Server},
-};
+use mcr_doubles::scripted::{Answer, Server};
+
+use crate::harness::*;
 
 fn secret(canary: &str) -> Value {
     let mut secret = map("token", 1);

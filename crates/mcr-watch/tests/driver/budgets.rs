@@ -7,10 +7,12 @@ use mcr_watch::{WatchHandle, WatchRequest, WatchSettings};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::{
-    harness::*,
-    server::{Answer, Server, status_object},
+use mcr_doubles::{
+    scripted::{Answer, Server},
+    status_object,
 };
+
+use crate::harness::*;
 
 const MIB: usize = 1 << 20;
 

@@ -6,13 +6,13 @@ use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::ApiResource;
+use mcr_doubles::place::{Fault, MAPS, Place, Stored, WIDGETS};
 use mcr_watch::{WatchHandle, WatchRequest};
 use proptest::prelude::*;
 use tokio::time::{Instant, sleep};
 
 use crate::{
     harness::Cluster,
-    place::{Fault, MAPS, Place, Stored, WIDGETS},
     witness::{Problems, Witness, stored},
 };
 

@@ -23,8 +23,8 @@ use mcr_watch::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::server::{Answer, Asked, Server};
-pub(crate) use crate::server::{
+use mcr_doubles::scripted::{Answer, Asked, Server};
+pub(crate) use mcr_doubles::scripted::{
     MAPS, SECRETS, bookmark, event, list, list_object, map, page, quiet, says_nothing_more,
 };
 

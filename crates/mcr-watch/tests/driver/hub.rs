@@ -9,10 +9,9 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use crate::{
-    harness::*,
-    server::{Answer, Server},
-};
+use mcr_doubles::scripted::{Answer, Server};
+
+use crate::harness::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_hub_watch_with_a_name_lists_once() {

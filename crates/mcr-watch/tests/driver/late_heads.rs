@@ -6,10 +6,9 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use mcr_watch::{HubEvent, HubWatch, WatchRequest};
 use tokio::{sync::Semaphore, time::Instant};
 
-use crate::{
-    harness::*,
-    server::{Answer, Asked, Server},
-};
+use mcr_doubles::scripted::{Answer, Asked, Server};
+
+use crate::harness::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_whose_head_comes_with_its_first_event_is_no_failure() {

@@ -6,10 +6,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use mcr_watch::{StoreError, WatchRequest, WatchSettings};
 use serde_json::Value;
 
-use crate::{
-    harness::*,
-    server::{Asked, Server},
-};
+use mcr_doubles::scripted::{Asked, Server};
+
+use crate::harness::*;
 
 const LIMIT: usize = 4_000;
 const MINUTE: Duration = Duration::from_secs(60);

@@ -7,10 +7,12 @@ use mcr_watch::{WatchError, WatchHandle, WatchRequest, WatchSettings};
 use serde_json::json;
 use tokio::{sync::Semaphore, time::Instant};
 
-use crate::{
-    harness::*,
-    server::{Answer, Server, status_object},
+use mcr_doubles::{
+    scripted::{Answer, Server},
+    status_object,
 };
+
+use crate::harness::*;
 
 /// kube's `any_semantic` never reaches the wire, because a page size makes it drop the resource version.
 #[tokio::test(start_paused = true)]

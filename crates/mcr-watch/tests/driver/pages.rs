@@ -6,10 +6,12 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use mcr_watch::WatchRequest;
 use serde_json::json;
 
-use crate::{
-    harness::*,
-    server::{Answer, Asked, Server, status_object},
+use mcr_doubles::{
+    scripted::{Answer, Asked, Server},
+    status_object,
 };
+
+use crate::harness::*;
 
 /// A page that breaks off after its first object was read: a page is read in parts of 1 MiB.
 fn broken_late() -> Answer {

@@ -5,10 +5,12 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use mcr_watch::{HubEvent, HubWatch, WatchRequest};
 use serde_json::{Value, json};
 
-use crate::{
-    harness::*,
-    server::{Answer, Server, status_object},
+use mcr_doubles::{
+    scripted::{Answer, Server},
+    status_object,
 };
+
+use crate::harness::*;
 
 /// The ConfigMap `a` of one of the objects that had this name, with a text.
 fn a(uid: u128, version: u32, text: &str) -> Value {
@@ -34,7 +36,7 @@ async fn stores_and_hub_watches_equal_the_list_whatever_its_versions_are() {
         (20, a(2, 15, "created again"), "-+"),
     ] {
         let listed = object.clone();
-        let script = move |asked: &crate::server::Asked| match (asked.is_watch(), asked.nth) {
+        let script = move |asked: &mcr_doubles::scripted::Asked| match (asked.is_watch(), asked.nth) {
             (false, 0) => list(10, [a(1, 5, "x")]),
             (false, _) => list(version, [listed.clone()]),
             (true, 0) => gone(),

@@ -9,10 +9,12 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use mcr_store::{Indexer, ObjectChange};
 use mcr_watch::{ChangeSink, WatchRequest, WatchStatus};
 
-use crate::{
-    harness::*,
-    server::{Answer, Server, status_object},
+use mcr_doubles::{
+    scripted::{Answer, Server},
+    status_object,
 };
+
+use crate::harness::*;
 
 #[tokio::test(start_paused = true)]
 async fn two_who_watch_the_same_cost_one_list_and_one_watch() {

@@ -5,10 +5,12 @@ use mcr_store::ObjectKey;
 use mcr_watch::StoreError;
 use serde_json::json;
 
-use crate::{
-    harness::*,
-    server::{Answer, Server, status_object},
+use mcr_doubles::{
+    scripted::{Answer, Server},
+    status_object,
 };
+
+use crate::harness::*;
 
 #[tokio::test(start_paused = true)]
 async fn one_object_of_a_list_that_cannot_be_read_hides_no_other() {

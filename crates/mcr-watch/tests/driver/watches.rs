@@ -5,10 +5,12 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::{
-    harness::*,
-    server::{Answer, Server, status_object},
+use mcr_doubles::{
+    scripted::{Answer, Server},
+    status_object,
 };
+
+use crate::harness::*;
 
 /// A proxy that always says 410 would otherwise be asked for whole lists as fast as it can answer.
 #[tokio::test(start_paused = true)]

@@ -14,7 +14,7 @@ use mcr_store::{Object, ObjectChange};
 use mcr_watch::{ChangeSink, WatchStatus};
 use serde_json::Value;
 
-use crate::place::{Place, Stored};
+use mcr_doubles::place::{Place, Stored};
 
 /// What went wrong, in words.
 #[derive(Clone, Default)]

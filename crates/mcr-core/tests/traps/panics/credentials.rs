@@ -18,10 +18,9 @@ use mcr_core::{
 use mcr_testkit::waiting::eventually;
 
 use super::{At, CANARY, SOON, Trap, unreachable};
-use crate::{
-    harness::{Running, gone, name, quiet_server, ready},
-    server::{Answer, Server},
-};
+use mcr_doubles::scripted::{Answer, Server};
+
+use crate::harness::{Running, gone, name, quiet_server, ready};
 
 /// Hands out `token-1`, `token-2` and so on.
 #[derive(Clone)]
