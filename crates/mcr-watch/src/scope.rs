@@ -9,7 +9,7 @@ use std::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use futures::future::BoxFuture;
@@ -344,10 +344,6 @@ impl Feed for ScopeWatch {
         let state = self.state();
         let reader = state.readers.get(&watch.id())?;
         state.left_out.get(&reader.place).cloned()
-    }
-
-    fn last_event(&self) -> Option<SystemTime> {
-        self.status.read(|status| status.last_event)
     }
 
     fn leave(&self, watch: &SharedWatch) {

@@ -1,11 +1,8 @@
 //! One watch of one kind in one cluster, shared by all its subscribers.
 
-use std::{
-    sync::{
-        Arc, Mutex, MutexGuard,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::SystemTime,
+use std::sync::{
+    Arc, Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use arc_swap::ArcSwap;
@@ -30,9 +27,6 @@ pub trait Feed: Send + Sync + 'static {
         let _ = watch;
         None
     }
-
-    /// When the feed last received something from the API server.
-    fn last_event(&self) -> Option<SystemTime>;
 
     /// Stops filling the cache of a watch.
     fn leave(&self, watch: &SharedWatch);
@@ -116,7 +110,7 @@ impl SharedWatch {
         let mut status = self.status.read(WatchStatus::clone);
         status.skipped = self.cache.load().skipped.load(Ordering::Relaxed);
         if let Some(feed) = &*self.feed() {
-            status.last_event = feed.last_event();
+            status.last_event = feed.status().last_event;
         }
         status
     }

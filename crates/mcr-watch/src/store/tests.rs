@@ -1,6 +1,6 @@
 //! When a store can be read.
 
-use std::{sync::Mutex, time::SystemTime};
+use std::sync::Mutex;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr_store::{Encoder, Encoding, ParsedObject, TemplateRegistry};
@@ -180,9 +180,6 @@ impl Feed for Listed {
             status.listed();
         }
         status
-    }
-    fn last_event(&self) -> Option<SystemTime> {
-        None
     }
     fn leave(&self, _: &SharedWatch) {}
     fn await_list(&self, _: &SharedWatch) {}

@@ -104,20 +104,6 @@ async fn a_problem_is_not_over_before_the_watch_has_answered() {
     assert_eq!((one.log.problems().len(), server.watches(MAPS).len()), (1, 2));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_watch_that_is_stopped_does_not_wait_for_its_head() {
-    let server = Server::in_memory(|asked| match asked.is_watch() {
-        false => list(10, [map("a", 1)]),
-        true => Answer::silence(),
-    });
-    let one = One::by_default(&server);
-    eventually("it is asked", || server.live() == 1).await;
-    let stopped = Instant::now();
-    drop(one.watch);
-    eventually("its connection is closed", || server.live() == 0).await;
-    assert!(stopped.elapsed() < Duration::from_secs(1));
-}
-
 /// Servers that convert each object, and proxies that wait for the whole response.
 #[tokio::test(start_paused = true)]
 async fn a_list_waits_for_its_head_for_five_minutes_and_then_comes_in_pages() {

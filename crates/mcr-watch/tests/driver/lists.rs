@@ -1,14 +1,14 @@
 //! Lists: how they are asked for, and what a bad one does.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use mcr_watch::{WatchError, WatchHandle, WatchRequest, WatchSettings};
+use mcr_watch::{WatchRequest, WatchSettings};
 use serde_json::json;
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::time::Instant;
 
 use mcr_doubles::{
-    scripted::{Answer, Server},
+    scripted::{Answer, Asked, Server},
     status_object,
 };
 
@@ -47,31 +47,14 @@ async fn the_first_list_may_come_from_the_cache_and_later_ones_are_paged_and_new
         .map(|w| w.get("resourceVersion").map(str::to_owned))
         .collect();
     assert_eq!(watches, [Some("10".to_owned()), Some("20".to_owned())]);
-}
-
-/// kube's streaming lists end in an endless loop on servers that answer 422 to `sendInitialEvents`.
-#[tokio::test(start_paused = true)]
-async fn streaming_lists_are_never_asked_for() {
-    let (server, one) = One::on(|asked| match (asked.get("sendInitialEvents"), asked.is_watch()) {
-        (Some(_), _) => Answer::status(422, "Invalid", "sendInitialEvents is forbidden for watch"),
-        (None, false) => list(10, [map("a", 1)]),
-        (None, true) if asked.nth < 2 => Answer::short_watch([]),
-        (None, true) => quiet(),
-    });
-    one.log.becomes(&["+a"]).await;
-    eventually("the third watch", || server.watches(MAPS).len() == 3).await;
-    assert!(
-        server
-            .asked()
-            .iter()
-            .all(|asked| !asked.raw_query.contains("sendInitialEvents"))
-    );
-    assert!(
-        server
-            .asked()
-            .iter()
-            .all(|asked| asked.get("resourceVersionMatch").is_none())
-    );
+    // Streaming lists end in an endless loop on servers that answer 422 to `sendInitialEvents`.
+    let streams = |asked: &Asked| {
+        asked
+            .get("sendInitialEvents")
+            .or(asked.get("resourceVersionMatch"))
+            .is_some()
+    };
+    assert!(!server.asked().iter().any(streams));
 }
 
 /// The pages of a list that fails for ever: what was not in them must never be taken for deleted.
@@ -283,58 +266,6 @@ async fn the_time_spent_waiting_for_a_place_does_not_count_as_the_lists_own() {
         lists[3].at - lists[0].at >= Duration::from_millis(1500),
         "one after the other"
     );
-}
-
-/// A list that trickles in is neither cut off while it makes progress nor in anyone's way.
-#[tokio::test(start_paused = true)]
-async fn a_list_that_trickles_in_does_not_hold_up_the_others() {
-    let the_rest = Arc::new(Semaphore::new(0));
-    let gate = the_rest.clone();
-    let server = Server::in_memory(move |asked| match (asked.path.as_str(), asked.is_watch()) {
-        (SECRETS, false) => {
-            let whole = list_object(10, [map("slow", 1)]).to_string();
-            let (first, last) = whole.split_at(whole.len() - 1);
-            let chunks = first.as_bytes().chunks(first.len().div_ceil(10));
-            chunks
-                .fold(Answer::begin(), |answer, part| {
-                    answer.chunk(part).wait(Duration::from_millis(30))
-                })
-                .gate(&gate)
-                .chunk(last)
-                .end()
-        }
-        (_, false) => list(10, [map("a", 1)]),
-        (_, true) => quiet(),
-    });
-    let cluster = Cluster::with(&server, |_| {});
-    let (_secrets, slow) = cluster.follow(WatchRequest::of::<Secret>());
-    eventually("the slow one began", || server.lists(SECRETS).len() == 1).await;
-    let (_maps, log) = cluster.follow(WatchRequest::of::<ConfigMap>());
-    log.becomes(&["+a"]).await;
-    // The slow one can't end before the other one has.
-    assert!(slow.lines().is_empty());
-    the_rest.add_permits(1);
-    slow.becomes(&["+slow"]).await;
-    assert_eq!(server.lists(SECRETS).len(), 1, "it was not cut off");
-}
-
-/// Errors must say what is the matter; a kind of error must not hide another.
-#[tokio::test(start_paused = true)]
-async fn whether_someone_must_act_is_told_from_what_passes() {
-    let (_server, one) = One::on(|asked| match asked.path.as_str() {
-        MAPS => Answer::status(403, "Forbidden", "no"),
-        _ => Answer::status(500, "InternalError", "no"),
-    });
-    let (secrets, _log) = one.cluster.follow(WatchRequest::of::<Secret>());
-    let of = async |watch: &WatchHandle| {
-        eventually("there is a problem", || watch.status().problem.is_some()).await;
-        watch.status().problem.unwrap().error
-    };
-    let forbidden = of(&one.watch).await;
-    assert!(forbidden.is_blocked() && matches!(*forbidden, WatchError::Forbidden { .. }));
-    let failing = of(&secrets).await;
-    assert!(!failing.is_blocked() && matches!(*failing, WatchError::Api { code: 500, .. }));
-    assert!(!failing.concerns_cluster());
 }
 
 /// Selectors hold characters that mean something in a URL.

@@ -136,25 +136,6 @@ async fn nothing_of_a_page_that_broke_off_counts() {
     assert_eq!(server.lists(MAPS).len(), 6);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_page_that_takes_too_long_is_asked_for_with_half_as_many_objects() {
-    const LIMIT: Duration = Duration::from_secs(3);
-    let server = Server::in_memory(|asked| match (asked.is_watch(), asked.nth) {
-        (false, 0) => list(10, [map("a", 1)]),
-        (false, 1) => page(20, "t", [map("a", 1)]),
-        (false, 2) => Answer::begin().wait(2 * LIMIT),
-        (false, _) => list(20, [map("c", 3)]),
-        (true, 0) => too_old(),
-        (true, _) => quiet(),
-    });
-    let one = One::with(&server, |settings| settings.list_timeout = LIMIT);
-    one.listed(2).await;
-    assert_eq!(
-        forms(&server.lists(MAPS))[1..],
-        ["limit 500", "limit 500, token t", "limit 250, token t"]
-    );
-}
-
 /// Once a watch has continued from a list of several versions, all is known, and a later list may come in pages.
 #[tokio::test(start_paused = true)]
 async fn after_a_watch_has_continued_lists_come_in_pages_again() {
@@ -275,22 +256,6 @@ async fn a_list_of_several_versions_that_no_watch_continues_is_followed_by_one_i
             "limit 500, token newer",
             ""
         ]
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_first_list_that_breaks_off_comes_in_pages() {
-    let (server, one) = One::on(|asked| match (asked.is_watch(), asked.nth) {
-        (false, 0) => broken(),
-        (false, 1) => page(20, "t", [map("a", 1)]),
-        (false, _) => list(20, [map("b", 2)]),
-        (true, _) => quiet(),
-    });
-    synced(&one.watch).await;
-    one.log.becomes(&["+a", "+b"]).await;
-    assert_eq!(
-        forms(&server.lists(MAPS)),
-        ["version 0", "limit 500", "limit 500, token t"]
     );
 }
 

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::time::Instant;
 
 use mcr_doubles::{
     scripted::{Answer, Server},
@@ -11,29 +10,6 @@ use mcr_doubles::{
 };
 
 use crate::harness::*;
-
-/// A proxy that always says 410 would otherwise be asked for whole lists as fast as it can answer.
-#[tokio::test(start_paused = true)]
-async fn a_server_that_always_says_410_is_not_asked_in_a_loop() {
-    let server = Server::in_memory(|asked| match asked.is_watch() {
-        false => list(10, [map("a", 1)]),
-        true => Answer::status(410, "Expired", "too old"),
-    });
-    let one = One::by_default(&server);
-    synced(&one.watch).await;
-    for_millis(4000).await;
-    // Pauses of at least 0.25, 0.5, 1 and 2 s.
-    let lists = server.lists(MAPS);
-    assert!((2..=5).contains(&lists.len()), "{} lists in 4 s", lists.len());
-    assert!(growing(&lists.iter().map(|asked| asked.at).collect::<Vec<_>>()));
-    one.log.is(&["+a"]);
-}
-
-/// Whether the last pause is longer than the first by more than chance.
-fn growing(times: &[Instant]) -> bool {
-    let pauses: Vec<Duration> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    pauses.len() < 3 || pauses[pauses.len() - 1] > pauses[0]
-}
 
 /// Events on every short watch are no reason to ask without a pause either.
 #[tokio::test(start_paused = true)]
@@ -57,7 +33,15 @@ async fn a_server_that_ends_every_watch_at_once_is_not_asked_in_a_loop() {
 async fn a_watch_goes_on_from_its_last_bookmark_without_a_list() {
     let (server, one) = One::on(|asked| match (asked.is_watch(), asked.nth) {
         (false, _) => list(10, [map("a", 1)]),
-        (true, 0) => Answer::short_watch([&event("ADDED", map("b", 15)), &bookmark(77)]),
+        // A bookmark without a version does not lose the place: what was deleted in between would be missed for ever.
+        (true, 0) => Answer::short_watch([
+            &event("ADDED", map("b", 15)),
+            &bookmark(77),
+            &event(
+                "BOOKMARK",
+                json!({"kind": "x", "metadata": {"resourceVersion": ""}}),
+            ),
+        ]),
         (true, 1) => Answer::short_watch([&event("MODIFIED", map("b", 80))]),
         (true, _) => quiet(),
     });
@@ -75,58 +59,6 @@ async fn a_watch_goes_on_from_its_last_bookmark_without_a_list() {
         let seconds: u64 = asked.get("timeoutSeconds").unwrap().parse().unwrap();
         assert!((261..=290).contains(&seconds), "{seconds}");
     }
-}
-
-/// A bookmark without a version must not make the next watch begin anywhere: what was deleted in between
-/// would be missed for ever.
-#[tokio::test(start_paused = true)]
-async fn a_bookmark_without_a_version_does_not_lose_the_place() {
-    let (server, _one) = One::on(|asked| match (asked.is_watch(), asked.nth) {
-        (false, _) => list(10, [map("a", 1)]),
-        (true, 0) => Answer::short_watch([&event(
-            "BOOKMARK",
-            json!({"kind": "x", "metadata": {"resourceVersion": ""}}),
-        )]),
-        (true, _) => quiet(),
-    });
-    eventually("the second watch", || server.watches(MAPS).len() == 2).await;
-    assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("10"));
-}
-
-/// A timeout of less than a second must not become none at all.
-#[tokio::test(start_paused = true)]
-async fn a_short_watch_timeout_does_not_become_none() {
-    let server = Server::in_memory(|asked| if asked.is_watch() { quiet() } else { list(10, []) });
-    let _one = One::with(&server, |settings| {
-        settings.watch_timeout = Duration::from_secs(1)
-    });
-    eventually("watched", || server.watches(MAPS).len() == 1).await;
-    assert_eq!(server.watches(MAPS)[0].get("timeoutSeconds"), Some("1"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_was_deleted_while_disconnected_is_told_once_and_nothing_else() {
-    let (server, one) = One::on(|asked| match (asked.is_watch(), asked.nth) {
-        (false, 0) => list(10, (0..300).map(|i| map(&format!("m{i}"), 1))),
-        (false, _) => list(
-            20,
-            (0..300)
-                .filter(|i| *i != 7 && *i != 270)
-                .map(|i| map(&format!("m{i}"), 1)),
-        ),
-        (true, 0) => Answer::begin().wait(Duration::from_millis(100)),
-        (true, 1) => Answer::status(410, "Expired", "too old"),
-        (true, _) => quiet(),
-    });
-    synced(&one.watch).await;
-    one.listed(2).await;
-    // Nothing else was told before what comes now.
-    server.send(MAPS, &event("ADDED", map("later", 21))).await;
-    let is_last = |line: &String| line == "+later";
-    eventually("told what is new", || one.log.lines().last().is_some_and(is_last)).await;
-    let mut told = one.log.lines().split_off(300);
-    told.sort();
-    assert_eq!(told, ["+later", "-m270", "-m7"]);
 }
 
 /// A connection that breaks is no reason to list, nor to tell anything twice.
@@ -217,21 +149,6 @@ async fn an_error_event_is_survived_without_a_list() {
     assert!(one.watch.status().problem.is_none());
 }
 
-/// An event that the server (or a proxy's limit) can't get across would be asked for for ever.
-#[tokio::test(start_paused = true)]
-async fn a_watch_that_never_gets_beyond_one_place_lists_again() {
-    let (_server, one) = One::on(|asked| match (asked.is_watch(), asked.get("resourceVersion")) {
-        (false, _) if asked.nth == 0 => list(10, [map("a", 1)]),
-        (false, _) => list(20, [map("a", 1), map("b", 2)]),
-        (true, Some("10")) => Answer::watch([&event(
-            "ERROR",
-            status_object(500, "InternalError", "can't convert"),
-        )]),
-        (true, _) => quiet(),
-    });
-    one.log.becomes(&["+a", "+b"]).await;
-}
-
 /// Half open: the other side is gone, what stands between still says that all is well, and new connections work.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_falls_silent_after_a_bookmark_goes_on_over_another_connection() {
@@ -260,6 +177,8 @@ async fn a_watch_that_never_said_a_word_is_followed_by_a_list() {
         settings.watch_timeout = Duration::from_secs(1)
     });
     one.log.becomes(&["+a"]).await;
+    // A timeout of less than a second does not become none at all.
+    assert_eq!(server.watches(MAPS)[0].get("timeoutSeconds"), Some("1"));
 }
 
 /// A watch that is refused at once although it may be listed must not look like a healthy one.
