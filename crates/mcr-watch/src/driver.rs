@@ -30,9 +30,10 @@ use self::{
 };
 pub use self::{env::DriverEnv, grant::confirm_grant};
 use crate::{
-    WatchError, WatchRequest,
     counters::count,
+    error::WatchError,
     health::Phase,
+    request::WatchRequest,
     target::{Encoded, PlacedObject, TargetEvent, UnreadableObject, WatchTarget},
 };
 
@@ -381,7 +382,7 @@ mod tests {
     use mcr_store::TemplateRegistry;
 
     use super::*;
-    use crate::{WatchSettings, budget::ListBudget, health::Health, shared::SharedWatch};
+    use crate::{budget::ListBudget, health::Health, settings::WatchSettings, shared::SharedWatch};
 
     /// An environment without a server.
     fn env(request: &WatchRequest, phase: Phase) -> DriverEnv {

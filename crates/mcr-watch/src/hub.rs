@@ -16,10 +16,12 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 pub use self::event::HubEvent;
 use self::target::{HubTarget, Projection};
 use crate::{
-    WatchRequest, WatchSettings, WatchStatus,
     budget::ListBudget,
     driver::{DriverEnv, drive},
     health::Health,
+    request::WatchRequest,
+    settings::WatchSettings,
+    status::WatchStatus,
 };
 
 /// Watches objects of one kind in a hub, for providers that find clusters in Secrets or custom resources.

@@ -12,8 +12,11 @@ use mcr_store::{Encoder, Item};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    ChangeSink, KindStatus, WatchError, WatchProblem, WatchRequest, WatchStatus,
     cache::Cache,
+    error::WatchError,
+    request::WatchRequest,
+    sink::ChangeSink,
+    status::{KindStatus, WatchProblem, WatchStatus},
     target::{Encoded, PlacedObject, TargetEvent, UnreadableObject, WatchTarget, update_status},
 };
 

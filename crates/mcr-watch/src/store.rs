@@ -6,7 +6,7 @@ use mcr_access::ClusterName;
 use mcr_store::{DecodeError, Object, ObjectKey};
 use serde::de::DeserializeOwned;
 
-use crate::{WatchStatus, cache::Cache, shared::SharedWatch};
+use crate::{cache::Cache, shared::SharedWatch, status::WatchStatus};
 
 /// Reads the objects of one watch in one cluster, each as an owned `K`.
 ///

@@ -48,7 +48,9 @@ impl Provider for Announced {
     }
 
     fn discover(&self, stop: CancellationToken) -> Discovery {
-        let mut later = self.0.lock().unwrap().take().expect("one discovery");
+        let Some(mut later) = self.0.lock().unwrap().take() else {
+            panic!("there is one discovery");
+        };
         let mut first = Vec::new();
         while let Ok(change) = later.try_recv() {
             first.push(change);

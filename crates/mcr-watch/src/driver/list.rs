@@ -13,7 +13,8 @@ use super::{
     progress::Position,
 };
 use crate::{
-    WatchError, WatchProblem,
+    error::WatchError,
+    status::WatchProblem,
     target::{LeftOut, PlacedObject, TargetEvent},
 };
 

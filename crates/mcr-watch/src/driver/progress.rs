@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, mem::take, time::Duration};
 use mcr_client::internal::{Backoff, jitter};
 
 use super::versions::Versions;
-use crate::WatchError;
+use crate::error::WatchError;
 
 /// A watch that lasted longer ends a series of failures: the next failure starts with short pauses.
 const PROVEN_AFTER: Duration = Duration::from_secs(10);

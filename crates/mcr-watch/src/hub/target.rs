@@ -20,8 +20,9 @@ use super::{
     projections::Projections,
 };
 use crate::{
-    WatchError, WatchStatus,
     counters::count,
+    error::WatchError,
+    status::WatchStatus,
     target::{Encoded, LeftOut, PlacedObject, TargetEvent, UnreadableObject, WatchTarget, update_status},
 };
 

@@ -9,7 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::{
-    WatchError, WatchRequest,
+    error::WatchError,
+    request::WatchRequest,
     shared::Feed,
     target::{LeftOut, TargetEvent, WatchTarget},
 };

@@ -84,7 +84,7 @@ impl World {
         let requests = [(MAPS, maps), (WIDGETS, widgets)].into_iter();
         let requests = requests.flat_map(|(plural, of)| [(plural, of.clone()), (plural, of.metadata_only())]);
         let watch = |(plural, request): (_, WatchRequest)| {
-            let witness = Witness::new(request.to_string(), &[place.clone()], &problems);
+            let witness = Witness::new(request.to_string(), std::slice::from_ref(&place), &problems);
             let handle = cluster.watch(request.clone(), witness.clone());
             (plural, request, witness, handle)
         };

@@ -5,7 +5,7 @@ use mcr_store::{parse_event, parse_list};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::WatchRequest;
+use crate::request::WatchRequest;
 
 /// What the tests keep of a ConfigMap: the value under `kept`. A value `panic` makes the projection panic, and a value
 /// `incomparable` its comparison.
