@@ -14,13 +14,9 @@ use tracing::{
     span,
 };
 
-use mcr_doubles::shard::{shard};
+use mcr_doubles::shard::shard;
 
-use crate::{
-    harness::*,
-    workspaces::{scope},
-    witness::Witness,
-};
+use crate::{harness::*, witness::Witness, workspaces::scope};
 
 const SOON: Duration = Duration::from_secs(60);
 

@@ -16,12 +16,12 @@ use mcr_core::{
 };
 use tokio_util::sync::CancellationToken;
 
-use mcr_doubles::shard::{shard};
+use mcr_doubles::shard::shard;
 
 use crate::{
     harness::*,
-    workspaces::{WORKSPACES, scope, scope_of, access, alone},
     witness::Witness,
+    workspaces::{WORKSPACES, access, alone, scope, scope_of},
 };
 
 /// Work that ends long after any grace.

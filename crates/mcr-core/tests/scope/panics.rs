@@ -15,12 +15,12 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::client::Body;
 use mcr_core::{AnswerBody, BoxError, Scope};
 
-use mcr_doubles::shard::{shard};
+use mcr_doubles::shard::shard;
 
 use crate::{
     harness::*,
-    workspaces::{WORKSPACES, scope_of},
     witness::Witness,
+    workspaces::{WORKSPACES, scope_of},
 };
 
 /// Panics while it is told to.

@@ -10,12 +10,12 @@ use std::{
 use mcr_core::{FleetEvent, Scope};
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
 
-use mcr_doubles::shard::{Shard};
+use mcr_doubles::shard::Shard;
 
 use crate::{
     harness::*,
-    workspaces::{WORKSPACES, access},
     witness::Witness,
+    workspaces::{WORKSPACES, access},
 };
 
 const CLUSTERS: [&str; 4] = ["c0", "c1", "c2", "c3"];

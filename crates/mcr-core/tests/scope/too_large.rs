@@ -4,13 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use mcr_core::{Cluster, KindStatus, WatchSettings};
 
-use mcr_doubles::shard::{Shard};
+use mcr_doubles::shard::Shard;
 
-use crate::{
-    harness::*,
-    workspaces::{scope},
-    witness::Witness,
-};
+use crate::{harness::*, witness::Witness, workspaces::scope};
 
 fn kind(cluster: &Cluster) -> KindStatus {
     cluster.kinds().remove(0)

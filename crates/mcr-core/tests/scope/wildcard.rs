@@ -9,12 +9,12 @@ use kube::{
 };
 use mcr_core::{Cluster, ClusterState};
 
-use mcr_doubles::shard::{Shard};
+use mcr_doubles::shard::Shard;
 
 use crate::{
     harness::*,
-    workspaces::{scope, access},
     witness::Witness,
+    workspaces::{access, scope},
 };
 
 /// How long nothing must happen for it to count as not happening, in paused time.

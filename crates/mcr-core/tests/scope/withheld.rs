@@ -7,11 +7,7 @@ use mcr_core::{ClusterSpec, Scope, StoreError};
 
 use mcr_doubles::shard::{Shard, shard};
 
-use crate::{
-    harness::*,
-    workspaces::{scope},
-    witness::Witness,
-};
+use crate::{harness::*, witness::Witness, workspaces::scope};
 
 const REASON: &str = "its claim is not accepted; accept it";
 

@@ -11,9 +11,7 @@ use mcr_core::{ChangeSink, Cluster, Object, ObjectChange, WatchHandle, WatchRequ
 
 use mcr_doubles::shard::{Seen, Shard};
 
-use crate::{
-    harness::*,
-};
+use crate::harness::*;
 
 /// What is watched, and what was told of it.
 pub(crate) struct Witness {

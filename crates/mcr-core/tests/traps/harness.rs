@@ -1,11 +1,10 @@
 //! A fleet on scripted API servers, and what the tests of this folder share.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr_core::{Access, Cluster, ClusterSpec, FleetSettings, Trust, WatchHandle, WatchRequest};
 use mcr_testkit::waiting;
-use tokio::time::Instant;
 
 pub(crate) use crate::common::{Log, Running, follow, gone, name, next, ready};
 use mcr_doubles::scripted::{Answer, Asked, Server};
@@ -118,49 +117,6 @@ pub(crate) const SOON: Duration = PATIENCE;
 
 pub(crate) async fn for_millis(millis: u64) {
     tokio::time::sleep(Duration::from_millis(millis)).await;
-}
-
-impl Log {
-    /// Waits until exactly these lines were written, for each object in this order. (Who comes after the list is
-    /// told what is there in no order.)
-    #[track_caller]
-    pub(crate) fn becomes(&self, lines: &[&str]) -> impl Future<Output = ()> {
-        let caller = std::panic::Location::caller();
-        let wanted = by_object(lines.iter().copied());
-        async move {
-            let started = Instant::now();
-            loop {
-                let seen = self.lines();
-                if by_object(seen.iter().map(String::as_str)) == wanted {
-                    return;
-                }
-                assert!(
-                    started.elapsed() < PATIENCE,
-                    "{seen:?} instead of {wanted:?} ({caller})"
-                );
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        }
-    }
-
-    /// Like [`becomes`](Self::becomes), but they must be there already.
-    #[track_caller]
-    pub(crate) fn is(&self, lines: &[&str]) {
-        let seen = self.lines();
-        assert_eq!(
-            by_object(seen.iter().map(String::as_str)),
-            by_object(lines.iter().copied())
-        );
-    }
-}
-
-fn by_object<'a>(lines: impl Iterator<Item = &'a str>) -> BTreeMap<String, String> {
-    let mut objects = BTreeMap::<String, String>::new();
-    for line in lines {
-        let (sign, name) = line.split_at(1);
-        objects.entry(name.to_owned()).or_default().push_str(sign);
-    }
-    objects
 }
 
 /// A server that has the ConfigMap `a` at version 10 and says nothing more.

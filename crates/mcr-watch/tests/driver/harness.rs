@@ -1,20 +1,13 @@
 //! A cluster without a fleet, and what the tests share.
 
-use std::{
-    collections::BTreeMap,
-    fmt::Display,
-    panic::Location,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{fmt::Display, panic::Location, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Resource;
 use mcr_access::{AccessPolicy, ClusterName};
 use mcr_client::{Dialer, Transport};
-use mcr_store::ObjectChange;
 use mcr_watch::{
-    ChangeSink, Store, StoreError, WatchHandle, WatchRequest, WatchSettings, WatchStatus,
+    ChangeSink, Store, StoreError, WatchHandle, WatchRequest, WatchSettings,
     internal::{
         CountersByKind, DriverEnv, Health, KindTables, ListBudget, Phase, SharedWatch, Watches, drive,
     },
@@ -23,6 +16,7 @@ use mcr_watch::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use crate::log::Log;
 use mcr_doubles::scripted::{Answer, Asked, Server};
 pub(crate) use mcr_doubles::scripted::{
     MAPS, SECRETS, bookmark, event, list, list_object, map, page, quiet, says_nothing_more,
@@ -216,80 +210,4 @@ pub(crate) fn within(
 
 pub(crate) async fn for_millis(millis: u64) {
     tokio::time::sleep(Duration::from_millis(millis)).await;
-}
-
-/// Writes down what it receives: `+name` for new, `~name` for changed, `-name` for deleted objects.
-#[derive(Default)]
-pub(crate) struct Log {
-    lines: Mutex<Vec<(String, Instant)>>,
-    statuses: Mutex<Vec<WatchStatus>>,
-}
-
-impl ChangeSink for Log {
-    fn changed(&self, change: &ObjectChange) {
-        let sign = match (&change.old, &change.new) {
-            (None, _) => '+',
-            (Some(_), Some(_)) => '~',
-            (Some(_), None) => '-',
-        };
-        let line = format!("{sign}{}", change.key().unwrap().name);
-        self.lines.lock().unwrap().push((line, Instant::now()));
-    }
-
-    fn status_changed(&self, status: &WatchStatus) {
-        self.statuses.lock().unwrap().push(status.clone());
-    }
-}
-
-impl Log {
-    pub(crate) fn lines(&self) -> Vec<String> {
-        let lines = self.lines.lock().unwrap();
-        lines.iter().map(|(line, _)| line.clone()).collect()
-    }
-
-    /// When a line was first written.
-    pub(crate) fn time_of(&self, line: &str) -> Instant {
-        let lines = self.lines.lock().unwrap();
-        lines.iter().find(|(known, _)| known == line).unwrap().1
-    }
-
-    pub(crate) fn statuses(&self) -> Vec<WatchStatus> {
-        self.statuses.lock().unwrap().clone()
-    }
-
-    /// The texts of the problems, in order.
-    pub(crate) fn problems(&self) -> Vec<String> {
-        let statuses = self.statuses().into_iter();
-        let problems = statuses.filter_map(|status| status.problem);
-        problems.map(|problem| problem.error.to_string()).collect()
-    }
-
-    /// Waits until exactly these lines were written, for each object in this order. (Who comes after the list receives what is
-    /// there in no order.)
-    #[track_caller]
-    pub(crate) fn becomes(&self, lines: &[&str]) -> impl Future<Output = ()> {
-        let wanted = by_object(lines.iter().copied());
-        within(PATIENCE, format!("{wanted:?}"), move || {
-            by_object(self.lines().iter().map(String::as_str)) == wanted
-        })
-    }
-
-    /// Like [`becomes`](Self::becomes), but they must be there already.
-    #[track_caller]
-    pub(crate) fn is(&self, lines: &[&str]) {
-        let seen = self.lines();
-        assert_eq!(
-            by_object(seen.iter().map(String::as_str)),
-            by_object(lines.iter().copied())
-        );
-    }
-}
-
-fn by_object<'a>(lines: impl Iterator<Item = &'a str>) -> BTreeMap<String, String> {
-    let mut objects = BTreeMap::<String, String>::new();
-    for line in lines {
-        let (sign, name) = line.split_at(1);
-        objects.entry(name.to_owned()).or_default().push_str(sign);
-    }
-    objects
 }

@@ -13,6 +13,7 @@ mod hub;
 mod late_heads;
 mod limits;
 mod lists;
+mod log;
 mod pages;
 mod relists;
 mod sharing;
