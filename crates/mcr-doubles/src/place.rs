@@ -290,8 +290,9 @@ impl Place {
         state.objects = then.collect();
         state.log.retain(|event| event.version <= version);
         (state.version, state.restored) = (version, true);
-        state.silent.clear();
-        for watcher in state.watchers.drain(..) {
+        // All connections break, also those on which nothing came any more.
+        let State { watchers, silent, .. } = &mut *state;
+        for watcher in watchers.drain(..).chain(silent.drain(..)) {
             let _ = watcher.sender.send(Err(reset()));
         }
     }

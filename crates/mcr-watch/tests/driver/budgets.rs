@@ -46,20 +46,6 @@ async fn secrets_then_maps(server: &Server, cluster: &Cluster) -> (WatchHandle, 
     (secrets, maps, log)
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_list_that_trickles_in_gives_back_what_it_does_not_use() {
-    let server = Server::in_memory(|asked| match (asked.path.as_str(), asked.is_watch()) {
-        (SECRETS, false) => slow(&list_object(10, [map("slow", 1)])),
-        (_, false) => list(10, [map("a", 1)]),
-        (_, true) => quiet(),
-    });
-    let cluster = Cluster::with(&server, fleet_lists(3 * MIB / 2));
-    let (_secrets, maps, _) = secrets_then_maps(&server, &cluster).await;
-    let began = Instant::now();
-    synced(&maps).await;
-    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
-}
-
 /// Each attempt would transfer all of it again, for nothing.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_needs_more_than_is_left_waits_until_there_is_enough() {

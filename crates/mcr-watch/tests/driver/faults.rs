@@ -115,9 +115,12 @@ impl World {
             Step::Compact => self.place.compact(),
             Step::Upgrade => self.place.upgrade(),
             Step::Restore(ago) => {
-                self.place.fail(None);
+                // For longer than any pause: a restore that nothing fails for goes unnoticed.
+                self.place.fail(Some(Fault::Refuse));
                 self.connect();
                 self.place.restore(*ago);
+                sleep(Duration::from_secs(60)).await;
+                self.place.fail(None);
                 // Nobody can notice it after the versions have passed the old ones.
                 sleep(Duration::from_secs(60)).await;
             }
