@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 use kube::client::Body;
 
-use crate::{AnswerBody, BoxError, ObjectMetadata, WatchRequest, upstream::Upstream};
+use crate::{AnswerBody, BoxError, ObjectMetadata, Placement, WatchRequest, upstream::Upstream};
 
 /// How clusters are laid out behind one endpoint: which cluster an object belongs to, and how to send a request of a cluster.
 ///
@@ -126,48 +126,6 @@ pub trait ScopeLayout: Send + Sync + 'static {
         request: Request<Body>,
         upstream: Upstream,
     ) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>>;
-}
-
-/// The cluster that an object of a scope belongs to, and the namespace of the object in that cluster.
-///
-/// ```
-/// use mcr_core::Placement;
-///
-/// let placement = Placement::new("tenant-a").in_namespace("default");
-/// assert_eq!(placement.place(), "tenant-a");
-/// assert_eq!(placement.namespace(), Some("default"));
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Placement<'o> {
-    place: Cow<'o, str>,
-    namespace: Option<Arc<str>>,
-}
-
-impl<'o> Placement<'o> {
-    /// An object of the cluster at `place`. The object keeps its namespace.
-    pub fn new(place: impl Into<Cow<'o, str>>) -> Self {
-        Self {
-            place: place.into(),
-            namespace: None,
-        }
-    }
-
-    /// Gives the object another namespace in its cluster than at the endpoint.
-    #[must_use]
-    pub fn in_namespace(mut self, namespace: impl Into<Arc<str>>) -> Self {
-        self.namespace = Some(namespace.into());
-        self
-    }
-
-    /// The place of the cluster.
-    pub fn place(&self) -> &str {
-        &self.place
-    }
-
-    /// The namespace of the object in its cluster. `None` if the object keeps its namespace.
-    pub fn namespace(&self) -> Option<&str> {
-        self.namespace.as_deref()
-    }
 }
 
 /// The reason why the clusters of a scope can't watch a kind. [`ScopeLayout::watch`] returns it.

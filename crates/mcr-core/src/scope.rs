@@ -11,6 +11,7 @@
 
 pub use crate::{
     access::{Scope, ScopedAccess},
-    layout::{Capabilities, Placement, ScopeLayout, ScopeRefusal},
+    layout::{Capabilities, ScopeLayout, ScopeRefusal},
     upstream::Upstream,
 };
+pub use mcr_watch::Placement;

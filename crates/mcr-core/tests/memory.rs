@@ -7,6 +7,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "common/provider.rs"]
+mod provider;
+
 use std::{
     collections::BTreeMap,
     convert::Infallible,
@@ -29,12 +32,12 @@ use mcr_core::{
     Access, Cluster, ClusterName, ClusterSpec, ClusterState, Fleet, FleetEvent, FleetSettings, HubEvent,
     HubWatch, KubeconfigFile, Kubeconfigs, WatchHandle, WatchRequest, contexts,
 };
-use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
 use mcr_testkit::{
     sim::{SimBody, SimCluster, SimService},
     waiting::{Background, eventually},
 };
 use peak_alloc::PeakAlloc;
+use provider::{Clusters, announced};
 use serde_json::json;
 use tokio::time::Instant;
 use tower::Service;
@@ -141,7 +144,7 @@ impl Service<Request<Body>> for Distant {
 
 struct Running {
     fleet: Fleet,
-    clusters: ClustersHandle,
+    clusters: Clusters,
     asked: Arc<Asked>,
     running: Background<()>,
 }
@@ -152,8 +155,7 @@ impl Running {
     }
 
     fn start_with(change: impl FnOnce(&mut FleetSettings)) -> Self {
-        let provider = ClustersProvider::new();
-        let clusters = provider.handle();
+        let (clusters, provider) = announced();
         let fleet = Fleet::builder().provider(provider).settings(change).build();
         let runs = fleet.clone();
         Self {

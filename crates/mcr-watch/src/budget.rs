@@ -16,7 +16,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{WatchError, WatchSettings};
+use crate::{error::WatchError, settings::WatchSettings};
 
 /// How long a list that grows waits for bytes that other lists hold. It holds bytes itself meanwhile, so a longer wait would
 /// let lists wait for each other.

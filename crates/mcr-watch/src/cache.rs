@@ -11,7 +11,7 @@ use std::{
 use mcr_access::internal::lock;
 use mcr_store::{NotAnObject, Object, ObjectChange, ObjectStore};
 
-use crate::{ChangeSink, WatchRequest};
+use crate::{request::WatchRequest, sink::ChangeSink};
 
 /// A store and its subscribers.
 #[derive(Default)]

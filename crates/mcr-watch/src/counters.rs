@@ -12,7 +12,7 @@ use std::{
 use mcr_access::internal::lock;
 use tokio::time::Instant;
 
-use crate::{WatchError, WatchRequest};
+use crate::{error::WatchError, request::WatchRequest};
 
 /// The counts of all watches of a kind, over all clusters.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]

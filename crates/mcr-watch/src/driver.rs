@@ -19,6 +19,7 @@ use http_body_util::BodyExt;
 use mcr_client::{ResponseBody, internal::jitter};
 use mcr_store::{Encoder, Item, LineDecoder, WatchEvent, parse_event};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
 
 use self::{
     api::{newest_version, silent, start_watch},
@@ -29,10 +30,11 @@ use self::{
 };
 pub use self::{env::DriverEnv, grant::confirm_grant};
 use crate::{
-    WatchError, WatchRequest,
     counters::count,
+    error::WatchError,
     health::Phase,
-    target::{Encoded, PlacedObject, UnreadableObject, WatchTarget},
+    request::WatchRequest,
+    target::{Encoded, PlacedObject, TargetEvent, UnreadableObject, WatchTarget},
 };
 
 /// A watch that has been open for this long without an event counts as one that works.
@@ -42,12 +44,17 @@ const SETTLED_AFTER: Duration = Duration::from_secs(1);
 /// after the other, and one list serves all that came within this time.
 const RELIST_PAUSE: Duration = Duration::from_millis(250);
 
-/// Lists and watches until the target is stopped.
-pub fn drive(target: Arc<dyn WatchTarget>, env: DriverEnv) -> impl Future<Output = ()> + Send + 'static {
+/// Lists and watches a kind until `stop` is cancelled.
+pub fn drive(
+    target: Arc<dyn WatchTarget>,
+    kind: WatchRequest,
+    stop: CancellationToken,
+    env: DriverEnv,
+) -> impl Future<Output = ()> + Send + 'static {
     // Not an async function: its future would have room for the arguments and for the driver made of them.
     let mut driver = Driver {
         encoder: Encoder::with_templates(env.templates.clone()),
-        kind: target.query().clone(),
+        kind,
         progress: Progress::new(env.settings.retry_cap),
         unreadable: Unreadable::default(),
         left_out: Box::default(),
@@ -60,9 +67,8 @@ pub fn drive(target: Arc<dyn WatchTarget>, env: DriverEnv) -> impl Future<Output
         env,
     };
     async move {
-        let target = driver.target.clone();
         tokio::select! {
-            () = target.stopped().cancelled() => {}
+            () = stop.cancelled() => {}
             () = driver.run() => {}
         }
     }
@@ -113,7 +119,7 @@ impl Driver {
                     continue;
                 }
                 () = health.left(endpoint) => {
-                    self.target.abort_listing();
+                    self.report(TargetEvent::ListFailed);
                     continue;
                 }
             };
@@ -130,7 +136,7 @@ impl Driver {
             self.progress.cluster_down();
             // Its objects would take memory from the lists of other clusters for as long as the cluster is down.
             if self.listing.take().is_some() {
-                self.target.abort_listing();
+                self.report(TargetEvent::ListFailed);
             }
         }
         health.up().await
@@ -163,13 +169,12 @@ impl Driver {
             self.listing = None;
         }
         if self.listing.is_none() {
-            self.target.abort_listing();
+            self.report(TargetEvent::ListFailed);
         }
         if retry.resume {
             self.relist_not_before = Instant::now() + pause;
-            self.target.relist_failed();
         }
-        self.target.failed(error);
+        self.report(TargetEvent::Failed(error));
         if retry.resume {
             return;
         }
@@ -219,9 +224,9 @@ impl Driver {
         if let Some(cut_short) = self.progress.watch_ended(ended, &result) {
             if cut_short.report {
                 // No error, but the objects are as old as the pauses are long.
-                self.target.failed(WatchError::Transport(
+                self.report(TargetEvent::Failed(WatchError::Transport(
                     "the server ends every watch at once, so changes arrive late; check the proxies in front of the API server".into(),
-                ));
+                )));
             }
             sleep(cut_short.pause).await;
         }
@@ -230,7 +235,7 @@ impl Driver {
 
     /// Applies the events of a watch until its response ends.
     async fn read(&mut self, body: &mut ResponseBody, received: &mut Received) -> Result<(), WatchError> {
-        self.target.received();
+        self.report(TargetEvent::Received);
         let mut lines = LineDecoder::default();
         let limit = self.env.settings.watch_timeout + Duration::from_secs(30);
         let mut patience = SETTLED_AFTER;
@@ -245,7 +250,7 @@ impl Driver {
                 Ok(None) => break,
                 Err(_) if self.left_out.is_due() => continue,
                 Err(_) if !settled => {
-                    self.target.recovered();
+                    self.report(TargetEvent::Recovered);
                     (settled, patience) = (true, limit);
                     continue;
                 }
@@ -259,7 +264,7 @@ impl Driver {
                     line.map_err(|_| WatchError::Malformed("a watch event is longer than 16 MiB".into()))?;
                 self.apply(&line, received)?;
             }
-            self.target.recovered();
+            self.report(TargetEvent::Recovered);
             settled = true;
             patience = if *received == Received::Bookmarks {
                 limit.min(self.env.settings.silence_timeout)
@@ -302,7 +307,7 @@ impl Driver {
                 })?;
                 let applied = object.filter(|object| !self.ahead.is_repetition(object));
                 if let Some(deleted) = &applied {
-                    self.target.delete(deleted);
+                    self.report(TargetEvent::Deleted(deleted));
                 }
                 self.left_out.changed();
                 (event, applied)
@@ -322,6 +327,12 @@ impl Driver {
         })
     }
 
+    /// Reports an event to the target.
+    fn report(&self, event: TargetEvent<'_>) {
+        // Only the object of a `Put` can be unreadable.
+        _ = self.target.apply(event);
+    }
+
     /// Encodes an object; none if the target does not hold it. An object that can't be read is left out.
     fn encode(&mut self, item: Item<'_>) -> Encoded {
         let encoded = self.target.encode(item, &mut self.encoder);
@@ -330,7 +341,7 @@ impl Driver {
 
     /// Puts an object into the target.
     fn put(&mut self, object: &PlacedObject, initial: bool) -> Result<(), UnreadableObject> {
-        let put = self.target.put(object, initial);
+        let put = self.target.apply(TargetEvent::Put { object, initial });
         if put.is_ok() {
             self.unreadable.remove(object.place.as_ref(), object.object.key());
         }
@@ -367,12 +378,11 @@ mod tests {
     use std::sync::Mutex;
 
     use mcr_access::ClusterName;
-    use mcr_client::{Transport, internal::Observable};
+    use mcr_client::Transport;
     use mcr_store::TemplateRegistry;
-    use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::{WatchSettings, WatchStatus, budget::ListBudget, health::Health, shared::SharedWatch};
+    use crate::{budget::ListBudget, health::Health, settings::WatchSettings, shared::SharedWatch};
 
     /// An environment without a server.
     fn env(request: &WatchRequest, phase: Phase) -> DriverEnv {
@@ -392,77 +402,44 @@ mod tests {
     fn the_task_of_a_watch_is_small() {
         let request = WatchRequest::of::<k8s_openapi::api::core::v1::ConfigMap>();
         let env = env(&request, Phase::Down);
-        let watch = Arc::new(SharedWatch::new(request, CancellationToken::new()));
-        let task = size_of_val(&drive(watch, env));
+        let stop = CancellationToken::new();
+        let watch = Arc::new(SharedWatch::new(request.clone(), stop.clone()));
+        let task = size_of_val(&drive(watch, request, stop, env));
         assert!(task < 1_340, "{task} bytes");
     }
 
-    /// Writes down what the driver asks and tells, until a list has failed.
+    /// Writes down what the driver asks and reports, until a list has failed.
+    #[derive(Default)]
     struct Asked {
-        request: WatchRequest,
-        status: Observable<WatchStatus>,
         stop: CancellationToken,
         lines: Mutex<Vec<&'static str>>,
     }
 
-    impl Asked {
-        fn push(&self, line: &'static str) {
-            self.lines.lock().unwrap().push(line);
-        }
-    }
-
     impl WatchTarget for Asked {
-        fn query(&self) -> &WatchRequest {
-            &self.request
-        }
-        fn stopped(&self) -> &CancellationToken {
-            &self.stop
-        }
-        fn objects(&self) -> usize {
-            0
-        }
-        fn held_bytes(&self, _: Option<&str>) -> usize {
-            0
-        }
-        fn begin_listing(&self) {
-            self.push("begins");
-        }
-        fn finish_listing(&self, _: bool) {
-            self.push("ends");
-        }
-        fn abort_listing(&self) {
-            self.push("breaks off");
-            self.stop.cancel();
-        }
         fn encode(&self, _: Item<'_>, _: &mut Encoder) -> Encoded {
             Ok(None)
         }
-        fn put(&self, _: &PlacedObject, _: bool) -> Result<(), UnreadableObject> {
+        fn apply(&self, event: TargetEvent<'_>) -> Result<(), UnreadableObject> {
+            match event {
+                TargetEvent::ListBegins => self.lines.lock().unwrap().push("begins"),
+                TargetEvent::ListFailed => self.stop.cancel(),
+                _ => {}
+            }
             Ok(())
         }
-        fn delete(&self, _: &PlacedObject) {}
-        fn driver_status(&self) -> &Observable<WatchStatus> {
-            &self.status
-        }
-        fn status_changed(&self) {}
-        fn may_list_from_cache(&self) -> bool {
-            self.push("from the cache?");
-            false
+        fn needs_newest(&self) -> bool {
+            self.lines.lock().unwrap().push("from the cache?");
+            true
         }
     }
 
     /// A cluster that comes later brings objects that may be newer than the cache. It waits for the next list.
     #[tokio::test]
     async fn the_driver_asks_about_the_cache_after_the_listing_has_begun() {
-        let target = Arc::new(Asked {
-            request: WatchRequest::of::<k8s_openapi::api::core::v1::ConfigMap>(),
-            status: Observable::default(),
-            stop: CancellationToken::new(),
-            lines: Mutex::default(),
-        });
-        let env = env(&target.request, Phase::Up { endpoint: 1 });
-        drive(target.clone(), env).await;
-        let lines = target.lines.lock().unwrap();
-        assert_eq!(*lines, ["begins", "from the cache?", "breaks off"]);
+        let target = Arc::new(Asked::default());
+        let request = WatchRequest::of::<k8s_openapi::api::core::v1::ConfigMap>();
+        let env = env(&request, Phase::Up { endpoint: 1 });
+        drive(target.clone(), request, target.stop.clone(), env).await;
+        assert_eq!(*target.lines.lock().unwrap(), ["begins", "from the cache?"]);
     }
 }

@@ -16,11 +16,12 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 pub use self::event::HubEvent;
 use self::target::{HubTarget, Projection};
 use crate::{
-    WatchRequest, WatchSettings, WatchStatus,
     budget::ListBudget,
     driver::{DriverEnv, drive},
     health::Health,
-    target::WatchTarget,
+    request::WatchRequest,
+    settings::WatchSettings,
+    status::WatchStatus,
 };
 
 /// Watches objects of one kind in a hub, for providers that find clusters in Secrets or custom resources.
@@ -55,6 +56,7 @@ use crate::{
 /// # }
 /// ```
 pub struct HubWatch<T = Arc<Object>> {
+    request: WatchRequest,
     target: Arc<HubTarget<T>>,
     /// None once the watch has started, and if its request is invalid.
     start: Option<Start>,
@@ -66,6 +68,7 @@ struct Start {
     name: ClusterName,
     client: Client,
     settings: Arc<WatchSettings>,
+    stop: CancellationToken,
 }
 
 impl HubWatch {
@@ -182,17 +185,21 @@ impl<T: Clone + Send + 'static> HubWatch<T> {
 
     fn with(client: Client, request: WatchRequest, projection: Projection<T>) -> Self {
         let stop = CancellationToken::new();
-        let target = Arc::new(HubTarget::new(request, projection, stop.clone()));
-        let invalid = target.query().check().err();
-        let start = invalid.is_none().then_some(Start {
-            name: ClusterName::unchecked("hub"),
-            client,
-            settings: Arc::default(),
-        });
-        if let Some(error) = invalid {
-            target.failed(error);
-        }
+        let target = Arc::new(HubTarget::new(projection));
+        let start = match request.check() {
+            Ok(()) => Some(Start {
+                name: ClusterName::unchecked("hub"),
+                client,
+                settings: Arc::default(),
+                stop: stop.clone(),
+            }),
+            Err(error) => {
+                target.failed(error);
+                None
+            }
+        };
         Self {
+            request,
             target,
             start,
             _stop: stop.drop_guard(),
@@ -211,9 +218,10 @@ impl<T: Clone + Send + 'static> HubWatch<T> {
             list_budget: Arc::new(ListBudget::new(&start.settings)),
             settings: start.settings,
             counts: Arc::default(),
-            templates: Arc::new(TemplateRegistry::new(self.target.query().encoding())),
+            templates: Arc::new(TemplateRegistry::new(self.request.encoding())),
         };
-        tokio::spawn(drive(self.target.clone(), env));
+        let target = self.target.clone();
+        tokio::spawn(drive(target, self.request.clone(), start.stop, env));
     }
 
     /// Waits for the next event. Cancel safe. The events never end.
@@ -246,8 +254,8 @@ impl<T: Clone + Send + 'static> HubWatch<T> {
 impl<T: Send + 'static> std::fmt::Debug for HubWatch<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("HubWatch")
-            .field("request", self.target.query())
-            .field("objects", &self.target.objects())
+            .field("request", &self.request)
+            .field("objects", &self.target.len())
             .finish_non_exhaustive()
     }
 }

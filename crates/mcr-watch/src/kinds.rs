@@ -8,7 +8,7 @@ use std::{
 use mcr_access::internal::{WeakCache, lock};
 use mcr_store::{Indexer, TemplateRegistry};
 
-use crate::WatchRequest;
+use crate::request::WatchRequest;
 
 /// The templates and the registered indexes of each kind.
 #[derive(Default)]

@@ -15,7 +15,9 @@ mod kinds;
 mod logged_watch;
 mod notice;
 mod permit;
+mod places;
 mod request;
+mod scope;
 mod settings;
 mod shared;
 mod sink;
@@ -27,6 +29,7 @@ mod watches;
 pub use counters::KindCounts;
 pub use error::WatchError;
 pub use hub::{HubEvent, HubWatch};
+pub use places::Placement;
 pub use request::WatchRequest;
 pub use settings::WatchSettings;
 pub use sink::ChangeSink;
@@ -48,8 +51,9 @@ pub mod internal {
         logged_watch::LoggedWatch,
         notice::{Ledger, Notice, NoticeKind},
         permit::Permit,
+        places::Places,
+        scope::ScopeWatch,
         shared::{Feed, Grant, SharedWatch},
-        target::{Encoded, LeftOut, PlacedObject, UnreadableObject, WatchTarget},
         watches::Watches,
     };
 }

@@ -5,7 +5,11 @@ use std::{sync::Arc, time::Duration};
 use mcr_store::Object;
 use tokio::time::sleep;
 
-use crate::{HubEvent, HubWatch, WatchProblem, WatchRequest};
+use crate::{
+    hub::{HubEvent, HubWatch},
+    request::WatchRequest,
+    status::WatchProblem,
+};
 
 /// The watch is asked in this interval whether the hub answers again.
 const TICK: Duration = Duration::from_secs(2);

@@ -6,7 +6,7 @@ use kube::{Resource, core::ApiResource};
 use mcr_access::internal::namespace as namespaces;
 use mcr_store::Encoding;
 
-use crate::WatchError;
+use crate::error::WatchError;
 
 /// What to watch in a cluster: a kind, a namespace or all, selectors, full objects or metadata only.
 ///

@@ -1,11 +1,8 @@
 //! One watch of one kind in one cluster, shared by all its subscribers.
 
-use std::{
-    sync::{
-        Arc, Mutex, MutexGuard,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::SystemTime,
+use std::sync::{
+    Arc, Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use arc_swap::ArcSwap;
@@ -15,9 +12,12 @@ use mcr_store::{Encoder, Item};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    ChangeSink, KindStatus, WatchError, WatchProblem, WatchRequest, WatchStatus,
     cache::Cache,
-    target::{Encoded, PlacedObject, UnreadableObject, WatchTarget},
+    error::WatchError,
+    request::WatchRequest,
+    sink::ChangeSink,
+    status::{KindStatus, WatchProblem, WatchStatus},
+    target::{Encoded, PlacedObject, TargetEvent, UnreadableObject, WatchTarget, update_status},
 };
 
 /// A watch that fills the caches of several others, as the watch of a scope endpoint fills those of its clusters.
@@ -30,9 +30,6 @@ pub trait Feed: Send + Sync + 'static {
         let _ = watch;
         None
     }
-
-    /// When the feed last received something from the API server.
-    fn last_event(&self) -> Option<SystemTime>;
 
     /// Stops filling the cache of a watch.
     fn leave(&self, watch: &SharedWatch);
@@ -116,7 +113,7 @@ impl SharedWatch {
         let mut status = self.status.read(WatchStatus::clone);
         status.skipped = self.cache.load().skipped.load(Ordering::Relaxed);
         if let Some(feed) = &*self.feed() {
-            status.last_event = feed.last_event();
+            status.last_event = feed.status().last_event;
         }
         status
     }
@@ -150,9 +147,9 @@ impl SharedWatch {
         self.status.wait(|status| status.synced.then_some(())).await;
     }
 
-    /// Waits until the watch is stopped. Cancel safe.
-    pub async fn stopped(&self) {
-        self.stop.cancelled().await;
+    /// Cancelled when the watch is stopped.
+    pub fn stopped(&self) -> &CancellationToken {
+        &self.stop
     }
 
     /// Ends the watch.
@@ -212,9 +209,15 @@ impl SharedWatch {
         self.cache().unsubscribe(id);
     }
 
-    fn set_status(&self, change: impl FnOnce(&mut WatchStatus)) {
-        self.status.change(change);
-        self.status_changed();
+    fn change_status(&self, event: TargetEvent<'_>) {
+        if update_status(&self.status, event) {
+            self.status_changed();
+        }
+    }
+
+    fn status_changed(&self) {
+        self.cache()
+            .notify(&self.request, self.id, |sink| sink.status_changed(&self.status()));
     }
 }
 
@@ -331,7 +334,7 @@ impl SharedWatch {
 
     /// Copies the status of a feed, if the watch still belongs to it.
     pub fn update_status(&self, from: &dyn Feed) {
-        self.set_status(|status| {
+        self.status.change(|status| {
             // A feed that the watch has left may not know that yet.
             if !self
                 .feed()
@@ -353,45 +356,16 @@ impl SharedWatch {
             status.lists = feed.lists;
             status.problem = own.or(feed.problem);
         });
+        self.status_changed();
     }
 
     /// Sets an error for a kind that can't be watched in this cluster, whatever its API server says.
     pub fn refuse(&self, error: WatchError) {
-        self.failed(error);
+        self.change_status(TargetEvent::Failed(error));
     }
 }
 
 impl WatchTarget for SharedWatch {
-    fn query(&self) -> &WatchRequest {
-        &self.request
-    }
-
-    fn stopped(&self) -> &CancellationToken {
-        &self.stop
-    }
-
-    fn objects(&self) -> usize {
-        self.cache.load().store().len()
-    }
-
-    fn held_bytes(&self, _: Option<&str>) -> usize {
-        self.cache.load().store().held_bytes()
-    }
-
-    fn begin_listing(&self) {
-        self.cache.load().store().begin_listing();
-    }
-
-    fn finish_listing(&self, complete: bool) {
-        self.cache()
-            .apply(&self.request, |store| store.finish_listing(complete));
-        self.listed();
-    }
-
-    fn abort_listing(&self) {
-        self.cache.load().store().finish_listing(false);
-    }
-
     fn encode(&self, item: Item<'_>, encoder: &mut Encoder) -> Encoded {
         let encoded = item.and_then(|object| object.encode(None, encoder));
         let object = encoded.inspect_err(|error| self.cache.load().skip(error))?;
@@ -399,24 +373,28 @@ impl WatchTarget for SharedWatch {
         Ok(Some(PlacedObject { place: None, object }))
     }
 
-    fn put(&self, PlacedObject { object, .. }: &PlacedObject, initial: bool) -> Result<(), UnreadableObject> {
-        self.cache()
-            .apply(&self.request, |store| store.upsert(object.clone(), initial));
+    fn apply(&self, event: TargetEvent<'_>) -> Result<(), UnreadableObject> {
+        let (cache, request) = (self.cache.load(), &self.request);
+        match event {
+            TargetEvent::ListBegins => cache.store().begin_listing(),
+            TargetEvent::ListFailed => drop(cache.store().finish_listing(false)),
+            TargetEvent::Listed { complete, .. } => {
+                cache.apply(request, |store| store.finish_listing(complete));
+            }
+            TargetEvent::Put { object, initial } => {
+                cache.apply(request, |store| store.upsert(object.object.clone(), initial));
+            }
+            TargetEvent::Deleted(object) => {
+                cache.apply(request, |store| store.delete(object.object.clone()));
+            }
+            _ => {}
+        }
+        self.change_status(event);
         Ok(())
     }
 
-    fn delete(&self, PlacedObject { object, .. }: &PlacedObject) {
-        self.cache()
-            .apply(&self.request, |store| store.delete(object.clone()));
-    }
-
-    fn driver_status(&self) -> &Observable<WatchStatus> {
-        &self.status
-    }
-
-    fn status_changed(&self) {
-        self.cache()
-            .notify(&self.request, self.id, |sink| sink.status_changed(&self.status()));
+    fn held_bytes(&self, _: Option<&str>) -> usize {
+        self.cache.load().store().held_bytes()
     }
 }
 

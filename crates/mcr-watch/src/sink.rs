@@ -2,7 +2,7 @@
 
 use mcr_store::ObjectChange;
 
-use crate::WatchStatus;
+use crate::status::WatchStatus;
 
 /// A subscriber that receives the changes of a watch.
 ///

@@ -4,7 +4,7 @@ use std::{mem::discriminant, sync::Arc, time::SystemTime};
 
 use mcr_access::internal::rfc3339_option;
 
-use crate::WatchError;
+use crate::error::WatchError;
 
 /// The status of a watch.
 #[derive(Debug, Clone, Default)]

@@ -6,7 +6,7 @@ use mcr_access::ClusterName;
 use mcr_store::{DecodeError, Object, ObjectKey};
 use serde::de::DeserializeOwned;
 
-use crate::{WatchStatus, cache::Cache, shared::SharedWatch};
+use crate::{cache::Cache, shared::SharedWatch, status::WatchStatus};
 
 /// Reads the objects of one watch in one cluster, each as an owned `K`.
 ///
@@ -163,7 +163,7 @@ impl<K> Store<K> {
     /// leaves meanwhile.
     pub async fn wait_synced(&self, limit: Duration) -> Result<(), StoreError> {
         let synced = tokio::select! {
-            () = self.watch.stopped() => return Err(self.gone()),
+            () = self.watch.stopped().cancelled() => return Err(self.gone()),
             synced = tokio::time::timeout(limit, self.watch.synced()) => synced,
         };
         match synced {

@@ -1,102 +1,74 @@
-//! The objects that a driver keeps equal to those of the API server.
+//! What a driver reports, and where the objects that it keeps equal to those of the API server are.
 
 use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
 use futures::future::BoxFuture;
 use mcr_client::internal::Observable;
 use mcr_store::{Encoder, Item, NotAnObject, Object, ObjectKey};
-use tokio_util::sync::CancellationToken;
 
-use crate::{WatchError, WatchProblem, WatchRequest, WatchStatus};
+use crate::{
+    error::WatchError,
+    status::{WatchProblem, WatchStatus},
+};
+
+/// What a driver reports to its target, one event after the other.
+pub enum TargetEvent<'a> {
+    /// A list begins: every object counts as unseen until it is put in.
+    ListBegins,
+    /// The list that has begun broke off. It deletes nothing.
+    ListFailed,
+    /// The list has ended, and its objects are put in.
+    Listed {
+        /// Whether the objects that are still unseen are deleted.
+        complete: bool,
+        /// The places that are left out from now on, and no others. The list deletes nothing there.
+        left_out: &'a LeftOut,
+    },
+    /// An object is put in. None of a place that is left out is.
+    Put {
+        /// The object.
+        object: &'a PlacedObject,
+        /// Whether it comes from a list.
+        initial: bool,
+    },
+    /// An object is deleted, unless the one that is held was created later
+    /// ([`Incarnation::outlives`](mcr_store::Incarnation::outlives)).
+    Deleted(&'a PlacedObject),
+    /// Between two lists: these places are left out from now on, and no others.
+    LeftOut(&'a LeftOut),
+    /// The API server has answered. A problem stays, because it may occur again at once.
+    Received,
+    /// The watch works. A problem is over.
+    Recovered,
+    /// A list or a watch has failed.
+    Failed(WatchError),
+}
 
 /// The objects of one watch: those of one cluster, or those of all clusters of a scope endpoint.
 ///
 /// Only one driver calls it, one call after the other.
 pub trait WatchTarget: Send + Sync + 'static {
-    /// The kind and the selectors that are sent to the API server.
-    fn query(&self) -> &WatchRequest;
+    /// Encodes an object. Returns none if the object does not belong here.
+    fn encode(&self, item: Item<'_>, encoder: &mut Encoder) -> Encoded;
 
-    /// Cancelled when nobody needs the watch any more.
-    fn stopped(&self) -> &CancellationToken;
-
-    /// The number of objects.
-    fn objects(&self) -> usize;
+    /// Applies an event.
+    ///
+    /// # Errors
+    /// If the object of a [`Put`](TargetEvent::Put) can't be read. Other events have no error.
+    fn apply(&self, event: TargetEvent<'_>) -> Result<(), UnreadableObject>;
 
     /// The memory that the objects of a place take, in bytes; none: those of a target without places. A target that keeps
     /// something else instead of objects returns 0.
-    fn held_bytes(&self, place: Option<&str>) -> usize;
-
-    /// Starts a listing: every object counts as unseen until it is put in.
-    fn begin_listing(&self);
-
-    /// Ends a listing. If it was `complete`, deletes the objects that are still unseen.
-    fn finish_listing(&self, complete: bool);
-
-    /// Ends a listing that broke off. Deletes nothing.
-    fn abort_listing(&self);
-
-    /// Encodes an object. Returns none if the object does not belong here.
-    fn encode(&self, item: Item<'_>, encoder: &mut Encoder)
-    -> Result<Option<PlacedObject>, UnreadableObject>;
-
-    /// Puts an object in. `initial`: it comes from a list.
-    fn put(&self, object: &PlacedObject, initial: bool) -> Result<(), UnreadableObject>;
-
-    /// Deletes an object, unless the one that is held was created later ([`Incarnation::outlives`](mcr_store::Incarnation::outlives)).
-    fn delete(&self, object: &PlacedObject);
-
-    /// These places are left out from now on, and no others. A target without places is never called.
-    ///
-    /// A listing deletes nothing there. [`put`](Self::put) is not called for the objects of such a place. Call it before
-    /// [`finish_listing`](Self::finish_listing).
-    fn leave_out(&self, places: &LeftOut) {
-        let _ = places;
+    fn held_bytes(&self, place: Option<&str>) -> usize {
+        let _ = place;
+        0
     }
 
-    /// The status as the driver changes it.
-    fn driver_status(&self) -> &Observable<WatchStatus>;
-
-    /// Tells the subscribers that the status has changed.
-    fn status_changed(&self);
-
-    /// The API server has answered. A problem stays, because it may occur again at once.
-    fn received(&self) {
-        self.driver_status().change_if(|status| {
-            status.last_event = Some(SystemTime::now());
-            false
-        });
+    /// Whether the list that has begun must not come from the API server's cache, because the cache may be behind the objects
+    /// that somebody brings. The driver asks for the first list only: no object may go back in time by a later one.
+    fn needs_newest(&self) -> bool {
+        false
     }
-
-    /// The watch works. A problem is over.
-    fn recovered(&self) {
-        let had_problem = self.driver_status().read(|status| status.problem.is_some());
-        if had_problem {
-            self.driver_status().change(|status| status.problem = None);
-            self.status_changed();
-        }
-        self.received();
-    }
-
-    /// A list has ended.
-    fn listed(&self) {
-        self.driver_status().change(WatchStatus::listed);
-        self.status_changed();
-    }
-
-    /// A list or a watch has failed.
-    fn failed(&self, error: WatchError) {
-        self.driver_status().change(|status| status.failed(error));
-        self.status_changed();
-    }
-
-    /// Whether the listing that has begun may come from the API server's cache, which can be behind: only if no object can go
-    /// back in time.
-    fn may_list_from_cache(&self) -> bool {
-        self.driver_status().read(|status| status.lists == 0) && self.objects() == 0
-    }
-
-    /// The list that [`relist`](Self::relist) asked for has failed. A target that still needs it asks again.
-    fn relist_failed(&self) {}
 
     /// Resolves when the target needs a list during a watch; none if it never does. Cancel safe.
     fn relist(&self) -> Option<BoxFuture<'_, ()>> {
@@ -104,11 +76,37 @@ pub trait WatchTarget: Send + Sync + 'static {
     }
 }
 
+/// Changes the status of a target by an event. Returns whether subscribers have to be called.
+pub(crate) fn update_status(status: &Observable<WatchStatus>, event: TargetEvent<'_>) -> bool {
+    match event {
+        TargetEvent::Listed { .. } => status.change(WatchStatus::listed),
+        TargetEvent::Failed(error) => status.change(|status| status.failed(error)),
+        TargetEvent::LeftOut(_) => {}
+        TargetEvent::Received => {
+            return status.change_if(|status| {
+                status.last_event = Some(SystemTime::now());
+                false
+            });
+        }
+        TargetEvent::Recovered => {
+            return status.change_if(|status| {
+                status.last_event = Some(SystemTime::now());
+                status.problem.take().is_some()
+            });
+        }
+        TargetEvent::ListBegins
+        | TargetEvent::ListFailed
+        | TargetEvent::Put { .. }
+        | TargetEvent::Deleted(_) => return false,
+    }
+    true
+}
+
 /// The places of a scope whose objects take too much memory, with the reasons.
-pub type LeftOut = BTreeMap<Arc<str>, WatchProblem>;
+pub(crate) type LeftOut = BTreeMap<Arc<str>, WatchProblem>;
 
 /// An object of a list or an event; none if it does not belong to the target.
-pub type Encoded = Result<Option<PlacedObject>, UnreadableObject>;
+pub(crate) type Encoded = Result<Option<PlacedObject>, UnreadableObject>;
 
 /// An object of a list or an event that can't be read.
 #[derive(Debug)]

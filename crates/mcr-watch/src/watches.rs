@@ -9,7 +9,11 @@ use mcr_access::{ClusterName, internal::lock};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    ChangeSink, Store, StoreError, WatchRequest, WatchStatus, shared::SharedWatch, status::KindStatus,
+    request::WatchRequest,
+    shared::SharedWatch,
+    sink::ChangeSink,
+    status::{KindStatus, WatchStatus},
+    store::{Store, StoreError},
 };
 
 /// The watches of one cluster, one for each request.

@@ -2,25 +2,25 @@
 
 #![allow(dead_code, reason = "each folder uses its part")]
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+#[path = "../../../mcr-watch/tests/driver/log.rs"]
+mod log;
+pub(crate) mod provider;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::api::{core::v1::ConfigMap, rbac::v1::PolicyRule};
 use kube::api::ObjectMeta;
 use mcr_core::{
-    ChangeSink, Cluster, ClusterName, ClusterSpec, ClusterState, Fleet, FleetSettings, ObjectChange,
-    WatchHandle, WatchRequest, WatchStatus,
+    Cluster, ClusterName, ClusterSpec, ClusterState, Fleet, FleetSettings, WatchHandle, WatchRequest,
 };
-use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
 use mcr_testkit::{
     control_plane::{AuditEvent, AuditLog, AuditMark, ControlPlane, ServiceAccountUser, policy_rule},
     waiting::{Background, OrFail, eventually},
 };
 use tokio::time::Instant;
 
+pub(crate) use self::log::Log;
+use self::provider::{Clusters, announced};
 use crate::harness::SOON;
 
 pub(crate) fn name(name: &str) -> ClusterName {
@@ -30,14 +30,13 @@ pub(crate) fn name(name: &str) -> ClusterName {
 /// A running fleet whose clusters the test announces by hand.
 pub(crate) struct Running {
     pub(crate) fleet: Fleet,
-    pub(crate) clusters: ClustersHandle,
+    pub(crate) clusters: Clusters,
     running: Background<()>,
 }
 
 impl Running {
     pub(crate) fn with_settings(change: impl FnOnce(&mut FleetSettings)) -> Self {
-        let provider = ClustersProvider::new();
-        let clusters = provider.handle();
+        let (clusters, provider) = announced();
         let fleet = Fleet::builder().provider(provider).settings(change).build();
         let runs = fleet.clone();
         Self {
@@ -162,65 +161,6 @@ pub(crate) fn config_map(name: &str, labels: &[(&str, &str)]) -> ConfigMap {
             ..ObjectMeta::default()
         },
         ..ConfigMap::default()
-    }
-}
-
-/// Writes down what it is told: `+name` for new, `~name` for changed, `-name` for deleted objects. What a real API server
-/// has by itself is left out.
-#[derive(Default)]
-pub(crate) struct Log {
-    lines: Mutex<Vec<(String, Instant)>>,
-    statuses: Mutex<Vec<WatchStatus>>,
-}
-
-impl ChangeSink for Log {
-    fn changed(&self, change: &ObjectChange) {
-        let key = change.key().expect("a change is of an object");
-        if key.namespace.as_deref() == Some("kube-system") || key.name.starts_with("kube-") {
-            return;
-        }
-        let sign = match (&change.old, &change.new) {
-            (None, _) => '+',
-            (Some(_), Some(_)) => '~',
-            (Some(_), None) => '-',
-        };
-        let line = format!("{sign}{}", key.name);
-        self.lines.lock().unwrap().push((line, Instant::now()));
-    }
-
-    fn status_changed(&self, status: &WatchStatus) {
-        self.statuses.lock().unwrap().push(status.clone());
-    }
-}
-
-impl Log {
-    pub(crate) fn lines(&self) -> Vec<String> {
-        let lines = self.lines.lock().unwrap();
-        lines.iter().map(|(line, _)| line.clone()).collect()
-    }
-
-    pub(crate) fn sorted(&self) -> Vec<String> {
-        let mut lines = self.lines();
-        lines.sort();
-        lines
-    }
-
-    pub(crate) fn has(&self, line: &str) -> bool {
-        self.count(line) > 0
-    }
-
-    pub(crate) fn count(&self, line: &str) -> usize {
-        self.lines().iter().filter(|known| *known == line).count()
-    }
-
-    /// When a line was first written.
-    pub(crate) fn time_of(&self, line: &str) -> Instant {
-        let lines = self.lines.lock().unwrap();
-        lines.iter().find(|(known, _)| known == line).unwrap().1
-    }
-
-    pub(crate) fn statuses(&self) -> Vec<WatchStatus> {
-        self.statuses.lock().unwrap().clone()
     }
 }
 

@@ -15,8 +15,9 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
+use mcr_doubles::place::{MAPS, Place, WIDGETS};
+
 use crate::{
-    place::{MAPS, Place, WIDGETS},
     promises::Plain,
     said::{Description, Looks},
     witness::{Problems, Witness},

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use mcr_doubles::place::{Fault, MAPS, WIDGETS};
+
 use crate::{
     config,
-    place::{Fault, MAPS, WIDGETS},
     said::{Description, Looks},
     world::{ADDRESSES, World, paused},
 };

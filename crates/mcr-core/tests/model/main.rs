@@ -13,11 +13,10 @@ use proptest::{prelude::ProptestConfig, test_runner::FileFailurePersistence};
 
 mod credentials;
 mod life;
-mod place;
 mod promises;
 mod said;
-mod store;
 mod stress;
+#[path = "../../../mcr-watch/tests/driver/witness.rs"]
 mod witness;
 mod world;
 

@@ -14,8 +14,9 @@ use mcr_core::{ChangeSink, Cluster, ClusterState, Fleet, FleetSettings, Object, 
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use tokio_util::sync::CancellationToken;
 
+use mcr_doubles::place::{Fault, Gauge, MAPS, Place, WIDGETS};
+
 use crate::{
-    place::{Fault, Gauge, MAPS, Place, WIDGETS},
     said::{Description, Looks, Model, Scripted},
     world::{World, alive, maps, paused, widgets},
 };

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 
+use mcr_doubles::place::{Fault, MAPS};
+
 use crate::{
-    place::{Fault, MAPS},
     said::{Description, Looks},
     world::World,
 };

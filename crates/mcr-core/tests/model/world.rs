@@ -18,8 +18,9 @@ use serde::de::DeserializeOwned;
 use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
+use mcr_doubles::place::{MAPS, Place, Stored, WIDGETS};
+
 use crate::{
-    place::{MAPS, Place, Stored, WIDGETS},
     said::{Description, GRACE, Looks, Model, Scripted},
     witness::{Problems, Witness},
 };

@@ -20,7 +20,9 @@ use mcr_core::{
 pub(crate) use mcr_testkit::waiting::{OrFail, eventually};
 
 pub(crate) use crate::common::*;
-use crate::shard::Shard;
+use mcr_doubles::shard::Shard;
+
+use crate::workspaces::alone;
 
 /// How long anything is waited for, in real and in paused time.
 pub(crate) const SOON: Duration = Duration::from_secs(120);
@@ -28,7 +30,7 @@ pub(crate) const SOON: Duration = Duration::from_secs(120);
 pub(crate) type Sent = BoxFuture<'static, Result<Response<AnswerBody>, BoxError>>;
 
 /// What a layout says, so that a test writes down only what differs from [`NAMESPACES`] or
-/// [`WORKSPACES`](crate::shard::WORKSPACES).
+/// [`WORKSPACES`](crate::workspaces::WORKSPACES).
 #[derive(Clone, Copy)]
 pub(crate) struct Layout {
     pub(crate) name: &'static str,
@@ -157,7 +159,7 @@ fn measure_from_here() {
                 let running = Running::start();
                 let shard = Shard::new("first", 1);
                 running
-                    .announce(ClusterSpec::new(name("first"), shard.alone("first")))
+                    .announce(ClusterSpec::new(name("first"), alone(&shard, "first")))
                     .await;
                 running.stop().await;
             });

@@ -14,11 +14,9 @@ use tracing::{
     span,
 };
 
-use crate::{
-    harness::*,
-    shard::{scope, shard},
-    witness::Witness,
-};
+use mcr_doubles::shard::shard;
+
+use crate::{harness::*, witness::Witness, workspaces::scope};
 
 const SOON: Duration = Duration::from_secs(60);
 

@@ -16,10 +16,12 @@ use mcr_core::{
 };
 use tokio_util::sync::CancellationToken;
 
+use mcr_doubles::shard::shard;
+
 use crate::{
     harness::*,
-    shard::{WORKSPACES, scope, scope_of, shard},
     witness::Witness,
+    workspaces::{WORKSPACES, access, alone, scope, scope_of},
 };
 
 /// Work that ends long after any grace.
@@ -41,7 +43,7 @@ fn a_name_can_go_from_an_access_of_its_own_into_a_scope_and_back() {
         let a = shard("a", 100, &["zoo"]);
         let running = Running::start();
         let scope = scope(&[("a", &a)]);
-        let alone = ClusterSpec::new(name("zoo"), a.alone("zoo")).identity("id of zoo");
+        let alone = ClusterSpec::new(name("zoo"), alone(&a, "zoo")).identity("id of zoo");
         let seated = spec(&scope, "a", "zoo");
         let mut cluster = running.announce(alone.clone()).await;
         for (spec, in_scope) in [(&seated, true), (&alone, false), (&seated, true), (&alone, false)] {
@@ -183,7 +185,7 @@ fn another_server_behind_an_endpoint_has_other_clusters() {
         seen.equals(&a).await;
         other.equals(&a).await;
         outlasting(&zoo);
-        scope.set_endpoint("main", b.in_memory());
+        scope.set_endpoint("main", access(&b));
         let new = next(&running, &jungle).await;
         Witness::of(&new).equals(&b).await;
         assert_eq!(zoo.state(), ClusterState::Draining, "its work still ends");
@@ -459,7 +461,7 @@ async fn watches_begin_and_end_and_endpoints_come_and_go_while_a_cluster_moves()
     }
     let running = Running::start();
     let scope = scope(&[("a", &a), ("b", &b)]);
-    let access = [a.in_memory(), b.in_memory()];
+    let access = [access(&a), access(&b)];
     scope.set_endpoint("a", access[0].clone());
     scope.set_endpoint("b", access[1].clone());
     let others = [

@@ -4,10 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use mcr_core::Scope;
 
+use mcr_doubles::shard::{Shard, shard};
+
 use crate::{
     harness::*,
-    shard::{Shard, WORKSPACES, scope, scope_of, shard},
     witness::Witness,
+    workspaces::{WORKSPACES, access, scope, scope_of},
 };
 
 const NOWHERE: &str = "an endpoint that is never set";
@@ -44,7 +46,7 @@ fn kcp_an_endpoint_with_a_declared_identity_keeps_its_clusters_at_a_new_address(
         let running = Running::start();
         let scope = Scope::new(WORKSPACES);
         let set = |identity: &str| {
-            scope.set_endpoint_with_identity("main", a.in_memory(), Some(Arc::from(identity)));
+            scope.set_endpoint_with_identity("main", access(&a), Some(Arc::from(identity)));
         };
         set("first");
         let zoo = running.join(&scope, "main", "zoo").await;
@@ -61,27 +63,6 @@ fn kcp_an_endpoint_with_a_declared_identity_keeps_its_clusters_at_a_new_address(
         set("second");
         let new = next(&running, &zoo).await;
         Witness::of(&new).equals(&a).await;
-        running.stop().await;
-    });
-}
-
-#[test]
-fn kcp_an_object_that_has_the_same_version_on_the_other_shard_is_compared() {
-    paused(|| async {
-        let a = shard("a", 100, &["zoo"]);
-        let b = Shard::new("b", 99);
-        b.adopt("zoo", &a);
-        b.put("zoo", "default", "of-zoo", "2");
-        let version = |shard: &Shard| shard.has("zoo")["default/of-zoo"].1.clone();
-        assert_eq!(version(&a), version(&b));
-        let running = Running::start();
-        let scope = scope(&[("a", &a), ("b", &b)]);
-        let zoo = running.join(&scope, "a", "zoo").await;
-        let seen = Witness::of(&zoo);
-        seen.equals(&a).await;
-        running.clusters.add(spec(&scope, "b", "zoo"));
-        seen.equals(&b).await;
-        assert_eq!(seen.lines(), ["+default/of-zoo", "~default/of-zoo"]);
         running.stop().await;
     });
 }
@@ -182,7 +163,7 @@ fn kcp_an_uncertain_deletion_waits_while_its_endpoint_is_not_connected() {
     paused(|| async {
         let (a, b) = (shard("a", 100, &["zoo", "jungle"]), shard("b", 500, &[]));
         let running = running(DELAY);
-        let (scope, at_a) = (scope(&[("b", &b)]), a.in_memory());
+        let (scope, at_a) = (scope(&[("b", &b)]), access(&a));
         scope.set_endpoint("a", at_a.clone());
         let (seen, other) = both(&running, &scope, &a).await;
         b.adopt("zoo", &a);
@@ -227,47 +208,6 @@ fn kcp_an_uncertain_deletion_is_told_if_no_move_follows() {
             ["+default/of-zoo", "-default/of-zoo", "+default/stays"]
         );
         seen.equals(&a).await;
-        running.stop().await;
-    });
-}
-
-/// kcp removes the label of a claimed object, and sets it again.
-#[test]
-fn kcp_an_object_that_comes_back_in_time_was_not_deleted() {
-    paused(|| async {
-        let (a, b) = (shard("a", 100, &["zoo", "jungle"]), shard("b", 500, &[]));
-        b.adopt("zoo", &a);
-        let running = running(DELAY);
-        let scope = scope(&[("a", &a), ("b", &b)]);
-        let (seen, other) = both(&running, &scope, &a).await;
-        a.unbind("zoo");
-        received(&a, &other).await;
-        a.adopt("zoo", &b);
-        seen.equals(&a).await;
-        tokio::time::sleep(60 * DELAY).await;
-        seen.equals(&a).await;
-        assert_eq!(seen.lines(), ["+default/of-zoo", "~default/of-zoo"]);
-        running.stop().await;
-    });
-}
-
-#[test]
-fn kcp_an_uncertain_deletion_ends_with_its_cluster() {
-    paused(|| async {
-        let (a, b) = (shard("a", 100, &["zoo", "jungle"]), shard("b", 500, &[]));
-        let running = running(DELAY);
-        let scope = scope(&[("a", &a), ("b", &b)]);
-        let (seen, other) = both(&running, &scope, &a).await;
-        a.unbind("zoo");
-        received(&a, &other).await;
-        running.clusters.remove(seen.cluster.name());
-        eventually(SOON, "the cluster is gone", || {
-            seen.cluster.token().is_cancelled()
-        })
-        .await;
-        let places = || running.fleet.scopes()[0].watches[0].places;
-        eventually(SOON, "its objects are gone", || places() == 1).await;
-        assert_eq!(seen.lines(), ["+default/of-zoo"]);
         running.stop().await;
     });
 }

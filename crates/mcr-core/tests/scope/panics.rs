@@ -10,19 +10,17 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::future::BoxFuture;
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::client::Body;
-use mcr_core::{
-    Access, AnswerBody, BoxError, Credential, CredentialError, CredentialSource, Endpoint, EndpointAccess,
-    Fingerprint, Refresh, Scope,
-};
+use mcr_core::{AnswerBody, BoxError, Scope};
+
+use mcr_doubles::shard::shard;
 
 use crate::{
     harness::*,
-    shard::{WORKSPACES, scope_of, shard},
     witness::Witness,
+    workspaces::{WORKSPACES, scope_of},
 };
 
 /// Panics while it is told to.
@@ -41,47 +39,6 @@ impl Panics {
     fn pass(&self) {
         assert!(!self.0.load(Ordering::SeqCst), "told to panic");
     }
-}
-
-impl CredentialSource for Panics {
-    fn fingerprint(&self) -> Fingerprint {
-        Fingerprint::of(&"a source that panics")
-    }
-
-    fn credential(&self, _: Refresh) -> BoxFuture<'_, Result<Credential, CredentialError>> {
-        self.pass();
-        Box::pin(async { Ok(Credential::token("t")) })
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clusters_behind_an_endpoint_whose_credential_source_panics_are_unreachable_until_it_no_longer_does()
-{
-    let shard = shard("a", 100, &["zoo"]);
-    shard.start().await;
-    let running = Running::start();
-    let scope = Scope::new(WORKSPACES);
-    let endpoint = Endpoint::new(format!("http://{}", shard.address()).parse().or_fail());
-    let at = |source: &Panics| Access::from(EndpointAccess::new(endpoint.clone(), source.clone()));
-    let (passing, lasting) = (Panics::now(), Panics::now());
-    scope.set_endpoint("a", at(&passing));
-    scope.set_endpoint("b", at(&lasting));
-
-    let cluster = running.join(&scope, "a", "zoo").await;
-    let seen = Witness::of(&cluster);
-    unreachable(&cluster, "credential source panicked").await;
-    passing.stop();
-    seen.equals(&shard).await;
-
-    // One that never gets well can be removed.
-    let other = running.join(&scope, "b", "bar").await;
-    unreachable(&other, "credential source panicked").await;
-    running.clusters.remove(&name("bar"));
-    gone(&other).await;
-    assert_eq!(running.fleet.scopes().len(), 1);
-    let last = running.join(&scope, "b", "bar").await;
-    unreachable(&last, "credential source panicked").await;
-    running.stop().await;
 }
 
 #[test]
@@ -107,6 +64,17 @@ fn clusters_behind_an_endpoint_whose_client_panics_are_unreachable_until_it_no_l
         unreachable(&cluster, "client given for the cluster panicked").await;
         panics.stop();
         seen.equals(&shard).await;
+
+        // One that never gets well can be removed.
+        let never = |_: Request<Body>| async { panic!("of a client") as Result<Response<Body>, BoxError> };
+        scope.set_endpoint("b", kube::Client::new(tower::service_fn(never), "default"));
+        for _ in 0..2 {
+            let other = running.join(&scope, "b", "bar").await;
+            unreachable(&other, "client given for the cluster panicked").await;
+            running.clusters.remove(&name("bar"));
+            gone(&other).await;
+            assert_eq!(running.fleet.scopes().len(), 1);
+        }
         running.stop().await;
     });
 }

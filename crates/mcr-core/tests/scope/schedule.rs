@@ -10,10 +10,12 @@ use std::{
 use mcr_core::{FleetEvent, Scope};
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
 
+use mcr_doubles::shard::Shard;
+
 use crate::{
     harness::*,
-    shard::{Shard, WORKSPACES},
     witness::Witness,
+    workspaces::{WORKSPACES, access},
 };
 
 const CLUSTERS: [&str; 4] = ["c0", "c1", "c2", "c3"];
@@ -93,7 +95,7 @@ impl World {
             Arc::make_mut(&mut settings.watch).watch_timeout = Duration::from_secs(20);
         });
         let shards = [Shard::new("a", 1_000), Shard::new("b", 100)];
-        let access = [shards[0].in_memory(), shards[1].in_memory()];
+        let access = [access(&shards[0]), access(&shards[1])];
         let witnesses = Arc::<Mutex<BTreeMap<String, Vec<Witness>>>>::default();
         let follower = tokio::spawn({
             let (mut events, witnesses) = (running.fleet.subscribe(), witnesses.clone());

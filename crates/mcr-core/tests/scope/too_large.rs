@@ -4,11 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use mcr_core::{Cluster, KindStatus, WatchSettings};
 
-use crate::{
-    harness::*,
-    shard::{Shard, scope},
-    witness::Witness,
-};
+use mcr_doubles::shard::Shard;
+
+use crate::{harness::*, witness::Witness, workspaces::scope};
 
 fn kind(cluster: &Cluster) -> KindStatus {
     cluster.kinds().remove(0)

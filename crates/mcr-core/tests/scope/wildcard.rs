@@ -7,12 +7,14 @@ use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
-use mcr_core::{Cluster, ClusterState, Scope};
+use mcr_core::{Cluster, ClusterState};
+
+use mcr_doubles::shard::Shard;
 
 use crate::{
     harness::*,
-    shard::{Shard, WORKSPACES},
     witness::Witness,
+    workspaces::{access, scope},
 };
 
 /// How long nothing must happen for it to count as not happening, in paused time.
@@ -25,32 +27,8 @@ fn running() -> Running {
     })
 }
 
-/// Watches end after a second.
-fn running_with_short_watches() -> Running {
-    Running::start_with(|settings| {
-        pause_at_most(settings, Duration::from_millis(100));
-        Arc::make_mut(&mut settings.watch).watch_timeout = Duration::from_secs(1);
-    })
-}
-
-fn scope(endpoints: &[(&str, &Shard)]) -> Scope {
-    let scope = Scope::new(WORKSPACES);
-    for (name, shard) in endpoints {
-        scope.set_endpoint(*name, shard.access());
-    }
-    scope
-}
-
-/// One that answers over HTTP.
-async fn shard(version: u64, clusters: &[&str]) -> Shard {
-    let shard = in_memory(version, clusters);
-    shard.start().await;
-    shard
-}
-
-/// One for tests in paused time.
-fn in_memory(version: u64, clusters: &[&str]) -> Shard {
-    crate::shard::shard(&format!("shard{version}"), version, clusters)
+fn shard(version: u64, clusters: &[&str]) -> Shard {
+    mcr_doubles::shard::shard(&format!("shard{version}"), version, clusters)
 }
 
 async fn unreachable(cluster: &Cluster) -> String {
@@ -59,11 +37,12 @@ async fn unreachable(cluster: &Cluster) -> String {
     state.or_fail().reason().unwrap().to_owned()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn clusters_wait_for_their_endpoint_and_survive_its_absence() {
-    let a = shard(100, &["zoo", "jungle"]).await;
+    let a = shard(100, &["zoo", "jungle"]);
     let running = running();
-    let scope = scope(&[]);
+    // Another client would be another server.
+    let (scope, access) = (scope(&[]), access(&a));
     let zoo = running.join(&scope, "a", "zoo").await;
     let jungle = running.join(&scope, "a", "jungle").await;
     for cluster in [&zoo, &jungle] {
@@ -75,7 +54,7 @@ async fn clusters_wait_for_their_endpoint_and_survive_its_absence() {
     let seen = Witness::of(&zoo);
     assert!(!seen.watch.status().synced);
 
-    scope.set_endpoint("a", a.access());
+    scope.set_endpoint("a", access.clone());
     ready(&zoo).await;
     ready(&jungle).await;
     seen.equals(&a).await;
@@ -95,7 +74,7 @@ async fn clusters_wait_for_their_endpoint_and_survive_its_absence() {
     a.put("zoo", "default", "meanwhile", "1");
     a.delete("zoo", "default", "of-zoo");
     assert_eq!(seen.names(), ["default/of-zoo"]);
-    scope.set_endpoint("a", a.access());
+    scope.set_endpoint("a", access.clone());
     seen.equals(&a).await;
     ready(&zoo).await;
     assert_eq!(
@@ -104,10 +83,10 @@ async fn clusters_wait_for_their_endpoint_and_survive_its_absence() {
     );
 
     // Nobody listens there.
-    a.stop().await;
+    a.be_down(true);
     let reason = unreachable(&jungle).await;
     assert!(reason.contains("refused"), "{reason}");
-    a.start().await;
+    a.be_down(false);
     ready(&zoo).await;
     ready(&jungle).await;
     a.put("zoo", "default", "again", "1");
@@ -116,14 +95,14 @@ async fn clusters_wait_for_their_endpoint_and_survive_its_absence() {
 }
 
 /// What is said of one endpoint is no reason to begin anew with another one.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn endpoints_that_change_all_the_time_do_not_keep_others_from_being_connected() {
-    let a = shard(100, &["zoo"]).await;
+    let a = shard(100, &["zoo"]);
     a.be_slow(Duration::from_millis(100));
     let running = running();
     let scope = scope(&[]);
     let busy = tokio::spawn({
-        let (scope, access) = (scope.clone(), a.access());
+        let (scope, access) = (scope.clone(), access(&a));
         async move {
             loop {
                 scope.set_endpoint("other", access.clone());
@@ -131,227 +110,16 @@ async fn endpoints_that_change_all_the_time_do_not_keep_others_from_being_connec
             }
         }
     });
-    scope.set_endpoint("a", a.access());
+    scope.set_endpoint("a", access(&a));
     let zoo = running.join(&scope, "a", "zoo").await;
     ready(&zoo).await;
     busy.abort();
     running.stop().await;
 }
 
-#[test]
-fn a_list_without_a_version_is_no_list_and_deletes_nothing() {
-    paused(|| async {
-        let a = in_memory(100, &["zoo"]);
-        let running = running_with_short_watches();
-        let scope = scope(&[("a", &a)]);
-        a.unbind("zoo");
-        let zoo = running.join(&scope, "a", "zoo").await;
-        let seen = Witness::of(&zoo);
-        eventually(SOON, "the problem is shown", || {
-            seen.problem()
-                .filter(|problem| problem.contains("no metadata.resourceVersion"))
-        })
-        .await;
-        ready(&zoo).await;
-        assert!(!seen.watch.status().synced);
-
-        // Listed soon after the first one is bound.
-        a.bind("zoo");
-        a.put("zoo", "default", "elephant", "1");
-        seen.equals_within(Duration::from_secs(1), &a).await;
-        eventually(SOON, "no problem is left", || seen.problem().is_none()).await;
-
-        // And when there is none again, what was known stays: nobody said that it is gone.
-        a.unbind("zoo");
-        eventually(SOON, "the problem is back", || seen.problem()).await;
-        assert_eq!(seen.lines(), ["+default/elephant"]);
-        a.bind("zoo");
-        a.put("zoo", "default", "lion", "1");
-        seen.equals(&a).await;
-        assert_eq!(
-            seen.lines(),
-            ["+default/elephant", "-default/elephant", "+default/lion"]
-        );
-        running.stop().await;
-    });
-}
-
-#[test]
-fn a_dead_watch_is_found_out_within_its_timeout() {
-    paused(|| async {
-        let a = in_memory(100, &["zoo", "jungle"]);
-        let running = running_with_short_watches();
-        let scope = scope(&[("a", &a)]);
-        let zoo = running.join(&scope, "a", "zoo").await;
-        let seen = Witness::of(&zoo);
-        seen.equals(&a).await;
-        eventually(SOON, "it watches", || a.watching() == 1).await;
-
-        // Dead from one moment to the next.
-        a.kill_watches();
-        a.put("zoo", "default", "lion", "1");
-        a.delete("zoo", "default", "of-zoo");
-        seen.equals_within(Duration::from_secs(3), &a).await;
-
-        // Dead since the last one that was bound is not any more, and from its first moment on while none is.
-        eventually(SOON, "it watches again", || a.watching() == 1).await;
-        a.unbind("zoo");
-        a.unbind("jungle");
-        tokio::time::sleep(Duration::from_millis(1500)).await;
-        a.bind("zoo");
-        a.put("zoo", "default", "tiger", "1");
-        seen.equals_within(Duration::from_secs(4), &a).await;
-
-        // And if no watch ever says anything, lists do.
-        a.be_mute(true);
-        for i in 0..3 {
-            a.put("zoo", "default", &format!("muted{i}"), "1");
-            seen.equals_within(Duration::from_secs(4), &a).await;
-        }
-        running.stop().await;
-    });
-}
-
-#[test]
-fn an_expired_watch_lists_again_and_tells_what_is_gone_once() {
-    paused(|| async {
-        let a = in_memory(100, &["zoo", "jungle"]);
-        for name in ["b", "c", "d", "e"] {
-            a.put("zoo", "default", name, "1");
-        }
-        let running = running();
-        let scope = scope(&[("a", &a)]);
-        let zoo = running.join(&scope, "a", "zoo").await;
-        let jungle = running.join(&scope, "a", "jungle").await;
-        let (seen, other) = (Witness::of(&zoo), Witness::of(&jungle));
-        seen.equals(&a).await;
-        other.equals(&a).await;
-        seen.forget_lines();
-        other.forget_lines();
-        eventually(SOON, "it watches", || a.watching() == 1).await;
-        a.kill_watches();
-        a.delete("zoo", "default", "b");
-        a.put("zoo", "default", "c", "2");
-        a.put("zoo", "default", "f", "1");
-        a.end_watches();
-        a.expire();
-        seen.equals(&a).await;
-        other.equals(&a).await;
-        tokio::time::sleep(A_WHILE).await;
-        assert_eq!(seen.lines(), ["-default/b", "~default/c", "+default/f"]);
-        assert_eq!(other.lines(), [""; 0]);
-        running.stop().await;
-    });
-}
-
-#[test]
-fn shards_that_count_differently_are_never_compared() {
-    paused(|| async {
-        // The second is far ahead, so that its versions are in the future of the first.
-        let (a, b) = (in_memory(100, &["zoo"]), in_memory(90_000, &["jungle"]));
-        let running = running_with_short_watches();
-        let scope = scope(&[("a", &a), ("b", &b)]);
-        let zoo = running.join(&scope, "a", "zoo").await;
-        let jungle = running.join(&scope, "b", "jungle").await;
-        let (in_zoo, in_jungle) = (Witness::of(&zoo), Witness::of(&jungle));
-        in_zoo.equals(&a).await;
-        in_jungle.equals(&b).await;
-        for i in 0..20 {
-            a.put("zoo", "default", &format!("o{}", i % 3), &i.to_string());
-            b.put("jungle", "default", &format!("o{}", i % 3), &i.to_string());
-            if i % 7 == 6 {
-                a.expire();
-                b.end_watches();
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        }
-        in_zoo.equals(&a).await;
-        in_jungle.equals(&b).await;
-        for (shard, least) in [(&a, 100), (&b, 90_000)] {
-            let versions = shard.asked().into_iter().filter_map(|asked| {
-                let version: u64 = asked.query.get("resourceVersion")?.parse().ok()?;
-                (version != 0).then_some(version)
-            });
-            assert!(versions.clone().count() > 1);
-            for version in versions {
-                assert!((least..least + 1000).contains(&version), "{version}");
-            }
-        }
-        running.stop().await;
-    });
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn objects_of_the_same_name_in_two_clusters_never_meet() {
-    let (a, b) = (
-        shard(100, &["zoo", "jungle"]).await,
-        shard(100, &["island"]).await,
-    );
-    let running = running();
-    let scope = scope(&[("a", &a), ("b", &b)]);
-    running.fleet.index::<ConfigMap>("value", |map| {
-        map.data
-            .iter()
-            .flatten()
-            .map(|(_, value)| value.clone())
-            .collect()
-    });
-    let home = |place: &str| if place == "island" { &b } else { &a };
-    let mut all = Vec::new();
-    for (place, value) in [("zoo", "z"), ("jungle", "j"), ("island", "i")] {
-        home(place).put(place, "default", "same", value);
-        let endpoint = if place == "island" { "b" } else { "a" };
-        all.push(Witness::of(&running.join(&scope, endpoint, place).await));
-    }
-    for seen in &all {
-        seen.equals(home(seen.cluster.name().as_str())).await;
-    }
-    let found = |value: &str| -> Vec<String> {
-        let found = running.fleet.by_index::<ConfigMap>("value", value);
-        found
-            .objects
-            .iter()
-            .map(|(cluster, _)| cluster.name().to_string())
-            .collect()
-    };
-    assert_eq!(
-        [found("z"), found("j"), found("i")],
-        [["zoo"], ["jungle"], ["island"]]
-    );
-    for seen in &all {
-        seen.forget_lines();
-    }
-    a.put("zoo", "default", "same", "other");
-    a.delete("jungle", "default", "same");
-    // Nothing else was told to anyone before what comes now.
-    for seen in &all {
-        let place = seen.cluster.name().as_str();
-        home(place).put(place, "default", "later", "1");
-    }
-    for seen in &all {
-        seen.equals(home(seen.cluster.name().as_str())).await;
-    }
-    let lines: Vec<Vec<String>> = all.iter().map(Witness::lines).collect();
-    assert_eq!(
-        lines,
-        [
-            vec!["+default/later", "~default/same"],
-            vec!["+default/later", "-default/same"],
-            vec!["+default/later"]
-        ]
-    );
-    assert_eq!(found("other"), ["zoo"]);
-    assert_eq!(found("j"), [""; 0]);
-    let api: Api<ConfigMap> = all[2].cluster.namespaced("default");
-    let value = |map: ConfigMap| map.data.unwrap()["value"].clone();
-    assert_eq!(value(api.get("same").await.or_fail()), "i");
-    assert!(a.asked().iter().all(|asked| !asked.path.contains("island")));
-    running.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_client_reaches_its_own_workspace_and_nothing_else() {
-    let a = shard(100, &["zoo", "jungle"]).await;
+    let a = shard(100, &["zoo", "jungle"]);
     let running = running();
     let scope = scope(&[("a", &a)]);
     let zoo = running.join(&scope, "a", "zoo").await;
@@ -391,12 +159,9 @@ async fn a_client_reaches_its_own_workspace_and_nothing_else() {
     running.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_cluster_that_moves_keeps_its_store_and_is_told_the_difference_once() {
-    let (a, b) = (
-        shard(5000, &["zoo", "jungle"]).await,
-        shard(100, &["island"]).await,
-    );
+    let (a, b) = (shard(5000, &["zoo", "jungle"]), shard(100, &["island"]));
     for name in ["goes", "changes", "stays"] {
         a.put("zoo", "default", name, "1");
     }
@@ -485,7 +250,7 @@ async fn a_cluster_that_moves_keeps_its_store_and_is_told_the_difference_once() 
 #[test]
 fn a_cluster_that_moves_to_a_shard_that_can_not_be_listed_keeps_what_it_has() {
     paused(|| async {
-        let (a, b) = (in_memory(5000, &["zoo"]), in_memory(100, &["island"]));
+        let (a, b) = (shard(5000, &["zoo"]), shard(100, &["island"]));
         let running = running();
         let scope = scope(&[("a", &a), ("b", &b)]);
         let zoo = running.join(&scope, "a", "zoo").await;
@@ -548,7 +313,7 @@ fn a_cluster_that_moves_to_a_shard_that_can_not_be_listed_keeps_what_it_has() {
 #[test]
 fn fifty_clusters_that_move_one_after_the_other_cost_a_few_lists() {
     paused(|| async {
-        let (a, b) = (in_memory(5000, &[]), in_memory(100, &["island"]));
+        let (a, b) = (shard(5000, &[]), shard(100, &["island"]));
         let running = Running::start();
         let scope = scope(&[("a", &a), ("b", &b)]);
         let island = running.join(&scope, "b", "island").await;

@@ -5,11 +5,9 @@ use std::{collections::BTreeMap, time::Duration};
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr_core::{ClusterSpec, Scope, StoreError};
 
-use crate::{
-    harness::*,
-    shard::{Shard, scope, shard},
-    witness::Witness,
-};
+use mcr_doubles::shard::{Shard, shard};
+
+use crate::{harness::*, witness::Witness, workspaces::scope};
 
 const REASON: &str = "its claim is not accepted; accept it";
 

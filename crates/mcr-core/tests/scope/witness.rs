@@ -9,10 +9,9 @@ use std::{
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr_core::{ChangeSink, Cluster, Object, ObjectChange, WatchHandle, WatchRequest};
 
-use crate::{
-    harness::*,
-    shard::{Seen, Shard},
-};
+use mcr_doubles::shard::{Seen, Shard};
+
+use crate::harness::*;
 
 /// What is watched, and what was told of it.
 pub(crate) struct Witness {

@@ -8,10 +8,9 @@ use kube::{Api, api::PostParams};
 use mcr_core::{Access, ClusterSpec, ClusterState, FleetSettings, Trust, WatchRequest};
 use tokio::time::Instant;
 
-use crate::{
-    harness::*,
-    server::{Answer, Server, probe_answer},
-};
+use mcr_doubles::scripted::{Answer, Server, probe_answer};
+
+use crate::harness::*;
 
 const VERSION: &str = r#"{"major":"1","minor":"34","gitVersion":"v1.34.1"}"#;
 const JSON: &str = "application/json";

@@ -17,10 +17,9 @@ use kube::{Client, client::Body};
 use mcr_core::{Access, Cluster, ClusterState, WatchRequest};
 use tokio::{net::TcpListener, time::Instant};
 
-use crate::{
-    harness::*,
-    server::{Answer, Server, kubeconfig},
-};
+use mcr_doubles::scripted::{Answer, Server, kubeconfig};
+
+use crate::harness::*;
 
 /// Accepts, hangs up and counts: to a client as dead as a closed port, but attempts can be seen.
 async fn hangs_up() -> (SocketAddr, Arc<AtomicUsize>) {

@@ -1,21 +1,33 @@
 //! A fleet on scripted API servers, and what the tests of this folder share.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr_core::{Access, Cluster, ClusterSpec, FleetSettings, Trust, WatchHandle, WatchRequest};
 use mcr_testkit::waiting;
-use serde_json::{Value, json};
-use tokio::time::Instant;
 
 pub(crate) use crate::common::{Log, Running, follow, gone, name, next, ready};
-use crate::{
-    common::pause_at_most,
-    server::{Answer, Asked, Server},
+use mcr_doubles::scripted::{Answer, Asked, Server};
+
+use crate::common::pause_at_most;
+
+pub(crate) use mcr_doubles::scripted::{
+    MAPS, SECRETS, bookmark, event, list, list_object, map, quiet, says_nothing_more,
 };
 
-pub(crate) const MAPS: &str = "/api/v1/configmaps";
-pub(crate) const SECRETS: &str = "/api/v1/secrets";
+/// How to reach a server.
+pub(crate) trait Reached {
+    fn access(&self) -> Access;
+}
+
+impl Reached for Server {
+    fn access(&self) -> Access {
+        if self.address.port() != 0 {
+            return Access::kubeconfig(self.kubeconfig(), Trust::Trusted);
+        }
+        Access::from(self.client())
+    }
+}
 
 impl Running {
     /// Pauses are short, so that tests are; everything else is as by default.
@@ -68,15 +80,6 @@ impl One {
         (server, one)
     }
 
-    /// The same without sockets, for paused time.
-    pub(crate) async fn in_memory(
-        script: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
-    ) -> (Server, Self) {
-        let server = Server::in_memory(script);
-        let one = Self::of(&server).await;
-        (server, one)
-    }
-
     pub(crate) async fn with(server: &Server, running: Running) -> Self {
         let cluster = running.join_by("a", server.access()).await;
         let (watch, log) = follow(&cluster, WatchRequest::of::<ConfigMap>());
@@ -88,19 +91,9 @@ impl One {
         }
     }
 
-    /// The text of the first problem, once there is one.
-    pub(crate) async fn problem(&self) -> String {
-        problem(&self.log).await
-    }
-
     pub(crate) async fn synced(&self) {
         synced(&self.watch).await;
     }
-}
-
-/// The text of the first problem that is told, which may be over by now.
-pub(crate) async fn problem(log: &Log) -> String {
-    eventually("there is a problem", || log.problems().into_iter().next()).await
 }
 
 pub(crate) async fn synced(watch: &WatchHandle) {
@@ -126,110 +119,9 @@ pub(crate) async fn for_millis(millis: u64) {
     tokio::time::sleep(Duration::from_millis(millis)).await;
 }
 
-impl Log {
-    /// The texts of the problems that were told, in order.
-    pub(crate) fn problems(&self) -> Vec<String> {
-        let statuses = self.statuses().into_iter();
-        let problems = statuses.filter_map(|status| status.problem);
-        problems.map(|problem| problem.error.to_string()).collect()
-    }
-
-    /// Waits until exactly these lines were written, for each object in this order. (Who comes after the list is
-    /// told what is there in no order.)
-    #[track_caller]
-    pub(crate) fn becomes(&self, lines: &[&str]) -> impl Future<Output = ()> {
-        let caller = std::panic::Location::caller();
-        let wanted = by_object(lines.iter().copied());
-        async move {
-            let started = Instant::now();
-            loop {
-                let seen = self.lines();
-                if by_object(seen.iter().map(String::as_str)) == wanted {
-                    return;
-                }
-                assert!(
-                    started.elapsed() < PATIENCE,
-                    "{seen:?} instead of {wanted:?} ({caller})"
-                );
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        }
-    }
-
-    /// Like [`becomes`](Self::becomes), but they must be there already.
-    #[track_caller]
-    pub(crate) fn is(&self, lines: &[&str]) {
-        let seen = self.lines();
-        assert_eq!(
-            by_object(seen.iter().map(String::as_str)),
-            by_object(lines.iter().copied())
-        );
-    }
-}
-
-fn by_object<'a>(lines: impl Iterator<Item = &'a str>) -> BTreeMap<String, String> {
-    let mut objects = BTreeMap::<String, String>::new();
-    for line in lines {
-        let (sign, name) = line.split_at(1);
-        objects.entry(name.to_owned()).or_default().push_str(sign);
-    }
-    objects
-}
-
-/// A ConfigMap. Its UID goes by its name.
-pub(crate) fn map(name: &str, version: u32) -> Value {
-    let uid = format!(
-        "{:032x}",
-        name.bytes()
-            .fold(7u128, |hash, byte| hash.wrapping_mul(257) + u128::from(byte))
-    );
-    json!({"metadata": {"name": name, "namespace": "default", "uid": uid, "resourceVersion": version.to_string()}})
-}
-
-pub(crate) fn event(kind: &str, object: Value) -> Value {
-    json!({"type": kind, "object": object})
-}
-
-pub(crate) fn bookmark(version: u32) -> Value {
-    event(
-        "BOOKMARK",
-        json!({"kind": "ConfigMap", "metadata": {"resourceVersion": version.to_string()}}),
-    )
-}
-
-pub(crate) fn list_object(version: u32, items: impl IntoIterator<Item = Value>) -> Value {
-    let items: Vec<Value> = items.into_iter().collect();
-    json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": version.to_string()}, "items": items})
-}
-
-pub(crate) fn list(version: u32, items: impl IntoIterator<Item = Value>) -> Answer {
-    Answer::json(&list_object(version, items))
-}
-
-/// A page with more to come.
-pub(crate) fn page(version: u32, token: &str, items: impl IntoIterator<Item = Value>) -> Answer {
-    let mut page = list_object(version, items);
-    page["metadata"]["continue"] = token.into();
-    Answer::json(&page)
-}
-
-/// A watch on which nothing is said.
-pub(crate) fn quiet() -> Answer {
-    Answer::watch([])
-}
-
 /// A server that has the ConfigMap `a` at version 10 and says nothing more.
 pub(crate) async fn quiet_server() -> Server {
     Server::start(says_nothing_more).await
-}
-
-/// What such a server answers.
-pub(crate) fn says_nothing_more(asked: &Asked) -> Answer {
-    if asked.is_watch() {
-        quiet()
-    } else {
-        list(10, [map("a", 1)])
-    }
 }
 
 /// Runs the calling test in a process of its own, for tests that look at what belongs to a whole process.

@@ -13,10 +13,9 @@ use mcr_testkit::log::Log;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Level;
 
-use crate::{
-    harness::*,
-    server::{Answer, Server},
-};
+use mcr_doubles::scripted::{Answer, Server};
+
+use crate::harness::*;
 
 fn without_duplicates() -> Running {
     Running::start_with(|settings| settings.allow_duplicates = false)

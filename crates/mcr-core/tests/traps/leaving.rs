@@ -6,10 +6,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Api;
 use mcr_core::{Access, ClusterSpec, ClusterState, FleetSettings, StoreError, Trust, WatchRequest};
 
-use crate::{
-    harness::*,
-    server::{Answer, Server},
-};
+use mcr_doubles::scripted::{Answer, Server};
+
+use crate::harness::*;
 
 /// Everything that could end a request or close a connection takes an hour, so that only a removal does.
 fn in_an_hour(settings: &mut FleetSettings) {
@@ -92,7 +91,7 @@ async fn a_cluster_can_be_removed_while_it_owes_an_answer(answered: usize) {
     let cluster = running
         .join(
             "a",
-            &crate::server::kubeconfig(&format!("http://{}", door.address)),
+            &mcr_doubles::scripted::kubeconfig(&format!("http://{}", door.address)),
         )
         .await;
     let (_maps, _) = follow(&cluster, WatchRequest::of::<ConfigMap>());

@@ -8,11 +8,9 @@ use kube::{
 };
 use mcr_core::{ClusterState, FleetObjects, StoreError, WatchRequest};
 
-use crate::{
-    harness::*,
-    ready::gated,
-    server::{Answer, Server},
-};
+use mcr_doubles::scripted::{Answer, Server};
+
+use crate::{harness::*, ready::gated};
 
 fn quiet_in_memory() -> Server {
     Server::in_memory(says_nothing_more)

@@ -17,10 +17,9 @@ use mcr_testkit::waiting::Background;
 use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    harness::*,
-    server::{Answer, Server},
-};
+use mcr_doubles::scripted::{Answer, Server};
+
+use crate::harness::*;
 
 /// An hour of paused time passes only if nothing else ends a wait.
 const AN_HOUR: Duration = Duration::from_secs(3600);

@@ -80,7 +80,9 @@ fn proxies_of_the_environment_are_not_applied_to_clusters() {
         // To an https address, too: it is dialled directly.
         let direct = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("https://{}", direct.local_addr().unwrap());
-        one.running.join("tls", &crate::server::kubeconfig(&url)).await;
+        one.running
+            .join("tls", &mcr_doubles::scripted::kubeconfig(&url))
+            .await;
         tokio::time::timeout(std::time::Duration::from_secs(60), direct.accept())
             .await
             .unwrap()

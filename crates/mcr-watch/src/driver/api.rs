@@ -13,7 +13,7 @@ use mcr_store::{parse_list, parse_status};
 use tokio::time::{sleep, timeout};
 
 use super::{env::DriverEnv, listing::Source};
-use crate::{WatchError, WatchRequest};
+use crate::{error::WatchError, request::WatchRequest};
 
 /// How much longer than a watch, or than the time limit of a list, the head may take. So the driver notices first.
 const HEAD_AFTER_END: Duration = Duration::from_secs(30);

@@ -6,7 +6,7 @@ use mcr_access::ClusterName;
 use mcr_client::Transport;
 use mcr_store::TemplateRegistry;
 
-use crate::{WatchSettings, budget::ListBudget, counters::KindCounters, health::Health};
+use crate::{budget::ListBudget, counters::KindCounters, health::Health, settings::WatchSettings};
 
 /// What a driver uses of its cluster and of the fleet.
 #[derive(Clone)]

@@ -11,7 +11,8 @@ use tokio::time::{sleep, timeout};
 
 use super::{api::PageRequest, env::DriverEnv, listing::Source, page::Page, staged::Staged};
 use crate::{
-    WatchError, WatchRequest,
+    error::WatchError,
+    request::WatchRequest,
     shared::{Grant, SharedWatch},
 };
 
@@ -51,7 +52,7 @@ pub async fn confirm_grant(
         watch.finish_grant(&grant, complete);
     };
     tokio::select! {
-        () = watch.stopped() => {}
+        () = watch.stopped().cancelled() => {}
         () = confirm => {}
     }
 }

@@ -13,8 +13,9 @@ use super::{
     progress::Position,
 };
 use crate::{
-    WatchError, WatchProblem,
-    target::{LeftOut, PlacedObject},
+    error::WatchError,
+    status::WatchProblem,
+    target::{LeftOut, PlacedObject, TargetEvent},
 };
 
 /// The longest time after a list until the target may ask for the next one.
@@ -42,12 +43,11 @@ impl Driver {
                 // Once: now it is known what the objects of each place take.
                 Some(places) if !listing.repeats => {
                     drop(listing);
-                    self.target.abort_listing();
+                    self.report(TargetEvent::ListFailed);
                     listing = self.new_listing(endpoint, places).await;
                     listing.repeats = true;
                 }
                 others => {
-                    self.leave_out_places(listing.staged.reasons());
                     self.left_out.list_completed(others.is_some());
                     break;
                 }
@@ -59,6 +59,7 @@ impl Driver {
         }
         let resource_version = listing.resource_version();
         self.ahead = listing.ahead();
+        let objects = listing.staged.objects.len();
         self.apply_list(*listing).await;
         self.unreadable.list_completed();
         let took = started.elapsed();
@@ -71,7 +72,7 @@ impl Driver {
         });
         tracing::debug!(
             cluster = %self.env.cluster, kind = %self.kind,
-            objects = self.target.objects(), ?took, "listed"
+            objects, ?took, "listed"
         );
         Ok(())
     }
@@ -82,7 +83,7 @@ impl Driver {
             if listing.endpoint == endpoint {
                 return listing;
             }
-            self.target.abort_listing();
+            self.report(TargetEvent::ListFailed);
         }
         let left_out = self.left_out.places.keys().cloned().collect();
         self.new_listing(endpoint, left_out).await
@@ -93,8 +94,11 @@ impl Driver {
         let reservation = env.list_budget.begin_with(env.cluster.clone(), self.needed).await;
         let held_limit = env.settings.held_bytes;
         self.unreadable.list_started();
-        self.target.begin_listing();
-        let source = self.paging.begin(self.target.may_list_from_cache());
+        self.report(TargetEvent::ListBegins);
+        // After the list has begun: what somebody brings from now on waits for the next list.
+        let source = self
+            .paging
+            .begin(!self.progress.holds_objects() && !self.target.needs_newest());
         Box::new(Listing::new(endpoint, source, reservation, held_limit, left_out))
     }
 
@@ -182,6 +186,7 @@ impl Driver {
     /// Puts the objects of a complete list into the target.
     async fn apply_list(&mut self, listing: Listing) {
         self.progress.list_brings_objects();
+        self.leave_out_places(listing.staged.reasons());
         let Listing {
             staged,
             mut complete,
@@ -196,7 +201,10 @@ impl Driver {
                 tokio::task::yield_now().await;
             }
         }
-        self.target.finish_listing(complete);
+        self.report(TargetEvent::Listed {
+            complete,
+            left_out: &self.left_out.places,
+        });
     }
 
     /// Checks that the target holds no more than it may where this object belongs.
@@ -219,7 +227,7 @@ impl Driver {
                 places.insert(place.clone(), WatchProblem::new(error));
                 self.leave_out_places(places);
                 self.left_out.changed();
-                self.target.status_changed();
+                self.report(TargetEvent::LeftOut(&self.left_out.places));
             }
             Some(_) => {}
         }
@@ -245,7 +253,6 @@ impl Driver {
         for place in before.keys().filter(|place| !places.contains_key(*place)) {
             tracing::info!(%cluster, %kind, %place, "the objects of a place are no longer left out");
         }
-        self.target.leave_out(&places);
         self.left_out.places = places;
     }
 }

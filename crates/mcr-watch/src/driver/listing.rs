@@ -11,8 +11,9 @@ use tokio::time::Instant;
 
 use super::staged::Staged;
 use crate::{
-    WatchError, WatchSettings,
     budget::Reservation,
+    error::WatchError,
+    settings::WatchSettings,
     target::{Named, PlacedObject},
 };
 

@@ -11,7 +11,7 @@ use super::{
     env::DriverEnv,
     staged::Staged,
 };
-use crate::{WatchError, budget::Reservation, counters::KindCounters};
+use crate::{budget::Reservation, counters::KindCounters, error::WatchError};
 
 /// How long a list holds the bytes that it does not use while it waits for the response. Hundreds of silent clusters may stand
 /// in line before a healthy one, so this is short. When the response comes, the list begins again.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, mem::take, time::Duration};
 use mcr_client::internal::{Backoff, jitter};
 
 use super::versions::Versions;
-use crate::WatchError;
+use crate::error::WatchError;
 
 /// A watch that lasted longer ends a series of failures: the next failure starts with short pauses.
 const PROVEN_AFTER: Duration = Duration::from_secs(10);
@@ -102,6 +102,8 @@ pub(super) struct Progress {
     /// How many watches in a row failed without a newer resource version.
     stuck: u32,
     cut_short: u32,
+    /// Whether the objects of a list have been applied.
+    holds_objects: bool,
     /// How often errors have occurred, by their reason.
     errors: BTreeMap<&'static str, u32>,
     pub(super) versions: Versions,
@@ -114,6 +116,7 @@ impl Progress {
             backoff: Backoff::new(Duration::from_millis(500), retry_cap),
             stuck: 0,
             cut_short: 0,
+            holds_objects: false,
             errors: BTreeMap::new(),
             versions: Versions::default(),
         }
@@ -145,9 +148,15 @@ impl Progress {
     /// The objects of a list are applied from now on. This holds for the lists after it as well, until one has been applied: a
     /// move to another endpoint ends a list without an error.
     pub(super) fn list_brings_objects(&mut self) {
+        self.holds_objects = true;
         if let State::Interrupted { brought, .. } = &mut self.state {
             *brought = true;
         }
+    }
+
+    /// Whether objects could go back in time.
+    pub(super) fn holds_objects(&self) -> bool {
+        self.holds_objects
     }
 
     pub(super) fn listed(&mut self, at: Position) {

@@ -7,7 +7,8 @@ use std::{
 };
 
 use crate::{
-    WatchError, WatchProblem,
+    error::WatchError,
+    status::WatchProblem,
     target::{LeftOut, PlacedObject},
 };
 

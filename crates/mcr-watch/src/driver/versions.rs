@@ -1,6 +1,6 @@
 //! Whether the resource versions of an API server go back, as they do when its data is restored from a backup. No I/O.
 
-use crate::WatchError;
+use crate::error::WatchError;
 
 /// After so many lists in a row that were made for a lower version and were not of a lower version, versions are not compared any
 /// more: there are aggregated API servers whose versions are numbers in no order.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mcr_store::{Object, ObjectKey};
 
-use crate::WatchProblem;
+use crate::status::WatchProblem;
 
 /// An event of a [`HubWatch`](crate::HubWatch).
 #[derive(Debug, Clone)]

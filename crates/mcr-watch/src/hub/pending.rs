@@ -4,7 +4,7 @@ use std::collections::{HashSet, VecDeque};
 
 use mcr_store::ObjectKey;
 
-use crate::{WatchProblem, WatchStatus};
+use crate::status::{WatchProblem, WatchStatus};
 
 /// At most one event for each object, however slow the caller is.
 #[derive(Debug, Default)]
@@ -60,7 +60,7 @@ impl Pending {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::WatchError;
+    use crate::error::WatchError;
 
     fn key(name: &str) -> ObjectKey {
         ObjectKey::cluster_scoped(name)

@@ -132,25 +132,4 @@ mod tests {
         assert!(projections.delete(&a, incarnation(2)));
         assert!(!projections.delete(&a, incarnation(2)));
     }
-
-    #[test]
-    fn a_list_removes_what_it_lacks_and_nothing_that_it_has() {
-        let mut projections = Projections::new(i32::eq);
-        for name in ["same", "other", "unreadable", "lacking"] {
-            projections.put(&key(name), incarnation(1), Some(1));
-        }
-        // This listing breaks off.
-        projections.begin_listing();
-        projections.put(&key("same"), incarnation(1), Some(1));
-
-        projections.begin_listing();
-        projections.put(&key("same"), incarnation(1), Some(1));
-        projections.put(&key("other"), incarnation(1), Some(2));
-        projections.put(&key("new"), incarnation(1), Some(1));
-        projections.put(&key("ignored"), incarnation(1), None);
-        projections.saw(&key("unreadable"));
-        projections.saw(&key("never read"));
-        assert_eq!(projections.finish_listing(), [key("lacking")]);
-        assert_eq!(projections.len(), 4);
-    }
 }

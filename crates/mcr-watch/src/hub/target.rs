@@ -13,7 +13,6 @@ use mcr_access::internal::lock;
 use mcr_client::internal::Observable;
 use mcr_store::{Encoder, Item, NotAnObject, Object, ObjectKey, ObjectMetadata};
 use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
 
 use super::{
     event::HubEvent,
@@ -21,9 +20,10 @@ use super::{
     projections::Projections,
 };
 use crate::{
-    WatchRequest, WatchStatus,
     counters::count,
-    target::{Encoded, LeftOut, PlacedObject, UnreadableObject, WatchTarget},
+    error::WatchError,
+    status::WatchStatus,
+    target::{Encoded, LeftOut, PlacedObject, TargetEvent, UnreadableObject, WatchTarget, update_status},
 };
 
 /// Returns the part of an object that is kept; none if the object counts as not there.
@@ -75,37 +75,30 @@ impl<T: PartialEq> Projection<T> {
 
 /// The projections of the objects, and the events that the caller has not taken yet.
 pub(super) struct HubTarget<T> {
-    request: WatchRequest,
     projection: Projection<T>,
     /// Locked together, so that an event and the projection that it brings belong together.
     state: Mutex<State<T>>,
     notify: Notify,
     status: Observable<WatchStatus>,
     skipped: AtomicU64,
-    stop: CancellationToken,
 }
 
 struct State<T> {
     projections: Projections<T>,
     pending: Pending,
-    /// The clusters whose objects take too much memory, if the objects are told apart by cluster.
-    left_out: LeftOut,
 }
 
 impl<T> HubTarget<T> {
-    pub(super) fn new(request: WatchRequest, projection: Projection<T>, stop: CancellationToken) -> Self {
+    pub(super) fn new(projection: Projection<T>) -> Self {
         Self {
-            request,
             state: Mutex::new(State {
                 projections: Projections::new(projection.same),
                 pending: Pending::default(),
-                left_out: LeftOut::new(),
             }),
             projection,
             notify: Notify::new(),
             status: Observable::default(),
             skipped: AtomicU64::new(0),
-            stop,
         }
     }
 
@@ -113,10 +106,26 @@ impl<T> HubTarget<T> {
         lock(&self.state)
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.state().projections.len()
+    }
+
     pub(super) fn status(&self) -> WatchStatus {
         let mut status = self.status.read(WatchStatus::clone);
         status.skipped = self.skipped.load(Ordering::Relaxed);
         status
+    }
+
+    pub(super) fn failed(&self, error: WatchError) {
+        self.change_status(TargetEvent::Failed(error));
+    }
+
+    fn change_status(&self, event: TargetEvent<'_>) {
+        if update_status(&self.status, event) {
+            let status = self.status();
+            self.state().pending.status_changed(&status);
+            self.notify.notify_one();
+        }
     }
 
     /// Resolves after an event came.
@@ -172,6 +181,27 @@ impl<T> HubTarget<T> {
         std::panic::catch_unwind(AssertUnwindSafe(place)).map_err(|_| panicked(key))
     }
 
+    fn delete(&self, object: &Object) {
+        let mut state = self.state();
+        if state.projections.delete(object.key(), object.incarnation()) {
+            state.pending.changed(object.key());
+            drop(state);
+            self.notify.notify_one();
+        }
+    }
+
+    fn finish_listing(&self, complete: bool, left_out: &LeftOut) {
+        if !complete {
+            return;
+        }
+        let mut state = self.state();
+        let State { projections, pending } = &mut *state;
+        projections.keep(|key| key.namespace.as_ref().is_some_and(|of| left_out.contains_key(of)));
+        for key in projections.finish_listing() {
+            pending.changed(&key);
+        }
+    }
+
     /// Counts an object that exists and could not be read, so that a listing does not delete it.
     fn skip(&self, error: &NotAnObject) {
         if let Some(key) = &error.key {
@@ -209,82 +239,27 @@ fn panicked(key: &ObjectKey) -> NotAnObject {
 }
 
 impl<T: Send + 'static> WatchTarget for HubTarget<T> {
-    fn query(&self) -> &WatchRequest {
-        &self.request
-    }
-
-    fn stopped(&self) -> &CancellationToken {
-        &self.stop
-    }
-
-    fn objects(&self) -> usize {
-        self.state().projections.len()
-    }
-
-    fn held_bytes(&self, _: Option<&str>) -> usize {
-        0
-    }
-
-    fn begin_listing(&self) {
-        self.state().projections.begin_listing();
-    }
-
-    fn finish_listing(&self, complete: bool) {
-        if complete {
-            let mut state = self.state();
-            let State {
-                projections,
-                left_out,
-                ..
-            } = &mut *state;
-            projections.keep(|key| key.namespace.as_ref().is_some_and(|of| left_out.contains_key(of)));
-            for key in state.projections.finish_listing() {
-                state.pending.changed(&key);
-            }
-        }
-        // Wakes the caller, too.
-        self.listed();
-    }
-
-    // The next listing begins anew.
-    fn abort_listing(&self) {}
-
     fn encode(&self, item: Item<'_>, encoder: &mut Encoder) -> Encoded {
         let encoded = self.encode_object(item, encoder);
         let object = encoded.inspect_err(|error| self.skip(error))?;
         Ok(object.map(|object| self.placed(object)))
     }
 
-    fn put(
-        &self,
-        PlacedObject { object, .. }: &PlacedObject,
-        _initial: bool,
-    ) -> Result<(), UnreadableObject> {
-        let put = || self.place(object, self.project(object)?);
-        Ok(put().inspect_err(|error| self.skip(error))?)
-    }
-
-    fn delete(&self, PlacedObject { object, .. }: &PlacedObject) {
-        let mut state = self.state();
-        if state.projections.delete(object.key(), object.incarnation()) {
-            state.pending.changed(object.key());
-            drop(state);
-            self.notify.notify_one();
+    fn apply(&self, event: TargetEvent<'_>) -> Result<(), UnreadableObject> {
+        match event {
+            TargetEvent::ListBegins => self.state().projections.begin_listing(),
+            TargetEvent::Listed { complete, left_out } => self.finish_listing(complete, left_out),
+            TargetEvent::Put { object, .. } => {
+                let object = &object.object;
+                let put = || self.place(object, self.project(object)?);
+                put().inspect_err(|error| self.skip(error))?;
+            }
+            TargetEvent::Deleted(object) => self.delete(&object.object),
+            // The next listing begins anew.
+            _ => {}
         }
-    }
-
-    fn leave_out(&self, places: &LeftOut) {
-        self.state().left_out.clone_from(places);
-    }
-
-    fn driver_status(&self) -> &Observable<WatchStatus> {
-        &self.status
-    }
-
-    fn status_changed(&self) {
-        let status = self.status();
-        self.state().pending.status_changed(&status);
-        self.notify.notify_one();
+        self.change_status(event);
+        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! When a store can be read.
 
-use std::{sync::Mutex, time::SystemTime};
+use std::sync::Mutex;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr_store::{Encoder, Encoding, ParsedObject, TemplateRegistry};
@@ -8,7 +8,12 @@ use serde_json::{json, value::to_raw_value};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::{WatchError, WatchRequest, shared::Feed, target::WatchTarget};
+use crate::{
+    error::WatchError,
+    request::WatchRequest,
+    shared::Feed,
+    target::{LeftOut, TargetEvent, WatchTarget},
+};
 
 fn name() -> ClusterName {
     ClusterName::new("eu").unwrap()
@@ -44,12 +49,22 @@ impl Driven {
         let json = json.unwrap();
         let object = ParsedObject::read(&json).unwrap();
         let object = self.watch.encode(Ok(object.object()), &mut self.encoder).unwrap();
-        self.watch.put(&object.unwrap(), true).unwrap();
+        let (object, initial) = (&object.unwrap(), true);
+        self.apply(TargetEvent::Put { object, initial });
+    }
+
+    fn apply(&self, event: TargetEvent<'_>) {
+        self.watch.apply(event).unwrap();
+    }
+
+    fn finish(&self) {
+        let (complete, left_out) = (true, &LeftOut::new());
+        self.apply(TargetEvent::Listed { complete, left_out });
     }
 
     /// A page of a list arrives, which does not end the list.
     fn begin(&mut self) {
-        self.watch.begin_listing();
+        self.apply(TargetEvent::ListBegins);
         self.put("a");
     }
 
@@ -109,8 +124,8 @@ fn nothing_is_read_before_the_first_complete_list() {
         message: "no".to_owned(),
     };
     let reason = error.to_string();
-    driven.watch.abort_listing();
-    driven.watch.failed(error);
+    driven.apply(TargetEvent::ListFailed);
+    driven.apply(TargetEvent::Failed(error));
     assert_eq!(
         driven.refusals(),
         vec![format!("{NOT_LISTED}: {reason}{REMEDY}"); 8]
@@ -126,18 +141,17 @@ fn after_the_first_complete_list_a_store_is_readable_until_its_cluster_is_gone()
     let mut driven = Driven::new();
     index(&driven.watch);
     driven.begin();
-    driven.watch.finish_listing(true);
+    driven.finish();
     driven.is_readable();
     assert_eq!(driven.store.by_index("by", "a").unwrap().len(), 1);
     // The version was too old, the cluster does not answer, and the next list has begun, and is broken off.
-    driven.watch.failed(WatchError::Expired);
+    driven.apply(TargetEvent::Failed(WatchError::Expired));
     driven.is_readable();
-    driven
-        .watch
-        .failed(WatchError::Transport("connection refused".to_owned()));
-    driven.watch.begin_listing();
+    let refused = WatchError::Transport("connection refused".to_owned());
+    driven.apply(TargetEvent::Failed(refused));
+    driven.apply(TargetEvent::ListBegins);
     driven.is_readable();
-    driven.watch.abort_listing();
+    driven.apply(TargetEvent::ListFailed);
     driven.is_readable();
     // The watch ends, but the cluster stays.
     driven.watch.stop();
@@ -167,9 +181,6 @@ impl Feed for Listed {
             status.listed();
         }
         status
-    }
-    fn last_event(&self) -> Option<SystemTime> {
-        None
     }
     fn leave(&self, _: &SharedWatch) {}
     fn await_list(&self, _: &SharedWatch) {}
@@ -211,6 +222,6 @@ async fn waiting_for_a_store_ends_with_its_list_or_its_cluster() {
         "cluster eu: configmaps was not listed within 5 s"
     );
     driven.begin();
-    driven.watch.finish_listing(true);
+    driven.finish();
     driven.store.wait_synced(Duration::ZERO).await.unwrap();
 }

@@ -79,8 +79,9 @@ impl Cluster {
         for (name, indexer) in self.0.resources.kinds.indexers(watch.request()) {
             watch.cache().store().add_index(name, indexer);
         }
-        let env = self.driver_env(watch.request());
-        self.0.tasks.spawn(drive(watch.clone(), env));
+        let (request, stop) = (watch.request().clone(), watch.stopped().clone());
+        let env = self.driver_env(&request);
+        self.0.tasks.spawn(drive(watch.clone(), request, stop, env));
     }
 
     /// The environment of the driver of a watch of this cluster.
@@ -120,7 +121,7 @@ impl Cluster {
                 _ => waited = true,
             }
             let listed = unlisted.map(|watch| async move {
-                tokio::select! { () = watch.synced() => {}, () = watch.stopped() => {} }
+                tokio::select! { () = watch.synced() => {}, () = watch.stopped().cancelled() => {} }
             });
             tokio::select! {
                 _ = self.wait_for(|now| !now.same_kind(&state)) => {}

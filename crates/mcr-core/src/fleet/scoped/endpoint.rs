@@ -18,13 +18,12 @@ use mcr_client::Transport;
 use mcr_store::Indexer;
 use mcr_watch::{
     WatchError, WatchRequest,
-    internal::{Feed, SharedWatch, drive},
+    internal::{Feed, Places, ScopeWatch, SharedWatch},
 };
 use tokio_util::sync::CancellationToken;
 
-use super::watch::ScopeWatch;
 use crate::{
-    BoxError, ClusterName,
+    BoxError, ClusterName, ObjectMetadata, Placement,
     access::{Scope, ScopedAccess},
     fleet::{
         cluster::Cluster,
@@ -151,15 +150,9 @@ impl ScopeEndpoint {
     }
 
     fn start(&self, connection: &Cluster, watch: Arc<ScopeWatch>) {
-        let health = connection.health().clone();
-        let driver = drive(watch.clone(), connection.driver_env(watch.request()));
+        let env = connection.driver_env(watch.request());
         let delay = self.resources.settings.uncertain_deletion_delay;
-        connection.tasks().spawn(async move {
-            tokio::select! {
-                () = driver => {}
-                () = watch.settle(delay, &health) => {}
-            }
-        });
+        connection.tasks().spawn(watch.run(env, delay));
     }
 
     /// Makes all clusters take over the state of the endpoint.
@@ -179,6 +172,26 @@ impl ScopeEndpoint {
         for watch in watches.values() {
             watch.stop();
         }
+    }
+}
+
+/// The places behind an endpoint of a scope, as its layout tells them apart.
+struct PlacesBehind(Scope, Arc<str>);
+
+impl Places for PlacesBehind {
+    fn place<'o>(&self, object: &ObjectMetadata<'o>) -> Option<Placement<'o>> {
+        self.0.layout().place(object)
+    }
+    fn localizes(&self, wanted: &WatchRequest) -> bool {
+        self.0.layout().localizes(wanted)
+    }
+    fn localize(&self, place: &str, object: &mut serde_json::Value) {
+        self.0.layout().localize(place, object);
+    }
+    // No cluster can move if this is the only endpoint. The last cluster that moves away may take its endpoint along, before its
+    // deletions arrive.
+    fn deletions_are_certain(&self) -> bool {
+        self.0.endpoints() == [self.1.clone()] || self.0.layout().deletions_are_certain()
     }
 }
 
@@ -239,7 +252,7 @@ impl ScopeEndpoint {
             }
         };
         ScopeWatch::new(
-            (self.scope.clone(), self.endpoint.clone()),
+            Arc::new(PlacesBehind(self.scope.clone(), self.endpoint.clone())),
             request.clone(),
             query,
             self.resources.kinds.indexers(request),
@@ -326,5 +339,47 @@ impl fmt::Debug for ScopeEndpoint {
             .field("scope", &self.scope)
             .field("endpoint", &self.endpoint)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Access, AnswerBody, ScopeLayout, Trust, Upstream};
+
+    struct Nowhere;
+
+    impl ScopeLayout for Nowhere {
+        fn name(&self) -> &str {
+            "nowhere"
+        }
+        fn place<'o>(&self, _: &ObjectMetadata<'o>) -> Option<Placement<'o>> {
+            None
+        }
+        fn send(
+            &self,
+            _: Arc<str>,
+            _: http::Request<kube::client::Body>,
+            _: Upstream,
+        ) -> futures::future::BoxFuture<'static, Result<http::Response<AnswerBody>, BoxError>> {
+            Box::pin(async { Err("not sent".into()) })
+        }
+    }
+
+    #[test]
+    fn a_deletion_is_certain_only_at_the_only_endpoint() {
+        for (endpoints, certain) in [
+            (&["one"][..], true),
+            (&["one", "other"], false),
+            (&["other"], false),
+            (&[], false),
+        ] {
+            let scope = Scope::new(Nowhere);
+            for endpoint in endpoints {
+                scope.set_endpoint(*endpoint, Access::kubeconfig("", Trust::Trusted));
+            }
+            let places = PlacesBehind(scope, "one".into());
+            assert_eq!(places.deletions_are_certain(), certain, "{endpoints:?}");
+        }
     }
 }

@@ -4,7 +4,6 @@ mod endpoint;
 mod endpoints;
 mod member;
 mod placement;
-mod watch;
 
 pub(crate) use endpoint::ScopeEndpoint;
 pub(crate) use endpoints::ScopeEndpoints;

@@ -18,10 +18,9 @@ use mcr_core::{
 use mcr_testkit::waiting::eventually;
 
 use super::{At, CANARY, SOON, Trap, unreachable};
-use crate::{
-    harness::{Running, gone, name, quiet_server, ready},
-    server::{Answer, Server},
-};
+use mcr_doubles::scripted::{Answer, Server};
+
+use crate::harness::{Running, gone, name, quiet_server, ready};
 
 /// Hands out `token-1`, `token-2` and so on.
 #[derive(Clone)]
@@ -229,7 +228,7 @@ async fn a_credential_source_that_panics_when_it_is_dropped_strands_nobody() {
     ready(&cluster).await;
     let next = Source::at(At::Nowhere);
     // The last owner of the source gets its panic. That is the fleet, or this thread if the fleet is quicker.
-    let drops = |change: &dyn Fn() -> bool| drop(catch_unwind(AssertUnwindSafe(change)));
+    let drops = |change: &dyn Fn()| drop(catch_unwind(AssertUnwindSafe(change)));
     drops(&|| {
         running
             .clusters

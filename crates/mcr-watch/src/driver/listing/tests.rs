@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::{WatchSettings, budget::ListBudget};
+use crate::{budget::ListBudget, settings::WatchSettings};
 
 const LIMIT: Duration = Duration::from_secs(300);
 

@@ -5,6 +5,7 @@ use mcr_store::{parse_event, parse_list};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::request::WatchRequest;
 
 /// What the tests keep of a ConfigMap: the value under `kept`. A value `panic` makes the projection panic, and a value
 /// `incomparable` its comparison.
@@ -18,13 +19,8 @@ impl PartialEq for Kept {
     }
 }
 
-fn target_of<T: 'static>(projection: Projection<T>) -> HubTarget<T> {
-    let request = WatchRequest::of::<ConfigMap>();
-    HubTarget::new(request, projection, CancellationToken::new())
-}
-
 fn target() -> HubTarget<Kept> {
-    target_of(Projection::of(|object| {
+    HubTarget::new(Projection::of(|object| {
         let kept = object.decode::<ConfigMap>().unwrap().data?.remove("kept")?;
         assert!(kept != "panic", "a panic of the caller");
         Some(Kept(kept))
@@ -45,7 +41,19 @@ fn encoder() -> Encoder {
 
 fn put<T: Send + 'static>(target: &HubTarget<T>, item: Item<'_>) -> Result<(), UnreadableObject> {
     let object = target.encode(item, &mut encoder())?;
-    object.map_or(Ok(()), |object| target.put(&object, false))
+    object.map_or(Ok(()), |object| {
+        let (object, initial) = (&object, false);
+        target.apply(TargetEvent::Put { object, initial })
+    })
+}
+
+fn begin<T: Send + 'static>(target: &HubTarget<T>) {
+    target.apply(TargetEvent::ListBegins).unwrap();
+}
+
+fn finish<T: Send + 'static>(target: &HubTarget<T>, complete: bool) {
+    let left_out = &LeftOut::new();
+    target.apply(TargetEvent::Listed { complete, left_out }).unwrap();
 }
 
 fn put_all<T: Send + 'static>(target: &HubTarget<T>, maps: &[Value]) {
@@ -56,9 +64,9 @@ fn put_all<T: Send + 'static>(target: &HubTarget<T>, maps: &[Value]) {
 }
 
 fn list<T: Send + 'static>(target: &HubTarget<T>, maps: &[Value]) {
-    target.begin_listing();
+    begin(target);
     put_all(target, maps);
-    target.finish_listing(true);
+    finish(target, true);
 }
 
 /// Receives an event of a watch. Returns whether the object could be read.
@@ -68,9 +76,10 @@ fn receive<T: Send + 'static>(target: &HubTarget<T>, type_: &str, map: Value) ->
         mcr_store::WatchEvent::Put(event) => put(target, event.item()).is_ok(),
         mcr_store::WatchEvent::Deleted(event) => {
             let object = target.encode(event.item(), &mut encoder());
-            object
-                .map(|object| object.iter().for_each(|object| target.delete(object)))
-                .is_ok()
+            object.is_ok_and(|object| {
+                let mut deleted = object.iter().map(TargetEvent::Deleted);
+                deleted.all(|deleted| target.apply(deleted).is_ok())
+            })
         }
         _ => panic!("{line}"),
     }
@@ -106,7 +115,7 @@ fn an_object_without_a_projection_counts_as_not_there() {
     let target = target();
     list(&target, &[map("a", 1, ""), map("b", 1, "x")]);
     assert_eq!(events(&target), ["b: x", "synced"]);
-    assert_eq!(target.objects(), 1);
+    assert_eq!(target.len(), 1);
     assert!(receive(&target, "MODIFIED", map("a", 2, "")));
     assert!(receive(&target, "DELETED", map("a", 3, "")));
     assert_eq!(events(&target), [""; 0], "a never counted as there");
@@ -117,7 +126,7 @@ fn an_object_without_a_projection_counts_as_not_there() {
     assert_eq!(events(&target), ["-a", "b: x"]);
     receive(&target, "DELETED", map("b", 6, "x"));
     assert_eq!(events(&target), ["-b"]);
-    assert_eq!(target.objects(), 0);
+    assert_eq!(target.len(), 0);
 }
 
 #[test]
@@ -126,12 +135,12 @@ fn only_a_complete_list_deletes_an_object_that_it_lacks() {
     let two = [map("a", 1, "x"), map("b", 1, "x")];
     list(&target, &two);
     events(&target);
-    target.begin_listing();
+    begin(&target);
     put_all(&target, &two[..1]);
-    target.abort_listing();
-    target.begin_listing();
+    target.apply(TargetEvent::ListFailed).unwrap();
+    begin(&target);
     put_all(&target, &two[..1]);
-    target.finish_listing(false);
+    finish(&target, false);
     assert_eq!(events(&target), [""; 0]);
     list(&target, &two[..1]);
     assert_eq!(events(&target), ["-b"]);
@@ -153,7 +162,7 @@ fn a_panic_of_the_projection_leaves_the_object_as_it_is() {
         ],
     );
     assert_eq!(events(&target), [""; 0]);
-    assert_eq!((target.objects(), target.status().skipped), (2, 4));
+    assert_eq!((target.len(), target.status().skipped), (2, 4));
     list(&target, &[map("a", 4, "y"), map("b", 4, "x"), map("c", 4, "x")]);
     assert_eq!(events(&target), ["a: y", "c: x"]);
 }
@@ -162,7 +171,7 @@ fn a_panic_of_the_projection_leaves_the_object_as_it_is() {
 fn the_projection_is_called_without_a_lock() {
     let target = Arc::new_cyclic(|target: &Weak<HubTarget<bool>>| {
         let target = target.clone();
-        target_of(Projection::of(move |_| {
+        HubTarget::new(Projection::of(move |_| {
             target.upgrade().map(|target| target.state.try_lock().is_ok())
         }))
     });
@@ -172,7 +181,7 @@ fn the_projection_is_called_without_a_lock() {
 
 #[test]
 fn a_whole_object_changes_with_its_version_or_its_uid() {
-    let target = target_of(Projection::whole());
+    let target = HubTarget::new(Projection::whole());
     let next = || match target.try_next() {
         Some(HubEvent::Applied(key, object)) => Some(format!("{key} {}", object.resource_version())),
         other => other.map(|other| format!("{other:?}")),
@@ -195,7 +204,7 @@ fn objects_of_the_same_name_in_two_clusters_differ_and_one_without_a_cluster_is_
         let map: ConfigMap = object.decode().unwrap();
         Some(Kept(map.metadata.namespace? + &map.data?["kept"]))
     };
-    let target = target_of(Projection::of(kept).by_cluster(|metadata| {
+    let target = HubTarget::new(Projection::of(kept).by_cluster(|metadata| {
         let cluster = metadata.annotation("cluster");
         assert!(cluster.as_deref() != Some("panic"), "a panic of the caller");
         cluster
@@ -213,7 +222,7 @@ fn objects_of_the_same_name_in_two_clusters_differ_and_one_without_a_cluster_is_
     assert_eq!(events(&target), ["-y/a"]);
     // It exists, but nobody can say where: the list deletes nothing.
     assert!(!receive(&target, "MODIFIED", of("panic", 3)));
-    target.begin_listing();
+    begin(&target);
     let body = json!({"metadata": {"resourceVersion": "9"}, "items": [of("panic", 3)]}).to_string();
     for item in parse_list(body.as_bytes()).unwrap().items.iter() {
         assert!(put(&target, item).is_err_and(|error| error.error.key.is_none()));

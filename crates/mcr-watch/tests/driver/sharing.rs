@@ -6,20 +6,23 @@ use std::sync::{
 };
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use mcr_core::{ChangeSink, ObjectChange, WatchRequest, WatchStatus};
+use mcr_store::{Indexer, ObjectChange};
+use mcr_watch::{ChangeSink, WatchRequest, WatchStatus};
 
-use crate::{
-    harness::*,
-    server::{Answer, Server, status_object},
+use mcr_doubles::{
+    scripted::{Answer, Server},
+    status_object,
 };
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+use crate::harness::*;
+
+#[tokio::test(start_paused = true)]
 async fn two_who_watch_the_same_cost_one_list_and_one_watch() {
-    let server = quiet_server().await;
-    let one = One::of(&server).await;
-    let (_also, at_once) = follow(&one.cluster, WatchRequest::of::<ConfigMap>());
+    let server = Server::in_memory(says_nothing_more);
+    let one = One::of(&server);
+    let (_also, at_once) = one.cluster.follow(WatchRequest::of::<ConfigMap>());
     eventually("watched", || server.live() == 1).await;
-    let (_later, late) = follow(&one.cluster, WatchRequest::of::<ConfigMap>());
+    let (_later, late) = one.cluster.follow(WatchRequest::of::<ConfigMap>());
     // Who comes late is told what is there.
     late.is(&["+a"]);
     server.send(MAPS, &event("ADDED", map("b", 11))).await;
@@ -33,17 +36,16 @@ async fn two_who_watch_the_same_cost_one_list_and_one_watch() {
     }
     assert_eq!((server.lists(MAPS).len(), server.watches(MAPS).len()), (1, 1));
     // Another selector is another watch.
-    let (_other, _) = follow(&one.cluster, WatchRequest::of::<ConfigMap>().labels("a=b"));
+    let (_other, _) = one.cluster.follow(WatchRequest::of::<ConfigMap>().labels("a=b"));
     eventually("watched, too", || server.live() == 2).await;
     assert_eq!((server.lists(MAPS).len(), server.watches(MAPS).len()), (2, 2));
-    one.running.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_connection_of_a_watch_closes_with_its_last_handle() {
-    let server = quiet_server().await;
-    let one = One::of(&server).await;
-    let (second, log) = follow(&one.cluster, WatchRequest::of::<ConfigMap>());
+    let server = Server::in_memory(says_nothing_more);
+    let one = One::of(&server);
+    let (second, log) = one.cluster.follow(WatchRequest::of::<ConfigMap>());
     eventually("watched", || server.live() == 1).await;
     let store = one.cluster.store::<ConfigMap>().unwrap();
     drop(one.watch);
@@ -56,13 +58,12 @@ async fn the_connection_of_a_watch_closes_with_its_last_handle() {
     drop(second);
     eventually("closed", || server.live() == 0).await;
     assert!(one.cluster.store::<ConfigMap>().is_err());
-    assert!(one.cluster.kinds().is_empty());
+    assert!(one.cluster.watches.kinds().is_empty());
     drop(store);
     // It begins anew for who comes next.
-    let (_third, log) = follow(&one.cluster, WatchRequest::of::<ConfigMap>());
+    let (_third, log) = one.cluster.follow(WatchRequest::of::<ConfigMap>());
     log.becomes(&["+a"]).await;
     assert_eq!(server.lists(MAPS).len(), 2);
-    one.running.stop().await;
 }
 
 #[derive(Default)]
@@ -82,27 +83,21 @@ impl ChangeSink for Panics {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_sink_that_panics_ends_the_watch_for_nobody() {
-    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+    let server = Server::in_memory(|asked| match (asked.is_watch(), asked.nth) {
         (false, 0) => list(10, [map("a", 1), map("b", 2)]),
         (false, _) => list(20, [map("a", 1)]),
         (true, _) => quiet(),
-    })
-    .await;
-    let running = Running::start();
-    let cluster = running.join("a", &server.kubeconfig()).await;
+    });
+    let cluster = Cluster::with(&server, |_| {});
     let early = Arc::new(Panics::default());
-    let _early = cluster
-        .watch(WatchRequest::of::<ConfigMap>(), Some(early.clone()))
-        .unwrap();
-    let (_good, log) = follow(&cluster, WatchRequest::of::<ConfigMap>());
+    let _early = cluster.watch(WatchRequest::of::<ConfigMap>(), early.clone());
+    let (_good, log) = cluster.follow(WatchRequest::of::<ConfigMap>());
     log.becomes(&["+a", "+b"]).await;
     // Being told what is there panics, too; the handle must be had all the same, and be given back.
     let late = Arc::new(Panics::default());
-    let late_handle = cluster
-        .watch(WatchRequest::of::<ConfigMap>(), Some(late.clone()))
-        .unwrap();
+    let late_handle = cluster.watch(WatchRequest::of::<ConfigMap>(), late.clone());
     assert_eq!(late.changes.load(Ordering::SeqCst), 2, "it was told both");
     eventually("watched", || server.live() == 1).await;
     server.send(MAPS, &event("ADDED", map("c", 11))).await;
@@ -113,31 +108,29 @@ async fn a_sink_that_panics_ends_the_watch_for_nobody() {
     eventually("listed again", || log.lines().len() == 5).await;
     eventually("watched again", || server.watches(MAPS).len() == 2).await;
     assert!(early.changes.load(Ordering::SeqCst) == 5 && early.statuses.load(Ordering::SeqCst) > 2);
-    assert_eq!(cluster.kinds()[0].objects, 1);
+    assert_eq!(cluster.watches.kinds()[0].objects, 1);
     drop((late_handle, _early, _good));
     eventually("closed", || server.live() == 0).await;
-    running.stop().await;
 }
 
 /// An index is user code too, and runs where the store is changed.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn an_index_that_panics_leaves_the_object_out_of_itself_only() {
-    let server = Server::start(|asked| {
+    let server = Server::in_memory(|asked| {
         if asked.is_watch() {
             quiet()
         } else {
             list(10, [map("bad", 1), map("b", 2)])
         }
-    })
-    .await;
-    let running = Running::start();
-    running.fleet.index::<ConfigMap>("name", |map| {
-        let name = map.metadata.name.clone().unwrap();
-        assert_ne!(name, "bad");
-        vec![name]
     });
-    let cluster = running.join("a", &server.kubeconfig()).await;
-    let (_watch, log) = follow(&cluster, WatchRequest::of::<ConfigMap>());
+    let cluster = Cluster::with(&server, |_| {});
+    let by_name: Indexer = Arc::new(|object| {
+        assert_ne!(&*object.key().name, "bad");
+        Some(vec![object.key().name.to_string()])
+    });
+    let request = WatchRequest::of::<ConfigMap>();
+    cluster.kinds.register_index(&request, &"name".into(), &by_name);
+    let (_watch, log) = cluster.follow(WatchRequest::of::<ConfigMap>());
     log.becomes(&["+bad", "+b"]).await;
     eventually("watched", || server.live() == 1).await;
     server.send(MAPS, &event("DELETED", map("bad", 11))).await;
@@ -145,19 +138,17 @@ async fn an_index_that_panics_leaves_the_object_out_of_itself_only() {
     let store = cluster.store::<ConfigMap>().unwrap();
     assert_eq!(store.by_index("name", "b").unwrap().len(), 1);
     assert_eq!(store.len().unwrap(), 1);
-    running.stop().await;
 }
 
 /// The statuses end with what is: whoever follows them must not be left with a problem that is over.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_last_status_told_is_the_one_that_is() {
     let (server, one) = One::on(|asked| match (asked.is_watch(), asked.nth) {
         (false, 0..4) => Answer::status(500, "InternalError", "no"),
         (false, _) => list(10, [map("a", 1)]),
         (true, _) => quiet(),
-    })
-    .await;
-    one.synced().await;
+    });
+    synced(&one.watch).await;
     eventually("watched", || server.live() == 1).await;
     let last = one.log.statuses().pop().unwrap();
     assert!(last.synced && last.problem.is_none());
@@ -171,5 +162,4 @@ async fn the_last_status_told_is_the_one_that_is() {
         failing.windows(2).all(|pair| pair[0].since == pair[1].since),
         "one problem has one beginning"
     );
-    one.running.stop().await;
 }

@@ -2,13 +2,15 @@
 //! created again, and data that was restored from a backup.
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use mcr_core::{HubEvent, HubWatch, WatchRequest};
+use mcr_watch::{HubEvent, HubWatch, WatchRequest};
 use serde_json::{Value, json};
 
-use crate::{
-    harness::*,
-    server::{Answer, Server, status_object},
+use mcr_doubles::{
+    scripted::{Answer, Server},
+    status_object,
 };
+
+use crate::harness::*;
 
 /// The ConfigMap `a` of one of the objects that had this name, with a text.
 fn a(uid: u128, version: u32, text: &str) -> Value {
@@ -34,21 +36,20 @@ async fn stores_and_hub_watches_equal_the_list_whatever_its_versions_are() {
         (20, a(2, 15, "created again"), "-+"),
     ] {
         let listed = object.clone();
-        let script = move |asked: &crate::server::Asked| match (asked.is_watch(), asked.nth) {
+        let script = move |asked: &mcr_doubles::scripted::Asked| match (asked.is_watch(), asked.nth) {
             (false, 0) => list(10, [a(1, 5, "x")]),
             (false, _) => list(version, [listed.clone()]),
             (true, 0) => gone(),
             (true, _) => quiet(),
         };
-        let (_server, one) = One::in_memory(script.clone()).await;
-        eventually("listed twice", || one.watch.status().lists == 2).await;
+        let (_server, one) = One::on(script.clone());
+        one.listed(2).await;
         let signs: String = one.log.lines().iter().map(|line| &line[..1]).collect();
         assert_eq!(signs, format!("+{reported}"), "{object}");
         let held = one.cluster.store::<ConfigMap>().unwrap().list().unwrap();
         let held = serde_json::to_value(&*held[0]).unwrap();
         let content = |of: &Value| (of["metadata"].clone(), of["data"].clone());
         assert_eq!(content(&held), content(&object));
-        one.running.stop().await;
 
         let server = Server::in_memory(script);
         let mut hub = HubWatch::new(server.client(), WatchRequest::of::<ConfigMap>());
@@ -76,7 +77,7 @@ async fn what_a_watch_repeats_after_pages_of_several_versions_changes_nothing() 
         event("ADDED", a(3, 26, "now")),
         event("MODIFIED", map("b", 27)),
     ];
-    let (server, one) = One::in_memory(move |asked| match (asked.is_watch(), asked.nth) {
+    let (server, one) = One::on(move |asked| match (asked.is_watch(), asked.nth) {
         (false, 0) => list(10, [a(1, 1, "x")]),
         (true, 0) => gone(),
         (false, 1) => page(20, "t", [map("b", 2)]),
@@ -88,15 +89,13 @@ async fn what_a_watch_repeats_after_pages_of_several_versions_changes_nothing() 
         (false, _) => list(30, [a(3, 26, "now")]),
         (true, 1) => Answer::watch(&repeated),
         (true, _) => quiet(),
-    })
-    .await;
+    });
     one.log.becomes(&["+a", "-a", "+a", "+b", "~b"]).await;
     assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("20"));
     // What comes later is news.
     server.send(MAPS, &event("MODIFIED", a(3, 31, "later"))).await;
     server.send(MAPS, &event("DELETED", a(3, 32, "later"))).await;
     one.log.becomes(&["+a", "-a", "+a", "~a", "-a", "+b", "~b"]).await;
-    one.running.stop().await;
 }
 
 /// The first list is `a` and `lost` at version 250, what is listed later is `a` at 205. The newest version is 204.
@@ -119,7 +118,7 @@ async fn a_version_that_goes_back_leads_to_one_list_however_it_shows() {
             (true, _) => quiet(),
         });
         server.is_at(204);
-        let one = One::of(&server).await;
+        let one = One::of(&server);
         one.log.becomes(&["+a", "+lost", "-lost"]).await;
         eventually("watched", || server.watches(MAPS).len() == 2).await;
         assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("205"));
@@ -128,6 +127,5 @@ async fn a_version_that_goes_back_leads_to_one_list_however_it_shows() {
         server.send(MAPS, &event("ADDED", map("new", 207))).await;
         one.log.becomes(&["+a", "+lost", "-lost", "+new"]).await;
         assert_eq!(server.lists(MAPS).len(), 2);
-        one.running.stop().await;
     }
 }

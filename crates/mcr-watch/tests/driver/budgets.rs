@@ -3,20 +3,22 @@
 use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use mcr_core::{Cluster, FleetSettings, WatchHandle, WatchRequest};
+use mcr_watch::{WatchHandle, WatchRequest, WatchSettings};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::{
-    harness::*,
-    server::{Answer, Server, status_object},
+use mcr_doubles::{
+    scripted::{Answer, Server},
+    status_object,
 };
+
+use crate::harness::*;
 
 const MIB: usize = 1 << 20;
 
 /// The lists of the fleet may take so much. Each begins with 1 MiB.
-fn fleet_lists(bytes: usize) -> impl FnOnce(&mut FleetSettings) {
-    move |settings| Arc::make_mut(&mut settings.watch).fleet_list_bytes = bytes
+fn fleet_lists(bytes: usize) -> impl FnOnce(&mut WatchSettings) {
+    move |settings| settings.fleet_list_bytes = bytes
 }
 
 fn large_map(name: &str, field: &str, bytes: usize) -> Value {
@@ -37,27 +39,11 @@ fn slow(body: &Value) -> Answer {
 
 /// Follows Secrets until their list is being read, and ConfigMaps after that.
 async fn secrets_then_maps(server: &Server, cluster: &Cluster) -> (WatchHandle, WatchHandle, Arc<Log>) {
-    let (secrets, _) = follow(cluster, WatchRequest::of::<Secret>());
+    let (secrets, _) = cluster.follow(WatchRequest::of::<Secret>());
     eventually("Secrets are being listed", || server.lists(SECRETS).len() == 1).await;
     for_millis(1_000).await;
-    let (maps, log) = follow(cluster, WatchRequest::of::<ConfigMap>());
+    let (maps, log) = cluster.follow(WatchRequest::of::<ConfigMap>());
     (secrets, maps, log)
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_list_that_trickles_in_gives_back_what_it_does_not_use() {
-    let server = Server::in_memory(|asked| match (asked.path.as_str(), asked.is_watch()) {
-        (SECRETS, false) => slow(&list_object(10, [map("slow", 1)])),
-        (_, false) => list(10, [map("a", 1)]),
-        (_, true) => quiet(),
-    });
-    let running = Running::start_with(fleet_lists(3 * MIB / 2));
-    let cluster = running.join_by("a", server.access()).await;
-    let (_secrets, maps, _) = secrets_then_maps(&server, &cluster).await;
-    let began = Instant::now();
-    synced(&maps).await;
-    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
-    running.stop().await;
 }
 
 /// Each attempt would transfer all of it again, for nothing.
@@ -70,20 +56,18 @@ async fn a_list_that_needs_more_than_is_left_waits_until_there_is_enough() {
         (_, true) => quiet(),
     });
     // Half of it for one cluster.
-    let running = Running::start_with(fleet_lists(8 * MIB));
-    let cluster = running.join_by("a", server.access()).await;
+    let cluster = Cluster::with(&server, fleet_lists(8 * MIB));
     let (secrets, maps, log) = secrets_then_maps(&server, &cluster).await;
     let problem = problem(&log).await;
     assert!(problem.contains("WatchSettings::fleet_list_bytes"), "{problem}");
     for_millis(100_000).await;
     assert_eq!(server.lists(MAPS).len(), 1);
     assert!(!maps.status().synced);
-    mcr_testkit::waiting::eventually(Duration::from_secs(600), "all is listed", || {
+    within(Duration::from_secs(600), "all is listed", || {
         secrets.status().synced && maps.status().synced
     })
     .await;
     assert_eq!(server.lists(MAPS).len(), 2);
-    running.stop().await;
 }
 
 /// Pages that have arrived keep their memory. The rest goes to others.
@@ -100,21 +84,19 @@ async fn a_list_that_pauses_between_pages_keeps_nobody_waiting() {
         (_, true, _) => quiet(),
     });
     // Room for one list that begins, beside a page that is kept.
-    let running = Running::start_with(fleet_lists(3 * MIB / 2));
-    let cluster = running.join_by("a", server.access()).await;
-    let (secrets, log) = follow(&cluster, WatchRequest::of::<Secret>());
+    let cluster = Cluster::with(&server, fleet_lists(3 * MIB / 2));
+    let (secrets, log) = cluster.follow(WatchRequest::of::<Secret>());
     let problem = problem(&log).await;
     assert!(problem.contains("503"), "{problem}");
-    let (maps, _) = follow(&cluster, WatchRequest::of::<ConfigMap>());
+    let (maps, _) = cluster.follow(WatchRequest::of::<ConfigMap>());
     let began = Instant::now();
     synced(&maps).await;
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
-    mcr_testkit::waiting::eventually(Duration::from_secs(120), "Secrets are listed", || {
+    within(Duration::from_secs(120), "Secrets are listed", || {
         secrets.status().synced
     })
     .await;
     log.becomes(&["+a", "+b"]).await;
-    running.stop().await;
 }
 
 /// A list takes the memory of one part of its body and of its objects, not of its body.
@@ -133,13 +115,9 @@ async fn a_body_may_be_larger_than_what_a_list_may_take() {
             list(10, (0..40).map(object))
         }
     });
-    let running = Running::start_with(|settings| {
-        Arc::make_mut(&mut settings.watch).list_bytes = 4 * MIB;
-    });
-    let one = One::with(&server, running).await;
-    one.synced().await;
+    let one = One::with(&server, |settings| settings.list_bytes = 4 * MIB);
+    synced(&one.watch).await;
     assert_eq!(one.log.problems(), [""; 0]);
-    one.running.stop().await;
 }
 
 /// Two kinds of one cluster that take what they can get, and then name ever more pages, each of which comes late.
@@ -159,16 +137,14 @@ async fn lists_of_one_cluster_without_an_end_leave_room_for_a_large_list_of_anot
         }
     });
     // The defaults, divided by 32.
-    let running = Running::start_with(|settings| {
-        let watch = Arc::make_mut(&mut settings.watch);
-        (watch.fleet_list_bytes, watch.list_bytes) = (16 * MIB, 8 * MIB);
+    let bad = Cluster::with(&endless, |settings| {
+        (settings.fleet_list_bytes, settings.list_bytes) = (16 * MIB, 8 * MIB);
     });
-    let bad = running.join_by("bad", endless.access()).await;
-    let (maps, _) = follow(&bad, WatchRequest::of::<ConfigMap>());
-    let (_secrets, secrets_log) = follow(&bad, WatchRequest::of::<Secret>());
+    let (maps, _) = bad.follow(WatchRequest::of::<ConfigMap>());
+    let (_secrets, secrets_log) = bad.follow(WatchRequest::of::<Secret>());
     for_millis(30_000).await;
-    let cluster = running.join_by("good", healthy.access()).await;
-    let (watch, log) = follow(&cluster, WatchRequest::of::<ConfigMap>());
+    let cluster = bad.beside("good", &healthy);
+    let (watch, log) = cluster.follow(WatchRequest::of::<ConfigMap>());
     let began = Instant::now();
     synced(&watch).await;
     assert!(
@@ -177,9 +153,8 @@ async fn lists_of_one_cluster_without_an_end_leave_room_for_a_large_list_of_anot
         began.elapsed()
     );
     assert!(maps.status().problem.is_none() && !secrets_log.problems().is_empty());
-    let given_up = || maps.status().problem.map(|problem| problem.error.to_string());
-    let problem =
-        mcr_testkit::waiting::eventually(Duration::from_secs(900), "it is given up", given_up).await;
+    let given_up = || maps.status().problem.is_some();
+    within(Duration::from_secs(900), "it is given up", given_up).await;
+    let problem = maps.status().problem.unwrap().error.to_string();
     assert!(problem.contains("6 pages with 13 objects"), "{problem}");
-    running.stop().await;
 }

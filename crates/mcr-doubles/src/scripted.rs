@@ -14,7 +14,6 @@ use http::Request;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use kube::client::Body;
-use mcr_core::{Access, Trust};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader},
@@ -24,20 +23,31 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::status_object;
+
+/// The path of ConfigMaps.
+pub const MAPS: &str = "/api/v1/configmaps";
+/// The path of Secrets.
+pub const SECRETS: &str = "/api/v1/secrets";
+
 /// One request, as it came.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
-    pub(crate) at: Instant,
-    pub(crate) path: String,
-    pub(crate) raw_query: String,
+pub struct Asked {
+    /// When it came.
+    pub at: Instant,
+    /// Its path, without the query.
+    pub path: String,
+    /// Its query, as it came.
+    pub raw_query: String,
     query: HashMap<String, String>,
     headers: Vec<(String, String)>,
     /// How many requests of this path and form (list or watch) came before it.
-    pub(crate) nth: usize,
+    pub nth: usize,
 }
 
 impl Asked {
-    pub(crate) fn is_watch(&self) -> bool {
+    /// Whether it starts a watch.
+    pub fn is_watch(&self) -> bool {
         self.get("watch") == Some("true")
     }
 
@@ -47,11 +57,13 @@ impl Asked {
         self.get("limit") == Some("1") && accept.contains("PartialObjectMetadataList")
     }
 
-    pub(crate) fn get(&self, parameter: &str) -> Option<&str> {
+    /// A parameter of its query.
+    pub fn get(&self, parameter: &str) -> Option<&str> {
         self.query.get(parameter).map(String::as_str)
     }
 
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+    /// One of its headers.
+    pub fn header(&self, name: &str) -> Option<&str> {
         self.headers
             .iter()
             .find(|(found, _)| found.eq_ignore_ascii_case(name))
@@ -62,7 +74,7 @@ impl Asked {
 /// What is done with a request, in order. After the last step the connection is kept for the next request if
 /// the answer was complete, else closed.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Answer {
+pub struct Answer {
     steps: Vec<Step>,
     keeps: bool,
 }
@@ -79,11 +91,12 @@ enum Step {
 
 impl Answer {
     /// A complete answer.
-    pub(crate) fn new(status: u16, media: &str, body: impl AsRef<[u8]>) -> Self {
+    pub fn new(status: u16, media: &str, body: impl AsRef<[u8]>) -> Self {
         Self::with_headers(status, &[("content-type", media)], body)
     }
 
-    pub(crate) fn with_headers(status: u16, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Self {
+    /// A complete answer with these headers.
+    pub fn with_headers(status: u16, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Self {
         let body = body.as_ref();
         let headers: String = headers
             .iter()
@@ -102,19 +115,20 @@ impl Answer {
     }
 
     /// An answer byte by byte, after which the connection closes.
-    pub(crate) fn bytes(bytes: impl AsRef<[u8]>) -> Self {
+    pub fn bytes(bytes: impl AsRef<[u8]>) -> Self {
         Self {
             steps: vec![Step::Write(bytes.as_ref().to_vec())],
             keeps: false,
         }
     }
 
-    pub(crate) fn json(body: &Value) -> Self {
+    /// A complete answer in JSON.
+    pub fn json(body: &Value) -> Self {
         Self::new(200, "application/json", body.to_string())
     }
 
     /// A `Status` as API servers answer.
-    pub(crate) fn status(code: u16, reason: &str, message: &str) -> Self {
+    pub fn status(code: u16, reason: &str, message: &str) -> Self {
         Self::new(
             code,
             "application/json",
@@ -123,7 +137,7 @@ impl Answer {
     }
 
     /// Nothing at all, until the other side gives up.
-    pub(crate) fn silence() -> Self {
+    pub fn silence() -> Self {
         Self {
             steps: vec![Step::Live],
             keeps: false,
@@ -131,7 +145,7 @@ impl Answer {
     }
 
     /// The head of an answer whose length is not known.
-    pub(crate) fn begin() -> Self {
+    pub fn begin() -> Self {
         let head = b"HTTP/1.1 200 x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
         Self {
             steps: vec![Step::Write(head.to_vec())],
@@ -140,7 +154,7 @@ impl Answer {
     }
 
     /// The head of an answer that promises more than comes.
-    pub(crate) fn promise(length: usize, body: impl AsRef<[u8]>) -> Self {
+    pub fn promise(length: usize, body: impl AsRef<[u8]>) -> Self {
         let head =
             format!("HTTP/1.1 200 x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n");
         Self {
@@ -150,7 +164,7 @@ impl Answer {
     }
 
     /// A watch that says this and goes on with what [`Server::send`] says.
-    pub(crate) fn watch<'a>(events: impl IntoIterator<Item = &'a Value>) -> Self {
+    pub fn watch<'a>(events: impl IntoIterator<Item = &'a Value>) -> Self {
         let mut answer = events
             .into_iter()
             .fold(Self::begin(), |answer, event| answer.line(event));
@@ -159,51 +173,56 @@ impl Answer {
     }
 
     /// A watch that says this and ends, as at its timeout.
-    pub(crate) fn short_watch<'a>(events: impl IntoIterator<Item = &'a Value>) -> Self {
+    pub fn short_watch<'a>(events: impl IntoIterator<Item = &'a Value>) -> Self {
         events
             .into_iter()
             .fold(Self::begin(), |answer, event| answer.line(event))
             .end()
     }
 
-    pub(crate) fn line(self, event: &Value) -> Self {
+    /// Then this line.
+    pub fn line(self, event: &Value) -> Self {
         self.chunk(format!("{event}\n"))
     }
 
-    pub(crate) fn chunk(mut self, bytes: impl AsRef<[u8]>) -> Self {
+    /// Then these bytes.
+    pub fn chunk(mut self, bytes: impl AsRef<[u8]>) -> Self {
         self.steps.push(Step::Write(chunk(bytes.as_ref())));
         self
     }
 
-    pub(crate) fn wait(mut self, time: Duration) -> Self {
+    /// Then nothing for this time.
+    pub fn wait(mut self, time: Duration) -> Self {
         self.steps.push(Step::Wait(time));
         self
     }
 
     /// Goes on when the test has added a permit.
-    pub(crate) fn gate(mut self, gate: &Arc<Semaphore>) -> Self {
+    pub fn gate(mut self, gate: &Arc<Semaphore>) -> Self {
         self.steps.push(Step::Gate(gate.clone()));
         self
     }
 
     /// Waits before all else, so that the head comes late, too.
-    pub(crate) fn after(mut self, time: Duration) -> Self {
+    pub fn after(mut self, time: Duration) -> Self {
         self.steps.insert(0, Step::Wait(time));
         self
     }
 
     /// Waits for a permit before all else, so that the head comes late, too.
-    pub(crate) fn after_gate(mut self, gate: &Arc<Semaphore>) -> Self {
+    pub fn after_gate(mut self, gate: &Arc<Semaphore>) -> Self {
         self.steps.insert(0, Step::Gate(gate.clone()));
         self
     }
 
-    pub(crate) fn live(mut self) -> Self {
+    /// Then what [`Server::send`] says.
+    pub fn live(mut self) -> Self {
         self.steps.push(Step::Live);
         self
     }
 
-    pub(crate) fn end(mut self) -> Self {
+    /// Then the end of the answer.
+    pub fn end(mut self) -> Self {
         self.steps.push(Step::Write(b"0\r\n\r\n".to_vec()));
         self.keeps = true;
         self
@@ -214,16 +233,12 @@ fn chunk(bytes: &[u8]) -> Vec<u8> {
     [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
 }
 
-pub(crate) fn status_object(code: u16, reason: &str, message: &str) -> Value {
-    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": message, "reason": reason, "code": code})
-}
-
 type Script = Box<dyn Fn(&Asked) -> Answer + Send + Sync>;
 
-pub(crate) struct Server {
+/// A server that follows a script.
+pub struct Server {
     /// Port 0 for one that is in memory.
-    pub(crate) address: SocketAddr,
+    pub address: SocketAddr,
     shared: Arc<Shared>,
     _task: Option<AbortOnDropHandle<()>>,
 }
@@ -250,7 +265,8 @@ struct Shared {
 }
 
 impl Server {
-    pub(crate) async fn start(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Self {
+    /// One that listens on a socket.
+    pub async fn start(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared::new(script));
@@ -276,7 +292,7 @@ impl Server {
 
     /// One without sockets, for paused time: to the clock, whoever waits for a socket has nothing to do, so that it would
     /// run ahead of what is on its way.
-    pub(crate) fn in_memory(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Self {
+    pub fn in_memory(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Self {
         Self {
             address: ([127, 0, 0, 1], 0).into(),
             shared: Arc::new(Shared::new(script)),
@@ -284,16 +300,8 @@ impl Server {
         }
     }
 
-    /// How to reach it.
-    pub(crate) fn access(&self) -> Access {
-        if self.address.port() != 0 {
-            return Access::kubeconfig(self.kubeconfig(), Trust::Trusted);
-        }
-        Access::from(self.client())
-    }
-
     /// A client of one in memory.
-    pub(crate) fn client(&self) -> kube::Client {
+    pub fn client(&self) -> kube::Client {
         assert_eq!(self.address.port(), 0);
         let shared = self.shared.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -310,27 +318,28 @@ impl Server {
         kube::Client::new(service, "default")
     }
 
-    pub(crate) fn kubeconfig(&self) -> String {
+    /// A kubeconfig that leads to it.
+    pub fn kubeconfig(&self) -> String {
         kubeconfig(&format!("http://{}", self.address))
     }
 
     /// From now on the script answers probes, too.
-    pub(crate) fn script_probes(&self) {
+    pub fn script_probes(&self) {
         self.shared.scripts_probes.store(true, Ordering::SeqCst);
     }
 
     /// From now on requests get no answer, and what is open stays open.
-    pub(crate) fn fall_silent(&self) {
+    pub fn fall_silent(&self) {
         self.shared.silent.send_replace(true);
     }
 
     /// Ends that, for requests that come from now on.
-    pub(crate) fn speak_again(&self) {
+    pub fn speak_again(&self) {
         self.shared.silent.send_replace(false);
     }
 
     /// All requests so far but those that only look after the cluster, or for its newest version.
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<Asked> {
         let all = self.shared.asked.lock().unwrap();
         all.iter()
             .filter(|asked| !is_probe(&asked.path) && !asked.is_check())
@@ -339,19 +348,21 @@ impl Server {
     }
 
     /// How many requests so far only looked after the cluster.
-    pub(crate) fn probes(&self) -> usize {
+    pub fn probes(&self) -> usize {
         let all = self.shared.asked.lock().unwrap();
         all.iter().filter(|asked| is_probe(&asked.path)).count()
     }
 
-    pub(crate) fn lists(&self, path: &str) -> Vec<Asked> {
+    /// The lists of a path so far.
+    pub fn lists(&self, path: &str) -> Vec<Asked> {
         self.asked()
             .into_iter()
             .filter(|asked| asked.path == path && !asked.is_watch())
             .collect()
     }
 
-    pub(crate) fn watches(&self, path: &str) -> Vec<Asked> {
+    /// The watches of a path so far.
+    pub fn watches(&self, path: &str) -> Vec<Asked> {
         self.asked()
             .into_iter()
             .filter(|asked| asked.path == path && asked.is_watch())
@@ -359,7 +370,7 @@ impl Server {
     }
 
     /// Says an event on every open watch of a path, once there is one.
-    pub(crate) async fn send(&self, path: &str, event: &Value) {
+    pub async fn send(&self, path: &str, event: &Value) {
         let mut watched = self.shared.watched.subscribe();
         watched.wait_for(|watched| watched.contains(path)).await.unwrap();
         self.shared
@@ -369,17 +380,17 @@ impl Server {
     }
 
     /// From now on this is the newest version.
-    pub(crate) fn is_at(&self, version: usize) {
+    pub fn is_at(&self, version: usize) {
         self.shared.newest.store(version, Ordering::SeqCst);
     }
 
     /// The cluster is deleted and another one made at the same address.
-    pub(crate) fn become_another(&self) {
+    pub fn become_another(&self) {
         self.shared.incarnation.fetch_add(1, Ordering::SeqCst);
     }
 
     /// From now on every request with this token is answered 401, probes included.
-    pub(crate) fn refuse(&self, token: &str) {
+    pub fn refuse(&self, token: &str) {
         self.shared
             .refused
             .lock()
@@ -388,17 +399,17 @@ impl Server {
     }
 
     /// How many connections were ever made.
-    pub(crate) fn connections(&self) -> usize {
+    pub fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::SeqCst)
     }
 
     /// How many connections are open.
-    pub(crate) fn open(&self) -> usize {
+    pub fn open(&self) -> usize {
         self.shared.open.load(Ordering::SeqCst)
     }
 
     /// How many answers are held open.
-    pub(crate) fn live(&self) -> usize {
+    pub fn live(&self) -> usize {
         self.shared.live.load(Ordering::SeqCst)
     }
 }
@@ -408,7 +419,7 @@ fn is_probe(path: &str) -> bool {
 }
 
 /// What an API server answers to a probe of a user that it knows.
-pub(crate) fn probe_answer(path: &str, uid: &str) -> Answer {
+pub fn probe_answer(path: &str, uid: &str) -> Answer {
     Answer::json(&match path {
         "/version" => json!({"major": "1", "minor": "36", "gitVersion": "v1.36.0"}),
         "/api/v1/namespaces/kube-system" => {
@@ -419,11 +430,67 @@ pub(crate) fn probe_answer(path: &str, uid: &str) -> Answer {
     })
 }
 
-pub(crate) fn kubeconfig(server: &str) -> String {
+/// A kubeconfig that leads to this address.
+pub fn kubeconfig(server: &str) -> String {
     format!(
         "{{apiVersion: v1, kind: Config, current-context: c, contexts: [{{name: c, context: {{cluster: c, user: u}}}}], \
          clusters: [{{name: c, cluster: {{server: \"{server}\"}}}}], users: [{{name: u, user: {{token: t}}}}]}}"
     )
+}
+
+/// A ConfigMap. Its UID goes by its name.
+pub fn map(name: &str, version: u32) -> Value {
+    let uid = format!(
+        "{:032x}",
+        name.bytes()
+            .fold(7u128, |hash, byte| hash.wrapping_mul(257) + u128::from(byte))
+    );
+    json!({"metadata": {"name": name, "namespace": "default", "uid": uid, "resourceVersion": version.to_string()}})
+}
+
+/// An event of a watch.
+pub fn event(kind: &str, object: Value) -> Value {
+    json!({"type": kind, "object": object})
+}
+
+/// A bookmark.
+pub fn bookmark(version: u32) -> Value {
+    event(
+        "BOOKMARK",
+        json!({"kind": "ConfigMap", "metadata": {"resourceVersion": version.to_string()}}),
+    )
+}
+
+/// A list of these objects.
+pub fn list_object(version: u32, items: impl IntoIterator<Item = Value>) -> Value {
+    let items: Vec<Value> = items.into_iter().collect();
+    json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": version.to_string()}, "items": items})
+}
+
+/// An answer that lists these objects.
+pub fn list(version: u32, items: impl IntoIterator<Item = Value>) -> Answer {
+    Answer::json(&list_object(version, items))
+}
+
+/// A page with more to come.
+pub fn page(version: u32, token: &str, items: impl IntoIterator<Item = Value>) -> Answer {
+    let mut page = list_object(version, items);
+    page["metadata"]["continue"] = token.into();
+    Answer::json(&page)
+}
+
+/// A watch on which nothing is said.
+pub fn quiet() -> Answer {
+    Answer::watch([])
+}
+
+/// What such a server answers.
+pub fn says_nothing_more(asked: &Asked) -> Answer {
+    if asked.is_watch() {
+        quiet()
+    } else {
+        list(10, [map("a", 1)])
+    }
 }
 
 struct Count<'a>(&'a AtomicUsize);

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    convert::Infallible,
     io,
     sync::{
         Arc, Mutex, MutexGuard,
@@ -13,23 +12,23 @@ use std::{
 
 use bytes::Bytes;
 use futures::{StreamExt, stream};
-use http::{Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use http::Request;
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-type Frame = http_body::Frame<Bytes>;
-type Answer = Response<UnsyncBoxBody<Bytes, io::Error>>;
+use crate::{InMemory, answer, status_object};
+
 type Line = Result<Bytes, io::Error>;
 
 /// The kinds that a place serves: one built in, one of a CRD.
-pub(crate) const MAPS: &str = "configmaps";
-pub(crate) const WIDGETS: &str = "widgets";
+pub const MAPS: &str = "configmaps";
+/// The kind of a CRD.
+pub const WIDGETS: &str = "widgets";
 
 /// How a place fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// Nobody listens, and open watches are reset.
     Refuse,
     /// Nothing is answered, and open watches fall silent for ever.
@@ -69,7 +68,8 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 18] = [
+    /// All of them.
+    pub const ALL: [Self; 18] = [
         Self::Refuse,
         Self::Hang,
         Self::Unauthorized,
@@ -93,10 +93,13 @@ impl Fault {
 
 /// One object as the server has it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Stored {
-    pub(crate) uid: String,
-    pub(crate) version: String,
-    pub(crate) value: String,
+pub struct Stored {
+    /// Its UID, which says of which place it is.
+    pub uid: String,
+    /// Its resource version.
+    pub version: String,
+    /// Its only value.
+    pub value: String,
 }
 
 /// The object that faults of single objects spoil.
@@ -104,13 +107,14 @@ const SPOILED: &str = "n/k1";
 
 /// How many lists are being answered, in all the places that share it.
 #[derive(Debug, Default)]
-pub(crate) struct Gauge {
+pub struct Gauge {
     now: AtomicUsize,
     peak: AtomicUsize,
 }
 
 impl Gauge {
-    pub(crate) fn peak(&self) -> usize {
+    /// The most lists that were being answered at once.
+    pub fn peak(&self) -> usize {
         self.peak.load(Ordering::SeqCst)
     }
 
@@ -131,7 +135,7 @@ impl Drop for Entered {
 
 /// One API server. Clones are the same server.
 #[derive(Clone)]
-pub(crate) struct Place(Arc<Shared>);
+pub struct Place(Arc<Shared>);
 
 struct Shared {
     id: u64,
@@ -181,11 +185,13 @@ struct Watcher {
 }
 
 impl Place {
-    pub(crate) fn new(id: u64) -> Self {
+    /// A server without objects.
+    pub fn new(id: u64) -> Self {
         Self::with_gauge(id, Arc::default())
     }
 
-    pub(crate) fn with_gauge(id: u64, lists: Arc<Gauge>) -> Self {
+    /// A server that counts its lists with others.
+    pub fn with_gauge(id: u64, lists: Arc<Gauge>) -> Self {
         let state = State {
             // Places count alike, so that a position of one is taken for good by another.
             version: 100,
@@ -204,17 +210,17 @@ impl Place {
     }
 
     /// The UID of its `kube-system` namespace.
-    pub(crate) fn uid(&self) -> String {
+    pub fn uid(&self) -> String {
         format!("place-{}", self.0.id)
     }
 
     /// Which place an object is of.
-    pub(crate) fn of_uid(uid: &str) -> Option<u64> {
+    pub fn of_uid(uid: &str) -> Option<u64> {
         u64::from_str_radix(uid.split('-').next()?, 16).ok()
     }
 
     /// A client of this server.
-    pub(crate) fn client(&self) -> Client {
+    pub fn client(&self) -> Client {
         let place = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             let place = place.clone();
@@ -224,7 +230,7 @@ impl Place {
     }
 
     /// Creates an object or changes it.
-    pub(crate) fn put(&self, plural: &'static str, key: &str, value: &str) {
+    pub fn put(&self, plural: &'static str, key: &str, value: &str) {
         let mut state = self.state();
         state.version += 1;
         let at = (plural, key.to_owned());
@@ -244,7 +250,7 @@ impl Place {
     }
 
     /// Deletes an object if it is there.
-    pub(crate) fn delete(&self, plural: &'static str, key: &str) {
+    pub fn delete(&self, plural: &'static str, key: &str) {
         let mut state = self.state();
         let Some(mut stored) = state.objects.remove(&(plural, key.to_owned())) else {
             return;
@@ -255,13 +261,13 @@ impl Place {
     }
 
     /// Forgets all history: who was not watching must list again.
-    pub(crate) fn compact(&self) {
+    pub fn compact(&self) {
         let mut state = self.state();
         state.compacted = state.version;
     }
 
     /// Shows all objects in another way, at the versions that they have. Whoever watches has to list again.
-    pub(crate) fn upgrade(&self) {
+    pub fn upgrade(&self) {
         let mut state = self.state();
         let State { objects, log, .. } = &mut *state;
         let stored = objects
@@ -274,7 +280,7 @@ impl Place {
     }
 
     /// Replaces the data by that of some versions ago, as from a backup. The server is away for a moment.
-    pub(crate) fn restore(&self, ago: u64) {
+    pub fn restore(&self, ago: u64) {
         let mut state = self.state();
         let version = state.version.saturating_sub(ago).max(state.compacted);
         let then = [MAPS, WIDGETS].map(|plural| (plural, state.at(version, plural)));
@@ -284,18 +290,20 @@ impl Place {
         state.objects = then.collect();
         state.log.retain(|event| event.version <= version);
         (state.version, state.restored) = (version, true);
-        state.silent.clear();
-        for watcher in state.watchers.drain(..) {
+        // All connections break, also those on which nothing came any more.
+        let State { watchers, silent, .. } = &mut *state;
+        for watcher in watchers.drain(..).chain(silent.drain(..)) {
             let _ = watcher.sender.send(Err(reset()));
         }
     }
 
-    pub(crate) fn was_restored(&self) -> bool {
+    /// Whether its data was ever restored.
+    pub fn was_restored(&self) -> bool {
         self.state().restored
     }
 
     /// Drops all of the history that nobody can ask for any more.
-    pub(crate) fn forget(&self) {
+    pub fn forget(&self) {
         let mut state = self.state();
         state.watchers.clear();
         state.silent.clear();
@@ -314,11 +322,12 @@ impl Place {
     }
 
     /// Ends all watches, as a server that is being updated does.
-    pub(crate) fn end_watches(&self) {
+    pub fn end_watches(&self) {
         self.state().watchers.clear();
     }
 
-    pub(crate) fn bookmark(&self) {
+    /// Tells every watch how far it is.
+    pub fn bookmark(&self) {
         let mut state = self.state();
         let version = state.version;
         let line = line(
@@ -331,7 +340,8 @@ impl Place {
         state.forget_closed();
     }
 
-    pub(crate) fn fail(&self, fault: Option<Fault>) {
+    /// From now on it fails like that, or not at all.
+    pub fn fail(&self, fault: Option<Fault>) {
         let mut state = self.state();
         state.fault = fault;
         match fault {
@@ -351,27 +361,29 @@ impl Place {
     }
 
     /// From now on one kind may not be listed and watched, whatever else may be.
-    pub(crate) fn forbid(&self, plural: Option<&'static str>) {
+    pub fn forbid(&self, plural: Option<&'static str>) {
         let mut state = self.state();
         state.forbidden = plural;
         state.watchers.retain(|watcher| Some(watcher.plural) != plural);
     }
 
     /// Who still holds on to this server: clients, connections, and whoever tests.
-    pub(crate) fn holders(&self) -> usize {
+    pub fn holders(&self) -> usize {
         Arc::strong_count(&self.0)
     }
 
     /// How long lists take.
-    pub(crate) fn slow(&self, latency: Duration) {
+    pub fn slow(&self, latency: Duration) {
         self.state().latency = latency;
     }
 
-    pub(crate) fn exists(&self, uid: &str) -> bool {
+    /// Whether it has an object.
+    pub fn exists(&self, uid: &str) -> bool {
         self.state().objects.values().any(|stored| stored.uid == uid)
     }
 
-    pub(crate) fn objects(&self, plural: &'static str) -> BTreeMap<String, Stored> {
+    /// The objects of a kind, by `namespace/name`.
+    pub fn objects(&self, plural: &'static str) -> BTreeMap<String, Stored> {
         self.state()
             .objects
             .iter()
@@ -381,16 +393,17 @@ impl Place {
     }
 
     /// How many requests came.
-    pub(crate) fn requests(&self) -> u64 {
+    pub fn requests(&self) -> u64 {
         self.state().asked
     }
 
     /// How many lists were begun.
-    pub(crate) fn lists(&self) -> u64 {
+    pub fn lists(&self) -> u64 {
         self.state().listed
     }
 
-    pub(crate) async fn answer(&self, request: &Request<()>) -> Result<Answer, io::Error> {
+    /// Answers a request, if it answers.
+    pub async fn answer(&self, request: &Request<()>) -> Result<InMemory, io::Error> {
         let fault = {
             let mut state = self.state();
             state.asked += 1;
@@ -458,7 +471,7 @@ impl Place {
         Ok(self.list(plural, metadata_only, &query))
     }
 
-    fn list(&self, plural: &'static str, metadata_only: bool, query: &BTreeMap<String, String>) -> Answer {
+    fn list(&self, plural: &'static str, metadata_only: bool, query: &BTreeMap<String, String>) -> InMemory {
         let state = self.state();
         let from_cache = query.get("resourceVersion").is_some_and(|version| version == "0");
         let (version, offset) = match query.get("continue") {
@@ -502,14 +515,14 @@ impl Place {
         whole(200, &list)
     }
 
-    fn watch(&self, plural: &'static str, metadata_only: bool, query: &BTreeMap<String, String>) -> Answer {
+    fn watch(&self, plural: &'static str, metadata_only: bool, query: &BTreeMap<String, String>) -> InMemory {
         let mut state = self.state();
         let from: u64 = query["resourceVersion"].parse().unwrap();
         if from < state.compacted {
             if from.is_multiple_of(2) {
                 return status(410, "Expired");
             }
-            return streamed(stream::iter([Ok(gone())]));
+            return answer(200, stream::iter([Ok(gone())]));
         }
         // Without this answer the watch waits until the versions have passed that one, which real servers do, too.
         if from > state.version && from.is_multiple_of(2) {
@@ -589,7 +602,10 @@ impl Place {
             }
         });
         let seconds = query["timeoutSeconds"].parse().unwrap();
-        streamed(lines.take_until(tokio::time::sleep(Duration::from_secs(seconds))))
+        answer(
+            200,
+            lines.take_until(tokio::time::sleep(Duration::from_secs(seconds))),
+        )
     }
 }
 
@@ -678,30 +694,14 @@ fn reset() -> io::Error {
     io::ErrorKind::ConnectionReset.into()
 }
 
-fn whole(code: u16, value: &Value) -> Answer {
+fn whole(code: u16, value: &Value) -> InMemory {
     body(code, value.to_string())
 }
 
-fn status(code: u16, reason: &str) -> Answer {
-    whole(
-        code,
-        &json!({"kind": "Status", "apiVersion": "v1", "code": code, "reason": reason, "message": reason}),
-    )
+fn status(code: u16, reason: &str) -> InMemory {
+    whole(code, &status_object(code, reason, reason))
 }
 
-fn body(code: u16, text: String) -> Answer {
-    let body = Full::new(Bytes::from(text)).map_err(|never: Infallible| match never {});
-    Response::builder()
-        .status(StatusCode::from_u16(code).unwrap())
-        .header("content-type", "application/json")
-        .body(body.boxed_unsync())
-        .unwrap()
-}
-
-fn streamed(lines: impl futures::Stream<Item = Line> + Send + 'static) -> Answer {
-    let body = StreamBody::new(lines.map(|line| line.map(Frame::data))).boxed_unsync();
-    Response::builder()
-        .header("content-type", "application/json")
-        .body(body)
-        .unwrap()
+fn body(code: u16, text: String) -> InMemory {
+    answer(code, stream::iter([Ok(Bytes::from(text))]))
 }

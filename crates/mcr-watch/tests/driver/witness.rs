@@ -1,4 +1,6 @@
-//! Sees what a watch is told and notes whatever can't be true.
+//! Sees what a watch is told and notes whatever can't be true. The tests of mcr-core use it, too.
+
+#![allow(dead_code, reason = "each crate uses its part")]
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -8,10 +10,11 @@ use std::{
     },
 };
 
-use mcr_core::{ChangeSink, Object, ObjectChange, WatchStatus};
+use mcr_store::{Object, ObjectChange};
+use mcr_watch::{ChangeSink, WatchStatus};
 use serde_json::Value;
 
-use crate::place::{Place, Stored};
+use mcr_doubles::place::{Place, Stored};
 
 /// What went wrong, in words.
 #[derive(Clone, Default)]

@@ -1,21 +1,20 @@
 //! Kinds that are too large for the limits that the fleet has set.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use mcr_core::{FleetSettings, StoreError, WatchRequest};
+use mcr_watch::{StoreError, WatchRequest, WatchSettings};
 use serde_json::Value;
 
-use crate::{
-    harness::*,
-    server::{Asked, Server},
-};
+use mcr_doubles::scripted::{Asked, Server};
+
+use crate::harness::*;
 
 const LIMIT: usize = 4_000;
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn limited(settings: &mut FleetSettings) {
-    Arc::make_mut(&mut settings.watch).held_bytes = Some(LIMIT);
+fn limited(settings: &mut WatchSettings) {
+    settings.held_bytes = Some(LIMIT);
 }
 
 fn large_map(name: &str, version: u32, bytes: usize) -> Value {
@@ -35,9 +34,9 @@ async fn a_kind_that_holds_too_much_fails_and_its_store_stays_readable() {
                 (_, true, _) => quiet(),
             },
         );
-    let one = One::with(&server, Running::start_with(limited)).await;
-    let (secrets, _log) = follow(&one.cluster, WatchRequest::of::<Secret>());
-    one.synced().await;
+    let one = One::with(&server, limited);
+    let (secrets, _log) = one.cluster.follow(WatchRequest::of::<Secret>());
+    synced(&one.watch).await;
     // What is replaced and deleted does not count.
     for version in 11..15 {
         let changed = event("MODIFIED", large_map("b", version, LIMIT / 2 + version as usize));
@@ -48,7 +47,7 @@ async fn a_kind_that_holds_too_much_fails_and_its_store_stays_readable() {
     server
         .send(MAPS, &event("ADDED", large_map("c", 16, LIMIT / 2)))
         .await;
-    let problem = one.problem().await;
+    let problem = problem(&one.log).await;
     assert!(
         problem.starts_with("the objects take 0.1 MiB of memory"),
         "{problem}"
@@ -56,21 +55,16 @@ async fn a_kind_that_holds_too_much_fails_and_its_store_stays_readable() {
     assert!(problem.contains("WatchSettings::held_bytes"), "{problem}");
     let maps = one.cluster.store::<ConfigMap>().unwrap();
     assert_eq!(maps.len().unwrap(), 3);
-    let status = one
-        .cluster
-        .kinds()
-        .into_iter()
-        .find(|kind| kind.kind == "configmaps")
-        .unwrap();
+    let kinds = one.cluster.watches.kinds().into_iter();
+    let status = { kinds }.find(|kind| kind.kind == "configmaps").unwrap();
     assert!(status.held_bytes > LIMIT && status.held_bytes == maps.held_bytes());
     assert_eq!(
         (status.synced, status.blocked, status.problem),
         (true, false, Some(problem))
     );
     synced(&secrets).await;
-    ready(&one.cluster).await;
     // The list after some minutes shows that it has become smaller.
-    mcr_testkit::waiting::eventually(10 * MINUTE, "it is mended", || {
+    within(10 * MINUTE, "it is mended", || {
         one.watch.status().problem.is_none()
     })
     .await;
@@ -80,7 +74,6 @@ async fn a_kind_that_holds_too_much_fails_and_its_store_stays_readable() {
     let lists = server.lists(MAPS);
     assert_eq!(lists.len(), 2);
     assert!(lists[1].at - lists[0].at >= 5 * MINUTE);
-    one.running.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,8 +82,8 @@ async fn a_first_list_that_holds_too_much_is_never_readable() {
         let maps = (0..10).map(|i| large_map(&format!("map-{i}"), 1, LIMIT / 5));
         if asked.is_watch() { quiet() } else { list(10, maps) }
     });
-    let one = One::with(&server, Running::start_with(limited)).await;
-    let problem = one.problem().await;
+    let one = One::with(&server, limited);
+    let problem = problem(&one.log).await;
     let maps = one.cluster.store::<ConfigMap>().unwrap();
     match maps.len().unwrap_err() {
         StoreError::NotListed { problem: why, .. } => assert_eq!(why, Some(problem)),
@@ -99,28 +92,22 @@ async fn a_first_list_that_holds_too_much_is_never_readable() {
     // Each attempt transfers the whole list.
     tokio::time::sleep(4 * MINUTE).await;
     assert_eq!(server.lists(MAPS).len(), 1);
-    one.running.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn exactly_the_limit_is_not_too_much() {
-    let (_server, one) = One::in_memory(says_nothing_more).await;
-    one.synced().await;
+    let (_server, one) = One::on(says_nothing_more);
+    synced(&one.watch).await;
     let held = one.cluster.store::<ConfigMap>().unwrap().held_bytes();
-    one.running.stop().await;
     let server = Server::in_memory(|asked| match asked.is_watch() {
         false => list(1, []),
         true => quiet(),
     });
-    let exact = |settings: &mut FleetSettings| {
-        Arc::make_mut(&mut settings.watch).held_bytes = Some(held);
-    };
-    let one = One::with(&server, Running::start_with(exact)).await;
-    one.synced().await;
+    let one = One::with(&server, |settings| settings.held_bytes = Some(held));
+    synced(&one.watch).await;
     server.send(MAPS, &event("ADDED", map("a", 1))).await;
     one.log.becomes(&["+a"]).await;
     assert!(one.watch.status().problem.is_none());
     server.send(MAPS, &event("ADDED", map("b", 2))).await;
-    one.problem().await;
-    one.running.stop().await;
+    problem(&one.log).await;
 }

@@ -3,16 +3,15 @@
 use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use mcr_core::{ClusterSpec, FleetSettings, WatchRequest};
+use mcr_watch::WatchRequest;
 use serde_json::json;
 
-use super::{
-    harness::{
-        MAPS, One, Running, bookmark, event, eventually, follow, list, list_object, map, name, page, quiet,
-        synced,
-    },
-    server::{Answer, Asked, Server, status_object},
+use mcr_doubles::{
+    scripted::{Answer, Asked, Server},
+    status_object,
 };
+
+use crate::harness::*;
 
 /// A page that breaks off after its first object was read: a page is read in parts of 1 MiB.
 fn broken_late() -> Answer {
@@ -57,23 +56,18 @@ fn broken() -> Answer {
 }
 
 /// The first list has `a`, `b` and `c`, and its watch expires. The second is up to the script, which gets its requests from 0.
-async fn repeated(script: impl Fn(&Asked, usize) -> Answer + Send + Sync + 'static) -> (Server, One) {
+fn repeated(script: impl Fn(&Asked, usize) -> Answer + Send + Sync + 'static) -> (Server, One) {
     let (server, one) = One::on(move |asked| match (asked.is_watch(), asked.nth) {
         (false, 0) => list(10, [map("a", 1), map("b", 2), map("c", 3)]),
         (false, nth) => script(asked, nth - 1),
         (true, 0) => too_old(),
         (true, _) => quiet(),
-    })
-    .await;
+    });
     (server, one)
 }
 
-async fn listed_again(one: &One) {
-    eventually("listed again", || one.watch.status().lists == 2).await;
-}
-
 /// The second list: the answers to its requests, what it changes, and how it was asked for.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_page_that_fails_is_asked_for_again_or_its_list_begins_anew() {
     const ALL: &str = "limit 500";
     const NEXT: &str = "limit 500, token t";
@@ -112,11 +106,10 @@ async fn a_page_that_fails_is_asked_for_again_or_its_list_begins_anew() {
     ];
     for (answers, changes, asked) in cases {
         let answer = move |_: &Asked, nth: usize| answers[nth.min(answers.len() - 1)].clone();
-        let (server, one) = repeated(answer).await;
-        listed_again(&one).await;
+        let (server, one) = repeated(answer);
+        one.listed(2).await;
         one.log.becomes(&[&["+a", "+b", "+c"], changes].concat()).await;
         assert_eq!(forms(&server.lists(MAPS))[1..], *asked);
-        one.running.stop().await;
     }
 }
 
@@ -132,10 +125,8 @@ async fn nothing_of_a_page_that_broke_off_counts() {
         (true, _) => quiet(),
     });
     // The first objects of three broken pages would not fit.
-    let limited =
-        |settings: &mut FleetSettings| Arc::make_mut(&mut settings.watch).held_bytes = Some(2 << 20);
-    let one = One::with(&server, Running::start_with(limited)).await;
-    listed_again(&one).await;
+    let one = One::with(&server, |settings| settings.held_bytes = Some(2 << 20));
+    one.listed(2).await;
     one.log.becomes(&["+a", "+c"]).await;
     let problems = one.log.problems();
     assert!(
@@ -143,32 +134,10 @@ async fn nothing_of_a_page_that_broke_off_counts() {
         "{problems:?}"
     );
     assert_eq!(server.lists(MAPS).len(), 6);
-    one.running.stop().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_page_that_takes_too_long_is_asked_for_with_half_as_many_objects() {
-    const LIMIT: Duration = Duration::from_secs(3);
-    let server = Server::in_memory(|asked| match (asked.is_watch(), asked.nth) {
-        (false, 0) => list(10, [map("a", 1)]),
-        (false, 1) => page(20, "t", [map("a", 1)]),
-        (false, 2) => Answer::begin().wait(2 * LIMIT),
-        (false, _) => list(20, [map("c", 3)]),
-        (true, 0) => too_old(),
-        (true, _) => quiet(),
-    });
-    let running = Running::start_with(|settings| Arc::make_mut(&mut settings.watch).list_timeout = LIMIT);
-    let one = One::with(&server, running).await;
-    listed_again(&one).await;
-    assert_eq!(
-        forms(&server.lists(MAPS))[1..],
-        ["limit 500", "limit 500, token t", "limit 250, token t"]
-    );
-    one.running.stop().await;
 }
 
 /// Once a watch has continued from a list of several versions, all is known, and a later list may come in pages.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn after_a_watch_has_continued_lists_come_in_pages_again() {
     for said in [bookmark(95), event("MODIFIED", map("c", 95))] {
         let (server, one) = One::on(move |asked| match (asked.is_watch(), asked.nth) {
@@ -183,14 +152,12 @@ async fn after_a_watch_has_continued_lists_come_in_pages_again() {
                 Answer::short_watch([&said, &gone])
             }
             (true, _) => quiet(),
-        })
-        .await;
-        eventually("listed for the third time", || one.watch.status().lists == 3).await;
+        });
+        one.listed(3).await;
         assert_eq!(
             forms(&server.lists(MAPS))[3..],
             ["limit 500, token newer", "limit 500"]
         );
-        one.running.stop().await;
     }
 }
 
@@ -212,81 +179,62 @@ async fn a_list_of_a_cluster_that_goes_down_begins_anew() {
         (true, 0) => too_old(),
         (true, _) => quiet(),
     });
-    let long = |settings: &mut FleetSettings| {
-        Arc::make_mut(&mut settings.watch).retry_cap = Duration::from_secs(600);
-    };
-    let one = One::with(&server, Running::start_with(long)).await;
+    let one = One::with(&server, |settings| settings.retry_cap = Duration::from_secs(600));
     eventually("a page has failed", || {
         one.log.problems().iter().any(|problem| problem.contains("503"))
     })
     .await;
-    server.fall_silent();
-    eventually("it is down", || !one.cluster.state().is_ready()).await;
-    server.speak_again();
-    mcr_testkit::waiting::eventually(Duration::from_secs(300), "listed again", || {
-        one.watch.status().lists == 2
-    })
-    .await;
+    one.cluster.disconnect();
+    for_millis(1000).await;
+    one.cluster.connect(server.client(), 1);
+    one.listed(2).await;
     assert_eq!(
         forms(&server.lists(MAPS))[1..],
         ["limit 500", "limit 500, token t", "limit 500"]
     );
-    one.running.stop().await;
 }
 
 /// The other endpoint may not know the token, and its versions may be others.
 #[tokio::test(start_paused = true)]
 async fn a_list_begins_anew_at_another_endpoint() {
-    let (server, one) = One::in_memory(|asked| match (asked.is_watch(), asked.nth) {
+    let (server, one) = One::on(|asked| match (asked.is_watch(), asked.nth) {
         (false, 0) => list(10, [map("a", 1)]),
         (false, 1) => page(20, "t", [map("a", 1)]),
         (false, _) => busy(),
         (true, 0) => too_old(),
         (true, _) => quiet(),
-    })
-    .await;
+    });
     eventually("a page has failed", || server.lists(MAPS).len() == 3).await;
     let other = Server::in_memory(|asked| match asked.is_watch() {
         false => list(30, [map("c", 3)]),
         true => quiet(),
     });
-    let spec = ClusterSpec::new(name("a"), other.access());
-    one.running.clusters.add(spec);
-    mcr_testkit::waiting::eventually(Duration::from_secs(300), "listed there", || {
-        one.watch.status().lists == 2
-    })
-    .await;
+    one.cluster.connect(other.client(), 2);
+    one.listed(2).await;
     let first = &forms(&other.lists(MAPS))[0];
     assert!(!first.contains("token"), "{first}");
     one.log.becomes(&["+a", "+c", "-a"]).await;
-    one.running.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn an_expired_list_goes_on_and_is_watched_from_its_first_page() {
     let (server, one) = repeated(|_, nth| match nth {
         0 => page(20, "t", [map("a", 1)]),
         1 => expired("newer"),
         _ => list(90, [map("c", 3)]),
-    })
-    .await;
-    listed_again(&one).await;
+    });
+    one.listed(2).await;
     one.log.becomes(&["+a", "+b", "+c", "-b"]).await;
     assert_eq!(
         forms(&server.lists(MAPS))[1..],
         ["limit 500", "limit 500, token t", "limit 500, token newer"]
     );
-    let watches = eventually("watched again", || {
-        let watches = server.watches(MAPS);
-        (watches.len() == 2).then_some(watches)
-    })
-    .await;
-    assert_eq!(watches[1].get("resourceVersion"), Some("20"));
-    one.running.stop().await;
+    eventually("watched again", || server.watches(MAPS).len() == 2).await;
+    assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("20"));
 }
 
 /// Its objects count: each is as new as its page. What changed between the pages is unknown, so another list follows.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_list_of_several_versions_that_no_watch_continues_is_followed_by_one_in_one_piece() {
     let (server, one) = One::on(|asked| match (asked.is_watch(), asked.nth) {
         (false, 0) => list(10, [map("a", 1)]),
@@ -296,9 +244,8 @@ async fn a_list_of_several_versions_that_no_watch_continues_is_followed_by_one_i
         (false, _) => list(95, [map("a", 1), map("b", 2), map("c", 3)]),
         (true, 0 | 1) => too_old(),
         (true, _) => quiet(),
-    })
-    .await;
-    eventually("listed for the third time", || one.watch.status().lists == 3).await;
+    });
+    one.listed(3).await;
     one.log.becomes(&["+a", "+c", "+b"]).await;
     assert_eq!(
         forms(&server.lists(MAPS)),
@@ -310,25 +257,6 @@ async fn a_list_of_several_versions_that_no_watch_continues_is_followed_by_one_i
             ""
         ]
     );
-    one.running.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_first_list_that_breaks_off_comes_in_pages() {
-    let (server, one) = One::on(|asked| match (asked.is_watch(), asked.nth) {
-        (false, 0) => broken(),
-        (false, 1) => page(20, "t", [map("a", 1)]),
-        (false, _) => list(20, [map("b", 2)]),
-        (true, _) => quiet(),
-    })
-    .await;
-    one.synced().await;
-    one.log.becomes(&["+a", "+b"]).await;
-    assert_eq!(
-        forms(&server.lists(MAPS)),
-        ["version 0", "limit 500", "limit 500, token t"]
-    );
-    one.running.stop().await;
 }
 
 /// Each page takes most of the time that one request may take. All of them together take several times as long.
@@ -345,16 +273,14 @@ async fn a_large_kind_behind_a_slow_link_is_listed_however_long_it_takes() {
         (false, _) => list(20, [map("last", 1)]).after(LIMIT / 2),
         (true, _) => quiet(),
     });
-    let running = Running::start_with(|settings| Arc::make_mut(&mut settings.watch).list_timeout = LIMIT);
-    let one = One::with(&server, running).await;
-    eventually("listed", || one.watch.status().lists == 1).await;
+    let one = One::with(&server, |settings| settings.list_timeout = LIMIT);
+    one.listed(1).await;
     assert_eq!(one.cluster.store::<ConfigMap>().unwrap().len().unwrap(), 20);
     assert_eq!(server.lists(MAPS).len(), 21);
-    one.running.stop().await;
 }
 
 /// Before the last page has arrived, nobody knows of the first one.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn nothing_of_a_list_is_told_or_readable_before_it_is_complete() {
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     let last = gate.clone();
@@ -362,8 +288,7 @@ async fn nothing_of_a_list_is_told_or_readable_before_it_is_complete() {
         (false, 0) => page(20, "t", [map("a", 1)]),
         (false, _) => list(20, [map("b", 2)]).after_gate(&last),
         (true, _) => quiet(),
-    })
-    .await;
+    });
     eventually("the last page is asked for", || server.lists(MAPS).len() == 2).await;
     one.log.is(&[]);
     assert!(
@@ -376,29 +301,26 @@ async fn nothing_of_a_list_is_told_or_readable_before_it_is_complete() {
     );
     gate.add_permits(1);
     one.log.becomes(&["+a", "+b"]).await;
-    one.running.stop().await;
 }
 
 /// A server that names ever new pages without an object in them.
 #[tokio::test(start_paused = true)]
 async fn a_list_without_an_end_fails_and_the_other_kinds_go_on() {
-    let (server, one) = One::in_memory(|asked| match (asked.path.as_str(), asked.is_watch(), asked.nth) {
+    let (server, one) = One::on(|asked| match (asked.path.as_str(), asked.is_watch(), asked.nth) {
         (MAPS, false, nth @ 0..200) => page(20, &format!("t{nth}"), []),
         (_, false, _) => list(20, [map("a", 1)]),
         (_, true, _) => quiet(),
-    })
-    .await;
-    let (secrets, _log) = follow(&one.cluster, WatchRequest::of::<Secret>());
-    let problem = one.problem().await;
+    });
+    let (secrets, _log) = one.cluster.follow(WatchRequest::of::<Secret>());
+    let problem = problem(&one.log).await;
     assert!(
         problem.starts_with("the list has no end: after 200 pages with 0 objects"),
         "{problem}"
     );
-    assert!(one.cluster.state().is_ready() && !one.watch.status().synced);
+    assert!(!one.watch.status().synced);
     synced(&secrets).await;
     let listed = || one.watch.status().synced;
-    mcr_testkit::waiting::eventually(Duration::from_secs(600), "it is listed later", listed).await;
+    within(Duration::from_secs(600), "it is listed later", listed).await;
     let lists = server.lists(MAPS);
     assert!(lists.len() == 201 && lists[200].at - lists[199].at >= Duration::from_secs(300));
-    one.running.stop().await;
 }

@@ -6,33 +6,27 @@ use std::{
     sync::atomic::AtomicUsize,
 };
 
-use http::{Request, Response};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::client::Body;
-use mcr_store::{Encoding, TemplateRegistry};
-use mcr_watch::{ChangeSink, WatchError};
+use mcr_store::{Encoding, ObjectMetadata, TemplateRegistry};
 use proptest::prelude::*;
 use serde_json::{json, value::to_raw_value};
 
 use super::*;
-use crate::{Access, AnswerBody, BoxError, ObjectMetadata, Placement, ScopeLayout, Trust, Upstream};
+use crate::{error::WatchError, places::Placement, sink::ChangeSink};
 
-struct ByAnnotation;
+/// Objects have their place in an annotation. Deletions are certain or not.
+struct ByAnnotation(bool);
 
-impl ScopeLayout for ByAnnotation {
-    fn name(&self) -> &str {
-        "by-annotation"
-    }
+impl Places for ByAnnotation {
     fn place<'o>(&self, object: &ObjectMetadata<'o>) -> Option<Placement<'o>> {
         object.annotation("place").map(Placement::new)
     }
-    fn send(
-        &self,
-        _: Arc<str>,
-        _: Request<Body>,
-        _: Upstream,
-    ) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
-        Box::pin(async { Err("not sent".into()) })
+    fn localizes(&self, _: &WatchRequest) -> bool {
+        false
+    }
+    fn localize(&self, _: &str, _: &mut serde_json::Value) {}
+    fn deletions_are_certain(&self) -> bool {
+        self.0
     }
 }
 
@@ -141,7 +135,11 @@ impl Scoped {
         }
     }
 
-    fn new(own: &str, endpoints: &[&str]) -> Self {
+    fn apply(&self, event: TargetEvent<'_>) {
+        self.watch.apply(event).unwrap();
+    }
+
+    fn new(deletions_are_certain: bool) -> Self {
         let unread = Arc::new(AtomicUsize::new(0));
         let request = WatchRequest::of::<ConfigMap>();
         let left = {
@@ -150,13 +148,9 @@ impl Scoped {
                 unread.fetch_add(1, Ordering::SeqCst);
             }
         };
-        let scope = Scope::new(ByAnnotation);
-        for endpoint in endpoints {
-            scope.set_endpoint(*endpoint, Access::kubeconfig("", Trust::Trusted));
-        }
         Self {
             watch: Arc::new(ScopeWatch::new(
-                (scope, own.into()),
+                Arc::new(ByAnnotation(deletions_are_certain)),
                 request.clone(),
                 request,
                 Vec::new(),
@@ -164,7 +158,7 @@ impl Scoped {
             )),
             unread,
             places: Default::default(),
-            has_others: endpoints != [own],
+            has_others: !deletions_are_certain,
             uncertain: BTreeMap::new(),
             unseen: None,
             awaiting_next_list: Vec::new(),
@@ -222,11 +216,7 @@ struct World {
 impl World {
     fn new() -> Self {
         Self {
-            scopes: vec![
-                Scoped::new("only", &["only"]),
-                Scoped::new("one", &["one", "other"]),
-                Scoped::new("gone", &["other"]),
-            ],
+            scopes: vec![Scoped::new(true), Scoped::new(false), Scoped::new(false)],
             readings: (0..WATCHES).map(|_| Reading::new()).collect(),
             encoder: Encoder::with_templates(Arc::new(TemplateRegistry::new(Encoding::new(
                 "v1",
@@ -253,14 +243,17 @@ impl World {
         match *op {
             Op::Begin(s) if self.scopes[s].unseen.is_none() => {
                 let scope = &mut self.scopes[s];
-                scope.watch.begin_listing();
+                scope.apply(TargetEvent::ListBegins);
                 let all = scope.places.iter().enumerate();
                 let keys =
                     all.flat_map(|(place, objects)| objects.keys().map(move |name| (place, name.clone())));
                 scope.unseen = Some(keys.collect());
                 scope.awaiting_current_list.append(&mut scope.awaiting_next_list);
                 // A list from the API server's cache may be older than the objects that these watches bring.
-                assert!(scope.awaiting_current_list.is_empty() || !scope.watch.may_list_from_cache());
+                assert_eq!(
+                    scope.watch.needs_newest(),
+                    !scope.awaiting_current_list.is_empty()
+                );
             }
             Op::Put(s, place, name, uid, version, deleting) => {
                 let (scope, name) = (&mut self.scopes[s], name.to_string());
@@ -271,8 +264,9 @@ impl World {
                     .encode(Ok(opened.object()), &mut self.encoder)
                     .unwrap();
                 assert_eq!(object.is_some(), place < PLACES);
-                if let Some(object) = object {
-                    scope.watch.put(&object, scope.unseen.is_some()).unwrap();
+                if let Some(object) = &object {
+                    let initial = scope.unseen.is_some();
+                    scope.apply(TargetEvent::Put { object, initial });
                 }
                 if let Some(objects) = scope.places.get_mut(place) {
                     objects.insert(name.clone(), (uid, version, deleting));
@@ -289,7 +283,7 @@ impl World {
                 object
                     .unwrap()
                     .iter()
-                    .for_each(|object| scope.watch.delete(object));
+                    .for_each(|object| scope.apply(TargetEvent::Deleted(object)));
                 if place < PLACES && !older {
                     let is_read = self.is_read(s, place);
                     self.scopes[s].remove(place, name, is_read);
@@ -309,16 +303,16 @@ impl World {
             Op::Finish(s, complete) if self.scopes[s].unseen.is_some() => self.finish(s, complete),
             Op::Abort(s) if self.scopes[s].unseen.is_some() => {
                 let scope = &mut self.scopes[s];
-                scope.watch.abort_listing();
+                scope.apply(TargetEvent::ListFailed);
                 scope.unseen = None;
                 scope.awaiting_next_list.append(&mut scope.awaiting_current_list);
             }
             Op::Fail(s) => {
-                self.scopes[s].watch.failed(WatchError::Unauthorized);
+                self.scopes[s].apply(TargetEvent::Failed(WatchError::Unauthorized));
                 self.scopes[s].problem = true;
             }
             Op::Heard(s) => {
-                self.scopes[s].watch.recovered();
+                self.scopes[s].apply(TargetEvent::Recovered);
                 self.scopes[s].problem = false;
             }
             Op::Join(w, s, place) => self.join(w, s, place),
@@ -362,7 +356,8 @@ impl World {
     fn finish(&mut self, s: usize, complete: bool) {
         let is_read: Vec<bool> = (0..PLACES).map(|place| self.is_read(s, place)).collect();
         let scope = &mut self.scopes[s];
-        scope.watch.finish_listing(complete);
+        let left_out = &LeftOut::new();
+        scope.apply(TargetEvent::Listed { complete, left_out });
         for (place, name) in scope.unseen.take().unwrap_or_default() {
             if complete {
                 scope.remove(place, name, is_read[place]);
@@ -414,10 +409,6 @@ impl World {
             let all: usize = (0..PLACES).map(readers).sum();
             assert_eq!(scope.watch.counts(), (there.count(), all));
             assert_eq!(scope.watch.has_readers(), all > 0);
-            assert_eq!(
-                scope.watch.objects(),
-                scope.places.iter().map(BTreeMap::len).sum::<usize>()
-            );
             assert_eq!(scope.unread.load(Ordering::SeqCst), 0);
         }
         for r in 0..self.readings.len() {

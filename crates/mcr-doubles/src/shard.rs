@@ -1,54 +1,30 @@
 //! A shard as kcp has them: the API of many workspaces behind one endpoint, with its traps.
 //!
 //! What a workspace has is seen below `/clusters/<id>`, and of all that are bound to it below `/clusters/*`. What it
-//! does was measured on a live kcp; it can be had over HTTP, or in memory for tests on a paused clock.
+//! does was measured on a live kcp. It is in memory, for tests on a paused clock.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
-    net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
 use bytes::Bytes;
 use futures::{StreamExt, stream};
-use http::{Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, StreamBody};
+use http::{Method, Request};
+use http_body_util::BodyExt;
 use kube::client::Body;
-use mcr_core::{Access, AnswerBody, BoxError, Capabilities, Placement, Scope, Trust};
 use serde_json::{Value, json};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, BufReader},
-    net::{TcpListener, TcpStream},
-    sync::mpsc,
-    task::JoinSet,
-};
-use tokio_util::task::AbortOnDropHandle;
+use tokio::sync::mpsc;
 
-use crate::harness::{Layout, NAMESPACES};
+use crate::{InMemory, answer, status_object};
 
-pub(crate) const CLUSTER: &str = "kcp.io/cluster";
-
-/// Workspaces, each below a path of its own.
-pub(crate) const WORKSPACES: Layout = Layout {
-    name: "workspaces",
-    capabilities: || {
-        Capabilities::default()
-            .without_server_side_apply()
-            .without_streaming_lists()
-    },
-    watch_prefix: "/clusters/*",
-    watch: |wanted| Ok(wanted.clone().all_namespaces()),
-    place: |object| object.annotation(CLUSTER).map(Placement::new),
-    send: |place, request, upstream| {
-        Box::pin(async move { upstream.send_below(&format!("/clusters/{place}"), request).await })
-    },
-    ..NAMESPACES
-};
+/// The annotation that names the workspace of an object.
+pub const CLUSTER: &str = "kcp.io/cluster";
 
 /// A shard with an object in each of these workspaces.
-pub(crate) fn shard(name: &str, version: u64, clusters: &[&str]) -> Shard {
+pub fn shard(name: &str, version: u64, clusters: &[&str]) -> Shard {
     let shard = Shard::new(name, version);
     for cluster in clusters {
         shard.bind(cluster);
@@ -57,35 +33,20 @@ pub(crate) fn shard(name: &str, version: u64, clusters: &[&str]) -> Shard {
     shard
 }
 
-/// The workspaces of these shards, in memory.
-pub(crate) fn scope(endpoints: &[(&str, &Shard)]) -> Scope {
-    scope_of(WORKSPACES, endpoints)
-}
-
-pub(crate) fn scope_of(layout: Layout, endpoints: &[(&str, &Shard)]) -> Scope {
-    let scope = Scope::new(layout);
-    for (name, shard) in endpoints {
-        scope.set_endpoint(*name, shard.in_memory());
-    }
-    scope
-}
-
 /// What a test compares of an object: its UID, its resource version and its value.
-pub(crate) type Seen = (String, String, String);
+pub type Seen = (String, String, String);
 
 /// Clones are the same shard.
 #[derive(Clone)]
-pub(crate) struct Shard(Arc<Shared>);
+pub struct Shard(Arc<Shared>);
 
 struct Shared {
     name: String,
     state: Mutex<State>,
-    server: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
 #[derive(Default)]
 struct State {
-    address: Option<SocketAddr>,
     version: u64,
     uids: u64,
     /// Watches can't go on from before this.
@@ -97,10 +58,9 @@ struct State {
     watchers: Vec<Watcher>,
     /// They will never hear anything, and do not know it.
     dead: Vec<Watcher>,
-    /// Only for those who ask in memory.
     down: bool,
     lists_fail: bool,
-    /// How long each answer over HTTP takes.
+    /// How long each answer takes.
     latency: Duration,
     /// Every watch is dead.
     mute: bool,
@@ -125,9 +85,11 @@ struct Watcher {
 
 /// A request that came.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
-    pub(crate) path: String,
-    pub(crate) query: BTreeMap<String, String>,
+pub struct Asked {
+    /// Its path, without the query.
+    pub path: String,
+    /// Its query.
+    pub query: BTreeMap<String, String>,
 }
 
 impl Asked {
@@ -144,11 +106,12 @@ enum Reply {
     Hang,
 }
 
-pub(crate) const ALL: &str = "/clusters/*/api/v1/configmaps";
+/// The ConfigMaps of all workspaces.
+pub const ALL: &str = "/clusters/*/api/v1/configmaps";
 
 impl Shard {
     /// One that begins to count its resource versions at a number.
-    pub(crate) fn new(name: &str, version: u64) -> Self {
+    pub fn new(name: &str, version: u64) -> Self {
         let state = State {
             version,
             compacted: version,
@@ -157,7 +120,6 @@ impl Shard {
         Self(Arc::new(Shared {
             name: name.to_owned(),
             state: Mutex::new(state),
-            server: Mutex::default(),
         }))
     }
 
@@ -165,78 +127,20 @@ impl Shard {
         self.0.state.lock().unwrap()
     }
 
-    /// Answers over HTTP, at the same address as before if it did.
-    pub(crate) async fn start(&self) {
-        let address = self.state().address;
-        let address = address.map_or_else(|| "127.0.0.1:0".to_owned(), |address| address.to_string());
-        let listener = TcpListener::bind(address).await.unwrap();
-        self.state().address = Some(listener.local_addr().unwrap());
-        let shard = self.clone();
-        let task = tokio::spawn(async move {
-            let mut connections = JoinSet::new();
-            loop {
-                tokio::select! {
-                    accepted = listener.accept() => {
-                        let (tcp, _) = accepted.unwrap();
-                        connections.spawn(shard.clone().serve(tcp));
-                    }
-                    Some(_) = connections.join_next() => {}
-                }
-            }
-        });
-        *self.0.server.lock().unwrap() = Some(AbortOnDropHandle::new(task));
-    }
-
-    /// Refuses connections, and breaks those that are open.
-    pub(crate) async fn stop(&self) {
-        let server = self.0.server.lock().unwrap().take();
-        if let Some(server) = server {
-            server.abort();
-            let _ = server.await;
-        }
-        self.end_watches();
-    }
-
-    /// Where it listens.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.state().address.unwrap()
-    }
-
-    /// How to reach it: over HTTP, if it ever answered that way.
-    pub(crate) fn access(&self) -> Access {
-        let Some(address) = self.state().address else {
-            return self.in_memory();
-        };
-        let kubeconfig = format!(
-            "{{apiVersion: v1, kind: Config, current-context: c, contexts: [{{name: c, context: {{cluster: c, user: u}}}}], \
-             clusters: [{{name: c, cluster: {{server: \"http://{address}\"}}}}], users: [{{name: u, user: {{token: t}}}}]}}"
-        );
-        Access::kubeconfig(kubeconfig, Trust::Trusted)
-    }
-
-    /// How to reach it in memory.
-    pub(crate) fn in_memory(&self) -> Access {
-        self.below(String::new())
-    }
-
-    /// How to reach one workspace by itself, in memory, as a cluster that is part of no scope.
-    pub(crate) fn alone(&self, cluster: &str) -> Access {
-        self.below(format!("/clusters/{cluster}"))
-    }
-
-    fn below(&self, prefix: String) -> Access {
-        Access::from(self.client(prefix))
-    }
-
     /// A client in memory of what is below a path.
-    pub(crate) fn client(&self, prefix: String) -> kube::Client {
+    pub fn client(&self, prefix: String) -> kube::Client {
         let shard = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             let (shard, uri) = (shard.clone(), format!("{prefix}{}", request.uri()));
             async move {
-                if shard.state().down {
+                let (down, latency) = {
+                    let state = shard.state();
+                    (state.down, state.latency)
+                };
+                if down {
                     return Err(io::Error::from(io::ErrorKind::ConnectionRefused));
                 }
+                tokio::time::sleep(latency).await;
                 let (head, body) = request.into_parts();
                 let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
                 Ok(match shard.answer(&head.method, &uri.parse().unwrap(), &body) {
@@ -249,125 +153,42 @@ impl Shard {
         kube::Client::new(service, "default")
     }
 
-    /// For those who ask in memory: whether nobody answers.
-    pub(crate) fn be_down(&self, down: bool) {
+    /// Whether nobody answers.
+    pub fn be_down(&self, down: bool) {
         self.state().down = down;
         if down {
             self.end_watches();
         }
     }
-
-    async fn serve(self, tcp: TcpStream) {
-        tcp.set_nodelay(true).unwrap();
-        let (read, mut write) = tcp.into_split();
-        let mut read = BufReader::new(read);
-        while let Some((method, uri, body)) = read_request(&mut read).await {
-            let latency = self.state().latency;
-            tokio::time::sleep(latency).await;
-            let bytes = match self.answer(&method, &uri, &body) {
-                Reply::Whole(code, value) => {
-                    let text = value.to_string();
-                    format!(
-                        "HTTP/1.1 {code} x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{text}",
-                        text.len()
-                    )
-                }
-                Reply::Hang => {
-                    let _ = read.read_u8().await;
-                    return;
-                }
-                Reply::Watch(mut lines, time) => {
-                    let head = "HTTP/1.1 200 x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
-                    if write.write_all(head.as_bytes()).await.is_err() {
-                        return;
-                    }
-                    let end = tokio::time::sleep(time);
-                    tokio::pin!(end);
-                    loop {
-                        let line = tokio::select! {
-                            biased;
-                            line = lines.recv() => line,
-                            // Nothing is asked while an answer goes on: this is the end of the connection.
-                            _ = read.read_u8() => return,
-                            () = &mut end => None,
-                        };
-                        let Some(line) = line else { break };
-                        let chunk = format!("{:x}\r\n{line}\r\n", line.len());
-                        if write.write_all(chunk.as_bytes()).await.is_err() {
-                            return;
-                        }
-                    }
-                    "0\r\n\r\n".to_owned()
-                }
-            };
-            if write.write_all(bytes.as_bytes()).await.is_err() {
-                return;
-            }
-        }
-    }
 }
 
-async fn read_request(
-    from: &mut BufReader<tokio::net::tcp::OwnedReadHalf>,
-) -> Option<(Method, http::Uri, Vec<u8>)> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        head.push(from.read_u8().await.ok()?);
-    }
-    let head = String::from_utf8(head).unwrap();
-    let mut words = head.lines().next()?.split(' ');
-    let method = words.next()?.parse().unwrap();
-    let uri = words.next()?.parse().unwrap();
-    let length = head
-        .lines()
-        .filter_map(|line| line.split_once(": "))
-        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
-        .map_or(0, |(_, length)| length.parse().unwrap());
-    let mut body = vec![0; length];
-    from.read_exact(&mut body).await.ok()?;
-    Some((method, uri, body))
-}
-
-fn whole(code: u16, value: &Value) -> Response<AnswerBody> {
+fn whole(code: u16, value: &Value) -> InMemory {
     // In pieces, as from a connection.
-    let body = value.to_string().into_bytes();
-    let pieces: Vec<_> = body
-        .chunks(64 << 10)
-        .map(|piece| Ok::<_, BoxError>(http_body::Frame::data(Bytes::copy_from_slice(piece))))
-        .collect();
-    let body = AnswerBody::new(StreamBody::new(stream::iter(pieces)));
-    Response::builder()
-        .status(StatusCode::from_u16(code).unwrap())
-        .header("content-type", "application/json")
-        .body(body)
-        .unwrap()
+    let body = Bytes::from(value.to_string());
+    let pieces = body.chunks(64 << 10).map(|piece| Ok(body.slice_ref(piece)));
+    answer(code, stream::iter(pieces.collect::<Vec<_>>()))
 }
 
-fn streamed(lines: mpsc::UnboundedReceiver<String>, time: Duration) -> Response<AnswerBody> {
+fn streamed(lines: mpsc::UnboundedReceiver<String>, time: Duration) -> InMemory {
     let lines = stream::unfold(
         lines,
         |mut lines| async move { Some((lines.recv().await?, lines)) },
     );
-    let frames = lines
-        .take_until(tokio::time::sleep(time))
-        .map(|line| Ok::<_, BoxError>(http_body::Frame::data(Bytes::from(line))));
-    Response::builder()
-        .header("content-type", "application/json")
-        .body(AnswerBody::new(StreamBody::new(frames)))
-        .unwrap()
+    let lines = lines.take_until(tokio::time::sleep(time));
+    answer(200, lines.map(|line| Ok(Bytes::from(line))))
 }
 
 /// What happens there.
 impl Shard {
     /// A workspace is bound, so that what is in it is seen.
-    pub(crate) fn bind(&self, cluster: &str) {
+    pub fn bind(&self, cluster: &str) {
         let mut state = self.state();
         state.version += 1;
         state.bound.insert(cluster.to_owned());
     }
 
     /// A workspace is not bound any more. Its objects go; if it was the last one, whoever watches never hears of it.
-    pub(crate) fn unbind(&self, cluster: &str) {
+    pub fn unbind(&self, cluster: &str) {
         let mut state = self.state();
         state.bound.remove(cluster);
         if state.bound.is_empty() {
@@ -385,7 +206,7 @@ impl Shard {
     }
 
     /// Creates an object or changes it, from the inside of a workspace.
-    pub(crate) fn put(&self, cluster: &str, namespace: &str, name: &str, value: &str) {
+    pub fn put(&self, cluster: &str, namespace: &str, name: &str, value: &str) {
         let mut state = self.state();
         let key = (cluster.to_owned(), namespace.to_owned(), name.to_owned());
         let uid = state
@@ -399,13 +220,14 @@ impl Shard {
         state.put(key, json!({"metadata": {"uid": uid}, "data": {"value": value}}));
     }
 
-    pub(crate) fn delete(&self, cluster: &str, namespace: &str, name: &str) {
+    /// Deletes an object.
+    pub fn delete(&self, cluster: &str, namespace: &str, name: &str) {
         self.state()
             .delete(&(cluster.to_owned(), namespace.to_owned(), name.to_owned()));
     }
 
     /// Sets the deletion timestamp of an object, which stays because of a finalizer.
-    pub(crate) fn begin_deletion(&self, cluster: &str, namespace: &str, name: &str) {
+    pub fn begin_deletion(&self, cluster: &str, namespace: &str, name: &str) {
         let mut state = self.state();
         let key = (cluster.to_owned(), namespace.to_owned(), name.to_owned());
         let object = deleting(state.objects[&key].clone());
@@ -413,7 +235,7 @@ impl Shard {
     }
 
     /// Sets the deletion timestamp and deletes the object at once.
-    pub(crate) fn delete_with_timestamp(&self, cluster: &str, namespace: &str, name: &str) {
+    pub fn delete_with_timestamp(&self, cluster: &str, namespace: &str, name: &str) {
         let mut state = self.state();
         let key = (cluster.to_owned(), namespace.to_owned(), name.to_owned());
         let object = deleting(state.objects[&key].clone());
@@ -422,7 +244,7 @@ impl Shard {
     }
 
     /// Takes a workspace over as it is on another shard, which goes on having it.
-    pub(crate) fn adopt(&self, cluster: &str, from: &Self) {
+    pub fn adopt(&self, cluster: &str, from: &Self) {
         let objects: Vec<(Key, Value)> = {
             let from = from.state();
             let all = from.objects.iter().filter(|(key, _)| key.0 == cluster);
@@ -436,7 +258,7 @@ impl Shard {
     }
 
     /// Forgets its history and says so to whoever watches.
-    pub(crate) fn expire(&self) {
+    pub fn expire(&self) {
         let mut state = self.state();
         state.version += 1;
         state.compacted = state.version;
@@ -447,34 +269,36 @@ impl Shard {
     }
 
     /// Every watch that is open goes dead.
-    pub(crate) fn kill_watches(&self) {
+    pub fn kill_watches(&self) {
         self.state().die();
     }
 
     /// Every watch ends.
-    pub(crate) fn end_watches(&self) {
+    pub fn end_watches(&self) {
         let mut state = self.state();
         state.watchers.clear();
         state.dead.clear();
     }
 
     /// Every watch is dead, those that are open and those to come.
-    pub(crate) fn be_mute(&self, mute: bool) {
+    pub fn be_mute(&self, mute: bool) {
         let mut state = self.state();
         state.mute = mute;
         state.die();
     }
 
-    pub(crate) fn be_slow(&self, latency: Duration) {
+    /// How long each answer takes from now on.
+    pub fn be_slow(&self, latency: Duration) {
         self.state().latency = latency;
     }
 
-    pub(crate) fn fail_lists(&self, fail: bool) {
+    /// Whether lists fail.
+    pub fn fail_lists(&self, fail: bool) {
         self.state().lists_fail = fail;
     }
 
     /// Tells every watch how far it is.
-    pub(crate) fn bookmark(&self) {
+    pub fn bookmark(&self) {
         let state = self.state();
         for watcher in &state.watchers {
             let _ = watcher.lines.send(state.bookmark());
@@ -485,7 +309,7 @@ impl Shard {
 /// What a test wants to know.
 impl Shard {
     /// What a workspace has, by `namespace/name`.
-    pub(crate) fn has(&self, cluster: &str) -> BTreeMap<String, Seen> {
+    pub fn has(&self, cluster: &str) -> BTreeMap<String, Seen> {
         let state = self.state();
         let own = state.objects.iter().filter(|(key, _)| key.0 == cluster);
         own.map(|((_, namespace, name), object)| {
@@ -501,7 +325,7 @@ impl Shard {
     }
 
     /// Whether it has an object, and nobody may be told otherwise.
-    pub(crate) fn surely_has(&self, uid: &str) -> bool {
+    pub fn surely_has(&self, uid: &str) -> bool {
         let state = self.state();
         let has = state
             .objects
@@ -511,23 +335,25 @@ impl Shard {
     }
 
     /// Of what a workspace has now it may be told that it was deleted: it was, once, and who comes now may hear of that.
-    pub(crate) fn forgive(&self, cluster: &str) {
+    pub fn forgive(&self, cluster: &str) {
         let uids: Vec<String> = self.has(cluster).into_values().map(|(uid, ..)| uid).collect();
         self.state().forgiven.extend(uids);
     }
 
-    pub(crate) fn lists(&self) -> usize {
+    /// How many lists of all workspaces were asked for.
+    pub fn lists(&self) -> usize {
         self.state().asked.iter().filter(|asked| asked.lists(ALL)).count()
     }
 
     /// The watches that are open and hear of everything.
-    pub(crate) fn watching(&self) -> usize {
+    pub fn watching(&self) -> usize {
         let mut state = self.state();
         state.watchers.retain(|watcher| !watcher.lines.is_closed());
         state.watchers.len()
     }
 
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    /// All requests so far.
+    pub fn asked(&self) -> Vec<Asked> {
         self.state().asked.clone()
     }
 }
@@ -703,16 +529,12 @@ impl Event {
 
 /// In the stream, where kcp says it.
 fn expired() -> String {
-    let Reply::Whole(_, status) = status(410, "Expired", "too old resource version") else {
-        unreachable!()
-    };
+    let status = status_object(410, "Expired", "too old resource version");
     format!("{}\n", json!({"type": "ERROR", "object": status}))
 }
 
 fn status(code: u16, reason: &str, message: &str) -> Reply {
-    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": message, "reason": reason, "code": code});
-    Reply::Whole(code, status)
+    Reply::Whole(code, status_object(code, reason, message))
 }
 
 impl Shard {

@@ -1,38 +1,15 @@
 //! Watches: how they go on, and what ends them.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use serde_json::json;
-use tokio::time::Instant;
 
-use crate::{
-    harness::*,
-    server::{Answer, Server, status_object},
+use mcr_doubles::{
+    scripted::{Answer, Server},
+    status_object,
 };
 
-/// A proxy that always says 410 would otherwise be asked for whole lists as fast as it can answer.
-#[tokio::test(start_paused = true)]
-async fn a_server_that_always_says_410_is_not_asked_in_a_loop() {
-    let server = Server::in_memory(|asked| match asked.is_watch() {
-        false => list(10, [map("a", 1)]),
-        true => Answer::status(410, "Expired", "too old"),
-    });
-    let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
-    one.synced().await;
-    for_millis(4000).await;
-    // Pauses of at least 0.25, 0.5, 1 and 2 s.
-    let lists = server.lists(MAPS);
-    assert!((2..=5).contains(&lists.len()), "{} lists in 4 s", lists.len());
-    assert!(growing(&lists.iter().map(|asked| asked.at).collect::<Vec<_>>()));
-    one.log.is(&["+a"]);
-    one.running.stop().await;
-}
-
-/// Whether the last pause is longer than the first by more than chance.
-fn growing(times: &[Instant]) -> bool {
-    let pauses: Vec<Duration> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    pauses.len() < 3 || pauses[pauses.len() - 1] > pauses[0]
-}
+use crate::harness::*;
 
 /// Events on every short watch are no reason to ask without a pause either.
 #[tokio::test(start_paused = true)]
@@ -42,26 +19,32 @@ async fn a_server_that_ends_every_watch_at_once_is_not_asked_in_a_loop() {
             false => list(10, [map("a", 1)]),
             true => watch.clone(),
         });
-        let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
-        one.synced().await;
+        let one = One::by_default(&server);
+        synced(&one.watch).await;
         for_millis(4000).await;
         let watches = server.watches(MAPS).len();
         assert!((3..=5).contains(&watches), "{watches} watches in 4 s");
         let lists = server.lists(MAPS).len();
         assert_eq!(lists, 1, "the end of a watch is no reason to list");
-        one.running.stop().await;
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_watch_goes_on_from_its_last_bookmark_without_a_list() {
     let (server, one) = One::on(|asked| match (asked.is_watch(), asked.nth) {
         (false, _) => list(10, [map("a", 1)]),
-        (true, 0) => Answer::short_watch([&event("ADDED", map("b", 15)), &bookmark(77)]),
+        // A bookmark without a version does not lose the place: what was deleted in between would be missed for ever.
+        (true, 0) => Answer::short_watch([
+            &event("ADDED", map("b", 15)),
+            &bookmark(77),
+            &event(
+                "BOOKMARK",
+                json!({"kind": "x", "metadata": {"resourceVersion": ""}}),
+            ),
+        ]),
         (true, 1) => Answer::short_watch([&event("MODIFIED", map("b", 80))]),
         (true, _) => quiet(),
-    })
-    .await;
+    });
     one.log.becomes(&["+a", "+b", "~b"]).await;
     eventually("the third watch", || server.watches(MAPS).len() == 3).await;
     let watches = server.watches(MAPS);
@@ -76,73 +59,12 @@ async fn a_watch_goes_on_from_its_last_bookmark_without_a_list() {
         let seconds: u64 = asked.get("timeoutSeconds").unwrap().parse().unwrap();
         assert!((261..=290).contains(&seconds), "{seconds}");
     }
-    one.running.stop().await;
-}
-
-/// A bookmark without a version must not make the next watch begin anywhere: what was deleted in between
-/// would be missed for ever.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bookmark_without_a_version_does_not_lose_the_place() {
-    let (server, one) = One::on(|asked| match (asked.is_watch(), asked.nth) {
-        (false, _) => list(10, [map("a", 1)]),
-        (true, 0) => Answer::short_watch([&event(
-            "BOOKMARK",
-            json!({"kind": "x", "metadata": {"resourceVersion": ""}}),
-        )]),
-        (true, _) => quiet(),
-    })
-    .await;
-    eventually("the second watch", || server.watches(MAPS).len() == 2).await;
-    assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("10"));
-    one.running.stop().await;
-}
-
-/// A timeout of less than a second must not become none at all.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_short_watch_timeout_does_not_become_none() {
-    let server = Server::start(|asked| if asked.is_watch() { quiet() } else { list(10, []) }).await;
-    let running = Running::start_with(|settings| {
-        Arc::make_mut(&mut settings.watch).watch_timeout = Duration::from_secs(1);
-    });
-    let one = One::with(&server, running).await;
-    eventually("watched", || server.watches(MAPS).len() == 1).await;
-    assert_eq!(server.watches(MAPS)[0].get("timeoutSeconds"), Some("1"));
-    one.running.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_deleted_while_disconnected_is_told_once_and_nothing_else() {
-    let (server, one) = One::on(|asked| match (asked.is_watch(), asked.nth) {
-        (false, 0) => list(10, (0..300).map(|i| map(&format!("m{i}"), 1))),
-        (false, _) => list(
-            20,
-            (0..300)
-                .filter(|i| *i != 7 && *i != 270)
-                .map(|i| map(&format!("m{i}"), 1)),
-        ),
-        (true, 0) => Answer::begin().wait(Duration::from_millis(100)),
-        (true, 1) => Answer::status(410, "Expired", "too old"),
-        (true, _) => quiet(),
-    })
-    .await;
-    one.synced().await;
-    eventually("listed twice", || one.watch.status().lists == 2).await;
-    // Nothing else was told before what comes now.
-    server.send(MAPS, &event("ADDED", map("later", 21))).await;
-    eventually("told what is new", || {
-        (one.log.lines().last()? == "+later").then_some(())
-    })
-    .await;
-    let mut told = one.log.lines().split_off(300);
-    told.sort();
-    assert_eq!(told, ["+later", "-m270", "-m7"]);
-    one.running.stop().await;
 }
 
 /// A connection that breaks is no reason to list, nor to tell anything twice.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn an_event_cut_off_in_the_middle_is_asked_for_again_from_where_it_was() {
-    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+    let server = Server::in_memory(|asked| match (asked.is_watch(), asked.nth) {
         (false, _) => list(10, [map("a", 1)]),
         (true, 0) => {
             let line = event("ADDED", map("cut", 12)).to_string();
@@ -155,11 +77,10 @@ async fn an_event_cut_off_in_the_middle_is_asked_for_again_from_where_it_was() {
             Answer::begin().chunk(&line[..line.len() - 1]).end()
         }
         (true, _) => Answer::watch([&event("ADDED", map("cut", 12))]),
-    })
-    .await;
+    });
     // Nothing was restored.
     server.is_at(11);
-    let one = One::of(&server).await;
+    let one = One::of(&server);
     one.log.becomes(&["+a", "+whole", "+cut"]).await;
     let from: Vec<_> = server
         .watches(MAPS)
@@ -168,10 +89,9 @@ async fn an_event_cut_off_in_the_middle_is_asked_for_again_from_where_it_was() {
         .collect();
     assert_eq!(from, ["10", "11", "11"]);
     assert_eq!(server.lists(MAPS).len(), 1);
-    one.running.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn after_what_can_not_be_understood_or_is_too_old_everything_is_listed_again() {
     let long = (0..17).fold(Answer::begin(), |answer, _| answer.chunk(vec![b'x'; 1 << 20]));
     let gone = event("ERROR", status_object(410, "Gone", "too old"));
@@ -202,19 +122,17 @@ async fn after_what_can_not_be_understood_or_is_too_old_everything_is_listed_aga
             (false, _) => list(20, [map("a", 1), map("b", 2)]),
             (true, 0) => watch.clone(),
             (true, _) => quiet(),
-        })
-        .await;
+        });
         one.log.becomes(&["+a", "+goes", "-goes", "+b"]).await;
         eventually("watched", || server.watches(MAPS).len() == 2).await;
         assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("20"));
         let problems = one.log.problems();
         let reported = problems.iter().any(|text| text.contains(problem));
         assert!(reported, "{problem}: {problems:?}");
-        one.running.stop().await;
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn an_error_event_is_survived_without_a_list() {
     let (server, one) = One::on(|asked| match (asked.is_watch(), asked.nth) {
         (false, _) => list(10, [map("a", 1)]),
@@ -223,103 +141,82 @@ async fn an_error_event_is_survived_without_a_list() {
             status_object(500, "InternalError", "etcd is sad"),
         )]),
         (true, _) => Answer::watch([&event("ADDED", map("b", 11))]),
-    })
-    .await;
+    });
     one.log.becomes(&["+a", "+b"]).await;
     assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("10"));
     assert_eq!(server.lists(MAPS).len(), 1);
     assert_eq!(one.log.problems()[0], "the API server answered 500: etcd is sad");
     assert!(one.watch.status().problem.is_none());
-    one.running.stop().await;
-}
-
-/// An event that the server (or a proxy's limit) can't get across would be asked for for ever.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_that_never_gets_beyond_one_place_lists_again() {
-    let (_server, one) = One::on(|asked| match (asked.is_watch(), asked.get("resourceVersion")) {
-        (false, _) if asked.nth == 0 => list(10, [map("a", 1)]),
-        (false, _) => list(20, [map("a", 1), map("b", 2)]),
-        (true, Some("10")) => Answer::watch([&event(
-            "ERROR",
-            status_object(500, "InternalError", "can't convert"),
-        )]),
-        (true, _) => quiet(),
-    })
-    .await;
-    one.log.becomes(&["+a", "+b"]).await;
-    one.running.stop().await;
 }
 
 /// Half open: the other side is gone, what stands between still says that all is well, and new connections work.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_watch_that_falls_silent_after_a_bookmark_goes_on_over_another_connection() {
-    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+    let server = Server::in_memory(|asked| match (asked.is_watch(), asked.nth) {
         (false, _) => list(10, [map("a", 1)]),
         (true, 0) => Answer::watch([&bookmark(15)]),
         (true, _) => Answer::watch([&event("ADDED", map("b", 16)), &bookmark(16)]),
-    })
-    .await;
-    let running = Running::start_with(|settings| {
-        Arc::make_mut(&mut settings.watch).silence_timeout = Duration::from_millis(300);
     });
-    let one = One::with(&server, running).await;
+    let one = One::with(&server, |settings| {
+        settings.silence_timeout = Duration::from_millis(300)
+    });
     one.log.becomes(&["+a", "+b"]).await;
     assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("15"));
     assert_eq!(server.lists(MAPS).len(), 1);
-    one.running.stop().await;
 }
 
 /// kcp's watches of what no workspace has yet deliver nothing for ever, whatever comes later.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_watch_that_never_said_a_word_is_followed_by_a_list() {
-    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+    let server = Server::in_memory(|asked| match (asked.is_watch(), asked.nth) {
         (false, 0) => list(10, []),
         (false, _) => list(20, [map("a", 11)]),
         (true, _) => Answer::begin().wait(Duration::from_millis(1100)).end(),
-    })
-    .await;
-    let running = Running::start_with(|settings| {
-        Arc::make_mut(&mut settings.watch).watch_timeout = Duration::from_secs(1);
     });
-    let one = One::with(&server, running).await;
+    let one = One::with(&server, |settings| {
+        settings.watch_timeout = Duration::from_secs(1)
+    });
     one.log.becomes(&["+a"]).await;
-    one.running.stop().await;
+    // A timeout of less than a second does not become none at all.
+    assert_eq!(server.watches(MAPS)[0].get("timeoutSeconds"), Some("1"));
 }
 
 /// A watch that is refused at once although it may be listed must not look like a healthy one.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_kind_that_may_be_listed_but_not_watched_is_listed_once_and_says_so() {
     let (server, one) = One::on(|asked| match asked.is_watch() {
         false => list(10, [map("a", 1)]),
         true => Answer::status(403, "Forbidden", "cannot watch"),
-    })
-    .await;
-    one.synced().await;
-    assert!(one.problem().await.starts_with("forbidden: cannot watch"));
+    });
+    synced(&one.watch).await;
+    assert!(problem(&one.log).await.starts_with("forbidden: cannot watch"));
     eventually("asked again and again", || server.watches(MAPS).len() > 6).await;
     assert!(one.watch.status().problem.is_some() && one.watch.status().synced);
     assert_eq!(server.lists(MAPS).len(), 1, "a list can't cure it");
-    one.running.stop().await;
 }
 
-/// A problem that comes back on every try is one problem, logged once, and has lasted since it began.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+/// A problem that comes back on every try is one problem, and has lasted since it began.
+#[tokio::test(start_paused = true)]
 async fn a_watch_that_opens_and_fails_each_time_is_not_told_as_recovered_in_between() {
-    let log = mcr_testkit::log::Log::of_this_process();
     let (server, one) = One::on(|asked| match asked.is_watch() {
         false => list(10, [map("a", 1)]),
         true => Answer::watch([&event(
             "ERROR",
             status_object(500, "InternalError", "again-and-again"),
         )]),
-    })
-    .await;
+    });
     eventually("asked again and again", || server.watches(MAPS).len() > 8).await;
-    let warnings: Vec<_> = log
-        .lines_with("again-and-again")
-        .into_iter()
-        .filter(|line| line.contains(" WARN "))
+    let statuses = one.log.statuses().into_iter();
+    let problems: Vec<_> = statuses
+        .map(|status| status.problem.map(|problem| problem.since))
         .collect();
-    assert_eq!(warnings.len(), 1, "{warnings:#?}");
-    one.running.stop().await;
+    let began = problems.iter().position(Option::is_some).unwrap();
+    // A list after three failures at one version ends it.
+    let listed = problems[began..].split(Option::is_none);
+    assert!(
+        listed
+            .into_iter()
+            .all(|one| one.windows(2).all(|pair| pair[0] == pair[1])),
+        "{problems:?}"
+    );
 }

@@ -9,7 +9,7 @@ use std::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
     },
-    time::SystemTime,
+    time::Duration,
 };
 
 use futures::future::BoxFuture;
@@ -19,23 +19,26 @@ use mcr_store::{
     Encoder, Indexer, Item, NotAnObject, Object, ObjectChange, ObjectKey, ObjectStore, ParsedObject,
     RawObject,
 };
-use mcr_watch::{
-    WatchProblem, WatchRequest, WatchStatus,
-    internal::{Cache, Encoded, Feed, LeftOut, PlacedObject, SharedWatch, UnreadableObject, WatchTarget},
-};
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::access::Scope;
+use crate::{
+    cache::Cache,
+    driver::{DriverEnv, drive},
+    places::Places,
+    request::WatchRequest,
+    shared::{Feed, SharedWatch},
+    status::{WatchProblem, WatchStatus},
+    target::{Encoded, LeftOut, PlacedObject, TargetEvent, UnreadableObject, WatchTarget, update_status},
+};
 
 /// Distributes the objects of an endpoint to the caches of its places, and lets the watches of clusters read those caches.
 ///
 /// It also keeps the objects of places that belong to no cluster of the fleet. A cluster that joins later finds its objects
 /// without a list.
-pub(crate) struct ScopeWatch {
-    scope: Scope,
-    endpoint: Arc<str>,
+pub struct ScopeWatch {
+    places: Arc<dyn Places>,
     /// The request of the clusters.
     request: WatchRequest,
     /// The request to the endpoint.
@@ -92,16 +95,16 @@ struct Reader {
 }
 
 impl ScopeWatch {
-    pub(crate) fn new(
-        (scope, endpoint): (Scope, Arc<str>),
+    /// A watch without readers. `request` is the request of the clusters, and `query` the one to the endpoint.
+    pub fn new(
+        places: Arc<dyn Places>,
         request: WatchRequest,
         query: WatchRequest,
         indexers: Vec<(Arc<str>, Indexer)>,
         on_last_reader_left: Box<dyn Fn(&WatchRequest) + Send + Sync>,
     ) -> Self {
         Self {
-            scope,
-            endpoint,
+            places,
             request,
             query,
             state: Mutex::default(),
@@ -115,21 +118,40 @@ impl ScopeWatch {
         }
     }
 
-    pub(crate) fn request(&self) -> &WatchRequest {
+    /// Lists and watches until the watch is stopped. `delay`: the time for which an uncertain deletion waits.
+    pub fn run(
+        self: Arc<Self>,
+        env: DriverEnv,
+        delay: Duration,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let health = env.health.clone();
+        let driver = drive(self.clone(), self.query.clone(), self.stop.clone(), env);
+        async move {
+            tokio::select! {
+                () = driver => {}
+                () = self.confirm_deletions(delay, &health) => {}
+            }
+        }
+    }
+
+    /// The request of the clusters.
+    pub fn request(&self) -> &WatchRequest {
         &self.request
     }
 
-    pub(crate) fn stop(&self) {
+    /// Ends the watch.
+    pub fn stop(&self) {
         self.stop.cancel();
     }
 
     /// The number of places, and the number of readers.
-    pub(crate) fn counts(&self) -> (usize, usize) {
+    pub fn counts(&self) -> (usize, usize) {
         let state = self.state();
         (state.places.len(), state.readers.len())
     }
 
-    pub(crate) fn has_readers(&self) -> bool {
+    /// Whether the watch of any cluster reads here.
+    pub fn has_readers(&self) -> bool {
         !self.state().readers.is_empty()
     }
 
@@ -138,7 +160,7 @@ impl ScopeWatch {
     }
 
     /// Adds an index to all caches, including caches of places that come later. Replaces an index of the same name.
-    pub(crate) fn add_index(&self, name: &Arc<str>, indexer: &Indexer) {
+    pub fn add_index(&self, name: &Arc<str>, indexer: &Indexer) {
         {
             let mut indexers = lock(&self.indexers);
             indexers.retain(|(known, _)| known != name);
@@ -177,7 +199,7 @@ impl ScopeWatch {
     }
 
     /// Changes the objects of a place.
-    fn apply<C>(&self, place: &str, change: impl Fn(&ObjectStore) -> C)
+    fn apply_at<C>(&self, place: &str, change: impl Fn(&ObjectStore) -> C)
     where
         C: IntoIterator<Item = ObjectChange>,
     {
@@ -193,7 +215,7 @@ impl ScopeWatch {
     }
 
     /// Adds a reader, and returns the cache of its place. `None` if the watch reads there already.
-    pub(crate) fn admit(&self, watch: &Arc<SharedWatch>, place: &Arc<str>) -> Option<Arc<Cache>> {
+    pub fn admit(&self, watch: &Arc<SharedWatch>, place: &Arc<str>) -> Option<Arc<Cache>> {
         let mut state = self.state();
         let reader = Reader {
             watch: watch.clone(),
@@ -218,11 +240,11 @@ impl ScopeWatch {
     /// request its namespace.
     fn locate(&self, item: Item<'_>, encoder: &mut Encoder) -> Encoded {
         let raw = item?;
-        let Some(placement) = catch_panic("place", || self.scope.layout().place(raw.metadata()))? else {
+        let Some(placement) = catch_panic("place", || self.places.place(raw.metadata()))? else {
             return Ok(None);
         };
         let (place, namespace) = (placement.place(), placement.namespace());
-        let object = if catch_panic("localizes", || self.scope.layout().localizes(&self.request))? {
+        let object = if catch_panic("localizes", || self.places.localizes(&self.request))? {
             let localized = self.localize(&raw, place)?;
             ParsedObject::read(&localized)?
                 .object()
@@ -251,7 +273,7 @@ impl ScopeWatch {
     fn localize(&self, object: &RawObject<'_>, place: &str) -> Result<Box<RawValue>, NotAnObject> {
         let unreadable = |error: serde_json::Error| NotAnObject::nameless(mcr_store::describe(&error));
         let mut value: serde_json::Value = serde_json::from_slice(&object.json()).map_err(unreadable)?;
-        catch_panic("localize", || self.scope.layout().localize(place, &mut value))?;
+        catch_panic("localize", || self.places.localize(place, &mut value))?;
         serde_json::value::to_raw_value(&value).map_err(unreadable)
     }
 }
@@ -324,10 +346,6 @@ impl Feed for ScopeWatch {
         state.left_out.get(&reader.place).cloned()
     }
 
-    fn last_event(&self) -> Option<SystemTime> {
-        self.status.read(|status| status.last_event)
-    }
-
     fn leave(&self, watch: &SharedWatch) {
         let cache = {
             let mut state = self.state();
@@ -353,26 +371,8 @@ impl Feed for ScopeWatch {
     }
 }
 
-impl WatchTarget for ScopeWatch {
-    fn query(&self) -> &WatchRequest {
-        &self.query
-    }
-
-    fn stopped(&self) -> &CancellationToken {
-        &self.stop
-    }
-
-    fn objects(&self) -> usize {
-        let state = self.state();
-        state.places.values().map(|place| place.cache.store().len()).sum()
-    }
-
-    fn held_bytes(&self, place: Option<&str>) -> usize {
-        let state = self.state();
-        let at = place.and_then(|place| state.places.get(place));
-        at.map_or(0, |at| at.cache.store().held_bytes())
-    }
-
+/// The events of the driver.
+impl ScopeWatch {
     fn begin_listing(&self) {
         let mut state = self.state();
         state.listing = true;
@@ -383,12 +383,13 @@ impl WatchTarget for ScopeWatch {
         }
     }
 
-    fn finish_listing(&self, complete: bool) {
+    fn finish_listing(&self, complete: bool, left_out: &LeftOut) {
         let caches: Vec<(Arc<str>, Arc<Cache>, bool)> = {
             let mut state = self.state();
             state.listing = false;
+            state.left_out.clone_from(left_out);
             let caches = state.places.iter().map(|(name, place)| {
-                let complete = complete && !state.left_out.contains_key(name);
+                let complete = complete && !left_out.contains_key(name);
                 (name.clone(), place.cache.clone(), complete)
             });
             caches.collect()
@@ -414,7 +415,7 @@ impl WatchTarget for ScopeWatch {
                 let mut state = self.state();
                 let still = state.reads_at(watch.id(), &place);
                 let cache = still.then(|| self.cache_of(&mut state, &place))?;
-                let complete = complete && !state.left_out.contains_key(&place);
+                let complete = complete && !left_out.contains_key(&place);
                 drop(state);
                 if !complete {
                     // An incomplete list deletes nothing. Nor may one unreadable object keep clusters from arriving.
@@ -423,7 +424,6 @@ impl WatchTarget for ScopeWatch {
                 Some(cache)
             });
         }
-        self.listed();
     }
 
     fn abort_listing(&self) {
@@ -436,6 +436,23 @@ impl WatchTarget for ScopeWatch {
         }
     }
 
+    fn put(&self, place: &Arc<str>, object: &Arc<Object>, initial: bool) {
+        let named = (place.clone(), object.key().clone());
+        self.state().uncertain.remove(&named);
+        self.apply_at(place, |store| store.upsert(object.clone(), initial));
+    }
+
+    fn change_status(&self, event: TargetEvent<'_>) {
+        if update_status(&self.status, event) {
+            let readers: Vec<Reader> = self.state().readers.values().cloned().collect();
+            for reader in readers {
+                reader.watch.update_status(self);
+            }
+        }
+    }
+}
+
+impl WatchTarget for ScopeWatch {
     fn encode(&self, item: Item<'_>, encoder: &mut Encoder) -> Encoded {
         self.locate(item, encoder).inspect_err(|unreadable| {
             if unreadable.error.key.is_none() {
@@ -444,51 +461,51 @@ impl WatchTarget for ScopeWatch {
         })
     }
 
-    fn put(&self, put: &PlacedObject, initial: bool) -> Result<(), UnreadableObject> {
-        if let Some(place) = &put.place {
-            let named = (place.clone(), put.object.key().clone());
-            self.state().uncertain.remove(&named);
-            self.apply(place, |store| store.upsert(put.object.clone(), initial));
+    fn apply(&self, event: TargetEvent<'_>) -> Result<(), UnreadableObject> {
+        match event {
+            TargetEvent::ListBegins => self.begin_listing(),
+            TargetEvent::ListFailed => self.abort_listing(),
+            TargetEvent::Listed { complete, left_out } => self.finish_listing(complete, left_out),
+            TargetEvent::Put {
+                object:
+                    PlacedObject {
+                        place: Some(place),
+                        object,
+                    },
+                initial,
+            } => {
+                self.put(place, object, initial);
+            }
+            TargetEvent::Deleted(PlacedObject {
+                place: Some(place),
+                object,
+            }) => {
+                self.remove(place, object.clone(), self.deletions_are_uncertain());
+            }
+            TargetEvent::LeftOut(places) => self.state().left_out.clone_from(places),
+            _ => {}
         }
+        self.change_status(event);
         Ok(())
     }
 
-    fn delete(&self, PlacedObject { place, object }: &PlacedObject) {
-        if let Some(place) = place {
-            self.remove(place, object.clone(), self.deletions_are_uncertain());
-        }
+    fn held_bytes(&self, place: Option<&str>) -> usize {
+        let state = self.state();
+        let at = place.and_then(|place| state.places.get(place));
+        at.map_or(0, |at| at.cache.store().held_bytes())
     }
 
-    fn leave_out(&self, places: &LeftOut) {
-        self.state().left_out.clone_from(places);
-    }
-
-    fn driver_status(&self) -> &Observable<WatchStatus> {
-        &self.status
-    }
-
-    fn status_changed(&self) {
-        let readers: Vec<Reader> = self.state().readers.values().cloned().collect();
-        for reader in readers {
-            reader.watch.update_status(self);
-        }
-    }
-
-    fn may_list_from_cache(&self) -> bool {
-        // The cache that a cluster brings from another endpoint may be newer than the cache of the API server.
-        self.status.read(|status| status.lists) == 0
-            && self.objects() == 0
-            && self.state().awaiting_current_list.is_empty()
-    }
-
-    fn relist_failed(&self) {
-        if !self.state().awaiting_next_list.is_empty() {
-            self.relist.notify_one();
-        }
+    // The cache that a cluster brings from another endpoint may be newer than the cache of the API server.
+    fn needs_newest(&self) -> bool {
+        !self.state().awaiting_current_list.is_empty()
     }
 
     fn relist(&self) -> Option<BoxFuture<'_, ()>> {
-        Some(Box::pin(self.relist.notified()))
+        Some(Box::pin(async {
+            while self.state().awaiting_next_list.is_empty() {
+                self.relist.notified().await;
+            }
+        }))
     }
 }
 

@@ -3,13 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use mcr_core::{FleetSettings, HubEvent, HubWatch, WatchRequest};
+use mcr_watch::{HubEvent, HubWatch, WatchRequest};
 use tokio::{sync::Semaphore, time::Instant};
 
-use crate::{
-    harness::*,
-    server::{Answer, Asked, Server},
-};
+use mcr_doubles::scripted::{Answer, Asked, Server};
+
+use crate::harness::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_whose_head_comes_with_its_first_event_is_no_failure() {
@@ -20,20 +19,16 @@ async fn a_watch_whose_head_comes_with_its_first_event_is_no_failure() {
         (true, 0) => Answer::watch([&event("ADDED", map("b", 11))]).after_gate(&gate),
         (true, _) => quiet(),
     });
-    let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
+    let one = One::by_default(&server);
     one.log.becomes(&["+a"]).await;
     for_millis(240_000).await;
     assert_eq!(one.log.problems(), [""; 0]);
     assert_eq!((server.lists(MAPS).len(), server.watches(MAPS).len()), (1, 1));
-    // One for each 20 s of silence.
-    assert!(server.probes() <= 15, "{} probes in 240 s", server.probes());
-    assert!(one.cluster.state().is_ready());
     let sent = Instant::now();
     event_comes.add_permits(1);
     one.log.becomes(&["+a", "+b"]).await;
     assert!(one.log.time_of("+b") - sent < Duration::from_millis(100));
     assert_eq!(server.lists(MAPS).len(), 1);
-    one.running.stop().await;
 }
 
 /// The head may come as late as the end. Such a watch was open all the time, and was not ended at once.
@@ -43,12 +38,11 @@ async fn a_watch_whose_head_comes_with_its_end_was_not_cut_short() {
         false => list(10, [map("a", 1)]),
         true => Answer::short_watch([&bookmark(11)]).after(Duration::from_secs(270)),
     });
-    let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
+    let one = One::by_default(&server);
     one.log.becomes(&["+a"]).await;
     for_millis(10 * 270_000 + 5_000).await;
     assert_eq!(one.log.problems(), [""; 0]);
     assert_eq!((server.lists(MAPS).len(), server.watches(MAPS).len()), (1, 11));
-    one.running.stop().await;
 }
 
 /// The limit of a head follows the timeout of a watch.
@@ -62,15 +56,15 @@ async fn a_head_may_come_as_late_as_the_end_of_a_long_watch() {
             Answer::short_watch([&bookmark(11)]).after(Duration::from_secs(lasts))
         }
     });
-    let long = |settings: &mut FleetSettings| Arc::make_mut(&mut settings.watch).watch_timeout = LONG;
-    let one = One::with(&server, Running::start_as_by_default(long)).await;
-    mcr_testkit::waiting::eventually(3 * LONG, "the second watch", || server.watches(MAPS).len() == 2).await;
+    let one = One::in_cluster(Cluster::by_default(&server, |settings| {
+        settings.watch_timeout = LONG
+    }));
+    within(3 * LONG, "the second watch", || server.watches(MAPS).len() == 2).await;
     assert_eq!(one.log.problems(), [""; 0]);
     let watches = server.watches(MAPS);
     assert_eq!(watches[1].get("resourceVersion"), Some("11"));
     assert!(watches[1].at - watches[0].at >= LONG.mul_f64(0.9));
     assert_eq!(server.lists(MAPS).len(), 1);
-    one.running.stop().await;
 }
 
 /// Whatever time it took, it has not proven that watches work: after three of them in a row everything is listed.
@@ -80,7 +74,7 @@ async fn a_refusal_that_comes_late_is_no_watch_that_lasted() {
         false => list(10, [map("a", 1)]),
         true => Answer::status(500, "InternalError", "no").after(Duration::from_secs(11)),
     });
-    let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
+    let _one = One::by_default(&server);
     eventually("listed again", || server.lists(MAPS).len() == 2).await;
     let listed = server.lists(MAPS)[1].at;
     let before = server
@@ -89,7 +83,6 @@ async fn a_refusal_that_comes_late_is_no_watch_that_lasted() {
         .filter(|watch| watch.at < listed)
         .count();
     assert_eq!(before, 3);
-    one.running.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -101,7 +94,7 @@ async fn a_problem_is_not_over_before_the_watch_has_answered() {
         (true, 0) => Answer::status(500, "InternalError", "no"),
         (true, _) => quiet().after_gate(&gate),
     });
-    let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
+    let one = One::by_default(&server);
     eventually("the second watch", || server.watches(MAPS).len() == 2).await;
     for_millis(200_000).await;
     let problem = one.watch.status().problem.unwrap().error.to_string();
@@ -109,22 +102,6 @@ async fn a_problem_is_not_over_before_the_watch_has_answered() {
     answer_comes.add_permits(1);
     eventually("the problem is over", || one.watch.status().problem.is_none()).await;
     assert_eq!((one.log.problems().len(), server.watches(MAPS).len()), (1, 2));
-    one.running.stop().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_watch_that_is_stopped_does_not_wait_for_its_head() {
-    let server = Server::in_memory(|asked| match asked.is_watch() {
-        false => list(10, [map("a", 1)]),
-        true => Answer::silence(),
-    });
-    let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
-    eventually("it is asked", || server.live() == 1).await;
-    let stopped = Instant::now();
-    drop(one.watch);
-    eventually("its connection is closed", || server.live() == 0).await;
-    assert!(stopped.elapsed() < Duration::from_secs(1));
-    one.running.stop().await;
 }
 
 /// Servers that convert each object, and proxies that wait for the whole response.
@@ -139,11 +116,11 @@ async fn a_list_waits_for_its_head_for_five_minutes_and_then_comes_in_pages() {
             (false, Some(_)) => list(10, [map("a", 1)]),
             (true, _) => quiet(),
         });
-        let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
+        let one = One::by_default(&server);
         let mut hub = HubWatch::new(server.client(), WatchRequest::of::<ConfigMap>());
         let began = Instant::now();
         let listed = || one.watch.status().synced;
-        let first = mcr_testkit::waiting::eventually(Duration::from_secs(400), "it is listed", listed);
+        let first = within(Duration::from_secs(400), "it is listed", listed);
         let hub_listed = async { while !matches!(hub.next().await, HubEvent::Synced) {} };
         tokio::join!(first, hub_listed);
         assert!(
@@ -158,6 +135,5 @@ async fn a_list_waits_for_its_head_for_five_minutes_and_then_comes_in_pages() {
             server.lists(MAPS).iter().filter(|list| !is_probe(list)).count(),
             2 * lists
         );
-        one.running.stop().await;
     }
 }

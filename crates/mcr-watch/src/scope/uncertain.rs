@@ -7,18 +7,16 @@
 use std::{sync::Arc, time::Duration};
 
 use mcr_store::Object;
-use mcr_watch::internal::Health;
 use tokio::time::timeout;
 
 use super::{Deletion, ScopeWatch, catch_panic};
+use crate::health::Health;
 
 impl ScopeWatch {
-    /// Whether an object may leave this endpoint because its cluster moves. No cluster can move if this is the only endpoint. The
-    /// last cluster that moves away may take its endpoint along, before its deletions arrive.
+    /// Whether an object may leave this endpoint because its cluster moves.
     pub(super) fn deletions_are_uncertain(&self) -> bool {
-        let certain = || self.scope.layout().deletions_are_certain();
-        self.scope.endpoints() != [self.endpoint.clone()]
-            && !catch_panic("deletions_are_certain", certain).unwrap_or(false)
+        let certain = || self.places.deletions_are_certain();
+        !catch_panic("deletions_are_certain", certain).unwrap_or(false)
     }
 
     /// Deletes an object: after some time if deletions are `uncertain` and the object was not being deleted.
@@ -36,14 +34,14 @@ impl ScopeWatch {
             self.uncertain.notify_one();
             return;
         }
-        self.apply(place, |store| store.delete(last.clone()));
+        self.apply_at(place, |store| store.delete(last.clone()));
         self.state().remove_if_idle(place);
     }
 
     /// Makes the deletions certain that nothing has disproved for `delay`, as long as the watch runs.
     ///
     /// The endpoint has to be connected all this time. The last cluster that moves away may take its endpoint along.
-    pub(in crate::fleet::scoped) async fn settle(&self, delay: Duration, health: &Health) {
+    pub(super) async fn confirm_deletions(&self, delay: Duration, health: &Health) {
         loop {
             self.uncertain.notified().await;
             loop {
