@@ -1,7 +1,5 @@
 //! Whether an announced cluster is reached as before.
 
-use std::sync::Arc;
-
 use mcr_core::Access;
 
 /// Whether both are the same access for sure. A ready client can't be compared, so it never is.
@@ -11,7 +9,7 @@ pub(crate) fn is_same(a: &Access, b: &Access) -> bool {
             a.yaml == b.yaml && a.trust == b.trust && a.context == b.context && a.base_dir == b.base_dir
         }
         (Access::Endpoint(a), Access::Endpoint(b)) => {
-            a.endpoint == b.endpoint && Arc::ptr_eq(&a.credentials, &b.credentials)
+            a.fingerprint() == b.fingerprint()
         }
         (Access::Scoped(a), Access::Scoped(b)) => a == b,
         _ => false,

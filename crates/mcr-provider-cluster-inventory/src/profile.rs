@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use mcr_core::{
-    BrokenCluster, Change, ClusterName, ClusterSpec, Fingerprint, KubeconfigAccess, Trust,
+    Access, BrokenCluster, Change, ClusterName, ClusterSpec, EndpointAccess, Fingerprint, Trust,
     internal::KubeconfigProblem,
 };
 
 use crate::{
     facts::{Facts, map},
     offer::Offer,
-    secret::{Checks, Kubeconfig},
+    secret::Checks,
 };
 
 #[derive(Debug)]
@@ -19,9 +19,9 @@ pub(crate) struct Profile {
     /// Why the profile can't be decoded any more. The facts are those from before.
     pub(crate) unreadable: Option<Arc<str>>,
     /// The kubeconfig that it offers by itself.
-    pub(crate) offered: Option<Result<Kubeconfig, KubeconfigProblem>>,
+    pub(crate) offered: Option<Result<EndpointAccess, KubeconfigProblem>>,
     /// The access of the cluster since it is engaged. A suspended cluster keeps it, and with it what the fleet knows.
-    pub(crate) last: Option<KubeconfigAccess>,
+    pub(crate) last: Option<EndpointAccess>,
     pub(crate) said: Said,
 }
 
@@ -37,7 +37,7 @@ pub(crate) enum Said {
 /// What is to be said of a cluster.
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    Good(Kubeconfig),
+    Good(EndpointAccess),
     Waiting(Arc<str>),
     /// The object at fault, and why.
     Broken(String, Arc<str>),
@@ -67,7 +67,7 @@ impl Profile {
 
     fn check(&mut self, facts: &Facts, checks: &Checks) {
         self.offered = match &facts.offer {
-            Offer::Kubeconfig(text) => Some(checks.check(text.clone())),
+            Offer::Kubeconfig(text) => Some(checks.parse(text.clone())),
             _ => None,
         };
     }
@@ -76,7 +76,7 @@ impl Profile {
     pub(crate) fn announcement(&self, name: ClusterName, verdict: &Verdict) -> Option<(Said, Change)> {
         let facts = &self.facts;
         let said = match verdict {
-            Verdict::Good(kubeconfig) => Said::Good(facts.clone(), kubeconfig.fingerprint),
+            Verdict::Good(access) => Said::Good(facts.clone(), access.fingerprint()),
             Verdict::Waiting(why) => Said::Waiting(facts.clone(), why.clone()),
             Verdict::Broken(_, why) => Said::Broken(why.clone()),
         };
@@ -84,10 +84,10 @@ impl Profile {
             return None;
         }
         let change = match verdict {
-            Verdict::Good(kubeconfig) => Change::Upsert(facts.spec(name, kubeconfig.access.clone())),
+            Verdict::Good(access) => Change::Upsert(facts.spec(name, access.clone())),
             Verdict::Waiting(why) => {
-                let nowhere = || KubeconfigAccess::new("", Trust::Untrusted);
-                let access = self.last.clone().unwrap_or_else(nowhere);
+                let nowhere = || Access::kubeconfig("", Trust::Untrusted);
+                let access = self.last.clone().map_or_else(nowhere, Into::into);
                 Change::Upsert(facts.spec(name, access).suspended(why.clone()))
             }
             Verdict::Broken(object, why) => {
@@ -111,7 +111,7 @@ impl Said {
 }
 
 impl Facts {
-    pub(crate) fn spec(&self, name: ClusterName, access: KubeconfigAccess) -> ClusterSpec {
+    pub(crate) fn spec(&self, name: ClusterName, access: impl Into<Access>) -> ClusterSpec {
         let mut spec = ClusterSpec::new(name, access.into());
         spec.identity.clone_from(&self.uid);
         spec.labels = map(&self.labels);

@@ -8,8 +8,8 @@ use std::{
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use mcr_core::{
-    AccessPolicy, Fingerprint, KubeconfigAccess, Object, Trust,
-    internal::{KubeconfigProblem, check_announced, lock},
+    AccessPolicy, EndpointAccess, Fingerprint, KubeconfigAccess, Object, Trust,
+    internal::{KubeconfigProblem, lock, parse_announced},
 };
 use serde::Deserialize;
 
@@ -117,29 +117,11 @@ pub(crate) struct Checks {
     pub(crate) fleet_policy: AccessPolicy,
 }
 
-/// A kubeconfig that can be used.
-#[derive(Debug, Clone)]
-pub(crate) struct Kubeconfig {
-    pub(crate) access: KubeconfigAccess,
-    pub(crate) fingerprint: Fingerprint,
-}
-
 impl Checks {
-    /// Parses a kubeconfig, which may take long.
-    pub(crate) fn check(&self, text: Arc<[u8]>) -> Result<Kubeconfig, KubeconfigProblem> {
-        let fingerprint = Fingerprint::of(&text);
-        let mut access = KubeconfigAccess::new("", Trust::Untrusted);
-        access.yaml = text;
-        check_announced(&access, self.policy.as_ref(), &self.fleet_policy)?;
-        Ok(Kubeconfig { access, fingerprint })
-    }
-}
-
-impl Kubeconfig {
-    /// Drops the text if what was parsed makes it superfluous.
-    pub(crate) fn settle(&mut self, policy: &AccessPolicy) {
-        if !self.access.yaml.is_empty() {
-            self.access = self.access.clone().without_text(policy);
-        }
+    /// Parses a kubeconfig and judges it, which may take long.
+    pub(crate) fn parse(&self, text: Arc<[u8]>) -> Result<EndpointAccess, KubeconfigProblem> {
+        let mut kubeconfig = KubeconfigAccess::new("", Trust::Untrusted);
+        kubeconfig.yaml = text;
+        parse_announced(&kubeconfig, self.policy.as_ref(), &self.fleet_policy)
     }
 }

@@ -1,6 +1,6 @@
 //! Turns the admin.conf of a node into a kubeconfig that works outside of the node.
 
-use mcr_core::{AccessError, AccessPolicy, AddressPolicy, KubeconfigAccess, Trust, check};
+use mcr_core::{AccessError, AccessPolicy, AddressPolicy, EndpointAccess, KubeconfigAccess, Trust};
 use serde_json::{Value, json};
 
 /// The path at which kubeadm writes the file in a node.
@@ -27,7 +27,7 @@ pub(crate) enum ConfError {
 /// are allowed, because kind's API servers are there. Those of metadata services are not: a label of the container can
 /// name any address. A file that passes has no other field for which trust matters. It is announced as trusted, because the
 /// fleet's policy would refuse the address in an untrusted one.
-pub(crate) fn reached_at(yaml: &[u8], endpoint: &str) -> Result<KubeconfigAccess, ConfError> {
+pub(crate) fn reached_at(yaml: &[u8], endpoint: &str) -> Result<EndpointAccess, ConfError> {
     let text = std::str::from_utf8(yaml).map_err(|_| ConfError::Syntax { line: 1 })?;
     if text.trim().is_empty() {
         return Err(ConfError::Empty);
@@ -49,7 +49,7 @@ pub(crate) fn reached_at(yaml: &[u8], endpoint: &str) -> Result<KubeconfigAccess
 }
 
 /// A kubeconfig without credentials, for a suspended cluster whose admin.conf has not been read.
-pub(crate) fn without_credentials(endpoint: &str) -> Option<KubeconfigAccess> {
+pub(crate) fn without_credentials(endpoint: &str) -> Option<EndpointAccess> {
     let document = json!({
         "clusters": [{"name": "kind", "cluster": {"server": format!("https://{endpoint}")}}],
         "users": [{"name": "kind", "user": {}}],
@@ -59,10 +59,10 @@ pub(crate) fn without_credentials(endpoint: &str) -> Option<KubeconfigAccess> {
     checked(&document).ok()
 }
 
-fn checked(document: &Value) -> Result<KubeconfigAccess, ConfError> {
+fn checked(document: &Value) -> Result<EndpointAccess, ConfError> {
     let policy = AccessPolicy::default().addresses(AddressPolicy::any().allow_link_local(false));
-    let mut access = KubeconfigAccess::new(document.to_string(), Trust::Untrusted);
-    check(&access, &policy)?;
+    let parsed = KubeconfigAccess::new(document.to_string(), Trust::Untrusted).parse()?;
+    let mut access = policy.admit(&parsed)?;
     access.trust = Trust::Trusted;
     Ok(access)
 }

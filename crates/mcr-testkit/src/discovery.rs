@@ -73,14 +73,16 @@ impl Followed {
         }
     }
 
-    /// The clusters that are there at the start, kept as a fleet keeps them: without the texts of their kubeconfigs.
+    /// The clusters that are there at the start, kept as a fleet keeps them: with their kubeconfigs parsed.
     pub async fn all(&mut self) -> Vec<ClusterSpec> {
         let mut clusters = Vec::new();
         loop {
             match self.next().await {
                 Change::Upsert(mut spec) => {
-                    if let Access::Kubeconfig(access) = spec.access {
-                        spec.access = access.without_text(&locally()).into();
+                    if let Access::Kubeconfig(access) = &spec.access
+                        && let Ok(parsed) = access.parse()
+                    {
+                        spec.access = parsed.into();
                     }
                     clusters.push(spec);
                 }

@@ -26,10 +26,10 @@ impl ApiVersion {
 
 /// The configuration of a plugin. Plugins with equal configurations share their runs.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) struct PluginConfig {
-    pub(super) command: PathBuf,
-    pub(super) args: Vec<String>,
-    pub(super) env: Vec<(String, String)>,
+pub(crate) struct PluginConfig {
+    pub(crate) command: PathBuf,
+    pub(crate) args: Vec<String>,
+    pub(crate) env: Vec<(String, String)>,
     pub(super) version: ApiVersion,
     /// The JSON of `spec.cluster` in the plugin's input.
     pub(super) cluster: Option<String>,

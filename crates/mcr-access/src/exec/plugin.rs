@@ -79,6 +79,15 @@ impl ExecPlugin {
         self
     }
 
+    pub(crate) fn config(&self) -> &PluginConfig {
+        &self.config
+    }
+
+    /// Sets the command to run.
+    pub(crate) fn command(self, command: PathBuf) -> Self {
+        self.change(|config| config.command = command)
+    }
+
     /// Adds arguments of the program.
     #[must_use]
     pub fn args<A: Into<String>>(self, args: impl IntoIterator<Item = A>) -> Self {

@@ -84,7 +84,7 @@ fn inventory() -> Inventory {
 }
 
 fn with(memory: Arc<Memory>) -> Inventory {
-    Inventory::new(false, memory, AccessPolicy::default())
+    Inventory::new(false, memory)
 }
 
 /// An inventory of a hub whose watches have listed nothing.
@@ -458,7 +458,7 @@ fn a_cluster_that_cannot_be_decoded_is_broken_and_keeps_what_it_has() {
 
 #[test]
 fn in_all_namespaces_names_have_the_namespace() {
-    let mut inventory = Inventory::new(true, Arc::default(), AccessPolicy::default());
+    let mut inventory = Inventory::new(true, Arc::default());
     let outcome = inventory.cluster(&key(), waiting("u"));
     assert!(matches!(&outcome.changes[0], Change::Upsert(spec) if spec.name == "fleet/a"));
 }
