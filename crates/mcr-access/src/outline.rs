@@ -118,7 +118,18 @@ pub fn outline_parsed(access: &EndpointAccess) -> Outline {
             .map(|token| token.trim().to_owned().into()),
         certificate: of_user("client-certificate")
             .and_then(|pem| first(&pem))
-            .or_else(|| Some(known?.certificate.as_ref()?.identity().ok()?.cert.first()?.to_vec())),
+            .or_else(|| {
+                Some(
+                    known?
+                        .certificate
+                        .as_ref()?
+                        .identity()
+                        .ok()?
+                        .cert
+                        .first()?
+                        .to_vec(),
+                )
+            }),
         anonymous: files.is_empty() && known.is_some_and(Credential::is_empty),
         plugin: plugin.map(|plugin| plugin.program.config().command.to_string_lossy().into_owned()),
     }

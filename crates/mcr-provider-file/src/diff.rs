@@ -141,13 +141,14 @@ pub(crate) fn say((name, desired): (&ClusterName, &Desired)) -> Option<Change> {
 
 #[cfg(test)]
 mod tests {
-    use mcr_core::Trust;
+    use mcr_core::{Credential, Endpoint, StaticCredential};
 
     use super::*;
 
-    fn good(yaml: &str) -> Desired {
+    fn good(token: &str) -> Desired {
+        let endpoint = Endpoint::new("https://a".parse().unwrap());
         Desired::good(
-            KubeconfigAccess::new(yaml, Trust::Trusted),
+            EndpointAccess::new(endpoint, StaticCredential::new(Credential::token(token))),
             "f".into(),
             "c".into(),
             Labels::new(),

@@ -212,7 +212,7 @@ impl Checks {
             ));
         }
         Ok(Held {
-            fingerprint: access.fingerprint(),
+            fingerprint: Fingerprint::of(&yaml),
             target: Fingerprint::of(&(endpoint.server.to_string(), &endpoint.certificate_authority)),
             access,
             place,

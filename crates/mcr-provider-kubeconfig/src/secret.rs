@@ -9,8 +9,8 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use kube::core::ApiResource;
 use mcr_core::{
-    AccessPolicy, ClusterName, ClusterSpec, EndpointAccess, Fingerprint, InvalidClusterName, KubeconfigAccess,
-    Object, ObjectKey, Trust,
+    AccessPolicy, ClusterName, ClusterSpec, EndpointAccess, Fingerprint, InvalidClusterName,
+    KubeconfigAccess, Object, ObjectKey, Trust,
     internal::{lock, parse_announced},
 };
 use serde::Deserialize;

@@ -12,10 +12,12 @@
 
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use mcr_core::{
     Access, AccessPolicy, AddressPolicy, Availability, BoxError, Change, ClusterSpec, Discovery, Provider,
+    Refresh,
 };
+use secrecy::ExposeSecret;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -91,6 +93,23 @@ impl Followed {
             }
         }
     }
+}
+
+/// Where an access leads, and with which token: `https://a:6443/ secret`. Only for a credential that needs no waiting.
+pub fn address_and_token(access: &Access) -> String {
+    let parsed = match access {
+        Access::Kubeconfig(kubeconfig) => kubeconfig.parse().map_err(|error| error.to_string()),
+        Access::Endpoint(access) => Ok((**access).clone()),
+        other => Err(format!("{other:?}")),
+    };
+    let access = match parsed {
+        Ok(access) => access,
+        Err(error) => return error,
+    };
+    let credential = access.credentials.credential(Refresh::First).now_or_never();
+    let token = credential.and_then(|credential| credential.ok()?.token);
+    let token = token.as_ref().map(|token| token.expose_secret());
+    format!("{} {}", access.endpoint.server, token.unwrap_or_default())
 }
 
 /// An announcement in short: `+name`, `~name: why it is suspended`, `!name: object: error`, `-name` or `synced`.

@@ -223,7 +223,7 @@ async fn endpoint(
     };
     let policy = options.flags().policy().address_policy();
     facts.connection = Some(probe::connection(&target, &policy, limit).await);
-    match bindings(api, &target.address, export, hub, options, limit).await {
+    match bindings(api, &target.address, export, hub, limit).await {
         Ok(found) => facts.bindings = Ok(found),
         Err((why, forbidden)) => (facts.bindings, facts.forbidden) = (Err(why), forbidden),
     }
@@ -242,7 +242,6 @@ async fn bindings(
     address: &str,
     export: &str,
     hub: &Access,
-    options: &ProviderOptions,
     limit: Duration,
 ) -> Result<Vec<KcpBinding>, (String, bool)> {
     let other = |why: String| (why, false);

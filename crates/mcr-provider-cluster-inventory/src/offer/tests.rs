@@ -1,6 +1,6 @@
 use std::{collections::HashMap, fmt::Debug};
 
-use mcr_core::{AccessPolicy, KubeconfigAccess, Trust, check};
+use mcr_core::{AccessPolicy, KubeconfigAccess, Trust};
 use proptest::prelude::*;
 
 use super::*;
@@ -296,7 +296,8 @@ proptest! {
             let Offer::Kubeconfig(kubeconfig) = &offer else { continue };
             // What is offered is what the policy of these plugins allows, and the program is the operator's.
             let policy = AccessPolicy::default().credential_plugins(shared.plugin_policy());
-            same(check(&KubeconfigAccess::new(kubeconfig, Trust::Untrusted), &policy), Ok(()))?;
+            let parsed = KubeconfigAccess::new(kubeconfig, Trust::Untrusted).parse();
+            same(parsed.and_then(|parsed| policy.admit(&parsed)).map(drop), Ok(()))?;
             prop_assert_eq!(&exec(&offer)["command"], "/plugins/p");
             // Each argument and variable is of the configuration or of this profile.
             let own = |name: &str| {
@@ -329,6 +330,6 @@ proptest! {
         let offer = of(&[offered], &[config]);
         prop_assert_eq!(&exec(&offer)["command"], "/plugins/p");
         let Offer::Kubeconfig(text) = &offer else { panic!() };
-        let _ = check(&KubeconfigAccess::new(text, Trust::Untrusted), &AccessPolicy::default());
+        let _ = KubeconfigAccess::new(text, Trust::Untrusted).parse();
     }
 }

@@ -13,8 +13,8 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use mcr_core::{
-    Access, BoxError, Change, ClusterSpec, ContextAccess, Discovery, HUB, KubeconfigAccess,
-    KubeconfigFile, Provider, contexts, layer,
+    Access, BoxError, Change, ClusterSpec, ContextAccess, Discovery, HUB, KubeconfigAccess, KubeconfigFile,
+    Provider, contexts, layer,
 };
 use tokio_util::sync::CancellationToken;
 
