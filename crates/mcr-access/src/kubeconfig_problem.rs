@@ -177,7 +177,7 @@ mod tests {
             for kubeconfig in &all {
                 let access = KubeconfigAccess::new(kubeconfig, trust).parse();
                 let policy = AccessPolicy::default();
-                let Err(error) = access.and_then(|access| policy.admit_with_files(&access)) else {
+                let Err(error) = access.and_then(|access| policy.admit(&access)?.check_files()) else {
                     continue;
                 };
                 wrong += 1;

@@ -75,19 +75,12 @@ impl Followed {
         }
     }
 
-    /// The clusters that are there at the start, kept as a fleet keeps them: with their kubeconfigs parsed.
+    /// The clusters that are there at the start.
     pub async fn all(&mut self) -> Vec<ClusterSpec> {
         let mut clusters = Vec::new();
         loop {
             match self.next().await {
-                Change::Upsert(mut spec) => {
-                    if let Access::Kubeconfig(access) = &spec.access
-                        && let Ok(parsed) = access.parse()
-                    {
-                        spec.access = parsed.into();
-                    }
-                    clusters.push(spec);
-                }
+                Change::Upsert(spec) => clusters.push(spec),
                 Change::Synced => return clusters,
                 other => fail(line(&other)),
             }
