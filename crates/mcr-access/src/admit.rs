@@ -55,8 +55,8 @@ impl AccessPolicy {
         }
         let mut admitted = access.clone();
         if let (Some(plugin), Some(command)) = (plugin.filter(|plugin| plugin.runs), command) {
-            let source = plugin.source_as(command, self.plugin_deadline, &access.endpoint);
-            admitted.credentials = Arc::new(source);
+            let source = plugin.source(&access.endpoint).command(command);
+            admitted.credentials = Arc::new(source.deadline(self.plugin_deadline));
         }
         Ok(admitted)
     }

@@ -4,7 +4,6 @@ use std::{
     fmt,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
 use crate::{
@@ -69,11 +68,6 @@ impl Plugin {
             }
             None => self.program.clone(),
         }
-    }
-
-    /// The same, under another command and deadline.
-    pub(crate) fn source_as(&self, command: PathBuf, deadline: Duration, endpoint: &Endpoint) -> ExecPlugin {
-        self.source(endpoint).command(command).deadline(deadline)
     }
 }
 

@@ -174,18 +174,26 @@ clusters: [{name: c, cluster: {server: 'https://[::1]:6443/clusters/a/', certifi
 users: [{name: u, user: {token: e30.eyJleHAiOjYwfQ.c2ln}}]
 ";
 
+    /// The target of a text and of what it is parsed into.
+    fn of_both(access: &KubeconfigAccess) -> [Target; 2] {
+        let parsed = access.parse().unwrap();
+        [access.clone().into(), parsed.into()].map(|access| of(&access).unwrap())
+    }
+
     #[test]
     fn an_address_and_an_expiry_and_nothing_secret() {
-        let target = of(&Access::kubeconfig(YAML, Trust::Untrusted)).unwrap();
-        assert_eq!(target.address, "https://[::1]:6443/clusters/a");
-        assert_eq!(
-            (target.host.as_str(), target.port, target.tls),
-            ("::1", 6443, true)
-        );
-        assert_eq!(target.server_name.as_deref(), Some("k"));
-        let at = SystemTime::UNIX_EPOCH + Duration::from_secs(60);
-        assert_eq!(target.credential.token_expires, Some(at));
-        assert!(!format!("{target:?}").contains("e30"));
+        for target in of_both(&KubeconfigAccess::new(YAML, Trust::Untrusted)) {
+            assert_eq!(target.address, "https://[::1]:6443/clusters/a");
+            assert_eq!(
+                (target.host.as_str(), target.port, target.tls),
+                ("::1", 6443, true)
+            );
+            assert_eq!(target.server_name.as_deref(), Some("k"));
+            let at = SystemTime::UNIX_EPOCH + Duration::from_secs(60);
+            assert_eq!(target.credential.token_expires, Some(at));
+            assert!(!target.credential.none && target.trust == Trust::Untrusted);
+            assert!(!format!("{target:?}").contains("e30"));
+        }
     }
 
     #[test]
@@ -203,7 +211,9 @@ users: [{name: u, user: {token: e30.eyJleHAiOjYwfQ.c2ln}}]
         std::fs::write(dir.path().join("ca.pem"), "authority").unwrap();
         let authority = |trust| {
             let access = KubeconfigAccess::new(YAML, trust).base_dir(dir.path());
-            of(&access.into()).unwrap().authority
+            let [of_text, parsed] = of_both(&access).map(|target| target.authority);
+            assert_eq!(of_text, parsed);
+            parsed
         };
         assert_eq!(
             authority(Trust::Trusted).as_deref(),

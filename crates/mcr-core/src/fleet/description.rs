@@ -136,6 +136,29 @@ impl From<BTreeMap<String, String>> for Pairs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Trust;
+
+    #[tokio::test]
+    async fn of_a_kubeconfig_stays_what_it_was_parsed_into_or_why_it_can_not_be_used() {
+        let good = "{current-context: c, contexts: [{name: c, context: {cluster: c, namespace: team}}], \
+                    clusters: [{name: c, cluster: {server: 'https://a', certificate-authority: /nowhere}}]}";
+        let parse = |text: &str| {
+            let access = Access::kubeconfig(text, Trust::Untrusted);
+            Description::parse(ClusterSpec::named("a", access).unwrap())
+        };
+        let parsed = parse(good).await;
+        assert!(
+            matches!(&parsed.access, Ok(Access::Endpoint(access)) if access.trust == Trust::Untrusted)
+        );
+        assert_eq!(parsed.default_namespace.as_deref(), Some("team"));
+        let broken = parse("contexts: [").await;
+        let problem = broken.access.unwrap_err();
+        assert!(
+            problem.starts_with("its description can't be used: the kubeconfig can't be read"),
+            "{problem}"
+        );
+        assert_eq!(broken.default_namespace, None);
+    }
 
     #[test]
     fn pairs_are_the_map_they_were_made_of() {
