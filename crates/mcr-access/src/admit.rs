@@ -55,8 +55,8 @@ impl AccessPolicy {
         }
         let mut admitted = access.clone();
         if let (Some(plugin), Some(command)) = (plugin.filter(|plugin| plugin.runs), command) {
-            let source = plugin.source(&access.endpoint).command(command);
-            admitted.credentials = Arc::new(source.deadline(self.plugin_deadline));
+            let (deadline, endpoint) = (self.plugin_deadline, &access.endpoint);
+            admitted.credentials = Arc::new(plugin.program.admitted(command, deadline, endpoint));
         }
         Ok(admitted)
     }
@@ -138,7 +138,7 @@ impl AccessPolicy {
     /// Returns the command to run.
     fn judge_plugin(&self, asks: &Asks, plugin: &Plugin) -> Result<PathBuf, AccessError> {
         let config = plugin.program.config();
-        let info = plugin.cluster_info.is_some();
+        let info = config.cluster.is_some();
         let plugins = &self.credential_plugins;
         let checked = plugins.check(&config.command, &config.args, &config.env, info);
         checked.map_err(|refusal| plugin_refused(asks, &config.command, refusal))

@@ -1,7 +1,6 @@
 //! Access by an endpoint and a source of credentials. A kubeconfig is parsed into one.
 
 use std::{
-    fmt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -48,34 +47,11 @@ pub(crate) struct Asks {
 }
 
 /// A credential plugin as a kubeconfig asks for it.
+#[derive(Debug)]
 pub(crate) struct Plugin {
-    /// Without the cluster in its input.
     pub(crate) program: ExecPlugin,
-    /// With `provideClusterInfo`: the plugin's configuration, and whether `disable-compression` is set.
-    pub(crate) cluster_info: Option<(Option<serde_json::Value>, bool)>,
     /// False if the user has another credential. Such a plugin is judged, but never runs.
     pub(crate) runs: bool,
-}
-
-impl Plugin {
-    /// The source that runs the plugin for an endpoint.
-    pub(crate) fn source(&self, endpoint: &Endpoint) -> ExecPlugin {
-        match &self.cluster_info {
-            Some((config, uncompressed)) => {
-                self.program
-                    .clone()
-                    .cluster_info(endpoint, config.clone(), *uncompressed)
-            }
-            None => self.program.clone(),
-        }
-    }
-}
-
-// Its configuration can hold secrets.
-impl fmt::Debug for Plugin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.program.fmt(f)
-    }
 }
 
 impl EndpointAccess {

@@ -52,7 +52,8 @@ pub enum Access {
 }
 
 impl Access {
-    /// Access by the current context of a kubeconfig.
+    /// Access by the current context of a kubeconfig, which the fleet parses. A provider that wants to announce an unusable one as
+    /// [`Broken`](crate::Change::Broken) calls [`KubeconfigAccess::parse`] itself, and announces the result.
     pub fn kubeconfig(yaml: impl AsRef<[u8]>, trust: Trust) -> Self {
         Self::Kubeconfig(KubeconfigAccess::new(yaml, trust))
     }

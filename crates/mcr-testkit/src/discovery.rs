@@ -12,10 +12,9 @@
 
 use std::time::Duration;
 
-use futures::{FutureExt, StreamExt};
+use futures::StreamExt;
 use mcr_core::{
     Access, AccessPolicy, AddressPolicy, Availability, BoxError, Change, ClusterSpec, Discovery, Provider,
-    Refresh,
 };
 use secrecy::ExposeSecret;
 use tokio::time::timeout;
@@ -88,7 +87,7 @@ impl Followed {
     }
 }
 
-/// Where an access leads, and with which token: `https://a:6443/ secret`. Only for a credential that needs no waiting.
+/// Where an access leads, and with which token: `https://a:6443/ secret`. Without the token, if that is not in a kubeconfig itself.
 pub fn address_and_token(access: &Access) -> String {
     let parsed = match access {
         Access::Kubeconfig(kubeconfig) => kubeconfig.parse().map_err(|error| error.to_string()),
@@ -99,10 +98,9 @@ pub fn address_and_token(access: &Access) -> String {
         Ok(access) => access,
         Err(error) => return error,
     };
-    let credential = access.credentials.credential(Refresh::First).now_or_never();
-    let token = credential.and_then(|credential| credential.ok()?.token);
-    let token = token.as_ref().map(|token| token.expose_secret());
-    format!("{} {}", access.endpoint.server, token.unwrap_or_default())
+    let token = access.credentials.known().and_then(|known| known.token.as_ref());
+    let token = token.map_or("", |token| token.expose_secret());
+    format!("{} {token}", access.endpoint.server)
 }
 
 /// An announcement in short: `+name`, `~name: why it is suspended`, `!name: object: error`, `-name` or `synced`.

@@ -58,12 +58,10 @@ pub(super) fn credential_source(
     // As in client-go, a program runs only for a user without any other credential.
     let runs = base.token.is_none() && base.basic.is_none() && token.is_none() && certificate.is_none();
     if let Some(exec) = user.exec {
-        let mut plugin = exec_plugin(entry, exec, cluster)?;
-        plugin.runs = runs;
-        plugin.program = plugin.program.impersonate(base.impersonate.clone());
-        let plugin = asks.plugin.insert(plugin);
+        let program = exec_plugin(entry, exec, cluster, endpoint)?.impersonate(base.impersonate.clone());
+        let plugin = asks.plugin.insert(Plugin { program, runs });
         if runs {
-            return Ok(Arc::new(plugin.source(endpoint)));
+            return Ok(Arc::new(plugin.program.clone()));
         }
     }
     match certificate {
@@ -186,7 +184,12 @@ fn pem_source(
     Ok(file.map(|file| (field.to_owned(), file)))
 }
 
-fn exec_plugin(entry: &Entry<'_>, exec: Exec, cluster: &Cluster<'_>) -> Result<Plugin, AccessError> {
+fn exec_plugin(
+    entry: &Entry<'_>,
+    exec: Exec,
+    cluster: &Cluster<'_>,
+    endpoint: &Endpoint,
+) -> Result<ExecPlugin, AccessError> {
     let Some(command) = filled(exec.command) else {
         return Err(entry.invalid("exec.command", "is missing; name the program to run"));
     };
@@ -253,16 +256,12 @@ fn exec_plugin(entry: &Entry<'_>, exec: Exec, cluster: &Cluster<'_>) -> Result<P
     if let Some(hint) = filled(exec.install_hint) {
         program = program.install_hint(hint);
     }
-    let cluster_info = (exec.provide_cluster_info == Some(true)).then(|| {
+    if exec.provide_cluster_info == Some(true) {
         let mut extensions = cluster.extensions.iter().flatten();
         let config = extensions
             .find(|extension| extension.name.as_deref() == Some("client.authentication.k8s.io/exec"))
             .map(|extension| extension.extension.clone());
-        (config, cluster.disable_compression == Some(true))
-    });
-    Ok(Plugin {
-        program,
-        cluster_info,
-        runs: false,
-    })
+        program = program.cluster_info(endpoint, config, cluster.disable_compression == Some(true));
+    }
+    Ok(program)
 }

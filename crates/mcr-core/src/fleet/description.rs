@@ -147,9 +147,7 @@ mod tests {
             Description::parse(ClusterSpec::named("a", access).unwrap())
         };
         let parsed = parse(good).await;
-        assert!(
-            matches!(&parsed.access, Ok(Access::Endpoint(access)) if access.trust == Trust::Untrusted)
-        );
+        assert!(matches!(&parsed.access, Ok(Access::Endpoint(access)) if access.trust == Trust::Untrusted));
         assert_eq!(parsed.default_namespace.as_deref(), Some("team"));
         let broken = parse("contexts: [").await;
         let problem = broken.access.unwrap_err();
