@@ -28,7 +28,7 @@ async fn p_04_a_kubeconfig_in_a_watched_folder_is_discovered() {
         folder.at("kubeconfig.yaml").to_str().unwrap()
     );
     assert_eq!(spec.properties["context"], "dev");
-    assert!(matches!(&spec.access, Access::Kubeconfig(access) if access.trust == Trust::Trusted));
+    assert!(matches!(&spec.access, Access::Endpoint(access) if access.trust == Trust::Trusted));
 }
 
 #[tokio::test]
@@ -382,7 +382,7 @@ async fn separator_trust_and_globs_are_as_asked_for() {
     let heard = Heard::synced(builder, &folder).await;
     assert_eq!(heard.names(), ["./dev.conf::one"]);
     let access = &heard.specs["./dev.conf::one"].access;
-    assert!(matches!(access, Access::Kubeconfig(access) if access.trust == Trust::Untrusted));
+    assert!(matches!(access, Access::Endpoint(access) if access.trust == Trust::Untrusted));
 }
 
 #[tokio::test]

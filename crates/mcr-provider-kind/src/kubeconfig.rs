@@ -97,7 +97,7 @@ users:
     #[test]
     fn what_could_run_a_program_or_read_a_file_is_refused() {
         for evil in [
-            "{exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/s3cret}}",
+            "{exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/s3cret, interactiveMode: Never}}",
             "{tokenFile: /etc/s3cret}",
             "{client-certificate: /etc/s3cret, client-key: /etc/s3cret}",
         ] {
