@@ -210,10 +210,9 @@ impl Inventory {
             self.duplicates.add(group, key, &facts);
         }
         match self.profiles.get_mut(key) {
-            Some(profile) => profile.update(facts, &self.checks),
+            Some(profile) => profile.update(facts),
             None => {
-                self.profiles
-                    .insert(key.clone(), Profile::new(facts, &self.checks));
+                self.profiles.insert(key.clone(), Profile::new(facts));
             }
         }
         for group in [left, group].iter().flatten().filter(|_| moved) {
@@ -234,7 +233,7 @@ impl Inventory {
             });
         let content = match facts.as_ref().map(|facts| &facts.kubeconfig) {
             Some(Ok(text)) => match text.take() {
-                Some(text) => Some(self.checks.parse(text.into())),
+                Some(text) => Some(self.checks.parse(text)),
                 None => self.content(key),
             },
             Some(Err(why)) => Some(Err(KubeconfigProblem::new(why.clone()))),
@@ -378,14 +377,14 @@ impl Inventory {
 
     fn access(&self, key: &ObjectKey, profile: &Profile) -> Option<Access> {
         let of_profile = || format!("{}, status.accessProviders", object(key));
-        Some(match (&profile.facts.offer, &profile.offered) {
-            (Offer::Nothing(why), _) => Access::Nothing(why.clone()),
-            (Offer::Bad(why), _) => Access::Bad(of_profile(), why.clone()),
-            (Offer::Kubeconfig(_), offered) => match offered.as_ref()? {
-                Ok(kubeconfig) => Access::Good(kubeconfig.clone()),
-                Err(problem) => Access::Bad(of_profile(), problem.text.clone()),
+        Some(match &profile.facts.offer {
+            Offer::Nothing(why) => Access::Nothing(why.clone()),
+            Offer::Bad(why) => Access::Bad(of_profile(), why.clone()),
+            Offer::Kubeconfig(offered) => match offered.parse(&self.checks) {
+                Ok(access) => Access::Good(access),
+                Err(problem) => Access::Bad(of_profile(), problem.text),
             },
-            (Offer::Secret, _) => return self.secret_access(key),
+            Offer::Secret => return self.secret_access(key),
         })
     }
 

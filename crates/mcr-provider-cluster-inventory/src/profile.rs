@@ -2,24 +2,15 @@
 
 use std::sync::Arc;
 
-use mcr_core::{
-    Access, BrokenCluster, Change, ClusterName, ClusterSpec, EndpointAccess, Fingerprint, Trust,
-    internal::KubeconfigProblem,
-};
+use mcr_core::{Access, BrokenCluster, Change, ClusterName, ClusterSpec, EndpointAccess, Fingerprint, Trust};
 
-use crate::{
-    facts::{Facts, map},
-    offer::Offer,
-    secret::Checks,
-};
+use crate::facts::{Facts, map};
 
 #[derive(Debug)]
 pub(crate) struct Profile {
     pub(crate) facts: Arc<Facts>,
     /// Why the profile can't be decoded any more. The facts are those from before.
     pub(crate) unreadable: Option<Arc<str>>,
-    /// The kubeconfig that it offers by itself.
-    pub(crate) offered: Option<Result<EndpointAccess, KubeconfigProblem>>,
     /// The access of the cluster since it is engaged. A suspended cluster keeps it, and with it what the fleet knows.
     pub(crate) last: Option<EndpointAccess>,
     pub(crate) said: Said,
@@ -44,32 +35,18 @@ pub(crate) enum Verdict {
 }
 
 impl Profile {
-    pub(crate) fn new(facts: Arc<Facts>, checks: &Checks) -> Self {
-        let mut new = Self {
+    pub(crate) fn new(facts: Arc<Facts>) -> Self {
+        Self {
             unreadable: None,
-            offered: None,
             last: None,
             said: Said::Nothing,
-            facts: facts.clone(),
-        };
-        new.check(&facts, checks);
-        new
-    }
-
-    /// Parses a kubeconfig only if it differs from the last one.
-    pub(crate) fn update(&mut self, facts: Arc<Facts>, checks: &Checks) {
-        self.unreadable = None;
-        if self.facts.offer != facts.offer {
-            self.check(&facts, checks);
+            facts,
         }
-        self.facts = facts;
     }
 
-    fn check(&mut self, facts: &Facts, checks: &Checks) {
-        self.offered = match &facts.offer {
-            Offer::Kubeconfig(text) => Some(checks.parse(text.clone())),
-            _ => None,
-        };
+    pub(crate) fn update(&mut self, facts: Arc<Facts>) {
+        self.unreadable = None;
+        self.facts = facts;
     }
 
     /// The change that says it, and what is said then. None if that was said last.

@@ -119,9 +119,8 @@ pub(crate) struct Checks {
 
 impl Checks {
     /// Parses a kubeconfig and judges it, which may take long.
-    pub(crate) fn parse(&self, text: Arc<[u8]>) -> Result<EndpointAccess, KubeconfigProblem> {
-        let mut kubeconfig = KubeconfigAccess::new("", Trust::Untrusted);
-        kubeconfig.yaml = text;
+    pub(crate) fn parse(&self, text: impl AsRef<[u8]>) -> Result<EndpointAccess, KubeconfigProblem> {
+        let kubeconfig = KubeconfigAccess::new(text, Trust::Untrusted);
         parse_announced(&kubeconfig, self.policy.as_ref(), &self.fleet_policy)
     }
 }
