@@ -83,7 +83,7 @@ pub struct ContextAccess {
 /// files are unrelated.
 ///
 /// An error concerns one context or one file; the others are not affected. The content of the entries is not checked
-/// here, but by [`check`](crate::check). For files with hundreds of contexts, [`Kubeconfigs`] needs less memory.
+/// here, but by [`KubeconfigAccess::parse`]. For files with hundreds of contexts, [`Kubeconfigs`] needs less memory.
 ///
 /// ```
 /// use mcr_access::{KubeconfigFile, contexts};

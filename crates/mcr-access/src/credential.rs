@@ -237,6 +237,12 @@ pub trait CredentialSource: Send + Sync + 'static {
         None
     }
 
+    /// What is known of the credential without a call: all of a credential that never changes.
+    #[doc(hidden)]
+    fn known(&self) -> Option<&Credential> {
+        None
+    }
+
     /// When the work for the last call began, if that had to wait for its turn. The deadline of a call begins then.
     #[doc(hidden)]
     fn work_began(&self) -> Option<tokio::time::Instant> {
@@ -261,6 +267,9 @@ impl<S: CredentialSource + ?Sized> CredentialSource for Arc<S> {
     }
     fn renew_every(&self) -> Option<Duration> {
         (**self).renew_every()
+    }
+    fn known(&self) -> Option<&Credential> {
+        (**self).known()
     }
     fn work_began(&self) -> Option<tokio::time::Instant> {
         (**self).work_began()
@@ -327,6 +336,9 @@ impl CredentialSource for StaticCredential {
     }
     fn credential(&self, _: Refresh) -> BoxFuture<'_, Result<Credential, CredentialError>> {
         Box::pin(std::future::ready(Ok(self.0.clone())))
+    }
+    fn known(&self) -> Option<&Credential> {
+        Some(&self.0)
     }
 }
 

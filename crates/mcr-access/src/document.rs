@@ -193,16 +193,6 @@ impl Named for NamedUser<'_> {
     }
 }
 
-impl User<'_> {
-    /// Returns whether the user has inline data only: it names no files and no programs.
-    pub(crate) fn is_inline(&self) -> bool {
-        self.client_certificate.is_none()
-            && self.client_key.is_none()
-            && self.token_file.is_none()
-            && self.exec.is_none()
-    }
-}
-
 impl<'a> Document<'a> {
     /// Parses a kubeconfig.
     ///

@@ -131,6 +131,10 @@ impl CredentialSource for FileSource {
         Some(RENEW_EVERY)
     }
 
+    fn known(&self) -> Option<&Credential> {
+        Some(&self.base)
+    }
+
     fn credential(&self, why: Refresh) -> BoxFuture<'_, Result<Credential, CredentialError>> {
         Box::pin(async move {
             match self.load().await {

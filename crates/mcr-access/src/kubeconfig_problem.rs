@@ -7,11 +7,7 @@
 use std::sync::Arc;
 
 use crate::{
-    error::AccessError,
-    kubeconfig::KubeconfigAccess,
-    policy::{AccessPolicy, AddressPolicy, CredentialPluginPolicy},
-    resolve::check,
-    trust::Trust,
+    endpoint_access::EndpointAccess, error::AccessError, kubeconfig::KubeconfigAccess, policy::AccessPolicy,
 };
 
 /// Stands for what is left out.
@@ -37,24 +33,20 @@ impl KubeconfigProblem {
     }
 }
 
-/// Checks whether the kubeconfig can be used and may be, before a provider announces it. Looks at no file that it names.
+/// Parses a kubeconfig before a provider announces it, and judges it.
 ///
 /// `policy` is that of the provider, if it has one.
 ///
 /// # Errors
 /// The first problem.
-pub fn check_announced(
-    access: &KubeconfigAccess,
+pub fn parse_announced(
+    kubeconfig: &KubeconfigAccess,
     policy: Option<&AccessPolicy>,
     fleet_policy: &AccessPolicy,
-) -> Result<(), KubeconfigProblem> {
-    let mut untrusted = access.clone();
-    untrusted.trust = Trust::Untrusted;
-    let checked = match access.trust {
-        Trust::Untrusted => check(&untrusted, policy.unwrap_or(fleet_policy)),
-        Trust::Trusted => check_form(&untrusted),
-    };
-    checked.map_err(|error| {
+) -> Result<EndpointAccess, KubeconfigProblem> {
+    let parsed = kubeconfig.parse();
+    let admitted = parsed.and_then(|parsed| policy.unwrap_or(fleet_policy).admit(&parsed));
+    admitted.map_err(|error| {
         let hint = match &error {
             // Of the few things refused that no policy allows.
             AccessError::Refused { problem, .. } if problem.contains("AccessPolicy::") => match policy {
@@ -70,20 +62,6 @@ pub fn check_announced(
             public: format!("{}{hint}", public(&error)).into(),
         }
     })
-}
-
-/// Whether what stands in a trusted kubeconfig is well-formed. The files it names may come later, which the fleet notices
-/// and nobody tells here, so they are not looked at.
-fn check_form(untrusted: &KubeconfigAccess) -> Result<(), AccessError> {
-    let policy = AccessPolicy::default()
-        .credential_plugins(CredentialPluginPolicy::AllowAll)
-        .allow_files_under("/")
-        .allow_insecure_tls(true)
-        .addresses(AddressPolicy::any());
-    match check(untrusted, &policy) {
-        Err(AccessError::Refused { .. } | AccessError::Read { .. }) => Ok(()),
-        other => other,
-    }
 }
 
 /// The problem in words that hold nothing of the kubeconfig.
@@ -135,6 +113,7 @@ fn without_quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trust::Trust;
 
     #[test]
     fn quoted_parts_are_left_out_whatever_is_in_them() {
@@ -196,8 +175,9 @@ mod tests {
         for trust in [Trust::Untrusted, Trust::Trusted] {
             let mut wrong = 0;
             for kubeconfig in &all {
-                let access = KubeconfigAccess::new(kubeconfig, trust);
-                let Err(error) = check(&access, &AccessPolicy::default()) else {
+                let access = KubeconfigAccess::new(kubeconfig, trust).parse();
+                let policy = AccessPolicy::default();
+                let Err(error) = access.and_then(|access| policy.admit(&access)?.check_files()) else {
                     continue;
                 };
                 wrong += 1;

@@ -9,15 +9,16 @@ mod document;
 mod index;
 mod labels;
 
-// Access to one cluster, and how it becomes an endpoint with a source of credentials.
+// The text of a kubeconfig, and the endpoint with a source of credentials that it is parsed into.
 mod endpoint;
 mod endpoint_access;
 mod kubeconfig;
 mod kubeconfig_problem;
-mod resolve;
-mod resolved;
+mod outline;
+mod parse;
 
 // What an untrusted kubeconfig may do.
+mod admit;
 mod policy;
 mod trust;
 
@@ -56,8 +57,6 @@ pub use kubeconfig::KubeconfigAccess;
 pub use labels::LABELS_EXTENSION;
 pub use name::{ClusterName, InvalidClusterName};
 pub use policy::{AccessPolicy, AddressPolicy, AllowedPlugin, CredentialPluginPolicy, ForbiddenAddress};
-pub use resolve::{check, resolve};
-pub use resolved::Resolved;
 pub use trust::Trust;
 pub use unprintable::reason;
 
@@ -70,9 +69,10 @@ pub mod internal {
         error::list_names,
         exec::output as exec_output,
         kubeconfig::{literal_ip, split_zone},
-        kubeconfig_problem::{KubeconfigProblem, check_announced},
+        kubeconfig_problem::{KubeconfigProblem, parse_announced},
+        outline::{Outline, outline, outline_parsed},
+        parse::{InlineCertificate, InlineCredential, inline_credential},
         policy::PluginRefusal,
-        resolve::{InlineCertificate, InlineCredential, Outline, inline_credential, outline, resolve_with},
         schedule::{Line, Schedule, Ticket},
         sync::lock,
         time::{parse_rfc3339, rfc3339, rfc3339_option},

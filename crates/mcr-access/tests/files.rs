@@ -3,7 +3,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use mcr_access::{AccessPolicy, Credential, CredentialSource, KubeconfigAccess, Refresh, Trust, resolve};
+use mcr_access::{Credential, CredentialSource, KubeconfigAccess, Refresh, Trust};
 use secrecy::ExposeSecret;
 
 fn source(dir: &Path, user: &str) -> Arc<dyn CredentialSource> {
@@ -12,9 +12,9 @@ fn source(dir: &Path, user: &str) -> Arc<dyn CredentialSource> {
          clusters: [{{name: k, cluster: {{server: 'https://h'}}}}]\nusers: [{{name: u, user: {{{user}}}}}]"
     );
     let access = KubeconfigAccess::new(yaml, Trust::Trusted).base_dir(dir);
-    let resolved = resolve(&access, &AccessPolicy::default()).unwrap();
-    assert_eq!(&*resolved.default_namespace, "n");
-    resolved.credentials
+    let access = access.parse().unwrap();
+    assert_eq!(&*access.default_namespace, "n");
+    access.credentials
 }
 
 fn signed() -> (String, String) {

@@ -3,7 +3,7 @@
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use mcr_access::{
-    AccessPolicy, AddressPolicy, AllowedPlugin, CredentialPluginPolicy, KubeconfigAccess, Trust, check,
+    AccessPolicy, AddressPolicy, AllowedPlugin, CredentialPluginPolicy, KubeconfigAccess, Trust,
 };
 
 const CANARY: &str = "canary-77aa";
@@ -19,7 +19,9 @@ fn kubeconfig(cluster: &str, user: &str) -> String {
 
 fn message(yaml: &str, trust: Trust, policy: &AccessPolicy) -> String {
     let access = KubeconfigAccess::new(yaml, trust).base_dir("/nonexistent");
-    let error = check(&access, policy)
+    let error = access
+        .parse()
+        .and_then(|access| policy.admit(&access)?.check_files())
         .map(|()| "fine".to_owned())
         .unwrap_or_else(|error| {
             assert!(!format!("{error:?}").contains(CANARY), "{error:?}");
@@ -80,7 +82,7 @@ fn references() {
     );
     let chosen = KubeconfigAccess::new("contexts: [{name: a}]", Trust::Trusted).context("z\n");
     assert_eq!(
-        check(&chosen, &AccessPolicy::default()).unwrap_err().to_string(),
+        chosen.parse().unwrap_err().to_string(),
         "contexts[name=\"z\\n\"]: context \"z\\n\" is not defined (there are \"a\"); define it or correct the name"
     );
     assert_eq!(
@@ -364,7 +366,7 @@ fn untrusted_kubeconfigs_get_inline_data_only() {
         why.starts_with(&format!("{field}.exec.provideClusterInfo: is set for {may_not}")),
         "{why}"
     );
-    // A check does not read the files of an untrusted kubeconfig, even if the policy allows them.
+    // The files of an untrusted kubeconfig are not read early, even if the policy allows them.
     assert_eq!(
         allowed(
             "server: 'https://h'",

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use mcr_core::{AccessPolicy, ContextAccess, KubeconfigAccess, KubeconfigFile, check};
+use mcr_core::{ContextAccess, KubeconfigAccess, KubeconfigFile};
 
 use crate::output::printable;
 
@@ -93,7 +93,8 @@ impl Contexts {
         let name = entry.context.as_deref().unwrap_or_default();
         let place = || format!("{flag} {name} ({})", entry.file.display());
         let access = entry.access.clone().with_context(place)?;
-        check(&access, &AccessPolicy::default()).with_context(place)?;
+        let parsed = access.parse().with_context(place)?;
+        parsed.check_files().with_context(place)?;
         Ok((name.to_owned(), access))
     }
 

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use mcr_access::{Credential, CredentialSource, Endpoint, Refresh, Resolved, Trust};
+use mcr_access::{Credential, EndpointAccess, Refresh};
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
@@ -19,10 +19,8 @@ use crate::{
 
 /// An endpoint and the source of its credentials: enough to connect again with a new credential.
 pub struct EndpointCredentials {
-    endpoint: Arc<Endpoint>,
-    trust: Trust,
+    access: EndpointAccess,
     prefix: Arc<str>,
-    source: Arc<dyn CredentialSource>,
 }
 
 /// A credential that a source has issued.
@@ -34,14 +32,10 @@ pub struct IssuedCredential {
 }
 
 impl EndpointCredentials {
-    /// The endpoint of a resolved access, and its credential source. `prefix` precedes all request paths.
-    pub fn new(resolved: Resolved, prefix: &str) -> Self {
-        Self {
-            endpoint: resolved.endpoint,
-            trust: resolved.trust,
-            prefix: prefix.into(),
-            source: resolved.credentials,
-        }
+    /// The endpoint and the credential source of an access that a policy has admitted. `prefix` precedes all request paths.
+    pub fn new(access: EndpointAccess, prefix: &str) -> Self {
+        let prefix = prefix.into();
+        Self { access, prefix }
     }
 
     /// Makes a channel to the endpoint, which uses this credential.
@@ -51,7 +45,7 @@ impl EndpointCredentials {
     /// If a field of the endpoint or of the credential is not usable.
     pub fn channel(&self, dialer: &Dialer, credential: &Credential) -> Result<Channel, ConnectError> {
         dialer
-            .channel(&self.endpoint, credential, self.trust)
+            .channel(&self.access.endpoint, credential, self.access.trust)
             .map(|channel| channel.with_prefix(&self.prefix))
             .map_err(|error| ConnectError::new(explain(&error)))
     }
@@ -63,7 +57,7 @@ impl EndpointCredentials {
     /// If the source fails or panics, or takes longer than `limit`. If its work has to wait for its turn, it has as long from
     /// then on.
     pub async fn fetch(&self, why: Refresh, limit: Duration) -> Result<IssuedCredential, ConnectError> {
-        let source = &*self.source;
+        let source = &*self.access.credentials;
         let issued = async {
             let credential = source.credential(why).await.map_err(|error| explain(&error))?;
             let every = source.renew_every();
@@ -131,7 +125,7 @@ impl IssuedCredential {
 #[cfg(test)]
 mod tests {
     use futures::future::BoxFuture;
-    use mcr_access::{CredentialError, Endpoint, EndpointAccess, Fingerprint};
+    use mcr_access::{CredentialError, CredentialSource, Endpoint, Fingerprint};
 
     use super::*;
 
@@ -187,7 +181,7 @@ mod tests {
             let start = Instant::now();
             let source = Queued(start + Duration::from_secs(turn), Duration::from_secs(works));
             let endpoint = Endpoint::new(http::Uri::from_static("https://h"));
-            let fetch = EndpointCredentials::new(EndpointAccess::new(endpoint, source).resolved(), "");
+            let fetch = EndpointCredentials::new(EndpointAccess::new(endpoint, source), "");
             let result = fetch.fetch(Refresh::First, Duration::from_secs(35)).await;
             assert_eq!(
                 (result.is_ok(), start.elapsed().as_secs()),

@@ -11,11 +11,7 @@ use std::{
     },
 };
 
-use mcr_access::{
-    AccessError, AccessPolicy, EndpointAccess, KubeconfigAccess, Resolved, Trust,
-    internal::{namespace, resolve_with},
-    resolve,
-};
+use mcr_access::{EndpointAccess, KubeconfigAccess, Trust, internal::namespace};
 use tokio::sync::watch;
 
 use crate::layout::ScopeLayout;
@@ -37,9 +33,11 @@ use crate::layout::ScopeLayout;
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum Access {
-    /// A kubeconfig, as bytes.
+    /// The text of a kubeconfig. The fleet parses it once, when it is announced. A cluster whose kubeconfig can't be used is
+    /// Unreachable, and shows the error.
     Kubeconfig(KubeconfigAccess),
-    /// The address of an API server, and a source of credentials.
+    /// The address of an API server and a source of credentials, also those that a kubeconfig was parsed into. The fleet judges
+    /// an untrusted one by its own policy whenever it connects, whatever policy the provider has judged it by.
     Endpoint(Box<EndpointAccess>),
     /// A client that is ready to use.
     ///
@@ -54,73 +52,21 @@ pub enum Access {
 }
 
 impl Access {
-    /// Access by the current context of a kubeconfig.
+    /// Access by the current context of a kubeconfig, which the fleet parses. A provider that wants to announce an unusable one as
+    /// [`Broken`](crate::Change::Broken) calls [`KubeconfigAccess::parse`] itself, and announces the result.
     pub fn kubeconfig(yaml: impl AsRef<[u8]>, trust: Trust) -> Self {
         Self::Kubeconfig(KubeconfigAccess::new(yaml, trust))
     }
 
-    /// Finds the address and the credential source. Reads the files that a kubeconfig names. Opens no connection and runs
-    /// no program.
-    pub(crate) fn resolve(&self, policy: &AccessPolicy) -> Result<ResolvedAccess, AccessError> {
-        match self {
-            Self::Kubeconfig(kubeconfig) => resolve(kubeconfig, policy).map(ResolvedAccess::Endpoint),
-            Self::Endpoint(endpoint) => Ok(ResolvedAccess::Endpoint(endpoint.resolved())),
-            Self::Client(client) => Ok(ResolvedAccess::Client(client.clone())),
-            Self::Scoped(_) => Err(AccessError::invalid(
-                "access",
-                "is a place in a scope, which has no connection of its own; give a kubeconfig, an address or a client",
-            )),
-        }
-    }
-
-    /// The result of [`resolve`](Self::resolve), or `None` if that has to parse a kubeconfig or to read files.
-    pub(crate) fn resolved(&self, policy: &AccessPolicy) -> Option<ResolvedAccess> {
-        match self {
-            Self::Kubeconfig(kubeconfig) => kubeconfig.resolved(policy).map(ResolvedAccess::Endpoint),
-            Self::Endpoint(_) | Self::Client(_) => self.resolve(policy).ok(),
-            Self::Scoped(_) => None,
-        }
-    }
-
-    /// The namespace of requests that name none. `None` for a kubeconfig that is not parsed yet.
+    /// The namespace of requests that name none. `None` for a kubeconfig that is not parsed.
     pub(crate) fn default_namespace(&self) -> Option<Arc<str>> {
         match self {
-            Self::Kubeconfig(kubeconfig) => kubeconfig.default_namespace(),
             Self::Endpoint(endpoint) => Some(endpoint.default_namespace.clone()),
             Self::Client(client) => Some(namespace::interned(client.client.default_namespace())),
             // The caller asks the layout of the scope.
-            Self::Scoped(_) => None,
+            Self::Scoped(_) | Self::Kubeconfig(_) => None,
         }
     }
-
-    /// Whether this is a kubeconfig that is not parsed yet.
-    pub(crate) fn is_unread(&self) -> bool {
-        matches!(self, Self::Kubeconfig(kubeconfig) if !kubeconfig.is_read())
-    }
-
-    /// Parses a kubeconfig, but reads no file that it names. Ignores errors: [`resolve`](Self::resolve) returns them later.
-    pub(crate) fn read(&self, policy: &AccessPolicy) {
-        if let Self::Kubeconfig(kubeconfig) = self {
-            let _ = resolve_with(kubeconfig, policy, false);
-        }
-    }
-
-    /// The same access without the text of its kubeconfig, if the parsed kubeconfig replaces the text. To be used with
-    /// this policy only.
-    pub(crate) fn settled(self, policy: &AccessPolicy) -> Self {
-        match self {
-            Self::Kubeconfig(kubeconfig) => Self::Kubeconfig(kubeconfig.without_text(policy)),
-            other => other,
-        }
-    }
-}
-
-/// The means to connect to a cluster.
-pub(crate) enum ResolvedAccess {
-    /// An address and a source of credentials.
-    Endpoint(Resolved),
-    /// A client that the provider supplied.
-    Client(ReadyClient),
 }
 
 impl From<kube::Client> for Access {

@@ -39,7 +39,7 @@ pub use scope::{Capabilities, Placement, Scope, ScopeLayout, ScopeRefusal, Scope
 // A provider that reads kubeconfigs.
 pub use mcr_access::{
     AccessError, AccessPolicy, AddressPolicy, AllowedPlugin, ContextAccess, CredentialPluginPolicy,
-    ForbiddenAddress, KubeconfigAccess, KubeconfigFile, Kubeconfigs, LABELS_EXTENSION, Place, Trust, check,
+    ForbiddenAddress, KubeconfigAccess, KubeconfigFile, Kubeconfigs, LABELS_EXTENSION, Place, Trust,
     contexts,
 };
 
@@ -80,10 +80,10 @@ pub mod internal {
     pub use crate::fleet::OneOffClients;
     pub use crate::pace::Pace;
     pub use crate::rounds::{HeldClusters, Rounds};
-    pub use mcr_access::internal::{KubeconfigProblem, check_announced};
+    pub use mcr_access::internal::{KubeconfigProblem, parse_announced};
     pub use mcr_access::internal::{
-        Outline, PluginRefusal, claims, is_format, namespace, outline, parse_rfc3339, process, resolve_with,
-        rfc3339, rfc3339_option,
+        Outline, PluginRefusal, claims, is_format, namespace, outline, outline_parsed, parse_rfc3339,
+        process, rfc3339, rfc3339_option,
     };
     pub use mcr_client::internal::{Backoff, Line, Schedule, Ticket, jitter, tls};
     pub use mcr_store::describe as describe_json_error;

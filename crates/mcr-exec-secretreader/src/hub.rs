@@ -9,7 +9,7 @@ use kube::{
     client::AuthError,
     config::{KubeConfigOptions, Kubeconfig},
 };
-use mcr_access::{AccessPolicy, KubeconfigAccess, KubeconfigFile, check, contexts, reason};
+use mcr_access::{KubeconfigAccess, KubeconfigFile, contexts, reason};
 use mcr_client::explain_error;
 
 use crate::request::Request;
@@ -77,7 +77,7 @@ fn kubeconfig() -> anyhow::Result<Option<KubeconfigAccess>> {
     match found.iter().find(|entry| entry.current).or_else(unreadable) {
         Some(entry) => {
             let access = entry.access.clone().and_then(|access| {
-                check(&access, &AccessPolicy::default())?;
+                access.parse()?.check_files()?;
                 Ok(access)
             });
             let access = access.with_context(|| format!("the hub's kubeconfig {}", entry.file.display()))?;

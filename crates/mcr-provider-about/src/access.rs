@@ -1,7 +1,5 @@
 //! Whether an announced cluster is reached as before.
 
-use std::sync::Arc;
-
 use mcr_core::Access;
 
 /// Whether both are the same access for sure. A ready client can't be compared, so it never is.
@@ -10,9 +8,7 @@ pub(crate) fn is_same(a: &Access, b: &Access) -> bool {
         (Access::Kubeconfig(a), Access::Kubeconfig(b)) => {
             a.yaml == b.yaml && a.trust == b.trust && a.context == b.context && a.base_dir == b.base_dir
         }
-        (Access::Endpoint(a), Access::Endpoint(b)) => {
-            a.endpoint == b.endpoint && Arc::ptr_eq(&a.credentials, &b.credentials)
-        }
+        (Access::Endpoint(a), Access::Endpoint(b)) => a.fingerprint() == b.fingerprint(),
         (Access::Scoped(a), Access::Scoped(b)) => a == b,
         _ => false,
     }
@@ -38,16 +34,14 @@ mod tests {
         ] {
             assert!(!is_same(&plain, &other), "{other:?}");
         }
-        let endpoint = |server| {
-            let credential = StaticCredential::new(Credential::token("t"));
+        let endpoint = |server, token: &str| {
+            let credential = StaticCredential::new(Credential::token(token));
             EndpointAccess::new(Endpoint::new(Uri::from_static(server)), credential)
         };
-        let a = endpoint("https://a");
-        let mut moved = a.clone();
-        moved.endpoint = Endpoint::new(Uri::from_static("https://b"));
-        assert!(is_same(&a.clone().into(), &a.clone().into()));
-        assert!(!is_same(&a.clone().into(), &moved.into()));
-        assert!(!is_same(&a.clone().into(), &endpoint("https://a").into()));
+        let a = endpoint("https://a", "t");
+        assert!(is_same(&a.clone().into(), &endpoint("https://a", "t").into()));
+        assert!(!is_same(&a.clone().into(), &endpoint("https://b", "t").into()));
+        assert!(!is_same(&a.clone().into(), &endpoint("https://a", "u").into()));
         assert!(!is_same(&a.into(), &plain));
     }
 }

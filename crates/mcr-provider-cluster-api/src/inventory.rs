@@ -7,7 +7,7 @@ use std::{
 };
 
 use mcr_core::{
-    AccessPolicy, Change, ClusterName, ObjectKey,
+    Change, ClusterName, ObjectKey,
     internal::{KubeconfigProblem, Notice},
 };
 
@@ -24,7 +24,6 @@ pub(crate) struct Inventory {
     /// Whether names have the namespace in them.
     qualified: bool,
     memory: Arc<Memory>,
-    fleet_policy: AccessPolicy,
     clusters: HashMap<ObjectKey, Member>,
     secrets: HashMap<ObjectKey, Secret>,
     synced: Synced,
@@ -67,11 +66,10 @@ pub(crate) struct Outcome {
 }
 
 impl Inventory {
-    pub(crate) fn new(qualified: bool, memory: Arc<Memory>, fleet_policy: AccessPolicy) -> Self {
+    pub(crate) fn new(qualified: bool, memory: Arc<Memory>) -> Self {
         Self {
             qualified,
             memory,
-            fleet_policy,
             clusters: HashMap::new(),
             secrets: HashMap::new(),
             synced: Synced::default(),
@@ -212,7 +210,7 @@ impl Inventory {
                     Ok(new) => {
                         // What was parsed before is shared with the fleet.
                         let known = member.content.take().and_then(|content| content.kind.good());
-                        let same = known.filter(|known| known.fingerprint == new.fingerprint);
+                        let same = known.filter(|known| known.fingerprint() == new.fingerprint());
                         let kind = ContentKind::Good(same.unwrap_or(new));
                         (kind, Notice::well(&member.secret, uid))
                     }
@@ -317,10 +315,6 @@ impl Inventory {
             }
             member.said = said;
             outcome.changes.push(change);
-        }
-        if let Some(ContentKind::Good(kubeconfig)) = member.content.as_mut().map(|content| &mut content.kind)
-        {
-            kubeconfig.settle(&self.fleet_policy);
         }
         if member.reading.is_some() && matches!(member.said, Said::Nothing) && !self.synced.said {
             self.unread.insert(key.clone());

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use mcr_core::{
-    BrokenCluster, Change, ClusterName, ClusterSpec, Fingerprint, KubeconfigAccess, ObjectKey, Trust,
+    Access, BrokenCluster, Change, ClusterName, ClusterSpec, EndpointAccess, Fingerprint, ObjectKey, Trust,
     internal::KubeconfigProblem,
 };
 
 use crate::{
     facts::{Facts, State, map},
-    secret::{CLUSTER_NAME_LABEL, Kubeconfig, Stamp},
+    secret::{CLUSTER_NAME_LABEL, Stamp},
 };
 
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(crate) struct Content {
 
 #[derive(Debug)]
 pub(crate) enum ContentKind {
-    Good(Kubeconfig),
+    Good(EndpointAccess),
     Bad(KubeconfigProblem),
     /// The Secret was not there any more.
     Gone,
@@ -88,7 +88,7 @@ pub(crate) struct Read {
 
 /// What is to be said of a cluster.
 pub(crate) enum Verdict<'a> {
-    Good(&'a Kubeconfig),
+    Good(&'a EndpointAccess),
     Waiting(Arc<str>),
     /// The object at fault, and why.
     Broken(String, Arc<str>),
@@ -164,7 +164,7 @@ impl Member {
             .as_ref()
             .filter(|content| !of_another && content.is_at(stamp));
         match content.map(|content| &content.kind) {
-            Some(ContentKind::Good(kubeconfig)) => Some(Verdict::Good(kubeconfig)),
+            Some(ContentKind::Good(access)) => Some(Verdict::Good(access)),
             Some(ContentKind::Bad(problem)) => Some(Verdict::Broken(of_secret(), problem.text.clone())),
             Some(ContentKind::Gone) => Some(self.without_secret(of_another, engaged)),
             None => match &self.reading {
@@ -181,7 +181,7 @@ impl Member {
     pub(crate) fn announcement(&self, name: ClusterName, verdict: Verdict<'_>) -> Option<(Said, Change)> {
         let facts = &self.facts;
         let said = match &verdict {
-            Verdict::Good(kubeconfig) => Said::Good(facts.clone(), kubeconfig.fingerprint),
+            Verdict::Good(access) => Said::Good(facts.clone(), access.fingerprint()),
             Verdict::Waiting(why) => Said::Waiting(facts.clone(), why.clone()),
             Verdict::Broken(_, why) => Said::Broken(why.clone()),
         };
@@ -189,9 +189,9 @@ impl Member {
             return None;
         }
         let change = match verdict {
-            Verdict::Good(kubeconfig) => Change::Upsert(facts.spec(name, kubeconfig.access.clone())),
+            Verdict::Good(access) => Change::Upsert(facts.spec(name, access.clone())),
             Verdict::Waiting(why) => {
-                let nowhere = KubeconfigAccess::new("", Trust::Untrusted);
+                let nowhere = Access::kubeconfig("", Trust::Untrusted);
                 Change::Upsert(facts.spec(name, nowhere).suspended(why))
             }
             Verdict::Broken(object, why) => Change::Broken(BrokenCluster::new(name, object, why)),
@@ -223,9 +223,9 @@ impl Member {
 }
 
 impl ContentKind {
-    pub(crate) fn good(self) -> Option<Kubeconfig> {
+    pub(crate) fn good(self) -> Option<EndpointAccess> {
         match self {
-            Self::Good(kubeconfig) => Some(kubeconfig),
+            Self::Good(access) => Some(access),
             _ => None,
         }
     }
@@ -238,7 +238,7 @@ impl Content {
 }
 
 impl Facts {
-    fn spec(&self, name: ClusterName, access: KubeconfigAccess) -> ClusterSpec {
+    fn spec(&self, name: ClusterName, access: impl Into<Access>) -> ClusterSpec {
         let mut spec = ClusterSpec::new(name, access.into());
         spec.identity.clone_from(&self.uid);
         spec.labels = map(&self.labels);

@@ -145,7 +145,7 @@ impl Running {
                 config.ledger.clone(),
             ),
             reader: Reader::new(config.clone(), checks),
-            inventory: Inventory::new(config.namespace.is_none(), config.memory.clone(), policy.clone()),
+            inventory: Inventory::new(config.namespace.is_none(), config.memory.clone()),
             ready: VecDeque::new(),
             config,
         }

@@ -1,11 +1,11 @@
 //! The Secret with the kubeconfig of a Cluster. No I/O.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use mcr_core::{
-    AccessPolicy, Fingerprint, KubeconfigAccess, Object, Trust,
-    internal::{KubeconfigProblem, check_announced, describe_json_error},
+    AccessPolicy, EndpointAccess, KubeconfigAccess, Object, Trust,
+    internal::{KubeconfigProblem, describe_json_error, parse_announced},
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -136,36 +136,13 @@ pub(crate) struct Checks {
     pub(crate) fleet_policy: AccessPolicy,
 }
 
-/// A kubeconfig that can be used.
-#[derive(Clone)]
-pub(crate) struct Kubeconfig {
-    pub(crate) access: KubeconfigAccess,
-    pub(crate) fingerprint: Fingerprint,
-}
-
-impl Kubeconfig {
-    /// Drops the text, which takes more memory than all else. What was parsed is shared with the fleet.
-    pub(crate) fn settle(&mut self, policy: &AccessPolicy) {
-        if !self.access.yaml.is_empty() {
-            self.access = self.access.clone().without_text(policy);
-        }
-    }
-}
-
-// Holds credentials, so none of its content is shown.
-impl fmt::Debug for Kubeconfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.access.fmt(f)
-    }
-}
-
 /// A Secret that was read.
 #[derive(Debug, Clone)]
 pub(crate) struct ReadSecret {
     pub(crate) stamp: Stamp,
     /// Whether it has the label, without which it does not count.
     pub(crate) labelled: bool,
-    pub(crate) content: Result<Kubeconfig, KubeconfigProblem>,
+    pub(crate) content: Result<EndpointAccess, KubeconfigProblem>,
 }
 
 impl ReadSecret {
@@ -195,7 +172,7 @@ impl Checks {
         })
     }
 
-    fn kubeconfig(&self, value: Option<&RawValue>, key: &str) -> Result<Kubeconfig, KubeconfigProblem> {
+    fn kubeconfig(&self, value: Option<&RawValue>, key: &str) -> Result<EndpointAccess, KubeconfigProblem> {
         let missing = || {
             KubeconfigProblem::new(format!(
                 "the Secret has no key {key:?}; put the kubeconfig under it"
@@ -219,11 +196,7 @@ impl Checks {
                 yaml.len()
             )));
         }
-        let access = KubeconfigAccess::new(&yaml, self.trust);
-        check_announced(&access, self.policy.as_ref(), &self.fleet_policy)?;
-        Ok(Kubeconfig {
-            fingerprint: Fingerprint::of(&yaml),
-            access,
-        })
+        let kubeconfig = KubeconfigAccess::new(&yaml, self.trust);
+        parse_announced(&kubeconfig, self.policy.as_ref(), &self.fleet_policy)
     }
 }

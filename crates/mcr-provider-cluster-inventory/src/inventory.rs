@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use mcr_core::{Change, ClusterName, ObjectKey, internal::KubeconfigProblem};
+use mcr_core::{Change, ClusterName, EndpointAccess, ObjectKey, internal::KubeconfigProblem};
 
 use crate::{
     duplicates::{Duplicates, Group},
@@ -14,7 +14,7 @@ use crate::{
     offer::Offer,
     placement::{Chosen, Slice},
     profile::{Profile, Said, Verdict},
-    secret::{CONSUMER_LABEL, Checks, KUBECONFIG_KEY, Kubeconfig, PROFILE_LABEL, SecretFacts},
+    secret::{CONSUMER_LABEL, Checks, KUBECONFIG_KEY, PROFILE_LABEL, SecretFacts},
 };
 
 /// What an inventory knows. The watches of the hub share the memory of it.
@@ -43,7 +43,7 @@ struct Synced {
     said: bool,
 }
 
-type Content = Result<Kubeconfig, KubeconfigProblem>;
+type Content = Result<EndpointAccess, KubeconfigProblem>;
 
 /// The Secrets of the consumer.
 #[derive(Debug, Default)]
@@ -77,7 +77,7 @@ impl Secrets {
 
 /// What there is to reach a cluster with.
 enum Access {
-    Good(Kubeconfig),
+    Good(EndpointAccess),
     /// Nothing yet, and why.
     Nothing(Arc<str>),
     /// The object at fault, and why.
@@ -210,10 +210,9 @@ impl Inventory {
             self.duplicates.add(group, key, &facts);
         }
         match self.profiles.get_mut(key) {
-            Some(profile) => profile.update(facts, &self.checks),
+            Some(profile) => profile.update(facts),
             None => {
-                self.profiles
-                    .insert(key.clone(), Profile::new(facts, &self.checks));
+                self.profiles.insert(key.clone(), Profile::new(facts));
             }
         }
         for group in [left, group].iter().flatten().filter(|_| moved) {
@@ -234,7 +233,7 @@ impl Inventory {
             });
         let content = match facts.as_ref().map(|facts| &facts.kubeconfig) {
             Some(Ok(text)) => match text.take() {
-                Some(text) => Some(self.checks.check(text.into())),
+                Some(text) => Some(self.checks.parse(text)),
                 None => self.content(key),
             },
             Some(Err(why)) => Some(Err(KubeconfigProblem::new(why.clone()))),
@@ -339,19 +338,8 @@ impl Inventory {
         }
         changes.push(change);
         profile.said = said;
-        if let Verdict::Good(mut kubeconfig) = verdict {
-            kubeconfig.settle(&self.checks.fleet_policy);
-            profile.last = Some(kubeconfig.access);
-            self.settle_text(key);
-        }
-    }
-
-    /// Drops the text of an announced kubeconfig of a Secret.
-    fn settle_text(&mut self, key: &ObjectKey) {
-        for content in self.secrets.of_profile.get_mut(key).into_iter().flatten() {
-            if let (_, Ok(kubeconfig)) = content {
-                kubeconfig.settle(&self.checks.fleet_policy);
-            }
+        if let Verdict::Good(access) = verdict {
+            profile.last = Some(access);
         }
     }
 
@@ -378,7 +366,7 @@ impl Inventory {
             _ => {}
         }
         Some(match self.access(key, profile)? {
-            Access::Good(kubeconfig) => Verdict::Good(kubeconfig),
+            Access::Good(access) => Verdict::Good(access),
             Access::Bad(object, why) => Verdict::Broken(object, why),
             Access::Nothing(why) if engaged => Verdict::Broken(object(key), why),
             Access::Nothing(why) => {
@@ -389,14 +377,14 @@ impl Inventory {
 
     fn access(&self, key: &ObjectKey, profile: &Profile) -> Option<Access> {
         let of_profile = || format!("{}, status.accessProviders", object(key));
-        Some(match (&profile.facts.offer, &profile.offered) {
-            (Offer::Nothing(why), _) => Access::Nothing(why.clone()),
-            (Offer::Bad(why), _) => Access::Bad(of_profile(), why.clone()),
-            (Offer::Kubeconfig(_), offered) => match offered.as_ref()? {
-                Ok(kubeconfig) => Access::Good(kubeconfig.clone()),
-                Err(problem) => Access::Bad(of_profile(), problem.text.clone()),
+        Some(match &profile.facts.offer {
+            Offer::Nothing(why) => Access::Nothing(why.clone()),
+            Offer::Bad(why) => Access::Bad(of_profile(), why.clone()),
+            Offer::Kubeconfig(offered) => match offered.parse(&self.checks) {
+                Ok(access) => Access::Good(access),
+                Err(problem) => Access::Bad(of_profile(), problem.text),
             },
-            (Offer::Secret, _) => return self.secret_access(key),
+            Offer::Secret => return self.secret_access(key),
         })
     }
 

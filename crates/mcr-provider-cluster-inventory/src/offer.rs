@@ -4,11 +4,16 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use mcr_core::internal::PluginRefusal;
+use mcr_core::{
+    EndpointAccess, Fingerprint,
+    internal::{KubeconfigProblem, PluginRefusal},
+};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::{
     access_providers::{AccessProviderConfig, AccessProviders, ArgsPolicy, EnvPolicy},
+    secret::Checks,
     v1alpha2::{AccessProvider, Cluster},
 };
 
@@ -30,10 +35,58 @@ pub(crate) enum Offer {
     /// Something that can't be used as it is. With the reason.
     Bad(Arc<str>),
     /// A kubeconfig.
-    Kubeconfig(Arc<[u8]>),
+    Kubeconfig(Arc<Offered>),
     /// The kubeconfig is in a Secret.
     Secret,
 }
+
+/// A kubeconfig that a profile offers: its text until it is parsed, because a text takes more memory.
+pub(crate) struct Offered {
+    /// Tells kubeconfigs apart when their texts are gone.
+    fingerprint: Fingerprint,
+    content: Mutex<Content>,
+}
+
+enum Content {
+    Text(String),
+    Parsed(Result<EndpointAccess, KubeconfigProblem>),
+}
+
+impl Offered {
+    fn new(text: String) -> Self {
+        Self {
+            fingerprint: Fingerprint::of(&text),
+            content: Mutex::new(Content::Text(text)),
+        }
+    }
+
+    /// Parses the kubeconfig at the first call.
+    pub(crate) fn parse(&self, checks: &Checks) -> Result<EndpointAccess, KubeconfigProblem> {
+        let mut content = self.content.lock();
+        let parsed = match &*content {
+            Content::Parsed(parsed) => return parsed.clone(),
+            Content::Text(text) => checks.parse(text),
+        };
+        *content = Content::Parsed(parsed.clone());
+        parsed
+    }
+
+    #[cfg(test)]
+    pub(crate) fn text(&self) -> String {
+        match &*self.content.lock() {
+            Content::Text(text) => text.clone(),
+            Content::Parsed(_) => panic!("its text is gone"),
+        }
+    }
+}
+
+impl PartialEq for Offered {
+    fn eq(&self, other: &Self) -> bool {
+        self.fingerprint == other.fingerprint
+    }
+}
+
+impl Eq for Offered {}
 
 // A kubeconfig can contain secrets.
 impl fmt::Debug for Offer {
@@ -70,7 +123,7 @@ impl Offer {
             return Self::Bad(why.into());
         }
         match kubeconfig(provider, &access.cluster) {
-            Ok(kubeconfig) => Self::Kubeconfig(kubeconfig.to_string().into_bytes().into()),
+            Ok(kubeconfig) => Self::Kubeconfig(Arc::new(Offered::new(kubeconfig.to_string()))),
             Err(why) => Self::Bad(format!("its access provider {:?}: {why}", access.name).into()),
         }
     }

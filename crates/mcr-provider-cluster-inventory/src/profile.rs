@@ -2,26 +2,17 @@
 
 use std::sync::Arc;
 
-use mcr_core::{
-    BrokenCluster, Change, ClusterName, ClusterSpec, Fingerprint, KubeconfigAccess, Trust,
-    internal::KubeconfigProblem,
-};
+use mcr_core::{Access, BrokenCluster, Change, ClusterName, ClusterSpec, EndpointAccess, Fingerprint, Trust};
 
-use crate::{
-    facts::{Facts, map},
-    offer::Offer,
-    secret::{Checks, Kubeconfig},
-};
+use crate::facts::{Facts, map};
 
 #[derive(Debug)]
 pub(crate) struct Profile {
     pub(crate) facts: Arc<Facts>,
     /// Why the profile can't be decoded any more. The facts are those from before.
     pub(crate) unreadable: Option<Arc<str>>,
-    /// The kubeconfig that it offers by itself.
-    pub(crate) offered: Option<Result<Kubeconfig, KubeconfigProblem>>,
     /// The access of the cluster since it is engaged. A suspended cluster keeps it, and with it what the fleet knows.
-    pub(crate) last: Option<KubeconfigAccess>,
+    pub(crate) last: Option<EndpointAccess>,
     pub(crate) said: Said,
 }
 
@@ -37,46 +28,32 @@ pub(crate) enum Said {
 /// What is to be said of a cluster.
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    Good(Kubeconfig),
+    Good(EndpointAccess),
     Waiting(Arc<str>),
     /// The object at fault, and why.
     Broken(String, Arc<str>),
 }
 
 impl Profile {
-    pub(crate) fn new(facts: Arc<Facts>, checks: &Checks) -> Self {
-        let mut new = Self {
+    pub(crate) fn new(facts: Arc<Facts>) -> Self {
+        Self {
             unreadable: None,
-            offered: None,
             last: None,
             said: Said::Nothing,
-            facts: facts.clone(),
-        };
-        new.check(&facts, checks);
-        new
-    }
-
-    /// Parses a kubeconfig only if it differs from the last one.
-    pub(crate) fn update(&mut self, facts: Arc<Facts>, checks: &Checks) {
-        self.unreadable = None;
-        if self.facts.offer != facts.offer {
-            self.check(&facts, checks);
+            facts,
         }
-        self.facts = facts;
     }
 
-    fn check(&mut self, facts: &Facts, checks: &Checks) {
-        self.offered = match &facts.offer {
-            Offer::Kubeconfig(text) => Some(checks.check(text.clone())),
-            _ => None,
-        };
+    pub(crate) fn update(&mut self, facts: Arc<Facts>) {
+        self.unreadable = None;
+        self.facts = facts;
     }
 
     /// The change that says it, and what is said then. None if that was said last.
     pub(crate) fn announcement(&self, name: ClusterName, verdict: &Verdict) -> Option<(Said, Change)> {
         let facts = &self.facts;
         let said = match verdict {
-            Verdict::Good(kubeconfig) => Said::Good(facts.clone(), kubeconfig.fingerprint),
+            Verdict::Good(access) => Said::Good(facts.clone(), access.fingerprint()),
             Verdict::Waiting(why) => Said::Waiting(facts.clone(), why.clone()),
             Verdict::Broken(_, why) => Said::Broken(why.clone()),
         };
@@ -84,10 +61,10 @@ impl Profile {
             return None;
         }
         let change = match verdict {
-            Verdict::Good(kubeconfig) => Change::Upsert(facts.spec(name, kubeconfig.access.clone())),
+            Verdict::Good(access) => Change::Upsert(facts.spec(name, access.clone())),
             Verdict::Waiting(why) => {
-                let nowhere = || KubeconfigAccess::new("", Trust::Untrusted);
-                let access = self.last.clone().unwrap_or_else(nowhere);
+                let nowhere = || Access::kubeconfig("", Trust::Untrusted);
+                let access = self.last.clone().map_or_else(nowhere, Into::into);
                 Change::Upsert(facts.spec(name, access).suspended(why.clone()))
             }
             Verdict::Broken(object, why) => {
@@ -111,7 +88,7 @@ impl Said {
 }
 
 impl Facts {
-    pub(crate) fn spec(&self, name: ClusterName, access: KubeconfigAccess) -> ClusterSpec {
+    pub(crate) fn spec(&self, name: ClusterName, access: impl Into<Access>) -> ClusterSpec {
         let mut spec = ClusterSpec::new(name, access.into());
         spec.identity.clone_from(&self.uid);
         spec.labels = map(&self.labels);

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use mcr_core::{
-    AccessPolicy, Fingerprint, KubeconfigAccess, Object, Trust,
-    internal::{KubeconfigProblem, check_announced},
+    AccessPolicy, EndpointAccess, Fingerprint, KubeconfigAccess, Object, Trust,
+    internal::{KubeconfigProblem, parse_announced},
 };
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -114,29 +114,10 @@ pub(crate) struct Checks {
     pub(crate) fleet_policy: AccessPolicy,
 }
 
-/// A kubeconfig that can be used.
-#[derive(Debug, Clone)]
-pub(crate) struct Kubeconfig {
-    pub(crate) access: KubeconfigAccess,
-    pub(crate) fingerprint: Fingerprint,
-}
-
 impl Checks {
-    /// Parses a kubeconfig, which may take long.
-    pub(crate) fn check(&self, text: Arc<[u8]>) -> Result<Kubeconfig, KubeconfigProblem> {
-        let fingerprint = Fingerprint::of(&text);
-        let mut access = KubeconfigAccess::new("", Trust::Untrusted);
-        access.yaml = text;
-        check_announced(&access, self.policy.as_ref(), &self.fleet_policy)?;
-        Ok(Kubeconfig { access, fingerprint })
-    }
-}
-
-impl Kubeconfig {
-    /// Drops the text if what was parsed makes it superfluous.
-    pub(crate) fn settle(&mut self, policy: &AccessPolicy) {
-        if !self.access.yaml.is_empty() {
-            self.access = self.access.clone().without_text(policy);
-        }
+    /// Parses a kubeconfig and judges it, which may take long.
+    pub(crate) fn parse(&self, text: impl AsRef<[u8]>) -> Result<EndpointAccess, KubeconfigProblem> {
+        let kubeconfig = KubeconfigAccess::new(text, Trust::Untrusted);
+        parse_announced(&kubeconfig, self.policy.as_ref(), &self.fleet_policy)
     }
 }

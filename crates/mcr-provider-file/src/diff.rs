@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use mcr_core::{BrokenCluster, Change, ClusterName, ClusterSpec, Fingerprint, KubeconfigAccess};
+use mcr_core::{BrokenCluster, Change, ClusterName, ClusterSpec, EndpointAccess, Fingerprint};
 
 use crate::label::Labels;
 
@@ -20,7 +20,7 @@ pub(crate) enum Desired {
     Good {
         /// `None` once the cluster has been announced, because the text of thousands of kubeconfigs would take much
         /// memory.
-        access: Option<Box<KubeconfigAccess>>,
+        access: Option<Box<EndpointAccess>>,
         /// The fingerprint of the access, for comparisons after the access was dropped.
         print: Fingerprint,
         file: Arc<str>,
@@ -34,11 +34,10 @@ pub(crate) enum Desired {
 }
 
 impl Desired {
-    pub(crate) fn good(access: KubeconfigAccess, file: Arc<str>, context: Arc<str>, labels: Labels) -> Self {
-        let print = Fingerprint::of(&(&access.yaml, access.trust, &access.context, &access.base_dir));
+    pub(crate) fn good(access: EndpointAccess, file: Arc<str>, context: Arc<str>, labels: Labels) -> Self {
         Self::Good {
+            print: access.fingerprint(),
             access: Some(Box::new(access)),
-            print,
             file,
             context,
             labels,
@@ -127,7 +126,7 @@ pub(crate) fn say((name, desired): (&ClusterName, &Desired)) -> Option<Change> {
             labels,
             print: _,
         } => {
-            let access = KubeconfigAccess::clone(access.as_ref()?);
+            let access = EndpointAccess::clone(access.as_ref()?);
             let mut spec = ClusterSpec::new(name.clone(), access.into())
                 .property(FILE, &**file)
                 .property(CONTEXT, &**context);
@@ -142,13 +141,14 @@ pub(crate) fn say((name, desired): (&ClusterName, &Desired)) -> Option<Change> {
 
 #[cfg(test)]
 mod tests {
-    use mcr_core::Trust;
+    use mcr_core::{Credential, Endpoint, StaticCredential};
 
     use super::*;
 
-    fn good(yaml: &str) -> Desired {
+    fn good(token: &str) -> Desired {
+        let endpoint = Endpoint::new("https://a".parse().unwrap());
         Desired::good(
-            KubeconfigAccess::new(yaml, Trust::Trusted),
+            EndpointAccess::new(endpoint, StaticCredential::new(Credential::token(token))),
             "f".into(),
             "c".into(),
             Labels::new(),

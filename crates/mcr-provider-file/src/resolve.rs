@@ -7,10 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use mcr_core::{
-    AccessError, AccessPolicy, AddressPolicy, ContextAccess, CredentialPluginPolicy, KubeconfigAccess,
-    KubeconfigFile, Kubeconfigs, Trust, check,
-};
+use mcr_core::{AccessError, ContextAccess, KubeconfigFile, Kubeconfigs};
 
 use crate::{
     config::Config,
@@ -151,10 +148,9 @@ impl Resolver {
 
     fn entry(&self, found: ContextAccess) -> Entry {
         let file = &found.file;
-        let checked = found
-            .access
-            .and_then(|access| check_inline(&access).map(|()| access));
-        let (access, context) = match (checked, found.context) {
+        // The fleet judges it by its own policy, and notices when the files that it names come and go.
+        let parsed = found.access.and_then(|access| access.parse());
+        let (access, context) = match (parsed, found.context) {
             (Ok(access), Some(context)) => (access, context),
             (Err(error), context) => return Entry::of_error(file, context, &error),
             // Can't happen: a usable context has a name.
@@ -209,21 +205,4 @@ fn with_last_good(
         .collect();
     let in_order = order.iter().filter_map(|path| files.get(path.as_path()));
     Some(in_order.copied().cloned().collect())
-}
-
-/// Checks the fields of the kubeconfig itself. Does not read the files that it names, because this provider
-/// does not watch them. Allows everything, because the fleet applies its own policy.
-fn check_inline(access: &KubeconfigAccess) -> Result<(), AccessError> {
-    // `check` does not read the files that an untrusted kubeconfig names.
-    let mut access = access.clone();
-    access.trust = Trust::Untrusted;
-    let policy = AccessPolicy::default()
-        .credential_plugins(CredentialPluginPolicy::AllowAll)
-        .allow_files_under("/")
-        .allow_insecure_tls(true)
-        .addresses(AddressPolicy::any());
-    match check(&access, &policy) {
-        Err(AccessError::Refused { .. } | AccessError::Read { .. }) => Ok(()),
-        other => other,
-    }
 }

@@ -26,14 +26,14 @@ async fn an_extension_of_the_context_gives_labels_and_a_change_leaves_the_access
     folder.write("a.kubeconfig", labelled("{env: prod}"));
     let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
     assert_eq!(labels(&heard, "eu"), ["env=prod"]);
-    let before = heard.yaml("eu");
+    let before = heard.access("eu");
     heard.forget();
     folder.write("a.kubeconfig", labelled("{env: dev, region: eu}"));
     heard
         .until(|heard| labels(heard, "eu") == ["env=dev", "region=eu"])
         .await;
     assert_eq!(
-        (heard.yaml("eu"), heard.log.as_slice()),
+        (heard.access("eu"), heard.log.as_slice()),
         (before, ["+eu".to_owned()].as_slice())
     );
 }

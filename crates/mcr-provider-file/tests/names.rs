@@ -23,7 +23,7 @@ fn taken(file: &str, by: &str) -> String {
 }
 
 fn leads_to(heard: &Heard, name: &str, address: &str) -> bool {
-    heard.clusters.get(name).is_some_and(|state| state == "ok") && heard.yaml(name).contains(address)
+    heard.clusters.get(name).is_some_and(|state| state == "ok") && heard.access(name).contains(address)
 }
 
 #[tokio::test]
@@ -105,13 +105,13 @@ async fn a_context_that_moves_to_another_file_keeps_its_name_and_its_access() {
     let folder = Folder::new();
     let first = folder.write("b.kubeconfig", kubeconfig(&["eu"]));
     let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
-    let before = heard.yaml("eu");
+    let before = heard.access("eu");
     heard.forget();
     fs::rename(first, folder.at("a.kubeconfig")).unwrap();
     let file = |heard: &Heard| heard.specs["eu"].properties["file"].clone();
     heard.until(|heard| file(heard).ends_with("a.kubeconfig")).await;
     assert_eq!(
-        (heard.log.as_slice(), heard.yaml("eu")),
+        (heard.log.as_slice(), heard.access("eu")),
         (["+eu".to_owned()].as_slice(), before)
     );
 }
@@ -172,7 +172,7 @@ async fn an_equal_context_with_equal_content_is_the_same_cluster() {
     heard
         .until(|heard| !heard.clusters.keys().any(|name| name.contains("b.kubeconfig")))
         .await;
-    assert!(heard.yaml("eu").contains("new"));
+    assert!(heard.access("eu").contains("new"));
 }
 
 /// In a list a context of the second file would get the cluster of the first, if both have the same names.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use mcr_core::{
-    AccessPolicy, Change, ClusterName, Fingerprint, ObjectKey,
+    Change, ClusterName, Fingerprint, ObjectKey,
     internal::{Line, Pace, Schedule, Ticket},
 };
 use tokio::time::Instant;
@@ -27,7 +27,6 @@ use crate::{
 pub(crate) struct Inventory {
     selection: Arc<Selection>,
     memory: Arc<Memory>,
-    fleet_policy: AccessPolicy,
     pauses: (Duration, Duration),
     shoots: HashMap<ObjectKey, Member>,
     /// The project of each namespace. None: it is being looked up.
@@ -66,14 +65,12 @@ impl Inventory {
     pub(crate) fn new(
         selection: Arc<Selection>,
         memory: Arc<Memory>,
-        fleet_policy: AccessPolicy,
         at_once: usize,
         pauses: (Duration, Duration),
     ) -> Self {
         Self {
             selection,
             memory,
-            fleet_policy,
             pauses,
             shoots: HashMap::new(),
             projects: HashMap::new(),
@@ -343,9 +340,6 @@ impl Inventory {
         if let Some((said, change)) = said {
             member.says(said);
             outcome.changes.push(change);
-        }
-        if let Some(held) = &mut member.held {
-            held.settle(&self.fleet_policy);
         }
         if in_use {
             self.memory.engaged(key, uid.as_ref(), member.held.clone());

@@ -9,7 +9,7 @@ use http::{Method, StatusCode, header::RETRY_AFTER};
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
 use mcr_core::{
-    AccessPolicy, BoxError, ClusterSpec, KubeconfigAccess, ObjectKey, ObjectPath, explain_error,
+    AccessPolicy, BoxError, ClusterSpec, EndpointAccess, ObjectKey, ObjectPath, explain_error,
     internal::{OneOffClients, jitter},
 };
 use serde_json::json;
@@ -23,6 +23,7 @@ use crate::{
     facts::InSeed,
     inventory::Request,
     kubeconfig::{Checks, Failure, Held},
+    refusals::ReportedRefusals,
     renewal::renew_after,
     seed::SECRET,
 };
@@ -78,11 +79,11 @@ impl Issuer {
                 "the new kubeconfig does not work, so the old one stays in use: {why}"
             )));
         }
-        let (refusals, refusal) = (
-            self.config.refusals.clone(),
-            (request.key.clone(), new.fingerprint),
-        );
-        new.access = new.access.on_refusal(move || refusals.report(&refusal));
+        new.access.credentials = Arc::new(ReportedRefusals {
+            source: new.access.credentials,
+            refusals: self.config.refusals.clone(),
+            refusal: (request.key.clone(), new.fingerprint),
+        });
         Ok(new)
     }
 
@@ -196,7 +197,7 @@ impl Issuer {
     }
 
     /// Whether a cluster answers to a kubeconfig.
-    async fn try_out(&self, request: &Request, access: &KubeconfigAccess) -> Result<(), Arc<str>> {
+    async fn try_out(&self, request: &Request, access: &EndpointAccess) -> Result<(), Arc<str>> {
         let spec = ClusterSpec::new(request.name.clone(), access.clone().into());
         let asked = async {
             let client = self.clients.client(spec).await?;

@@ -8,8 +8,8 @@ use std::{
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use mcr_core::{
-    AccessPolicy, Fingerprint, KubeconfigAccess, Trust,
-    internal::{check_announced, describe_json_error, parse_rfc3339},
+    AccessPolicy, EndpointAccess, Fingerprint, KubeconfigAccess, Trust,
+    internal::{describe_json_error, parse_announced, parse_rfc3339},
 };
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -19,10 +19,10 @@ use crate::renewal::{FOREVER, look_after};
 /// A kubeconfig that can be used, and how long.
 #[derive(Clone)]
 pub(crate) struct Held {
-    pub(crate) access: KubeconfigAccess,
+    pub(crate) access: EndpointAccess,
     pub(crate) fingerprint: Fingerprint,
     /// Server and certificate authority.
-    target: Option<Fingerprint>,
+    target: Fingerprint,
     /// The place of the Shoot when the kubeconfig was asked for, as in its facts.
     pub(crate) place: Fingerprint,
     life: Duration,
@@ -39,13 +39,6 @@ impl Held {
     /// Whether this one is to be tried before it replaces the other one.
     pub(crate) fn is_doubtful_after(&self, other: &Self) -> bool {
         self.target != other.target || self.life < other.life.mul_f64(0.9)
-    }
-
-    /// Drops the text, which takes more memory than all else. What was parsed is shared with the fleet.
-    pub(crate) fn settle(&mut self, policy: &AccessPolicy) {
-        if !self.access.yaml.is_empty() {
-            self.access = self.access.clone().without_text(policy);
-        }
     }
 }
 
@@ -209,26 +202,19 @@ impl Checks {
         let yaml = STANDARD
             .decode(encoded)
             .map_err(|_| Failure::unusable("it is not base64"))?;
-        let access = KubeconfigAccess::new(&yaml, Trust::Untrusted);
-        check_announced(&access, self.policy.as_ref(), &self.fleet_policy)
+        let kubeconfig = KubeconfigAccess::new(&yaml, Trust::Untrusted);
+        let access = parse_announced(&kubeconfig, self.policy.as_ref(), &self.fleet_policy)
             .map_err(|problem| Failure::unusable(problem.text))?;
-        let endpoint = access
-            .resolved(&self.fleet_policy)
-            .map(|resolved| resolved.endpoint);
-        if endpoint
-            .as_ref()
-            .is_some_and(|endpoint| endpoint.server.scheme_str() != Some("https"))
-        {
+        let endpoint = &access.endpoint;
+        if endpoint.server.scheme_str() != Some("https") {
             return Err(Failure::unusable(
                 "its server is not https, so its credential would travel unencrypted",
             ));
         }
-        let target = endpoint
-            .map(|endpoint| Fingerprint::of(&(endpoint.server.to_string(), &endpoint.certificate_authority)));
         Ok(Held {
             fingerprint: Fingerprint::of(&yaml),
+            target: Fingerprint::of(&(endpoint.server.to_string(), &endpoint.certificate_authority)),
             access,
-            target,
             place,
             life,
             ends: now + life,

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use mcr_core::{
-    BrokenCluster, Change, ClusterName, ClusterSpec, Fingerprint, KubeconfigAccess, ObjectKey, Trust,
+    Access, BrokenCluster, Change, ClusterName, ClusterSpec, Fingerprint, ObjectKey, Trust,
     internal::{Backoff, Line, Ticket},
 };
 use tokio::time::Instant;
@@ -217,7 +217,7 @@ impl Member {
         let change = match verdict {
             Verdict::Good(held) => Change::Upsert(facts.spec(name, project, held.access.clone())),
             Verdict::Waiting(why) => {
-                let nowhere = KubeconfigAccess::new("", Trust::Untrusted);
+                let nowhere = Access::kubeconfig("", Trust::Untrusted);
                 Change::Upsert(facts.spec(name, project, nowhere).suspended(why))
             }
             Verdict::Broken(why) => Change::Broken(BrokenCluster::new(name, format!("Shoot {key}"), why)),
@@ -227,7 +227,7 @@ impl Member {
 }
 
 impl Facts {
-    fn spec(&self, name: ClusterName, project: &str, access: KubeconfigAccess) -> ClusterSpec {
+    fn spec(&self, name: ClusterName, project: &str, access: impl Into<Access>) -> ClusterSpec {
         let mut spec = ClusterSpec::new(name, access.into());
         spec.identity.clone_from(&self.uid);
         spec.labels = map(&self.labels);

@@ -108,7 +108,6 @@ impl Running {
             inventory: Inventory::new(
                 config.selection.clone(),
                 config.memory.clone(),
-                policy.clone(),
                 config.at_once,
                 config.times.pauses,
             ),

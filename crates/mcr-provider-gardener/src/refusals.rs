@@ -1,6 +1,9 @@
 //! Tells discoveries which kubeconfigs were refused.
 
-use mcr_core::{Fingerprint, ObjectKey};
+use std::{sync::Arc, time::Duration};
+
+use futures::future::BoxFuture;
+use mcr_core::{Credential, CredentialError, CredentialSource, Fingerprint, ObjectKey, Refresh};
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{self, error::TrySendError};
 
@@ -33,5 +36,34 @@ impl Refusals {
         self.0
             .lock()
             .retain(|discovery| !matches!(discovery.try_send(refusal.clone()), Err(TrySendError::Closed(_))));
+    }
+}
+
+/// The credential of a kubeconfig, which reports when the API server of its Shoot has refused it. Another one comes with another
+/// announcement.
+pub(crate) struct ReportedRefusals {
+    pub(crate) source: Arc<dyn CredentialSource>,
+    pub(crate) refusals: Arc<Refusals>,
+    pub(crate) refusal: Refusal,
+}
+
+impl CredentialSource for ReportedRefusals {
+    fn fingerprint(&self) -> Fingerprint {
+        self.source.fingerprint()
+    }
+
+    fn credential(&self, why: Refresh) -> BoxFuture<'_, Result<Credential, CredentialError>> {
+        if why == Refresh::Unauthorized {
+            self.refusals.report(&self.refusal);
+        }
+        self.source.credential(why)
+    }
+
+    fn renew_every(&self) -> Option<Duration> {
+        self.source.renew_every()
+    }
+
+    fn known(&self) -> Option<&Credential> {
+        self.source.known()
     }
 }

@@ -138,12 +138,13 @@ pub(crate) fn configure(
     allow_apply: bool,
 ) -> Result<Arc<Config>, KcpError> {
     let access = options.access.ok_or(KcpError::NoWorkspace)?;
-    match &access {
-        Access::Kubeconfig(kubeconfig) if kubeconfig.trust != Trust::Trusted => {
-            return Err(KcpError::Untrusted);
-        }
-        Access::Kubeconfig(_) | Access::Endpoint(_) => {}
+    let trust = match &access {
+        Access::Kubeconfig(kubeconfig) => kubeconfig.trust,
+        Access::Endpoint(access) => access.trust,
         _ => return Err(KcpError::NoCredentials),
+    };
+    if trust != Trust::Trusted {
+        return Err(KcpError::Untrusted);
     }
     let api = api?;
     let is_name = |name: &str| {

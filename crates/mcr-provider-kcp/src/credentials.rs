@@ -1,6 +1,8 @@
 //! The credentials of the workspace, for all addresses of one kcp.
 
-use mcr_core::{Access, AccessPolicy, BoxError, EndpointAccess, internal::resolve_with};
+use std::sync::Arc;
+
+use mcr_core::{Access, AccessPolicy, BoxError, EndpointAccess};
 
 use crate::url::check_workspace;
 
@@ -18,12 +20,9 @@ impl Credentials {
             Access::Endpoint(access) => (**access).clone(),
             Access::Kubeconfig(kubeconfig) => {
                 let (kubeconfig, policy) = (kubeconfig.clone(), policy.clone());
-                // Reads the files that the kubeconfig names.
-                let resolved =
-                    tokio::task::spawn_blocking(move || resolve_with(&kubeconfig, &policy, true)).await;
-                let resolved =
-                    resolved.map_err(|_| "reading the kubeconfig panicked, which is a fault in mcr")??;
-                EndpointAccess::new((*resolved.endpoint).clone(), resolved.credentials)
+                let read = move || policy.admit_with_files(&kubeconfig.parse()?);
+                let admitted = tokio::task::spawn_blocking(read).await;
+                admitted.map_err(|_| "reading the kubeconfig panicked, which is a fault in mcr")??
             }
             _ => return Err("the access has no credentials".into()),
         };
@@ -43,7 +42,7 @@ impl Credentials {
     /// The access to another address, with the same credentials and certificate authorities.
     pub(crate) fn at(&self, server: http::Uri) -> Access {
         let mut access = self.0.clone();
-        access.endpoint.server = server;
+        Arc::make_mut(&mut access.endpoint).server = server;
         access.into()
     }
 }

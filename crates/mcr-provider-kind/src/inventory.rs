@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mcr_core::{BrokenCluster, Change, ClusterName, ClusterSpec, KubeconfigAccess};
+use mcr_core::{BrokenCluster, Change, ClusterName, ClusterSpec, EndpointAccess, Fingerprint};
 
 use crate::{
     containers::{Node, Role, State, by_name},
@@ -71,7 +71,7 @@ enum View {
 enum Announced {
     Good {
         identity: Arc<str>,
-        yaml: Arc<[u8]>,
+        access: Fingerprint,
         off: Option<&'static str>,
     },
     Broken {
@@ -356,7 +356,7 @@ impl Cluster {
         };
         let said = Announced::Good {
             identity: self.identity.clone(),
-            yaml: access.yaml.clone(),
+            access: access.fingerprint(),
             off,
         };
         let spec = ClusterSpec::new(name.clone(), access.into())
@@ -369,7 +369,7 @@ impl Cluster {
         Some((said, Change::Upsert(spec)))
     }
 
-    fn conf_at(&self, endpoint: Option<&str>) -> Option<KubeconfigAccess> {
+    fn conf_at(&self, endpoint: Option<&str>) -> Option<EndpointAccess> {
         let (_, yaml) = self.conf.as_ref()?;
         reached_at(yaml, endpoint?).ok()
     }

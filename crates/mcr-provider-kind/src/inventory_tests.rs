@@ -49,16 +49,13 @@ impl World {
 fn told(change: &Change) -> String {
     match change {
         Change::Upsert(spec) => {
-            let mcr_core::Access::Kubeconfig(access) = &spec.access else {
-                panic!("{spec:?}")
-            };
-            let yaml = String::from_utf8_lossy(&access.yaml);
-            let at = yaml.split("https://").nth(1).unwrap().split('"').next().unwrap();
+            let shown = mcr_testkit::discovery::address_and_token(&spec.access);
+            let (at, token) = shown.split_once("https://").unwrap().1.split_once("/ ").unwrap();
             let identity = spec.identity.as_deref().unwrap();
-            let secret = if yaml.contains("token") {
-                ""
-            } else {
+            let secret = if token.is_empty() {
                 " without credentials"
+            } else {
+                ""
             };
             let off = match &spec.availability {
                 mcr_core::Availability::Suspended { reason } => format!(", {reason}"),

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use mcr_core::{BrokenCluster, Change, ClusterName, KubeconfigAccess, ObjectKey, internal::Notice};
+use mcr_core::{BrokenCluster, Change, ClusterName, EndpointAccess, ObjectKey, internal::Notice};
 
 use crate::secret::{Described, Problem, Rules, SecretFacts};
 
@@ -44,18 +44,16 @@ impl Inventory {
             Ok(described) => described,
             Err(problem) => return self.bad(key, uid, problem),
         };
-        // Taken in any case, so that the text is not kept.
-        let access = described.take_access();
         if matches!(self.said.get(key), Some(Announced::Good(said)) if *said == described) {
+            // Taken in any case, so that the text is not kept.
+            described.take_text();
             return Outcome::default();
         }
-        // The watch reports each change of the facts once, so the text has not been taken before.
-        let Some(access) = access else {
-            return Outcome::default();
-        };
-        match self.rules.check(&access) {
-            Ok(()) => self.good(key, uid, described, access),
-            Err(problem) => self.bad(key, uid, problem),
+        match self.rules.parse(&described) {
+            Some(Ok(access)) => self.good(key, uid, described, access),
+            Some(Err(problem)) => self.bad(key, uid, problem),
+            // The watch reports each change of the facts once, so the text has not been taken before.
+            None => Outcome::default(),
         }
     }
 
@@ -64,12 +62,11 @@ impl Inventory {
         key: &ObjectKey,
         uid: Arc<str>,
         described: Arc<Described>,
-        mut access: KubeconfigAccess,
+        access: EndpointAccess,
     ) -> Outcome {
         let Some(name) = self.name(key) else {
             return Outcome::default();
         };
-        access.trust = self.rules.trust;
         let spec = described.spec(name, access);
         self.said.insert(key.clone(), Announced::Good(described));
         Outcome {

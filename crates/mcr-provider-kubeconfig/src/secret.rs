@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use kube::core::ApiResource;
 use mcr_core::{
-    AccessPolicy, ClusterName, ClusterSpec, Fingerprint, InvalidClusterName, KubeconfigAccess, Object,
-    ObjectKey, Trust, internal::check_announced,
+    AccessPolicy, ClusterName, ClusterSpec, EndpointAccess, Fingerprint, InvalidClusterName,
+    KubeconfigAccess, Object, ObjectKey, Trust, internal::parse_announced,
 };
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -175,28 +175,26 @@ impl Rules {
         })
     }
 
-    /// Whether the kubeconfig can be used and may be. Looks at no file that it names.
-    pub(crate) fn check(&self, access: &KubeconfigAccess) -> Result<(), Problem> {
-        let mut access = access.clone();
-        access.trust = self.trust;
-        check_announced(&access, self.policy.as_ref(), &self.fleet_policy).map_err(|problem| Problem {
+    /// Parses the kubeconfig of a Secret, and judges it. None if its text was taken before.
+    pub(crate) fn parse(&self, described: &Described) -> Option<Result<EndpointAccess, Problem>> {
+        let mut access = KubeconfigAccess::new(described.take_text()?, self.trust);
+        access.context.clone_from(&described.context);
+        let parsed = parse_announced(&access, self.policy.as_ref(), &self.fleet_policy);
+        Some(parsed.map_err(|problem| Problem {
             text: problem.text,
             public: problem.public,
             nothing: false,
-        })
+        }))
     }
 }
 
 impl Described {
-    /// The access by the kubeconfig, untrusted. None if it was taken before.
-    pub(crate) fn take_access(&self) -> Option<KubeconfigAccess> {
-        let text = self.text.lock().take()?;
-        let mut access = KubeconfigAccess::new(text, Trust::Untrusted);
-        access.context.clone_from(&self.context);
-        Some(access)
+    /// None if it was taken before.
+    pub(crate) fn take_text(&self) -> Option<Vec<u8>> {
+        self.text.lock().take()
     }
 
-    pub(crate) fn spec(&self, name: ClusterName, access: KubeconfigAccess) -> ClusterSpec {
+    pub(crate) fn spec(&self, name: ClusterName, access: EndpointAccess) -> ClusterSpec {
         let mut spec = ClusterSpec::new(name, access.into());
         spec.labels.clone_from(&self.labels);
         spec.properties.clone_from(&self.properties);

@@ -16,6 +16,7 @@ use futures::StreamExt;
 use mcr_core::{
     Access, AccessPolicy, AddressPolicy, Availability, BoxError, Change, ClusterSpec, Discovery, Provider,
 };
+use secrecy::ExposeSecret;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -73,22 +74,33 @@ impl Followed {
         }
     }
 
-    /// The clusters that are there at the start, kept as a fleet keeps them: without the texts of their kubeconfigs.
+    /// The clusters that are there at the start.
     pub async fn all(&mut self) -> Vec<ClusterSpec> {
         let mut clusters = Vec::new();
         loop {
             match self.next().await {
-                Change::Upsert(mut spec) => {
-                    if let Access::Kubeconfig(access) = spec.access {
-                        spec.access = access.without_text(&locally()).into();
-                    }
-                    clusters.push(spec);
-                }
+                Change::Upsert(spec) => clusters.push(spec),
                 Change::Synced => return clusters,
                 other => fail(line(&other)),
             }
         }
     }
+}
+
+/// Where an access leads, and with which token: `https://a:6443/ secret`. Without the token, if that is not in a kubeconfig itself.
+pub fn address_and_token(access: &Access) -> String {
+    let parsed = match access {
+        Access::Kubeconfig(kubeconfig) => kubeconfig.parse().map_err(|error| error.to_string()),
+        Access::Endpoint(access) => Ok((**access).clone()),
+        other => Err(format!("{other:?}")),
+    };
+    let access = match parsed {
+        Ok(access) => access,
+        Err(error) => return error,
+    };
+    let token = access.credentials.known().and_then(|known| known.token.as_ref());
+    let token = token.map_or("", |token| token.expose_secret());
+    format!("{} {token}", access.endpoint.server)
 }
 
 /// An announcement in short: `+name`, `~name: why it is suspended`, `!name: object: error`, `-name` or `synced`.

@@ -2,6 +2,8 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use crate::endpoint::Endpoint;
+
 /// The deadline of plugins without one of their own.
 pub(crate) const DEFAULT_DEADLINE: Duration = Duration::from_secs(30);
 
@@ -26,13 +28,22 @@ impl ApiVersion {
 
 /// The configuration of a plugin. Plugins with equal configurations share their runs.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) struct PluginConfig {
-    pub(super) command: PathBuf,
-    pub(super) args: Vec<String>,
-    pub(super) env: Vec<(String, String)>,
+pub(crate) struct PluginConfig {
+    pub(crate) command: PathBuf,
+    pub(crate) args: Vec<String>,
+    pub(crate) env: Vec<(String, String)>,
     pub(super) version: ApiVersion,
-    /// The JSON of `spec.cluster` in the plugin's input.
-    pub(super) cluster: Option<String>,
-    pub(super) deadline: Duration,
+    /// The cluster in the plugin's input.
+    pub(crate) cluster: Option<ClusterInfo>,
+    pub(crate) deadline: Duration,
     pub(super) install_hint: Option<String>,
+}
+
+/// The cluster that a plugin is to log in to.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct ClusterInfo {
+    pub(crate) endpoint: Endpoint,
+    /// The JSON of the plugin's configuration.
+    pub(super) config: String,
+    pub(super) disable_compression: bool,
 }

@@ -14,8 +14,7 @@ use futures::future::BoxFuture;
 use tokio::time::Instant;
 
 use super::{
-    config::{ApiVersion, DEFAULT_DEADLINE, PluginConfig},
-    protocol,
+    config::{ApiVersion, ClusterInfo, DEFAULT_DEADLINE, PluginConfig},
     shared::SharedPlugin,
 };
 use crate::{
@@ -44,7 +43,7 @@ use crate::{
 /// ```
 #[derive(Clone)]
 pub struct ExecPlugin {
-    config: PluginConfig,
+    config: Arc<PluginConfig>,
     impersonate: Option<Impersonation>,
     /// Set on first use, when the configuration is complete.
     shared: OnceLock<Arc<SharedPlugin>>,
@@ -65,7 +64,7 @@ impl ExecPlugin {
             install_hint: None,
         };
         Self {
-            config,
+            config: Arc::new(config),
             impersonate: None,
             shared: OnceLock::new(),
             last_serial: Arc::default(),
@@ -73,10 +72,35 @@ impl ExecPlugin {
     }
 
     fn change(mut self, change: impl FnOnce(&mut PluginConfig)) -> Self {
-        change(&mut self.config);
+        change(Arc::make_mut(&mut self.config));
         // Set if this source has been in use: it belongs to the former configuration.
         self.shared = OnceLock::new();
         self
+    }
+
+    pub(crate) fn config(&self) -> &PluginConfig {
+        &self.config
+    }
+
+    /// A source of its own for the same program, under this command and deadline, and for the endpoint as it is now.
+    pub(crate) fn admitted(&self, command: PathBuf, deadline: Duration, endpoint: &Endpoint) -> Self {
+        let mut config = self.config.clone();
+        let cluster = config.cluster.as_ref();
+        let is_at = cluster.is_none_or(|cluster| cluster.endpoint == *endpoint);
+        // Most are as they were, and share their configuration.
+        if !is_at || config.command != command || config.deadline != deadline {
+            let changed = Arc::make_mut(&mut config);
+            (changed.command, changed.deadline) = (command, deadline);
+            if let Some(cluster) = &mut changed.cluster {
+                cluster.endpoint = endpoint.clone();
+            }
+        }
+        Self {
+            config,
+            impersonate: self.impersonate.clone(),
+            shared: OnceLock::new(),
+            last_serial: Arc::default(),
+        }
     }
 
     /// Adds arguments of the program.
@@ -119,7 +143,11 @@ impl ExecPlugin {
         config: Option<serde_json::Value>,
         disable_compression: bool,
     ) -> Self {
-        let cluster = protocol::cluster(endpoint, config, disable_compression);
+        let cluster = ClusterInfo {
+            endpoint: endpoint.clone(),
+            config: config.unwrap_or_default().to_string(),
+            disable_compression,
+        };
         self.change(|config| config.cluster = Some(cluster))
     }
 

@@ -4,18 +4,16 @@ use base64::Engine;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::config::{ApiVersion, PluginConfig};
+use super::config::{ApiVersion, ClusterInfo, PluginConfig};
 use crate::{
     credential::{ClientCertificate, Credential},
-    endpoint::Endpoint,
     pem,
     time::parse_rfc3339,
 };
 
-/// Returns the JSON of `spec.cluster` in the input. As in client-go, empty fields are absent, and a missing
-/// configuration is `null`.
-pub(super) fn cluster(endpoint: &Endpoint, config: Option<Value>, disable_compression: bool) -> String {
-    let mut cluster = Map::new();
+/// Returns `spec.cluster` of the input. As in client-go, empty fields are absent, and a missing configuration is `null`.
+fn cluster(info: &ClusterInfo) -> Value {
+    let (endpoint, mut cluster) = (&info.endpoint, Map::new());
     cluster.insert(
         "server".into(),
         endpoint.server.to_string().trim_end_matches('/').into(),
@@ -33,20 +31,19 @@ pub(super) fn cluster(endpoint: &Endpoint, config: Option<Value>, disable_compre
     if let Some(proxy) = &endpoint.proxy {
         cluster.insert("proxy-url".into(), proxy.to_string().into());
     }
-    if disable_compression {
+    if info.disable_compression {
         cluster.insert("disable-compression".into(), true.into());
     }
-    cluster.insert("config".into(), config.unwrap_or(Value::Null));
-    Value::Object(cluster).to_string()
+    let config = serde_json::from_str(&info.config).unwrap_or_default();
+    cluster.insert("config".into(), config);
+    Value::Object(cluster)
 }
 
 /// Returns the plugin's input: the value of `KUBERNETES_EXEC_INFO`.
 pub(super) fn input(config: &PluginConfig) -> String {
     let mut spec = json!({ "interactive": false });
-    if let Some(cluster) = &config.cluster
-        && let Ok(cluster) = serde_json::from_str::<Value>(cluster)
-    {
-        spec["cluster"] = cluster;
+    if let Some(info) = &config.cluster {
+        spec["cluster"] = cluster(info);
     }
     json!({ "kind": "ExecCredential", "apiVersion": config.version.as_str(), "spec": spec }).to_string()
 }

@@ -41,7 +41,7 @@ const MOST_REMEMBERED: usize = 4096;
 
 /// A plugin with its cached credential, its last failure and its current run.
 pub(super) struct SharedPlugin {
-    config: PluginConfig,
+    config: Arc<PluginConfig>,
     state: Mutex<State>,
 }
 
@@ -92,7 +92,7 @@ enum Lookup {
 
 impl SharedPlugin {
     /// Returns the plugin with this configuration.
-    pub(super) fn of(config: &PluginConfig) -> Arc<Self> {
+    pub(super) fn of(config: &Arc<PluginConfig>) -> Arc<Self> {
         static PLUGINS: LazyLock<WeakCache<SharedPlugin>> = LazyLock::new(WeakCache::default);
         let make = || {
             Ok::<_, Infallible>(Arc::new(Self {

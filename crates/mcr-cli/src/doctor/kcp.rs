@@ -1,6 +1,9 @@
 //! Collects facts about a workspace of kcp with an endpoint slice or a WorkspaceType, and about the workspaces at the endpoints.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use futures::future::join_all;
 use http::Uri;
@@ -8,7 +11,7 @@ use kube::{
     Api, Client, ResourceExt,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, ObjectList},
 };
-use mcr_core::{Access, EndpointAccess, internal::resolve_with};
+use mcr_core::Access;
 use serde_json::Value;
 
 use super::{
@@ -220,7 +223,7 @@ async fn endpoint(
     };
     let policy = options.flags().policy().address_policy();
     facts.connection = Some(probe::connection(&target, &policy, limit).await);
-    match bindings(api, &target.address, export, hub, options, limit).await {
+    match bindings(api, &target.address, export, hub, limit).await {
         Ok(found) => facts.bindings = Ok(found),
         Err((why, forbidden)) => (facts.bindings, facts.forbidden) = (Err(why), forbidden),
     }
@@ -239,11 +242,10 @@ async fn bindings(
     address: &str,
     export: &str,
     hub: &Access,
-    options: &ProviderOptions,
     limit: Duration,
 ) -> Result<Vec<KcpBinding>, (String, bool)> {
     let other = |why: String| (why, false);
-    let access = moved(hub, &format!("{address}/clusters/*"), options)
+    let access = moved(hub, &format!("{address}/clusters/*"))
         .await
         .map_err(other)?;
     let session = Session::open(address, access, limit).await;
@@ -285,19 +287,18 @@ async fn in_pages(
 }
 
 /// The access to another address with the credentials of this one.
-async fn moved(hub: &Access, address: &str, options: &ProviderOptions) -> Result<Access, String> {
+async fn moved(hub: &Access, address: &str) -> Result<Access, String> {
     let Access::Kubeconfig(kubeconfig) = hub else {
         return Err("the hub has no kubeconfig".to_owned());
     };
-    let (kubeconfig, policy) = (kubeconfig.clone(), options.access_policy());
-    // Reads the files that the kubeconfig names.
-    let resolved = tokio::task::spawn_blocking(move || resolve_with(&kubeconfig, &policy, true)).await;
-    let resolved = resolved
+    let kubeconfig = kubeconfig.clone();
+    let parsed = tokio::task::spawn_blocking(move || kubeconfig.parse()).await;
+    let mut access = parsed
         .map_err(|error| error.to_string())?
         .map_err(|error| error.to_string())?;
-    let mut endpoint = (*resolved.endpoint).clone();
-    endpoint.server = address.parse().map_err(|_| "it is no URL".to_owned())?;
-    Ok(EndpointAccess::new(endpoint, resolved.credentials).into())
+    let server = address.parse().map_err(|_| "it is no URL".to_owned())?;
+    Arc::make_mut(&mut access.endpoint).server = server;
+    Ok(access.into())
 }
 
 fn read_binding(object: &DynamicObject) -> KcpBinding {

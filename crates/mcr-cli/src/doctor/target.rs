@@ -4,10 +4,9 @@ use std::{fmt, net::SocketAddr, time::SystemTime};
 
 use http::Uri;
 use mcr_core::{
-    Access, AddressPolicy, Endpoint, KubeconfigAccess, Trust,
-    internal::{claims, outline},
+    Access, AddressPolicy, Trust,
+    internal::{Outline, claims, outline, outline_parsed},
 };
-use rustls::pki_types::{CertificateDer, pem::PemObject};
 use secrecy::ExposeSecret;
 
 /// The address of a cluster's access, and the properties of its credentials. Never the credentials themselves.
@@ -67,8 +66,8 @@ impl Target {
 /// The target of an access. `None` for a ready client, for a place in a scope, and for a kubeconfig that can't be read.
 pub(crate) fn of(access: &Access) -> Option<Target> {
     match access {
-        Access::Kubeconfig(kubeconfig) => of_kubeconfig(kubeconfig),
-        Access::Endpoint(access) => of_endpoint(&access.endpoint),
+        Access::Kubeconfig(kubeconfig) => outlined(outline(kubeconfig)?, kubeconfig.trust),
+        Access::Endpoint(access) => outlined(outline_parsed(access), access.trust),
         _ => None,
     }
 }
@@ -103,30 +102,20 @@ fn at(uri: &Uri) -> Option<Target> {
     })
 }
 
-fn of_endpoint(endpoint: &Endpoint) -> Option<Target> {
-    let mut target = at(&endpoint.server)?;
-    target.server_name = endpoint.tls_server_name.as_deref().map(str::to_owned);
-    target.authority = endpoint.certificate_authority.as_deref().map(<[u8]>::to_vec);
-    target.insecure = endpoint.insecure_skip_tls_verify;
-    target.proxied = endpoint.proxy.is_some();
-    Some(target)
-}
-
-fn of_kubeconfig(access: &KubeconfigAccess) -> Option<Target> {
-    let found = outline(access)?;
+fn outlined(found: Outline, trust: Trust) -> Option<Target> {
     let mut target = at(&found.server?.trim().parse().ok()?)?;
     target.server_name = found.tls_server_name;
     target.authority = found.authority;
     target.insecure = found.insecure;
     target.proxied = found.proxy.is_some();
-    target.trust = access.trust;
+    target.trust = trust;
     target.credential = Credential {
         token_expires: found
             .token
             .and_then(|token| claims::of(token.expose_secret())?.expires),
         certificate_expires: found
             .certificate
-            .and_then(|pem| Some(certificate_of(&pem)?.not_after)),
+            .and_then(|der| Some(certificate(&der)?.not_after)),
         plugin: found.plugin,
         none: found.anonymous,
     };
@@ -138,12 +127,6 @@ fn of_kubeconfig(access: &KubeconfigAccess) -> Option<Target> {
 pub(crate) struct Certificate {
     pub(crate) not_before: SystemTime,
     pub(crate) not_after: SystemTime,
-}
-
-/// The first certificate in a PEM text.
-fn certificate_of(pem: &[u8]) -> Option<Certificate> {
-    let first = CertificateDer::pem_slice_iter(pem).next()?.ok()?;
-    certificate(&first)
 }
 
 pub(crate) fn certificate(der: &[u8]) -> Option<Certificate> {
@@ -180,6 +163,8 @@ pub(crate) fn allowed(
 mod tests {
     use std::time::Duration;
 
+    use mcr_core::KubeconfigAccess;
+
     use super::*;
 
     const YAML: &str = "
@@ -189,18 +174,26 @@ clusters: [{name: c, cluster: {server: 'https://[::1]:6443/clusters/a/', certifi
 users: [{name: u, user: {token: e30.eyJleHAiOjYwfQ.c2ln}}]
 ";
 
+    /// The target of a text and of what it is parsed into.
+    fn of_both(access: &KubeconfigAccess) -> [Target; 2] {
+        let parsed = access.parse().unwrap();
+        [access.clone().into(), parsed.into()].map(|access| of(&access).unwrap())
+    }
+
     #[test]
     fn an_address_and_an_expiry_and_nothing_secret() {
-        let target = of(&Access::kubeconfig(YAML, Trust::Untrusted)).unwrap();
-        assert_eq!(target.address, "https://[::1]:6443/clusters/a");
-        assert_eq!(
-            (target.host.as_str(), target.port, target.tls),
-            ("::1", 6443, true)
-        );
-        assert_eq!(target.server_name.as_deref(), Some("k"));
-        let at = SystemTime::UNIX_EPOCH + Duration::from_secs(60);
-        assert_eq!(target.credential.token_expires, Some(at));
-        assert!(!format!("{target:?}").contains("e30"));
+        for target in of_both(&KubeconfigAccess::new(YAML, Trust::Untrusted)) {
+            assert_eq!(target.address, "https://[::1]:6443/clusters/a");
+            assert_eq!(
+                (target.host.as_str(), target.port, target.tls),
+                ("::1", 6443, true)
+            );
+            assert_eq!(target.server_name.as_deref(), Some("k"));
+            let at = SystemTime::UNIX_EPOCH + Duration::from_secs(60);
+            assert_eq!(target.credential.token_expires, Some(at));
+            assert!(!target.credential.none && target.trust == Trust::Untrusted);
+            assert!(!format!("{target:?}").contains("e30"));
+        }
     }
 
     #[test]
@@ -218,7 +211,9 @@ users: [{name: u, user: {token: e30.eyJleHAiOjYwfQ.c2ln}}]
         std::fs::write(dir.path().join("ca.pem"), "authority").unwrap();
         let authority = |trust| {
             let access = KubeconfigAccess::new(YAML, trust).base_dir(dir.path());
-            of(&access.into()).unwrap().authority
+            let [of_text, parsed] = of_both(&access).map(|target| target.authority);
+            assert_eq!(of_text, parsed);
+            parsed
         };
         assert_eq!(
             authority(Trust::Trusted).as_deref(),
@@ -250,7 +245,7 @@ users: [{name: u, user: {token: e30.eyJleHAiOjYwfQ.c2ln}}]
         params.not_after = rcgen::date_time_ymd(2031, 1, 1);
         let made = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
         let expected = SystemTime::UNIX_EPOCH + Duration::from_secs(1_924_992_000);
-        assert_eq!(certificate_of(made.pem().as_bytes()).unwrap().not_after, expected);
+        assert_eq!(certificate(made.der()).unwrap().not_after, expected);
         assert_eq!(certificate(b"x"), None);
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use kube::Client;
-use mcr_core::{AccessPolicy, KubeconfigAccess, Trust, check};
+use mcr_core::{AccessPolicy, KubeconfigAccess, Trust};
 
 pub(crate) use self::args::{AFTER_HELP, CreateArgs};
 use self::{
@@ -123,7 +123,8 @@ async fn warn(plan: &Plan) {
     };
     let access = KubeconfigAccess::new(text, Trust::Untrusted);
     let policy = AccessPolicy::default();
-    let mut refused = check(&access, &policy).err().map(|error| error.to_string());
+    let admitted = access.parse().and_then(|parsed| policy.admit(&parsed));
+    let mut refused = admitted.err().map(|error| error.to_string());
     // An address was checked above. A host name may resolve to a refused address.
     if refused.is_none()
         && let Some(target) = target::of(&access.into())

@@ -179,8 +179,9 @@ impl Engagement<'_> {
         }
         self.claimed = Some(uid.clone());
         let is_trusted = match &self.desired.spec.access {
-            Access::Kubeconfig(access) => access.trust == Trust::Trusted,
-            _ => true,
+            Ok(Access::Endpoint(access)) => access.trust == Trust::Trusted,
+            Ok(_) => true,
+            Err(_) => false,
         };
         let identities = &self.fleet.resources.identities;
         match identities.claim(&uid, self.cluster.name(), is_trusted) {

@@ -15,13 +15,13 @@ use mcr_client::{
 use tokio::time::{Instant, timeout};
 
 use super::{
-    description::Description,
+    description::{Description, PANICKED, unusable},
     identity::KnownIdentity,
     resources::Resources,
     settings::FleetSettings,
     spec_change::{ResolvedSpec, Target},
 };
-use crate::{AccessPolicy, ClusterSpec, Fingerprint, Refresh, access::ResolvedAccess};
+use crate::{Access, AccessPolicy, ClusterSpec, Fingerprint, Refresh};
 
 /// The warning while a credential is in use that had expired when it came.
 pub(super) const HAD_EXPIRED: &str = "its credential had expired when it came, but the API server takes it; compare the clock of \
@@ -75,7 +75,7 @@ impl OneOffClients {
     /// With the reason, if the access is unusable, gives no credential or is a place in a scope.
     pub async fn client(&self, spec: ClusterSpec) -> Result<kube::Client, Arc<str>> {
         let transport = Transport::with_settings(spec.name.clone(), self.0.settings.transport.clone());
-        let new = dial(&self.0, &spec.into(), Refresh::First, "").await;
+        let new = dial(&self.0, &Description::parse(spec).await, Refresh::First, "").await;
         let new = new.map_err(|error| error.reason)?;
         transport.swap(new.connection.channel);
         Ok(transport.client(&new.namespace))
@@ -92,18 +92,19 @@ pub(super) async fn dial(
     let resolved = resolve(resources, spec).await.map_err(ConnectError::new)?;
     let resolved_spec = resolved_spec(spec, &resolved).map_err(ConnectError::new)?;
     let (channel, credentials, namespace) = match resolved {
-        ResolvedAccess::Client(ready) => {
+        Access::Client(ready) => {
             let namespace = ready.client.default_namespace().into();
             let channel = resources.dialer.client_channel(ready.client);
             (channel.with_prefix(prefix), None, namespace)
         }
-        ResolvedAccess::Endpoint(resolved) => {
-            let namespace = resolved.default_namespace.clone();
-            let access = EndpointCredentials::new(resolved, prefix);
+        Access::Endpoint(access) => {
+            let namespace = access.default_namespace.clone();
+            let access = EndpointCredentials::new(*access, prefix);
             let issued = access.fetch(why, resources.settings.credential_timeout).await?;
             let channel = access.channel(&resources.dialer, &issued.credential)?;
             (channel, Some((access, issued)), namespace)
         }
+        Access::Kubeconfig(_) | Access::Scoped(_) => return Err(ConnectError::new(NO_CONNECTION)),
     };
     let issued = credentials.as_ref().map(|(_, issued)| issued);
     let mut refresh_backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(60));
@@ -131,31 +132,42 @@ pub(super) async fn dial(
     })
 }
 
-/// Resolves the access of a spec. Does so off the executor if it has to read files that a kubeconfig names.
-pub(super) async fn resolve(resources: &Resources, spec: &Description) -> Result<ResolvedAccess, String> {
+const NO_CONNECTION: &str = "its description can't be used: access: is a place in a scope, which has no connection of its own; give a \
+                             kubeconfig, an address or a client";
+
+/// The access of a spec as the policy of the fleet admits it now. Does so off the executor if it has to read a file that a kubeconfig
+/// names, or to find a program.
+pub(super) async fn resolve(resources: &Resources, spec: &Description) -> Result<Access, String> {
     let policy = &resources.settings.access_policy;
-    if let Some(resolved) = spec.access.resolved(policy) {
-        return Ok(resolved);
-    }
-    let (access, policy) = (spec.access.clone(), policy.clone());
-    let read = async {
-        let turn = resources.reads.turn(spec.name.clone()).await;
-        tokio::task::spawn_blocking(move || (access.resolve(&policy), turn).0).await
+    let access = match &spec.access {
+        Ok(Access::Endpoint(access)) => access,
+        Ok(Access::Client(client)) => return Ok(Access::Client(client.clone())),
+        Ok(Access::Kubeconfig(_) | Access::Scoped(_)) => return Err(NO_CONNECTION.to_owned()),
+        Err(problem) => return Err(problem.to_string()),
     };
-    let limit = resources.settings.credential_timeout;
-    let Ok(read) = timeout(limit, read).await else {
-        return Err(format!(
-            "the files that its kubeconfig names were not read within {} s; check the file system that they are on",
-            limit.as_secs()
-        ));
-    };
-    match read {
-        Ok(Ok(resolved)) => Ok(resolved),
-        Ok(Err(error)) => Err(format!("its description can't be used: {error}")),
-        // The error quotes the message of the panic, which may quote a kubeconfig.
-        Err(_) => {
-            Err("its description could not be read: reading it panicked, which is a fault in mcr".to_owned())
+    let admitted = if access.is_inline() {
+        policy.admit(access)
+    } else {
+        let (access, policy) = (access.clone(), policy.clone());
+        let admit = async {
+            let turn = resources.reads.turn(spec.name.clone()).await;
+            tokio::task::spawn_blocking(move || (policy.admit_with_files(&access), turn).0).await
+        };
+        let limit = resources.settings.credential_timeout;
+        match timeout(limit, admit).await {
+            Ok(Ok(admitted)) => admitted,
+            Ok(Err(_)) => return Err(PANICKED.to_owned()),
+            Err(_) => {
+                return Err(format!(
+                    "the files that its kubeconfig names were not read within {} s; check the file system that they are on",
+                    limit.as_secs()
+                ));
+            }
         }
+    };
+    match admitted {
+        Ok(admitted) => Ok(admitted.into()),
+        Err(error) => Err(unusable(&error)),
     }
 }
 
@@ -163,14 +175,15 @@ pub(super) async fn resolve(resources: &Resources, spec: &Description) -> Result
 ///
 /// # Errors
 /// If its credential source panics.
-pub(super) fn resolved_spec(spec: &Description, resolved: &ResolvedAccess) -> Result<ResolvedSpec, String> {
+pub(super) fn resolved_spec(spec: &Description, resolved: &Access) -> Result<ResolvedSpec, String> {
     let (target, credentials) = match resolved {
-        ResolvedAccess::Endpoint(resolved) => {
-            let fingerprint = catch_panic(CREDENTIAL_SOURCE, || resolved.credentials.fingerprint());
+        Access::Endpoint(access) => {
+            let fingerprint = catch_panic(CREDENTIAL_SOURCE, || access.credentials.fingerprint());
             let fingerprint = fingerprint.map_err(|panicked| panicked.to_string())?;
-            (Target::Endpoint(resolved.endpoint.clone()), fingerprint)
+            (Target::Endpoint(access.endpoint.clone()), fingerprint)
         }
-        ResolvedAccess::Client(ready) => (Target::Client(ready.id), Fingerprint::of(&())),
+        Access::Client(ready) => (Target::Client(ready.id), Fingerprint::of(&())),
+        Access::Kubeconfig(_) | Access::Scoped(_) => return Err(NO_CONNECTION.to_owned()),
     };
     Ok(ResolvedSpec {
         identity: spec.identity.clone(),

@@ -1,14 +1,17 @@
 //! The spec of a cluster, as the fleet stores it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use crate::{Access, Availability, ClusterName, ClusterSpec, ScopedAccess};
+use tokio::{task::spawn_blocking, time::timeout};
+
+use crate::{Access, AccessError, Availability, ClusterName, ClusterSpec, ScopedAccess};
 
 /// A [`ClusterSpec`] in a form that takes little memory.
 #[derive(Debug)]
 pub(crate) struct Description {
     pub(crate) name: ClusterName,
-    pub(crate) access: Access,
+    /// No text of a kubeconfig: what it was parsed into, or why it can't be used.
+    pub(crate) access: Result<Access, Arc<str>>,
     /// The namespace of requests that name none. None for a kubeconfig that can't be used, and for an access by a scope.
     pub(crate) default_namespace: Option<Arc<str>>,
     pub(crate) identity: Option<Arc<str>>,
@@ -32,7 +35,7 @@ impl From<ClusterSpec> for Description {
         Self {
             name,
             default_namespace: access.default_namespace(),
-            access,
+            access: Ok(access),
             identity,
             labels: labels.into(),
             properties: properties.into(),
@@ -42,7 +45,41 @@ impl From<ClusterSpec> for Description {
     }
 }
 
+/// Why a cluster can't be used whose kubeconfig can't be.
+pub(super) fn unusable(error: &AccessError) -> String {
+    format!("its description can't be used: {error}")
+}
+
+/// The error of a task would quote the message of the panic, which may quote a kubeconfig.
+pub(super) const PANICKED: &str =
+    "its description could not be read: reading it panicked, which is a fault in mcr";
+
 impl Description {
+    /// Parses the kubeconfig of a spec, if that is its access. Off the executor, because it may take long.
+    pub(crate) async fn parse(mut spec: ClusterSpec) -> Self {
+        const PATIENCE: Duration = Duration::from_secs(1);
+        let Access::Kubeconfig(kubeconfig) = &spec.access else {
+            return spec.into();
+        };
+        let text = kubeconfig.clone();
+        let parsed = match timeout(PATIENCE, spawn_blocking(move || text.parse())).await {
+            Ok(Ok(parsed)) => parsed.map_err(|error| unusable(&error)),
+            Ok(Err(_)) => Err(PANICKED.to_owned()),
+            // All threads for blocking work may be waiting for slow files. Other clusters must not wait for those files.
+            Err(_) => kubeconfig.parse().map_err(|error| unusable(&error)),
+        };
+        match parsed {
+            Ok(access) => {
+                spec.access = access.into();
+                spec.into()
+            }
+            Err(problem) => Self {
+                access: Err(problem.into()),
+                ..spec.into()
+            },
+        }
+    }
+
     /// The reason why the cluster is suspended, if it is.
     pub(crate) fn suspended(&self) -> Option<Arc<str>> {
         match &self.availability {
@@ -54,7 +91,7 @@ impl Description {
     /// The access of the cluster, if the cluster is in a scope.
     pub(crate) fn scoped(&self) -> Option<&ScopedAccess> {
         match &self.access {
-            Access::Scoped(scoped) => Some(scoped),
+            Ok(Access::Scoped(scoped)) => Some(scoped),
             _ => None,
         }
     }
@@ -99,6 +136,27 @@ impl From<BTreeMap<String, String>> for Pairs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Trust;
+
+    #[tokio::test]
+    async fn of_a_kubeconfig_stays_what_it_was_parsed_into_or_why_it_can_not_be_used() {
+        let good = "{current-context: c, contexts: [{name: c, context: {cluster: c, namespace: team}}], \
+                    clusters: [{name: c, cluster: {server: 'https://a', certificate-authority: /nowhere}}]}";
+        let parse = |text: &str| {
+            let access = Access::kubeconfig(text, Trust::Untrusted);
+            Description::parse(ClusterSpec::named("a", access).unwrap())
+        };
+        let parsed = parse(good).await;
+        assert!(matches!(&parsed.access, Ok(Access::Endpoint(access)) if access.trust == Trust::Untrusted));
+        assert_eq!(parsed.default_namespace.as_deref(), Some("team"));
+        let broken = parse("contexts: [").await;
+        let problem = broken.access.unwrap_err();
+        assert!(
+            problem.starts_with("its description can't be used: the kubeconfig can't be read"),
+            "{problem}"
+        );
+        assert_eq!(broken.default_namespace, None);
+    }
 
     #[test]
     fn pairs_are_the_map_they_were_made_of() {

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::description::Description;
 use crate::{
-    BrokenCluster, ClusterName, ClusterSpec,
+    BrokenCluster, ClusterName,
     rounds::{HeldClusters, Rounds},
 };
 
@@ -81,9 +81,9 @@ impl Desired {
     }
 
     /// A provider announces a cluster.
-    pub(crate) fn upsert(&mut self, provider: ProviderId, spec: ClusterSpec) -> Vec<Effect> {
+    pub(crate) fn upsert(&mut self, provider: ProviderId, spec: Description) -> Vec<Effect> {
         let name = spec.name.clone();
-        let spec = Arc::new(Description::from(spec));
+        let spec = Arc::new(spec);
         let (_, claim) = self.claim(provider, &name);
         let first = claim.spec.is_none() && claim.broken.is_none();
         claim.broken = None;
@@ -205,14 +205,14 @@ fn usable_first(claims: &mut [Claim]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Access, Trust};
+    use crate::{Access, ClusterSpec, Trust};
 
     fn name(n: &str) -> ClusterName {
         ClusterName::new(n).unwrap()
     }
 
-    fn spec(n: &str) -> ClusterSpec {
-        ClusterSpec::new(name(n), Access::kubeconfig("", Trust::Trusted))
+    fn spec(n: &str) -> Description {
+        ClusterSpec::new(name(n), Access::kubeconfig("", Trust::Trusted)).into()
     }
 
     fn short(effects: &[Effect]) -> String {

@@ -12,19 +12,18 @@ use mcr_client::internal::{
 };
 use tokio::{
     sync::Notify,
-    time::{Instant, sleep, sleep_until, timeout},
+    time::{Instant, sleep, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{
     context::FleetContext,
+    description::Description,
     desired::{Desired, Effect, ProviderId},
     snapshot::ProviderStatus,
     supervisor::Supervisors,
 };
-use crate::{
-    Access, AccessPolicy, Change, DiscoverySettings, Provider, attempt::Attempt, rounds::HeldClusters,
-};
+use crate::{BrokenCluster, Change, DiscoverySettings, Provider, attempt::Attempt, rounds::HeldClusters};
 
 /// The discoveries of a fleet.
 pub(crate) struct Discoveries {
@@ -59,15 +58,11 @@ impl Discoveries {
         self.fleet().token()
     }
 
-    fn access_policy(&self) -> &AccessPolicy {
-        &self.fleet().settings().access_policy
-    }
-
     fn settings(&self) -> DiscoverySettings {
-        let watch = self.fleet().settings().watch.clone();
+        let settings = self.fleet().settings();
         DiscoverySettings {
-            watch,
-            ..self.access_policy().clone().into()
+            watch: settings.watch.clone(),
+            ..settings.access_policy.clone().into()
         }
     }
 
@@ -113,61 +108,47 @@ impl Discoveries {
                 Ok(change) => change,
                 Err(error) => return error,
             };
-            match &change {
-                Change::Upsert(spec) => self.read(&spec.access).await,
-                // Each cluster joins in a task of its own. When discovery is complete, all of them are in the fleet.
-                Change::Synced => self.supervisors.starting.wait().await,
-                Change::Broken(_) | Change::Remove(_) => {}
-            }
             // The values that the change replaces are dropped here, and are code of users. A panic loses no change, because the
             // provider is started again and announces everything again.
-            if let Err(panicked) = catch_panic(ANNOUNCED, || self.take(id, change)) {
+            let taken = match change {
+                Change::Upsert(spec) => {
+                    // Before its cluster joins: users can take a client from then on, which needs the default namespace.
+                    let spec = Description::parse(spec).await;
+                    catch_panic(ANNOUNCED, || self.change(|desired| desired.upsert(id, spec)))
+                }
+                Change::Broken(broken) => catch_panic(ANNOUNCED, || self.broken(id, broken)),
+                Change::Remove(cluster) => {
+                    catch_panic(ANNOUNCED, || self.change(|desired| desired.remove(id, &cluster)))
+                }
+                Change::Synced => {
+                    // Each cluster joins in a task of its own. When discovery is complete, all of them are in the fleet.
+                    self.supervisors.starting.wait().await;
+                    catch_panic(ANNOUNCED, || self.synced(id))
+                }
+            };
+            if let Err(panicked) = taken {
                 return panicked.to_string();
             }
+            self.sweep_changed.notify_one();
         }
     }
 
-    /// Reads a kubeconfig before its cluster joins. Users can take a client from then on, which needs the default
-    /// namespace.
-    async fn read(&self, access: &Access) {
-        const PATIENCE: Duration = Duration::from_secs(1);
-        if !access.is_unread() {
-            return;
-        }
-        let (read, policy) = (access.clone(), self.access_policy().clone());
-        // Off the executor, because parsing may take long.
-        let reading = tokio::task::spawn_blocking(move || read.read(&policy));
-        if timeout(PATIENCE, reading).await.is_err() {
-            // All threads for blocking work may be waiting for slow files. Other clusters must not wait for those files.
-            access.read(self.access_policy());
-        }
-    }
-
-    fn take(self: &Arc<Self>, id: ProviderId, change: Change) {
+    fn broken(self: &Arc<Self>, id: ProviderId, broken: BrokenCluster) {
         let name = &self.providers[id].name;
-        match change {
-            Change::Upsert(mut spec) => {
-                spec.access = spec.access.settled(self.access_policy());
-                self.change(|desired| desired.upsert(id, spec));
-            }
-            Change::Broken(broken) => {
-                let known = self
-                    .desired()
-                    .broken_of(&broken.name)
-                    .is_some_and(|known| known.error == broken.error);
-                if !known {
-                    tracing::warn!(provider = %name, cluster = %broken.name, object = %broken.object, error = %broken.error, "the description of a cluster can't be used");
-                }
-                self.change(|desired| desired.broken(id, broken));
-            }
-            Change::Remove(cluster) => self.change(|desired| desired.remove(id, &cluster)),
-            Change::Synced => {
-                self.providers[id].status.change(|status| status.synced = true);
-                let grace = self.fleet().settings().removal_grace;
-                self.change(|desired| desired.synced(id, Instant::now(), grace));
-            }
+        let known = self
+            .desired()
+            .broken_of(&broken.name)
+            .is_some_and(|known| known.error == broken.error);
+        if !known {
+            tracing::warn!(provider = %name, cluster = %broken.name, object = %broken.object, error = %broken.error, "the description of a cluster can't be used");
         }
-        self.sweep_changed.notify_one();
+        self.change(|desired| desired.broken(id, broken));
+    }
+
+    fn synced(self: &Arc<Self>, id: ProviderId) {
+        self.providers[id].status.change(|status| status.synced = true);
+        let grace = self.fleet().settings().removal_grace;
+        self.change(|desired| desired.synced(id, Instant::now(), grace));
     }
 
     /// Changes the table of claims and applies the effects, as one step: no other change comes between the two.

@@ -250,13 +250,13 @@ impl Supervisors {
 async fn supervise_endpoint(supervisors: Arc<Supervisors>, endpoint: Arc<ScopeEndpoint>) {
     let mut endpoints = endpoint.scope.subscribe();
     let mut access = endpoints.borrow_and_update().get(&endpoint.endpoint).cloned();
-    let (desired, mut changes) = watch::channel(Some(desired_endpoint(&endpoint, access.as_deref())));
+    let (desired, mut changes) = watch::channel(Some(desired_endpoint(&endpoint, access.as_deref()).await));
     let follow = async {
         while endpoints.changed().await.is_ok() {
             let now = endpoints.borrow_and_update().get(&endpoint.endpoint).cloned();
             // A change of another endpoint of the scope must not interrupt an attempt to connect this one.
             if now.as_ref().map(Arc::as_ptr) != access.as_ref().map(Arc::as_ptr) {
-                desired.send_replace(Some(desired_endpoint(&endpoint, now.as_deref())));
+                desired.send_replace(Some(desired_endpoint(&endpoint, now.as_deref()).await));
                 access = now;
             }
         }
@@ -287,7 +287,10 @@ async fn supervise_endpoint(supervisors: Arc<Supervisors>, endpoint: Arc<ScopeEn
 }
 
 /// A scope endpoint as the provider of the scope announces it. It is suspended while the scope has no such endpoint.
-fn desired_endpoint(endpoint: &ScopeEndpoint, set: Option<&(Access, Option<Arc<str>>)>) -> DesiredCluster {
+async fn desired_endpoint(
+    endpoint: &ScopeEndpoint,
+    set: Option<&(Access, Option<Arc<str>>)>,
+) -> DesiredCluster {
     let (name, scope, at) = (endpoint.name.clone(), &endpoint.scope, &endpoint.endpoint);
     let spec = match set {
         Some((access, identity)) => ClusterSpec {
@@ -301,7 +304,7 @@ fn desired_endpoint(endpoint: &ScopeEndpoint, set: Option<&(Access, Option<Arc<s
     };
     DesiredCluster {
         provider: scope.name().into(),
-        spec: Arc::new(spec.into()),
+        spec: Arc::new(Description::parse(spec).await),
         claim: 0,
     }
 }

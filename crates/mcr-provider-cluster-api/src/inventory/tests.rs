@@ -1,12 +1,13 @@
 use std::collections::BTreeMap;
 
 use mcr_core::{
-    Access, Availability, ClusterSpec, Fingerprint, KubeconfigAccess, Trust, internal::NoticeKind,
+    Availability, ClusterSpec, Credential, Endpoint, EndpointAccess, StaticCredential, internal::NoticeKind,
 };
+use mcr_testkit::discovery::address_and_token;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{secret::Kubeconfig, selection::Selection, v1beta2::Cluster};
+use crate::{selection::Selection, v1beta2::Cluster};
 
 mod world;
 
@@ -53,10 +54,11 @@ fn owned(version: &str, owner: Option<&str>) -> Arc<Stamp> {
 }
 
 fn good(version: &str, token: &str) -> Answer {
-    let content = Ok(Kubeconfig {
-        access: KubeconfigAccess::new(token, Trust::Untrusted),
-        fingerprint: Fingerprint::of(&token),
-    });
+    let endpoint = Endpoint::new(http::Uri::from_static("https://a"));
+    let content = Ok(EndpointAccess::new(
+        endpoint,
+        StaticCredential::new(Credential::token(token)),
+    ));
     let stamp = Stamp::clone(&stamp(version));
     Answer::Read(Box::new(ReadSecret {
         stamp,
@@ -84,7 +86,7 @@ fn inventory() -> Inventory {
 }
 
 fn with(memory: Arc<Memory>) -> Inventory {
-    Inventory::new(false, memory, AccessPolicy::default())
+    Inventory::new(false, memory)
 }
 
 /// An inventory of a hub whose watches have listed nothing.
@@ -111,10 +113,11 @@ fn shown(outcome: &Outcome) -> Vec<String> {
 }
 
 fn token(spec: &ClusterSpec) -> String {
-    match &spec.access {
-        Access::Kubeconfig(access) => String::from_utf8(access.yaml.to_vec()).unwrap(),
-        other => panic!("{other:?}"),
-    }
+    address_and_token(&spec.access)
+        .split(' ')
+        .nth(1)
+        .unwrap()
+        .to_owned()
 }
 
 fn read(outcome: &Outcome) -> Read {
@@ -458,7 +461,7 @@ fn a_cluster_that_cannot_be_decoded_is_broken_and_keeps_what_it_has() {
 
 #[test]
 fn in_all_namespaces_names_have_the_namespace() {
-    let mut inventory = Inventory::new(true, Arc::default(), AccessPolicy::default());
+    let mut inventory = Inventory::new(true, Arc::default());
     let outcome = inventory.cluster(&key(), waiting("u"));
     assert!(matches!(&outcome.changes[0], Change::Upsert(spec) if spec.name == "fleet/a"));
 }

@@ -170,8 +170,8 @@ fn access_providers_win_over_credential_providers_of_the_same_name() {
     };
     let entry = |name: &str, server: &str| json!([{"name": name, "cluster": {"server": server}}]);
     let server = |offer: Offer| match offer {
-        Offer::Kubeconfig(text) => {
-            let text: Value = serde_json::from_slice(&text).unwrap();
+        Offer::Kubeconfig(offered) => {
+            let text: Value = serde_json::from_str(&offered.text()).unwrap();
             text["clusters"][0]["cluster"]["server"]
                 .as_str()
                 .unwrap()
@@ -223,8 +223,9 @@ fn what_is_not_selected_has_no_facts() {
 fn facts_of_a_thousand_profiles_are_small() {
     // Two words for each pair, the rest of fixed size: the kubeconfig is the largest part.
     assert!(size_of::<Facts>() <= 200, "{}", size_of::<Facts>());
-    let Offer::Kubeconfig(text) = read(new()).offer else {
+    let Offer::Kubeconfig(offered) = read(new()).offer else {
         panic!()
     };
-    assert!(text.len() < 700, "{}", text.len());
+    let length = offered.text().len();
+    assert!(length < 700, "{length}");
 }

@@ -1,4 +1,4 @@
-use mcr_core::{Access as ClusterAccess, AccessPolicy, Availability, ClusterSpec, CredentialPluginPolicy};
+use mcr_core::{AccessPolicy, Availability, ClusterSpec, CredentialPluginPolicy};
 use serde_json::{Value, json};
 
 use super::*;
@@ -110,14 +110,9 @@ fn applied(inventory: &mut Inventory, name: &str, facts: Arc<Facts>) -> Vec<Stri
 
 /// The host of the cluster, without its end.
 fn server(spec: &ClusterSpec) -> String {
-    match &spec.access {
-        ClusterAccess::Kubeconfig(access) => {
-            let yaml = String::from_utf8(access.yaml.to_vec()).unwrap();
-            let host = yaml.split("https://").nth(1).unwrap_or("nowhere");
-            host.split('.').next().unwrap().to_owned()
-        }
-        other => panic!("{other:?}"),
-    }
+    let shown = mcr_testkit::discovery::address_and_token(&spec.access);
+    let host = shown.split("https://").nth(1).unwrap_or("nowhere");
+    host.split('.').next().unwrap().to_owned()
 }
 
 const NO_ACCESS: &str = "it has no access providers; its cluster manager, or an add-on of it, writes them";

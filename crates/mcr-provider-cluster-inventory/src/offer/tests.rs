@@ -1,6 +1,6 @@
 use std::{collections::HashMap, fmt::Debug};
 
-use mcr_core::{AccessPolicy, KubeconfigAccess, Trust, check};
+use mcr_core::{AccessPolicy, KubeconfigAccess, Trust};
 use proptest::prelude::*;
 
 use super::*;
@@ -42,7 +42,7 @@ fn of(offered: &[AccessProvider], providers: &[AccessProviderConfig]) -> Offer {
 
 fn text(offer: &Offer) -> Value {
     match offer {
-        Offer::Kubeconfig(text) => serde_json::from_slice(text).unwrap(),
+        Offer::Kubeconfig(offered) => serde_json::from_str(&offered.text()).unwrap(),
         other => panic!("{other:?}"),
     }
 }
@@ -293,10 +293,11 @@ proptest! {
             let before = seen.entry(which).or_insert_with(|| offer.clone());
             same(&offer, before)?;
             prop_assert_eq!(&shared, &plugins());
-            let Offer::Kubeconfig(kubeconfig) = &offer else { continue };
+            let Offer::Kubeconfig(offered) = &offer else { continue };
             // What is offered is what the policy of these plugins allows, and the program is the operator's.
             let policy = AccessPolicy::default().credential_plugins(shared.plugin_policy());
-            same(check(&KubeconfigAccess::new(kubeconfig, Trust::Untrusted), &policy), Ok(()))?;
+            let parsed = KubeconfigAccess::new(offered.text(), Trust::Untrusted).parse();
+            same(parsed.and_then(|parsed| policy.admit(&parsed)).map(drop), Ok(()))?;
             prop_assert_eq!(&exec(&offer)["command"], "/plugins/p");
             // Each argument and variable is of the configuration or of this profile.
             let own = |name: &str| {
@@ -328,7 +329,7 @@ proptest! {
         let config = provider(ArgsPolicy::Append, EnvPolicy::Replace).provide_cluster_info(true);
         let offer = of(&[offered], &[config]);
         prop_assert_eq!(&exec(&offer)["command"], "/plugins/p");
-        let Offer::Kubeconfig(text) = &offer else { panic!() };
-        let _ = check(&KubeconfigAccess::new(text, Trust::Untrusted), &AccessPolicy::default());
+        let Offer::Kubeconfig(offered) = &offer else { panic!() };
+        let _ = KubeconfigAccess::new(offered.text(), Trust::Untrusted).parse();
     }
 }

@@ -15,8 +15,9 @@ use std::{
 };
 
 use futures::StreamExt;
-use mcr_core::{Access, Change, ClusterSpec, Discovery, Provider};
+use mcr_core::{Change, ClusterSpec, Discovery, Provider};
 use mcr_provider_file::{Environment, FileProvider, FileProviderBuilder};
+use mcr_testkit::discovery::address_and_token;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -171,12 +172,9 @@ impl Heard {
         self.clusters.keys().map(String::as_str).collect()
     }
 
-    /// The kubeconfig that a cluster was announced with.
-    pub fn yaml(&self, name: &str) -> String {
-        match &self.specs[name].access {
-            Access::Kubeconfig(access) => String::from_utf8(access.yaml.to_vec()).unwrap(),
-            other => panic!("{other:?}"),
-        }
+    /// The address and the token that a cluster was announced with.
+    pub fn access(&self, name: &str) -> String {
+        address_and_token(&self.specs[name].access)
     }
 
     /// Clears the log of announcements, and keeps the state of the clusters.

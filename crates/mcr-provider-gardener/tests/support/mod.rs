@@ -155,10 +155,9 @@ pub(crate) fn kubeconfig(token: &str) -> String {
 
 /// What the fleet does when the API server of a cluster refuses the credential.
 pub(crate) async fn refuse(spec: &mcr_core::ClusterSpec) {
-    let mcr_core::Access::Kubeconfig(access) = &spec.access else {
+    let mcr_core::Access::Endpoint(access) = &spec.access else {
         panic!("{:?}", spec.access);
     };
-    let resolved = access.resolved(&locally()).unwrap();
     let why = mcr_core::Refresh::Unauthorized;
-    resolved.credentials.credential(why).await.unwrap();
+    access.credentials.credential(why).await.unwrap();
 }

@@ -150,7 +150,7 @@ async fn what_goes_wrong_with_one_cluster_is_told_of_that_one() {
         "b1",
         &admin_conf("b", "t0ken").replace(
             "{token: t0ken}",
-            "{exec: {apiVersion: client.authentication.k8s.io/v1, command: evil}}",
+            "{exec: {apiVersion: client.authentication.k8s.io/v1, command: evil, interactiveMode: Never}}",
         ),
     );
     let mut odd = container("c", "c1", "running", 1003);

@@ -16,8 +16,9 @@ use std::{
 };
 
 use futures::StreamExt;
-use mcr_core::{Access, Availability, BoxError, Change, Discovery, Provider};
+use mcr_core::{Availability, BoxError, Change, Discovery, Provider};
 use mcr_provider_kind::{KindProvider, KindProviderBuilder};
+use mcr_testkit::discovery::address_and_token;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -241,18 +242,8 @@ impl Heard {
 pub fn told(change: &Change) -> String {
     match change {
         Change::Upsert(spec) => {
-            let Access::Kubeconfig(access) = &spec.access else {
-                panic!("{spec:?}")
-            };
-            let yaml = String::from_utf8_lossy(&access.yaml);
-            let at = yaml
-                .split("https://")
-                .nth(1)
-                .unwrap()
-                .split('"')
-                .next()
-                .unwrap()
-                .to_owned();
+            let shown = address_and_token(&spec.access);
+            let at = shown.split("https://").nth(1).unwrap().split('/').next().unwrap();
             let off = match &spec.availability {
                 Availability::Suspended { reason } => format!(", {reason}"),
                 _ => String::new(),

@@ -9,7 +9,7 @@ use super::{
     Draft, Subject,
     listen::Heard,
 };
-use crate::suite::fail;
+use crate::{discovery::address_and_token, suite::fail};
 
 pub(super) fn needs(check: &str) -> &'static [Ability] {
     match check {
@@ -237,8 +237,9 @@ pub(super) async fn a_rotation_is_an_upsert_with_the_new_credentials<S: Subject>
     subject.rotate(&rotated).await;
     heard
         .until_spec(&names[0], "the new credentials", |spec| match &spec.access {
-            Access::Kubeconfig(kubeconfig) => {
-                String::from_utf8_lossy(&kubeconfig.yaml).contains(&rotated.token())
+            Access::Kubeconfig(_) => address_and_token(&spec.access).contains(&rotated.token()),
+            Access::Endpoint(access) if access.credentials.known().is_some() => {
+                address_and_token(&spec.access).contains(&rotated.token())
             }
             // Credentials that the provider hands out on demand need no announcement.
             _ => true,

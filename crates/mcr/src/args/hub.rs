@@ -13,8 +13,8 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use mcr_core::{
-    Access, AccessPolicy, BoxError, Change, ClusterSpec, ContextAccess, Discovery, HUB, KubeconfigAccess,
-    KubeconfigFile, Provider, check, contexts, layer,
+    Access, BoxError, Change, ClusterSpec, ContextAccess, Discovery, HUB, KubeconfigAccess, KubeconfigFile,
+    Provider, contexts, layer,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -73,7 +73,10 @@ impl HubArgs {
             });
         };
         let access = match &entry.access {
-            Ok(access) => check(access, &AccessPolicy::default()).map(|()| access.clone()),
+            Ok(access) => access
+                .parse()
+                .and_then(|parsed| parsed.check_files())
+                .map(|()| access.clone()),
             Err(error) => Err(error.clone()),
         };
         match access {

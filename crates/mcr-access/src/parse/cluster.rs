@@ -1,5 +1,7 @@
 //! From the cluster entry of a kubeconfig to an endpoint.
 
+use std::path::PathBuf;
+
 use super::entry::{Entry, base64, filled};
 use crate::{
     document::Cluster, endpoint::Endpoint, error::AccessError, fingerprint::Fingerprint,
@@ -10,7 +12,11 @@ use crate::{
 const LONGEST_HOST: usize = 253;
 const TOO_LONG: &str = "has a host of more than 253 characters, which no DNS name has; correct it";
 
-pub(super) fn endpoint(entry: &Entry<'_>, cluster: &Cluster<'_>) -> Result<Endpoint, AccessError> {
+/// The endpoint of a cluster entry, and the file with its certificate authorities, which is not read here.
+pub(super) fn endpoint(
+    entry: &Entry<'_>,
+    cluster: &Cluster<'_>,
+) -> Result<(Endpoint, Option<PathBuf>), AccessError> {
     let Some(server) = filled(cluster.server.clone()) else {
         return Err(entry.invalid(
             "server",
@@ -19,13 +25,7 @@ pub(super) fn endpoint(entry: &Entry<'_>, cluster: &Cluster<'_>) -> Result<Endpo
     };
     let mut endpoint = Endpoint::new(server_url(entry, &server)?);
     endpoint.insecure_skip_tls_verify = cluster.insecure_skip_tls_verify == Some(true);
-    if endpoint.insecure_skip_tls_verify && entry.is_untrusted() && !entry.policy.insecure_tls {
-        return Err(entry.refused(
-            "insecure-skip-tls-verify",
-            "is set, which untrusted kubeconfigs may not do; give certificate-authority-data instead, or allow it \
-             with AccessPolicy::allow_insecure_tls",
-        ));
-    }
+    let mut file = None;
     if let Some(data) = filled(cluster.certificate_authority_data.clone()) {
         let field = "certificate-authority-data";
         let problem = |problem| entry.invalid(field, problem);
@@ -36,20 +36,9 @@ pub(super) fn endpoint(entry: &Entry<'_>, cluster: &Cluster<'_>) -> Result<Endpo
         )?;
         endpoint.certificate_authority = Some(pem);
     } else if let Some(path) = filled(cluster.certificate_authority.clone()) {
-        let path = entry.allowed_path(
-            "certificate-authority",
-            &path,
-            "put the certificates into certificate-authority-data",
-        )?;
-        if entry.read_files {
-            let field = "certificate-authority";
-            let pem = entry.read(field, &path)?;
-            let problem = |problem| entry.invalid(field, problem);
-            let pem = pem::shared_authorities(Fingerprint::of(&(field, &pem)), || Ok(pem), problem)?;
-            endpoint.certificate_authority = Some(pem);
-        }
+        file = Some(entry.access.absolute(&path));
     }
-    if endpoint.insecure_skip_tls_verify && endpoint.certificate_authority.is_some() {
+    if endpoint.insecure_skip_tls_verify && (endpoint.certificate_authority.is_some() || file.is_some()) {
         return Err(entry.invalid(
             "insecure-skip-tls-verify",
             "is set together with a certificate authority; remove one of the two",
@@ -68,7 +57,7 @@ pub(super) fn endpoint(entry: &Entry<'_>, cluster: &Cluster<'_>) -> Result<Endpo
         Some(url) => Some(proxy_url(entry, &url)?),
         None => None,
     };
-    Ok(endpoint)
+    Ok((endpoint, file))
 }
 
 /// Parses the URL of the API server. Errors do not show the URL, since it can contain a password.
@@ -121,12 +110,6 @@ fn server_url(entry: &Entry<'_>, url: &str) -> Result<http::Uri, AccessError> {
             "has a query or fragment; write https://host:port and at most a path",
         ));
     }
-    if let Some(address) = literal_ip(&uri)
-        && entry.is_untrusted()
-        && let Err(error) = entry.policy.addresses.check(address)
-    {
-        return Err(entry.refused("server", error.to_string()));
-    }
     Ok(uri)
 }
 
@@ -147,18 +130,6 @@ fn proxy_url(entry: &Entry<'_>, url: &str) -> Result<http::Uri, AccessError> {
     }
     if uri.host().is_some_and(|host| host.len() > LONGEST_HOST) {
         return Err(entry.invalid("proxy-url", TOO_LONG));
-    }
-    let same = |allowed: &http::Uri| {
-        allowed.scheme() == uri.scheme()
-            && allowed.host() == uri.host()
-            && allowed.port_u16() == uri.port_u16()
-    };
-    if entry.is_untrusted() && !entry.policy.proxies.iter().any(same) {
-        return Err(entry.refused(
-            "proxy-url",
-            "names a proxy, which untrusted kubeconfigs may not do; remove it, or allow the proxy with \
-             AccessPolicy::allow_proxy",
-        ));
     }
     Ok(uri)
 }

@@ -1,27 +1,26 @@
 //! From the user entry of a kubeconfig to a source of credentials.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{path::PathBuf, sync::Arc};
 
 use super::entry::{Entry, base64, filled};
 use crate::{
     credential::{Basic, ClientCertificate, Credential, CredentialSource, Impersonation, StaticCredential},
     document::{Cluster, Exec, Text, User},
     endpoint::Endpoint,
+    endpoint_access::{Asks, Plugin},
     error::{AccessError, quote},
     exec::{ApiVersion, ExecPlugin},
     file_source::{FileSource, PemSource},
     pem,
-    policy::PluginRefusal,
 };
 
+/// The credential source of a user. Adds to `asks` what it needs beyond inline data.
 pub(super) fn credential_source(
     entry: &Entry<'_>,
     user: User<'_>,
     cluster: &Cluster<'_>,
     endpoint: &Endpoint,
+    asks: &mut Asks,
 ) -> Result<Arc<dyn CredentialSource>, AccessError> {
     if let Some(provider) = &user.auth_provider {
         let name = quote(provider.name.as_deref().unwrap_or_default());
@@ -34,17 +33,20 @@ pub(super) fn credential_source(
         impersonate: impersonation(entry, &user)?,
         ..Credential::default()
     };
+    asks.impersonates = base.impersonate.is_some();
     let certificate = certificate(entry, &user)?;
-    let token = match filled(user.token_file) {
-        Some(path) => {
-            let path = entry.allowed_path("tokenFile", &path, "put the token itself into the field token")?;
-            if entry.read_files {
-                entry.read("tokenFile", &path)?;
+    if let Some(certificate) = &certificate {
+        for (field, source) in [
+            ("client-certificate", &certificate.chain),
+            ("client-key", &certificate.key),
+        ] {
+            if let PemSource::File(path) = source {
+                asks.files.push((field, path.clone()));
             }
-            Some(path)
         }
-        None => None,
-    };
+    }
+    let token = filled(user.token_file).map(|path| entry.access.absolute(&path));
+    asks.files.extend(token.clone().map(|path| ("tokenFile", path)));
     if let Some(inline) = filled(user.token) {
         check_token(entry, &inline)?;
         base.token = Some(inline.0.into_owned().into());
@@ -53,16 +55,14 @@ pub(super) fn credential_source(
         let password = user.password.unwrap_or_default();
         base.basic = Some(Basic::new(username, password));
     }
-    let exec = match user.exec {
-        Some(exec) => Some(exec_plugin(entry, exec, cluster, endpoint)?),
-        None => None,
-    };
     // As in client-go, a program runs only for a user without any other credential.
-    let needs_no_plugin =
-        base.token.is_some() || base.basic.is_some() || token.is_some() || certificate.is_some();
-    if let Some(exec) = exec.filter(|_| !needs_no_plugin) {
-        check_foreign(entry, endpoint, &base, "exec")?;
-        return Ok(Arc::new(exec.impersonate(base.impersonate)));
+    let runs = base.token.is_none() && base.basic.is_none() && token.is_none() && certificate.is_none();
+    if let Some(exec) = user.exec {
+        let program = exec_plugin(entry, exec, cluster, endpoint)?.impersonate(base.impersonate.clone());
+        let plugin = asks.plugin.insert(Plugin { program, runs });
+        if runs {
+            return Ok(Arc::new(plugin.program.clone()));
+        }
     }
     match certificate {
         Some(Certificate {
@@ -75,48 +75,16 @@ pub(super) fn credential_source(
         }
         None if token.is_none() => Ok(Arc::new(StaticCredential::new(base))),
         certificate => {
-            let field = token.as_ref().map_or("client-certificate", |_| "tokenFile");
-            check_foreign(entry, endpoint, &base, field)?;
             let certificate = certificate.map(|certificate| (certificate.chain, certificate.key));
             Ok(Arc::new(FileSource::new(base, token, certificate)))
         }
     }
 }
 
-/// Checks what becomes of a credential that an untrusted kubeconfig does not hold itself: whoever wrote it must not send it over
-/// plain http, nor choose whose rights it uses. A token that stands in the kubeconfig is the writer's own.
-fn check_foreign(
-    entry: &Entry<'_>,
-    endpoint: &Endpoint,
-    base: &Credential,
-    field: &str,
-) -> Result<(), AccessError> {
-    if !entry.is_untrusted() {
-        return Ok(());
-    }
-    if base.impersonate.is_some() {
-        return Err(entry.refused(
-            "as",
-            format!(
-                "asks to act as another user with a credential that does not stand in this kubeconfig ({field}), which \
-                 untrusted kubeconfigs may not do; remove the fields that begin with as"
-            ),
-        ));
-    }
-    if endpoint.server.scheme_str() == Some("https") {
-        return Ok(());
-    }
-    Err(entry.refused(
-        field,
-        "leads to a credential that does not stand in this kubeconfig, and the server of the cluster is not https, so it would \
-         travel unencrypted; write the https address of the server",
-    ))
-}
-
 pub(super) struct Certificate {
     pub(super) chain: PemSource,
     pub(super) key: PemSource,
-    /// `None` if one of the two is in a file that is not read now.
+    /// `None` if one of the two is in a file.
     pub(super) parsed: Option<ClientCertificate>,
 }
 
@@ -161,7 +129,7 @@ fn impersonation(entry: &Entry<'_>, user: &User<'_>) -> Result<Option<Impersonat
     }))
 }
 
-/// Returns the client certificate and its key. Parses them if both are inline, or in files that are read now.
+/// Returns the client certificate and its key. Parses them if both are inline.
 pub(super) fn certificate(entry: &Entry<'_>, user: &User<'_>) -> Result<Option<Certificate>, AccessError> {
     let chain = pem_source(
         entry,
@@ -187,14 +155,11 @@ pub(super) fn certificate(entry: &Entry<'_>, user: &User<'_>) -> Result<Option<C
         (Some(chain), Some(key)) => (chain, key),
     };
     let mut parsed = None;
-    if let (Some(chain), Some(key)) = (
-        read_pem(entry, &chain_field, &chain)?,
-        read_pem(entry, &key_field, &key)?,
-    ) {
-        let Ok(key) = std::str::from_utf8(&key) else {
+    if let (PemSource::Inline(chain), PemSource::Inline(key)) = (&chain, &key) {
+        let Ok(key) = std::str::from_utf8(key) else {
             return Err(entry.invalid(&key_field, "holds no PEM private key; copy the key again"));
         };
-        let certificate = ClientCertificate::parse(&chain, key);
+        let certificate = ClientCertificate::parse(chain, key);
         parsed = Some(certificate.map_err(|(part, problem)| match part {
             pem::IdentityPart::Certificate => entry.invalid(&chain_field, problem),
             pem::IdentityPart::Key => entry.invalid(&key_field, problem),
@@ -215,22 +180,8 @@ fn pem_source(
         let bytes = base64(&data).map_err(|problem| entry.invalid(&data_field, problem))?;
         return Ok(Some((data_field, PemSource::Inline(bytes.into()))));
     }
-    match filled(file.clone()) {
-        Some(path) => {
-            let path = entry.allowed_path(field, &path, &format!("use {data_field}"))?;
-            Ok(Some((field.to_owned(), PemSource::File(path))))
-        }
-        None => Ok(None),
-    }
-}
-
-/// Returns the PEM of a source. `None`: it is in a file that is not read now.
-fn read_pem(entry: &Entry<'_>, field: &str, source: &PemSource) -> Result<Option<Arc<[u8]>>, AccessError> {
-    match source {
-        PemSource::Inline(bytes) => Ok(Some(bytes.clone())),
-        PemSource::File(path) if entry.read_files => Ok(Some(entry.read(field, path)?.into())),
-        PemSource::File(_) => Ok(None),
-    }
+    let file = filled(file.clone()).map(|path| PemSource::File(entry.access.absolute(&path)));
+    Ok(file.map(|file| (field.to_owned(), file)))
 }
 
 fn exec_plugin(
@@ -261,16 +212,6 @@ fn exec_plugin(
         }
         env.push((name, value));
     }
-    let cluster_info = exec.provide_cluster_info == Some(true);
-    let command = if entry.is_untrusted() {
-        let checked = entry
-            .policy
-            .credential_plugins
-            .check(&command, &args, &env, cluster_info);
-        checked.map_err(|refusal| refused(entry, &command, refusal))?
-    } else {
-        command
-    };
     let version = match exec.api_version.as_deref() {
         Some("client.authentication.k8s.io/v1") => ApiVersion::V1,
         Some("client.authentication.k8s.io/v1beta1") => ApiVersion::V1Beta1,
@@ -308,56 +249,19 @@ fn exec_plugin(
             ));
         }
     }
-    let mut plugin = ExecPlugin::new(command)
-        .api_version(version)
-        .args(args)
-        .deadline(entry.policy.plugin_deadline);
+    let mut program = ExecPlugin::new(command).api_version(version).args(args);
     for (name, value) in env {
-        plugin = plugin.env(name, value);
+        program = program.env(name, value);
     }
     if let Some(hint) = filled(exec.install_hint) {
-        plugin = plugin.install_hint(hint);
+        program = program.install_hint(hint);
     }
-    if cluster_info {
-        let extensions = cluster.extensions.iter().flatten();
+    if exec.provide_cluster_info == Some(true) {
+        let mut extensions = cluster.extensions.iter().flatten();
         let config = extensions
-            .filter(|extension| extension.name.as_deref() == Some("client.authentication.k8s.io/exec"))
-            .map(|extension| extension.extension.clone())
-            .next();
-        plugin = plugin.cluster_info(endpoint, config, cluster.disable_compression == Some(true));
+            .find(|extension| extension.name.as_deref() == Some("client.authentication.k8s.io/exec"))
+            .map(|extension| extension.extension.clone());
+        program = program.cluster_info(endpoint, config, cluster.disable_compression == Some(true));
     }
-    Ok(plugin)
-}
-
-fn refused(entry: &Entry<'_>, command: &Path, refusal: PluginRefusal) -> AccessError {
-    let may_not = "which untrusted kubeconfigs may not do";
-    let command = quote(&command.to_string_lossy());
-    let (field, problem) = match refusal {
-        PluginRefusal::Command => (
-            "exec",
-            format!(
-                "asks to run {command}, {may_not}; use a token or client certificate, or allow the command with \
-                 AccessPolicy::credential_plugins"
-            ),
-        ),
-        PluginRefusal::Args => (
-            "exec.args",
-            format!(
-                "passes other arguments to {command} than those listed for it, {may_not}; list them with AllowedPlugin::args"
-            ),
-        ),
-        PluginRefusal::Env(name) => (
-            "exec.env",
-            format!(
-                "sets or leaves out {name} for {command}, {may_not}; correct it, or list it with AllowedPlugin::env"
-            ),
-        ),
-        PluginRefusal::ClusterInfo => (
-            "exec.provideClusterInfo",
-            format!(
-                "is set for {command}, {may_not}; remove it, or allow it with AllowedPlugin::cluster_info"
-            ),
-        ),
-    };
-    entry.refused(field, problem)
+    Ok(program)
 }

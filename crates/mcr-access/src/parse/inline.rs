@@ -15,7 +15,6 @@ use crate::{
     file_source::PemSource,
     index::{Index, find_user},
     kubeconfig::KubeconfigAccess,
-    policy::AccessPolicy,
     trust::Trust,
 };
 
@@ -47,7 +46,6 @@ pub struct InlineCertificate {
 /// token or a certificate alone would give other rights than the kubeconfig.
 pub fn inline_credential(kubeconfig: &[u8], wanted: Option<&str>) -> Result<InlineCredential, AccessError> {
     let access = KubeconfigAccess::new(kubeconfig, Trust::Untrusted);
-    let policy = AccessPolicy::default();
     let document = Document::parse(&access.yaml)?;
     let index = Index::of(&document);
     let (name, context) = context(&document, &index, wanted)?;
@@ -63,8 +61,6 @@ pub fn inline_credential(kubeconfig: &[u8], wanted: Option<&str>) -> Result<Inli
             quote(user.name.as_deref().unwrap_or_default())
         ),
         access: &access,
-        policy: &policy,
-        read_files: false,
     };
     let user = user.user.unwrap_or_default();
     refuse_what_is_not_inline(&entry, &user)?;

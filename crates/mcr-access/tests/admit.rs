@@ -1,0 +1,138 @@
+//! One access, judged by several policies.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::time::Duration;
+
+use mcr_access::{
+    AccessPolicy, AddressPolicy, CredentialPluginPolicy, EndpointAccess, KubeconfigAccess, Trust,
+};
+
+fn parsed(cluster: &str, user: &str) -> EndpointAccess {
+    let yaml = format!(
+        "current-context: c\ncontexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n\
+         clusters: [{{name: k, cluster: {{{cluster}}}}}]\nusers: [{{name: u, user: {{{user}}}}}]\n"
+    );
+    KubeconfigAccess::new(yaml, Trust::Untrusted).parse().unwrap()
+}
+
+/// What comes of it, to compare.
+fn outcome(
+    policy: &AccessPolicy,
+    access: &EndpointAccess,
+) -> Result<impl PartialEq + std::fmt::Debug, String> {
+    let admitted = policy.admit(access).map_err(|error| error.to_string())?;
+    Ok(admitted.fingerprint())
+}
+
+#[test]
+fn what_one_policy_admits_is_judged_by_the_next_as_if_there_had_been_no_other() {
+    let exec =
+        "exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, args: [a], interactiveMode: Never}";
+    let sh = mcr_access::AllowedPlugin::new("/bin/sh").args(["*"]);
+    let lenient = AccessPolicy::default()
+        .addresses(AddressPolicy::any())
+        .allow_insecure_tls(true)
+        .allow_files_under("/fleet")
+        .allow_proxy("http://h:1".parse().unwrap())
+        .credential_plugins(CredentialPluginPolicy::AllowAll);
+    let listed = lenient
+        .clone()
+        .credential_plugins(CredentialPluginPolicy::allowlist([sh]))
+        .plugin_deadline(Duration::from_secs(3));
+    let policies = [AccessPolicy::default(), lenient, listed];
+    for (cluster, user, field) in [
+        ("server: 'https://127.0.0.1:6443'", "token: t", "cluster.server"),
+        (
+            "server: 'https://h', insecure-skip-tls-verify: true",
+            "token: t",
+            "cluster.insecure-skip-tls-verify",
+        ),
+        (
+            "server: 'https://h', proxy-url: 'http://h:1'",
+            "token: t",
+            "cluster.proxy-url",
+        ),
+        (
+            "server: 'https://h', certificate-authority: /fleet/ca",
+            "token: t",
+            "cluster.certificate-authority",
+        ),
+        ("server: 'https://h'", "tokenFile: /fleet/t", "user.tokenFile"),
+        ("server: 'https://h'", exec, "user.exec"),
+        ("server: 'https://h'", &format!("token: t, {exec}"), "user.exec"),
+    ] {
+        let access = parsed(cluster, user);
+        let refused = outcome(&policies[0], &access).unwrap_err();
+        assert!(refused.contains(&format!("].{field}: ")), "{refused}");
+        for first in &policies[1..] {
+            let admitted = first.admit(&access).unwrap();
+            assert!(
+                policies
+                    .iter()
+                    .all(|next| outcome(next, &admitted) == outcome(next, &access)),
+                "{cluster} {user}"
+            );
+        }
+        let mut trusted = access.clone();
+        trusted.trust = Trust::Trusted;
+        assert!(policies[0].admit(&trusted).is_ok(), "{cluster} {user}");
+    }
+}
+
+#[test]
+fn a_plugin_runs_under_the_command_and_the_deadline_of_the_policy_that_judges_last() {
+    let exec = "exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never}";
+    let access = parsed("server: 'https://h'", exec);
+    let by = |policy: &AccessPolicy| policy.admit(&access).unwrap().fingerprint();
+    let listed = |command: &str| {
+        AccessPolicy::default().credential_plugins(CredentialPluginPolicy::allowlist([command]))
+    };
+    let slow = listed("sh").plugin_deadline(Duration::from_secs(1));
+    assert_ne!(by(&listed("sh")), by(&slow));
+    assert_eq!(by(&listed("sh")), access.fingerprint());
+    if std::path::Path::new("/bin/sh").exists() {
+        assert_ne!(by(&listed("sh")), by(&listed("/bin/sh")));
+    }
+}
+
+#[test]
+fn certificate_authorities_in_a_file_are_read_each_time_and_only_if_the_policy_admits_them() {
+    let ca = || {
+        let key = rcgen::KeyPair::generate().unwrap();
+        rcgen::CertificateParams::default()
+            .self_signed(&key)
+            .unwrap()
+            .pem()
+    };
+    let (one, two) = (ca(), ca());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ca");
+    let access = parsed(
+        &format!("server: 'https://h', certificate-authority: '{}'", file.display()),
+        "token: t",
+    );
+    let policy = AccessPolicy::default().allow_files_under(folder.path());
+    let read = |policy: &AccessPolicy| {
+        let admitted = policy.admit_with_files(&access);
+        admitted.map(|admitted| admitted.endpoint.certificate_authority.clone().unwrap())
+    };
+    assert!(!access.is_inline() && parsed("server: 'https://h'", "token: t").is_inline());
+    assert!(read(&policy).unwrap_err().to_string().contains("can't read"));
+    std::fs::write(&file, &one).unwrap();
+    assert_eq!(*read(&policy).unwrap(), *one.as_bytes());
+    std::fs::write(&file, &two).unwrap();
+    assert_eq!(*read(&policy).unwrap(), *two.as_bytes());
+    std::fs::write(&file, "torn").unwrap();
+    assert!(
+        read(&policy)
+            .unwrap_err()
+            .to_string()
+            .contains("holds no PEM certificate")
+    );
+    assert!(
+        read(&AccessPolicy::default())
+            .unwrap_err()
+            .to_string()
+            .contains("names a file")
+    );
+}
