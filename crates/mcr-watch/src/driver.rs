@@ -31,7 +31,6 @@ pub use self::{env::DriverEnv, grant::confirm_grant};
 use crate::{
     WatchError, WatchRequest,
     counters::count,
-    health::Phase,
     target::{Encoded, PlacedObject, UnreadableObject, WatchTarget},
 };
 
@@ -112,7 +111,7 @@ impl Driver {
                     sleep(RELIST_PAUSE).await;
                     continue;
                 }
-                () = health.left(endpoint) => {
+                () = health.link.left(endpoint) => {
                     self.target.abort_listing();
                     continue;
                 }
@@ -126,14 +125,14 @@ impl Driver {
     /// Waits until the cluster is connected. Returns the number of its endpoint.
     async fn connected(&mut self) -> u64 {
         let health = &self.env.health;
-        if health.phase.read(|now| now.phase == Phase::Down) {
+        if health.link.endpoint().is_none() {
             self.progress.cluster_down();
             // Its objects would take memory from the lists of other clusters for as long as the cluster is down.
             if self.listing.take().is_some() {
                 self.target.abort_listing();
             }
         }
-        health.up().await
+        health.link.up().await
     }
 
     /// Reports an error and waits until it is time to try again.
@@ -173,13 +172,13 @@ impl Driver {
         if retry.resume {
             return;
         }
-        let health = &self.env.health;
-        let number = health.phase.read(|now| now.number);
+        let link = &self.env.health.link;
+        let number = link.number();
         // The pause is pointless once the supervisor has found the cluster again. The watches of the cluster spread a
         // little, so that they do not all start at once.
         tokio::select! {
             () = sleep(pause) => {}
-            () = health.changed(number) => sleep(jitter(Duration::from_millis(100))).await,
+            () = link.changed(number) => sleep(jitter(Duration::from_millis(100))).await,
         }
     }
 
@@ -367,7 +366,7 @@ mod tests {
     use std::sync::Mutex;
 
     use mcr_access::ClusterName;
-    use mcr_client::{Transport, internal::Observable};
+    use mcr_client::{LinkState, Transport, internal::Observable};
     use mcr_store::TemplateRegistry;
     use tokio_util::sync::CancellationToken;
 
@@ -375,11 +374,13 @@ mod tests {
     use crate::{WatchSettings, WatchStatus, budget::ListBudget, health::Health, shared::SharedWatch};
 
     /// An environment without a server.
-    fn env(request: &WatchRequest, phase: Phase) -> DriverEnv {
+    fn env(request: &WatchRequest, state: LinkState) -> DriverEnv {
+        let transport = Transport::new(ClusterName::unchecked("a"));
+        transport.set_link(state);
         DriverEnv {
             cluster: ClusterName::unchecked("a"),
-            transport: Transport::new(ClusterName::unchecked("a")),
-            health: Arc::new(Health::new(phase)),
+            health: Arc::new(Health::new(transport.link())),
+            transport,
             list_budget: Arc::new(ListBudget::new(&WatchSettings::default())),
             settings: Arc::default(),
             counts: Arc::default(),
@@ -391,7 +392,7 @@ mod tests {
     #[test]
     fn the_task_of_a_watch_is_small() {
         let request = WatchRequest::of::<k8s_openapi::api::core::v1::ConfigMap>();
-        let env = env(&request, Phase::Down);
+        let env = env(&request, LinkState::down("not yet"));
         let watch = Arc::new(SharedWatch::new(request, CancellationToken::new()));
         let task = size_of_val(&drive(watch, env));
         assert!(task < 1_340, "{task} bytes");
@@ -460,7 +461,7 @@ mod tests {
             stop: CancellationToken::new(),
             lines: Mutex::default(),
         });
-        let env = env(&target.request, Phase::Up { endpoint: 1 });
+        let env = env(&target.request, LinkState::Up { endpoint: 1 });
         drive(target.clone(), env).await;
         let lines = target.lines.lock().unwrap();
         assert_eq!(*lines, ["begins", "from the cache?", "breaks off"]);

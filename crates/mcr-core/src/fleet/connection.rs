@@ -27,12 +27,15 @@ use crate::{AccessPolicy, ClusterSpec, Fingerprint, Refresh, access::ResolvedAcc
 pub(super) const HAD_EXPIRED: &str = "its credential had expired when it came, but the API server takes it; compare the clock of \
                                       this machine, or renew the credential at its source";
 
+/// A credential that was in use for longer was a good one.
+pub(super) const LASTED: Duration = Duration::from_secs(60);
+
 /// The connection of a cluster.
 pub(super) struct Connection {
     pub(super) spec: ResolvedSpec,
     pub(super) channel: Channel,
     /// None for a ready client, which has its own credentials.
-    pub(super) access: Option<EndpointCredentials>,
+    pub(super) access: Option<Arc<EndpointCredentials>>,
     /// The credential in use.
     pub(super) credential: Fingerprint,
     pub(super) refresh_at: Option<Instant>,
@@ -123,7 +126,7 @@ pub(super) async fn dial(
             channel,
             credential: issued.map_or_else(|| Fingerprint::of(&()), fingerprint),
             refresh_at: issued.and_then(|issued| issued.refresh_at(&mut refresh_backoff)),
-            access: credentials.map(|(access, _)| access),
+            access: credentials.map(|(access, _)| Arc::new(access)),
             refresh_backoff,
             renewed_at: None,
             refused_until: None,

@@ -4,18 +4,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::{cluster::Cluster, context::FleetContext, state::ClusterState};
-
-/// Why an engagement ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
-    /// The cluster was removed. It may have been announced again since.
-    Left,
-    /// Another cluster has taken its name or its address.
-    Replaced,
-    /// The fleet stops.
-    Stopped,
-}
+use super::{cluster::Cluster, context::FleetContext, life::End, state::Published};
 
 /// The steps of draining a cluster, in this order.
 impl FleetContext {
@@ -32,12 +21,9 @@ impl FleetContext {
     /// Takes a cluster out of the fleet: it accepts no new work from now on.
     pub(super) fn begin_drain(&self, cluster: &Cluster, end: End) {
         let (name, epoch) = (cluster.name(), cluster.epoch());
-        cluster.set_state(ClusterState::Draining);
+        // If another cluster may answer at the address already, no further request may go there.
+        cluster.publish(Published::draining(end == End::Replaced));
         self.registry.insert_draining(cluster);
-        if end == End::Replaced {
-            // Another cluster may answer at the address already, so no further request may go there.
-            cluster.close_transport();
-        }
         // Before subscribers are notified: once they know that the cluster has left, none of its stores is readable.
         cluster.close();
         self.registry.remove(cluster);
@@ -63,9 +49,8 @@ impl FleetContext {
     /// Closes the transport of a cluster and forgets the cluster.
     pub(super) fn end_drain(&self, cluster: &Cluster) {
         let (name, epoch) = (cluster.name(), cluster.epoch());
-        cluster.close_transport();
         self.registry.remove_draining(cluster);
-        cluster.set_state(ClusterState::Gone);
+        cluster.publish(Published::gone());
         if self.settings().internal || cluster.placement().is_some() {
             tracing::debug!(cluster = %name, display_name = cluster.property(crate::DISPLAY_NAME), epoch, "cluster is gone");
         } else {

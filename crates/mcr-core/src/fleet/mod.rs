@@ -15,7 +15,6 @@
 
 mod builder;
 mod cluster;
-mod connect;
 mod connection;
 mod context;
 mod counts;
@@ -28,18 +27,18 @@ mod events;
 mod handle;
 mod identities;
 mod identity;
-mod lifecycle;
+mod life;
 mod objects;
 mod observers;
 mod registry;
 mod resources;
 mod scoped;
-mod serve;
 mod settings;
 mod snapshot;
 mod spec_change;
 mod state;
 mod supervisor;
+mod under_way;
 
 pub use builder::{FleetBuilder, SINGLE_CLUSTER};
 pub use cluster::Cluster;

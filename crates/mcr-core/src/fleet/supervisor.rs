@@ -13,7 +13,7 @@ use super::{
     cluster::Cluster,
     context::FleetContext,
     description::{Description, DesiredCluster},
-    drain::End,
+    life::End,
     engagement::Engagement,
     scoped::{MemberContext, Next, ScopeEndpoint, ScopeEndpoints, ScopeMember},
 };

@@ -9,8 +9,8 @@ use crate::{
         cluster::{Attachment, Cluster, ScopePlacement},
         context::FleetContext,
         description::{Description, DesiredCluster},
-        drain::End,
-        state::ClusterState,
+        life::End,
+        state::{ClusterState, Published},
     },
 };
 
@@ -205,15 +205,13 @@ fn engage(context: &MemberContext<'_>, desired: &DesiredCluster, at: &ScopedAcce
 fn update_state(fleet: &FleetContext, cluster: &Cluster, endpoint: &ScopeEndpoint, spec: &Description) {
     match spec.suspended() {
         Some(reason) => {
-            cluster.block(Some(format!("the cluster is suspended: {reason}").into()));
-            if cluster.set_state(ClusterState::Suspended { reason }) {
+            if cluster.publish(Published::suspended(reason)).is_some() {
                 fleet.publish(cluster.name());
             }
         }
         None => {
-            cluster.block(None);
             if matches!(cluster.state(), ClusterState::Suspended { .. }) {
-                cluster.set_state(ClusterState::Connecting);
+                cluster.publish(Published::behind(ClusterState::Connecting));
             }
             endpoint.update_cluster(cluster);
         }
