@@ -189,7 +189,10 @@ mod tests {
         transport.set_link(LinkState::lost("it is gone"));
         let sent = transport.send(request()).now_or_never().unwrap();
         let reason = "it is gone".into();
-        assert_eq!(*sent.unwrap_err().kind(), TransportErrorKind::NotConnected { reason });
+        assert_eq!(
+            *sent.unwrap_err().kind(),
+            TransportErrorKind::NotConnected { reason }
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -199,7 +202,10 @@ mod tests {
         transport.set_link(LinkState::down("one"));
         let number = link.number();
         transport.set_link(LinkState::lost("another"));
-        assert!(link.changed(number).now_or_never().is_none(), "only the reason is new");
+        assert!(
+            link.changed(number).now_or_never().is_none(),
+            "only the reason is new"
+        );
         transport.set_link(LinkState::Up { endpoint: 1 });
         transport.set_link(LinkState::down("one"));
         link.changed(number).now_or_never().unwrap();

@@ -81,7 +81,13 @@ impl Transport {
 
     /// Brings the link up or down. Running responses continue, and so do watches, followed logs and upgraded connections.
     pub fn set_link(&self, state: LinkState) {
-        let ends_requests = matches!(state, LinkState::Down { ends_requests: true, .. });
+        let ends_requests = matches!(
+            state,
+            LinkState::Down {
+                ends_requests: true,
+                ..
+            }
+        );
         self.current.state.link.set(state);
         if ends_requests && let Some(generation) = &*self.current.generation.load() {
             generation.lost.cancel();

@@ -1,11 +1,6 @@
 //! One engagement of one cluster: gathers events, lets [`Life::decide`] decide, and acts.
 
-use std::{
-    panic::AssertUnwindSafe,
-    pin::pin,
-    sync::Arc,
-    time::SystemTime,
-};
+use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc, time::SystemTime};
 
 use futures::FutureExt;
 use mcr_client::internal::{
@@ -138,7 +133,9 @@ impl<'a> Engagement<'a> {
             }
             let idle = under_way.is_none();
             let serves = idle && self.life.state == State::Ready;
-            let follows_spec = under_way.as_ref().is_none_or(|under_way| under_way.ends_with_spec);
+            let follows_spec = under_way
+                .as_ref()
+                .is_none_or(|under_way| under_way.ends_with_spec);
             let (transport, health) = (self.cluster.transport().clone(), self.cluster.health().clone());
             let known_failures = health.failures.read(|failures| *failures);
             let timer = self.timer().filter(|_| idle);
@@ -205,8 +202,10 @@ impl<'a> Engagement<'a> {
         let Some(desired) = desired.filter(|desired| desired.claim == self.desired.claim) else {
             return Event::Ended(End::Left);
         };
-        // The new description may be of another cluster.
-        self.release();
+        if self.identity.is_none() {
+            // The new description may be of another cluster.
+            self.give_up_claim();
+        }
         let (old, new) = (&self.desired.spec, desired.spec.clone());
         let identity_changed = matches!((&old.identity, &new.identity), (Some(old), Some(new)) if old != new);
         let info_changed = old.labels != new.labels || old.properties != new.properties;
@@ -258,7 +257,10 @@ impl<'a> Engagement<'a> {
 
     fn start(&self, action: Action) -> Option<UnderWay<'a>> {
         let (fleet, spec) = (self.fleet, self.desired.spec.clone());
-        let channel = self.connection.as_ref().map(|connection| connection.channel.clone());
+        let channel = self
+            .connection
+            .as_ref()
+            .map(|connection| connection.channel.clone());
         let transport = self.cluster.transport().clone();
         let compares = self.identity.as_ref().is_some_and(|known| known.uid.is_some());
         Some(match action {
@@ -640,11 +642,10 @@ impl Engagement<'_> {
         }
     }
 
-    /// Gives up the claim of a cluster that waits: others don't wait behind one that can't be reached. One that is engaged
-    /// is still known as the one with this UID.
-    fn release(&mut self) {
-        if self.identity.is_none() {
-            self.give_up_claim();
+    /// Others don't wait behind a cluster that waits and can't be reached. It is still known as the one with this UID.
+    fn release(&self) {
+        if let Some(uid) = self.claimed.as_ref().filter(|_| self.identity.is_none()) {
+            self.fleet.resources.identities.release(uid, self.cluster.name());
         }
     }
 

@@ -101,7 +101,7 @@ pub(super) enum Action {
     ShowSpec,
     /// Drop the connection.
     Disconnect,
-    /// Let others be engaged that are the same cluster, if this one is not.
+    /// Let others be engaged that are the same cluster, if this one only waits for it.
     Release,
     /// Show a problem that does not interrupt the cluster.
     Warn(String),
@@ -164,9 +164,10 @@ impl Life {
     /// What users, requests and watches see of the state.
     pub(super) fn published(&self) -> Published {
         match &self.state {
-            State::Discovered => {
-                Published::new(ClusterState::Discovered, LinkState::down("it has not been connected yet"))
-            }
+            State::Discovered => Published::new(
+                ClusterState::Discovered,
+                LinkState::down("it has not been connected yet"),
+            ),
             State::Connecting { moved } => Published::new(
                 ClusterState::Connecting,
                 // Another cluster may answer at the new address. Nothing may use it before its identity is known.
@@ -269,7 +270,9 @@ impl Life {
                 self.last_probe = now;
                 match answer {
                     Err(error) if error.busy => vec![],
-                    Err(error) if error.unauthorized && !renewed => vec![Action::Renew(Refresh::Unauthorized)],
+                    Err(error) if error.unauthorized && !renewed => {
+                        vec![Action::Renew(Refresh::Unauthorized)]
+                    }
                     Err(error) => self.lose_and_connect(error),
                     Ok(()) => vec![],
                 }
@@ -277,7 +280,9 @@ impl Life {
             Event::FellSilent(error) => self.lose_and_connect(error),
             Event::NotRenewed { why, problem } => {
                 let warning = problem.map(|problem| {
-                    Action::Warn(still_in_use(&format!("its credential can't be renewed: {problem}")))
+                    Action::Warn(still_in_use(&format!(
+                        "its credential can't be renewed: {problem}"
+                    )))
                 });
                 let refused = (why == Refresh::Unauthorized).then_some(Action::ProbeCredential);
                 warning.into_iter().chain(refused).collect()

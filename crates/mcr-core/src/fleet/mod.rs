@@ -2,13 +2,13 @@
 //!
 //! Each module uses only modules before it in this list:
 //!
-//! - `settings`, `state`, `description`, `spec_change` and `identity` are plain data. `desired` is the table of claims.
+//! - `settings`, `state`, `description`, `spec_change` and `identity` are plain data. `desired` is the table of claims. `life` decides
+//!   what a cluster does at each event.
 //! - `counts`, `identities` and `observers` are shared by all clusters. `resources` contains them.
 //! - `cluster` is the handle of one cluster. `registry` has all clusters. `snapshot` is their status.
-//! - `context` is resources and registry together. `events` are for subscribers. `drain` ends an engagement.
+//! - `context` is resources and registry together, and has the steps of draining. `events` are for subscribers.
 //! - `scoped` has the clusters in scopes, and the scope endpoints.
-//! - `connection` reaches a cluster. `engagement` is the data of one engagement, `connect` and `serve` are its states, and
-//!   `lifecycle` runs them.
+//! - `connection` reaches a cluster. `under_way` has the actions that take time. `engagement` gathers events and acts.
 //! - `supervisor` supervises each announced name, by a task or as a member of a scope.
 //! - `discovery` runs the providers and applies their announcements.
 //! - `handle`, `builder` and `objects` are the public `Fleet`.
@@ -21,7 +21,6 @@ mod counts;
 mod description;
 mod desired;
 mod discovery;
-mod drain;
 mod engagement;
 mod events;
 mod handle;

@@ -13,8 +13,8 @@ use super::{
     cluster::Cluster,
     context::FleetContext,
     description::{Description, DesiredCluster},
-    life::End,
     engagement::Engagement,
+    life::End,
     scoped::{MemberContext, Next, ScopeEndpoint, ScopeEndpoints, ScopeMember},
 };
 use crate::{Access, ClusterName, ClusterSpec};

@@ -90,7 +90,11 @@ impl<'a> UnderWay<'a> {
         why: ConnectError,
     ) -> Self {
         let previous = previous.map(|(connection, known)| {
-            (connection.spec.clone(), connection.channel.clone(), known.uid.clone())
+            (
+                connection.spec.clone(),
+                connection.channel.clone(),
+                known.uid.clone(),
+            )
         });
         Self::new(false, async move {
             let Some((in_use, channel, known)) = previous else {
@@ -133,7 +137,9 @@ impl<'a> UnderWay<'a> {
             let limit = fleet.settings().probe_timeout;
             Outcome::Probed(match compares {
                 true => probe::identify(&channel, ProbeConnection::Close, limit).await,
-                false => probe::alive(&channel, ProbeConnection::Close, limit).await.map(|()| None),
+                false => probe::alive(&channel, ProbeConnection::Close, limit)
+                    .await
+                    .map(|()| None),
             })
         })
     }
@@ -159,7 +165,11 @@ impl<'a> UnderWay<'a> {
         Self::new(false, async move {
             let renewal = async {
                 let Some(access) = access.filter(|_| !too_soon) else {
-                    return if too_soon { Renewal::TooSoon } else { Renewal::NoSource };
+                    return if too_soon {
+                        Renewal::TooSoon
+                    } else {
+                        Renewal::NoSource
+                    };
                 };
                 let renewed = renew(&fleet.resources, &access, in_use, why, compares);
                 let (after, limit) = (fleet.probe_after(), fleet.settings().probe_timeout);
@@ -177,7 +187,9 @@ impl<'a> UnderWay<'a> {
     }
 
     pub(super) fn resolve(fleet: &'a FleetContext, spec: Arc<Description>) -> Self {
-        Self::new(false, async move { Outcome::Resolved(resolve_spec(fleet, &spec).await) })
+        Self::new(false, async move {
+            Outcome::Resolved(resolve_spec(fleet, &spec).await)
+        })
     }
 
     pub(super) fn try_credentials(target: Target<'a>) -> Self {

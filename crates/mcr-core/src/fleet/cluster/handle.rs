@@ -348,7 +348,6 @@ impl Cluster {
         self.0.transport.get()?.last_heard()
     }
 
-
     /// The channel between its supervisor and the drivers of its watches.
     pub(crate) fn health(&self) -> &Arc<Health> {
         let new = || Arc::new(Health::new(self.transport().link()));

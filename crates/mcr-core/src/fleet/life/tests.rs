@@ -26,12 +26,19 @@ fn states() -> Vec<(&'static str, Life)> {
         ..Life::new(CAP, Instant::now())
     };
     let reason = text("it sleeps");
-    let suspended = State::Suspended { reason: reason.clone() };
+    let suspended = State::Suspended {
+        reason: reason.clone(),
+    };
     vec![
         ("Discovered", of(State::Discovered)),
         ("Connecting", of(State::Connecting { moved: false })),
         ("Ready", of(State::Ready)),
-        ("Unreachable", of(State::Unreachable { reason: reason.clone() })),
+        (
+            "Unreachable",
+            of(State::Unreachable {
+                reason: reason.clone(),
+            }),
+        ),
         (
             "Suspended",
             Life {
@@ -56,16 +63,32 @@ fn events() -> Vec<(&'static str, Event)> {
     let resolved = |change| Event::Resolved(Ok(change));
     vec![
         ("announced", Event::Announced { suspended: None }),
-        ("announced as suspended", Event::Announced { suspended: Some(text("it sleeps")) }),
+        (
+            "announced as suspended",
+            Event::Announced {
+                suspended: Some(text("it sleeps")),
+            },
+        ),
         ("removed", Event::Ended(End::Left)),
         ("the fleet stops", Event::Ended(End::Stopped)),
-        ("its hub joins, or it is declared as another one", Event::Ended(End::Replaced)),
+        (
+            "its hub joins, or it is declared as another one",
+            Event::Ended(End::Replaced),
+        ),
         ("another cluster answers", Event::AnotherAnswers),
         ("a panic", Event::Panicked),
         ("the pause is over", Event::Due),
         ("the attempt succeeds", Event::Connected { moved: false }),
-        ("the attempt succeeds at a new address", Event::Connected { moved: true }),
-        ("it is engaged under another name", Event::Taken { reason: text("taken") }),
+        (
+            "the attempt succeeds at a new address",
+            Event::Connected { moved: true },
+        ),
+        (
+            "it is engaged under another name",
+            Event::Taken {
+                reason: text("taken"),
+            },
+        ),
         ("it may be its turn", Event::TurnCame),
         ("the attempt fails", Event::NotConnected(error(false, false))),
         ("the previous connection works", fallback(true, false)),
@@ -75,18 +98,45 @@ fn events() -> Vec<(&'static str, Event)> {
         ("a request is refused (401)", Event::Refused),
         ("the credential is due", Event::Expiring),
         ("the probe is answered", probed(false, Ok(()))),
-        ("the probe is not answered", probed(false, Err(error(false, false)))),
-        ("the probe is refused (401)", probed(false, Err(error(true, false)))),
-        ("the probe is answered with 429", probed(false, Err(error(false, true)))),
+        (
+            "the probe is not answered",
+            probed(false, Err(error(false, false))),
+        ),
+        (
+            "the probe is refused (401)",
+            probed(false, Err(error(true, false))),
+        ),
+        (
+            "the probe is answered with 429",
+            probed(false, Err(error(false, true))),
+        ),
         ("the credential is accepted after all", probed(true, Ok(()))),
-        ("the credential is still refused", probed(true, Err(error(true, false)))),
+        (
+            "the credential is still refused",
+            probed(true, Err(error(true, false))),
+        ),
         ("a newer credential is in use", Event::Renewed),
-        ("nothing newer before the end", not_renewed(Refresh::Expiring, None)),
-        ("nothing newer after a 401", not_renewed(Refresh::Unauthorized, None)),
-        ("the source fails before the end", not_renewed(Refresh::Expiring, problem())),
-        ("the source fails after a 401", not_renewed(Refresh::Unauthorized, problem())),
+        (
+            "nothing newer before the end",
+            not_renewed(Refresh::Expiring, None),
+        ),
+        (
+            "nothing newer after a 401",
+            not_renewed(Refresh::Unauthorized, None),
+        ),
+        (
+            "the source fails before the end",
+            not_renewed(Refresh::Expiring, problem()),
+        ),
+        (
+            "the source fails after a 401",
+            not_renewed(Refresh::Unauthorized, problem()),
+        ),
         ("silence while renewing", Event::FellSilent(error(false, false))),
-        ("the spec can't be resolved", Event::Resolved(Err("it is broken".to_owned()))),
+        (
+            "the spec can't be resolved",
+            Event::Resolved(Err("it is broken".to_owned())),
+        ),
         ("only labels differ", resolved(SpecChange::Info)),
         ("the credentials differ", resolved(SpecChange::Credentials)),
         ("the address differs", resolved(SpecChange::Endpoint)),
@@ -145,7 +195,37 @@ fn outcome(life: &Life, event: &Event) -> (State, String) {
     (life.state, words.join(", "))
 }
 
-/// The table of docs/design/fleet.md: for each event, the states that it changes or in which something is done.
+/// A page of docs/design.
+fn page(name: &str) -> String {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/design/");
+    std::fs::read_to_string(format!("{folder}{name}")).unwrap()
+}
+
+/// The table of docs/design/fleet.md: how each state is published.
+#[test]
+fn the_page_has_the_table_of_states() {
+    let mut table = String::from("| state | shown as | link |\n| --- | --- | --- |\n");
+    for (state, life) in states() {
+        let Published {
+            state: shown, link, ..
+        } = life.published();
+        let link = match link {
+            Some(LinkState::Up { .. }) => "up",
+            Some(LinkState::Down {
+                ends_requests: true, ..
+            }) => "down, and ends requests that wait",
+            Some(LinkState::Down { .. }) => "down",
+            None => "as it was",
+        };
+        table += &format!("| {state} | {} | {link} |\n", shown.as_str());
+    }
+    assert!(
+        page("fleet.md").contains(&table),
+        "the page has another table than:\n{table}"
+    );
+}
+
+/// The table of docs/design/fleet-states.md: for each event, the states that it changes or in which something is done.
 fn table() -> String {
     let mut lines = String::from("| event | in | then | and |\n| --- | --- | --- | --- |\n");
     for (event_name, event) in events() {
@@ -172,11 +252,12 @@ fn table() -> String {
 }
 
 #[test]
-fn the_page_has_the_table_of_states_and_events() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/design/fleet-states.md");
-    let page = std::fs::read_to_string(page).unwrap();
+fn the_page_has_the_table_of_events() {
     let table = table();
-    assert!(page.contains(&table), "the page has another table than:\n{table}");
+    assert!(
+        page("fleet-states.md").contains(&table),
+        "the page has another table than:\n{table}"
+    );
 }
 
 #[test]
@@ -210,21 +291,42 @@ fn every_event_can_end_or_interrupt_only_as_it_should() {
 #[test]
 fn the_link_is_up_only_while_the_cluster_is_ready_and_lost_only_when_it_is_unreachable() {
     for (state, life) in states() {
-        let Published { state: shown, link, closes } = life.published();
+        let Published {
+            state: shown,
+            link,
+            closes,
+        } = life.published();
         let is_up = link == Some(LinkState::Up { endpoint: 7 });
-        assert_eq!((is_up, shown.is_ready()), (state == "Ready", state == "Ready"), "{state}");
-        let is_lost = matches!(link, Some(LinkState::Down { ends_requests: true, .. }));
+        assert_eq!(
+            (is_up, shown.is_ready()),
+            (state == "Ready", state == "Ready"),
+            "{state}"
+        );
+        let is_lost = matches!(
+            link,
+            Some(LinkState::Down {
+                ends_requests: true,
+                ..
+            })
+        );
         assert_eq!(is_lost, state == "Unreachable", "{state}");
         assert_eq!(link.is_none(), state == "Draining", "{state}");
         assert!(!closes, "{state}: running work has a grace period");
         if let Some(LinkState::Down { reason, .. }) = link {
-            assert!(!reason.is_empty() && shown.reason().is_none_or(|shown| reason.contains(shown)), "{state}");
+            assert!(
+                !reason.is_empty() && shown.reason().is_none_or(|shown| reason.contains(shown)),
+                "{state}"
+            );
         }
     }
     for (end, closes) in [(End::Left, false), (End::Stopped, false), (End::Replaced, true)] {
         let mut life = Life::new(CAP, Instant::now());
         life.decide(Event::Ended(end), Instant::now());
-        assert_eq!(life.published().closes, closes, "{end:?}: another cluster may answer there");
+        assert_eq!(
+            life.published().closes,
+            closes,
+            "{end:?}: another cluster may answer there"
+        );
     }
 }
 
@@ -238,7 +340,10 @@ fn the_endpoint_has_another_number_exactly_after_a_move() {
         announced(),
         Event::Connected { moved: true },
         Event::Doubted,
-        Event::Probed { renewed: false, answer: Err(error(false, false)) },
+        Event::Probed {
+            renewed: false,
+            answer: Err(error(false, false)),
+        },
         Event::Connected { moved: false },
         announced(),
         Event::Resolved(Ok(SpecChange::Credentials)),
@@ -263,9 +368,18 @@ fn a_refusal_fetches_one_newer_credential_at_once_and_then_pauses() {
         answers: false,
         why: error(true, false),
     };
-    assert_eq!(life.decide(refused(), now), [Action::Connect(Refresh::Unauthorized)]);
-    assert_eq!((life.decide(refused(), now), life.retry_at.is_some()), (vec![], true));
-    assert_eq!(life.decide(Event::Due, now), [Action::Connect(Refresh::Unauthorized)]);
+    assert_eq!(
+        life.decide(refused(), now),
+        [Action::Connect(Refresh::Unauthorized)]
+    );
+    assert_eq!(
+        (life.decide(refused(), now), life.retry_at.is_some()),
+        (vec![], true)
+    );
+    assert_eq!(
+        life.decide(Event::Due, now),
+        [Action::Connect(Refresh::Unauthorized)]
+    );
     life.decide(Event::Connected { moved: true }, now);
     life.decide(Event::FellSilent(error(false, false)), now);
     life.decide(Event::NotConnected(error(false, false)), now);
@@ -285,7 +399,13 @@ fn a_probe_waits_half_a_second_after_the_last_one() {
     let probe = |at: Instant| vec![Action::Probe(at + Duration::from_millis(500))];
     assert_eq!(life.decide(Event::Doubted, answered), probe(answered));
     let later = begin + Duration::from_secs(9);
-    life.decide(Event::Probed { renewed: false, answer: Ok(()) }, later);
+    life.decide(
+        Event::Probed {
+            renewed: false,
+            answer: Ok(()),
+        },
+        later,
+    );
     assert_eq!(life.decide(Event::Doubted, later), probe(later));
 }
 
@@ -335,11 +455,20 @@ fn brings(action: &Action, server: Server) -> Event {
             why: why.clone(),
         },
         Action::AwaitTurn => Event::TurnCame,
-        Action::Probe(_) => Event::Probed { renewed: false, answer },
-        Action::ProbeCredential => Event::Probed { renewed: true, answer },
+        Action::Probe(_) => Event::Probed {
+            renewed: false,
+            answer,
+        },
+        Action::ProbeCredential => Event::Probed {
+            renewed: true,
+            answer,
+        },
         Action::Renew(why) => match server {
             Server::Answers => Event::Renewed,
-            Server::Refuses => Event::NotRenewed { why: *why, problem: None },
+            Server::Refuses => Event::NotRenewed {
+                why: *why,
+                problem: None,
+            },
             Server::Silent => Event::FellSilent(failure),
         },
         Action::Resolve => Event::Resolved(Ok(SpecChange::Endpoint)),
@@ -360,7 +489,10 @@ impl World {
     fn follow(&mut self, event: Event) {
         let actions = self.life.decide(event, self.now);
         let adopts = actions.iter().position(|action| *action == Action::Adopt);
-        assert!(adopts.is_none_or(|at| at == 0), "the link goes up before it is used: {actions:?}");
+        assert!(
+            adopts.is_none_or(|at| at == 0),
+            "the link goes up before it is used: {actions:?}"
+        );
         let mut long = actions.into_iter().filter(takes_time);
         self.under_way = long.next();
         assert_eq!(long.next(), None, "one action at a time takes time");
@@ -397,7 +529,11 @@ impl World {
             if action == Action::AwaitTurn {
                 self.now += Duration::from_secs(20);
             } else {
-                self.now += if server == Server::Silent { ATTEMPT } else { ATTEMPT / 8 };
+                self.now += if server == Server::Silent {
+                    ATTEMPT
+                } else {
+                    ATTEMPT / 8
+                };
             }
             self.follow(brings(&action, server));
         } else if let Some(at) = self.life.retry_at {
@@ -420,7 +556,9 @@ fn server() -> impl Strategy<Value = Server> {
 fn step() -> impl Strategy<Value = Step> {
     let external = [
         Event::Announced { suspended: None },
-        Event::Announced { suspended: Some(text("it sleeps")) },
+        Event::Announced {
+            suspended: Some(text("it sleeps")),
+        },
         Event::Panicked,
         Event::Doubted,
         Event::Refused,

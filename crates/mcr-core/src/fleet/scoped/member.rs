@@ -32,6 +32,63 @@ enum MemberState {
     Draining,
 }
 
+impl MemberState {
+    fn is(&self) -> Is {
+        match self {
+            Self::Absent => Is::Absent,
+            Self::Engaged(_) => Is::Engaged,
+            Self::Draining => Is::Draining,
+        }
+    }
+}
+
+/// The state of a member, for a decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Is {
+    Absent,
+    Engaged,
+    Draining,
+}
+
+/// What is announced of its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Announced {
+    Nothing,
+    /// The cluster that is engaged, perhaps at another place.
+    Same,
+    /// Another cluster in a scope.
+    Place,
+    /// A cluster that is in no scope.
+    OwnConnection,
+}
+
+/// The next step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Wait,
+    Engage,
+    Update,
+    Leave(End),
+    Supervise,
+    Forget,
+}
+
+/// Decides about the next step. No I/O.
+fn decide(is: Is, announced: Announced, fleet_stops: bool) -> Step {
+    match (is, announced) {
+        // Work for the cluster that has left is still running.
+        (Is::Draining, _) => Step::Wait,
+        (Is::Absent, _) if fleet_stops => Step::Forget,
+        (Is::Absent, Announced::Nothing) => Step::Forget,
+        (Is::Absent, Announced::OwnConnection) => Step::Supervise,
+        (Is::Absent, Announced::Same | Announced::Place) => Step::Engage,
+        (Is::Engaged, _) if fleet_stops => Step::Leave(End::Stopped),
+        (Is::Engaged, Announced::Nothing) => Step::Leave(End::Left),
+        (Is::Engaged, Announced::Same) => Step::Update,
+        (Is::Engaged, Announced::Place | Announced::OwnConnection) => Step::Leave(End::Replaced),
+    }
+}
+
 struct EngagedMember {
     cluster: Cluster,
     placement: Arc<ClusterPlacement>,
@@ -87,41 +144,36 @@ impl ScopeMember {
 
     /// Takes one step towards the desired cluster.
     pub(crate) fn step(&mut self, context: &MemberContext<'_>) -> Next {
-        let fleet = context.fleet;
-        let desired = self.desired.clone();
-        match std::mem::take(&mut self.state) {
-            MemberState::Draining => {
-                self.state = MemberState::Draining;
+        let (desired, state) = (self.desired.clone(), std::mem::take(&mut self.state));
+        let at = desired.as_ref().and_then(|desired| desired.spec.scoped());
+        let (is, announced) = match (&state, &desired, at) {
+            (_, None, _) => (state.is(), Announced::Nothing),
+            (_, Some(_), None) => (state.is(), Announced::OwnConnection),
+            (MemberState::Engaged(engaged), Some(desired), Some(at)) if engaged.is_same(desired, at) => {
+                (Is::Engaged, Announced::Same)
+            }
+            _ => (state.is(), Announced::Place),
+        };
+        let step = decide(is, announced, context.fleet.token().is_cancelled());
+        match (step, state, &desired, at) {
+            (Step::Forget, ..) => Next::Forget,
+            (Step::Supervise, _, Some(desired), _) => Next::Supervise(DesiredCluster {
+                claim: self.claim,
+                ..desired.clone()
+            }),
+            (Step::Engage, _, Some(desired), Some(at)) => {
+                self.state = MemberState::Engaged(engage(context, desired, at));
                 Next::Done
             }
-            MemberState::Absent => match desired {
-                None => Next::Forget,
-                Some(_) if fleet.token().is_cancelled() => Next::Forget,
-                Some(desired) => match desired.spec.scoped() {
-                    None => Next::Supervise(DesiredCluster {
-                        claim: self.claim,
-                        ..desired
-                    }),
-                    Some(at) => {
-                        self.state = MemberState::Engaged(engage(context, &desired, at));
-                        Next::Done
-                    }
-                },
-            },
-            MemberState::Engaged(mut engaged) => {
-                let end = match &desired {
-                    _ if fleet.token().is_cancelled() => End::Stopped,
-                    None => End::Left,
-                    Some(desired) => match desired.spec.scoped() {
-                        Some(now) if engaged.is_same(desired, now) => {
-                            engaged.update(context, &desired.spec, now);
-                            self.state = MemberState::Engaged(engaged);
-                            return Next::Done;
-                        }
-                        _ => End::Replaced,
-                    },
-                };
-                self.leave(context, engaged, end)
+            (Step::Update, MemberState::Engaged(mut engaged), Some(desired), Some(at)) => {
+                engaged.update(context, &desired.spec, at);
+                self.state = MemberState::Engaged(engaged);
+                Next::Done
+            }
+            (Step::Leave(end), MemberState::Engaged(engaged), ..) => self.leave(context, engaged, end),
+            (_, state, ..) => {
+                self.state = state;
+                Next::Done
             }
         }
     }
@@ -267,5 +319,30 @@ impl EngagedMember {
         }
         self.spec = spec.clone();
         update_state(fleet, cluster, &self.placement.endpoint(), spec);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_state_with_every_announcement_leads_to_its_step() {
+        use Announced::{Nothing, OwnConnection, Place, Same};
+        use End::{Left, Replaced, Stopped};
+        let all = [Nothing, Same, Place, OwnConnection];
+        let steps = |is, stops| all.map(|announced| decide(is, announced, stops));
+        let (engage, leave) = (Step::Engage, Step::Leave);
+        assert_eq!(
+            steps(Is::Absent, false),
+            [Step::Forget, engage, engage, Step::Supervise]
+        );
+        assert_eq!(steps(Is::Absent, true), [Step::Forget; 4]);
+        let engaged = [leave(Left), Step::Update, leave(Replaced), leave(Replaced)];
+        assert_eq!(steps(Is::Engaged, false), engaged);
+        assert_eq!(steps(Is::Engaged, true), [leave(Stopped); 4]);
+        for stops in [false, true] {
+            assert_eq!(steps(Is::Draining, stops), [Step::Wait; 4]);
+        }
     }
 }
