@@ -6,8 +6,13 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    cluster::Cluster, counts::Counts, life::End, registry::Registry, resources::Resources,
-    settings::FleetSettings, state::Published,
+    cluster::Cluster,
+    counts::Counts,
+    life::End,
+    registry::Registry,
+    resources::Resources,
+    settings::FleetSettings,
+    state::{ClusterState, Published},
 };
 use crate::ClusterName;
 
@@ -58,6 +63,20 @@ impl FleetContext {
             tracing::debug!(connection = %name, provider, "a provider opens a connection");
         } else {
             tracing::info!(cluster = %name, display_name = cluster.property(crate::DISPLAY_NAME), provider, epoch, "cluster joins the fleet");
+        }
+    }
+
+    /// Logs that a cluster has entered another state. A connection is no cluster to people.
+    pub(super) fn log_state(&self, cluster: &Cluster, before: &ClusterState, state: &ClusterState) {
+        let name = cluster.name();
+        if before.same_kind(state) {
+            tracing::debug!(cluster = %name, %state, "the reason of the state has changed");
+        } else if let ClusterState::Unreachable { reason } = state {
+            tracing::warn!(cluster = %name, display_name = cluster.property(crate::DISPLAY_NAME), from = before.as_str(), %reason, "cluster is unreachable");
+        } else if self.settings().internal || cluster.is_endpoint() {
+            tracing::debug!(connection = %name, from = before.as_str(), %state, "connection state");
+        } else {
+            tracing::info!(cluster = %name, display_name = cluster.property(crate::DISPLAY_NAME), from = before.as_str(), %state, "cluster state");
         }
     }
 

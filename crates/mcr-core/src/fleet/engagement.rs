@@ -1,13 +1,10 @@
 //! One engagement of one cluster: gathers events, lets [`Life::decide`] decide, and acts.
 
-use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc, time::SystemTime};
+use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc};
 
 use futures::FutureExt;
-use mcr_client::internal::{
-    ConnectError,
-    user_code::{ANNOUNCED, catch_panic},
-};
-use mcr_watch::internal::{Health, count};
+use mcr_client::internal::user_code::{ANNOUNCED, catch_panic};
+use mcr_watch::internal::Health;
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until},
@@ -15,18 +12,17 @@ use tokio::{
 
 use super::{
     cluster::{Attachment, Cluster},
-    connection::{Connection, HAD_EXPIRED, LASTED, NewConnection},
+    connection::{Connection, HAD_EXPIRED, NewConnection},
     context::FleetContext,
-    description::DesiredCluster,
-    identities::Claim,
-    identity::KnownIdentity,
+    description::{Claim, DesiredCluster},
+    known::Known,
     life::{Action, End, Event, Life, State},
     scoped::ScopeEndpoint,
-    spec_change::{SpecChange, classify},
-    state::{ClusterState, Published},
-    under_way::{Outcome, Renewal, Target, UnderWay},
+    state::Published,
+    under_way::{Outcome, Target, UnderWay},
 };
-use crate::{Access, ClusterName, Refresh, Trust};
+
+mod outcomes;
 
 /// One engagement of one cluster, or of one scope endpoint, which lives like a cluster.
 pub(super) struct Engagement<'a> {
@@ -38,9 +34,7 @@ pub(super) struct Engagement<'a> {
     cluster: Cluster,
     life: Life,
     /// Which cluster answers.
-    identity: Option<KnownIdentity>,
-    /// The UID that the cluster has claimed: it is engaged as the cluster with this UID, or waits for that.
-    claimed: Option<Arc<str>>,
+    known: Known,
     /// The connection in use, or the last one.
     connection: Option<Connection>,
 }
@@ -84,8 +78,7 @@ impl<'a> Engagement<'a> {
             desired,
             cluster,
             life,
-            identity: None,
-            claimed: None,
+            known: Known::default(),
             connection: None,
         })
     }
@@ -202,9 +195,9 @@ impl<'a> Engagement<'a> {
         let Some(desired) = desired.filter(|desired| desired.claim == self.desired.claim) else {
             return Event::Ended(End::Left);
         };
-        if self.identity.is_none() {
+        if self.known.identity.is_none() {
             // The new description may be of another cluster.
-            self.give_up_claim();
+            self.known.give_up(self.fleet, &self.cluster);
         }
         let (old, new) = (&self.desired.spec, desired.spec.clone());
         let identity_changed = matches!((&old.identity, &new.identity), (Some(old), Some(new)) if old != new);
@@ -230,7 +223,7 @@ impl<'a> Engagement<'a> {
     fn follow(&mut self, event: Event, new: Option<NewConnection>) -> Option<UnderWay<'a>> {
         let event = match event {
             Event::Ended(end) => Event::Ended(end),
-            _ if self.is_displaced() => Event::Ended(End::Replaced),
+            _ if self.known.is_displaced(self.fleet, &self.cluster) => Event::Ended(End::Replaced),
             event => event,
         };
         let actions = self.life.decide(event, Instant::now());
@@ -247,7 +240,7 @@ impl<'a> Engagement<'a> {
                 Action::Adopt => {}
                 Action::ShowSpec => self.show_spec(),
                 Action::Disconnect => self.connection = None,
-                Action::Release => self.release(),
+                Action::Release => self.known.release(self.fleet, &self.cluster),
                 Action::Warn(warning) => self.warn(&warning),
                 action => under_way = self.start(action),
             }
@@ -262,15 +255,18 @@ impl<'a> Engagement<'a> {
             .as_ref()
             .map(|connection| connection.channel.clone());
         let transport = self.cluster.transport().clone();
-        let compares = self.identity.as_ref().is_some_and(|known| known.uid.is_some());
+        let compares = self.known.uid().is_some();
         Some(match action {
             Action::Connect(why) => UnderWay::connect(self.target(), why),
             Action::TryPrevious(why) => {
-                let previous = self.connection.as_ref().zip(self.identity.as_ref());
+                let previous = self
+                    .connection
+                    .as_ref()
+                    .map(|connection| (connection, self.known.uid()));
                 UnderWay::try_previous(fleet, spec, previous, why)
             }
             Action::AwaitTurn => {
-                let uid = self.claimed.clone().unwrap_or_default();
+                let uid = self.known.claimed.clone()?;
                 UnderWay::await_turn(fleet, uid, self.cluster.name().clone())
             }
             Action::Probe(not_before) => UnderWay::probe(fleet, transport, channel?, compares, not_before),
@@ -309,16 +305,7 @@ impl<'a> Engagement<'a> {
         let Some(before) = self.cluster.publish(published) else {
             return;
         };
-        let name = self.cluster.name();
-        if before.same_kind(&state) {
-            tracing::debug!(cluster = %name, %state, "the reason of the state has changed");
-        } else if let ClusterState::Unreachable { reason } = &state {
-            tracing::warn!(cluster = %name, display_name = self.cluster.property(crate::DISPLAY_NAME), from = before.as_str(), %reason, "cluster is unreachable");
-        } else if self.fleet.settings().internal || self.scope_endpoint.is_some() {
-            tracing::debug!(connection = %name, from = before.as_str(), %state, "connection state");
-        } else {
-            tracing::info!(cluster = %name, display_name = self.cluster.property(crate::DISPLAY_NAME), from = before.as_str(), %state, "cluster state");
-        }
+        self.fleet.log_state(&self.cluster, &before, &state);
         self.notify();
     }
 
@@ -346,7 +333,7 @@ impl<'a> Engagement<'a> {
     fn show_spec(&mut self) {
         self.cluster.change_info(|info| info.warning = None);
         let spec = self.desired.spec.clone();
-        if let Some(known) = &mut self.identity
+        if let Some(known) = &mut self.known.identity
             && known.declared != spec.identity
         {
             known.declared.clone_from(&spec.identity);
@@ -363,12 +350,12 @@ impl<'a> Engagement<'a> {
     /// Uses a new connection.
     fn adopt(&mut self, new: NewConnection) {
         let (connection, mut identity) = (new.connection, new.identity);
-        if let Some(known) = self.identity.take() {
+        if let Some(known) = self.known.identity.take() {
             // A UID that can't be read now is the known one.
             identity.uid = identity.uid.or(known.uid);
         }
         let shown = identity.shown();
-        self.identity = Some(identity);
+        self.known.identity = Some(identity);
         if self.cluster.set_default_namespace(&new.namespace) {
             self.notify();
         }
@@ -394,7 +381,7 @@ impl<'a> Engagement<'a> {
                 fleet.wait_for_tasks(cluster).await;
                 fleet.end_drain(cluster);
                 // Not earlier: work of this name may have been running until now.
-                if let Some(uid) = &self.claimed {
+                if let Some(uid) = &self.known.claimed {
                     fleet.resources.identities.release(uid, cluster.name());
                 }
             }
@@ -411,259 +398,6 @@ impl<'a> Engagement<'a> {
     }
 }
 
-/// What an outcome means.
-impl Engagement<'_> {
-    fn judge(&mut self, outcome: Outcome) -> Happened {
-        let probed = matches!(outcome, Outcome::Attempt(_) | Outcome::Probed(_));
-        if probed {
-            let now = SystemTime::now();
-            self.cluster.change_info(|info| info.last_probe = Some(now));
-        }
-        let event = match outcome {
-            Outcome::Attempt(Ok(new)) => return self.judge_attempt(new),
-            Outcome::Attempt(Err(why)) => {
-                tracing::debug!(cluster = %self.cluster.name(), reason = %why.reason, "not connected");
-                Event::NotConnected(why)
-            }
-            Outcome::Fallback(answers, why) => {
-                let previous = self.previous().filter(|_| answers);
-                let answers = previous.is_some();
-                return (Event::Fallback { answers, why }, previous);
-            }
-            Outcome::Turn => Event::TurnCame,
-            Outcome::Probed(answer) => {
-                let known = self.identity.as_ref().and_then(|known| known.uid.as_deref());
-                match answer {
-                    Ok(Some(is)) if known != Some(&is) => {
-                        tracing::warn!(cluster = %self.cluster.name(), was = known, %is, "another cluster answers at the same address");
-                        Event::AnotherAnswers
-                    }
-                    answer => Event::Probed {
-                        renewed: false,
-                        answer: answer.map(drop),
-                    },
-                }
-            }
-            Outcome::ProbedCredential(answer) => Event::Probed {
-                renewed: true,
-                answer,
-            },
-            Outcome::Renewed(why, renewal) => self.judge_renewal(why, renewal),
-            Outcome::Resolved(Err(problem)) => Event::Resolved(Err(problem)),
-            Outcome::Resolved(Ok(new)) => match &self.connection {
-                Some(connection) => {
-                    let change = classify(&connection.spec, &new);
-                    if change == SpecChange::Endpoint {
-                        tracing::info!(cluster = %self.cluster.name(), "the cluster has another address; connecting to it");
-                    }
-                    Event::Resolved(Ok(change))
-                }
-                None => Event::FellSilent(ConnectError::new("the connection was closed")),
-            },
-            Outcome::Swap(Ok(new)) => {
-                if self.is_another(&new) || self.claim(&new).is_some() {
-                    Event::AnotherAnswers
-                } else {
-                    tracing::info!(cluster = %self.cluster.name(), "credentials swapped");
-                    count(&self.fleet.counts().renewed);
-                    return (Event::Swapped, Some(new));
-                }
-            }
-            Outcome::Swap(Err(why)) => {
-                count(&self.fleet.counts().failed);
-                Event::NotSwapped(why)
-            }
-        };
-        (event, None)
-    }
-
-    fn judge_attempt(&mut self, new: NewConnection) -> Happened {
-        if self.is_another(&new) || self.is_displaced() {
-            return (Event::AnotherAnswers, None);
-        }
-        let Some((uid, engaged)) = self.claim(&new) else {
-            let known = self.identity.as_ref().map(|known| &known.target);
-            let moved = known != Some(&new.connection.spec.target);
-            return (Event::Connected { moved }, Some(new));
-        };
-        if self.identity.is_some() {
-            // It was engaged, before it could be known that it is the same one.
-            return (Event::AnotherAnswers, None);
-        }
-        let reason: Arc<str> = format!(
-            "it is the same cluster as {engaged} (both have the kube-system UID {uid}), so it is not engaged beside it. It joins \
-             when {engaged} leaves; remove one of the two, or let the fleet allow duplicates"
-        )
-        .into();
-        let name = self.cluster.name();
-        if self.cluster.state().reason() != Some(&reason) {
-            tracing::warn!(cluster = %name, same_as = %engaged, %uid, "the cluster is another name of one in the fleet, and is not engaged beside it");
-        }
-        self.cluster
-            .change_info(|info| info.same_as = Some(engaged.clone()));
-        (Event::Taken { reason }, None)
-    }
-
-    /// The connection that was in use, to be used again.
-    fn previous(&mut self) -> Option<NewConnection> {
-        let info = self.cluster.info();
-        let (connection, identity) = (self.connection.take()?, self.identity.clone()?);
-        Some(NewConnection {
-            connection,
-            identity,
-            expires: info.credential_expires,
-            had_expired: false,
-            namespace: info.default_namespace.clone(),
-        })
-    }
-
-    fn judge_renewal(&mut self, why: Refresh, renewal: Renewal) -> Event {
-        let transport = self.cluster.transport().clone();
-        let Some(connection) = &mut self.connection else {
-            transport.refresh_done();
-            return Event::FellSilent(ConnectError::new("the connection was closed"));
-        };
-        let known = self.identity.as_ref().and_then(|known| known.uid.as_deref());
-        let refused = why == Refresh::Unauthorized;
-        let counts = self.fleet.counts();
-        let (every, problem) = match renewal {
-            Renewal::Silent(error) => {
-                transport.refresh_done();
-                return Event::FellSilent(error);
-            }
-            Renewal::TooSoon => {
-                transport.refresh_done();
-                return Event::NotRenewed { why, problem: None };
-            }
-            Renewal::Issued(_, Some((_, Some(is)))) if known.is_some_and(|known| *known != *is) => {
-                tracing::warn!(cluster = %self.cluster.name(), was = known, %is, "another cluster answers the renewed credential");
-                return Event::AnotherAnswers;
-            }
-            Renewal::Issued(issued, Some((channel, _))) => {
-                let now = Instant::now();
-                let lasted = connection.renewed_at.is_none_or(|at| now > at + LASTED);
-                // A source can issue one credential after the other that the server takes and then refuses.
-                match (issued.had_expired(), lasted) {
-                    (true, _) => count(&counts.failed),
-                    (false, lasted) => {
-                        count(&counts.renewed);
-                        if lasted {
-                            connection.refresh_backoff.reset();
-                        }
-                    }
-                }
-                connection.renewed_at = Some(now);
-                connection.refused_until = refused.then(|| now + connection.refresh_backoff.pause());
-                connection.refresh_at = issued.refresh_at(&mut connection.refresh_backoff);
-                connection.credential = issued.credential.fingerprint();
-                connection.channel = channel.clone();
-                transport.swap(channel);
-                transport.refresh_done();
-                let warning: Option<Arc<str>> = issued.had_expired().then(|| HAD_EXPIRED.into());
-                // A spec that could not replace the one in use is still the problem.
-                let keeps_warning = self.life.retry_at.is_some();
-                self.cluster.change_info(|info| {
-                    info.credential_expires = issued.credential.expires_at;
-                    if !keeps_warning {
-                        info.warning.clone_from(&warning);
-                    }
-                });
-                tracing::debug!(cluster = %self.cluster.name(), ?why, "credential renewed");
-                return Event::Renewed;
-            }
-            // The source has no newer credential yet.
-            Renewal::Issued(issued, None) => {
-                count(&counts.unchanged);
-                (issued.every, None)
-            }
-            Renewal::NoSource => (None, None),
-            Renewal::Failed(error) => {
-                count(&counts.failed);
-                (None, Some(error.reason.to_string()))
-            }
-        };
-        let pause = match (every, &problem) {
-            // A source with an interval, such as a file that is read every minute, rarely has a newer credential.
-            (Some(every), None) => every,
-            _ => connection.refresh_backoff.pause(),
-        };
-        connection.refresh_at = connection.access.is_some().then(|| Instant::now() + pause);
-        transport.refresh_done();
-        Event::NotRenewed { why, problem }
-    }
-}
-
-/// Which cluster answers, and whether it may be engaged.
-impl Engagement<'_> {
-    /// Whether another cluster than the known one answers by a new connection.
-    fn is_another(&self, new: &NewConnection) -> bool {
-        let another = self
-            .identity
-            .as_ref()
-            .filter(|known| !known.is_same(&new.identity));
-        if let Some(known) = another {
-            let (was, is) = (known.uid.as_deref(), new.identity.uid.as_deref());
-            tracing::warn!(cluster = %self.cluster.name(), was, is, "another cluster answers under this name, or its UID may not be read any more");
-        }
-        another.is_some()
-    }
-
-    /// Claims the UID of a cluster that has answered. Returns it with the cluster beside which this one is not engaged.
-    fn claim(&mut self, new: &NewConnection) -> Option<(Arc<str>, ClusterName)> {
-        // One that waits is known by its UID, also if that may not be read any more.
-        let known = self.claimed.clone().filter(|_| self.identity.is_none());
-        // The clusters behind a scope endpoint are parts of one server, and other clusters than that server.
-        let uid = new
-            .identity
-            .uid
-            .clone()
-            .or(known)
-            .filter(|_| self.scope_endpoint.is_none())?;
-        if self.claimed.as_ref() != Some(&uid) {
-            self.give_up_claim();
-        }
-        self.claimed = Some(uid.clone());
-        let is_trusted = match &self.desired.spec.access {
-            Access::Kubeconfig(access) => access.trust == Trust::Trusted,
-            _ => true,
-        };
-        let identities = &self.fleet.resources.identities;
-        match identities.claim(&uid, self.cluster.name(), is_trusted) {
-            Claim::Engage => None,
-            Claim::Wait(engaged) => Some((uid, engaged)),
-            Claim::Displace(displaced) => {
-                if let Some(displaced) = self.fleet.registry.get(&displaced) {
-                    // Before the hub is Ready. Its supervisor notices that it has to end.
-                    displaced.publish(Published::draining(true));
-                    displaced.health().failed();
-                }
-                None
-            }
-        }
-    }
-
-    /// Others don't wait behind a cluster that waits and can't be reached. It is still known as the one with this UID.
-    fn release(&self) {
-        if let Some(uid) = self.claimed.as_ref().filter(|_| self.identity.is_none()) {
-            self.fleet.resources.identities.release(uid, self.cluster.name());
-        }
-    }
-
-    fn give_up_claim(&mut self) {
-        if let Some(uid) = self.claimed.take() {
-            self.fleet.resources.identities.release(&uid, self.cluster.name());
-            self.cluster.change_info(|info| info.same_as = None);
-        }
-    }
-
-    /// Whether the hub has taken the place of this cluster, which is another name of it.
-    fn is_displaced(&self) -> bool {
-        let identities = &self.fleet.resources.identities;
-        let claimed = self.claimed.as_ref().filter(|_| self.identity.is_some());
-        claimed.is_some_and(|uid| !identities.is_engaged(uid, self.cluster.name()))
-    }
-}
-
 /// Waits for what is under way.
 async fn outcome(under_way: &mut Option<UnderWay<'_>>) -> Outcome {
     match under_way {
@@ -673,7 +407,7 @@ async fn outcome(under_way: &mut Option<UnderWay<'_>>) -> Outcome {
 }
 
 /// Waits until the provider has removed the cluster. It may have announced the cluster again since.
-async fn removed(mut desired: watch::Receiver<Option<DesiredCluster>>, claim: u64) {
+async fn removed(mut desired: watch::Receiver<Option<DesiredCluster>>, claim: Claim) {
     let other =
         |desired: &Option<DesiredCluster>| desired.as_ref().is_none_or(|desired| desired.claim != claim);
     if desired.wait_for(other).await.is_err() {

@@ -15,10 +15,10 @@ use mcr_watch::internal::Permit;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{
-    connection::{Connection, NewConnection, dial, resolve, resolved_spec},
+    connection::{Connection, NewConnection, Renewal, dial, resolve, resolved_spec},
     context::FleetContext,
     description::Description,
-    identity::{KnownIdentity, is_uid},
+    identity::is_uid,
     resources::Resources,
     spec_change::{ResolvedSpec, SpecChange, classify},
 };
@@ -43,20 +43,6 @@ pub(super) enum Outcome {
     Renewed(Refresh, Renewal),
     Resolved(Result<ResolvedSpec, String>),
     Swap(Result<NewConnection, ConnectError>),
-}
-
-/// What a renewal has come to.
-pub(super) enum Renewal {
-    /// The source has issued a credential. If it is another one, this is the channel that uses it, with the UID of the cluster that
-    /// answers there if it was to be compared.
-    Issued(IssuedCredential, Option<(Channel, Option<Arc<str>>)>),
-    Failed(ConnectError),
-    /// The API server refuses the newest credential of the source, which is not to be asked again so soon.
-    TooSoon,
-    /// A ready client has its own credentials.
-    NoSource,
-    /// The API server does not answer.
-    Silent(ConnectError),
 }
 
 /// A spec, and how to connect by it.
@@ -86,14 +72,14 @@ impl<'a> UnderWay<'a> {
     pub(super) fn try_previous(
         fleet: &'a FleetContext,
         spec: Arc<Description>,
-        previous: Option<(&Connection, &KnownIdentity)>,
+        previous: Option<(&Connection, Option<&Arc<str>>)>,
         why: ConnectError,
     ) -> Self {
         let previous = previous.map(|(connection, known)| {
             (
                 connection.spec.clone(),
                 connection.channel.clone(),
-                known.uid.clone(),
+                known.cloned(),
             )
         });
         Self::new(false, async move {

@@ -289,6 +289,11 @@ impl Cluster {
         }
     }
 
+    /// Whether this is the connection of a scope endpoint, which is no cluster of the fleet.
+    pub(crate) fn is_endpoint(&self) -> bool {
+        matches!(self.0.attachment, Attachment::Endpoint)
+    }
+
     /// The connection that its requests use: that of its scope endpoint, or its own.
     pub(crate) fn connection(&self) -> ConnectionInfo {
         let endpoint = self.placement().and_then(|placement| placement.connection());
@@ -400,7 +405,7 @@ impl Cluster {
             // The cluster stays in the state since the same time if only the reason is new.
             if !now.state.same_kind(&state) {
                 now.since = SystemTime::now();
-                if !matches!(self.0.attachment, Attachment::Endpoint) {
+                if !self.is_endpoint() {
                     self.0.resources.observers.counts.entered(&state);
                 }
             }

@@ -18,7 +18,6 @@ use crate::{
 /// drained.
 pub(crate) struct ScopeMember {
     desired: Option<DesiredCluster>,
-    claim: u64,
     state: MemberState,
 }
 
@@ -94,7 +93,6 @@ struct EngagedMember {
     placement: Arc<ClusterPlacement>,
     /// The newest spec.
     spec: Arc<Description>,
-    claim: u64,
 }
 
 /// The parts of a fleet that its members use.
@@ -122,7 +120,6 @@ pub(crate) enum Next {
 impl ScopeMember {
     pub(crate) fn new(desired: DesiredCluster) -> Self {
         Self {
-            claim: desired.claim,
             desired: Some(desired),
             state: MemberState::Absent,
         }
@@ -130,15 +127,11 @@ impl ScopeMember {
 
     /// Notes what the provider announces. [`step`](Self::step) has to follow.
     pub(crate) fn set(&mut self, desired: DesiredCluster) {
-        self.desired = Some(DesiredCluster {
-            claim: self.claim,
-            ..desired
-        });
+        self.desired = Some(desired);
     }
 
     /// Notes that the provider removes the cluster. [`step`](Self::step) has to follow.
     pub(crate) fn unset(&mut self) {
-        self.claim += 1;
         self.desired = None;
     }
 
@@ -157,10 +150,7 @@ impl ScopeMember {
         let step = decide(is, announced, context.fleet.token().is_cancelled());
         match (step, state, &desired, at) {
             (Step::Forget, ..) => Next::Forget,
-            (Step::Supervise, _, Some(desired), _) => Next::Supervise(DesiredCluster {
-                claim: self.claim,
-                ..desired.clone()
-            }),
+            (Step::Supervise, _, Some(desired), _) => Next::Supervise(desired.clone()),
             (Step::Engage, _, Some(desired), Some(at)) => {
                 self.state = MemberState::Engaged(engage(context, desired, at));
                 Next::Done
@@ -249,7 +239,6 @@ fn engage(context: &MemberContext<'_>, desired: &DesiredCluster, at: &ScopedAcce
         cluster,
         placement,
         spec: desired.spec.clone(),
-        claim: desired.claim,
     }
 }
 
@@ -273,9 +262,7 @@ fn update_state(fleet: &FleetContext, cluster: &Cluster, endpoint: &ScopeEndpoin
 impl EngagedMember {
     /// Whether an announcement is of the engaged cluster, and not of another one.
     fn is_same(&self, desired: &DesiredCluster, now: &ScopedAccess) -> bool {
-        let same_claim = self.claim == desired.claim;
-        let at = self.spec.scoped().filter(|at| at.scope == now.scope);
-        let Some(at) = at.filter(|_| same_claim) else {
+        let Some(at) = self.spec.scoped().filter(|at| at.scope == now.scope) else {
             return false;
         };
         match (&self.cluster.info().identity, &desired.spec.identity) {
