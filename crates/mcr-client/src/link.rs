@@ -212,22 +212,28 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_waits_for_the_link_learns_its_endpoint_and_when_it_is_another_one() {
-        let transport = transport();
-        transport.set_link(LinkState::down("not yet"));
-        let link = transport.link();
-        let waits = tokio::spawn(async move {
-            let endpoint = link.up().await;
-            link.left(endpoint).await;
-            (endpoint, link.endpoint())
-        });
-        sleep(Duration::from_millis(1)).await;
-        transport.set_link(LinkState::Up { endpoint: 1 });
-        sleep(Duration::from_millis(1)).await;
-        transport.set_link(LinkState::Up { endpoint: 1 });
-        sleep(Duration::from_millis(1)).await;
-        assert!(!waits.is_finished(), "the same endpoint again is no change");
-        transport.set_link(LinkState::Up { endpoint: 2 });
-        assert_eq!(waits.await.unwrap(), (1, Some(2)));
+    async fn whoever_waits_for_the_link_learns_its_endpoint_and_when_it_is_down_or_another_one() {
+        for (next, then) in [
+            (LinkState::Up { endpoint: 2 }, Some(2)),
+            (LinkState::down("it sleeps"), None),
+        ] {
+            let transport = transport();
+            transport.set_link(LinkState::down("not yet"));
+            let link = transport.link();
+            let waits = tokio::spawn(async move {
+                let endpoint = link.up().await;
+                link.left(endpoint).await;
+                (endpoint, link.endpoint())
+            });
+            for _ in 0..2 {
+                sleep(Duration::from_millis(1)).await;
+                transport.set_link(LinkState::Up { endpoint: 1 });
+            }
+            sleep(Duration::from_millis(1)).await;
+            assert!(!waits.is_finished(), "the same endpoint again is no change");
+            transport.set_link(next);
+            let waits = timeout(Duration::from_secs(1), waits).await;
+            assert_eq!(waits.unwrap().unwrap(), (1, then));
+        }
     }
 }
