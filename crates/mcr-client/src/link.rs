@@ -1,8 +1,8 @@
 //! The link of a cluster: whether its client and its watches may use the connection.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
-use crate::{observable::Observable, state::TransportState};
+use crate::observable::Observable;
 
 /// Whether a cluster can be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,19 +54,19 @@ struct Numbered {
     number: u64,
 }
 
-/// The state of a link, as a transport stores it.
-#[derive(Debug)]
-pub(crate) struct LinkCell(Observable<Numbered>);
+/// The link of a transport.
+#[derive(Clone)]
+pub struct Link(Arc<Observable<Numbered>>);
 
-impl Default for LinkCell {
+impl Default for Link {
     /// Up: a transport that nobody supervises is used as soon as it has a channel.
     fn default() -> Self {
         let state = LinkState::Up { endpoint: 0 };
-        Self(Observable::new(Numbered { state, number: 0 }))
+        Self(Arc::new(Observable::new(Numbered { state, number: 0 })))
     }
 }
 
-impl LinkCell {
+impl Link {
     /// Another reason is no change for those who wait.
     pub(crate) fn set(&self, state: LinkState) {
         self.0.change_if(|now| {
@@ -84,47 +84,37 @@ impl LinkCell {
             LinkState::Up { .. } => None,
         })
     }
-}
-
-/// The link of a transport, for those who wait for its changes.
-#[derive(Clone)]
-pub struct Link(pub(crate) Arc<TransportState>);
-
-impl Link {
-    fn cell(&self) -> &Observable<Numbered> {
-        &self.0.link.0
-    }
 
     /// The number of the endpoint, if the link is up.
     pub fn endpoint(&self) -> Option<u64> {
-        self.cell().read(|now| now.state.endpoint())
+        self.0.read(|now| now.state.endpoint())
     }
 
     /// The number of changes before. A reason is none.
     pub fn number(&self) -> u64 {
-        self.cell().read(|now| now.number)
+        self.0.read(|now| now.number)
     }
 
     /// Waits until the link is up. Returns the number of its endpoint.
     pub fn up(&self) -> impl Future<Output = u64> {
-        self.cell().wait(|now| now.state.endpoint())
+        self.0.wait(|now| now.state.endpoint())
     }
 
     /// Waits until the link is not up at this endpoint any more.
     pub fn left(&self, endpoint: u64) -> impl Future<Output = ()> {
-        self.cell()
+        self.0
             .wait(move |now| (now.state.endpoint() != Some(endpoint)).then_some(()))
     }
 
     /// Waits until the number of changes is another one.
     pub fn changed(&self, number: u64) -> impl Future<Output = ()> {
-        self.cell().wait(move |now| (now.number != number).then_some(()))
+        self.0.wait(move |now| (now.number != number).then_some(()))
     }
 }
 
-impl std::fmt::Debug for Link {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.cell().read(|now| now.state.fmt(f))
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.read(|now| now.state.fmt(f))
     }
 }
 

@@ -12,7 +12,7 @@ use mcr_access::ClusterName;
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Settings, TransportErrorKind, link::LinkCell};
+use crate::{Settings, TransportErrorKind, link::Link};
 
 static START: LazyLock<(Instant, SystemTime)> = LazyLock::new(|| (Instant::now(), SystemTime::now()));
 
@@ -23,7 +23,7 @@ pub(crate) struct TransportState {
     pub(crate) closed: CancellationToken,
     pub(crate) open_bodies: AtomicUsize,
     /// Whether requests and watches may use the connection.
-    pub(crate) link: LinkCell,
+    pub(crate) link: Link,
     /// A request asks whether the cluster still answers. Holds one wish at most.
     pub(crate) probe_wanted: Notify,
     /// Milliseconds after [`START`]; 0 for never.
@@ -38,7 +38,7 @@ impl TransportState {
             settings,
             closed: CancellationToken::new(),
             open_bodies: AtomicUsize::new(0),
-            link: LinkCell::default(),
+            link: Link::default(),
             probe_wanted: Notify::new(),
             last_heard: AtomicU64::new(0),
         }

@@ -96,7 +96,7 @@ impl Transport {
 
     /// The link, which is up from the beginning.
     pub fn link(&self) -> Link {
-        Link(self.current.state.clone())
+        self.current.state.link.clone()
     }
 
     /// Waits until a request has found that the cluster may not answer any more: it could not connect, its answer broke off, or
