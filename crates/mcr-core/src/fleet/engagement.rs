@@ -3,7 +3,10 @@
 use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc};
 
 use futures::FutureExt;
-use mcr_client::internal::user_code::{ANNOUNCED, catch_panic};
+use mcr_client::internal::{
+    ConnectError,
+    user_code::{ANNOUNCED, catch_panic},
+};
 use mcr_watch::internal::Health;
 use tokio::{
     sync::watch,
@@ -224,6 +227,10 @@ impl<'a> Engagement<'a> {
         let event = match event {
             Event::Ended(end) => Event::Ended(end),
             _ if self.known.is_displaced(self.fleet, &self.cluster) => Event::Ended(End::Replaced),
+            // It can't be probed or renewed.
+            Event::Doubted | Event::Refused | Event::Expiring if self.connection.is_none() => {
+                Event::FellSilent(ConnectError::new("the connection was closed"))
+            }
             event => event,
         };
         let actions = self.life.decide(event, Instant::now());

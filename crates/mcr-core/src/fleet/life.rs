@@ -55,14 +55,12 @@ pub(super) enum Event {
     AnotherAnswers,
     /// The supervisor has panicked, in mcr or in code of a user.
     Panicked,
-    /// The time for which the state waits has come.
+    /// The time for which the state waits has come, or a duplicate may be engaged by now.
     Due,
     /// An attempt to connect has succeeded. `moved`: at another target than the last one.
     Connected { moved: bool },
     /// The cluster that answers is engaged under another name.
     Taken { reason: Arc<str> },
-    /// It may be engaged by now.
-    TurnCame,
     /// An attempt to connect has failed.
     NotConnected(ConnectError),
     /// After that, the connection that was in use has been tried, if the newest spec lets it. `why`: the failure of the attempt.
@@ -218,7 +216,7 @@ impl Life {
                 }
                 self.go_on()
             }
-            (Unreachable { .. } | Ready, Event::Due) | (Duplicate { .. }, Event::TurnCame) => self.go_on(),
+            (Unreachable { .. } | Ready | Duplicate { .. }, Event::Due) => self.go_on(),
             (Connecting { .. } | Unreachable { .. } | Duplicate { .. }, event) => self.attempted(event, now),
             (Ready, event) => self.serve(event, now),
             _ => vec![],

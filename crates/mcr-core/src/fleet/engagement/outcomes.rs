@@ -34,7 +34,7 @@ impl Engagement<'_> {
                 let answers = previous.is_some();
                 return (Event::Fallback { answers, why }, previous);
             }
-            Outcome::Turn => Event::TurnCame,
+            Outcome::Turn => Event::Due,
             Outcome::Probed(answer) => {
                 let known = self.known.uid().map(|uid| &**uid);
                 match answer {

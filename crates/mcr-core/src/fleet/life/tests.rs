@@ -89,7 +89,6 @@ fn events() -> Vec<(&'static str, Event)> {
                 reason: text("taken"),
             },
         ),
-        ("it may be its turn", Event::TurnCame),
         ("the attempt fails", Event::NotConnected(error(false, false))),
         ("the previous connection works", fallback(true, false)),
         ("nor does the previous connection work", fallback(false, false)),

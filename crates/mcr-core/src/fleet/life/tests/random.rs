@@ -27,7 +27,7 @@ fn brings(action: &Action, server: Server) -> Event {
             answers: false,
             why: why.clone(),
         },
-        Action::AwaitTurn => Event::TurnCame,
+        Action::AwaitTurn => Event::Due,
         Action::Probe(_) => Event::Probed {
             renewed: false,
             answer,
