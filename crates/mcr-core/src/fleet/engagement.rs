@@ -122,6 +122,8 @@ impl<'a> Engagement<'a> {
             suspended: self.desired.spec.suspended(),
         };
         let first = if has_panicked { Event::Panicked } else { announced };
+        // Read before each decision: a hub that takes the place meanwhile counts a failure.
+        let mut known_failures = self.failures();
         let mut under_way = self.follow(first, None);
         loop {
             if let State::Draining(end) = self.life.state {
@@ -133,7 +135,6 @@ impl<'a> Engagement<'a> {
                 .as_ref()
                 .is_none_or(|under_way| under_way.ends_with_spec);
             let (transport, health) = (self.cluster.transport().clone(), self.cluster.health().clone());
-            let known_failures = health.failures.read(|failures| *failures);
             let timer = self.timer().filter(|_| idle);
             let happened = tokio::select! {
                 biased;
@@ -152,10 +153,15 @@ impl<'a> Engagement<'a> {
                 // One timer for all: each timer would take memory in the task for the whole life of the cluster.
                 () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => self.due().map(|event| (event, None)),
             };
+            known_failures = self.failures();
             if let Some((event, new)) = happened {
                 under_way = self.follow(event, new);
             }
         }
+    }
+
+    fn failures(&self) -> u64 {
+        self.cluster.health().failures.read(|failures| *failures)
     }
 
     /// When to act next although nothing happens.
