@@ -118,10 +118,11 @@ impl<'a> Engagement<'a> {
             Some(endpoint) => endpoint.stop.clone(),
         };
         let mut removed = pin!(removed(self.changes.clone(), self.desired.claim));
-        let announced = Event::Announced {
-            suspended: self.desired.spec.suspended(),
+        let suspended = self.desired.spec.suspended();
+        let first = match has_panicked {
+            true => Event::Panicked { suspended },
+            false => Event::Announced { suspended },
         };
-        let first = if has_panicked { Event::Panicked } else { announced };
         // Read before each decision: a hub that takes the place meanwhile counts a failure.
         let mut known_failures = self.failures();
         let mut under_way = self.follow(first, None);

@@ -53,8 +53,8 @@ pub(super) enum Event {
     Ended(End),
     /// Another cluster than the known one answers.
     AnotherAnswers,
-    /// The supervisor has panicked, in mcr or in code of a user.
-    Panicked,
+    /// The supervisor has panicked, in mcr or in code of a user, perhaps while it took this announcement.
+    Panicked { suspended: Option<Arc<str>> },
     /// The time for which the state waits has come, or a duplicate may be engaged by now.
     Due,
     /// An attempt to connect has succeeded. `moved`: at another target than the last one.
@@ -204,7 +204,8 @@ impl Life {
             (Draining(_), _) => vec![],
             (_, Event::Ended(end)) => self.end(end),
             (_, Event::AnotherAnswers) => self.end(End::Replaced),
-            (_, Event::Panicked) => {
+            (_, Event::Panicked { suspended }) => {
+                self.suspended = suspended;
                 let pause = self.backoff.pause();
                 self.lose(ConnectError::new(PANICKED), now + pause)
             }

@@ -76,7 +76,7 @@ fn events() -> Vec<(&'static str, Event)> {
             Event::Ended(End::Replaced),
         ),
         ("another cluster answers", Event::AnotherAnswers),
-        ("a panic", Event::Panicked),
+        ("a panic", Event::Panicked { suspended: None }),
         ("the pause is over", Event::Due),
         ("the attempt succeeds", Event::Connected { moved: false }),
         (
@@ -387,6 +387,19 @@ fn a_refusal_fetches_one_newer_credential_at_once_and_then_pauses() {
         [Action::Connect(Refresh::Unauthorized)],
         "it was accepted meanwhile"
     );
+}
+
+/// Code of a user may panic when the spec before is dropped.
+#[test]
+fn a_cluster_that_is_announced_as_suspended_by_an_announcement_that_panics_is_suspended_after_the_pause() {
+    let (mut life, now) = (Life::new(CAP, Instant::now()), Instant::now());
+    life.decide(Event::Announced { suspended: None }, now);
+    life.decide(Event::Connected { moved: true }, now);
+    let suspended = Some(text("it sleeps"));
+    assert_eq!(life.decide(Event::Panicked { suspended }, now), []);
+    assert!(life.retry_at.is_some() && matches!(life.state, State::Unreachable { .. }));
+    assert_eq!(life.decide(Event::Due, now), [Action::Disconnect]);
+    assert!(matches!(life.state, State::Suspended { .. }));
 }
 
 #[test]

@@ -78,7 +78,7 @@ impl World {
                 self.under_way,
                 None | Some(Action::Connect(_) | Action::AwaitTurn | Action::TryCredentials)
             ),
-            Event::Panicked => true,
+            Event::Panicked { .. } => true,
             Event::Doubted | Event::Refused | Event::Expiring => {
                 self.under_way.is_none() && self.life.state == State::Ready
             }
@@ -132,7 +132,7 @@ fn step() -> impl Strategy<Value = Step> {
         Event::Announced {
             suspended: Some(text("it sleeps")),
         },
-        Event::Panicked,
+        Event::Panicked { suspended: None },
         Event::Doubted,
         Event::Refused,
         Event::Expiring,
