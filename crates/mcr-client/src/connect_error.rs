@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 /// Why a connection could not be made, or can't be used any more.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectError {
     /// The cause and what to do about it, as text for people.
     pub reason: Arc<str>,

@@ -74,8 +74,7 @@ impl CurrentChannel {
         if self.state.closed.is_cancelled() {
             return Err(self.error(info, TransportErrorKind::Gone));
         }
-        if let Some(reason) = &*self.state.blocked.load() {
-            let reason = Arc::<str>::clone(reason);
+        if let Some(reason) = self.state.link.reason() {
             return Err(self.error(info, TransportErrorKind::NotConnected { reason }));
         }
         self.generation.load_full().ok_or_else(|| {

@@ -5,7 +5,7 @@
 
 // A client for the whole life of a cluster.
 mod current;
-mod lazy_transport;
+mod link;
 mod refresh;
 mod service;
 mod settings;
@@ -57,6 +57,7 @@ pub use channel::{Channel, Route};
 pub use dialer::Dialer;
 pub use error::{TransportError, TransportErrorKind};
 pub use explain::explain as explain_error;
+pub use link::{Link, LinkState};
 pub use object_path::{ObjectPath, UnusableName};
 pub use settings::Settings;
 pub use transport::Transport;
@@ -70,7 +71,6 @@ pub mod internal {
         backoff::{Backoff, jitter},
         connect_error::ConnectError,
         endpoint_credentials::{EndpointCredentials, IssuedCredential},
-        lazy_transport::LazyTransport,
         observable::Observable,
         prefix::{AbsolutePath, prefixed},
         request::HeadTimeout,

@@ -8,12 +8,11 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use arc_swap::ArcSwapOption;
 use mcr_access::ClusterName;
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Settings, TransportErrorKind};
+use crate::{Settings, TransportErrorKind, link::Link};
 
 static START: LazyLock<(Instant, SystemTime)> = LazyLock::new(|| (Instant::now(), SystemTime::now()));
 
@@ -23,8 +22,8 @@ pub(crate) struct TransportState {
     /// Cancelled when the transport is closed.
     pub(crate) closed: CancellationToken,
     pub(crate) open_bodies: AtomicUsize,
-    /// Why requests fail at once, if they do.
-    pub(crate) blocked: ArcSwapOption<Arc<str>>,
+    /// Whether requests and watches may use the connection.
+    pub(crate) link: Link,
     /// A request asks whether the cluster still answers. Holds one wish at most.
     pub(crate) probe_wanted: Notify,
     /// Milliseconds after [`START`]; 0 for never.
@@ -39,7 +38,7 @@ impl TransportState {
             settings,
             closed: CancellationToken::new(),
             open_bodies: AtomicUsize::new(0),
-            blocked: ArcSwapOption::empty(),
+            link: Link::default(),
             probe_wanted: Notify::new(),
             last_heard: AtomicU64::new(0),
         }
@@ -47,14 +46,12 @@ impl TransportState {
 
     /// The error of a request that was ended.
     pub(crate) fn ended(&self) -> TransportErrorKind {
-        match self.blocked.load_full() {
-            _ if self.closed.is_cancelled() => TransportErrorKind::Gone,
-            Some(reason) => TransportErrorKind::Lost {
-                reason: Arc::clone(&reason),
-            },
-            None => TransportErrorKind::Lost {
-                reason: "it is connected again".into(),
-            },
+        if self.closed.is_cancelled() {
+            return TransportErrorKind::Gone;
+        }
+        let reason = self.link.reason();
+        TransportErrorKind::Lost {
+            reason: reason.unwrap_or_else(|| "it is connected again".into()),
         }
     }
 

@@ -17,6 +17,7 @@ use crate::{
     ResponseBody, Settings, TransportError,
     channel::Channel,
     current::{CurrentChannel, Generation},
+    link::{Link, LinkState},
     refresh::CredentialRefresh,
     service::ClientService,
     state::TransportState,
@@ -78,18 +79,24 @@ impl Transport {
         })
     }
 
-    /// Makes requests fail at once with this reason; `None` lets them through again. Running responses continue.
-    pub fn block(&self, reason: Option<Arc<str>>) {
-        self.current.state.blocked.store(reason.map(Arc::new));
-    }
-
-    /// Like [`block`](Self::block), and ends the requests that wait for an answer with
-    /// [`Lost`](crate::TransportErrorKind::Lost). Watches, followed logs and upgraded connections continue.
-    pub fn lose(&self, reason: Arc<str>) {
-        self.block(Some(reason));
-        if let Some(generation) = &*self.current.generation.load() {
+    /// Brings the link up or down. Running responses continue, and so do watches, followed logs and upgraded connections.
+    pub fn set_link(&self, state: LinkState) {
+        let ends_requests = matches!(
+            state,
+            LinkState::Down {
+                ends_requests: true,
+                ..
+            }
+        );
+        self.current.state.link.set(state);
+        if ends_requests && let Some(generation) = &*self.current.generation.load() {
             generation.lost.cancel();
         }
+    }
+
+    /// The link, which is up from the beginning.
+    pub fn link(&self) -> Link {
+        self.current.state.link.clone()
     }
 
     /// Waits until a request has found that the cluster may not answer any more: it could not connect, its answer broke off, or

@@ -32,7 +32,6 @@ pub use self::{env::DriverEnv, grant::confirm_grant};
 use crate::{
     counters::count,
     error::WatchError,
-    health::Phase,
     request::WatchRequest,
     target::{Encoded, PlacedObject, TargetEvent, UnreadableObject, WatchTarget},
 };
@@ -118,7 +117,7 @@ impl Driver {
                     sleep(RELIST_PAUSE).await;
                     continue;
                 }
-                () = health.left(endpoint) => {
+                () = health.link.left(endpoint) => {
                     self.report(TargetEvent::ListFailed);
                     continue;
                 }
@@ -132,14 +131,14 @@ impl Driver {
     /// Waits until the cluster is connected. Returns the number of its endpoint.
     async fn connected(&mut self) -> u64 {
         let health = &self.env.health;
-        if health.phase.read(|now| now.phase == Phase::Down) {
+        if health.link.endpoint().is_none() {
             self.progress.cluster_down();
             // Its objects would take memory from the lists of other clusters for as long as the cluster is down.
             if self.listing.take().is_some() {
                 self.report(TargetEvent::ListFailed);
             }
         }
-        health.up().await
+        health.link.up().await
     }
 
     /// Reports an error and waits until it is time to try again.
@@ -178,13 +177,13 @@ impl Driver {
         if retry.resume {
             return;
         }
-        let health = &self.env.health;
-        let number = health.phase.read(|now| now.number);
+        let link = &self.env.health.link;
+        let number = link.number();
         // The pause is pointless once the supervisor has found the cluster again. The watches of the cluster spread a
         // little, so that they do not all start at once.
         tokio::select! {
             () = sleep(pause) => {}
-            () = health.changed(number) => sleep(jitter(Duration::from_millis(100))).await,
+            () = link.changed(number) => sleep(jitter(Duration::from_millis(100))).await,
         }
     }
 
@@ -378,18 +377,20 @@ mod tests {
     use std::sync::Mutex;
 
     use mcr_access::ClusterName;
-    use mcr_client::Transport;
+    use mcr_client::{LinkState, Transport};
     use mcr_store::TemplateRegistry;
 
     use super::*;
     use crate::{budget::ListBudget, health::Health, settings::WatchSettings, shared::SharedWatch};
 
     /// An environment without a server.
-    fn env(request: &WatchRequest, phase: Phase) -> DriverEnv {
+    fn env(request: &WatchRequest, state: LinkState) -> DriverEnv {
+        let transport = Transport::new(ClusterName::unchecked("a"));
+        transport.set_link(state);
         DriverEnv {
             cluster: ClusterName::unchecked("a"),
-            transport: Transport::new(ClusterName::unchecked("a")),
-            health: Arc::new(Health::new(phase)),
+            health: Arc::new(Health::new(transport.link())),
+            transport,
             list_budget: Arc::new(ListBudget::new(&WatchSettings::default())),
             settings: Arc::default(),
             counts: Arc::default(),
@@ -401,7 +402,7 @@ mod tests {
     #[test]
     fn the_task_of_a_watch_is_small() {
         let request = WatchRequest::of::<k8s_openapi::api::core::v1::ConfigMap>();
-        let env = env(&request, Phase::Down);
+        let env = env(&request, LinkState::down("not yet"));
         let stop = CancellationToken::new();
         let watch = Arc::new(SharedWatch::new(request.clone(), stop.clone()));
         let task = size_of_val(&drive(watch, request, stop, env));
@@ -438,7 +439,7 @@ mod tests {
     async fn the_driver_asks_about_the_cache_after_the_listing_has_begun() {
         let target = Arc::new(Asked::default());
         let request = WatchRequest::of::<k8s_openapi::api::core::v1::ConfigMap>();
-        let env = env(&request, Phase::Up { endpoint: 1 });
+        let env = env(&request, LinkState::Up { endpoint: 1 });
         drive(target.clone(), request, target.stop.clone(), env).await;
         assert_eq!(*target.lines.lock().unwrap(), ["begins", "from the cache?"]);
     }

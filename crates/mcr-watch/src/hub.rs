@@ -213,8 +213,8 @@ impl<T: Clone + Send + 'static> HubWatch<T> {
         transport.swap(Dialer::new(&AccessPolicy::default()).client_channel(start.client));
         let env = DriverEnv {
             cluster: start.name,
+            health: Arc::new(Health::unsupervised(transport.link())),
             transport,
-            health: Arc::new(Health::unsupervised()),
             list_budget: Arc::new(ListBudget::new(&start.settings)),
             settings: start.settings,
             counts: Arc::default(),

@@ -46,7 +46,7 @@ pub mod internal {
         counters::{CountersByKind, KindCounters, count},
         driver::{DriverEnv, confirm_grant, drive},
         event_publisher::EventPublisher,
-        health::{Health, Phase},
+        health::Health,
         kinds::KindTables,
         logged_watch::LoggedWatch,
         notice::{Ledger, Notice, NoticeKind},

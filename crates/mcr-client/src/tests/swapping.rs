@@ -22,7 +22,7 @@ use super::{
     server::{Server, begin, chunk, closed, respond},
     settings, transport, transport_with, until,
 };
-use crate::Transport;
+use crate::{LinkState, Transport};
 
 const WATCH: &str = "/api/v1/pods?watch=true";
 
@@ -280,7 +280,7 @@ async fn closing_ends_everything_for_good() {
 }
 
 #[tokio::test]
-async fn a_blocked_transport_sends_nothing_and_says_why() {
+async fn while_the_link_is_down_nothing_is_sent_and_the_error_has_the_reason() {
     let server = Server::json("200 OK", "{}").await;
     let transport = Transport::new(mcr_access::ClusterName::new("c1").unwrap());
     let fails = |transport: &Transport| {
@@ -293,10 +293,10 @@ async fn a_blocked_transport_sends_nothing_and_says_why() {
         format!("{not_connected}it has not been connected yet")
     );
     transport.swap(channel(&server, "one"));
-    transport.block(Some("hibernated".into()));
+    transport.set_link(LinkState::down("hibernated"));
     assert_eq!(fails(&transport), format!("{not_connected}hibernated"));
     assert_eq!(transport.last_heard(), None);
-    transport.block(None);
+    transport.set_link(LinkState::Up { endpoint: 0 });
     // The time of the last byte is recorded in milliseconds.
     let short = Duration::from_millis(2);
     let (date, before) = (SystemTime::now() - short, Instant::now() - short);

@@ -12,9 +12,11 @@ use mcr_client::{
         user_code::{CREDENTIAL_SOURCE, catch_panic},
     },
 };
+use mcr_watch::internal::count;
 use tokio::time::{Instant, timeout};
 
 use super::{
+    counts::Counts,
     description::{Description, PANICKED, unusable},
     identity::KnownIdentity,
     resources::Resources,
@@ -27,12 +29,15 @@ use crate::{Access, AccessPolicy, ClusterSpec, Fingerprint, Refresh};
 pub(super) const HAD_EXPIRED: &str = "its credential had expired when it came, but the API server takes it; compare the clock of \
                                       this machine, or renew the credential at its source";
 
+/// A credential that was in use for longer was a good one.
+const LASTED: Duration = Duration::from_secs(60);
+
 /// The connection of a cluster.
 pub(super) struct Connection {
     pub(super) spec: ResolvedSpec,
     pub(super) channel: Channel,
     /// None for a ready client, which has its own credentials.
-    pub(super) access: Option<EndpointCredentials>,
+    pub(super) access: Option<Arc<EndpointCredentials>>,
     /// The credential in use.
     pub(super) credential: Fingerprint,
     pub(super) refresh_at: Option<Instant>,
@@ -41,6 +46,70 @@ pub(super) struct Connection {
     pub(super) renewed_at: Option<Instant>,
     /// Until then no other credential is fetched because the server refuses this one.
     pub(super) refused_until: Option<Instant>,
+}
+
+impl Connection {
+    /// Uses a newer credential.
+    pub(super) fn renew(
+        &mut self,
+        issued: &IssuedCredential,
+        channel: Channel,
+        why: Refresh,
+        counts: &Counts,
+    ) {
+        let now = Instant::now();
+        let lasted = self.renewed_at.is_none_or(|at| now > at + LASTED);
+        if issued.had_expired() {
+            count(&counts.failed);
+        } else {
+            count(&counts.renewed);
+            // A source can issue one credential after the other that the server takes and then refuses.
+            if lasted {
+                self.refresh_backoff.reset();
+            }
+        }
+        self.renewed_at = Some(now);
+        let refused = why == Refresh::Unauthorized;
+        self.refused_until = refused.then(|| now + self.refresh_backoff.pause());
+        self.refresh_at = issued.refresh_at(&mut self.refresh_backoff);
+        self.credential = issued.credential.fingerprint();
+        self.channel = channel;
+    }
+
+    /// Keeps the credential, because a renewal has brought no newer one. Returns why, if the source has failed.
+    pub(super) fn keep_credential(&mut self, renewal: Renewal, counts: &Counts) -> Option<String> {
+        let (every, problem) = match renewal {
+            Renewal::TooSoon => return None,
+            Renewal::Issued(issued, _) => {
+                count(&counts.unchanged);
+                (issued.every, None)
+            }
+            Renewal::Failed(error) => {
+                count(&counts.failed);
+                (None, Some(error.reason.to_string()))
+            }
+            Renewal::NoSource | Renewal::Silent(_) => (None, None),
+        };
+        // A source with an interval, such as a file that is read every minute, rarely has a newer credential.
+        let pause = every.unwrap_or_else(|| self.refresh_backoff.pause());
+        self.refresh_at = self.access.is_some().then(|| Instant::now() + pause);
+        problem
+    }
+}
+
+/// What a renewal has come to.
+#[expect(clippy::large_enum_variant, reason = "it exists for a moment")]
+pub(super) enum Renewal {
+    /// The source has issued a credential. If it is another one, this is the channel that uses it, with the UID of the cluster that
+    /// answers there if it was to be compared.
+    Issued(IssuedCredential, Option<(Channel, Option<Arc<str>>)>),
+    Failed(ConnectError),
+    /// The API server refuses the newest credential of the source, which is not to be asked again so soon.
+    TooSoon,
+    /// A ready client has its own credentials.
+    NoSource,
+    /// The API server does not answer.
+    Silent(ConnectError),
 }
 
 /// A new connection, with the properties that its cluster gets from it.
@@ -124,7 +193,7 @@ pub(super) async fn dial(
             channel,
             credential: issued.map_or_else(|| Fingerprint::of(&()), fingerprint),
             refresh_at: issued.and_then(|issued| issued.refresh_at(&mut refresh_backoff)),
-            access: credentials.map(|(access, _)| access),
+            access: credentials.map(|(access, _)| Arc::new(access)),
             refresh_backoff,
             renewed_at: None,
             refused_until: None,

@@ -102,9 +102,18 @@ impl Description {
 pub(crate) struct DesiredCluster {
     pub(crate) provider: Arc<str>,
     pub(crate) spec: Arc<Description>,
-    /// Counts how often the name was removed. If the number has changed, the cluster was removed and announced again, so
-    /// its engagement ends even if the spec is the same.
-    pub(crate) claim: u64,
+    pub(crate) claim: Claim,
+}
+
+/// Counts how often a name was removed that one task supervises. If it has changed, the cluster was removed and announced again, so
+/// its engagement ends even if the spec is the same.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Claim(u64);
+
+impl Claim {
+    pub(crate) fn removed(&mut self) {
+        self.0 += 1;
+    }
 }
 
 /// Names and values, in the order of the names. Takes less memory than a map, whose smallest node has room for eleven

@@ -2,44 +2,43 @@
 //!
 //! Each module uses only modules before it in this list:
 //!
-//! - `settings`, `state`, `description`, `spec_change` and `identity` are plain data. `desired` is the table of claims.
+//! - `settings`, `state`, `description`, `spec_change` and `identity` are plain data. `desired` is the table of claims. `life` decides
+//!   what a cluster does at each event.
 //! - `counts`, `identities` and `observers` are shared by all clusters. `resources` contains them.
 //! - `cluster` is the handle of one cluster. `registry` has all clusters. `snapshot` is their status.
-//! - `context` is resources and registry together. `events` are for subscribers. `drain` ends an engagement.
+//! - `context` is resources and registry together, and has the steps of draining. `events` are for subscribers.
 //! - `scoped` has the clusters in scopes, and the scope endpoints.
-//! - `connection` reaches a cluster. `engagement` is the data of one engagement, `connect` and `serve` are its states, and
-//!   `lifecycle` runs them.
+//! - `connection` reaches a cluster. `known` is which cluster answers. `under_way` has the actions that take time. `engagement` gathers events and acts.
 //! - `supervisor` supervises each announced name, by a task or as a member of a scope.
 //! - `discovery` runs the providers and applies their announcements.
 //! - `handle`, `builder` and `objects` are the public `Fleet`.
 
 mod builder;
 mod cluster;
-mod connect;
 mod connection;
 mod context;
 mod counts;
 mod description;
 mod desired;
 mod discovery;
-mod drain;
 mod engagement;
 mod events;
 mod handle;
 mod identities;
 mod identity;
-mod lifecycle;
+mod known;
+mod life;
 mod objects;
 mod observers;
 mod registry;
 mod resources;
 mod scoped;
-mod serve;
 mod settings;
 mod snapshot;
 mod spec_change;
 mod state;
 mod supervisor;
+mod under_way;
 
 pub use builder::{FleetBuilder, SINGLE_CLUSTER};
 pub use cluster::Cluster;

@@ -1,6 +1,8 @@
-//! The states of a cluster.
+//! The states of a cluster, and what is published with each of them.
 
 use std::{fmt, sync::Arc};
+
+use mcr_client::LinkState;
 
 /// The state of a cluster.
 ///
@@ -55,6 +57,11 @@ impl ClusterState {
         matches!(self, Self::Ready)
     }
 
+    /// Whether the cluster leaves or has left.
+    pub(crate) fn has_left(&self) -> bool {
+        matches!(self, Self::Draining | Self::Gone)
+    }
+
     /// The reason, for states that have one.
     pub fn reason(&self) -> Option<&str> {
         match self {
@@ -82,6 +89,53 @@ impl fmt::Display for ClusterState {
         match self.reason() {
             Some(reason) => write!(f, "{}: {reason}", self.as_str()),
             None => f.write_str(self.as_str()),
+        }
+    }
+}
+
+/// Whether a cluster can be used: what its requests and watches may do, and the state that shows why.
+pub(crate) struct Published {
+    pub(crate) state: ClusterState,
+    /// None if the link stays as it is: running work of a cluster that leaves may send requests during its grace period.
+    pub(crate) link: Option<LinkState>,
+    /// Whether the transport closes for good.
+    pub(crate) closes: bool,
+}
+
+impl Published {
+    pub(crate) fn new(state: ClusterState, link: LinkState) -> Self {
+        Self {
+            state,
+            link: Some(link),
+            closes: false,
+        }
+    }
+
+    /// The provider does not expect the cluster to answer.
+    pub(crate) fn suspended(reason: Arc<str>) -> Self {
+        let why = format!("the cluster is suspended: {reason}");
+        Self::new(ClusterState::Suspended { reason }, LinkState::down(why))
+    }
+
+    /// A cluster in a scope: its requests go to its endpoint, whose link decides. This is the state of the endpoint.
+    pub(crate) fn behind(endpoint: ClusterState) -> Self {
+        Self::new(endpoint, LinkState::Up { endpoint: 0 })
+    }
+
+    /// The cluster leaves. If another cluster may answer at its address already, no further request may go there.
+    pub(crate) fn draining(is_replaced: bool) -> Self {
+        Self {
+            state: ClusterState::Draining,
+            link: None,
+            closes: is_replaced,
+        }
+    }
+
+    pub(crate) fn gone() -> Self {
+        Self {
+            state: ClusterState::Gone,
+            link: None,
+            closes: true,
         }
     }
 }

@@ -12,9 +12,9 @@ use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 use super::{
     cluster::Cluster,
     context::FleetContext,
-    description::{Description, DesiredCluster},
-    drain::End,
+    description::{Claim, Description, DesiredCluster},
     engagement::Engagement,
+    life::End,
     scoped::{MemberContext, Next, ScopeEndpoint, ScopeEndpoints, ScopeMember},
 };
 use crate::{Access, ClusterName, ClusterSpec};
@@ -37,7 +37,7 @@ enum Supervision {
     /// By a task, which receives the newest announcement through the channel.
     Task {
         desired: watch::Sender<Option<DesiredCluster>>,
-        claim: u64,
+        claim: Claim,
     },
     /// Without a task, because the cluster is in a scope.
     Member(ScopeMember),
@@ -70,7 +70,7 @@ impl Supervisors {
         let mut desired = DesiredCluster {
             provider,
             spec,
-            claim: 0,
+            claim: Claim::default(),
         };
         let mut names = self.names();
         match names.get_mut(&name) {
@@ -98,7 +98,7 @@ impl Supervisors {
         let mut names = self.names();
         match names.get_mut(name) {
             Some(Supervision::Task { desired, claim }) => {
-                *claim += 1;
+                claim.removed();
                 desired.send_replace(None);
             }
             Some(Supervision::Member(member)) => {
@@ -305,7 +305,7 @@ async fn desired_endpoint(
     DesiredCluster {
         provider: scope.name().into(),
         spec: Arc::new(Description::parse(spec).await),
-        claim: 0,
+        claim: Claim::default(),
     }
 }
 
@@ -325,7 +325,7 @@ mod tests {
         let desired = DesiredCluster {
             provider: "test".into(),
             spec: Arc::new(spec.into()),
-            claim: 0,
+            claim: Claim::default(),
         };
         let (_sender, mut changes) = watch::channel(Some(desired.clone()));
         let supervisors = Arc::new(Supervisors::new(fleet.clone()));

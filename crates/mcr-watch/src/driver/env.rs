@@ -15,7 +15,7 @@ pub struct DriverEnv {
     pub cluster: ClusterName,
     /// Sends the requests.
     pub transport: Transport,
-    /// Says when the cluster is connected, and counts the requests that failed.
+    /// Has the link of the cluster, and counts the requests that failed.
     pub health: Arc<Health>,
     /// Limits the memory that the lists of the whole fleet take at once.
     pub list_budget: Arc<ListBudget>,

@@ -45,8 +45,8 @@ impl ScopeWatch {
         loop {
             self.uncertain.notified().await;
             loop {
-                let endpoint = health.up().await;
-                let connected = timeout(delay, health.left(endpoint)).await.is_err();
+                let endpoint = health.link.up().await;
+                let connected = timeout(delay, health.link.left(endpoint)).await.is_err();
                 if connected && !self.delay_passed() {
                     break;
                 }

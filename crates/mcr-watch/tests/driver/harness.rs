@@ -5,14 +5,11 @@ use std::{fmt::Display, panic::Location, sync::Arc, time::Duration};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Resource;
 use mcr_access::{AccessPolicy, ClusterName};
-use mcr_client::{Dialer, Transport};
+use mcr_client::{Dialer, LinkState, Transport};
 use mcr_watch::{
     ChangeSink, Store, StoreError, WatchHandle, WatchRequest, WatchSettings,
-    internal::{
-        CountersByKind, DriverEnv, Health, KindTables, ListBudget, Phase, SharedWatch, Watches, drive,
-    },
+    internal::{CountersByKind, DriverEnv, Health, KindTables, ListBudget, SharedWatch, Watches, drive},
 };
-
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -63,9 +60,10 @@ impl Cluster {
 
     fn new(name: &str, client: kube::Client, settings: Arc<WatchSettings>, budget: Arc<ListBudget>) -> Self {
         let name = ClusterName::new(name).unwrap();
+        let transport = Transport::new(name.clone());
         let cluster = Self {
-            transport: Transport::new(name.clone()),
-            health: Arc::new(Health::new(Phase::Down)),
+            health: Arc::new(Health::new(transport.link())),
+            transport,
             settings,
             budget,
             counts: CountersByKind::default(),
@@ -82,12 +80,12 @@ impl Cluster {
     pub(crate) fn connect(&self, client: kube::Client, endpoint: u64) {
         let dialer = Dialer::new(&AccessPolicy::default());
         self.transport.swap(dialer.client_channel(client));
-        self.health.set_phase(Phase::Up { endpoint });
+        self.transport.set_link(LinkState::Up { endpoint });
     }
 
     /// The supervisor has found that the cluster does not answer.
     pub(crate) fn disconnect(&self) {
-        self.health.set_phase(Phase::Down);
+        self.transport.set_link(LinkState::down("it does not answer"));
     }
 
     pub(crate) fn client(&self) -> kube::Client {

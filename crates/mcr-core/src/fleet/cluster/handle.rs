@@ -13,11 +13,8 @@ use kube::{
     core::{DynamicResourceScope, NamespaceResourceScope},
     runtime::events::{Recorder, Reporter},
 };
-use mcr_client::{
-    Transport,
-    internal::{LazyTransport, Observable},
-};
-use mcr_watch::internal::{Health, Phase, Watches};
+use mcr_client::{Transport, internal::Observable};
+use mcr_watch::internal::{Health, Watches};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
@@ -26,7 +23,11 @@ use super::{
 };
 use crate::{
     Capabilities, ClusterName, HUB,
-    fleet::{description::DesiredCluster, resources::Resources, state::ClusterState},
+    fleet::{
+        description::DesiredCluster,
+        resources::Resources,
+        state::{ClusterState, Published},
+    },
 };
 
 /// A handle of one cluster of the fleet, for one engagement.
@@ -44,8 +45,9 @@ pub(super) struct Inner {
     epoch: u64,
     info: ArcSwap<ClusterInfo>,
     state: Observable<StateSince>,
-    transport: LazyTransport,
-    /// None for clusters in scopes.
+    /// Created on first use: most clusters in scopes never send a request. Users read their stores, which the watches of the
+    /// scope endpoint fill. Created with the state locked, so that it begins with the newest link.
+    transport: OnceLock<Transport>,
     health: OnceLock<Arc<Health>>,
     pub(super) token: CancellationToken,
     /// The tasks that must end before the cluster is gone: its watches and running reconciles.
@@ -66,6 +68,7 @@ impl Cluster {
         let first = StateSince {
             state: ClusterState::Discovered,
             since: SystemTime::now(),
+            closed: false,
         };
         if !matches!(attachment, Attachment::Endpoint) {
             resources.observers.counts.entered(&first.state);
@@ -77,7 +80,7 @@ impl Cluster {
             epoch,
             info: ArcSwap::from_pointee(ClusterInfo::announced(&desired.spec)),
             state: Observable::new(first),
-            transport: LazyTransport::default(),
+            transport: OnceLock::new(),
             health: OnceLock::new(),
             token: resources.token.child_token(),
             tasks: TaskTracker::new(),
@@ -286,6 +289,11 @@ impl Cluster {
         }
     }
 
+    /// Whether this is the connection of a scope endpoint, which is no cluster of the fleet.
+    pub(crate) fn is_endpoint(&self) -> bool {
+        matches!(self.0.attachment, Attachment::Endpoint)
+    }
+
     /// The connection that its requests use: that of its scope endpoint, or its own.
     pub(crate) fn connection(&self) -> ConnectionInfo {
         let endpoint = self.placement().and_then(|placement| placement.connection());
@@ -314,34 +322,41 @@ impl Cluster {
 
     /// The transport that its requests go through, created on first use.
     pub(crate) fn transport(&self) -> &Transport {
+        if let Some(created) = self.0.transport.get() {
+            return created;
+        }
         let name = &self.0.name;
-        self.0.transport.get(|| match self.placement() {
+        let create = || match self.placement() {
             Some(placement) => placement.clone().transport(name),
             None => {
                 let settings = self.0.resources.settings.transport.clone();
                 Transport::with_settings(name.clone(), settings)
             }
+        };
+        self.0.state.read(|now| {
+            self.0.transport.get_or_init(|| {
+                let transport = create();
+                if now.closed {
+                    transport.close();
+                } else if let ClusterState::Suspended { reason } = &now.state
+                    && let Some(link) = Published::suspended(reason.clone()).link
+                {
+                    transport.set_link(link);
+                }
+                transport
+            })
         })
     }
 
     /// When anything was last received through its own transport.
     pub(crate) fn last_heard(&self) -> Option<SystemTime> {
-        self.0.transport.created()?.last_heard()
-    }
-
-    /// Makes requests fail at once with a reason. `None` lets them through again.
-    pub(crate) fn block(&self, reason: Option<Arc<str>>) {
-        self.0.transport.block(reason);
-    }
-
-    /// Closes its transport for good.
-    pub(crate) fn close_transport(&self) {
-        self.0.transport.close();
+        self.0.transport.get()?.last_heard()
     }
 
     /// The channel between its supervisor and the drivers of its watches.
     pub(crate) fn health(&self) -> &Arc<Health> {
-        self.0.health.get_or_init(|| Arc::new(Health::new(Phase::Down)))
+        let new = || Arc::new(Health::new(self.transport().link()));
+        self.0.health.get_or_init(new)
     }
 
     /// Sets the default namespace of clients that are taken from now on. Returns whether it differs from the one before.
@@ -353,32 +368,51 @@ impl Cluster {
         changed
     }
 
-    /// Enters a state. Returns whether it differs from the state before.
-    pub(crate) fn set_state(&self, state: ClusterState) -> bool {
-        self.set_state_if(state, |_| true)
+    /// Publishes whether the cluster can be used: first the link, which its requests and watches read, then the state, which
+    /// users read. So the requests of a cluster that is shown as `Ready` are sent, and those of one that is shown as
+    /// `Unreachable` fail with the reason.
+    ///
+    /// Returns the state before, if the new one differs.
+    pub(crate) fn publish(&self, new: Published) -> Option<ClusterState> {
+        self.publish_if(new, |_| true)
     }
 
-    /// Enters a state if `may` accepts the current one. Returns whether the state has changed.
-    pub(crate) fn set_state_if(&self, state: ClusterState, may: impl FnOnce(&ClusterState) -> bool) -> bool {
-        self.0.state.change_if(|current| {
-            if !may(&current.state) {
+    /// Publishes if `may` accepts the current state. Nothing brings a cluster back that leaves.
+    pub(crate) fn publish_if(
+        &self,
+        new: Published,
+        may: impl FnOnce(&ClusterState) -> bool,
+    ) -> Option<ClusterState> {
+        let Published { state, link, closes } = new;
+        if closes {
+            self.0.state.change(|now| now.closed = true);
+            // Without the lock, because this drops code of users.
+            if let Some(transport) = self.0.transport.get() {
+                transport.close();
+            }
+        }
+        let mut before = None;
+        self.0.state.change_if(|now| {
+            if !may(&now.state) || (now.state.has_left() && !state.has_left()) {
                 return false;
             }
-            let changed = current.state != state;
+            if let (Some(link), Some(transport)) = (link, self.0.transport.get()) {
+                transport.set_link(link);
+            }
+            if now.state == state {
+                return false;
+            }
             // The cluster stays in the state since the same time if only the reason is new.
-            if !current.state.same_kind(&state) {
-                current.since = SystemTime::now();
-                if !matches!(self.0.attachment, Attachment::Endpoint) {
+            if !now.state.same_kind(&state) {
+                now.since = SystemTime::now();
+                if !self.is_endpoint() {
                     self.0.resources.observers.counts.entered(&state);
                 }
             }
-            current.state = state;
-            changed
-        })
-    }
-
-    pub(crate) fn set_phase(&self, phase: Phase) {
-        self.health().set_phase(phase);
+            before = Some(std::mem::replace(&mut now.state, state));
+            true
+        });
+        before
     }
 
     /// Cancels its token, ends its watches and accepts no new task. No store is readable after this.

@@ -48,4 +48,6 @@ impl ClusterInfo {
 pub(crate) struct StateSince {
     pub(crate) state: ClusterState,
     pub(crate) since: SystemTime,
+    /// Whether the transport is closed for good, also if it does not exist yet.
+    pub(crate) closed: bool,
 }

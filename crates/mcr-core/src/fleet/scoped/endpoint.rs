@@ -29,7 +29,7 @@ use crate::{
         cluster::Cluster,
         resources::Resources,
         snapshot::{ScopeStatus, ScopeWatchStatus},
-        state::ClusterState,
+        state::{ClusterState, Published},
     },
     layout::ScopeRefusal,
     upstream::EndpointConnection,
@@ -123,16 +123,13 @@ impl ScopeEndpoint {
         let _update = lock(&self.update);
         // Checked while the state is set, because all of this can change at any time.
         let follows = |now: &ClusterState| {
-            let own_state = matches!(
-                now,
-                ClusterState::Suspended { .. } | ClusterState::Draining | ClusterState::Gone
-            );
-            !own_state
+            !matches!(now, ClusterState::Suspended { .. })
                 && cluster
                     .placement()
                     .is_some_and(|placement| placement.endpoint_id() == self.id)
         };
-        if cluster.set_state_if(self.cluster_state(), follows) {
+        let published = Published::behind(self.cluster_state());
+        if cluster.publish_if(published, follows).is_some() {
             self.resources.observers.publish(cluster.name());
         }
     }

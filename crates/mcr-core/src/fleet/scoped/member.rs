@@ -9,8 +9,8 @@ use crate::{
         cluster::{Attachment, Cluster, ScopePlacement},
         context::FleetContext,
         description::{Description, DesiredCluster},
-        drain::End,
-        state::ClusterState,
+        life::End,
+        state::{ClusterState, Published},
     },
 };
 
@@ -18,7 +18,6 @@ use crate::{
 /// drained.
 pub(crate) struct ScopeMember {
     desired: Option<DesiredCluster>,
-    claim: u64,
     state: MemberState,
 }
 
@@ -32,12 +31,68 @@ enum MemberState {
     Draining,
 }
 
+impl MemberState {
+    fn is(&self) -> Is {
+        match self {
+            Self::Absent => Is::Absent,
+            Self::Engaged(_) => Is::Engaged,
+            Self::Draining => Is::Draining,
+        }
+    }
+}
+
+/// The state of a member, for a decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Is {
+    Absent,
+    Engaged,
+    Draining,
+}
+
+/// What is announced of its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Announced {
+    Nothing,
+    /// The cluster that is engaged, perhaps at another place.
+    Same,
+    /// Another cluster in a scope.
+    Place,
+    /// A cluster that is in no scope.
+    OwnConnection,
+}
+
+/// The next step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Wait,
+    Engage,
+    Update,
+    Leave(End),
+    Supervise,
+    Forget,
+}
+
+/// Decides about the next step. No I/O.
+fn decide(is: Is, announced: Announced, fleet_stops: bool) -> Step {
+    match (is, announced) {
+        // Work for the cluster that has left is still running.
+        (Is::Draining, _) => Step::Wait,
+        (Is::Absent, _) if fleet_stops => Step::Forget,
+        (Is::Absent, Announced::Nothing) => Step::Forget,
+        (Is::Absent, Announced::OwnConnection) => Step::Supervise,
+        (Is::Absent, Announced::Same | Announced::Place) => Step::Engage,
+        (Is::Engaged, _) if fleet_stops => Step::Leave(End::Stopped),
+        (Is::Engaged, Announced::Nothing) => Step::Leave(End::Left),
+        (Is::Engaged, Announced::Same) => Step::Update,
+        (Is::Engaged, Announced::Place | Announced::OwnConnection) => Step::Leave(End::Replaced),
+    }
+}
+
 struct EngagedMember {
     cluster: Cluster,
     placement: Arc<ClusterPlacement>,
     /// The newest spec.
     spec: Arc<Description>,
-    claim: u64,
 }
 
 /// The parts of a fleet that its members use.
@@ -65,7 +120,6 @@ pub(crate) enum Next {
 impl ScopeMember {
     pub(crate) fn new(desired: DesiredCluster) -> Self {
         Self {
-            claim: desired.claim,
             desired: Some(desired),
             state: MemberState::Absent,
         }
@@ -73,55 +127,43 @@ impl ScopeMember {
 
     /// Notes what the provider announces. [`step`](Self::step) has to follow.
     pub(crate) fn set(&mut self, desired: DesiredCluster) {
-        self.desired = Some(DesiredCluster {
-            claim: self.claim,
-            ..desired
-        });
+        self.desired = Some(desired);
     }
 
     /// Notes that the provider removes the cluster. [`step`](Self::step) has to follow.
     pub(crate) fn unset(&mut self) {
-        self.claim += 1;
         self.desired = None;
     }
 
     /// Takes one step towards the desired cluster.
     pub(crate) fn step(&mut self, context: &MemberContext<'_>) -> Next {
-        let fleet = context.fleet;
-        let desired = self.desired.clone();
-        match std::mem::take(&mut self.state) {
-            MemberState::Draining => {
-                self.state = MemberState::Draining;
+        let (desired, state) = (self.desired.clone(), std::mem::take(&mut self.state));
+        let at = desired.as_ref().and_then(|desired| desired.spec.scoped());
+        let (is, announced) = match (&state, &desired, at) {
+            (_, None, _) => (state.is(), Announced::Nothing),
+            (_, Some(_), None) => (state.is(), Announced::OwnConnection),
+            (MemberState::Engaged(engaged), Some(desired), Some(at)) if engaged.is_same(desired, at) => {
+                (Is::Engaged, Announced::Same)
+            }
+            _ => (state.is(), Announced::Place),
+        };
+        let step = decide(is, announced, context.fleet.token().is_cancelled());
+        match (step, state, &desired, at) {
+            (Step::Forget, ..) => Next::Forget,
+            (Step::Supervise, _, Some(desired), _) => Next::Supervise(desired.clone()),
+            (Step::Engage, _, Some(desired), Some(at)) => {
+                self.state = MemberState::Engaged(engage(context, desired, at));
                 Next::Done
             }
-            MemberState::Absent => match desired {
-                None => Next::Forget,
-                Some(_) if fleet.token().is_cancelled() => Next::Forget,
-                Some(desired) => match desired.spec.scoped() {
-                    None => Next::Supervise(DesiredCluster {
-                        claim: self.claim,
-                        ..desired
-                    }),
-                    Some(at) => {
-                        self.state = MemberState::Engaged(engage(context, &desired, at));
-                        Next::Done
-                    }
-                },
-            },
-            MemberState::Engaged(mut engaged) => {
-                let end = match &desired {
-                    _ if fleet.token().is_cancelled() => End::Stopped,
-                    None => End::Left,
-                    Some(desired) => match desired.spec.scoped() {
-                        Some(now) if engaged.is_same(desired, now) => {
-                            engaged.update(context, &desired.spec, now);
-                            self.state = MemberState::Engaged(engaged);
-                            return Next::Done;
-                        }
-                        _ => End::Replaced,
-                    },
-                };
-                self.leave(context, engaged, end)
+            (Step::Update, MemberState::Engaged(mut engaged), Some(desired), Some(at)) => {
+                engaged.update(context, &desired.spec, at);
+                self.state = MemberState::Engaged(engaged);
+                Next::Done
+            }
+            (Step::Leave(end), MemberState::Engaged(engaged), ..) => self.leave(context, engaged, end),
+            (_, state, ..) => {
+                self.state = state;
+                Next::Done
             }
         }
     }
@@ -197,7 +239,6 @@ fn engage(context: &MemberContext<'_>, desired: &DesiredCluster, at: &ScopedAcce
         cluster,
         placement,
         spec: desired.spec.clone(),
-        claim: desired.claim,
     }
 }
 
@@ -205,15 +246,13 @@ fn engage(context: &MemberContext<'_>, desired: &DesiredCluster, at: &ScopedAcce
 fn update_state(fleet: &FleetContext, cluster: &Cluster, endpoint: &ScopeEndpoint, spec: &Description) {
     match spec.suspended() {
         Some(reason) => {
-            cluster.block(Some(format!("the cluster is suspended: {reason}").into()));
-            if cluster.set_state(ClusterState::Suspended { reason }) {
+            if cluster.publish(Published::suspended(reason)).is_some() {
                 fleet.publish(cluster.name());
             }
         }
         None => {
-            cluster.block(None);
             if matches!(cluster.state(), ClusterState::Suspended { .. }) {
-                cluster.set_state(ClusterState::Connecting);
+                cluster.publish(Published::behind(ClusterState::Connecting));
             }
             endpoint.update_cluster(cluster);
         }
@@ -223,9 +262,7 @@ fn update_state(fleet: &FleetContext, cluster: &Cluster, endpoint: &ScopeEndpoin
 impl EngagedMember {
     /// Whether an announcement is of the engaged cluster, and not of another one.
     fn is_same(&self, desired: &DesiredCluster, now: &ScopedAccess) -> bool {
-        let same_claim = self.claim == desired.claim;
-        let at = self.spec.scoped().filter(|at| at.scope == now.scope);
-        let Some(at) = at.filter(|_| same_claim) else {
+        let Some(at) = self.spec.scoped().filter(|at| at.scope == now.scope) else {
             return false;
         };
         match (&self.cluster.info().identity, &desired.spec.identity) {
@@ -269,5 +306,30 @@ impl EngagedMember {
         }
         self.spec = spec.clone();
         update_state(fleet, cluster, &self.placement.endpoint(), spec);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_state_with_every_announcement_leads_to_its_step() {
+        use Announced::{Nothing, OwnConnection, Place, Same};
+        use End::{Left, Replaced, Stopped};
+        let all = [Nothing, Same, Place, OwnConnection];
+        let steps = |is, stops| all.map(|announced| decide(is, announced, stops));
+        let (engage, leave) = (Step::Engage, Step::Leave);
+        assert_eq!(
+            steps(Is::Absent, false),
+            [Step::Forget, engage, engage, Step::Supervise]
+        );
+        assert_eq!(steps(Is::Absent, true), [Step::Forget; 4]);
+        let engaged = [leave(Left), Step::Update, leave(Replaced), leave(Replaced)];
+        assert_eq!(steps(Is::Engaged, false), engaged);
+        assert_eq!(steps(Is::Engaged, true), [leave(Stopped); 4]);
+        for stops in [false, true] {
+            assert_eq!(steps(Is::Draining, stops), [Step::Wait; 4]);
+        }
     }
 }

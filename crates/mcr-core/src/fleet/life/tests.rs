@@ -1,0 +1,450 @@
+use std::collections::BTreeSet;
+
+mod random;
+
+use super::*;
+
+const CAP: Duration = Duration::from_secs(20);
+
+fn text(text: &str) -> Arc<str> {
+    text.into()
+}
+
+fn error(unauthorized: bool, busy: bool) -> ConnectError {
+    ConnectError {
+        unauthorized,
+        busy,
+        ..ConnectError::new("no answer")
+    }
+}
+
+/// A life in each state, with its name in the table.
+fn states() -> Vec<(&'static str, Life)> {
+    let of = |state| Life {
+        state,
+        endpoint: 7,
+        ..Life::new(CAP, Instant::now())
+    };
+    let reason = text("it sleeps");
+    let suspended = State::Suspended {
+        reason: reason.clone(),
+    };
+    vec![
+        ("Discovered", of(State::Discovered)),
+        ("Connecting", of(State::Connecting { moved: false })),
+        ("Ready", of(State::Ready)),
+        (
+            "Unreachable",
+            of(State::Unreachable {
+                reason: reason.clone(),
+            }),
+        ),
+        (
+            "Suspended",
+            Life {
+                suspended: Some(reason.clone()),
+                ..of(suspended)
+            },
+        ),
+        ("Duplicate", of(State::Duplicate { reason })),
+        ("Draining", of(State::Draining(End::Left))),
+    ]
+}
+
+/// All events, with their names in the table.
+fn events() -> Vec<(&'static str, Event)> {
+    let problem = || Some("it fails".to_owned());
+    let fallback = |answers, unauthorized| Event::Fallback {
+        answers,
+        why: error(unauthorized, false),
+    };
+    let probed = |renewed, answer| Event::Probed { renewed, answer };
+    let not_renewed = |why, problem| Event::NotRenewed { why, problem };
+    let resolved = |change| Event::Resolved(Ok(change));
+    vec![
+        ("announced", Event::Announced { suspended: None }),
+        (
+            "announced as suspended",
+            Event::Announced {
+                suspended: Some(text("it sleeps")),
+            },
+        ),
+        ("removed", Event::Ended(End::Left)),
+        ("the fleet stops", Event::Ended(End::Stopped)),
+        (
+            "its hub joins, or it is declared as another one",
+            Event::Ended(End::Replaced),
+        ),
+        ("another cluster answers", Event::AnotherAnswers),
+        ("a panic", Event::Panicked { suspended: None }),
+        ("the pause is over", Event::Due),
+        ("the attempt succeeds", Event::Connected { moved: false }),
+        (
+            "the attempt succeeds at a new address",
+            Event::Connected { moved: true },
+        ),
+        (
+            "it is engaged under another name",
+            Event::Taken {
+                reason: text("taken"),
+            },
+        ),
+        ("the attempt fails", Event::NotConnected(error(false, false))),
+        ("the previous connection works", fallback(true, false)),
+        ("nor does the previous connection work", fallback(false, false)),
+        ("the same, and the credentials are refused", fallback(false, true)),
+        ("a watch or request fails, or silence", Event::Doubted),
+        ("a request is refused (401)", Event::Refused),
+        ("the credential is due", Event::Expiring),
+        ("the probe is answered", probed(false, Ok(()))),
+        (
+            "the probe is not answered",
+            probed(false, Err(error(false, false))),
+        ),
+        (
+            "the probe is refused (401)",
+            probed(false, Err(error(true, false))),
+        ),
+        (
+            "the probe is answered with 429",
+            probed(false, Err(error(false, true))),
+        ),
+        ("the credential is accepted after all", probed(true, Ok(()))),
+        (
+            "the credential is still refused",
+            probed(true, Err(error(true, false))),
+        ),
+        ("a newer credential is in use", Event::Renewed),
+        (
+            "nothing newer before the end",
+            not_renewed(Refresh::Expiring, None),
+        ),
+        (
+            "nothing newer after a 401",
+            not_renewed(Refresh::Unauthorized, None),
+        ),
+        (
+            "the source fails before the end",
+            not_renewed(Refresh::Expiring, problem()),
+        ),
+        (
+            "the source fails after a 401",
+            not_renewed(Refresh::Unauthorized, problem()),
+        ),
+        ("silence while renewing", Event::FellSilent(error(false, false))),
+        (
+            "the spec can't be resolved",
+            Event::Resolved(Err("it is broken".to_owned())),
+        ),
+        ("only labels differ", resolved(SpecChange::Info)),
+        ("the credentials differ", resolved(SpecChange::Credentials)),
+        ("the address differs", resolved(SpecChange::Endpoint)),
+        ("the identity differs", resolved(SpecChange::Identity)),
+        ("they are accepted", Event::Swapped),
+        ("they are refused", Event::NotSwapped(error(true, false))),
+    ]
+}
+
+fn name(state: &State) -> &'static str {
+    match state {
+        State::Discovered => "Discovered",
+        State::Connecting { .. } => "Connecting",
+        State::Ready => "Ready",
+        State::Unreachable { .. } => "Unreachable",
+        State::Suspended { .. } => "Suspended",
+        State::Duplicate { .. } => "Duplicate",
+        State::Draining(_) => "Draining",
+    }
+}
+
+fn named(action: &Action) -> &'static str {
+    match action {
+        Action::Adopt => "use it",
+        Action::ShowSpec => "show them",
+        Action::Disconnect => "disconnect",
+        Action::Release => "let others be engaged",
+        Action::Warn(_) => "warn",
+        Action::Connect(Refresh::Unauthorized) => "connect with a newer credential",
+        Action::Connect(_) => "connect",
+        Action::TryPrevious(_) => "try the previous connection",
+        Action::AwaitTurn => "wait for its turn",
+        Action::Probe(_) => "probe",
+        Action::ProbeCredential => "probe the credential",
+        Action::Renew(_) => "renew",
+        Action::Resolve => "compare the specs",
+        Action::TryCredentials => "try them",
+    }
+}
+
+fn takes_time(action: &Action) -> bool {
+    !matches!(
+        action,
+        Action::Adopt | Action::ShowSpec | Action::Disconnect | Action::Release | Action::Warn(_)
+    )
+}
+
+/// What becomes of a life. A pause is an action here.
+fn outcome(life: &Life, event: &Event) -> (State, String) {
+    let (mut life, now) = (life.clone(), Instant::now());
+    let actions = life.decide(event.clone(), now);
+    let mut words: Vec<_> = actions.iter().map(named).collect();
+    if life.retry_at.is_some() {
+        words.push("pause");
+    }
+    (life.state, words.join(", "))
+}
+
+/// A page of docs/design.
+fn page(name: &str) -> String {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/design/");
+    std::fs::read_to_string(format!("{folder}{name}")).unwrap()
+}
+
+/// The table of docs/design/fleet.md: how each state is published.
+#[test]
+fn the_page_has_the_table_of_states() {
+    let mut table = String::from("| state | shown as | link |\n| --- | --- | --- |\n");
+    for (state, life) in states() {
+        let Published {
+            state: shown, link, ..
+        } = life.published();
+        let link = match link {
+            Some(LinkState::Up { .. }) => "up",
+            Some(LinkState::Down {
+                ends_requests: true, ..
+            }) => "down, and ends requests that wait",
+            Some(LinkState::Down { .. }) => "down",
+            None => "as it was",
+        };
+        table += &format!("| {state} | {} | {link} |\n", shown.as_str());
+    }
+    assert!(
+        page("fleet.md").contains(&table),
+        "the page has another table than:\n{table}"
+    );
+}
+
+/// The table of docs/design/fleet-states.md: for each event, the states that it changes or in which something is done.
+fn table() -> String {
+    let mut lines = String::from("| event | in | then | and |\n| --- | --- | --- | --- |\n");
+    for (event_name, event) in events() {
+        // States in which the same happens share a line.
+        let mut rows: Vec<(Vec<&str>, String, String)> = Vec::new();
+        for (state, life) in states() {
+            let (to, actions) = outcome(&life, &event);
+            if to == life.state && actions.is_empty() {
+                continue;
+            }
+            let to = name(&to).to_owned();
+            match rows.iter_mut().find(|row| row.1 == to && row.2 == actions) {
+                Some(row) => row.0.push(state),
+                None => rows.push((vec![state], to, actions)),
+            }
+        }
+        for (from, to, actions) in rows {
+            let any = from.len() + 1 == states().len() && !from.contains(&"Draining");
+            let from = if any { "any".to_owned() } else { from.join(", ") };
+            lines += &format!("| {event_name} | {from} | {to} | {actions} |\n");
+        }
+    }
+    lines
+}
+
+#[test]
+fn the_page_has_the_table_of_events() {
+    let table = table();
+    assert!(
+        page("fleet-states.md").contains(&table),
+        "the page has another table than:\n{table}"
+    );
+}
+
+#[test]
+fn an_ended_engagement_follows_no_event_any_more() {
+    for end in [End::Left, End::Replaced, End::Stopped] {
+        let mut life = Life::new(CAP, Instant::now());
+        assert!(life.decide(Event::Ended(end), Instant::now()).is_empty());
+        for (event_name, event) in events() {
+            assert!(life.decide(event, Instant::now()).is_empty(), "{event_name}");
+            assert_eq!(life.state, State::Draining(end), "{event_name}");
+        }
+    }
+}
+
+#[test]
+fn every_event_can_end_or_interrupt_only_as_it_should() {
+    for (state, life) in states() {
+        for (event_name, event) in events() {
+            let (to, _) = outcome(&life, &event);
+            let ends = matches!(
+                event,
+                Event::Ended(_) | Event::AnotherAnswers | Event::Resolved(Ok(SpecChange::Identity))
+            );
+            let drains = matches!(to, State::Draining(_));
+            assert!(ends || !drains || state == "Draining", "{state}, {event_name}");
+        }
+    }
+}
+
+/// The link and the state that is shown belong together, in each state.
+#[test]
+fn the_link_is_up_only_while_the_cluster_is_ready_and_lost_only_when_it_is_unreachable() {
+    for (state, life) in states() {
+        let Published {
+            state: shown,
+            link,
+            closes,
+        } = life.published();
+        let is_up = link == Some(LinkState::Up { endpoint: 7 });
+        assert_eq!(
+            (is_up, shown.is_ready()),
+            (state == "Ready", state == "Ready"),
+            "{state}"
+        );
+        let is_lost = matches!(
+            link,
+            Some(LinkState::Down {
+                ends_requests: true,
+                ..
+            })
+        );
+        assert_eq!(is_lost, state == "Unreachable", "{state}");
+        assert_eq!(link.is_none(), state == "Draining", "{state}");
+        assert!(!closes, "{state}: running work has a grace period");
+        if let Some(LinkState::Down { reason, .. }) = link {
+            assert!(
+                !reason.is_empty() && shown.reason().is_none_or(|shown| reason.contains(shown)),
+                "{state}"
+            );
+        }
+    }
+    for (end, closes) in [(End::Left, false), (End::Stopped, false), (End::Replaced, true)] {
+        let mut life = Life::new(CAP, Instant::now());
+        life.decide(Event::Ended(end), Instant::now());
+        assert_eq!(
+            life.published().closes,
+            closes,
+            "{end:?}: another cluster may answer there"
+        );
+    }
+}
+
+#[test]
+fn the_endpoint_has_another_number_exactly_after_a_move() {
+    let mut life = Life::new(CAP, Instant::now());
+    let now = Instant::now();
+    let announced = || Event::Announced { suspended: None };
+    let mut endpoints = Vec::new();
+    for event in [
+        announced(),
+        Event::Connected { moved: true },
+        Event::Doubted,
+        Event::Probed {
+            renewed: false,
+            answer: Err(error(false, false)),
+        },
+        Event::Connected { moved: false },
+        announced(),
+        Event::Resolved(Ok(SpecChange::Credentials)),
+        Event::Swapped,
+        announced(),
+        Event::Resolved(Ok(SpecChange::Endpoint)),
+        Event::Connected { moved: true },
+    ] {
+        life.decide(event, now);
+        if let Some(LinkState::Up { endpoint }) = life.published().link {
+            endpoints.push(endpoint);
+        }
+    }
+    assert_eq!(endpoints, [1, 1, 1, 1, 1, 1, 1, 2]);
+}
+
+#[test]
+fn a_refusal_fetches_one_newer_credential_at_once_and_then_pauses() {
+    let (mut life, now) = (Life::new(CAP, Instant::now()), Instant::now());
+    life.decide(Event::Announced { suspended: None }, now);
+    let refused = || Event::Fallback {
+        answers: false,
+        why: error(true, false),
+    };
+    assert_eq!(
+        life.decide(refused(), now),
+        [Action::Connect(Refresh::Unauthorized)]
+    );
+    assert_eq!(
+        (life.decide(refused(), now), life.retry_at.is_some()),
+        (vec![], true)
+    );
+    assert_eq!(
+        life.decide(Event::Due, now),
+        [Action::Connect(Refresh::Unauthorized)]
+    );
+    life.decide(Event::Connected { moved: true }, now);
+    life.decide(Event::FellSilent(error(false, false)), now);
+    life.decide(Event::NotConnected(error(false, false)), now);
+    assert_eq!(
+        life.decide(refused(), now),
+        [Action::Connect(Refresh::Unauthorized)],
+        "it was accepted meanwhile"
+    );
+}
+
+/// Code of a user may panic when the spec before is dropped.
+#[test]
+fn a_cluster_that_is_announced_as_suspended_by_an_announcement_that_panics_is_suspended_after_the_pause() {
+    let (mut life, now) = (Life::new(CAP, Instant::now()), Instant::now());
+    life.decide(Event::Announced { suspended: None }, now);
+    life.decide(Event::Connected { moved: true }, now);
+    let suspended = Some(text("it sleeps"));
+    assert_eq!(life.decide(Event::Panicked { suspended }, now), []);
+    assert!(life.retry_at.is_some() && matches!(life.state, State::Unreachable { .. }));
+    assert_eq!(life.decide(Event::Due, now), [Action::Disconnect]);
+    assert!(matches!(life.state, State::Suspended { .. }));
+}
+
+#[test]
+fn a_probe_waits_half_a_second_after_the_last_one() {
+    let (mut life, begin) = (Life::new(CAP, Instant::now()), Instant::now());
+    life.decide(Event::Announced { suspended: None }, begin);
+    let answered = begin + Duration::from_secs(3);
+    life.decide(Event::Connected { moved: true }, answered);
+    let probe = |at: Instant| vec![Action::Probe(at + Duration::from_millis(500))];
+    assert_eq!(life.decide(Event::Doubted, answered), probe(answered));
+    let later = begin + Duration::from_secs(9);
+    life.decide(
+        Event::Probed {
+            renewed: false,
+            answer: Ok(()),
+        },
+        later,
+    );
+    assert_eq!(life.decide(Event::Doubted, later), probe(later));
+}
+
+#[test]
+fn only_an_attempt_that_succeeds_shortens_the_pauses_again() {
+    let (mut life, now) = (Life::new(CAP, Instant::now()), Instant::now());
+    life.decide(Event::Announced { suspended: None }, now);
+    let fails = |life: &mut Life| {
+        let why = error(false, false);
+        life.decide(Event::NotConnected(why.clone()), now);
+        life.decide(Event::Fallback { answers: false, why }, now);
+        let pause = life.retry_at.unwrap() - now;
+        life.decide(Event::Due, now);
+        pause
+    };
+    let pauses: Vec<_> = (0..10).map(|_| fails(&mut life)).collect();
+    assert!(pauses[0] <= Duration::from_millis(500) && pauses.iter().all(|pause| *pause <= CAP));
+    assert!(pauses[9] >= CAP / 2, "{pauses:?}");
+    life.decide(Event::Announced { suspended: None }, now);
+    assert!(fails(&mut life) >= CAP / 2, "an announcement is no success");
+    life.decide(Event::Connected { moved: true }, now);
+    life.decide(Event::FellSilent(error(false, false)), now);
+    assert!(fails(&mut life) <= Duration::from_millis(500));
+}
+
+#[test]
+fn the_names_of_the_table_are_different() {
+    let names: BTreeSet<_> = events().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names.len(), events().len());
+}
