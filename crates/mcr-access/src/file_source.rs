@@ -3,18 +3,18 @@
 use std::{
     io::{self, Read},
     path::{Path, PathBuf},
-    sync::{Arc, LazyLock, Mutex},
+    sync::{Arc, LazyLock},
     time::Duration,
 };
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use secrecy::SecretString;
 use tokio::sync::Semaphore;
 
 use crate::{
     credential::{ClientCertificate, Credential, CredentialError, CredentialSource, Refresh},
     fingerprint::Fingerprint,
-    sync::lock,
     weak_cache::WeakCache,
 };
 
@@ -139,13 +139,13 @@ impl CredentialSource for FileSource {
         Box::pin(async move {
             match self.load().await {
                 Ok(credential) => {
-                    *lock(&self.last) = Some(credential.clone());
+                    *self.last.lock() = Some(credential.clone());
                     Ok(credential)
                 }
                 // While a file is being replaced, the last credential serves, or the inline token of the same user.
                 // After a 401 neither does.
                 Err(error) if why != Refresh::Unauthorized => {
-                    let last = lock(&self.last).clone();
+                    let last = self.last.lock().clone();
                     let has_inline_token = self.base.token.is_some() && self.certificate.is_none();
                     last.or_else(|| has_inline_token.then(|| self.base.clone()))
                         .ok_or(error)

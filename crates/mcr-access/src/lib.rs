@@ -38,7 +38,6 @@ mod namespace;
 mod process;
 mod schedule;
 mod slug;
-mod sync;
 mod time;
 mod unprintable;
 mod weak_cache;
@@ -74,7 +73,6 @@ pub mod internal {
         parse::{InlineCertificate, InlineCredential, inline_credential},
         policy::PluginRefusal,
         schedule::{Line, Schedule, Ticket},
-        sync::lock,
         time::{parse_rfc3339, rfc3339, rfc3339_option},
         unprintable::is_format,
         weak_cache::WeakCache,

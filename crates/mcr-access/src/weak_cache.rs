@@ -3,12 +3,13 @@
 use std::{
     collections::HashMap,
     hash::Hash,
-    sync::{Arc, Mutex, Weak},
+    sync::{Arc, Weak},
 };
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::{fingerprint::Fingerprint, sync::lock};
+use crate::fingerprint::Fingerprint;
 
 /// Shares equal values. The cache has weak references only: a value lives as long as one of its users holds it.
 pub struct WeakCache<T: ?Sized, K = Fingerprint>(Mutex<HashMap<K, Weak<T>>>);
@@ -40,12 +41,12 @@ impl<T: ?Sized, K: Eq + Hash> WeakCache<T, K> {
         key: K,
         make: impl FnOnce() -> Result<Arc<T>, E>,
     ) -> Result<Arc<T>, E> {
-        if let Some(cached) = lock(&self.0).get(&key).and_then(Weak::upgrade) {
+        if let Some(cached) = self.0.lock().get(&key).and_then(Weak::upgrade) {
             return Ok(cached);
         }
         // Not under the lock: callers with other keys would wait for this one.
         let made = make()?;
-        let mut map = lock(&self.0);
+        let mut map = self.0.lock();
         if let Some(other) = map.get(&key).and_then(Weak::upgrade) {
             return Ok(other);
         }

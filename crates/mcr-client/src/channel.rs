@@ -8,12 +8,15 @@ use kube::client::Body;
 use mcr_access::BoxError;
 
 use crate::{
-    AnswerBody, ResponseBody, Settings, TransportError, TransportErrorKind,
+    answer_body::AnswerBody,
+    body::ResponseBody,
+    error::{TransportError, TransportErrorKind},
     explain::explain,
     headers::Header,
     pool::{Pool, SendError},
     prefix::{AbsolutePath, prefixed, with_base_path},
     request::{HeadTimeout, RequestClass, RequestInfo},
+    settings::Settings,
     user_code::{CLIENT, CatchPanic},
 };
 

@@ -32,7 +32,7 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::either::Either;
 use tower::{Service, ServiceExt};
 
-use crate::{Settings, headers::basic_auth, lookups::Lookups};
+use crate::{headers::basic_auth, lookups::Lookups, settings::Settings};
 
 type Tcp = HttpConnector<Resolver>;
 /// A TCP connection to the server, or a tunnel through a proxy.

@@ -9,9 +9,9 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    ResponseBody, TransportError, TransportErrorKind,
-    body::{BodyTracker, RunningBodies},
+    body::{BodyTracker, ResponseBody, RunningBodies},
     channel::Channel,
+    error::{TransportError, TransportErrorKind},
     path,
     refresh::CredentialRefresh,
     request::{RequestClass, RequestInfo},

@@ -8,11 +8,11 @@ use mcr_access::{
 };
 
 use crate::{
-    Settings,
     channel::{Channel, PooledBackend, Route},
     connect::Connector,
     headers::headers,
     pool::Pool,
+    settings::Settings,
     tls::TlsCache,
 };
 

@@ -9,8 +9,8 @@ use mcr_access::{ForbiddenAddress, internal::pem, reason};
 use rustls::OtherError;
 
 use crate::{
-    TransportError,
     connect::{ConnectTimeout, UnknownHost},
+    error::TransportError,
     tls::{Unusable, unusable},
 };
 

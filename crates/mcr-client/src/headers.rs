@@ -8,7 +8,7 @@ use http::{
 use mcr_access::{AccessError, Credential, Impersonation};
 use secrecy::ExposeSecret;
 
-use crate::Settings;
+use crate::settings::Settings;
 
 pub(crate) type Header = (HeaderName, HeaderValue);
 

@@ -129,7 +129,10 @@ mod tests {
     use tokio::time::{sleep, timeout};
 
     use super::*;
-    use crate::{AnswerBody, Dialer, Route, Transport, TransportErrorKind};
+    use crate::{
+        answer_body::AnswerBody, channel::Route, dialer::Dialer, error::TransportErrorKind,
+        transport::Transport,
+    };
 
     fn transport() -> Transport {
         Transport::new(ClusterName::unchecked("a"))

@@ -7,11 +7,11 @@ use std::{
     collections::HashMap,
     io,
     net::{SocketAddr, ToSocketAddrs},
-    sync::{Arc, LazyLock, Mutex},
+    sync::{Arc, LazyLock},
     time::{Duration, Instant},
 };
 
-use mcr_access::internal::lock;
+use parking_lot::Mutex;
 use tokio::{sync::oneshot, task::spawn_blocking};
 
 /// So many look-ups of one host run at once.
@@ -70,7 +70,7 @@ impl Lookups {
     pub(crate) async fn look_up(self: &Arc<Self>, host: &str) -> io::Result<Vec<SocketAddr>> {
         let (start, started) = oneshot::channel();
         let (host, zone) = (host.to_owned(), zone(host));
-        lock(&self.state).waiting.push(Waiting { host, zone, start });
+        self.state.lock().waiting.push(Waiting { host, zone, start });
         self.advance();
         let place = started.await.map_err(io::Error::other)?;
         let ended = spawn_blocking(|| place.look_up());
@@ -79,7 +79,7 @@ impl Lookups {
 
     /// Starts the look-ups that have a place.
     fn advance(self: &Arc<Self>) {
-        let started = lock(&self.state).start();
+        let started = self.state.lock().start();
         for Waiting { host, start, .. } in started {
             let lookups = self.clone();
             // Of a caller that has just given up, the place is dropped.
@@ -152,7 +152,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        lock(&self.lookups.state).ended(&self.host, self.well);
+        self.lookups.state.lock().ended(&self.host, self.well);
         self.lookups.advance();
     }
 }
@@ -166,8 +166,7 @@ fn zone(host: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Condvar;
-
+    use parking_lot::Condvar;
     use tokio::{task::JoinSet, task::yield_now};
 
     use super::*;
@@ -178,13 +177,13 @@ mod tests {
         let held = gate.clone();
         let lookups = Lookups::new(move |host| {
             if host.contains("dead") {
-                drop(held.1.wait_while(lock(&held.0), |open| !*open).unwrap());
+                held.1.wait_while(&mut held.0.lock(), |open| !*open);
             }
             Ok(Vec::new())
         });
-        let total = || lock(&lookups.state).total;
+        let total = || lookups.state.lock().total;
         for known in ["known.dead.example", "a.well"] {
-            lock(&lookups.state).last.insert(known.to_owned(), true);
+            lookups.state.lock().last.insert(known.to_owned(), true);
         }
         let mut hung = JoinSet::new();
         for number in 0..1_000 {
@@ -201,7 +200,7 @@ mod tests {
         }
         lookups.look_up("a.well").await.unwrap();
         {
-            let State { total, running, .. } = &*lock(&lookups.state);
+            let State { total, running, .. } = &*lookups.state.lock();
             assert!(*total <= 96 + OF_ONE_HOST, "{running:?}");
             assert_eq!(
                 [running["known.dead.example"], running["dead.one"]],
@@ -212,12 +211,12 @@ mod tests {
         // Callers give up; what runs goes on, and keeps its places.
         hung.shutdown().await;
         assert!(total() >= 96);
-        *lock(&gate.0) = true;
+        *gate.0.lock() = true;
         gate.1.notify_all();
         while total() > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         lookups.look_up("new.well").await.unwrap();
-        assert!(lock(&lookups.state).running.is_empty());
+        assert!(lookups.state.lock().running.is_empty());
     }
 }

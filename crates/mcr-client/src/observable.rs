@@ -3,9 +3,7 @@
 //! A cluster has several of these, and most never have a waiter. tokio's `watch` channel is made for many receivers, and takes
 //! about 300 bytes more.
 
-use std::sync::Mutex;
-
-use mcr_access::internal::lock;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// A value whose changes can be waited for.
@@ -26,7 +24,7 @@ impl<T> Observable<T> {
 
     /// Calls `read` with the value, which is locked meanwhile: `read` must be quick.
     pub fn read<R>(&self, read: impl FnOnce(&T) -> R) -> R {
-        read(&lock(&self.value))
+        read(&self.value.lock())
     }
 
     /// Changes the value and wakes all waiters.
@@ -39,7 +37,7 @@ impl<T> Observable<T> {
 
     /// Changes the value, and wakes all waiters if `change` returns true. Returns the result of `change`.
     pub fn change_if(&self, change: impl FnOnce(&mut T) -> bool) -> bool {
-        let changed = change(&mut lock(&self.value));
+        let changed = change(&mut self.value.lock());
         if changed {
             self.changed.notify_waiters();
         }
@@ -112,7 +110,7 @@ mod tests {
             async move {
                 value
                     .wait(|now| {
-                        *looks.lock().unwrap() += 1;
+                        *looks.lock() += 1;
                         (*now == 2).then_some(())
                     })
                     .await;
@@ -124,7 +122,7 @@ mod tests {
             false
         }));
         tokio::task::yield_now().await;
-        assert_eq!(*looks.lock().unwrap(), 1);
+        assert_eq!(*looks.lock(), 1);
         value.change(|now| *now = 2);
         waiting.await.unwrap();
     }

@@ -2,7 +2,7 @@
 
 use tokio::time::{Instant, timeout};
 
-use crate::{Settings, observable::Observable};
+use crate::{observable::Observable, settings::Settings};
 
 /// The current generation of credentials, and whether the API server refuses it.
 #[derive(Default)]

@@ -10,7 +10,7 @@ use http::{Request, Response};
 use kube::client::Body;
 use tower::Service;
 
-use crate::{ResponseBody, TransportError, current::CurrentChannel, guard::guard};
+use crate::{body::ResponseBody, current::CurrentChannel, error::TransportError, guard::guard};
 
 #[derive(Clone)]
 pub(super) struct ClientService(pub(super) Arc<CurrentChannel>);

@@ -12,7 +12,7 @@ use mcr_access::ClusterName;
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Settings, TransportErrorKind, link::Link};
+use crate::{error::TransportErrorKind, link::Link, settings::Settings};
 
 static START: LazyLock<(Instant, SystemTime)> = LazyLock::new(|| (Instant::now(), SystemTime::now()));
 

@@ -14,12 +14,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    ResponseBody, Settings, TransportError,
+    body::ResponseBody,
     channel::Channel,
     current::{CurrentChannel, Generation},
+    error::TransportError,
     link::{Link, LinkState},
     refresh::CredentialRefresh,
     service::ClientService,
+    settings::Settings,
     state::TransportState,
 };
 

@@ -7,7 +7,7 @@ use mcr_client::internal::user_code::{CatchPanic, DISCOVERY, catch_panic};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Change, Discovery, DiscoverySettings, Provider};
+use crate::provider::{Change, Discovery, DiscoverySettings, Provider};
 
 /// A running discovery of a provider. Every kind of failure, also a panic, becomes an error text.
 ///

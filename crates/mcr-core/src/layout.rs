@@ -6,7 +6,11 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 use kube::client::Body;
 
-use crate::{AnswerBody, BoxError, ObjectMetadata, Placement, WatchRequest, upstream::Upstream};
+use crate::{scope::Placement, upstream::Upstream};
+use mcr_access::BoxError;
+use mcr_client::AnswerBody;
+use mcr_store::ObjectMetadata;
+use mcr_watch::WatchRequest;
 
 /// How clusters are laid out behind one endpoint: which cluster an object belongs to, and how to send a request of a cluster.
 ///

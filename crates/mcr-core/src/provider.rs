@@ -5,7 +5,9 @@ use std::{fmt, sync::Arc};
 use futures::stream::BoxStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::{AccessPolicy, BoxError, ClusterName, ClusterSpec, WatchSettings};
+use crate::spec::ClusterSpec;
+use mcr_access::{AccessPolicy, BoxError, ClusterName};
+use mcr_watch::WatchSettings;
 
 /// One announcement of a [`Provider`].
 ///

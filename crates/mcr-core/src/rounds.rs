@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::Instant;
 
-use crate::ClusterName;
+use mcr_access::ClusterName;
 
 /// The rounds of one source, and its missing clusters.
 ///

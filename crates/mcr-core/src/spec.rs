@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::{Access, ClusterName, InvalidClusterName};
+use crate::access::Access;
+use mcr_access::{ClusterName, InvalidClusterName};
 
 /// The description of a cluster: its name, how to reach it, and labels to select it by.
 ///

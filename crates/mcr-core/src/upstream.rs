@@ -9,7 +9,8 @@ use mcr_client::{
     internal::{AbsolutePath, prefixed},
 };
 
-use crate::{AnswerBody, BoxError};
+use mcr_access::BoxError;
+use mcr_client::AnswerBody;
 
 /// The connection of a scope endpoint, for the requests of the clusters behind it.
 ///

@@ -3,12 +3,12 @@
 use std::{
     collections::{HashMap, hash_map::DefaultHasher},
     hash::{Hash, Hasher},
-    sync::{Mutex, PoisonError},
     time::SystemTime,
 };
 
 use kube::core::DynamicObject;
 use mcr::{Cluster, ClusterName, ClusterState, Fleet, FleetEvent, RequestKey};
+use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::relation::Relation;
@@ -58,7 +58,7 @@ impl Seen {
 impl Clusters {
     /// Notes what is seen of a cluster. Returns what was seen before.
     fn note(&self, name: &ClusterName, seen: Option<Seen>) -> Option<Seen> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         match seen {
             Some(seen) => all.insert(name.clone(), seen),
             None => all.remove(name),

@@ -1,12 +1,10 @@
 //! What a cluster shows of kinds: whether it serves one, whether it has the status subresource, and where its schema is.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::HashMap;
 
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use mcr::{Cluster, ClusterName};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::SyncError;
 
@@ -16,7 +14,7 @@ pub(crate) struct StatusKinds(Mutex<HashMap<ClusterName, u64>>);
 
 impl StatusKinds {
     fn known(&self) -> MutexGuard<'_, HashMap<ClusterName, u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Whether the API server says that the kind has no status subresource. An API server that does not answer the question, as

@@ -1,12 +1,9 @@
 //! What this program wrote to targets and when, so that it does not write the same again without end.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
 use mcr::{ClusterName, RequestKey};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::{desired::Desired, placement::Placement};
@@ -116,7 +113,7 @@ pub(crate) struct Namespaces(Mutex<HashMap<(ClusterName, String), Instant>>);
 impl Namespaces {
     /// Whether a namespace may be created now. Notes that it is.
     pub(crate) fn may_create(&self, cluster: &ClusterName, namespace: &str) -> bool {
-        let mut created = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut created = self.0.lock();
         created.retain(|_, at| at.elapsed() < LONGEST_PAUSE);
         let key = (cluster.clone(), namespace.to_owned());
         let may = !created.contains_key(&key);
@@ -133,7 +130,7 @@ impl Writes {
         desired: &Desired,
         of: impl FnOnce(&Last) -> Option<A>,
     ) -> Option<A> {
-        let all = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.last.lock();
         let last = all.get(place)?;
         of(last).filter(|_| last.desired == desired.short())
     }
@@ -141,7 +138,7 @@ impl Writes {
     /// Notes that a target was created or updated. `fields` are the paths that differed; none of a creation.
     pub(crate) fn note(&self, place: &Placement, desired: &Desired, fields: Vec<String>) {
         let (desired, at) = (desired.short(), Instant::now());
-        let mut all = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.last.lock();
         let before = all
             .get(place)
             .filter(|last| last.desired == desired && at - last.at < CALM);
@@ -163,7 +160,7 @@ impl Writes {
 
     /// Whether the schema of a kind is to be read, because that was long ago. Notes that it is read now.
     pub(crate) fn reads_schema(&self, cluster: &ClusterName, kind: &str) -> bool {
-        let mut schemas = self.schemas.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut schemas = self.schemas.lock();
         let (read, key) = (Instant::now(), (cluster.clone(), kind.to_owned()));
         schemas.retain(|_, schema| schema.read.elapsed() < RESEND);
         let last = schemas.get(&key);
@@ -176,7 +173,7 @@ impl Writes {
     }
 
     pub(crate) fn note_schema(&self, cluster: &ClusterName, kind: &str, version: Option<String>) {
-        let mut schemas = self.schemas.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut schemas = self.schemas.lock();
         let (read, key) = (Instant::now(), (cluster.clone(), kind.to_owned()));
         schemas.insert(key, Schema { read, version });
     }
@@ -184,12 +181,12 @@ impl Writes {
     /// Whether dropped fields are to be sent again, because the schema has changed since they were dropped.
     pub(crate) fn has_new_schema(&self, placement: &Placement, kind: &str) -> bool {
         let key = (placement.at.cluster.clone(), kind.to_owned());
-        let schemas = self.schemas.lock().unwrap_or_else(PoisonError::into_inner);
+        let schemas = self.schemas.lock();
         let Some(now) = schemas.get(&key).and_then(|schema| schema.version.clone()) else {
             return false;
         };
         drop(schemas);
-        let mut all = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.last.lock();
         let Some(last) = all.get_mut(placement) else {
             return false;
         };

@@ -1,16 +1,9 @@
 //! The memory that the lists of a fleet may take while they are read.
 
-use std::{
-    convert::Infallible,
-    pin::pin,
-    sync::{Arc, Mutex as SyncMutex},
-    time::Duration,
-};
+use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
 
-use mcr_access::{
-    ClusterName,
-    internal::{WeakCache, lock},
-};
+use mcr_access::{ClusterName, internal::WeakCache};
+use parking_lot::Mutex as SyncMutex;
 use tokio::{
     sync::{Mutex, Notify, Semaphore},
     time::timeout,
@@ -236,9 +229,9 @@ impl Reservation {
         give_back(&self.share.free, &mut self.claimed, self.held);
         let spare = self.grown - self.grown.min(self.held.saturating_sub(self.budget.first));
         if spare > 0 {
-            let mut left = lock(&self.budget.growth);
+            let mut left = self.budget.growth.lock();
             *left += spare;
-            *lock(&self.share.grown) -= spare;
+            *self.share.grown.lock() -= spare;
             drop(left);
             self.grown -= spare;
             self.budget.growth_given_back.notify_waiters();
@@ -259,7 +252,7 @@ fn grow_now(budget: &ListBudget, share: &Share, grown: &mut usize, bytes: usize)
     if more == 0 {
         return true;
     }
-    let (mut left, mut of_cluster) = (lock(&budget.growth), lock(&share.grown));
+    let (mut left, mut of_cluster) = (budget.growth.lock(), share.grown.lock());
     match left.checked_sub(more) {
         Some(rest) if *of_cluster + more <= 2 * rest => {
             (*left, *of_cluster) = (rest, *of_cluster + more);

@@ -3,13 +3,13 @@
 use std::{
     panic::AssertUnwindSafe,
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use mcr_access::internal::lock;
 use mcr_store::{NotAnObject, Object, ObjectChange, ObjectStore};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{request::WatchRequest, sink::ChangeSink};
 
@@ -37,7 +37,7 @@ impl Cache {
     }
 
     fn subscribers(&self) -> MutexGuard<'_, Vec<Subscriber>> {
-        lock(&self.subscribers)
+        self.subscribers.lock()
     }
 
     /// Adds a subscriber. The sink receives all objects, and then the calls of `finally`.

@@ -3,13 +3,13 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
-use mcr_access::internal::lock;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::{error::WatchError, request::WatchRequest};
@@ -102,7 +102,7 @@ impl KindCounters {
 
     /// Whether to warn that the kind is refused in a cluster. Returns how often it was refused in others since the last warning.
     pub fn warns(&self, error: &WatchError, now: Instant) -> Option<u64> {
-        let mut warned = lock(&self.warned);
+        let mut warned = self.warned.lock();
         match warned.get_mut(error.reason()) {
             Some((at, others)) if now.saturating_duration_since(*at) < PAUSE => {
                 *others += 1;
@@ -146,7 +146,7 @@ impl CountersByKind {
     /// The counters of a kind.
     pub fn of(&self, request: &WatchRequest) -> Arc<KindCounters> {
         let name = request.resource_name();
-        let mut kinds = lock(&self.0);
+        let mut kinds = self.0.lock();
         if let Some(known) = kinds.get(name.as_str()) {
             return known.clone();
         }
@@ -160,7 +160,7 @@ impl CountersByKind {
 
     /// The counts so far.
     pub fn read(&self) -> BTreeMap<Arc<str>, KindCounts> {
-        let kinds = lock(&self.0).clone();
+        let kinds = self.0.lock().clone();
         kinds
             .into_iter()
             .map(|(name, cells)| (name, cells.read()))

@@ -1,12 +1,10 @@
 //! Tables by kind that the watches of many clusters share: templates of objects, and registered indexes.
 
-use std::{
-    convert::Infallible,
-    sync::{Arc, Mutex},
-};
+use std::{convert::Infallible, sync::Arc};
 
-use mcr_access::internal::{WeakCache, lock};
+use mcr_access::internal::WeakCache;
 use mcr_store::{Indexer, TemplateRegistry};
+use parking_lot::Mutex;
 
 use crate::request::WatchRequest;
 
@@ -34,7 +32,7 @@ impl KindTables {
 
     /// Registers an index for the watches that start from now on. It replaces an index of the same kind and name.
     pub fn register_index(&self, kind: &WatchRequest, name: &Arc<str>, indexer: &Indexer) {
-        let mut indexes = lock(&self.indexes);
+        let mut indexes = self.indexes.lock();
         indexes.retain(|known| known.name != *name || !known.kind.same_kind(kind));
         indexes.push(RegisteredIndex {
             kind: kind.clone(),
@@ -45,7 +43,8 @@ impl KindTables {
 
     /// The indexes that are registered for a kind, with their names.
     pub fn indexers(&self, kind: &WatchRequest) -> Vec<(Arc<str>, Indexer)> {
-        lock(&self.indexes)
+        self.indexes
+            .lock()
             .iter()
             .filter(|index| index.kind.same_kind(kind))
             .map(|index| (index.name.clone(), index.indexer.clone()))

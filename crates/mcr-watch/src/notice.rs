@@ -1,12 +1,9 @@
 //! Notices about Secrets with kubeconfigs, and the problems that were reported already. No I/O.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex},
-};
+use std::{collections::HashMap, sync::Arc};
 
-use mcr_access::internal::lock;
 use mcr_store::ObjectKey;
+use parking_lot::Mutex;
 
 /// The state of a Secret, for a Kubernetes event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +66,7 @@ struct ReportedProblem {
 impl Ledger {
     /// Whether the notice is news. From then on its problem counts as reported.
     pub(crate) fn is_news(&self, notice: &Notice) -> bool {
-        let mut reported = lock(&self.0);
+        let mut reported = self.0.lock();
         match &notice.kind {
             NoticeKind::Broken(problem) => {
                 let now = ReportedProblem {
@@ -114,6 +111,6 @@ mod tests {
         assert!(!ledger.is_news(&Notice::gone(&key)));
         assert!(broken("2", "no YAML"), "nothing is kept of what is gone");
         assert!(!well("3"));
-        assert!(lock(&ledger.0).is_empty());
+        assert!(ledger.0.lock().is_empty());
     }
 }

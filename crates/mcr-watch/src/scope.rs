@@ -6,19 +6,19 @@ use std::{
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use futures::future::BoxFuture;
-use mcr_access::internal::lock;
 use mcr_client::internal::Observable;
 use mcr_store::{
     Encoder, Indexer, Item, NotAnObject, Object, ObjectChange, ObjectKey, ObjectStore, ParsedObject,
     RawObject,
 };
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -156,13 +156,13 @@ impl ScopeWatch {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        self.state.lock()
     }
 
     /// Adds an index to all caches, including caches of places that come later. Replaces an index of the same name.
     pub fn add_index(&self, name: &Arc<str>, indexer: &Indexer) {
         {
-            let mut indexers = lock(&self.indexers);
+            let mut indexers = self.indexers.lock();
             indexers.retain(|(known, _)| known != name);
             indexers.push((name.clone(), indexer.clone()));
         }
@@ -183,7 +183,7 @@ impl ScopeWatch {
             return known.cache.clone();
         }
         let new = PlaceCache::default();
-        for (name, indexer) in lock(&self.indexers).iter() {
+        for (name, indexer) in self.indexers.lock().iter() {
             new.cache.store().add_index(name.clone(), indexer.clone());
         }
         if state.listing {

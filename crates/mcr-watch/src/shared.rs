@@ -1,14 +1,14 @@
 //! One watch of one kind in one cluster, shared by all its subscribers.
 
 use std::sync::{
-    Arc, Mutex, MutexGuard,
+    Arc,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use arc_swap::ArcSwap;
-use mcr_access::internal::lock;
 use mcr_client::internal::Observable;
 use mcr_store::{Encoder, Item};
+use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -178,11 +178,11 @@ impl SharedWatch {
     }
 
     fn feed(&self) -> MutexGuard<'_, Option<Arc<dyn Feed>>> {
-        lock(&self.feed)
+        self.feed.lock()
     }
 
     fn moving(&self) -> MutexGuard<'_, ()> {
-        lock(&self.moving)
+        self.moving.lock()
     }
 
     /// Adds a sink, which first receives all objects and the status. Returns its id.
@@ -240,7 +240,7 @@ impl SharedWatch {
             })
         };
         let grant = {
-            let mut withheld = lock(&self.withheld);
+            let mut withheld = self.withheld.lock();
             match (withheld.as_deref_mut(), reason) {
                 (None, None) => return None,
                 (Some(now), None) if now.granted => return None,
@@ -265,7 +265,7 @@ impl SharedWatch {
 
     /// Whether the kind has not been withheld again since the grant.
     pub(crate) fn is_granted(&self, grant: &Grant) -> bool {
-        let withheld = lock(&self.withheld);
+        let withheld = self.withheld.lock();
         let error = withheld.as_ref().map(|withheld| &withheld.problem.error);
         error.is_some_and(|error| Arc::ptr_eq(error, &grant.0))
     }
@@ -276,7 +276,7 @@ impl SharedWatch {
         if !self.is_granted(grant) {
             return;
         }
-        *lock(&self.withheld) = None;
+        *self.withheld.lock() = None;
         let feed = self.feed().clone();
         if let Some(feed) = feed.filter(|_| !complete) {
             self.awaits_list.store(true, Ordering::Release);
@@ -348,7 +348,7 @@ impl SharedWatch {
             // A listed kind stays listed: at another endpoint the objects are old at first, not incomplete. A kind that was
             // never listed is incomplete until the watch has arrived, although its new place is listed. Of a kind that is
             // withheld or left out, the feed does not have the objects of the cluster.
-            let withheld = lock(&self.withheld);
+            let withheld = self.withheld.lock();
             let withheld = withheld.as_ref().map(|withheld| withheld.problem.clone());
             let own = withheld.or_else(|| from.problem_of(self));
             let awaits_list = self.awaits_list.load(Ordering::Acquire);

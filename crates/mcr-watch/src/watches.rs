@@ -2,10 +2,11 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, Weak},
+    sync::{Arc, Weak},
 };
 
-use mcr_access::{ClusterName, internal::lock};
+use mcr_access::ClusterName;
+use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -46,7 +47,7 @@ impl Watches {
     }
 
     fn open(&self) -> Result<MutexGuard<'_, State>, StoreError> {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         if state.closed {
             return Err(StoreError::Gone {
                 cluster: self.cluster.clone(),
@@ -98,7 +99,7 @@ impl Watches {
 
     /// All watches; none if the cluster has left.
     pub fn all(&self) -> Vec<Arc<SharedWatch>> {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         state.entries.iter().map(|entry| entry.watch.clone()).collect()
     }
 
@@ -159,7 +160,7 @@ impl Watches {
     /// Ends all watches for good.
     pub fn close(&self) {
         let ended = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             state.closed = true;
             std::mem::take(&mut state.entries)
         };
@@ -198,7 +199,7 @@ impl Drop for WatchHandle {
         let Some(watches) = self.watches.upgrade() else {
             return;
         };
-        let mut state = lock(&watches.state);
+        let mut state = watches.state.lock();
         let mut entries = state.entries.iter();
         let Some(at) = entries.position(|entry| Arc::ptr_eq(&entry.watch, &self.watch)) else {
             return;

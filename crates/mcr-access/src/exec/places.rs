@@ -3,19 +3,17 @@
 use std::{
     collections::HashMap,
     pin::pin,
-    sync::{Arc, LazyLock, Mutex},
+    sync::{Arc, LazyLock},
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::{
     sync::oneshot,
     time::{Instant, timeout},
 };
 
-use crate::{
-    schedule::{Line, Schedule, Ticket},
-    sync::lock,
-};
+use crate::schedule::{Line, Schedule, Ticket};
 
 /// How many plugins work at the same time, so that the start of a large fleet does not start thousands of programs.
 const AT_ONCE: usize = 8;
@@ -78,7 +76,7 @@ impl Places {
     /// Changes the state, and gives free places to those that wait for one.
     fn change<T>(self: &Arc<Self>, change: impl FnOnce(&mut State) -> T) -> T {
         let mut given = Vec::new();
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         let result = change(&mut state);
         while let Some((number, ticket)) = state.schedule.start(Instant::now()) {
             let place = Place {
@@ -180,9 +178,9 @@ mod tests {
             let mut most = 0;
             for _ in 0..600 {
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                most = most.max(lock(&places.0).schedule.running());
+                most = most.max(places.0.lock().schedule.running());
             }
-            let last = lock(&places.0).schedule.running();
+            let last = places.0.lock().schedule.running();
             let times: Vec<_> = std::iter::from_fn(|| times.try_recv().ok()).collect();
             assert!(times.len() >= 90, "{hung} hang: {}", times.len());
             let longest = times.iter().max().unwrap();
@@ -217,6 +215,6 @@ mod tests {
         drop(again.await);
         drop(other.await);
         drop(held);
-        assert_eq!(lock(&places.0).schedule.running(), 0);
+        assert_eq!(places.0.lock().schedule.running(), 0);
     }
 }

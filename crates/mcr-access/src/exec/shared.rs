@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     convert::Infallible,
-    sync::{Arc, LazyLock, Mutex},
+    sync::{Arc, LazyLock},
     time::{Duration, SystemTime},
 };
 
@@ -11,6 +11,7 @@ use futures::{
     FutureExt,
     future::{BoxFuture, Shared, WeakShared},
 };
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::{
@@ -22,7 +23,6 @@ use crate::{
     credential::{Credential, CredentialError, Refresh},
     fingerprint::Fingerprint,
     schedule::Line,
-    sync::lock,
     weak_cache::WeakCache,
 };
 
@@ -122,11 +122,11 @@ impl SharedPlugin {
 
     /// When the last run began.
     pub(super) fn began(&self) -> Option<Instant> {
-        lock(&self.state).began
+        self.state.lock().began
     }
 
     fn look_up(self: &Arc<Self>, why: Refresh, last: u64) -> Lookup {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let now = Instant::now();
         let mut renewal = false;
         if let Some(issued) = &state.issued {
@@ -155,7 +155,7 @@ impl SharedPlugin {
         let run = async move {
             let place = timeout(LONGEST_WAIT, Places::shared().wait(line, since)).await;
             let Ok(Some(place)) = place else {
-                lock(&shared.state).running = None;
+                shared.state.lock().running = None;
                 return Err(Failure {
                     message: "exec plugins of many clusters hang, and this one waits for its turn; make the plugins answer, or \
                               lower AccessPolicy::plugin_deadline"
@@ -172,7 +172,7 @@ impl SharedPlugin {
 
     async fn run(self: &Arc<Self>, place: &Place, renewal: bool) -> Result<Issued, Failure> {
         {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             state.began = Some(Instant::now());
             state.waits_since = None;
         }
@@ -191,7 +191,7 @@ impl SharedPlugin {
         result: Result<Credential, Failure>,
         renewal: bool,
     ) -> Result<Issued, Failure> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.running = None;
         let result = result.map(|credential| {
             state.serial += 1;
@@ -229,7 +229,7 @@ impl SharedPlugin {
         let now = Instant::now();
         state.failures = state.failures.saturating_add(1);
         state.next_run = Some(now + pause);
-        let mut failing = lock(&FAILING);
+        let mut failing = FAILING.lock();
         failing.push_back((now + REMEMBERED, self.clone()));
         let mut forgotten = Vec::new();
         while failing.len() > MOST_REMEMBERED || failing.front().is_some_and(|(until, _)| *until < now) {
@@ -250,7 +250,7 @@ struct Begun<'a> {
 impl Drop for Begun<'_> {
     fn drop(&mut self) {
         if !self.ended && self.at.elapsed() > SLOW_AFTER {
-            self.plugin.failed(&mut lock(&self.plugin.state));
+            self.plugin.failed(&mut self.plugin.state.lock());
         }
     }
 }

@@ -7,14 +7,14 @@ mod tracker;
 use std::{
     future::{Future, poll_fn},
     pin::Pin,
-    sync::{Arc, Mutex},
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use mcr_access::internal::lock;
+use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep};
 
 pub(crate) use self::{running::RunningBodies, source::BodySource, tracker::BodyTracker};
@@ -158,7 +158,7 @@ impl ResponseBody {
     fn end<T>(&mut self, error: Option<TransportError>) -> Option<Result<T, TransportError>> {
         self.ended = true;
         // Closes the connection now, even if the reader keeps the body.
-        *lock(&self.source) = BodySource::Closed;
+        *self.source.lock() = BodySource::Closed;
         self.read_timeout = None;
         error.map(Err)
     }
@@ -188,7 +188,7 @@ impl ResponseBody {
                 return Poll::Ready(self.end(Some(error)));
             }
         }
-        let next = poll(&mut lock(&self.source), context);
+        let next = poll(&mut self.source.lock(), context);
         if next.is_pending() {
             let is_between_lines = self
                 .tracker
@@ -257,11 +257,11 @@ impl Body for ResponseBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.ended || lock(&self.source).is_end_stream()
+        self.ended || self.source.lock().is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        lock(&self.source).size_hint()
+        self.source.lock().size_hint()
     }
 }
 

@@ -1,8 +1,8 @@
 //! The bodies that a channel is receiving.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
-use mcr_access::internal::lock;
+use parking_lot::Mutex;
 
 use super::source::BodySource;
 
@@ -20,9 +20,9 @@ struct State {
 
 impl RunningBodies {
     pub(crate) fn add(&self, body: &Arc<Mutex<BodySource>>) {
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         if state.closed {
-            *lock(body) = BodySource::Closed;
+            *body.lock() = BodySource::Closed;
             return;
         }
         if state.bodies.len() == state.bodies.capacity() {
@@ -34,12 +34,12 @@ impl RunningBodies {
     /// Closes the connections of all bodies, and of each body that is added later.
     pub(crate) fn close(&self) {
         let bodies = {
-            let mut state = lock(&self.0);
+            let mut state = self.0.lock();
             state.closed = true;
             std::mem::take(&mut state.bodies)
         };
         for body in bodies.iter().filter_map(Weak::upgrade) {
-            *lock(&body) = BodySource::Closed;
+            *body.lock() = BodySource::Closed;
         }
     }
 }

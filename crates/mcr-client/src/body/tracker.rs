@@ -16,7 +16,7 @@ use bytes::Bytes;
 use tokio::time::Sleep;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use crate::{Settings, backoff::jitter, request::RequestClass, state::TransportState};
+use crate::{backoff::jitter, request::RequestClass, settings::Settings, state::TransportState};
 
 /// What a body has to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! The idle connections of a pool.
 
 use std::{
-    sync::{Arc, Mutex, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
-use mcr_access::internal::lock;
+use parking_lot::Mutex;
 use tokio::{
     runtime::Handle,
     time::{Instant, sleep_until, timeout},
@@ -82,7 +82,7 @@ impl IdleConnections {
         let Ok(runtime) = Handle::try_current() else {
             return;
         };
-        let mut list = lock(&self.list);
+        let mut list = self.list.lock();
         list.connections.retain(|(_, connection)| !connection.is_closed());
         if connection.is_closed() || list.connections.len() >= MAX_IDLE {
             return;
@@ -99,7 +99,7 @@ impl IdleConnections {
 
     /// Whether there are idle connections, and hyper has all of them.
     pub(super) fn has_only_hyper(&self) -> bool {
-        let list = lock(&self.list);
+        let list = self.list.lock();
         let mut connections = list.connections.iter().map(|(_, connection)| connection);
         !list.connections.is_empty()
             && connections.all(|connection| matches!(connection, IdleConnection::Hyper(_)))
@@ -108,7 +108,10 @@ impl IdleConnections {
     /// Takes the usable connection that became idle last.
     pub(super) fn take_h1(&self) -> Option<H1Connection> {
         loop {
-            let taken = lock(&self.list).take(|idle| matches!(idle, IdleConnection::H1(_)))?;
+            let taken = self
+                .list
+                .lock()
+                .take(|idle| matches!(idle, IdleConnection::H1(_)))?;
             let IdleConnection::H1(mut connection) = taken else {
                 return None;
             };
@@ -121,7 +124,10 @@ impl IdleConnections {
     /// Takes the usable connection that became idle last.
     pub(super) async fn take_hyper(&self) -> Option<HyperConnection> {
         loop {
-            let taken = lock(&self.list).take(|idle| matches!(idle, IdleConnection::Hyper(_)))?;
+            let taken = self
+                .list
+                .lock()
+                .take(|idle| matches!(idle, IdleConnection::Hyper(_)))?;
             let IdleConnection::Hyper(mut connection) = taken else {
                 return None;
             };
@@ -134,7 +140,7 @@ impl IdleConnections {
 
     /// Closes connections that have been idle for too long. Returns when to call it again.
     fn reap(&self) -> Option<Instant> {
-        let mut list = lock(&self.list);
+        let mut list = self.list.lock();
         let now = Instant::now();
         list.connections
             .retain(|(since, connection)| *since + self.idle_timeout > now && !connection.is_closed());

@@ -28,9 +28,9 @@ use self::{
     idle::{H1Connection, IdleConnections},
 };
 use crate::{
-    Settings,
     connect::{Connector, Stream},
     request::RequestClass,
+    settings::Settings,
 };
 
 /// A pool of connections to one API server. Dropping it closes the idle connections; each other connection closes after its

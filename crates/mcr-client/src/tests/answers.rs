@@ -22,7 +22,7 @@ use super::{
     server::{Server, begin, chunk, closed, respond},
     settings, transport, transport_with, until,
 };
-use crate::{AnswerBody, Route, prefix::prefixed};
+use crate::{answer_body::AnswerBody, channel::Route, prefix::prefixed};
 
 const CANARY: &str = "Y2FuYXJ5LTkx";
 

@@ -309,12 +309,12 @@ fn a_certificate_that_can_not_be_verified_is_reported_by_its_kind() {
         let name = rustls_pki_types::ServerName::try_from("a.example").unwrap();
         let verified =
             verifier.verify_server_cert(&both[0], &[], &name, &[], rustls_pki_types::UnixTime::now());
-        let text = crate::explain_error(&verified.unwrap_err());
+        let text = crate::explain::explain(&verified.unwrap_err());
         assert!(
             text.contains(words) && !text.contains("replaced"),
             "{words}: {text}"
         );
     }
     let refused = rustls::Error::AlertReceived(rustls::AlertDescription::HandshakeFailure);
-    assert!(crate::explain_error(&refused).contains("P-521"));
+    assert!(crate::explain::explain(&refused).contains("P-521"));
 }

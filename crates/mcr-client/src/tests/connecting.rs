@@ -8,7 +8,7 @@ use mcr_access::{Basic, Credential, Endpoint, Impersonation, Trust};
 use tokio::io::AsyncWriteExt;
 
 use super::{Settings, dialer, dialer_with, failure, failure_with, get, server::Server, settings};
-use crate::TransportErrorKind;
+use crate::error::TransportErrorKind;
 
 #[tokio::test]
 async fn requests_carry_the_credential_and_the_path_of_the_server() {

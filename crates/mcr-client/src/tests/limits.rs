@@ -28,7 +28,11 @@ use super::{
     settings, transport, transport_with, until,
 };
 use crate::{
-    AnswerBody, ResponseBody, TransportError, TransportErrorKind, guard::guard, request::RequestInfo,
+    answer_body::AnswerBody,
+    body::ResponseBody,
+    error::{TransportError, TransportErrorKind},
+    guard::guard,
+    request::RequestInfo,
 };
 
 /// What the server sends at most, so that a client without a limit fails too.

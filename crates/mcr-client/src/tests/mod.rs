@@ -20,7 +20,10 @@ use kube::client::Body;
 use mcr_access::{AccessPolicy, ClusterName, Credential, Endpoint, Trust};
 
 use self::server::Server;
-use crate::{Channel, Dialer, ResponseBody, Settings, Transport, TransportError};
+use crate::{
+    body::ResponseBody, channel::Channel, dialer::Dialer, error::TransportError, settings::Settings,
+    transport::Transport,
+};
 
 /// Time limits that no test reaches, and rotations without a delay.
 fn settings() -> Settings {

@@ -22,7 +22,7 @@ use super::{
     server::{Server, begin, chunk, closed, respond},
     settings, transport, transport_with, until,
 };
-use crate::{LinkState, Transport};
+use crate::{link::LinkState, transport::Transport};
 
 const WATCH: &str = "/api/v1/pods?watch=true";
 
@@ -271,7 +271,12 @@ async fn closing_ends_everything_for_good() {
     let kube::Error::Service(error) = error else {
         panic!("{error:?}")
     };
-    assert!(error.downcast_ref::<crate::TransportError>().unwrap().is_gone());
+    assert!(
+        error
+            .downcast_ref::<crate::error::TransportError>()
+            .unwrap()
+            .is_gone()
+    );
     until("all connections are closed", || server.open() == 0).await;
     // No reference to it is left.
     let current = Arc::downgrade(&transport.current);

@@ -19,7 +19,7 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{certificates::Authority, dialer, get, rest, server::Server, settings, until};
-use crate::{Channel, Dialer, connect::Connector, tls::TlsCache};
+use crate::{channel::Channel, connect::Connector, dialer::Dialer, tls::TlsCache};
 
 const VERSIONS: [&SupportedProtocolVersion; 2] = [&version::TLS13, &version::TLS12];
 

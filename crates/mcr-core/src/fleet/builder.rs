@@ -7,7 +7,12 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use super::{handle::Fleet, settings::FleetSettings};
-use crate::{Access, Change, ClusterName, ClusterSpec, Discovery, Provider};
+use crate::{
+    access::Access,
+    provider::{Change, Discovery, Provider},
+    spec::ClusterSpec,
+};
+use mcr_access::ClusterName;
 
 /// Builds a [`Fleet`].
 #[derive(Default)]

@@ -23,7 +23,8 @@ use super::{
     settings::FleetSettings,
     spec_change::{ResolvedSpec, Target},
 };
-use crate::{Access, AccessPolicy, ClusterSpec, Fingerprint, Refresh};
+use crate::{access::Access, spec::ClusterSpec};
+use mcr_access::{AccessPolicy, Fingerprint, Refresh};
 
 /// The warning while a credential is in use that had expired when it came.
 pub(super) const HAD_EXPIRED: &str = "its credential had expired when it came, but the API server takes it; compare the clock of \

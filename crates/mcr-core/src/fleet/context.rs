@@ -14,7 +14,7 @@ use super::{
     settings::FleetSettings,
     state::{ClusterState, Published},
 };
-use crate::ClusterName;
+use mcr_access::ClusterName;
 
 /// The parts of a fleet that engagements use: the resources of its clusters, and the registry of the clusters.
 pub(crate) struct FleetContext {
@@ -62,7 +62,7 @@ impl FleetContext {
         if self.settings().internal {
             tracing::debug!(connection = %name, provider, "a provider opens a connection");
         } else {
-            tracing::info!(cluster = %name, display_name = cluster.property(crate::DISPLAY_NAME), provider, epoch, "cluster joins the fleet");
+            tracing::info!(cluster = %name, display_name = cluster.property(crate::spec::DISPLAY_NAME), provider, epoch, "cluster joins the fleet");
         }
     }
 
@@ -72,11 +72,11 @@ impl FleetContext {
         if before.same_kind(state) {
             tracing::debug!(cluster = %name, %state, "the reason of the state has changed");
         } else if let ClusterState::Unreachable { reason } = state {
-            tracing::warn!(cluster = %name, display_name = cluster.property(crate::DISPLAY_NAME), from = before.as_str(), %reason, "cluster is unreachable");
+            tracing::warn!(cluster = %name, display_name = cluster.property(crate::spec::DISPLAY_NAME), from = before.as_str(), %reason, "cluster is unreachable");
         } else if self.settings().internal || cluster.is_endpoint() {
             tracing::debug!(connection = %name, from = before.as_str(), %state, "connection state");
         } else {
-            tracing::info!(cluster = %name, display_name = cluster.property(crate::DISPLAY_NAME), from = before.as_str(), %state, "cluster state");
+            tracing::info!(cluster = %name, display_name = cluster.property(crate::spec::DISPLAY_NAME), from = before.as_str(), %state, "cluster state");
         }
     }
 
@@ -94,7 +94,7 @@ impl FleetContext {
         } else if end == End::Stopped && cluster.placement().is_some() {
             tracing::debug!(cluster = %name, epoch, "cluster leaves the fleet, which stops");
         } else {
-            tracing::info!(cluster = %name, display_name = cluster.property(crate::DISPLAY_NAME), epoch, reason = ?end, "cluster leaves the fleet");
+            tracing::info!(cluster = %name, display_name = cluster.property(crate::spec::DISPLAY_NAME), epoch, reason = ?end, "cluster leaves the fleet");
         }
         self.publish(name);
     }
@@ -114,9 +114,9 @@ impl FleetContext {
         self.registry.remove_draining(cluster);
         cluster.publish(Published::gone());
         if self.settings().internal || cluster.placement().is_some() {
-            tracing::debug!(cluster = %name, display_name = cluster.property(crate::DISPLAY_NAME), epoch, "cluster is gone");
+            tracing::debug!(cluster = %name, display_name = cluster.property(crate::spec::DISPLAY_NAME), epoch, "cluster is gone");
         } else {
-            tracing::info!(cluster = %name, display_name = cluster.property(crate::DISPLAY_NAME), epoch, "cluster is gone");
+            tracing::info!(cluster = %name, display_name = cluster.property(crate::spec::DISPLAY_NAME), epoch, "cluster is gone");
         }
         self.publish(name);
     }

@@ -4,7 +4,12 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tokio::{task::spawn_blocking, time::timeout};
 
-use crate::{Access, AccessError, Availability, ClusterName, ClusterSpec, ScopedAccess};
+use crate::{
+    access::Access,
+    scope::ScopedAccess,
+    spec::{Availability, ClusterSpec},
+};
+use mcr_access::{AccessError, ClusterName};
 
 /// A [`ClusterSpec`] in a form that takes little memory.
 #[derive(Debug)]
@@ -145,7 +150,7 @@ impl From<BTreeMap<String, String>> for Pairs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Trust;
+    use mcr_access::Trust;
 
     #[tokio::test]
     async fn of_a_kubeconfig_stays_what_it_was_parsed_into_or_why_it_can_not_be_used() {

@@ -8,9 +8,10 @@ use tokio::time::Instant;
 
 use super::description::Description;
 use crate::{
-    BrokenCluster, ClusterName,
+    provider::BrokenCluster,
     rounds::{HeldClusters, Rounds},
 };
+use mcr_access::ClusterName;
 
 /// The index of a provider in the fleet.
 pub(crate) type ProviderId = usize;
@@ -205,7 +206,8 @@ fn usable_first(claims: &mut [Claim]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Access, ClusterSpec, Trust};
+    use crate::{access::Access, spec::ClusterSpec};
+    use mcr_access::Trust;
 
     fn name(n: &str) -> ClusterName {
         ClusterName::new(n).unwrap()

@@ -1,15 +1,12 @@
 //! Runs the discoveries of the providers, and engages and removes clusters as they announce.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use mcr_access::internal::lock;
 use mcr_client::internal::{
     Backoff, Observable,
     user_code::{ANNOUNCED, DISCOVERY, catch_panic},
 };
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::Notify,
     time::{Instant, sleep, sleep_until},
@@ -23,7 +20,11 @@ use super::{
     snapshot::ProviderStatus,
     supervisor::Supervisors,
 };
-use crate::{BrokenCluster, Change, DiscoverySettings, Provider, attempt::Attempt, rounds::HeldClusters};
+use crate::{
+    attempt::Attempt,
+    provider::{BrokenCluster, Change, DiscoverySettings, Provider},
+    rounds::HeldClusters,
+};
 
 /// The discoveries of a fleet.
 pub(crate) struct Discoveries {
@@ -47,7 +48,7 @@ impl Discoveries {
     }
 
     pub(crate) fn desired(&self) -> MutexGuard<'_, Desired> {
-        lock(&self.desired)
+        self.desired.lock()
     }
 
     fn fleet(&self) -> &FleetContext {
@@ -153,7 +154,7 @@ impl Discoveries {
 
     /// Changes the table of claims and applies the effects, as one step: no other change comes between the two.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Desired) -> Vec<Effect>) {
-        let _change = lock(&self.change);
+        let _change = self.change.lock();
         // This call itself removes clusters in scopes and moves them to other scope endpoints. Both need a tokio
         // runtime, and the thread of the caller may have none.
         let _entered = self.fleet().resources.enter_runtime();

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use super::{cluster::Cluster, context::FleetContext, observers::Pending};
-use crate::ClusterName;
+use mcr_access::ClusterName;
 
 /// A change of one cluster of the fleet.
 #[derive(Debug, Clone)]

@@ -27,7 +27,7 @@ use super::{
     snapshot::{ClusterStatus, FleetSnapshot, ProviderStatus, ScopeStatus, show_duplicates},
     supervisor::Supervisors,
 };
-use crate::Provider;
+use crate::provider::Provider;
 
 /// The clusters that providers announce. Each of them is supervised by itself.
 ///

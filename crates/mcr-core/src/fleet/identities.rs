@@ -1,16 +1,12 @@
 //! Which clusters of the fleet are one and the same, by the UIDs of their `kube-system` namespaces, and which of them is
 //! engaged. No I/O.
 
-use std::{
-    collections::HashMap,
-    pin::pin,
-    sync::{Arc, Mutex},
-};
+use std::{collections::HashMap, pin::pin, sync::Arc};
 
-use mcr_access::internal::lock;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::ClusterName;
+use mcr_access::ClusterName;
 
 /// By convention, the name of the cluster that holds the objects of the fleet itself. Controllers leave it out unless
 /// they ask for it.
@@ -37,7 +33,7 @@ impl Identities {
     /// A cluster answers with a UID. It keeps what it gets until [`release`](Self::release). Who is not trusted may choose any name
     /// and tell any UID, so the hub comes first only if its access is trusted.
     pub(crate) fn claim(&self, uid: &Arc<str>, name: &ClusterName, is_trusted: bool) -> Claim {
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         let is_hub = is_trusted && name == HUB;
         if is_hub {
             table.hub = Some(uid.clone());
@@ -48,7 +44,7 @@ impl Identities {
 
     /// A cluster has left, or waits no longer.
     pub(crate) fn release(&self, uid: &Arc<str>, name: &ClusterName) {
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         if name == HUB {
             table.hub = None;
         }
@@ -65,7 +61,7 @@ impl Identities {
     }
 
     pub(crate) fn is_engaged(&self, uid: &Arc<str>, name: &ClusterName) -> bool {
-        let table = lock(&self.table);
+        let table = self.table.lock();
         table.places.get(uid).is_some_and(|place| place.is_engaged(name))
     }
 
@@ -84,14 +80,14 @@ impl Identities {
 
     /// Whether a cluster answers with the UID of the hub.
     pub(crate) fn is_hub(&self, name: &ClusterName) -> bool {
-        let table = lock(&self.table);
+        let table = self.table.lock();
         let place = table.hub.as_ref().and_then(|uid| table.places.get(uid));
         place.is_some_and(|place| place.find(name).is_some())
     }
 
     /// The clusters with several names: the first name, and the others.
     pub(crate) fn duplicates(&self) -> Vec<(ClusterName, Vec<ClusterName>)> {
-        let table = lock(&self.table);
+        let table = self.table.lock();
         let several = table
             .places
             .values()
@@ -243,7 +239,7 @@ mod tests {
                 let engaged = names.iter().filter(|name| identities.is_engaged(&uid, name)).count();
                 prop_assert_eq!(engaged, usize::from(there.contains(&true)));
                 prop_assert!(!there[0] || identities.is_engaged(&uid, &names[0]));
-                prop_assert_eq!(lock(&identities.table).places.len(), engaged);
+                prop_assert_eq!(identities.table.lock().places.len(), engaged);
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::spec_change::Target;
-use crate::Fingerprint;
+use mcr_access::Fingerprint;
 
 /// A UID as Kubernetes makes them. A server may tell anything, and the UID is shown.
 pub(crate) fn is_uid(uid: &str) -> bool {
@@ -47,7 +47,7 @@ impl KnownIdentity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Endpoint;
+    use mcr_access::Endpoint;
 
     /// What is known of a cluster: the declared identity, the UID, server, authority, SNI name, proxy and credential.
     fn known(

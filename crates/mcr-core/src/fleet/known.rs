@@ -6,7 +6,8 @@ use super::{
     cluster::Cluster, connection::NewConnection, context::FleetContext, description::Description,
     identities::Claim, identity::KnownIdentity, state::Published,
 };
-use crate::{Access, ClusterName, Trust};
+use crate::access::Access;
+use mcr_access::{ClusterName, Trust};
 
 /// What an engagement knows of the cluster that answers.
 #[derive(Default)]

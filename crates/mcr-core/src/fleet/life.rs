@@ -12,7 +12,7 @@ use super::{
     spec_change::SpecChange,
     state::{ClusterState, Published},
 };
-use crate::Refresh;
+use mcr_access::Refresh;
 
 /// Why an engagement ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

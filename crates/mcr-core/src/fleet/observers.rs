@@ -2,14 +2,14 @@
 
 use std::{
     collections::{HashSet, VecDeque},
-    sync::{Arc, Mutex, Weak},
+    sync::{Arc, Weak},
 };
 
-use mcr_access::internal::lock;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::counts::Counts;
-use crate::ClusterName;
+use mcr_access::ClusterName;
 
 /// The observers of a fleet.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ pub(crate) struct Observers {
 impl Observers {
     pub(crate) fn subscribe(&self) -> Arc<Pending> {
         let pending = Arc::new(Pending::default());
-        let mut subscribers = lock(&self.subscribers);
+        let mut subscribers = self.subscribers.lock();
         subscribers.retain(|known| known.strong_count() > 0);
         subscribers.push(Arc::downgrade(&pending));
         pending
@@ -29,7 +29,7 @@ impl Observers {
 
     /// Notifies all subscribers that a cluster has changed.
     pub(crate) fn publish(&self, name: &ClusterName) {
-        let subscribers = lock(&self.subscribers);
+        let subscribers = self.subscribers.lock();
         for pending in subscribers.iter().filter_map(Weak::upgrade) {
             pending.push(name);
         }
@@ -53,7 +53,7 @@ struct Queue {
 
 impl Pending {
     pub(crate) fn push(&self, name: &ClusterName) {
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         if queue.names.insert(name.clone()) {
             queue.order.push_back(name.clone());
             drop(queue);
@@ -62,7 +62,7 @@ impl Pending {
     }
 
     pub(crate) fn pop(&self) -> Option<ClusterName> {
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         let name = queue.order.pop_front()?;
         queue.names.remove(&name);
         Some(name)

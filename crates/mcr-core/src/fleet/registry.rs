@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use dashmap::DashMap;
 
 use super::cluster::Cluster;
-use crate::ClusterName;
+use mcr_access::ClusterName;
 
 /// The clusters of a fleet.
 #[derive(Default)]

@@ -12,7 +12,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{identities::Identities, observers::Observers, settings::FleetSettings};
-use crate::ClusterName;
+use mcr_access::ClusterName;
 
 /// The parts of a fleet that the handle of every cluster uses. They know nothing of clusters.
 pub(crate) struct Resources {

@@ -2,7 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{AccessPolicy, WatchSettings};
+use mcr_access::AccessPolicy;
+use mcr_watch::WatchSettings;
 
 /// The settings of a fleet. Most programs need no other values than the defaults.
 #[derive(Debug, Clone)]

@@ -6,7 +6,8 @@ use mcr_access::internal::rfc3339_option;
 use mcr_watch::KindStatus;
 
 use super::cluster::Cluster;
-use crate::{BrokenCluster, ClusterName};
+use crate::provider::BrokenCluster;
+use mcr_access::ClusterName;
 
 /// The status of the whole fleet at one moment. [`Fleet::snapshot`](super::Fleet::snapshot) returns it.
 #[derive(Debug, Clone, serde::Serialize)]

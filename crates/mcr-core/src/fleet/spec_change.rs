@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Endpoint, Fingerprint};
+use mcr_access::{Endpoint, Fingerprint};
 
 /// The parts of a resolved spec that decide what a change costs.
 #[derive(Debug, Clone, PartialEq, Eq)]

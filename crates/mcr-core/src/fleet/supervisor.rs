@@ -1,11 +1,8 @@
 //! The supervision of every announced name: by a task of its own, or as a member of a scope.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard},
-};
+use std::{collections::HashMap, sync::Arc};
 
-use mcr_access::internal::lock;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 
@@ -17,7 +14,8 @@ use super::{
     life::End,
     scoped::{MemberContext, Next, ScopeEndpoint, ScopeEndpoints, ScopeMember},
 };
-use crate::{Access, ClusterName, ClusterSpec};
+use crate::{access::Access, spec::ClusterSpec};
+use mcr_access::ClusterName;
 
 /// The supervision of all announced names.
 pub(crate) struct Supervisors {
@@ -57,7 +55,7 @@ impl Supervisors {
     }
 
     fn names(&self) -> MutexGuard<'_, Names> {
-        lock(&self.names)
+        self.names.lock()
     }
 
     /// Engages a cluster, or gives it a new spec.
@@ -312,7 +310,8 @@ async fn desired_endpoint(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Trust, fleet::FleetSettings};
+    use crate::fleet::FleetSettings;
+    use mcr_access::Trust;
 
     /// Every cluster that is not in a scope has such a task for its whole life.
     #[test]

@@ -22,7 +22,7 @@ use super::{
     resources::Resources,
     spec_change::{ResolvedSpec, SpecChange, classify},
 };
-use crate::{ClusterName, Fingerprint, Refresh};
+use mcr_access::{ClusterName, Fingerprint, Refresh};
 
 /// What is under way.
 pub(super) struct UnderWay<'a> {

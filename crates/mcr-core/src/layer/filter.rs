@@ -4,7 +4,11 @@ use futures::StreamExt;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::{BrokenCluster, Change, ClusterName, ClusterSpec, Discovery, DiscoverySettings, Provider};
+use crate::{
+    provider::{BrokenCluster, Change, Discovery, DiscoverySettings, Provider},
+    spec::ClusterSpec,
+};
+use mcr_access::ClusterName;
 
 /// A provider that announces some of the clusters of another. [`filter`] creates it.
 pub struct Filter<P> {
@@ -108,7 +112,8 @@ mod tests {
     use futures::stream;
 
     use super::*;
-    use crate::{Access, Trust};
+    use crate::access::Access;
+    use mcr_access::Trust;
 
     /// The changes of one discovery after the other.
     struct Script(Mutex<Vec<Vec<Change>>>);

@@ -3,7 +3,8 @@ use std::{sync::Arc, time::Duration};
 use futures::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
-use crate::{BoxError, Change, Discovery, DiscoverySettings, Provider};
+use crate::provider::{Change, Discovery, DiscoverySettings, Provider};
+use mcr_access::BoxError;
 
 /// A provider that combines several. [`merge`] creates it.
 pub struct Merge {
@@ -108,7 +109,7 @@ impl Provider for Merge {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ClusterName;
+    use mcr_access::ClusterName;
 
     struct Script(&'static str, Vec<Change>);
     impl Provider for Script {

@@ -1,7 +1,8 @@
 use futures::StreamExt;
 use tokio_util::sync::CancellationToken;
 
-use crate::{BoxError, BrokenCluster, Change, ClusterName, Discovery, DiscoverySettings, Provider};
+use crate::provider::{BrokenCluster, Change, Discovery, DiscoverySettings, Provider};
+use mcr_access::{BoxError, ClusterName};
 
 /// A provider that puts a prefix in front of the names of another. [`prefix`] creates it.
 #[derive(Debug, Clone)]

@@ -3,13 +3,11 @@
 use std::{
     collections::HashMap,
     hash::BuildHasher,
-    sync::{
-        PoisonError, RwLock,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use hashbrown::{DefaultHashBuilder, HashTable};
+use parking_lot::RwLock;
 
 use super::{
     encoding::Encoding,
@@ -126,7 +124,7 @@ impl TemplateRegistry {
     ) -> Option<Encoding> {
         let hash = self.hasher.hash_one(key);
         {
-            let templates = self.templates.read().unwrap_or_else(PoisonError::into_inner);
+            let templates = self.templates.read();
             if let Some(encoding) = templates.get(hash, key) {
                 return Some(encoding);
             }
@@ -137,7 +135,7 @@ impl TemplateRegistry {
         if key.json.len() > MAX_TEMPLATE || !has_placeholders_only() {
             return None;
         }
-        let mut templates = self.templates.write().unwrap_or_else(PoisonError::into_inner);
+        let mut templates = self.templates.write();
         // Another thread may have made the template since.
         if let Some(encoding) = templates.get(hash, key) {
             return Some(encoding);

@@ -343,17 +343,17 @@ proptest! {
             let held: usize = lists.iter().map(|list| list.held).sum();
             let grown: usize = lists.iter().map(|list| list.grown).sum();
             prop_assert_eq!(free(&budget) + held, 12 * MIB);
-            prop_assert_eq!(*lock(&budget.growth) + grown, 9 * MIB);
+            prop_assert_eq!(*budget.growth.lock() + grown, 9 * MIB);
             for list in &lists {
                 prop_assert!(list.held <= 6 * MIB && list.kept <= list.held && list.held <= list.claimed);
                 prop_assert!(list.held.saturating_sub(budget.first) <= list.grown);
                 let of_cluster = lists.iter().filter(|other| Arc::ptr_eq(&other.share, &list.share));
                 let (claimed, grown) = of_cluster.fold((0, 0), |(claimed, grown), list| (claimed + list.claimed, grown + list.grown));
                 prop_assert_eq!(list.share.free.available_permits() + claimed, 6 * MIB);
-                prop_assert_eq!(*lock(&list.share.grown), grown);
+                prop_assert_eq!(*list.share.grown.lock(), grown);
             }
         }
         lists.clear();
-        prop_assert_eq!((free(&budget), *lock(&budget.growth)), (12 * MIB, 9 * MIB));
+        prop_assert_eq!((free(&budget), *budget.growth.lock()), (12 * MIB, 9 * MIB));
     }
 }

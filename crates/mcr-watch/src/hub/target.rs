@@ -4,14 +4,14 @@ use std::{
     borrow::Cow,
     panic::AssertUnwindSafe,
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use mcr_access::internal::lock;
 use mcr_client::internal::Observable;
 use mcr_store::{Encoder, Item, NotAnObject, Object, ObjectKey, ObjectMetadata};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::{
@@ -103,7 +103,7 @@ impl<T> HubTarget<T> {
     }
 
     fn state(&self) -> MutexGuard<'_, State<T>> {
-        lock(&self.state)
+        self.state.lock()
     }
 
     pub(super) fn len(&self) -> usize {

@@ -88,7 +88,7 @@ fn seen(object: &Object) -> (u8, u32, bool) {
 
 impl ChangeSink for Told {
     fn changed(&self, change: &ObjectChange) {
-        let mut told = self.0.lock().unwrap();
+        let mut told = self.0.lock();
         let name = change.key().unwrap().name.to_string();
         let before = match &change.new {
             Some(new) => told.0.insert(name.clone(), seen(new)),
@@ -319,10 +319,10 @@ impl World {
             Op::Leave(w) => {
                 self.stop_waiting(w);
                 let left = std::mem::replace(&mut self.readings[w], Reading::new());
-                let before = left.told.0.lock().unwrap().0.clone();
+                let before = left.told.0.lock().0.clone();
                 left.watch.stop();
                 // A watch that leaves receives no deletes.
-                assert_eq!(left.told.0.lock().unwrap().0, before);
+                assert_eq!(left.told.0.lock().0, before);
                 if let Some((s, _)) = left.at {
                     let alone = !self.readings.iter().any(|r| r.at.is_some_and(|at| at.0 == s));
                     let told = self.scopes[s].unread.swap(0, Ordering::SeqCst);
@@ -422,7 +422,7 @@ impl World {
                 .map(|object| (object.key().name.to_string(), seen(object)))
                 .collect();
             assert_eq!(held, expected);
-            let told = reading.told.0.lock().unwrap();
+            let told = reading.told.0.lock();
             assert_eq!((&told.0, &told.1), (&expected, &Vec::new()));
             if self.indexed && reading.at.is_some() {
                 let of_uid = |uid: u8| cache.store().by_index("uid", &uid.to_string()).unwrap().len();

@@ -6,7 +6,8 @@ use mcr_client::Transport;
 use mcr_watch::internal::{Grant, SharedWatch};
 
 use super::info::ClusterInfo;
-use crate::{ClusterName, ScopedAccess};
+use crate::scope::ScopedAccess;
+use mcr_access::ClusterName;
 
 /// How a cluster is connected.
 pub(crate) enum Attachment {

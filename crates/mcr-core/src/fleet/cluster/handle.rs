@@ -22,13 +22,15 @@ use super::{
     info::{ClusterInfo, StateSince},
 };
 use crate::{
-    Capabilities, ClusterName, HUB,
     fleet::{
+        HUB,
         description::DesiredCluster,
         resources::Resources,
         state::{ClusterState, Published},
     },
+    scope::Capabilities,
 };
+use mcr_access::ClusterName;
 
 /// A handle of one cluster of the fleet, for one engagement.
 ///

@@ -4,10 +4,8 @@ use std::{sync::Arc, time::SystemTime};
 
 use mcr_access::internal::namespace;
 
-use crate::{
-    ClusterName,
-    fleet::{description::Description, state::ClusterState},
-};
+use crate::fleet::{description::Description, state::ClusterState};
+use mcr_access::ClusterName;
 
 /// The properties of a cluster that can change without replacing the cluster.
 #[derive(Debug, Clone)]

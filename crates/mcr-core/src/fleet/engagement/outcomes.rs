@@ -6,15 +6,13 @@ use mcr_client::internal::ConnectError;
 use mcr_watch::internal::count;
 
 use super::{Engagement, Happened};
-use crate::{
-    ClusterName, Refresh,
-    fleet::{
-        connection::{HAD_EXPIRED, NewConnection, Renewal},
-        life::Event,
-        spec_change::{SpecChange, classify},
-        under_way::Outcome,
-    },
+use crate::fleet::{
+    connection::{HAD_EXPIRED, NewConnection, Renewal},
+    life::Event,
+    spec_change::{SpecChange, classify},
+    under_way::Outcome,
 };
+use mcr_access::{ClusterName, Refresh};
 
 impl Engagement<'_> {
     pub(super) fn judge(&mut self, outcome: Outcome) -> Happened {

@@ -8,22 +8,21 @@ use std::{
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use mcr_access::internal::lock;
 use mcr_client::Transport;
 use mcr_store::Indexer;
 use mcr_watch::{
     WatchError, WatchRequest,
     internal::{Feed, Places, ScopeWatch, SharedWatch},
 };
+use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BoxError, ClusterName, ObjectMetadata, Placement,
     access::{Scope, ScopedAccess},
     fleet::{
         cluster::Cluster,
@@ -32,8 +31,11 @@ use crate::{
         state::{ClusterState, Published},
     },
     layout::ScopeRefusal,
+    scope::Placement,
     upstream::EndpointConnection,
 };
+use mcr_access::{BoxError, ClusterName};
+use mcr_store::ObjectMetadata;
 
 /// A scope endpoint that has clusters.
 pub(crate) struct ScopeEndpoint {
@@ -79,7 +81,7 @@ impl ScopeEndpoint {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        self.state.lock()
     }
 
     pub(crate) fn connection(&self) -> Option<Cluster> {
@@ -120,7 +122,7 @@ impl ScopeEndpoint {
     /// Makes a cluster take over the state of the endpoint, unless the cluster has moved to another endpoint, is
     /// suspended itself, or drains.
     pub(super) fn update_cluster(&self, cluster: &Cluster) {
-        let _update = lock(&self.update);
+        let _update = self.update.lock();
         // Checked while the state is set, because all of this can change at any time.
         let follows = |now: &ClusterState| {
             !matches!(now, ClusterState::Suspended { .. })
@@ -342,7 +344,12 @@ impl fmt::Debug for ScopeEndpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Access, AnswerBody, ScopeLayout, Trust, Upstream};
+    use crate::{
+        access::Access,
+        scope::{ScopeLayout, Upstream},
+    };
+    use mcr_access::Trust;
+    use mcr_client::AnswerBody;
 
     struct Nowhere;
 

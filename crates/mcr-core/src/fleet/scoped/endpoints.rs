@@ -1,16 +1,13 @@
 //! The scope endpoints of a fleet.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex},
-};
+use std::{collections::HashMap, sync::Arc};
 
-use mcr_access::internal::lock;
+use parking_lot::Mutex;
 
 use super::endpoint::ScopeEndpoint;
 use crate::{
-    ScopedAccess,
     fleet::{cluster::Cluster, resources::Resources},
+    scope::ScopedAccess,
 };
 
 /// The scope endpoints that have clusters.
@@ -34,7 +31,7 @@ impl ScopeEndpoints {
         join: impl FnOnce(&Arc<ScopeEndpoint>) -> T,
     ) -> T {
         let key = (at.scope.id(), at.endpoint.clone());
-        let mut endpoints = lock(&self.0);
+        let mut endpoints = self.0.lock();
         let endpoint = endpoints.entry(key).or_insert_with(|| {
             let endpoint = Arc::new(ScopeEndpoint::new(resources, at));
             start(&endpoint);
@@ -45,13 +42,13 @@ impl ScopeEndpoints {
 
     /// Removes a cluster from an endpoint. The last cluster ends the endpoint.
     pub(crate) fn leave(&self, endpoint: &Arc<ScopeEndpoint>, cluster: &Cluster) {
-        let mut endpoints = lock(&self.0);
+        let mut endpoints = self.0.lock();
         if endpoint.remove_cluster(cluster) {
             endpoints.retain(|_, known| !Arc::ptr_eq(known, endpoint));
         }
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<ScopeEndpoint>> {
-        lock(&self.0).values().cloned().collect()
+        self.0.lock().values().cloned().collect()
     }
 }

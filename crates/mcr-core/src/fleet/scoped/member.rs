@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::{endpoint::ScopeEndpoint, endpoints::ScopeEndpoints, placement::ClusterPlacement};
 use crate::{
-    ScopedAccess,
     fleet::{
         cluster::{Attachment, Cluster, ScopePlacement},
         context::FleetContext,
@@ -12,6 +11,7 @@ use crate::{
         life::End,
         state::{ClusterState, Published},
     },
+    scope::ScopedAccess,
 };
 
 /// The record of one cluster name in scopes: from the first announcement by a provider until its last cluster has
@@ -231,7 +231,7 @@ fn engage(context: &MemberContext<'_>, desired: &DesiredCluster, at: &ScopedAcce
     let start = context.start_endpoint;
     let (cluster, placement) = context.endpoints.join(&fleet.resources, at, start, join);
     let name = cluster.name();
-    tracing::info!(cluster = %name, display_name = cluster.property(crate::DISPLAY_NAME), provider = %desired.provider, epoch, scope = at.scope.name(), endpoint = %at.endpoint, place = %at.place, "cluster joins the fleet");
+    tracing::info!(cluster = %name, display_name = cluster.property(crate::spec::DISPLAY_NAME), provider = %desired.provider, epoch, scope = at.scope.name(), endpoint = %at.endpoint, place = %at.place, "cluster joins the fleet");
     fleet.registry.insert(&cluster);
     update_state(fleet, &cluster, &placement.endpoint(), &desired.spec);
     fleet.publish(name);
@@ -290,7 +290,7 @@ impl EngagedMember {
         let at = self.spec.scoped();
         if at != Some(now) {
             if at.is_none_or(|at| !at.is_at(now)) {
-                tracing::info!(cluster = %cluster.name(), display_name = cluster.property(crate::DISPLAY_NAME), endpoint = %now.endpoint, place = %now.place, "cluster moves within its scope");
+                tracing::info!(cluster = %cluster.name(), display_name = cluster.property(crate::spec::DISPLAY_NAME), endpoint = %now.endpoint, place = %now.place, "cluster moves within its scope");
             }
             let join = |endpoint: &Arc<ScopeEndpoint>| {
                 endpoint.add_cluster(cluster);

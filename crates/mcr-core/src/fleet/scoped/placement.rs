@@ -1,22 +1,23 @@
 //! The placement of a cluster in a scope: its scope endpoint and its place there.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use kube::client::Body;
-use mcr_access::internal::lock;
 use mcr_client::{
     AnswerBody, Route, Transport,
     internal::user_code::{CatchPanic, LAYOUT},
 };
 use mcr_watch::internal::{Grant, SharedWatch};
+use parking_lot::Mutex;
 
 use super::endpoint::ScopeEndpoint;
 use crate::{
-    BoxError, ClusterName, ScopedAccess, Upstream,
     fleet::cluster::{ConnectionInfo, ScopePlacement},
+    scope::{ScopedAccess, Upstream},
 };
+use mcr_access::{BoxError, ClusterName};
 
 /// The placement of a cluster in a scope. It changes when the cluster moves.
 pub(crate) struct ClusterPlacement(Mutex<(Arc<ScopeEndpoint>, ScopedAccess)>);
@@ -27,7 +28,7 @@ impl ClusterPlacement {
     }
 
     fn current(&self) -> (Arc<ScopeEndpoint>, ScopedAccess) {
-        lock(&self.0).clone()
+        self.0.lock().clone()
     }
 
     pub(crate) fn endpoint(&self) -> Arc<ScopeEndpoint> {
@@ -36,7 +37,7 @@ impl ClusterPlacement {
 
     /// Changes the placement, and returns the endpoint before.
     pub(super) fn change(&self, endpoint: Arc<ScopeEndpoint>, at: &ScopedAccess) -> Arc<ScopeEndpoint> {
-        std::mem::replace(&mut *lock(&self.0), (endpoint, at.clone())).0
+        std::mem::replace(&mut *self.0.lock(), (endpoint, at.clone())).0
     }
 }
 
@@ -46,7 +47,7 @@ impl ScopePlacement for ClusterPlacement {
     }
 
     fn endpoint_id(&self) -> u64 {
-        lock(&self.0).0.id
+        self.0.lock().0.id
     }
 
     fn transport(self: Arc<Self>, cluster: &ClusterName) -> Transport {

@@ -29,7 +29,7 @@ fn uid(number: u32) -> Uid {
 
 /// How many templates there are, and how many keys that one object has. Checks the usage on the way.
 fn counts(registry: &TemplateRegistry) -> (usize, usize) {
-    let templates = registry.templates.read().unwrap();
+    let templates = registry.templates.read();
     let mut by_watch = HashMap::<WatchId, Usage>::new();
     let mut all = Usage::default();
     for entry in &templates.entries {

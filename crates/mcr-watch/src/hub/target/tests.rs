@@ -172,7 +172,7 @@ fn the_projection_is_called_without_a_lock() {
     let target = Arc::new_cyclic(|target: &Weak<HubTarget<bool>>| {
         let target = target.clone();
         HubTarget::new(Projection::of(move |_| {
-            target.upgrade().map(|target| target.state.try_lock().is_ok())
+            target.upgrade().map(|target| target.state.try_lock().is_some())
         }))
     });
     list(&target, &[map("a", 1, "x")]);
