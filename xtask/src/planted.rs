@@ -18,7 +18,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::stage::{Done, Stages};
 use crate::workspace::TestProgram;
 use crate::{assets, workspace};
-use bugs::{BUGS, Planted};
+use bugs::{BUGS, LIB, Planted};
 
 /// Says that this program is called in rustc's place. Cargo tells builds with such a wrapper from builds without, and so the
 /// crates of the copy from those of the workspace.
@@ -126,9 +126,12 @@ fn build(chosen: &[&Planted], copy: &Path) -> Result<BTreeMap<(String, String), 
     // The whole workspace, so that dependencies have the features that they have in all other builds.
     command.args(["test", "--workspace", "--all-features", "--no-run"]);
     command.arg("--message-format=json-render-diagnostics");
-    names.iter().for_each(|name| {
-        command.args(["--test", name]);
-    });
+    for name in &names {
+        match *name {
+            LIB => command.arg("--lib"),
+            name => command.args(["--test", name]),
+        };
+    }
     command
         .current_dir(copy)
         .env("CARGO_TARGET_DIR", workspace::target()?)
@@ -149,7 +152,10 @@ fn build(chosen: &[&Planted], copy: &Path) -> Result<BTreeMap<(String, String), 
     let mut programs = BTreeMap::new();
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         if let Some(program) = TestProgram::read(line) {
-            programs.insert((program.folder(), program.target), program.path);
+            let package = program.folder();
+            let is_lib = program.target == package.replace('-', "_");
+            let name = if is_lib { LIB.to_owned() } else { program.target };
+            programs.insert((package, name), program.path);
         }
     }
     Ok(programs)

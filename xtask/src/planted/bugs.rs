@@ -9,7 +9,10 @@ pub(super) struct Planted {
     pub(super) test: Test,
 }
 
-/// A test: `cargo test -p <package> --test <program> <name>`.
+/// The unit tests of a package, in place of a test program.
+pub(super) const LIB: &str = "lib";
+
+/// A test: `cargo test -p <package> --test <program> <name>`, or `--lib`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Test {
     pub(super) package: &'static str,
@@ -71,6 +74,14 @@ pub(super) const BUGS: &[Planted] = &[
     bug(13, "old-epoch-accepted", "mcr", "queue_async", "what_was_seen_in_an_earlier_epoch_is_refused"),
     bug(13, "runs-forgotten-on-leave", "mcr", "runs", "what_still_runs_for_a_cluster_that_was_let_go_is_not_run_beside_when_it_is_taken_in_again"),
     bug(14, "unreachable-without-reason", "mcr-core", "model", "promises::promise_14_silence_is_impossible"),
+    bug(1, "unreachable-ends-no-requests", "mcr-core", LIB, "fleet::life::tests::the_link_is_up_only_while_the_cluster_is_ready_and_lost_only_when_it_is_unreachable"),
+    bug(1, "silence-while-renewing-ignored", "mcr-core", LIB, "fleet::life::tests::the_page_has_the_table_of_events"),
+    bug(1, "announcement-shortens-the-pauses", "mcr-core", LIB, "fleet::life::tests::only_an_attempt_that_succeeds_shortens_the_pauses_again"),
+    bug(1, "link-down-wakes-nobody", "mcr-client", LIB, "link::tests::whoever_waits_for_the_link_learns_its_endpoint_and_when_it_is_down_or_another_one"),
+    bug(3, "ended-engagement-goes-on", "mcr-core", LIB, "fleet::life::tests::an_ended_engagement_follows_no_event_any_more"),
+    bug(4, "new-address-stays-ready", "mcr-core", LIB, "fleet::life::tests::the_endpoint_has_another_number_exactly_after_a_move"),
+    bug(6, "moved-keeps-its-endpoint", "mcr-core", LIB, "fleet::life::tests::the_endpoint_has_another_number_exactly_after_a_move"),
+    bug(7, "refused-never-pauses", "mcr-core", LIB, "fleet::life::tests::a_refusal_fetches_one_newer_credential_at_once_and_then_pauses"),
     bug(15, "broken-answer-quoted", "mcr-core", "traps", "secrets::the_client_of_a_cluster_leaks_nothing_of_a_broken_answer"),
     bug(16, "entry-left-per-name", "mcr-core", "memory", "promise_16_names_that_come_and_go_leave_nothing"),
     bug(SYNC, "sync-creates-before-the-record", "mcr-sync", "protocol", PROTOCOL),
