@@ -234,7 +234,7 @@ impl<'a> Engagement<'a> {
         let event = match event {
             Event::Ended(end) => Event::Ended(end),
             _ if self.known.is_displaced(self.fleet, &self.cluster) => Event::Ended(End::Replaced),
-            // It can't be probed or renewed.
+            // Without a connection there is nothing to probe or to renew.
             Event::Doubted | Event::Refused | Event::Expiring if self.connection.is_none() => {
                 Event::FellSilent(ConnectError::new("the connection was closed"))
             }

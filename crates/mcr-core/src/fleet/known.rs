@@ -36,7 +36,7 @@ impl Known {
         another.is_some()
     }
 
-    /// Claims the UID of a cluster that has answered. Returns it with the cluster beside which this one is not engaged.
+    /// Claims the UID of a cluster that has answered. Returns the UID and the name that is engaged with it, if this one has to wait.
     pub(super) fn claim(
         &mut self,
         fleet: &FleetContext,
@@ -62,7 +62,7 @@ impl Known {
             Claim::Wait(engaged) => Some((uid, engaged)),
             Claim::Displace(displaced) => {
                 if let Some(displaced) = fleet.registry.get(&displaced) {
-                    // Before the hub is Ready. Its supervisor notices that it has to end.
+                    // Published here, so that two names never look engaged at once. The supervisor of the other one notices that it has to end.
                     displaced.publish(Published::draining(true));
                     displaced.health().failed();
                 }
