@@ -66,14 +66,22 @@ impl EndpointAccess {
         }
     }
 
-    /// Identifies the access: two with equal fingerprints lead to the same endpoint with equal credential sources.
+    /// Identifies the access: two with equal fingerprints lead to the same endpoint with equal credential sources, and each policy
+    /// judges them alike.
     pub fn fingerprint(&self) -> Fingerprint {
+        let asks = self.asks.as_ref();
+        // A plugin that never runs is judged, too.
+        let plugin = self
+            .plugin()
+            .map(|plugin| (plugin.program.fingerprint(), plugin.runs));
         Fingerprint::of(&(
             &self.endpoint,
             self.credentials.fingerprint(),
             &self.default_namespace,
             self.trust,
             self.authority_file(),
+            asks.map(|asks| (&asks.files, asks.impersonates)),
+            plugin,
         ))
     }
 

@@ -142,9 +142,9 @@ impl CredentialSource for FileSource {
                     *self.last.lock() = Some(credential.clone());
                     Ok(credential)
                 }
-                // While a file is being replaced, the last credential serves, or the inline token of the same user.
-                // After a 401 neither does.
-                Err(error) if why != Refresh::Unauthorized => {
+                // While a file is being replaced, the last credential serves, or the inline token of the same user. After a 401
+                // neither does, and a new connection does not begin with a credential that may be gone.
+                Err(error) if why == Refresh::Expiring => {
                     let last = self.last.lock().clone();
                     let has_inline_token = self.base.token.is_some() && self.certificate.is_none();
                     last.or_else(|| has_inline_token.then(|| self.base.clone()))

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use mcr_access::{
-    AccessPolicy, AddressPolicy, CredentialPluginPolicy, EndpointAccess, KubeconfigAccess, Trust,
+    AccessPolicy, AddressPolicy, CredentialPluginPolicy, EndpointAccess, KubeconfigAccess, Refresh, Trust,
 };
 
 fn parsed(cluster: &str, user: &str) -> EndpointAccess {
@@ -135,4 +135,52 @@ fn certificate_authorities_in_a_file_are_read_each_time_and_only_if_the_policy_a
             .to_string()
             .contains("names a file")
     );
+}
+
+#[test]
+fn accesses_that_a_policy_may_judge_differently_have_different_fingerprints() {
+    let exec = |args: &str| {
+        format!(
+            "token: t, exec: {{apiVersion: client.authentication.k8s.io/v1, command: sh, args: [{args}], interactiveMode: Never}}"
+        )
+    };
+    // Neither plugin runs beside the token.
+    let users = [
+        "token: t",
+        &exec("a"),
+        &exec("b"),
+        "token: t, tokenFile: /t",
+        "token: t, as: root",
+    ];
+    let prints = users.map(|user| parsed("server: 'https://h'", user).fingerprint());
+    for (at, print) in prints.iter().enumerate() {
+        assert_eq!(
+            prints.iter().position(|other| other == print),
+            Some(at),
+            "{}",
+            users[at]
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_missing_gives_no_credential_for_a_new_connection_and_the_last_one_for_a_renewal() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    let source = |inline: &str| {
+        let user = format!("{inline}tokenFile: {}", file.display());
+        parsed("server: 'https://h'", &user).credentials
+    };
+    for (inline, serves) in [("", false), ("token: stale, ", true)] {
+        let source = source(inline);
+        assert!(source.credential(Refresh::First).await.is_err());
+        assert_eq!(source.credential(Refresh::Expiring).await.is_ok(), serves);
+        std::fs::write(&file, "t").unwrap();
+        source.credential(Refresh::First).await.unwrap();
+        std::fs::remove_file(&file).unwrap();
+        assert!(source.credential(Refresh::Expiring).await.is_ok());
+        for why in [Refresh::First, Refresh::Unauthorized] {
+            assert!(source.credential(why).await.is_err(), "{why:?}");
+        }
+    }
 }

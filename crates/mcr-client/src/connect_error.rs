@@ -11,6 +11,8 @@ pub struct ConnectError {
     pub unauthorized: bool,
     /// Whether there are too many requests (429), which says nothing else.
     pub busy: bool,
+    /// Whether the source has given no credential, so that the API server was not asked.
+    pub no_credential: bool,
 }
 
 impl ConnectError {
@@ -20,6 +22,15 @@ impl ConnectError {
             reason: reason.into(),
             unauthorized: false,
             busy: false,
+            no_credential: false,
+        }
+    }
+
+    /// The source has given no credential.
+    pub(crate) fn no_credential(reason: impl Into<Arc<str>>) -> Self {
+        Self {
+            no_credential: true,
+            ..Self::new(reason)
         }
     }
 

@@ -68,8 +68,8 @@ impl EndpointCredentials {
         loop {
             if let Ok(fetched) = timeout_at(end, &mut fetch).await {
                 return fetched
-                    .map_err(|panicked| ConnectError::new(panicked.to_string()))?
-                    .map_err(ConnectError::new);
+                    .map_err(|panicked| ConnectError::no_credential(panicked.to_string()))?
+                    .map_err(ConnectError::no_credential);
             }
             let began = catch_panic(CREDENTIAL_SOURCE, || source.work_began())
                 .ok()
@@ -77,7 +77,7 @@ impl EndpointCredentials {
             match began.map(|began| began + limit) {
                 Some(later) if later > end => end = later,
                 _ => {
-                    return Err(ConnectError::new(format!(
+                    return Err(ConnectError::no_credential(format!(
                         "no credential within {} s",
                         limit.as_secs()
                     )));

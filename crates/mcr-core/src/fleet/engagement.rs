@@ -139,25 +139,29 @@ impl<'a> Engagement<'a> {
             let timer = self.timer().filter(|_| idle);
             let happened = tokio::select! {
                 biased;
-                () = stop.cancelled() => Some((Event::Ended(End::Stopped), None)),
+                () = stop.cancelled() => Some(Ok(Event::Ended(End::Stopped))),
                 // What is under way may wait for a silent server or for an exec plugin. That is of no use for a removed cluster.
-                () = &mut removed => Some((Event::Ended(End::Left), None)),
+                () = &mut removed => Some(Ok(Event::Ended(End::Left))),
                 // A connection that has answered is put to use first. A change of the spec is then a change of that connection.
-                outcome = outcome(&mut under_way), if !idle => Some(self.judge(outcome)),
-                changed = self.changes.changed(), if follows_spec => Some((match changed {
+                outcome = outcome(&mut under_way), if !idle => Some(Err(outcome)),
+                changed = self.changes.changed(), if follows_spec => Some(Ok(match changed {
                     Ok(()) => self.take_change(),
                     Err(_) => Event::Ended(End::Stopped),
-                }, None)),
-                _ = transport.unauthorized(), if serves => Some((Event::Refused, None)),
-                () = transport.probe_wanted(), if serves => Some((Event::Doubted, None)),
-                () = failed_since(&health, known_failures), if serves => Some((Event::Doubted, None)),
-                // One timer for all: each timer would take memory in the task for the whole life of the cluster.
-                () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => self.due().map(|event| (event, None)),
+                })),
+                _ = transport.unauthorized(), if serves => Some(Ok(Event::Refused)),
+                // One timer for all: each timer would take memory in the task for the whole life of the cluster. Before what may ask for a
+                // probe again and again, because renewals must not wait for that.
+                () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => self.due().map(Ok),
+                () = transport.probe_wanted(), if serves => Some(Ok(Event::Doubted)),
+                () = failed_since(&health, known_failures), if serves => Some(Ok(Event::Doubted)),
             };
             known_failures = self.failures();
-            if let Some((event, new)) = happened {
-                under_way = self.follow(event, new);
-            }
+            let (event, new) = match happened {
+                Some(Ok(event)) => (event, None),
+                Some(Err(outcome)) => self.judge(outcome),
+                None => continue,
+            };
+            under_way = self.follow(event, new);
         }
     }
 

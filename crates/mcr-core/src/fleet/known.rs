@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     cluster::Cluster, connection::NewConnection, context::FleetContext, description::Description,
-    identities::Claim, identity::KnownIdentity, state::Published,
+    identities::Claim, identity::KnownIdentity,
 };
 use crate::access::Access;
 use mcr_access::{ClusterName, Trust};
@@ -62,8 +62,8 @@ impl Known {
             Claim::Wait(engaged) => Some((uid, engaged)),
             Claim::Displace(displaced) => {
                 if let Some(displaced) = fleet.registry.get(&displaced) {
-                    // Published here, so that two names never look engaged at once. The supervisor of the other one notices that it has to end.
-                    displaced.publish(Published::draining(true));
+                    // Before the hub is Ready. The supervisor of the other one notices that it has to end.
+                    displaced.cut_off();
                     displaced.health().failed();
                 }
                 None

@@ -67,8 +67,8 @@ impl<'a> UnderWay<'a> {
         Self::new(true, async move { Outcome::Attempt(connect(&target, why).await) })
     }
 
-    /// The previous connection is of use if none comes about by the newest spec because that can't be resolved or has another
-    /// credential, and the same cluster answers there.
+    /// The previous connection is of use if none comes about by the newest spec because that can't be resolved, gives no credential or
+    /// has another one, and the same cluster answers there.
     pub(super) fn try_previous(
         fleet: &'a FleetContext,
         spec: Arc<Description>,
@@ -86,9 +86,15 @@ impl<'a> UnderWay<'a> {
             let Some((in_use, channel, known)) = previous else {
                 return Outcome::Fallback(false, why);
             };
-            let is_to_be_tried = resolve_spec(fleet, &spec)
+            let change = resolve_spec(fleet, &spec)
                 .await
-                .map_or(true, |new| classify(&in_use, &new) == SpecChange::Credentials);
+                .map(|new| classify(&in_use, &new));
+            let is_to_be_tried = match change {
+                Ok(change) => {
+                    change == SpecChange::Credentials || change == SpecChange::Info && why.no_credential
+                }
+                Err(_) => true,
+            };
             let answers = is_to_be_tried && {
                 let limit = fleet.settings().probe_timeout;
                 let answer = probe::identify(&channel, ProbeConnection::Close, limit).await;

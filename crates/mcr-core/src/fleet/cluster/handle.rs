@@ -387,11 +387,7 @@ impl Cluster {
     ) -> Option<ClusterState> {
         let Published { state, link, closes } = new;
         if closes {
-            self.0.state.change(|now| now.closed = true);
-            // Without the lock, because this drops code of users.
-            if let Some(transport) = self.0.transport.get() {
-                transport.close();
-            }
+            self.cut_off();
         }
         let mut before = None;
         self.0.state.change_if(|now| {
@@ -415,6 +411,15 @@ impl Cluster {
             true
         });
         before
+    }
+
+    /// Closes its transport for good: another cluster may answer at its address.
+    pub(super) fn cut_off(&self) {
+        self.0.state.change(|now| now.closed = true);
+        // Without the lock, because this drops code of users.
+        if let Some(transport) = self.0.transport.get() {
+            transport.close();
+        }
     }
 
     /// Cancels its token, ends its watches and accepts no new task. No store is readable after this.
