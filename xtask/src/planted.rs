@@ -139,8 +139,8 @@ fn build(chosen: &[&Planted], copy: &Path) -> Result<BTreeMap<(String, String), 
         .env(AS_RUSTC, "1")
         .stderr(Stdio::inherit());
     eprintln!(
-        "+ cargo test --no-run --test {} # in {}",
-        names.into_iter().collect::<Vec<_>>().join(" --test "),
+        "+ cargo test --no-run with the programs {} # in {}",
+        names.into_iter().collect::<Vec<_>>().join(", "),
         copy.display()
     );
     let output = command.output().context("starting cargo")?;
