@@ -414,7 +414,7 @@ impl Cluster {
     }
 
     /// Closes its transport for good: another cluster may answer at its address.
-    pub(super) fn cut_off(&self) {
+    pub(crate) fn cut_off(&self) {
         self.0.state.change(|now| now.closed = true);
         // Without the lock, because this drops code of users.
         if let Some(transport) = self.0.transport.get() {
