@@ -189,9 +189,12 @@ impl Remote {
                 .details
                 .as_ref()
                 .is_some_and(|details| details.name == **namespace)
-            && namespaces.may_create(&self.key.cluster, namespace)
         {
-            self.create_namespace(namespace).await?;
+            if namespaces.may_create(&self.key.cluster, namespace) {
+                self.create_namespace(namespace).await?;
+                namespaces.note(&self.key.cluster, namespace);
+            }
+            // Also if it was made for another object meanwhile.
             answer = self.wrote(self.api.create(&post, &object)).await?;
         }
         match answer {

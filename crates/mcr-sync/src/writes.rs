@@ -111,14 +111,17 @@ impl Trouble {
 pub(crate) struct Namespaces(Mutex<HashMap<(ClusterName, String), Instant>>);
 
 impl Namespaces {
-    /// Whether a namespace may be created now. Notes that it is.
+    /// Whether a namespace may be created now.
     pub(crate) fn may_create(&self, cluster: &ClusterName, namespace: &str) -> bool {
         let mut created = self.0.lock();
         created.retain(|_, at| at.elapsed() < LONGEST_PAUSE);
+        !created.contains_key(&(cluster.clone(), namespace.to_owned()))
+    }
+
+    /// Notes that a namespace is there now. One that could not be created may be tried again at once.
+    pub(crate) fn note(&self, cluster: &ClusterName, namespace: &str) {
         let key = (cluster.clone(), namespace.to_owned());
-        let may = !created.contains_key(&key);
-        created.entry(key).or_insert_with(Instant::now);
-        may
+        self.0.lock().insert(key, Instant::now());
     }
 }
 
