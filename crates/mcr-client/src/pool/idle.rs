@@ -15,8 +15,15 @@ use tokio_util::task::AbortOnDropHandle;
 use super::hyper_connection::HyperConnection;
 use crate::connect::Stream;
 
-/// The most idle connections of a pool. A healthy cluster has one, which its next watch takes.
-const MAX_IDLE: usize = 2;
+/// The most idle connections of a pool: about as many as requests run at once in one cluster. With fewer, a burst of requests dials
+/// again and again, and a TLS handshake costs more than the request.
+const MAX_IDLE: usize = 16;
+
+/// How many connections may be idle for the whole idle timeout. A healthy cluster has one, which its next watch takes.
+const LASTING: usize = 2;
+
+/// How long the others, which a burst of requests has left, may be idle.
+const SURPLUS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long a connection may take to finish writing a request whose response has already been read.
 const READY_WITHIN: Duration = Duration::from_secs(1);
@@ -49,11 +56,25 @@ pub(crate) struct IdleConnections {
 struct List {
     /// Each with the time since when it is idle, in ascending order.
     connections: Vec<(Instant, IdleConnection)>,
-    /// The task that closes connections after the idle timeout. It runs while the list is not empty.
-    reaper: Option<AbortOnDropHandle<()>>,
+    /// The task that closes connections which have been idle for too long, and when it does so next. It runs while the list is not empty.
+    reaper: Option<(Instant, AbortOnDropHandle<()>)>,
 }
 
 impl List {
+    /// When each connection has been idle for too long. The ones that became idle last are kept, because they are taken first.
+    fn deadlines(&self, idle_timeout: Duration) -> impl Iterator<Item = Instant> {
+        let surplus = self.connections.len().saturating_sub(LASTING);
+        let since = self.connections.iter().map(|(since, _)| *since);
+        since.enumerate().map(move |(at, since)| {
+            since
+                + if at < surplus {
+                    idle_timeout.min(SURPLUS_TIMEOUT)
+                } else {
+                    idle_timeout
+                }
+        })
+    }
+
     /// Takes the connection that became idle last, of those that match.
     fn take(&mut self, matches: impl Fn(&IdleConnection) -> bool) -> Option<IdleConnection> {
         let last = self
@@ -87,13 +108,15 @@ impl IdleConnections {
         if connection.is_closed() || list.connections.len() >= MAX_IDLE {
             return;
         }
-        let now = Instant::now();
-        // Exact, because a watch takes most connections at once, and the list stays small.
+        // Exact, because a watch takes most connections at once, and most lists stay small.
         list.connections.reserve_exact(1);
-        list.connections.push((now, connection));
-        if list.reaper.is_none() {
-            let reaper = runtime.spawn(reap(Arc::downgrade(self), now + self.idle_timeout));
-            list.reaper = Some(AbortOnDropHandle::new(reaper));
+        list.connections.push((Instant::now(), connection));
+        let Some(first) = list.deadlines(self.idle_timeout).min() else {
+            return;
+        };
+        if list.reaper.as_ref().is_none_or(|(at, _)| first < *at) {
+            let reaper = runtime.spawn(reap(Arc::downgrade(self), first));
+            list.reaper = Some((first, AbortOnDropHandle::new(reaper)));
         }
     }
 
@@ -142,15 +165,16 @@ impl IdleConnections {
     fn reap(&self) -> Option<Instant> {
         let mut list = self.list.lock();
         let now = Instant::now();
+        let due: Vec<bool> = list.deadlines(self.idle_timeout).map(|at| at <= now).collect();
+        let mut due = due.into_iter();
         list.connections
-            .retain(|(since, connection)| *since + self.idle_timeout > now && !connection.is_closed());
-        let next = list
-            .connections
-            .first()
-            .map(|(since, _)| *since + self.idle_timeout);
-        if next.is_none() {
+            .retain(|(_, connection)| due.next() == Some(false) && !connection.is_closed());
+        let next = list.deadlines(self.idle_timeout).min();
+        match (next, &mut list.reaper) {
+            (Some(next), Some((at, _))) => *at = next,
             // Detached, because the reaper itself is the caller, and must not abort itself.
-            drop(list.reaper.take().map(AbortOnDropHandle::detach));
+            (None, reaper) => drop(reaper.take().map(|(_, task)| task.detach())),
+            (Some(_), None) => {}
         }
         next
     }

@@ -102,7 +102,7 @@ async fn an_answer_that_is_dropped_takes_its_connection_along() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_are_kept_and_not_for_ever() {
+async fn those_of_a_burst_are_kept_for_the_next_and_two_for_longer() {
     let _clock = hold_clock();
     let server = Server::json("200 OK", "{}").await;
     let settings = Settings {
@@ -110,22 +110,28 @@ async fn two_are_kept_and_not_for_ever() {
         ..settings()
     };
     let channel = channel_with(&server, "one", settings);
-    let three = [0, 1, 2].map(|_| channel.send(get("/version")));
-    let answers = futures::future::try_join_all(three).await.unwrap();
-    for answer in answers {
-        rest(&mut answer.into_body()).await;
-    }
-    assert_eq!(server.accepted(), 3);
+    let burst = async || {
+        let requests = [(); 17].map(|()| channel.send(get("/version")));
+        for answer in futures::future::try_join_all(requests).await.unwrap() {
+            rest(&mut answer.into_body()).await;
+        }
+    };
+    burst().await;
+    assert_eq!(server.accepted(), 17);
+    until("the limit is kept", || server.open() == 16).await;
+    advance(Duration::from_secs(1)).await;
+    burst().await;
+    assert_eq!(server.accepted(), 18);
+    advance(Duration::from_secs(3)).await;
     until("two are left", || server.open() == 2).await;
     ask(&channel).await;
-    assert_eq!(server.accepted(), 3);
-    advance(Duration::from_secs(59)).await;
+    advance(Duration::from_secs(56)).await;
     ask(&channel).await;
-    assert_eq!((server.accepted(), server.open()), (3, 2));
+    assert_eq!((server.accepted(), server.open()), (18, 2));
     advance(Duration::from_secs(61)).await;
     until("none is left", || server.open() == 0).await;
     ask(&channel).await;
-    assert_eq!(server.accepted(), 4);
+    assert_eq!(server.accepted(), 19);
     drop(channel);
     until("what is idle goes with the channel", || server.open() == 0).await;
 }
