@@ -1,6 +1,6 @@
 //! Carries out one step of the plan, if the servers still show what the step follows from.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use futures::{StreamExt, stream};
 use kube::{core::DynamicObject, runtime::events::EventType};
@@ -23,7 +23,7 @@ use crate::{
 const AT_ONCE: usize = 16;
 
 /// What a server has, and whether that is another object: than was observed, or, after a creation, than is to be made.
-type Found = (Option<DynamicObject>, bool);
+type Found = (Option<Arc<DynamicObject>>, bool);
 
 pub(crate) type Step = Decision<RequestKey, Placement>;
 
@@ -181,18 +181,14 @@ where
     }
 
     /// What the server has, and whether that is something else than was observed.
-    async fn ask(
-        &self,
-        placement: &Placement,
-        view: &View,
-    ) -> Result<(Option<DynamicObject>, bool), SyncError> {
+    async fn ask(&self, placement: &Placement, view: &View) -> Result<Found, SyncError> {
         if let Some(live) = self.live.get(placement)
             && !self.of_lists.contains(placement)
         {
             return Ok((live.clone(), false));
         }
         let found = self.remote(placement)?.get().await?;
-        let of = |object: Option<&DynamicObject>| object.map(|object| version(&object.metadata));
+        let of = |object: Option<&Arc<DynamicObject>>| object.map(|object| version(&object.metadata));
         // An absent object is only known as such if the store had listed the cluster.
         let state = view.observed.objects.get(placement).map(|object| object.state);
         let is_other = state == Some(State::Away) || of(found.as_ref()) != of(view.found.get(placement));
@@ -200,7 +196,7 @@ where
     }
 
     /// The source as the server has it. Another object of its name is not this source, and may have its targets by now.
-    pub(crate) async fn refreshed(&self) -> Result<Option<DynamicObject>, SyncError> {
+    pub(crate) async fn refreshed(&self) -> Result<Option<Arc<DynamicObject>>, SyncError> {
         let known = self.last_known().and_then(|known| known.metadata.uid.clone());
         let found = self.own()?.get().await?;
         if found.as_ref().is_some_and(|found| found.metadata.uid != known) {
@@ -244,7 +240,7 @@ where
                     .await;
             }
             let found = stored(&remote, desired, written).await?;
-            let drops = |found: &DynamicObject| {
+            let drops = |found: &Arc<DynamicObject>| {
                 !desired.is_stored(found) && !dropped(&desired.object, &value(found)).is_empty()
             };
             if !is_taken && found.as_ref().is_some_and(drops) {
@@ -265,7 +261,7 @@ where
         };
         let Some(desired) = desired.filter(|_| write != Write::Delete) else {
             // The source may want this one again since it was asked for, and so may another object of its name.
-            let of = |source: Option<&DynamicObject>| source.map(|source| version(&source.metadata));
+            let of = |source: Option<&Arc<DynamicObject>>| source.map(|source| version(&source.metadata));
             if of(self.refreshed().await?.as_ref()) != of(self.source.as_ref()) {
                 return Ok((found, false));
             }
@@ -394,7 +390,7 @@ where
             Written::Done(source) => {
                 // The patch has changed nothing that a function of the user reads.
                 self.keep_decoded(&source.metadata);
-                Some(*source)
+                Some(source)
             }
             Written::Outdated => self.refreshed().await?,
         };
@@ -417,7 +413,7 @@ async fn stored(
     remote: &Remote,
     desired: &Desired,
     mut written: Written,
-) -> Result<Option<DynamicObject>, SyncError> {
+) -> Result<Option<Arc<DynamicObject>>, SyncError> {
     if let Written::Done(stored) = &written
         && !desired.is_stored(stored)
         && let Some(change) = desired.to_note(&value(stored))?
@@ -425,7 +421,7 @@ async fn stored(
         written = remote.write(change).await?;
     }
     match written {
-        Written::Done(object) => Ok(Some(*object)),
+        Written::Done(object) => Ok(Some(object)),
         Written::Outdated => remote.get().await,
     }
 }

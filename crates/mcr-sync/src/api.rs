@@ -35,7 +35,7 @@ pub(crate) struct Remote {
 
 /// The end of a write that depends on what was read before.
 pub(crate) enum Written {
-    Done(Box<DynamicObject>),
+    Done(Arc<DynamicObject>),
     /// The object is another one than was read. Read it again.
     Outdated,
 }
@@ -125,11 +125,11 @@ impl Remote {
     }
 
     /// The object as the stores keep it. Its `managedFields` are as long as the rest, and merge patches do not need them.
-    fn kept(&self, mut object: DynamicObject) -> DynamicObject {
+    fn kept(&self, mut object: DynamicObject) -> Arc<DynamicObject> {
         if !self.keeps_managed_fields {
             object.metadata.managed_fields = None;
         }
-        object
+        Arc::new(object)
     }
 
     fn failed(&self, verb: &'static str) -> impl FnOnce(kube::Error) -> SyncError {
@@ -145,7 +145,7 @@ impl Remote {
 
     /// The object as the server has it now. A 404 counts only if it names the object: that of a kind which is not served, or
     /// of something in front of the server, says nothing about the object.
-    pub(crate) async fn get(&self) -> Result<Option<DynamicObject>, SyncError> {
+    pub(crate) async fn get(&self) -> Result<Option<Arc<DynamicObject>>, SyncError> {
         match self.read(self.api.get(&self.segment)).await? {
             Ok(object) => Ok(Some(self.kept(object))),
             Err(kube::Error::Api(status)) if status.is_not_found() => {
@@ -161,7 +161,7 @@ impl Remote {
     }
 
     /// The object, if this label selector selects it.
-    pub(crate) async fn get_labelled(&self, labels: &str) -> Result<Option<DynamicObject>, SyncError> {
+    pub(crate) async fn get_labelled(&self, labels: &str) -> Result<Option<Arc<DynamicObject>>, SyncError> {
         let params = ListParams::default()
             .labels(labels)
             .fields(&format!("metadata.name={}", self.name()));
@@ -198,7 +198,7 @@ impl Remote {
             answer = self.wrote(self.api.create(&post, &object)).await?;
         }
         match answer {
-            Ok(object) => Ok(Written::Done(Box::new(self.kept(object)))),
+            Ok(object) => Ok(Written::Done(self.kept(object))),
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(Written::Outdated),
             Err(error) => Err(self.failed("create")(error)),
         }
@@ -293,7 +293,7 @@ impl Remote {
 
     fn written(&self, verb: &'static str, answer: kube::Result<DynamicObject>) -> Result<Written, SyncError> {
         match answer {
-            Ok(object) => Ok(Written::Done(Box::new(self.kept(object)))),
+            Ok(object) => Ok(Written::Done(self.kept(object))),
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
                 Ok(Written::Outdated)
             }
@@ -323,7 +323,7 @@ pub(crate) async fn list(
     resource: &ApiResource,
     namespace: Option<&str>,
     labels: Option<&str>,
-) -> Result<Vec<DynamicObject>, SyncError> {
+) -> Result<Vec<Arc<DynamicObject>>, SyncError> {
     let api: Api<DynamicObject> = match namespace {
         Some(namespace) => Api::namespaced_with(cluster.client(), namespace, resource),
         None => Api::all_with(cluster.client(), resource),
@@ -333,7 +333,7 @@ pub(crate) async fn list(
         ..ListParams::default()
     };
     match api.list(&params).await {
-        Ok(list) => Ok(list.items),
+        Ok(list) => Ok(list.items.into_iter().map(Arc::new).collect()),
         Err(source) => {
             let object = match namespace {
                 Some(namespace) => ObjectKey::namespaced(namespace, resource.plural.as_str()),

@@ -1,6 +1,9 @@
 //! The origins of copies: which copies shall exist, and what the servers say about origins and copies.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use kube::core::{ApiResource, DynamicObject};
 use mcr::{Cluster, ClusterName, ObjectKey, RequestKey, Store};
@@ -91,7 +94,7 @@ where
                 _ => BTreeSet::new(),
             };
             for object in objects {
-                let Some(key) = ObjectKey::of(&object) else {
+                let Some(key) = ObjectKey::of(&*object) else {
                     continue;
                 };
                 let origin = RequestKey::new(from.cluster.clone(), key);
@@ -137,7 +140,12 @@ where
     }
 
     /// The origins of this selection. The function of the user is not yet asked.
-    fn selected(&self, at: usize, from: &Scope, selected: &Selected) -> Result<Vec<DynamicObject>, String> {
+    fn selected(
+        &self,
+        at: usize,
+        from: &Scope,
+        selected: &Selected,
+    ) -> Result<Vec<Arc<DynamicObject>>, String> {
         if let Some(objects) = self.origins.get(&(at, from.clone(), selected.clone())) {
             return Ok(objects.clone());
         }
@@ -150,11 +158,7 @@ where
         let mut objects = Vec::new();
         for key in keys.iter().filter(in_scope) {
             let found = store.get(key).map_err(|error| error.to_string())?;
-            objects.extend(
-                found
-                    .filter(|object| selected.matches(&object.metadata))
-                    .map(|object| (*object).clone()),
-            );
+            objects.extend(found.filter(|object| selected.matches(&object.metadata)));
         }
         objects.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
         Ok(objects)
@@ -231,7 +235,7 @@ where
             let cluster = self.cluster(name)?;
             let found = self.list(&cluster, &rule.resource, None, Some(&selector)).await;
             for object in kinds::or_none(found, &cluster, &rule.resource).await? {
-                if let Some(key) = ObjectKey::of(&object) {
+                if let Some(key) = ObjectKey::of(&*object) {
                     let copy = Placement::copy(at, RequestKey::new(cluster.name().clone(), key));
                     if !self.live.contains_key(&copy) {
                         self.of_lists.insert(copy.clone());
@@ -252,7 +256,7 @@ where
         resource: &ApiResource,
         namespace: Option<&str>,
         labels: Option<&str>,
-    ) -> Result<Vec<DynamicObject>, SyncError> {
+    ) -> Result<Vec<Arc<DynamicObject>>, SyncError> {
         let listed = api::list(cluster, resource, namespace, labels);
         if cluster.name() == self.request.cluster.name() {
             return listed.await;

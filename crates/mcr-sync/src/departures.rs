@@ -230,7 +230,7 @@ impl Orphans {
             for copy in kinds::or_none(copies, cluster, kind).await? {
                 if is_copy(&copy.metadata)
                     && link.owns(&copy.metadata)
-                    && let Some(key) = ObjectKey::of(&copy)
+                    && let Some(key) = ObjectKey::of(&*copy)
                 {
                     let remote = Remote::new(cluster, kind, &key)?;
                     self.delete(request, source, &remote, &copy).await?;

@@ -1,6 +1,6 @@
 //! What a cluster shows of kinds: whether it serves one, whether it has the status subresource, and where its schema is.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use mcr::{Cluster, ClusterName};
@@ -53,10 +53,10 @@ pub(crate) fn definitions() -> ApiResource {
 
 /// The objects that were listed. There are none of a kind that the cluster does not serve.
 pub(crate) async fn or_none(
-    listed: Result<Vec<DynamicObject>, SyncError>,
+    listed: Result<Vec<Arc<DynamicObject>>, SyncError>,
     cluster: &Cluster,
     resource: &ApiResource,
-) -> Result<Vec<DynamicObject>, SyncError> {
+) -> Result<Vec<Arc<DynamicObject>>, SyncError> {
     match listed {
         Err(error) if error.is_not_found() && is_not_served(cluster, resource).await => Ok(Vec::new()),
         listed => listed,

@@ -1,6 +1,6 @@
 //! Where the objects of a source are: their clusters, stores and servers.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use kube::core::{ApiResource, DynamicObject, ObjectMeta};
 use mcr::{Cluster, ClusterName, RequestKey, StoreError, WatchRequest};
@@ -85,7 +85,7 @@ where
         &self,
         placement: &Placement,
         wanted: &BTreeSet<RequestKey>,
-    ) -> Result<Option<Option<DynamicObject>>, SyncError> {
+    ) -> Result<Option<Option<Arc<DynamicObject>>>, SyncError> {
         let place = &placement.at;
         // A former place under another name of its cluster. If it is wanted under the first name, there is nothing else in it.
         let first = self.cluster(&place.cluster).ok();
@@ -106,7 +106,7 @@ where
         }
         let store = cluster.store_of::<DynamicObject>(&self.watch(placement));
         match store.and_then(|store| store.get(&place.object)) {
-            Ok(found) => Ok(Some(found.map(|object| (*object).clone()))),
+            Ok(found) => Ok(Some(found)),
             // The cluster is no longer one of those where the kind is watched.
             Err(StoreError::NotWatched { .. }) if !self.failed.contains_key(place) => {
                 self.remote(placement)?.get().await.map(Some)
@@ -129,12 +129,7 @@ where
         let last = self.live.get(placement).cloned().or_else(|| {
             let cluster = self.request.fleet.get(&placement.at.cluster).ok()?;
             let store = cluster.store_of::<DynamicObject>(&self.watch(placement)).ok()?;
-            Some(
-                store
-                    .get(&placement.at.object)
-                    .ok()?
-                    .map(|object| (*object).clone()),
-            )
+            store.get(&placement.at.object).ok()
         });
         let state = last
             .map(|last| self.state_of(placement, Some(&last), false, None))

@@ -45,17 +45,17 @@ pub(crate) struct Pass<'a, S, T> {
     pub(crate) relation: &'a Relation<S, T>,
     pub(crate) request: &'a Request<DynamicObject>,
     /// `None` if the source is gone.
-    pub(crate) source: Option<DynamicObject>,
+    pub(crate) source: Option<Arc<DynamicObject>>,
     /// Whether `source` is an answer of the server, and not of the store.
     pub(crate) confirmed: bool,
     /// What was decoded and projected last, and the version of the source that it was made of.
     decoded: Option<(Version, Decoded<S>)>,
     /// What servers have answered.
-    pub(crate) live: BTreeMap<Placement, Option<DynamicObject>>,
+    pub(crate) live: BTreeMap<Placement, Option<Arc<DynamicObject>>>,
     /// Those of these answers that are of a list, which may be older by now.
     pub(crate) of_lists: BTreeSet<Placement>,
     /// The origins of copies as servers have them: by rule, and by what was asked for. Places may have the same.
-    pub(crate) origins: BTreeMap<(usize, Scope, Selected), Vec<DynamicObject>>,
+    pub(crate) origins: BTreeMap<(usize, Scope, Selected), Vec<Arc<DynamicObject>>>,
     /// The places whose copies the servers were asked for, and whether those beside the target were among them.
     pub(crate) listed: BTreeMap<RequestKey, bool>,
     /// Where a creation was refused because an object has the name.
@@ -73,7 +73,7 @@ pub(crate) struct View {
     pub(crate) observed: Observed<RequestKey, Placement>,
     /// The desired state of each wanted object whose cluster is not away.
     pub(crate) desired: BTreeMap<Placement, Arc<Desired>>,
-    pub(crate) found: BTreeMap<Placement, DynamicObject>,
+    pub(crate) found: BTreeMap<Placement, Arc<DynamicObject>>,
     /// Per rule and place: the origins of copies.
     pub(crate) selected: BTreeMap<(usize, RequestKey), Selected>,
     /// What is wrong with origins.
@@ -84,7 +84,7 @@ impl<'a, S, T> Pass<'a, S, T> {
     pub(crate) fn new(
         relation: &'a Relation<S, T>,
         request: &'a Request<DynamicObject>,
-        source: Option<DynamicObject>,
+        source: Option<Arc<DynamicObject>>,
     ) -> Self {
         Self {
             relation,
@@ -106,7 +106,7 @@ impl<'a, S, T> Pass<'a, S, T> {
     /// The source, or what was last known of it.
     pub(crate) fn last_known(&self) -> Option<&DynamicObject> {
         let last_known = || self.request.object.last_known().map(|object| &**object);
-        self.source.as_ref().or_else(last_known)
+        self.source.as_deref().or_else(last_known)
     }
 
     pub(crate) fn meta(&self) -> ObjectMeta {
@@ -383,7 +383,7 @@ where
     pub(crate) fn state_of(
         &mut self,
         placement: &Placement,
-        found: Option<&Option<DynamicObject>>,
+        found: Option<&Option<Arc<DynamicObject>>>,
         wanted: bool,
         desired: Option<&Desired>,
     ) -> Result<State, SyncError> {
@@ -433,7 +433,7 @@ where
     /// Notes whether the deletion of the source waits for a cluster that is away.
     fn note_away(&self, place: &RequestKey, is_away: bool) {
         let limited = |_: &&DynamicObject| self.relation.abandon_after.is_some();
-        let Some(source) = self.source.as_ref().filter(limited) else {
+        let Some(source) = self.source.as_deref().filter(limited) else {
             return;
         };
         let (memory, key) = (&self.relation.memory, &self.request.key);

@@ -44,7 +44,7 @@ const OBSERVE_LATE: Duration = Duration::from_secs(60);
 const LISTS_WITHIN: Duration = Duration::from_secs(30);
 
 pub(crate) type Holds = Vec<Hold<Placement>>;
-pub(crate) type Targets = Vec<(ClusterName, DynamicObject)>;
+pub(crate) type Targets = Vec<(ClusterName, Arc<DynamicObject>)>;
 
 /// How a pass has ended, for the report.
 #[derive(Default)]
@@ -119,7 +119,7 @@ where
 async fn source_of<S, T>(
     request: &Request<DynamicObject>,
     relation: &Relation<S, T>,
-) -> Result<Option<Option<DynamicObject>>, BoxError>
+) -> Result<Option<Option<Arc<DynamicObject>>>, BoxError>
 where
     S: DeserializeOwned + Send + Sync,
     T: DeserializeOwned + Serialize + Send + Sync,
@@ -127,7 +127,7 @@ where
     let last_known = request.object.last_known().map(|object| &object.metadata);
     let has_vanished = last_known.is_some_and(|last| record::may_not_be_deleted(&relation.name, last));
     let is_deleted = match &request.object {
-        RequestObject::Live(source) => return Ok(Some(Some((**source).clone()))),
+        RequestObject::Live(source) => return Ok(Some(Some(source.clone()))),
         RequestObject::Deleted { .. } => true,
         RequestObject::LeftWatch { .. } => request.confirm_deleted_with(&relation.source).await?,
         _ => false,
@@ -317,7 +317,11 @@ where
                 && let Ok(Some(found)) = self.bounded(remote).get().await
             {
                 let generation = found.metadata.generation.unwrap_or_default();
-                let version = found.metadata.uid.map(|uid| format!("{uid} {generation}"));
+                let version = found
+                    .metadata
+                    .uid
+                    .as_ref()
+                    .map(|uid| format!("{uid} {generation}"));
                 writes.note_schema(at, &kind, version);
             }
             has_changed |= writes.has_new_schema(placement, &kind);
