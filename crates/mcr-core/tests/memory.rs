@@ -155,7 +155,7 @@ impl Running {
     }
 
     fn start_with(change: impl FnOnce(&mut FleetSettings)) -> Self {
-        let (clusters, provider) = announced();
+        let (clusters, provider) = announced(true);
         let fleet = Fleet::builder().provider(provider).settings(change).build();
         let runs = fleet.clone();
         Self {

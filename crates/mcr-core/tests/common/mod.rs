@@ -6,10 +6,11 @@
 mod log;
 pub(crate) mod provider;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, future::pending, io, sync::Arc, time::Duration};
 
+use http::{Request, Response};
 use k8s_openapi::api::{core::v1::ConfigMap, rbac::v1::PolicyRule};
-use kube::api::ObjectMeta;
+use kube::{Client, api::ObjectMeta, client::Body};
 use mcr_core::{
     Cluster, ClusterName, ClusterSpec, ClusterState, Fleet, FleetSettings, WatchHandle, WatchRequest,
 };
@@ -36,7 +37,7 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn with_settings(change: impl FnOnce(&mut FleetSettings)) -> Self {
-        let (clusters, provider) = announced();
+        let (clusters, provider) = announced(true);
         let fleet = Fleet::builder().provider(provider).settings(change).build();
         let runs = fleet.clone();
         Self {
@@ -63,6 +64,12 @@ impl Running {
     pub(crate) async fn stop(self) {
         self.running.stop().await;
     }
+}
+
+/// A client of this namespace, whose server never answers.
+pub(crate) fn silent(namespace: &str) -> Client {
+    let silent = tower::service_fn(|_: Request<Body>| pending::<Result<Response<Body>, io::Error>>());
+    Client::new(silent, namespace)
 }
 
 /// Pauses that are short, so that tests are.

@@ -29,10 +29,7 @@ const ASTRAY: Layout = Layout {
 fn the_default_namespace_in_a_scope_is_what_the_layout_says_of_the_place() {
     paused(|| async {
         let running = Running::start();
-        let silent = tower::service_fn(|_: Request<Body>| {
-            std::future::pending::<Result<Response<Body>, Infallible>>()
-        });
-        let endpoint = Client::new(silent, "of-the-endpoint");
+        let endpoint = silent("of-the-endpoint");
         let (islands, plain) = (Scope::new(ISLANDS), Scope::new(NAMESPACES));
         for scope in [&islands, &plain] {
             scope.set_endpoint("a", endpoint.clone());

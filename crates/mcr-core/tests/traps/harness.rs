@@ -1,13 +1,15 @@
 //! A fleet on scripted API servers, and what the tests of this folder share.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::ready as at_once, io, sync::Arc, time::Duration};
 
+use http::{Request, Response};
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Client, client::Body};
 use mcr_core::{Access, Cluster, ClusterSpec, FleetSettings, Trust, WatchHandle, WatchRequest};
 use mcr_testkit::waiting;
 
-pub(crate) use crate::common::{Log, Running, follow, gone, name, next, ready};
-use mcr_doubles::scripted::{Answer, Asked, Server};
+pub(crate) use crate::common::{Log, Running, follow, gone, name, next, ready, silent};
+use mcr_doubles::scripted::Server;
 
 use crate::common::pause_at_most;
 
@@ -27,6 +29,17 @@ impl Reached for Server {
         }
         Access::from(self.client())
     }
+}
+
+/// Refuses every request, in memory. `seen` is told of each.
+pub(crate) fn refuses(seen: impl Fn() + Send + 'static) -> Access {
+    let service = tower::service_fn(move |_: Request<Body>| {
+        seen();
+        at_once(Err::<Response<Body>, _>(io::Error::from(
+            io::ErrorKind::ConnectionRefused,
+        )))
+    });
+    Access::from(Client::new(service, "default"))
 }
 
 impl Running {
@@ -71,13 +84,6 @@ pub(crate) struct One {
 impl One {
     pub(crate) async fn of(server: &Server) -> Self {
         Self::with(server, Running::start()).await
-    }
-
-    /// A server that answers so, and a fleet with it.
-    pub(crate) async fn on(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> (Server, Self) {
-        let server = Server::start(script).await;
-        let one = Self::of(&server).await;
-        (server, one)
     }
 
     pub(crate) async fn with(server: &Server, running: Running) -> Self {

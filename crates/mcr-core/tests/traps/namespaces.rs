@@ -1,10 +1,9 @@
 //! Where requests go that name no namespace.
 
-use std::{collections::BTreeMap, convert::Infallible, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
-use http::Response;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, Client, client::Body};
+use kube::Api;
 use mcr_core::{
     Access, Cluster, ClusterSpec, ClusterState, Credential, Endpoint, EndpointAccess, FleetEvent, HubEvent,
     HubWatch, KubeconfigAccess, StaticCredential, Trust, WatchRequest,
@@ -12,7 +11,7 @@ use mcr_core::{
 use mcr_testkit::waiting::eventually;
 use tokio::{net::TcpListener, time::timeout};
 
-use crate::harness::{MAPS, Running, follow, name, quiet_server};
+use crate::harness::{MAPS, Running, follow, name, quiet_server, silent};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -36,14 +35,6 @@ fn endpoint_access(server: &str, namespace: &str) -> Access {
 
 fn client(namespace: &str) -> Access {
     silent(namespace).into()
-}
-
-/// A client that nobody answers.
-fn silent(namespace: &str) -> Client {
-    let silent = tower::service_fn(|_: http::Request<Body>| {
-        std::future::pending::<Result<Response<Body>, Infallible>>()
-    });
-    Client::new(silent, namespace)
 }
 
 /// What a program gets that takes a client now.
