@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::PartialObjectMeta;
-use mcr_core::{ClusterState, FleetEvent, HubEvent, HubWatch, StoreError, WatchRequest};
+use mcr_core::{ClusterState, FleetEvent, StoreError, WatchRequest};
 use mcr_testkit::control_plane::ControlPlane;
 
 use crate::harness::*;
@@ -97,86 +97,4 @@ async fn a_cluster_joins_is_read_and_leaves_without_a_trace() {
     .await;
     assert_eq!(left, (name("jungle"), cluster.epoch()));
     running.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn broken_descriptions_are_shown_and_touch_nobody_else() {
-    let plane = ControlPlane::start().await.or_fail();
-    let running = Running::start();
-    let cluster = running.join("good", &plane.kubeconfig()).await;
-    ready(&cluster).await;
-    running.clusters.broken(name("never-good"), "file x", "cut short");
-    running.clusters.broken(name("good"), "file y", "cut short");
-    let shown = eventually(SOON, "shown", || {
-        let snapshot = running.fleet.snapshot();
-        (snapshot.clusters.len() == 2 && !snapshot.clusters[0].warnings.is_empty()).then_some(snapshot)
-    })
-    .await;
-    assert_eq!(shown.clusters[0].state, "Ready");
-    assert_eq!(&*shown.clusters[0].warnings[0], "file y: cut short");
-    assert_eq!(
-        (shown.clusters[1].state, shown.clusters[1].reason.as_deref()),
-        ("Broken", Some("file x: cut short"))
-    );
-    let error = running.fleet.get("never-good").unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "cluster never-good not found: its description can't be used: file x: cut short"
-    );
-    running.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fleet_single_is_a_fleet_of_one() {
-    let plane = ControlPlane::start().await.or_fail();
-    let fleet = mcr_core::Fleet::single(plane.client());
-    let stop = tokio_util::sync::CancellationToken::new();
-    let task = tokio::spawn({
-        let (fleet, stop) = (fleet.clone(), stop.clone());
-        async move { fleet.run(stop).await }
-    });
-    let cluster = eventually(SOON, "engaged", || fleet.get(mcr_core::SINGLE_CLUSTER).ok()).await;
-    let (_watch, log) = watch_config_maps(&cluster);
-    synced(&cluster).await;
-    create(&plane, "one").await;
-    eventually(SOON, "seen", || log.has("+one")).await;
-    stop.cancel();
-    task.await.or_fail();
-    assert_eq!(cluster.state(), ClusterState::Gone);
-}
-
-/// What providers that watch a hub stand on.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hub_watch_tells_what_is_there_then_changes_and_survives_an_outage() {
-    let plane = ControlPlane::start().await.or_fail();
-    create_with(&plane, "one", &[("fleet", "yes")]).await;
-    create_with(&plane, "other", &[]).await;
-    let request = WatchRequest::of::<ConfigMap>()
-        .namespace("default")
-        .labels("fleet=yes");
-    let mut hub = HubWatch::new(plane.client(), request);
-    assert!(matches!(next(&mut hub).await, HubEvent::Applied(key, _) if &*key.name == "one"));
-    assert!(matches!(next(&mut hub).await, HubEvent::Synced));
-    create_with(&plane, "two", &[("fleet", "yes")]).await;
-    assert!(matches!(next(&mut hub).await, HubEvent::Applied(key, _) if &*key.name == "two"));
-    plane.stop().await.or_fail();
-    let problem = loop {
-        if let HubEvent::Failing(problem) = next(&mut hub).await {
-            break problem;
-        }
-    };
-    assert!(!problem.error.to_string().is_empty());
-    plane.restart().await.or_fail();
-    delete(&plane, "one").await;
-    loop {
-        match next(&mut hub).await {
-            HubEvent::Deleted(key) => break assert_eq!(&*key.name, "one"),
-            HubEvent::Failing(_) => {}
-            other => panic!("nothing else happened: {other:?}"),
-        }
-    }
-}
-
-async fn next(hub: &mut HubWatch) -> HubEvent {
-    tokio::time::timeout(SOON, hub.next()).await.expect("an event")
 }

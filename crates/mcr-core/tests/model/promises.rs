@@ -21,16 +21,6 @@ use crate::{
     world::{World, alive, maps, paused, widgets},
 };
 
-fn looks(place: usize) -> Looks {
-    Looks {
-        place,
-        address: 0,
-        declared: false,
-        suspended: false,
-        label: 0,
-    }
-}
-
 /// A fleet of which only names and clients matter, without the follower and the model's eye of a [`World`].
 pub(crate) struct Plain {
     pub(crate) fleet: Fleet,
@@ -65,8 +55,9 @@ impl Plain {
     }
 
     fn add(&self, name: &str, place: &Place) {
-        let spec = looks(0).spec(name, &place.client().into());
-        self.provider.set(name, Description::Good(spec.into(), looks(0)));
+        let spec = Looks::at(0).spec(name, &place.client().into());
+        self.provider
+            .set(name, Description::Good(spec.into(), Looks::at(0)));
     }
 
     pub(crate) async fn until(&self, what: &str, mut true_now: impl FnMut(&Fleet) -> bool) {
@@ -298,7 +289,7 @@ fn promise_4_same_name_other_identity_and_the_old_cache_is_never_readable_again(
             world.places[1].put(MAPS, "n/same-name", "new");
             let looks = |place| Looks {
                 declared,
-                ..looks(place)
+                ..Looks::at(place)
             };
             world.set(0, "a", &looks(0));
             tokio::time::sleep(Duration::from_secs(5)).await;
@@ -347,13 +338,13 @@ fn promise_4_a_cluster_that_never_said_who_it_was_leaves_nothing_to_the_next() {
         world.places[1].put(MAPS, "n/k2", "new");
         // Its lists come, but late, and the question who it is gets no answer.
         world.places[0].slow(Duration::from_millis(600));
-        world.set(0, "a", &looks(0));
+        world.set(0, "a", &Looks::at(0));
         tokio::time::sleep(Duration::from_millis(100)).await;
         world.places[0].fail(Some(Fault::Hang));
         tokio::time::sleep(Duration::from_millis(700)).await;
         let held = world.witness("a", &maps()).held();
         assert_eq!(held.len(), 1, "the list has come: {held:?}");
-        world.set(0, "a", &looks(1));
+        world.set(0, "a", &Looks::at(1));
         world.converges().await;
         world.end().await;
     });
@@ -364,7 +355,7 @@ fn promise_5_one_kind_failing_leaves_the_clusters_other_kinds_running() {
     paused(|| async {
         let world = World::new(1);
         world.places[0].forbid(Some(WIDGETS));
-        world.set(0, "a", &looks(0));
+        world.set(0, "a", &Looks::at(0));
         tokio::time::sleep(Duration::from_secs(60)).await;
         world.places[0].put(MAPS, "n/k1", "value");
         world.settle().await;
@@ -441,7 +432,7 @@ fn promise_13_no_event_reaches_another_cluster() {
                     &Looks {
                         declared: round % 3 == 0,
                         address: round % 2,
-                        ..looks(place)
+                        ..Looks::at(place)
                     },
                 );
             }
@@ -461,7 +452,7 @@ fn promise_14_silence_is_impossible() {
             for key in 0..4 {
                 world.places[0].put(MAPS, &format!("n/k{key}"), "value");
             }
-            world.set(0, "a", &looks(0));
+            world.set(0, "a", &Looks::at(0));
             tokio::time::sleep(Duration::from_secs(5)).await;
             world.places[0].fail(Some(fault));
             world.places[0].put(MAPS, "n/k1", "changed");
@@ -513,7 +504,7 @@ async fn soak(rounds: u64, seed: u64, measured: bool) {
                         address: random.random_range(0..2),
                         declared: random.random(),
                         suspended: random.random_ratio(1, 8),
-                        ..looks(place)
+                        ..Looks::at(place)
                     };
                     world.set(0, name, &looks);
                 }
@@ -542,7 +533,7 @@ async fn soak(rounds: u64, seed: u64, measured: bool) {
             }
         }
         for (i, name) in names.iter().enumerate() {
-            world.set(0, name, &looks(i % 4));
+            world.set(0, name, &Looks::at(i % 4));
         }
         world.converges().await;
         let bytes = world

@@ -164,6 +164,9 @@ async fn a_report_waits_for_the_good_clusters_and_names_the_others() {
     assert_eq!(why(&report.await), others);
     assert!(started.elapsed() < AN_HOUR, "{:?}", started.elapsed());
     assert!(maps.status().synced);
+    let error = running.fleet.get("broken").unwrap_err().to_string();
+    let unusable = "its description can't be used: file /broken.yaml: the file is empty";
+    assert_eq!(error, format!("cluster broken not found: {unusable}"));
 
     // One dead cluster takes the limit, and nothing from the others.
     let cluster = running.join_by("dead", dead()).await;
