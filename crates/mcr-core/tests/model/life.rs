@@ -9,8 +9,9 @@ use mcr_doubles::place::{Fault, MAPS, WIDGETS};
 
 use crate::{
     config,
+    paused::paused,
     said::{Description, Looks},
-    world::{ADDRESSES, World, paused},
+    world::{ADDRESSES, World},
 };
 
 /// Most schedules are about the first four.
@@ -133,6 +134,15 @@ async fn run(world: &World, steps: &[Step]) {
     }
 }
 
+fn ends_as_the_model(steps: &[Step]) {
+    paused(|| async {
+        let world = World::new(PLACES);
+        run(&world, steps).await;
+        world.converges().await;
+        world.ends_with_nothing().await;
+    });
+}
+
 proptest! {
     #![proptest_config(config(96))]
 
@@ -140,24 +150,14 @@ proptest! {
     fn any_schedule_ends_with_the_fleet_as_the_model_and_nothing_left_over(
         steps in prop::collection::vec(step(), 0..60),
     ) {
-        paused(|| async move {
-            let world = World::new(PLACES);
-            run(&world, &steps).await;
-            world.converges().await;
-            world.ends_with_nothing().await;
-        });
+        ends_as_the_model(&steps);
     }
 
     #[test]
     fn any_schedule_of_discoveries_ends_with_the_clusters_of_the_model(
         steps in prop::collection::vec(step_of_discovery(), 0..60),
     ) {
-        paused(|| async move {
-            let world = World::new(PLACES);
-            run(&world, &steps).await;
-            world.converges().await;
-            world.ends_with_nothing().await;
-        });
+        ends_as_the_model(&steps);
     }
 
     #[test]
@@ -275,11 +275,6 @@ fn what_went_wrong_before_goes_well() {
         ],
     ];
     for steps in schedules {
-        paused(|| async move {
-            let world = World::new(PLACES);
-            run(&world, &steps).await;
-            world.converges().await;
-            world.ends_with_nothing().await;
-        });
+        ends_as_the_model(&steps);
     }
 }

@@ -17,8 +17,9 @@ use tokio_util::sync::CancellationToken;
 use mcr_doubles::place::{Fault, Gauge, MAPS, Place, WIDGETS};
 
 use crate::{
+    paused::{alive, paused},
     said::{Description, Looks, Model, Scripted},
-    world::{World, alive, maps, paused, widgets},
+    world::{World, maps, widgets},
 };
 
 /// A fleet of which only names and clients matter, without the follower and the model's eye of a [`World`].
