@@ -124,18 +124,11 @@ async fn a_body_may_be_larger_than_what_a_list_may_take() {
 #[tokio::test(start_paused = true)]
 async fn lists_of_one_cluster_without_an_end_leave_room_for_a_large_list_of_another() {
     let maps = |count: usize| (0..count).map(|i| large_map(&i.to_string(), "data", MIB / 2));
-    let endless = Server::in_memory(move |asked| match (asked.is_watch(), asked.nth) {
-        (false, 0) => page(20, "t", maps(13)),
-        (false, nth) => page(20, &format!("t{nth}"), []).after(Duration::from_secs(120)),
-        (true, _) => quiet(),
-    });
-    let healthy = Server::in_memory(move |asked| {
-        if asked.is_watch() {
-            quiet()
-        } else {
-            list(10, maps(8))
-        }
-    });
+    let endless = Server::in_memory(lists(move |asked| match asked.nth {
+        0 => page(20, "t", maps(13)),
+        nth => page(20, &format!("t{nth}"), []).after(Duration::from_secs(120)),
+    }));
+    let healthy = Server::in_memory(lists(move |_| list(10, maps(8))));
     // The defaults, divided by 32.
     let bad = Cluster::with(&endless, |settings| {
         (settings.fleet_list_bytes, settings.list_bytes) = (16 * MIB, 8 * MIB);

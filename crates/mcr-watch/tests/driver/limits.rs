@@ -99,10 +99,7 @@ async fn exactly_the_limit_is_not_too_much() {
     let (_server, one) = One::on(says_nothing_more);
     synced(&one.watch).await;
     let held = one.cluster.store::<ConfigMap>().unwrap().held_bytes();
-    let server = Server::in_memory(|asked| match asked.is_watch() {
-        false => list(1, []),
-        true => quiet(),
-    });
+    let server = Server::in_memory(lists(|_| list(1, [])));
     let one = One::with(&server, |settings| settings.held_bytes = Some(held));
     synced(&one.watch).await;
     server.send(MAPS, &event("ADDED", map("a", 1))).await;

@@ -192,13 +192,7 @@ fn one_list_at_a_time(settings: &mut WatchSettings) {
 /// The bound on lists is for work; a few silent clusters must not keep all others from being listed.
 #[tokio::test(start_paused = true)]
 async fn a_place_among_the_lists_is_not_kept_by_a_server_that_is_silent() {
-    let silent = Server::in_memory(|asked| {
-        if asked.is_watch() {
-            quiet()
-        } else {
-            Answer::silence()
-        }
-    });
+    let silent = Server::in_memory(lists(|_| Answer::silence()));
     let good = Server::in_memory(says_nothing_more);
     let silent_one = One::with(&silent, one_list_at_a_time);
     eventually("the silent one is being listed", || silent.live() == 1).await;
@@ -221,11 +215,10 @@ async fn a_place_among_the_lists_is_not_kept_by_a_server_that_is_silent() {
 /// kube has no read timeout: a list that is never answered is waited for, for ever.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_is_never_answered_is_given_up_and_asked_again() {
-    let server = Server::in_memory(|asked| match (asked.is_watch(), asked.nth) {
-        (false, 0) => Answer::silence(),
-        (false, _) => list(10, [map("a", 1)]),
-        (true, _) => quiet(),
-    });
+    let server = Server::in_memory(lists(|asked| match asked.nth {
+        0 => Answer::silence(),
+        _ => list(10, [map("a", 1)]),
+    }));
     let one = One::with(&server, |settings| settings.list_timeout = Duration::from_secs(1));
     let text = problem(&one.log).await;
     assert_eq!(text, "no answer within 1 s");
@@ -271,7 +264,7 @@ async fn the_time_spent_waiting_for_a_place_does_not_count_as_the_lists_own() {
 /// Selectors hold characters that mean something in a URL.
 #[tokio::test(start_paused = true)]
 async fn selectors_and_namespaces_arrive_as_they_were_written() {
-    let server = Server::in_memory(|asked| if asked.is_watch() { quiet() } else { list(10, []) });
+    let server = Server::in_memory(lists(|_| list(10, [])));
     let cluster = Cluster::with(&server, |_| {});
     let labels = "tier in (web,db),a!=b c&d=ü+1";
     let fields = "metadata.name!=x,spec.nodeName=n/1";
