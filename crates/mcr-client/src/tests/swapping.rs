@@ -12,13 +12,10 @@ use futures::FutureExt;
 use http::{Request, StatusCode};
 use kube::client::Body;
 use mcr_testkit::waiting::hold_clock;
-use tokio::{
-    sync::Notify,
-    time::{Instant, advance},
-};
+use tokio::time::{Instant, advance};
 
 use super::{
-    Settings, channel, get, next, rest,
+    Settings, channel, get, next, rest, sending,
     server::{Server, begin, chunk, closed, respond},
     settings, transport, transport_with, until,
 };
@@ -37,22 +34,17 @@ fn ten_seconds_for_a_line() -> Settings {
 #[tokio::test(start_paused = true)]
 async fn a_swap_ends_watches_at_a_line_and_no_request_uses_the_old_credentials() {
     let _clock = hold_clock();
-    let go_on = Arc::new(Notify::new());
-    let gate = go_on.clone();
-    let server = Server::start(None, move |seen, mut stream| {
-        let gate = gate.clone();
-        async move {
-            if !seen.line().contains("watch") {
-                respond(&mut stream, "200 OK", "application/json", "{}").await;
-                return Some(stream);
-            }
-            begin(&mut stream).await;
-            chunk(&mut stream, "one\ntwo\nthr").await;
-            gate.notified().await;
-            chunk(&mut stream, "ee\nfour\nfi").await;
-            closed(&mut stream).await;
-            None
+    let (server, go_on) = Server::gated(|seen, mut stream, gate| async move {
+        if !seen.line().contains("watch") {
+            respond(&mut stream, "200 OK", "application/json", "{}").await;
+            return Some(stream);
         }
+        begin(&mut stream).await;
+        chunk(&mut stream, "one\ntwo\nthr").await;
+        gate.pass().await;
+        chunk(&mut stream, "ee\nfour\nfi").await;
+        closed(&mut stream).await;
+        None
     })
     .await;
     let transport = transport(&server);
@@ -69,7 +61,7 @@ async fn a_swap_ends_watches_at_a_line_and_no_request_uses_the_old_credentials()
     assert_eq!(tokens, ["one", "one", "two", "two", "two"]);
     // The watch ends after the line; the next watch receives the rest.
     assert!(next(&mut watch).now_or_never().is_none());
-    go_on.notify_one();
+    go_on.add_permits(1);
     let (text, error) = rest(&mut watch).await;
     assert_eq!((text.as_str(), error), ("ee\nfour\n", None));
     // The old channel's connection is closed although the body still exists.
@@ -249,10 +241,7 @@ async fn closing_ends_everything_for_good() {
     let client = transport.client("default");
     let mut watch = transport.send(get(WATCH)).await.unwrap().into_body();
     next(&mut watch).await.unwrap().unwrap();
-    let waiting = tokio::spawn({
-        let transport = transport.clone();
-        async move { transport.send(get("/hangs")).await.unwrap_err().to_string() }
-    });
+    let [waiting] = sending(&transport, ["/hangs"]);
     until("it is asked", || server.seen().len() == 2).await;
     transport.close();
     let gone = "the cluster is gone from the fleet";
@@ -260,10 +249,8 @@ async fn closing_ends_everything_for_good() {
         next(&mut watch).await,
         Some(Err(format!("cluster \"c1\": GET /api/v1/pods: {gone}")))
     );
-    assert_eq!(
-        waiting.await.unwrap(),
-        format!("cluster \"c1\": GET /hangs: {gone}")
-    );
+    let error = waiting.await.unwrap().unwrap_err();
+    assert_eq!(error.to_string(), format!("cluster \"c1\": GET /hangs: {gone}"));
     // A later swap does not reopen it.
     transport.swap(channel(&server, "two"));
     assert!(transport.send(get("/x")).await.unwrap_err().is_gone());
