@@ -14,7 +14,7 @@ use mcr_doubles::scripted::Server;
 use crate::common::pause_at_most;
 
 pub(crate) use mcr_doubles::scripted::{
-    MAPS, SECRETS, bookmark, event, list, list_object, map, quiet, says_nothing_more,
+    MAPS, SECRETS, event, list, list_object, map, quiet, says_nothing_more,
 };
 
 /// How to reach a server.
