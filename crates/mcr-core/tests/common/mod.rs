@@ -6,11 +6,11 @@
 mod log;
 pub(crate) mod provider;
 
-use std::{collections::BTreeMap, future::pending, io, sync::Arc, time::Duration};
+use std::{future::pending, io, sync::Arc, time::Duration};
 
 use http::{Request, Response};
 use k8s_openapi::api::{core::v1::ConfigMap, rbac::v1::PolicyRule};
-use kube::{Client, api::ObjectMeta, client::Body};
+use kube::{Client, client::Body};
 use mcr_core::{
     Cluster, ClusterName, ClusterSpec, ClusterState, Fleet, FleetSettings, WatchHandle, WatchRequest,
 };
@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 pub(crate) use self::log::Log;
 use self::provider::{Clusters, announced};
-use crate::harness::SOON;
+use crate::harness::{SOON, short_pauses};
 
 pub(crate) fn name(name: &str) -> ClusterName {
     ClusterName::new(name).or_fail()
@@ -36,6 +36,18 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    pub(crate) fn start() -> Self {
+        Self::start_with(|_| {})
+    }
+
+    /// Pauses are short, so that tests are; everything else is as by default.
+    pub(crate) fn start_with(change: impl FnOnce(&mut FleetSettings)) -> Self {
+        Self::with_settings(|settings| {
+            short_pauses(settings);
+            change(settings);
+        })
+    }
+
     pub(crate) fn with_settings(change: impl FnOnce(&mut FleetSettings)) -> Self {
         let (clusters, provider) = announced(true);
         let fleet = Fleet::builder().provider(provider).settings(change).build();
@@ -156,19 +168,10 @@ pub(crate) async fn synced(cluster: &Cluster) {
     store.wait_synced(SOON).await.or_fail();
 }
 
-pub(crate) fn config_map(name: &str, labels: &[(&str, &str)]) -> ConfigMap {
-    let labels: BTreeMap<String, String> = labels
-        .iter()
-        .map(|(k, v)| (k.to_string(), v.to_string()))
-        .collect();
-    ConfigMap {
-        metadata: ObjectMeta {
-            name: Some(name.into()),
-            labels: Some(labels),
-            ..ObjectMeta::default()
-        },
-        ..ConfigMap::default()
-    }
+pub(crate) fn config_map(name: &str) -> ConfigMap {
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some(name.to_owned());
+    map
 }
 
 /// Watches, and writes down what happens.

@@ -98,18 +98,11 @@ pub(crate) const NAMESPACES: Layout = Layout {
     send: |_, request, upstream| Box::pin(async move { upstream.send(request).await }),
 };
 
+pub(crate) fn short_pauses(settings: &mut FleetSettings) {
+    pause_at_most(settings, Duration::from_millis(200));
+}
+
 impl Running {
-    pub(crate) fn start() -> Self {
-        Self::start_with(|_| {})
-    }
-
-    pub(crate) fn start_with(change: impl FnOnce(&mut FleetSettings)) -> Self {
-        Self::with_settings(|settings| {
-            pause_at_most(settings, Duration::from_millis(200));
-            change(settings);
-        })
-    }
-
     /// Announces a place as a cluster of the same name and waits until it is engaged.
     pub(crate) async fn join(&self, scope: &Scope, endpoint: &str, place: &str) -> Cluster {
         self.announce(spec(scope, endpoint, place)).await
@@ -136,7 +129,7 @@ pub(crate) fn held(cluster: &Cluster) -> Vec<String> {
 
 pub(crate) async fn create(client: &kube::Client, namespace: &str, name: &str) {
     let api = kube::Api::<ConfigMap>::namespaced(client.clone(), namespace);
-    api.create(&PostParams::default(), &config_map(name, &[]))
+    api.create(&PostParams::default(), &config_map(name))
         .await
         .or_fail();
 }

@@ -115,7 +115,7 @@ async fn a_client_reaches_its_own_workspace_and_nothing_else() {
     ready(&zoo).await;
     let api: Api<ConfigMap> = zoo.namespaced("default");
     let created = api
-        .create(&PostParams::default(), &config_map("made", &[]))
+        .create(&PostParams::default(), &config_map("made"))
         .await
         .or_fail();
     assert_eq!(created.metadata.annotations.unwrap()["kcp.io/cluster"], "zoo");

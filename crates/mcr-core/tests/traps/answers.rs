@@ -193,7 +193,7 @@ async fn a_ready_cluster_of_which_only_the_load_balancer_is_left_is_unreachable(
             (true, 0) => Answer::short_watch([]),
             _ => other(n),
         });
-        let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
+        let one = One::with(&server, Running::with_settings(|_| {})).await;
         one.log.becomes(&["+a"]).await;
         server.script_probes();
         let maps: Api<ConfigMap> = Api::default_namespaced(one.cluster.client());
@@ -220,7 +220,7 @@ async fn requests_that_fail_or_wait_have_the_cluster_probed_and_end_when_it_is_u
         Some("broken") => Answer::default(),
         _ => says_nothing_more(asked),
     });
-    let one = One::with(&server, Running::start_as_by_default(never_probed)).await;
+    let one = One::with(&server, Running::with_settings(never_probed)).await;
     one.log.becomes(&["+a"]).await;
     for_millis(1000).await;
     let maps: Api<ConfigMap> = Api::default_namespaced(one.cluster.client());

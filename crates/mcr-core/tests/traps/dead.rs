@@ -19,7 +19,7 @@ async fn a_dead_cluster_is_dialled_with_growing_pauses_however_much_is_watched_t
     let attempts: Arc<Mutex<Vec<Instant>>> = Arc::default();
     let seen = attempts.clone();
     let access = refuses(move || seen.lock().unwrap().push(Instant::now()));
-    let running = Running::start_as_by_default(|_| {});
+    let running = Running::with_settings(|_| {});
     let cluster = running.join_by("dead", access).await;
     let _watches = (
         cluster.watch(WatchRequest::of::<ConfigMap>(), None).unwrap(),
@@ -120,7 +120,7 @@ async fn a_silent_cluster_is_found_out_by_a_probe_and_a_quiet_one_is_not() {
             false => list(10, [map("a", 1)]),
             true => watch(),
         });
-        let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
+        let one = One::with(&server, Running::with_settings(|_| {})).await;
         one.log.becomes(&["+a"]).await;
         // A quiet cluster is probed, and stays ready.
         let ready = |state: &ClusterState| !state.is_ready();
@@ -145,7 +145,7 @@ async fn a_silent_cluster_is_found_out_by_a_probe_and_a_quiet_one_is_not() {
 async fn a_cluster_that_never_answers_says_so_within_thirty_seconds() {
     let server = Server::in_memory(says_nothing_more);
     server.fall_silent();
-    let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
+    let one = One::with(&server, Running::with_settings(|_| {})).await;
     unreachable_in_time(&one.cluster).await;
     ready_in_time(&one, &server).await;
     one.log.becomes(&["+a"]).await;

@@ -42,27 +42,13 @@ pub(crate) fn refuses(seen: impl Fn() + Send + 'static) -> Access {
     Access::from(Client::new(service, "default"))
 }
 
+pub(crate) fn short_pauses(settings: &mut FleetSettings) {
+    pause_at_most(settings, Duration::from_millis(100));
+    // Many tests of this folder have one server under several names.
+    settings.allow_duplicates = true;
+}
+
 impl Running {
-    /// Pauses are short, so that tests are; everything else is as by default.
-    pub(crate) fn start() -> Self {
-        Self::start_with(|_| {})
-    }
-
-    pub(crate) fn start_with(change: impl FnOnce(&mut FleetSettings)) -> Self {
-        Self::start_as_by_default(|settings| {
-            pause_at_most(settings, Duration::from_millis(100));
-            change(settings);
-        })
-    }
-
-    pub(crate) fn start_as_by_default(change: impl FnOnce(&mut FleetSettings)) -> Self {
-        // Many tests of this folder have one server under several names.
-        Self::with_settings(|settings| {
-            settings.allow_duplicates = true;
-            change(settings);
-        })
-    }
-
     pub(crate) async fn join(&self, cluster: &str, kubeconfig: &str) -> Cluster {
         let access = Access::kubeconfig(kubeconfig, Trust::Trusted);
         self.join_by(cluster, access).await
