@@ -119,26 +119,6 @@ async fn a_quiet_watch_ends_at_once_and_a_stuck_line_is_broken_off() {
     until("all old connections are closed", || server.open() == 0).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn connections_of_answers_that_nobody_reads_close_too() {
-    let _clock = hold_clock();
-    let server = Server::that_stops_after("one\ntw").await;
-    let transport = transport_with(&server, ten_seconds_for_a_line());
-    let mut watch = transport.send(get(WATCH)).await.unwrap().into_body();
-    let mut list = transport.send(get("/api/v1/pods")).await.unwrap().into_body();
-    transport.swap(channel(&server, "two"));
-    let mut late = transport.send(get(WATCH)).await.unwrap().into_body();
-    assert_eq!(server.open(), 3);
-    advance(Duration::from_secs(11)).await;
-    until("the old connections are closed", || server.open() == 1).await;
-    let ended =
-        |body: (String, Option<String>)| body.1.unwrap().ends_with("credentials were replaced; try again");
-    assert!(ended(rest(&mut watch).await) && ended(rest(&mut list).await));
-    transport.close();
-    until("the last connection is closed", || server.open() == 0).await;
-    assert!(rest(&mut late).await.1.unwrap().ends_with("gone from the fleet"));
-}
-
 /// Credentials may have been revoked, so there is a limit with the default settings, too.
 #[tokio::test(start_paused = true)]
 async fn nothing_goes_on_with_replaced_credentials_for_more_than_thirty_seconds() {
@@ -158,8 +138,16 @@ async fn nothing_goes_on_with_replaced_credentials_for_more_than_thirty_seconds(
         assert!(next(body).now_or_never().is_none());
     }
     tokio::task::yield_now().await;
+    let mut late = transport.send(get(WATCH)).await.unwrap().into_body();
     advance(Duration::from_secs(30)).await;
+    until("all but the late one are closed", || server.open() == 1).await;
+    for body in &mut bodies {
+        let error = rest(body).await.1.unwrap();
+        assert!(error.ends_with("credentials were replaced; try again"), "{error}");
+    }
+    transport.close();
     until("all are closed", || server.open() == 0).await;
+    assert!(rest(&mut late).await.1.unwrap().ends_with("gone from the fleet"));
 }
 
 /// A reader takes the end of a list for the end of its objects.
