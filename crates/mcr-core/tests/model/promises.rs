@@ -489,40 +489,12 @@ fn promise_14_silence_is_impossible() {
 async fn soak(rounds: u64, seed: u64, measured: bool) {
     let mut random = SmallRng::seed_from_u64(seed);
     let world = World::new(4);
-    let names: Vec<String> = (0..12).map(|i| format!("c{i}")).collect();
+    let names: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
     let mut figures: Vec<(usize, usize)> = Vec::new();
     let mut memory = None;
     for round in 0..rounds {
         for _ in 0..20 {
-            let (name, place) = (
-                &names[random.random_range(0..names.len())],
-                random.random_range(0..4),
-            );
-            match random.random_range(0..10) {
-                0 => world.providers[0].remove(name),
-                1 | 2 => {
-                    let looks = Looks {
-                        address: random.random_range(0..2),
-                        declared: random.random(),
-                        suspended: random.random_ratio(1, 8),
-                        ..Looks::at(place)
-                    };
-                    world.set(0, name, &looks);
-                }
-                3 => {
-                    let fault = Fault::ALL[random.random_range(0..Fault::ALL.len())];
-                    world.places[place].fail(random.random::<bool>().then_some(fault));
-                }
-                4 => world.places[place].compact(),
-                5 => world.places[place].end_watches(),
-                _ => {
-                    let key = format!("n/k{}", random.random_range(0..8));
-                    world.places[place].put(MAPS, &key, "value");
-                    if random.random() {
-                        world.places[place].delete(MAPS, &key);
-                    }
-                }
-            }
+            world.churn(&mut random, &names, &Fault::ALL);
             tokio::time::sleep(Duration::from_millis(random.random_range(0..1_500))).await;
         }
         // The same state again and again, so that its figures can be compared.

@@ -4,12 +4,9 @@ use std::time::Duration;
 
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 
-use mcr_doubles::place::{Fault, MAPS};
+use mcr_doubles::place::Fault;
 
-use crate::{
-    said::{Description, Looks},
-    world::World,
-};
+use crate::world::World;
 
 fn churn(seed: u64, rounds: usize) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -21,31 +18,7 @@ fn churn(seed: u64, rounds: usize) {
         let mut random = SmallRng::seed_from_u64(seed);
         let world = World::on_threads(3);
         for _ in 0..rounds {
-            let name = ["a", "b", "c", "d", "e"][random.random_range(0..5)];
-            let place = random.random_range(0..3);
-            match random.random_range(0..12) {
-                0..3 => world.providers[0].remove(name),
-                3..7 => {
-                    let looks = Looks {
-                        place,
-                        address: random.random_range(0..2),
-                        declared: random.random(),
-                        suspended: random.random_ratio(1, 8),
-                        label: random.random_range(0..3),
-                    };
-                    world.set(0, name, &looks);
-                }
-                7 => world.places[place].end_watches(),
-                8 => world.places[place].fail(random.random::<bool>().then_some(Fault::Refuse)),
-                9 => world.providers[0].set(name, Description::Broken),
-                _ => {
-                    let key = format!("n/k{}", random.random_range(0..4));
-                    world.places[place].put(MAPS, &key, "value");
-                    if random.random() {
-                        world.places[place].delete(MAPS, &key);
-                    }
-                }
-            }
+            world.churn(&mut random, &["a", "b", "c", "d", "e"], &[Fault::Refuse]);
             if random.random_ratio(1, 4) {
                 tokio::time::sleep(Duration::from_micros(random.random_range(0..20_000))).await;
             }

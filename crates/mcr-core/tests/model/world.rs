@@ -14,11 +14,12 @@ use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use mcr_core::{
     Access, Cluster, ClusterState, Fleet, FleetEvent, Store, StoreError, WatchHandle, WatchRequest,
 };
+use rand::{Rng, rngs::SmallRng, seq::IndexedRandom};
 use serde::de::DeserializeOwned;
 use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use mcr_doubles::place::{MAPS, Place, Stored, WIDGETS};
+use mcr_doubles::place::{Fault, MAPS, Place, Stored, WIDGETS};
 
 use crate::{
     said::{Description, GRACE, Looks, Model, Scripted},
@@ -206,6 +207,37 @@ impl World {
         let witnesses = &followed.engaged[name].witnesses;
         let found = witnesses.iter().find(|(of, _)| of == request).unwrap();
         found.1.clone()
+    }
+
+    /// Something happens to one of these clusters or to a place, which may fail in one of these ways.
+    pub(crate) fn churn(&self, random: &mut SmallRng, names: &[&str], faults: &[Fault]) {
+        let (name, place) = (
+            names.choose(random).unwrap(),
+            random.random_range(0..self.places.len()),
+        );
+        match random.random_range(0..12) {
+            0 | 1 => self.providers[0].remove(name),
+            2..5 => {
+                let looks = Looks {
+                    address: random.random_range(0..ADDRESSES),
+                    declared: random.random(),
+                    suspended: random.random_ratio(1, 8),
+                    ..Looks::at(place)
+                };
+                self.set(0, name, &looks);
+            }
+            5 => self.providers[0].set(name, Description::Broken),
+            6 => self.places[place].fail(faults.choose(random).copied().filter(|_| random.random())),
+            7 => self.places[place].compact(),
+            8 => self.places[place].end_watches(),
+            _ => {
+                let key = format!("n/k{}", random.random_range(0..8));
+                self.places[place].put(MAPS, &key, "value");
+                if random.random() {
+                    self.places[place].delete(MAPS, &key);
+                }
+            }
+        }
     }
 
     /// Ends all faults, and waits until the fleet is what it should be and stays so.

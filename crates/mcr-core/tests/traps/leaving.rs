@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Api;
-use mcr_core::{Access, ClusterSpec, ClusterState, FleetSettings, StoreError, Trust, WatchRequest};
+use mcr_core::{ClusterState, FleetSettings, StoreError, WatchRequest};
 
 use mcr_doubles::scripted::{Answer, Server};
 
@@ -161,31 +161,4 @@ async fn another_cluster_at_the_same_address_is_noticed_at_the_next_look() {
     next(&one.running, &one.cluster).await;
     assert!(store.list().is_err(), "the old one's objects are not readable");
     one.running.stop().await;
-}
-
-/// Its provider says who it is, so a wrong address put right is no other cluster. What was watched before is listed
-/// where it is now.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_of_known_identity_that_was_never_reached_is_the_same_at_another_address() {
-    let wrong = Server::start(|_| Answer::status(500, "InternalError", "not me")).await;
-    let right = quiet_server().await;
-    let spec = |server: &Server| {
-        let access = Access::kubeconfig(server.kubeconfig(), Trust::Trusted);
-        ClusterSpec::new(name("a"), access).identity("the one")
-    };
-    let running = Running::start();
-    let address = wrong.address;
-    running.clusters.add(spec(&wrong));
-    drop(wrong);
-    let cluster = eventually("engaged", || running.fleet.get("a").ok()).await;
-    let (_watch, log) = follow(&cluster, WatchRequest::of::<ConfigMap>());
-    eventually("unreachable", || {
-        matches!(cluster.state(), ClusterState::Unreachable { .. })
-    })
-    .await;
-    assert_ne!(address, right.address);
-    running.clusters.add(spec(&right));
-    log.becomes(&["+a"]).await;
-    assert!(running.fleet.get("a").unwrap().is_same(&cluster));
-    running.stop().await;
 }
