@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use mcr_watch::{StoreError, WatchRequest, WatchSettings};
-use serde_json::Value;
 
 use mcr_doubles::scripted::{Asked, Server};
 
@@ -15,12 +14,6 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 fn limited(settings: &mut WatchSettings) {
     settings.held_bytes = Some(LIMIT);
-}
-
-fn large_map(name: &str, version: u32, bytes: usize) -> Value {
-    let mut map = map(name, version);
-    map["data"] = serde_json::json!({"value": "x".repeat(bytes)});
-    map
 }
 
 #[tokio::test(start_paused = true)]

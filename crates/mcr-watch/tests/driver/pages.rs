@@ -38,17 +38,6 @@ fn forms(lists: &[Asked]) -> Vec<String> {
     lists.iter().map(form).collect()
 }
 
-/// A page that expired, with the token that continues the list at a newer version.
-fn expired(token: &str) -> Answer {
-    let mut status = status_object(410, "Expired", "the token is too old");
-    status["metadata"] = json!({"continue": token});
-    Answer::new(410, "application/json", status.to_string())
-}
-
-fn too_old() -> Answer {
-    Answer::status(410, "Expired", "too old")
-}
-
 /// A page that breaks off in the middle.
 fn broken() -> Answer {
     let whole = list_object(20, [map("broken", 1)]).to_string();
@@ -165,13 +154,6 @@ async fn after_a_watch_has_continued_lists_come_in_pages_again() {
             ["limit 500, token newer", "limit 500"]
         );
     }
-}
-
-/// A page that fails, and asks to wait for so long that much may happen meanwhile.
-fn busy() -> Answer {
-    let status = status_object(503, "ServiceUnavailable", "busy").to_string();
-    let headers = [("content-type", "application/json"), ("retry-after", "60")];
-    Answer::with_headers(503, &headers, status)
 }
 
 /// Its pages would take memory from others for as long as it is down.
