@@ -153,12 +153,12 @@ pub(crate) async fn gone(cluster: &Cluster) {
 
 /// Waits until a cluster is unreachable for this reason.
 pub(crate) async fn unreachable(cluster: &Cluster, because: &str) -> ClusterState {
-    let found = |state: &ClusterState| state.reason().is_some_and(|reason| reason.contains(because));
+    let found = |state: &ClusterState| match state {
+        ClusterState::Unreachable { reason } => reason.contains(because),
+        _ => false,
+    };
     let state = state(cluster, found).await;
-    assert!(
-        matches!(state, ClusterState::Unreachable { .. }) && found(&state),
-        "{state}"
-    );
+    assert!(found(&state), "{state}");
     state
 }
 

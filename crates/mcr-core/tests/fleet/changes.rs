@@ -8,8 +8,8 @@ use std::{
 
 use k8s_openapi::api::{core::v1::ConfigMap, rbac::v1::ClusterRoleBinding};
 use mcr_core::{
-    ClusterSpec, ClusterState, Credential, CredentialError, CredentialSource, Endpoint, EndpointAccess,
-    Fingerprint, Refresh, StoreError,
+    ClusterSpec, Credential, CredentialError, CredentialSource, Endpoint, EndpointAccess, Fingerprint,
+    Refresh, StoreError,
 };
 use mcr_testkit::control_plane::{ControlPlane, Credentials, Etcd, KubeconfigBuilder};
 
@@ -65,10 +65,7 @@ async fn another_address_of_the_same_cluster_keeps_the_store_and_tells_missed_de
     synced(&cluster).await;
     eventually(SOON, "it is known who the cluster is", || cluster.identity()).await;
     one.stop().await.or_fail();
-    eventually(SOON, "the loss is noticed", || {
-        matches!(cluster.state(), ClusterState::Unreachable { .. })
-    })
-    .await;
+    unreachable(&cluster, "").await;
     delete(&two, "goes").await;
 
     let mark = two.audit().await.or_fail().mark();

@@ -151,8 +151,7 @@ async fn a_credential_that_works_is_not_replaced_by_one_that_proves_nothing() {
         announce(Access::kubeconfig(kubeconfig, Trust::Trusted));
         eventually(bad, || !warnings().is_empty()).await;
         server.fall_silent();
-        let unreachable = |state: &ClusterState| matches!(state, ClusterState::Unreachable { .. });
-        one.cluster.wait_for(unreachable).await;
+        unreachable(&one.cluster, "").await;
         server.speak_again();
         ready(&one.cluster).await;
         maps.get("a").await.unwrap();
@@ -172,11 +171,7 @@ async fn a_ready_cluster_whose_lists_become_pages_is_unreachable() {
     let one = One::with(&server, Running::start_with(never_probed)).await;
     one.log.becomes(&["+a"]).await;
     server.script_probes();
-    let reason = eventually("it is unreachable", || {
-        one.cluster.state().reason().map(str::to_owned)
-    })
-    .await;
-    assert!(reason.contains(OTHERS[0].3), "{reason}");
+    unreachable(&one.cluster, OTHERS[0].3).await;
     one.log.is(&["+a"]);
     one.running.stop().await;
 }
@@ -203,9 +198,8 @@ async fn a_ready_cluster_of_which_only_the_load_balancer_is_left_is_unreachable(
                 assert!(maps.get("b").await.is_err());
             }
         };
-        let unreachable = |state: &ClusterState| matches!(state, ClusterState::Unreachable { .. });
         tokio::select! {
-            state = one.cluster.wait_for(unreachable) => assert!(state.to_string().contains(words), "{state}"),
+            _ = unreachable(&one.cluster, words) => {}
             () = asks => panic!("{words}: {}", one.cluster.state()),
         }
         one.running.stop().await;

@@ -8,7 +8,7 @@ use kube::{Client, client::Body};
 use mcr_core::{Access, Cluster, ClusterSpec, FleetSettings, Trust, WatchHandle, WatchRequest};
 use mcr_testkit::waiting;
 
-pub(crate) use crate::common::{Log, Running, follow, gone, name, next, ready, silent};
+pub(crate) use crate::common::{Log, Running, follow, gone, name, next, ready, silent, unreachable};
 use mcr_doubles::scripted::Server;
 
 use crate::common::pause_at_most;
