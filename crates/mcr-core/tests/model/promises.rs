@@ -11,8 +11,8 @@ use std::{
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr_core::{ChangeSink, Cluster, ClusterState, Fleet, FleetSettings, Object, ObjectChange, StoreError};
+use mcr_testkit::waiting::Background;
 use rand::{Rng, SeedableRng, rngs::SmallRng};
-use tokio_util::sync::CancellationToken;
 
 use mcr_doubles::place::{Fault, Gauge, MAPS, Place, WIDGETS};
 
@@ -26,8 +26,7 @@ use crate::{
 pub(crate) struct Plain {
     pub(crate) fleet: Fleet,
     pub(crate) provider: Scripted,
-    stop: CancellationToken,
-    running: tokio::task::JoinHandle<()>,
+    running: Background<()>,
 }
 
 impl Plain {
@@ -42,16 +41,11 @@ impl Plain {
             .provider(provider.clone())
             .settings(settings)
             .build();
-        let stop = CancellationToken::new();
-        let running = tokio::spawn({
-            let (fleet, stop) = (fleet.clone(), stop.clone());
-            async move { fleet.run(stop).await }
-        });
+        let runs = fleet.clone();
         Self {
             fleet,
             provider,
-            stop,
-            running,
+            running: Background::start(|stop| async move { runs.run(stop).await }),
         }
     }
 
@@ -72,8 +66,7 @@ impl Plain {
     }
 
     pub(crate) async fn end(self) {
-        self.stop.cancel();
-        self.running.await.unwrap();
+        self.running.stop().await;
     }
 }
 

@@ -103,6 +103,12 @@ pub(crate) fn short_pauses(settings: &mut FleetSettings) {
 }
 
 impl Running {
+    /// It is the cluster that it was.
+    #[track_caller]
+    pub(crate) fn keeps(&self, cluster: &Cluster) {
+        assert!(self.fleet.get(cluster.name()).or_fail().is_same(cluster));
+    }
+
     /// Announces a place as a cluster of the same name and waits until it is engaged.
     pub(crate) async fn join(&self, scope: &Scope, endpoint: &str, place: &str) -> Cluster {
         self.announce(spec(scope, endpoint, place)).await
@@ -125,6 +131,10 @@ pub(crate) fn held(cluster: &Cluster) -> Vec<String> {
         .collect();
     names.sort();
     names
+}
+
+pub(crate) async fn get(cluster: &Cluster, name: &str) -> kube::Result<ConfigMap> {
+    cluster.namespaced("default").get(name).await
 }
 
 pub(crate) async fn create(client: &kube::Client, namespace: &str, name: &str) {

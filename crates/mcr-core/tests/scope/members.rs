@@ -189,11 +189,7 @@ fn another_server_behind_an_endpoint_has_other_clusters() {
         let new = next(&running, &jungle).await;
         Witness::of(&new).equals(&b).await;
         assert_eq!(zoo.state(), ClusterState::Draining, "its work still ends");
-        let error = zoo
-            .namespaced::<ConfigMap>("default")
-            .get("of-zoo")
-            .await
-            .unwrap_err();
+        let error = get(&zoo, "of-zoo").await.unwrap_err();
         assert!(
             error.to_string().contains("gone"),
             "nothing of it goes to the other server: {error}"
@@ -323,11 +319,7 @@ fn a_layout_that_panics_costs_what_it_panicked_on_and_nothing_else() {
         running.clusters.add(spec(&scope, "b", "jungle"));
         running.clusters.add(spec(&scope, "b", "zoo"));
         running.join(&scope, "b", "island").await;
-        let error = zoo
-            .namespaced::<ConfigMap>("default")
-            .get("evil")
-            .await
-            .unwrap_err();
+        let error = get(&zoo, "evil").await.unwrap_err();
         let text = format!(
             "{error} {:?}",
             std::error::Error::source(&error).map(ToString::to_string)
