@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, api::ListParams, client::Body};
 use mcr_access::{BoxError, ClusterName};
 use mcr_testkit::{log::Log, waiting::hold_clock};
-use tokio::{io::AsyncWriteExt, time::advance};
+use tokio::{io::AsyncWriteExt, sync::Semaphore, time::advance};
 use tracing::Level;
 
 use super::{
@@ -210,10 +210,9 @@ async fn what_has_come_is_handed_over_in_few_pieces_and_before_what_went_wrong_a
     assert!(pieces <= 10, "{pieces}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn silence_ends_unary_requests_but_not_watches() {
-    let _clock = hold_clock();
-    let (server, go_on) = Server::gated(|seen, mut stream, gate| async move {
+/// Sends one line, and another one at a permit. Says nothing to `/head`.
+async fn one_and_two() -> (Server, Arc<Semaphore>) {
+    Server::gated(|seen, mut stream, gate| async move {
         if !seen.line().contains("/head") {
             begin(&mut stream).await;
             chunk(&mut stream, "one\n").await;
@@ -223,7 +222,13 @@ async fn silence_ends_unary_requests_but_not_watches() {
         closed(&mut stream).await;
         None
     })
-    .await;
+    .await
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_ends_unary_requests_but_not_watches() {
+    let _clock = hold_clock();
+    let (server, go_on) = one_and_two().await;
     let settings = Settings {
         head_timeout: Duration::from_secs(6),
         read_timeout: Duration::from_millis(4_500),
@@ -283,16 +288,7 @@ impl Route for Workspace {
 #[tokio::test(start_paused = true)]
 async fn a_log_can_be_followed_in_a_scope_whatever_stands_before_its_path() {
     let _clock = hold_clock();
-    let (server, go_on) = Server::gated(|seen, mut stream, gate| async move {
-        assert!(seen.line().contains(" /clusters/api/api/v1/"), "{}", seen.line());
-        begin(&mut stream).await;
-        chunk(&mut stream, "one\n").await;
-        gate.pass().await;
-        chunk(&mut stream, "two\n").await;
-        closed(&mut stream).await;
-        None
-    })
-    .await;
+    let (server, go_on) = one_and_two().await;
     let settings = Settings {
         read_timeout: Duration::from_secs(4),
         ..settings()
@@ -305,6 +301,8 @@ async fn a_log_can_be_followed_in_a_scope_whatever_stands_before_its_path() {
     assert_eq!(next(&mut log).await, Some(Ok("one\n".to_owned())));
     assert!(next(&mut log).now_or_never().is_none());
     advance(Duration::from_secs(1000)).await;
+    let asked = server.seen()[0].line().to_owned();
+    assert!(asked.contains(" /clusters/api/api/v1/"), "{asked}");
     go_on.add_permits(1);
     assert_eq!(next(&mut log).await, Some(Ok("two\n".to_owned())));
 }

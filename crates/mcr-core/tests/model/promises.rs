@@ -116,63 +116,59 @@ impl Lookups {
     }
 }
 
-#[test]
-fn promise_2_nothing_waits_inside_a_lookup() {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn promise_2_nothing_waits_inside_a_lookup() {
     const CLUSTERS: usize = 1_000;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        let plain = Plain::start();
-        let place = Place::new(1);
-        let names: Vec<String> = (0..CLUSTERS).map(|i| format!("c{i}")).collect();
-        for name in &names {
-            plain.add(name, &place);
-        }
-        plain
-            .until("all are engaged", |fleet| fleet.clusters().len() == CLUSTERS)
-            .await;
-        let over = Arc::new(AtomicBool::new(false));
-        let reader = std::thread::spawn({
-            let (fleet, over) = (plain.fleet.clone(), over.clone());
-            move || Lookups::measured(&fleet, &names, &over)
-        });
-        // A fifth of the fleet leaves, comes back and falls silent, again and again.
-        for round in 0..20 {
-            place.fail((round % 2 == 1).then_some(Fault::Hang));
-            for name in (0..CLUSTERS).skip(round % 5).step_by(5).map(|i| format!("c{i}")) {
-                plain.provider.remove(&name);
-                if round % 3 > 0 {
-                    plain.add(&name, &place);
-                }
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        over.store(true, Ordering::Relaxed);
-        let Lookups {
-            took,
-            beside,
-            picture,
-        } = reader.join().unwrap();
-        // What waits for nothing is far from taking as long as the picture of the whole fleet, which is made meanwhile.
-        let most = took[took.len() * 99 / 100];
-        assert!(most * 10 <= picture, "99 % within {most:?}, a picture takes {picture:?}");
-        // As many take longer as the scheduler of a loaded machine holds up of something that surely waits for nothing.
-        let held_up = |times: &[Duration]| times.len() - times.partition_point(|took| *took < picture);
-        let (lookups, others) = (held_up(&took), held_up(&beside));
-        println!(
-            "of {} lookups 99 % within {most:?}, {lookups} not within {picture:?}; {others} of what is beside them",
-            took.len()
-        );
-        assert!(
-            lookups <= 3 * others + took.len() / 1000,
-            "{lookups} of {} lookups are held up, and {others} of what is beside them",
-            took.len()
-        );
-        plain.end().await;
+    let plain = Plain::start();
+    let place = Place::new(1);
+    let names: Vec<String> = (0..CLUSTERS).map(|i| format!("c{i}")).collect();
+    for name in &names {
+        plain.add(name, &place);
+    }
+    plain
+        .until("all are engaged", |fleet| fleet.clusters().len() == CLUSTERS)
+        .await;
+    let over = Arc::new(AtomicBool::new(false));
+    let reader = std::thread::spawn({
+        let (fleet, over) = (plain.fleet.clone(), over.clone());
+        move || Lookups::measured(&fleet, &names, &over)
     });
+    // A fifth of the fleet leaves, comes back and falls silent, again and again.
+    for round in 0..20 {
+        place.fail((round % 2 == 1).then_some(Fault::Hang));
+        for name in (0..CLUSTERS).skip(round % 5).step_by(5).map(|i| format!("c{i}")) {
+            plain.provider.remove(&name);
+            if round % 3 > 0 {
+                plain.add(&name, &place);
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    over.store(true, Ordering::Relaxed);
+    let Lookups {
+        took,
+        beside,
+        picture,
+    } = reader.join().unwrap();
+    // What waits for nothing is far from taking as long as the picture of the whole fleet, which is made meanwhile.
+    let most = took[took.len() * 99 / 100];
+    assert!(
+        most * 10 <= picture,
+        "99 % within {most:?}, a picture takes {picture:?}"
+    );
+    // As many take longer as the scheduler of a loaded machine holds up of something that surely waits for nothing.
+    let held_up = |times: &[Duration]| times.len() - times.partition_point(|took| *took < picture);
+    let (lookups, others) = (held_up(&took), held_up(&beside));
+    println!(
+        "of {} lookups 99 % within {most:?}, {lookups} not within {picture:?}; {others} of what is beside them",
+        took.len()
+    );
+    assert!(
+        lookups <= 3 * others + took.len() / 1000,
+        "{lookups} of {} lookups are held up, and {others} of what is beside them",
+        took.len()
+    );
+    plain.end().await;
 }
 
 /// Notes the objects without keeping them.
@@ -243,16 +239,8 @@ async fn rounds(rounds: usize, measured: bool) {
             memory = resident();
         }
     }
-    if let (Some(before), Some(after)) = (memory, resident()) {
-        println!(
-            "resident after a quarter {} KiB, at the end {} KiB",
-            before >> 10,
-            after >> 10
-        );
-        assert!(
-            after < before + (4 << 20),
-            "{before} bytes were resident, now {after}"
-        );
+    if let Some(before) = memory {
+        has_not_grown(before, 4 << 20);
     }
     plain.end().await;
 }
@@ -261,6 +249,14 @@ async fn rounds(rounds: usize, measured: bool) {
 fn resident() -> Option<usize> {
     let pages = std::fs::read_to_string("/proc/self/statm").ok()?;
     Some(pages.split(' ').nth(1)?.parse::<usize>().ok()? * 4096)
+}
+
+/// Looks at the memory after a quarter of the rounds and now.
+fn has_not_grown(before: usize, most: usize) {
+    let after = resident().unwrap();
+    let (before_kib, after_kib) = (before >> 10, after >> 10);
+    println!("resident after a quarter {before_kib} KiB, at the end {after_kib} KiB");
+    assert!(after < before + most, "{before} bytes were resident, now {after}");
 }
 
 #[test]
@@ -519,17 +515,9 @@ async fn soak(rounds: u64, seed: u64, measured: bool) {
         settled.iter().all(|figure| figure == &settled[0]),
         "(tasks, objects) by round: {figures:?}"
     );
-    if let (Some(before), Some(after)) = (memory, resident()) {
-        println!(
-            "resident after a quarter {} KiB, at the end {} KiB",
-            before >> 10,
-            after >> 10
-        );
+    if let Some(before) = memory {
         // The witnesses remember what they buried.
-        assert!(
-            after < before + before / 10 + (8 << 20),
-            "{before} bytes were resident, now {after}"
-        );
+        has_not_grown(before, before / 10 + (8 << 20));
     }
     world.ends_with_nothing().await;
 }
