@@ -30,19 +30,16 @@ impl Deref for Text<'_> {
 pub struct Document<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) current_context: Option<String>,
-    #[serde(default)]
     pub(crate) contexts: Option<Vec<NamedContext>>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(crate) clusters: Option<Vec<NamedCluster<'a>>>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(crate) users: Option<Vec<NamedUser<'a>>>,
 }
 
 #[derive(Clone, Default, Deserialize, Serialize)]
 pub(crate) struct NamedContext {
-    #[serde(default)]
     pub(crate) name: Option<String>,
-    #[serde(default)]
     pub(crate) context: Option<Context>,
 }
 
@@ -61,9 +58,8 @@ pub(crate) struct Context {
 
 #[derive(Clone, Default, Deserialize, Serialize)]
 pub(crate) struct NamedCluster<'a> {
-    #[serde(default)]
     pub(crate) name: Option<String>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(crate) cluster: Option<Cluster<'a>>,
 }
 
@@ -90,7 +86,6 @@ pub(crate) struct Cluster<'a> {
 
 #[derive(Clone, Default, Deserialize, Serialize)]
 pub(crate) struct Extension {
-    #[serde(default)]
     pub(crate) name: Option<String>,
     #[serde(default)]
     pub(crate) extension: serde_json::Value,
@@ -98,9 +93,8 @@ pub(crate) struct Extension {
 
 #[derive(Clone, Default, Deserialize, Serialize)]
 pub(crate) struct NamedUser<'a> {
-    #[serde(default)]
     pub(crate) name: Option<String>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(crate) user: Option<User<'a>>,
 }
 
@@ -164,9 +158,7 @@ pub(crate) struct Exec {
 
 #[derive(Clone, Default, Deserialize, Serialize)]
 pub(crate) struct ExecEnv {
-    #[serde(default)]
     pub(crate) name: Option<String>,
-    #[serde(default)]
     pub(crate) value: Option<String>,
 }
 

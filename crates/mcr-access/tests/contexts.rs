@@ -299,18 +299,6 @@ fn a_file_may_have_as_many_parts_as_a_large_fleet_needs() {
 }
 
 #[test]
-fn anchors_that_expand_to_too_much_are_refused() {
-    let mut text = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n");
-    for level in 1..12 {
-        let before = level - 1;
-        text.push_str(&format!("a{level}: &a{level} [*a{before},*a{before},*a{before},*a{before},*a{before},*a{before},*a{before},*a{before}]\n"));
-    }
-    text.push_str("users: *a11\n");
-    let found = contexts(&[KubeconfigFile::new("/f", text)]);
-    assert!(found[0].access.is_err());
-}
-
-#[test]
 fn a_context_alone_is_what_it_was_in_its_file() {
     let user = |fields: &str| {
         let yaml = format!(

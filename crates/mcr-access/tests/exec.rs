@@ -72,81 +72,64 @@ async fn failure(script: &str) -> String {
 
 #[tokio::test]
 async fn failures_say_what_to_do_and_show_no_output() {
-    const RIGHT: &str = "; check that it is the right program and version, and its arguments";
-    let fails = |what: &str| format!("exec plugin \"sh\" {what}{RIGHT}");
-    assert_eq!(
-        failure("echo canary-31c9; echo canary-31c9 >&2; exit 3").await,
-        "exec plugin \"sh\" failed (exit status: 3); run it by hand with the same arguments to see why (its output is \
-         not shown since it may hold credentials)"
-    );
-    assert_eq!(
-        failure("kill -9 $$").await,
-        "exec plugin \"sh\" failed (signal: 9 (SIGKILL)); run it by hand with the same arguments to see why (its output \
-         is not shown since it may hold credentials)"
-    );
-    assert_eq!(
-        failure("true").await,
-        fails("printed nothing instead of an ExecCredential")
-    );
-    assert_eq!(
-        failure("echo 'Please log in, canary-31c9'").await,
-        fails("printed something that is not an ExecCredential in JSON (line 1, column 1)")
-    );
-    assert_eq!(
-        failure(r#"echo '{"kind":"canary-31c9"}'"#).await,
-        fails("printed an object whose kind is not ExecCredential")
-    );
-    assert_eq!(
-        failure(r#"echo '{"kind":"ExecCredential","apiVersion":"canary-31c9"}'"#).await,
-        fails(
-            "printed an ExecCredential whose apiVersion is not client.authentication.k8s.io/v1, which its configuration asks for"
-        )
-    );
-    let with = |status: &str| {
-        format!(
-            r#"echo '{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential"{status}}}'"#
-        )
+    let right = "check that it is the right program and version, and its arguments";
+    let by_hand = "run it by hand with the same arguments to see why (its output is not shown since it may hold credentials)";
+    let printed = |script: &str, what: &str| (script.to_owned(), format!("printed {what}; {right}"));
+    let credential = |fields: &str, what: &str| {
+        let json =
+            format!(r#"{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential"{fields}}}"#);
+        printed(&format!("echo '{json}'"), what)
     };
-    assert_eq!(
-        failure(&with("")).await,
-        fails("printed an ExecCredential without a status")
-    );
-    assert_eq!(
-        failure(&with(r#","status":{"token":""}"#)).await,
-        fails("printed an ExecCredential with neither a token nor a client certificate")
-    );
-    assert_eq!(
-        failure(&with(r#","status":{"clientCertificateData":"canary-31c9"}"#)).await,
-        fails("printed a clientCertificateData without a clientKeyData")
-    );
-    assert_eq!(
-        failure(&with(r#","status":{"clientKeyData":"canary-31c9"}"#)).await,
-        fails("printed a clientKeyData without a clientCertificateData")
-    );
-    assert_eq!(
-        failure(&with(
-            r#","status":{"clientKeyData":"canary-31c9","clientCertificateData":"x"}"#
-        ))
-        .await,
-        fails(
-            "printed an ExecCredential whose clientCertificateData holds no PEM certificate (-----BEGIN CERTIFICATE-----); copy the certificate again"
-        )
-    );
-    assert_eq!(
-        failure(&with(r#","status":{"token":"canary-31c9 x"}"#)).await,
-        fails("printed a token with characters that don't fit into a header")
-    );
-    assert_eq!(
-        failure(&with(
-            r#","status":{"token":"t","expirationTimestamp":"canary-31c9"}"#
-        ))
-        .await,
-        fails("printed an ExecCredential whose expirationTimestamp is not an RFC 3339 time")
-    );
-    assert_eq!(
-        failure("head -c 3000000 /dev/zero; echo canary-31c9").await,
-        "exec plugin \"sh\" printed more than 1 MiB and was killed; it does not seem to be a credential plugin"
-    );
+    let status = |fields: &str, what: &str| credential(&format!(r#","status":{{{fields}}}"#), what);
+    let failed = |script: &str, how: &str| (script.to_owned(), format!("failed ({how}); {by_hand}"));
+    for (script, message) in [
+        failed("echo canary-31c9; echo canary-31c9 >&2; exit 3", "exit status: 3"),
+        failed("kill -9 $$", "signal: 9 (SIGKILL)"),
+        printed("true", "nothing instead of an ExecCredential"),
+        printed(
+            "echo 'Please log in, canary-31c9'",
+            "something that is not an ExecCredential in JSON (line 1, column 1)",
+        ),
+        printed(
+            r#"echo '{"kind":"canary-31c9"}'"#,
+            "an object whose kind is not ExecCredential",
+        ),
+        printed(
+            r#"echo '{"kind":"ExecCredential","apiVersion":"canary-31c9"}'"#,
+            "an ExecCredential whose apiVersion is not client.authentication.k8s.io/v1, which its configuration asks for",
+        ),
+        credential("", "an ExecCredential without a status"),
+        status(
+            r#""token":"""#,
+            "an ExecCredential with neither a token nor a client certificate",
+        ),
+        status(
+            r#""clientCertificateData":"canary-31c9""#,
+            "a clientCertificateData without a clientKeyData",
+        ),
+        status(
+            r#""clientKeyData":"canary-31c9""#,
+            "a clientKeyData without a clientCertificateData",
+        ),
+        status(
+            r#""clientKeyData":"canary-31c9","clientCertificateData":"x""#,
+            "an ExecCredential whose clientCertificateData holds no PEM certificate (-----BEGIN CERTIFICATE-----); copy the certificate again",
+        ),
+        status(
+            r#""token":"canary-31c9 x""#,
+            "a token with characters that don't fit into a header",
+        ),
+        status(
+            r#""token":"t","expirationTimestamp":"canary-31c9""#,
+            "an ExecCredential whose expirationTimestamp is not an RFC 3339 time",
+        ),
+        (
+            "head -c 3000000 /dev/zero; echo canary-31c9".to_owned(),
+            "printed more than 1 MiB and was killed; it does not seem to be a credential plugin".to_owned(),
+        ),
+    ] {
+        assert_eq!(failure(&script).await, format!("exec plugin \"sh\" {message}"));
+    }
 }
 
 #[tokio::test]
@@ -344,36 +327,23 @@ async fn all_runs_of_a_plugin_are_paced_whatever_its_credentials_are_good_for() 
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_plugin_that_fails_is_remembered_while_no_cluster_uses_it() {
-    let _clock = hold_clock();
-    let plugin = Plugin::new();
-    for _ in 0..5 {
-        plugin
-            .source("exit 1")
-            .credential(Refresh::First)
-            .await
-            .unwrap_err();
-    }
-    assert_eq!(plugin.runs(), 1);
-}
-
+/// Nor while no cluster uses the plugin.
 #[tokio::test(start_paused = true)]
 async fn failures_are_not_repeated_at_once() {
     let _clock = hold_clock();
     let plugin = Plugin::new();
-    let source = plugin.source("exit 1");
-    let first = shown(&source.credential(Refresh::First).await.unwrap_err());
+    let fails = async || {
+        let error = plugin.source("exit 1").credential(Refresh::First).await;
+        shown(&error.unwrap_err())
+    };
+    let first = fails().await;
     for _ in 0..5 {
         advance(Duration::from_millis(150)).await;
-        assert_eq!(
-            shown(&source.credential(Refresh::First).await.unwrap_err()),
-            first
-        );
+        assert_eq!(fails().await, first);
     }
     assert_eq!(plugin.runs(), 1);
     advance(Duration::from_millis(500)).await;
-    source.credential(Refresh::First).await.unwrap_err();
+    fails().await;
     assert_eq!(plugin.runs(), 2);
 }
 

@@ -17,12 +17,11 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
-    task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::Bytes;
-use futures::{future::BoxFuture, stream};
+use futures::stream;
 use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
@@ -33,14 +32,13 @@ use mcr_core::{
     HubWatch, KubeconfigFile, Kubeconfigs, WatchHandle, WatchRequest, contexts,
 };
 use mcr_testkit::{
-    sim::{SimBody, SimCluster, SimService},
+    sim::{SimCluster, SimService},
     waiting::{Background, eventually},
 };
 use peak_alloc::PeakAlloc;
 use provider::{Clusters, announced};
 use serde_json::json;
 use tokio::time::Instant;
-use tower::Service;
 
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
@@ -101,25 +99,12 @@ impl Asked {
     }
 }
 
-/// A simulated API server at some distance: a list is under way from its question to its last byte.
-#[derive(Clone)]
-struct Distant {
-    server: SimService,
-    asked: Arc<Asked>,
-}
-
-impl Service<Request<Body>> for Distant {
-    type Response = Response<SimBody>;
-    type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Self { server, asked } = self.clone();
-        Box::pin(async move {
+/// A client of a simulated API server at some distance: a list is under way from its question to its last byte.
+fn distant(server: SimService, asked: &Arc<Asked>) -> kube::Client {
+    let asked = asked.clone();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (server, asked) = (server.clone(), asked.clone());
+        async move {
             let watch = request
                 .uri()
                 .query()
@@ -137,9 +122,10 @@ impl Service<Request<Body>> for Distant {
             if !watch {
                 under_way.end();
             }
-            Ok(answer)
-        })
-    }
+            Ok::<_, Infallible>(answer)
+        }
+    });
+    kube::Client::new(service, "default")
 }
 
 struct Running {
@@ -155,7 +141,7 @@ impl Running {
     }
 
     fn start_with(change: impl FnOnce(&mut FleetSettings)) -> Self {
-        let (clusters, provider) = announced();
+        let (clusters, provider) = announced(true);
         let fleet = Fleet::builder().provider(provider).settings(change).build();
         let runs = fleet.clone();
         Self {
@@ -168,9 +154,7 @@ impl Running {
 
     fn join(&self, name: &str, server: &SimCluster) {
         let server = server.service().with_token(&server.admin_token());
-        let asked = self.asked.clone();
-        let client = kube::Client::new(Distant { server, asked }, "default");
-        self.join_by(name, client.into());
+        self.join_by(name, distant(server, &self.asked).into());
     }
 
     fn join_by(&self, name: &str, access: Access) {
@@ -350,40 +334,21 @@ fn contexts_taken_one_at_a_time_need_no_second_copy_of_their_file() {
 type AnyBody = UnsyncBoxBody<Bytes, Infallible>;
 
 /// A simulated API server that answers the lists of some kinds in another way. `lists` returns none for the others.
-#[derive(Clone)]
-struct Faulty {
-    server: SimService,
-    lists: fn(&str) -> Option<AnyBody>,
-}
-
-impl Faulty {
-    fn access(server: &SimCluster, lists: fn(&str) -> Option<AnyBody>) -> Access {
-        let server = server.service().with_token(&server.admin_token());
-        kube::Client::new(Self { server, lists }, "default").into()
-    }
-}
-
-impl Service<Request<Body>> for Faulty {
-    type Response = Response<AnyBody>;
-    type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Self { server, lists } = self.clone();
-        Box::pin(async move {
+fn faulty(server: &SimCluster, lists: fn(&str) -> Option<AnyBody>) -> Access {
+    let server = server.service().with_token(&server.admin_token());
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let server = server.clone();
+        async move {
             let query = request.uri().query().unwrap_or_default();
             let resource = request.uri().path().rsplit('/').next().unwrap_or_default();
             let list = (!query.contains("watch=true")).then(|| lists(resource)).flatten();
-            Ok(match list {
+            Ok::<_, Infallible>(match list {
                 Some(body) => Response::new(body),
                 None => server.answer(request).await.map(BodyExt::boxed_unsync),
             })
-        })
-    }
+        }
+    });
+    kube::Client::new(service, "default").into()
 }
 
 /// A list with these `items`, each of which begins with a comma but the first.
@@ -487,9 +452,9 @@ fn promise_15_lists_without_end_and_slow_ones_take_no_more_memory_than_their_bud
         drop((slow("configmaps"), hostile("services")));
         let before = MEMORY.current_usage();
         MEMORY.reset_peak_usage();
-        running.join_by("hostile", Faulty::access(&servers[SLOW], hostile));
+        running.join_by("hostile", faulty(&servers[SLOW], hostile));
         for (i, server) in servers[..SLOW].iter().enumerate() {
-            running.join_by(&format!("slow-{i}"), Faulty::access(server, slow));
+            running.join_by(&format!("slow-{i}"), faulty(server, slow));
         }
         running
             .until("all are engaged", |fleet| fleet.clusters().len() == SLOW + 1)

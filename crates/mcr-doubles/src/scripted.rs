@@ -484,13 +484,16 @@ pub fn quiet() -> Answer {
     Answer::watch([])
 }
 
-/// What such a server answers.
-pub fn says_nothing_more(asked: &Asked) -> Answer {
-    if asked.is_watch() {
-        quiet()
-    } else {
-        list(10, [map("a", 1)])
+/// What a server answers on whose watches nothing is said. `script` answers all else.
+pub fn lists(script: impl Fn(&Asked) -> Answer) -> impl Fn(&Asked) -> Answer {
+    move |asked| {
+        if asked.is_watch() { quiet() } else { script(asked) }
     }
+}
+
+/// What such a server answers that has the ConfigMap `a`.
+pub fn says_nothing_more(asked: &Asked) -> Answer {
+    lists(|_| list(10, [map("a", 1)]))(asked)
 }
 
 struct Count<'a>(&'a AtomicUsize);

@@ -18,7 +18,7 @@ use tokio::{io::AsyncWriteExt, sync::Semaphore, time::advance};
 use tracing::Level;
 
 use super::{
-    Settings, Transport, dialer_with, get, next, rest,
+    Settings, Transport, dialer_with, get, next, rest, sending,
     server::{Server, begin, chunk, closed, respond},
     settings, transport, transport_with, until,
 };
@@ -167,14 +167,14 @@ async fn what_has_come_is_handed_over_in_few_pieces_and_before_what_went_wrong_a
     const BATCHES: usize = 5;
     const CHUNKS: usize = 60;
     let line = "x".repeat(999) + "\n";
-    let (go, written) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (gate, count) = (go.clone(), written.clone());
-    let server = Server::start(None, move |_, mut stream| {
-        let (gate, count) = (gate.clone(), count.clone());
+    let written = Arc::new(AtomicUsize::new(0));
+    let count = written.clone();
+    let (server, go) = Server::gated(move |_, mut stream, gate| {
+        let count = count.clone();
         async move {
             begin(&mut stream).await;
             for batch in 1..=BATCHES {
-                gate.acquire().await.unwrap().forget();
+                gate.pass().await;
                 for _ in 0..CHUNKS {
                     chunk(&mut stream, &("x".repeat(999) + "\n")).await;
                 }
@@ -210,25 +210,25 @@ async fn what_has_come_is_handed_over_in_few_pieces_and_before_what_went_wrong_a
     assert!(pieces <= 10, "{pieces}");
 }
 
+/// Sends one line, and another one at a permit. Says nothing to `/head`.
+async fn one_and_two() -> (Server, Arc<Semaphore>) {
+    Server::gated(|seen, mut stream, gate| async move {
+        if !seen.line().contains("/head") {
+            begin(&mut stream).await;
+            chunk(&mut stream, "one\n").await;
+            gate.pass().await;
+            chunk(&mut stream, "two\n").await;
+        }
+        closed(&mut stream).await;
+        None
+    })
+    .await
+}
+
 #[tokio::test(start_paused = true)]
 async fn silence_ends_unary_requests_but_not_watches() {
     let _clock = hold_clock();
-    let go_on = Arc::new(Semaphore::new(0));
-    let gate = go_on.clone();
-    let server = Server::start(None, move |seen, mut stream| {
-        let gate = gate.clone();
-        async move {
-            if !seen.line().contains("/head") {
-                begin(&mut stream).await;
-                chunk(&mut stream, "one\n").await;
-                gate.acquire().await.unwrap().forget();
-                chunk(&mut stream, "two\n").await;
-            }
-            closed(&mut stream).await;
-            None
-        }
-    })
-    .await;
+    let (server, go_on) = one_and_two().await;
     let settings = Settings {
         head_timeout: Duration::from_secs(6),
         read_timeout: Duration::from_millis(4_500),
@@ -238,15 +238,12 @@ async fn silence_ends_unary_requests_but_not_watches() {
     let no_answer = |after: &str| {
         format!("no answer within {after} s; the API server or the network to it may be overloaded or down")
     };
-    let asking = tokio::spawn({
-        let transport = transport.clone();
-        async move { transport.send(get("/head?x=canary")).await.unwrap_err() }
-    });
+    let [asking] = sending(&transport, ["/head?x=canary"]);
     until("it is asked", || server.seen().len() == 1).await;
     advance(Duration::from_millis(5_900)).await;
     assert!(!asking.is_finished());
     advance(Duration::from_millis(200)).await;
-    let error = asking.await.unwrap();
+    let error = asking.await.unwrap().unwrap_err();
     assert_eq!(
         error.to_string(),
         format!("cluster \"c1\": GET /head: {}", no_answer("6"))
@@ -291,21 +288,7 @@ impl Route for Workspace {
 #[tokio::test(start_paused = true)]
 async fn a_log_can_be_followed_in_a_scope_whatever_stands_before_its_path() {
     let _clock = hold_clock();
-    let go_on = Arc::new(Semaphore::new(0));
-    let gate = go_on.clone();
-    let server = Server::start(None, move |seen, mut stream| {
-        let gate = gate.clone();
-        async move {
-            assert!(seen.line().contains(" /clusters/api/api/v1/"), "{}", seen.line());
-            begin(&mut stream).await;
-            chunk(&mut stream, "one\n").await;
-            gate.acquire().await.unwrap().forget();
-            chunk(&mut stream, "two\n").await;
-            closed(&mut stream).await;
-            None
-        }
-    })
-    .await;
+    let (server, go_on) = one_and_two().await;
     let settings = Settings {
         read_timeout: Duration::from_secs(4),
         ..settings()
@@ -318,6 +301,8 @@ async fn a_log_can_be_followed_in_a_scope_whatever_stands_before_its_path() {
     assert_eq!(next(&mut log).await, Some(Ok("one\n".to_owned())));
     assert!(next(&mut log).now_or_never().is_none());
     advance(Duration::from_secs(1000)).await;
+    let asked = server.seen()[0].line().to_owned();
+    assert!(asked.contains(" /clusters/api/api/v1/"), "{asked}");
     go_on.add_permits(1);
     assert_eq!(next(&mut log).await, Some(Ok("two\n".to_owned())));
 }

@@ -15,7 +15,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tokio_rustls::TlsAcceptor;
 
 use super::{
-    dialer, failure, failure_with, get, rest,
+    dialer, failure, failure_with, get, reached, rest,
     server::{Server, respond},
 };
 use crate::tls::TlsCache;
@@ -88,11 +88,8 @@ async fn servers_that_can_not_prove_who_they_are() {
     let (certificate, key) = authority.issue(&["127.0.0.1", "other.example"], |_| ());
     let server = tls_server(acceptor(&certificate, &key, None)).await;
     let endpoint = Endpoint::new(server.uri("https", "")).certificate_authority(authority.pem());
-    let channel = dialer()
-        .channel(&endpoint, &Credential::anonymous(), Trust::Trusted)
-        .unwrap();
-    let body = channel.send(get("/version")).await.unwrap().into_body();
-    assert_eq!(rest(&mut { body }).await, ("{}".to_owned(), None));
+    let mut body = reached(&endpoint).await.into_body();
+    assert_eq!(rest(&mut body).await, ("{}".to_owned(), None));
 
     let says = |text: &str| format!("GET /version: can't connect: {text}");
     let stranger = endpoint.clone().certificate_authority(Authority::new().pem());
@@ -100,19 +97,12 @@ async fn servers_that_can_not_prove_who_they_are() {
         "the server's certificate is not signed by a trusted certificate authority; check \
                         certificate-authority-data, the cluster's authority may have been replaced",
     );
-    assert_eq!(failure(&stranger, Trust::Trusted).await.to_string(), unknown);
-    assert_eq!(
-        failure(&Endpoint::new(server.uri("https", "")), Trust::Trusted)
-            .await
-            .to_string(),
-        unknown
-    );
+    for endpoint in [stranger, Endpoint::new(server.uri("https", ""))] {
+        assert_eq!(failure(&endpoint, Trust::Trusted).await.to_string(), unknown);
+    }
     let mut insecure = Endpoint::new(server.uri("https", ""));
     insecure.insecure_skip_tls_verify = true;
-    let channel = dialer()
-        .channel(&insecure, &Credential::anonymous(), Trust::Trusted)
-        .unwrap();
-    channel.send(get("/version")).await.unwrap();
+    reached(&insecure).await;
     let mut named = endpoint.clone();
     named.tls_server_name = Some("wrong.example".into());
     let text = failure(&named, Trust::Trusted).await.to_string();
@@ -123,12 +113,7 @@ async fn servers_that_can_not_prove_who_they_are() {
         "{text}"
     );
     named.tls_server_name = Some("other.example".into());
-    dialer()
-        .channel(&named, &Credential::anonymous(), Trust::Trusted)
-        .unwrap()
-        .send(get("/version"))
-        .await
-        .unwrap();
+    reached(&named).await;
 
     let (old, key) = authority.issue(&["127.0.0.1"], |params| {
         params.not_before = rcgen::date_time_ymd(2001, 1, 1);

@@ -7,7 +7,7 @@ use kube::client::Body;
 use mcr_access::{Basic, Credential, Endpoint, Impersonation, Trust};
 use tokio::io::AsyncWriteExt;
 
-use super::{Settings, dialer, dialer_with, failure, failure_with, get, server::Server, settings};
+use super::{Settings, dialer, dialer_with, failure, failure_with, get, reached, server::Server, settings};
 use crate::error::TransportErrorKind;
 
 #[tokio::test]
@@ -150,8 +150,5 @@ async fn addresses_are_checked_when_names_are_resolved() {
         );
     }
     assert_eq!(server.seen().len(), 0);
-    let channel = dialer()
-        .channel(&Endpoint::new(by_name), &Credential::anonymous(), Trust::Trusted)
-        .unwrap();
-    channel.send(get("/version")).await.unwrap();
+    reached(&Endpoint::new(by_name)).await;
 }

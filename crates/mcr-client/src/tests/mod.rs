@@ -14,10 +14,11 @@ mod watch_heads;
 
 use std::time::{Duration, Instant};
 
-use http::Request;
+use http::{Request, Response};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use mcr_access::{AccessPolicy, ClusterName, Credential, Endpoint, Trust};
+use tokio::task::JoinHandle;
 
 use self::server::Server;
 use crate::{
@@ -78,6 +79,22 @@ async fn failure(endpoint: &Endpoint, trust: Trust) -> TransportError {
 async fn failure_with(dialer: &Dialer, endpoint: &Endpoint, trust: Trust) -> TransportError {
     let channel = dialer.channel(endpoint, &Credential::anonymous(), trust).unwrap();
     channel.send(get("/version")).await.unwrap_err()
+}
+
+/// The answer of an endpoint that needs no credential.
+async fn reached(endpoint: &Endpoint) -> Response<ResponseBody> {
+    let channel = dialer().channel(endpoint, &Credential::anonymous(), Trust::Trusted);
+    channel.unwrap().send(get("/version")).await.unwrap()
+}
+
+type Sending = JoinHandle<Result<Response<ResponseBody>, TransportError>>;
+
+/// Requests that are sent at once.
+fn sending<const N: usize>(transport: &Transport, uris: [&'static str; N]) -> [Sending; N] {
+    uris.map(|uri| {
+        let transport = transport.clone();
+        tokio::spawn(async move { transport.send(get(uri)).await })
+    })
 }
 
 fn get(uri: &str) -> Request<Body> {

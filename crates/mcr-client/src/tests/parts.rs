@@ -16,26 +16,20 @@ const MANY: usize = 1 << 20;
 
 /// A server that writes each chunk of its response when it gets a permit, and ends the response properly only for a `whole` one.
 async fn gated() -> (Server, Arc<Semaphore>) {
-    let go_on = Arc::new(Semaphore::new(0));
-    let gate = go_on.clone();
-    let server = Server::start(None, move |seen, mut stream| {
-        let gate = gate.clone();
-        async move {
-            begin(&mut stream).await;
-            for part in ["one", "two", "three"] {
-                gate.acquire().await.unwrap().forget();
-                chunk(&mut stream, part).await;
-            }
-            gate.acquire().await.unwrap().forget();
-            if seen.line().contains("whole") {
-                stream.write_all(b"0\r\n\r\n").await.unwrap();
-                return Some(stream);
-            }
-            None
+    Server::gated(|seen, mut stream, gate| async move {
+        begin(&mut stream).await;
+        for part in ["one", "two", "three"] {
+            gate.pass().await;
+            chunk(&mut stream, part).await;
         }
+        gate.pass().await;
+        if seen.line().contains("whole") {
+            stream.write_all(b"0\r\n\r\n").await.unwrap();
+            return Some(stream);
+        }
+        None
     })
-    .await;
-    (server, go_on)
+    .await
 }
 
 #[tokio::test]

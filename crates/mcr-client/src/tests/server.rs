@@ -12,6 +12,7 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpListener,
+    sync::Semaphore,
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::AbortOnDropHandle;
@@ -44,6 +45,15 @@ impl Seen {
         self.header("authorization")
             .first()
             .map_or("", |value| value.trim_start_matches("Bearer "))
+    }
+}
+
+#[derive(Clone)]
+pub(super) struct Gate(Arc<Semaphore>);
+
+impl Gate {
+    pub(super) async fn pass(&self) {
+        self.0.acquire().await.unwrap().forget();
     }
 }
 
@@ -111,6 +121,18 @@ impl Server {
             accepted,
             _task: AbortOnDropHandle::new(task),
         }
+    }
+
+    /// Starts a server whose answers go on at the permits of the semaphore.
+    pub(super) async fn gated<F, Fut>(answer: F) -> (Self, Arc<Semaphore>)
+    where
+        F: Fn(Seen, Stream, Gate) -> Fut + Clone + Send + Sync + 'static,
+        Fut: Future<Output = Option<Stream>> + Send + 'static,
+    {
+        let go_on = Arc::new(Semaphore::new(0));
+        let gate = Gate(go_on.clone());
+        let server = Self::start(None, move |seen, stream| answer(seen, stream, gate.clone())).await;
+        (server, go_on)
     }
 
     /// Starts a server that responds to every request with this status and JSON.

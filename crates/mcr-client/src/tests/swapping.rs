@@ -12,13 +12,10 @@ use futures::FutureExt;
 use http::{Request, StatusCode};
 use kube::client::Body;
 use mcr_testkit::waiting::hold_clock;
-use tokio::{
-    sync::Notify,
-    time::{Instant, advance},
-};
+use tokio::time::{Instant, advance};
 
 use super::{
-    Settings, channel, get, next, rest,
+    Settings, channel, get, next, rest, sending,
     server::{Server, begin, chunk, closed, respond},
     settings, transport, transport_with, until,
 };
@@ -37,22 +34,17 @@ fn ten_seconds_for_a_line() -> Settings {
 #[tokio::test(start_paused = true)]
 async fn a_swap_ends_watches_at_a_line_and_no_request_uses_the_old_credentials() {
     let _clock = hold_clock();
-    let go_on = Arc::new(Notify::new());
-    let gate = go_on.clone();
-    let server = Server::start(None, move |seen, mut stream| {
-        let gate = gate.clone();
-        async move {
-            if !seen.line().contains("watch") {
-                respond(&mut stream, "200 OK", "application/json", "{}").await;
-                return Some(stream);
-            }
-            begin(&mut stream).await;
-            chunk(&mut stream, "one\ntwo\nthr").await;
-            gate.notified().await;
-            chunk(&mut stream, "ee\nfour\nfi").await;
-            closed(&mut stream).await;
-            None
+    let (server, go_on) = Server::gated(|seen, mut stream, gate| async move {
+        if !seen.line().contains("watch") {
+            respond(&mut stream, "200 OK", "application/json", "{}").await;
+            return Some(stream);
         }
+        begin(&mut stream).await;
+        chunk(&mut stream, "one\ntwo\nthr").await;
+        gate.pass().await;
+        chunk(&mut stream, "ee\nfour\nfi").await;
+        closed(&mut stream).await;
+        None
     })
     .await;
     let transport = transport(&server);
@@ -69,7 +61,7 @@ async fn a_swap_ends_watches_at_a_line_and_no_request_uses_the_old_credentials()
     assert_eq!(tokens, ["one", "one", "two", "two", "two"]);
     // The watch ends after the line; the next watch receives the rest.
     assert!(next(&mut watch).now_or_never().is_none());
-    go_on.notify_one();
+    go_on.add_permits(1);
     let (text, error) = rest(&mut watch).await;
     assert_eq!((text.as_str(), error), ("ee\nfour\n", None));
     // The old channel's connection is closed although the body still exists.
@@ -127,26 +119,6 @@ async fn a_quiet_watch_ends_at_once_and_a_stuck_line_is_broken_off() {
     until("all old connections are closed", || server.open() == 0).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn connections_of_answers_that_nobody_reads_close_too() {
-    let _clock = hold_clock();
-    let server = Server::that_stops_after("one\ntw").await;
-    let transport = transport_with(&server, ten_seconds_for_a_line());
-    let mut watch = transport.send(get(WATCH)).await.unwrap().into_body();
-    let mut list = transport.send(get("/api/v1/pods")).await.unwrap().into_body();
-    transport.swap(channel(&server, "two"));
-    let mut late = transport.send(get(WATCH)).await.unwrap().into_body();
-    assert_eq!(server.open(), 3);
-    advance(Duration::from_secs(11)).await;
-    until("the old connections are closed", || server.open() == 1).await;
-    let ended =
-        |body: (String, Option<String>)| body.1.unwrap().ends_with("credentials were replaced; try again");
-    assert!(ended(rest(&mut watch).await) && ended(rest(&mut list).await));
-    transport.close();
-    until("the last connection is closed", || server.open() == 0).await;
-    assert!(rest(&mut late).await.1.unwrap().ends_with("gone from the fleet"));
-}
-
 /// Credentials may have been revoked, so there is a limit with the default settings, too.
 #[tokio::test(start_paused = true)]
 async fn nothing_goes_on_with_replaced_credentials_for_more_than_thirty_seconds() {
@@ -166,8 +138,16 @@ async fn nothing_goes_on_with_replaced_credentials_for_more_than_thirty_seconds(
         assert!(next(body).now_or_never().is_none());
     }
     tokio::task::yield_now().await;
+    let mut late = transport.send(get(WATCH)).await.unwrap().into_body();
     advance(Duration::from_secs(30)).await;
+    until("all but the late one are closed", || server.open() == 1).await;
+    for body in &mut bodies {
+        let error = rest(body).await.1.unwrap();
+        assert!(error.ends_with("credentials were replaced; try again"), "{error}");
+    }
+    transport.close();
     until("all are closed", || server.open() == 0).await;
+    assert!(rest(&mut late).await.1.unwrap().ends_with("gone from the fleet"));
 }
 
 /// A reader takes the end of a list for the end of its objects.
@@ -249,10 +229,7 @@ async fn closing_ends_everything_for_good() {
     let client = transport.client("default");
     let mut watch = transport.send(get(WATCH)).await.unwrap().into_body();
     next(&mut watch).await.unwrap().unwrap();
-    let waiting = tokio::spawn({
-        let transport = transport.clone();
-        async move { transport.send(get("/hangs")).await.unwrap_err().to_string() }
-    });
+    let [waiting] = sending(&transport, ["/hangs"]);
     until("it is asked", || server.seen().len() == 2).await;
     transport.close();
     let gone = "the cluster is gone from the fleet";
@@ -260,10 +237,8 @@ async fn closing_ends_everything_for_good() {
         next(&mut watch).await,
         Some(Err(format!("cluster \"c1\": GET /api/v1/pods: {gone}")))
     );
-    assert_eq!(
-        waiting.await.unwrap(),
-        format!("cluster \"c1\": GET /hangs: {gone}")
-    );
+    let error = waiting.await.unwrap().unwrap_err();
+    assert_eq!(error.to_string(), format!("cluster \"c1\": GET /hangs: {gone}"));
     // A later swap does not reopen it.
     transport.swap(channel(&server, "two"));
     assert!(transport.send(get("/x")).await.unwrap_err().is_gone());

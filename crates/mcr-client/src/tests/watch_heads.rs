@@ -6,7 +6,7 @@ use mcr_testkit::waiting::hold_clock;
 use tokio::{sync::Semaphore, time::advance};
 
 use super::{
-    Settings, channel_with, get, next,
+    Settings, channel_with, next, sending,
     server::{Server, begin, chunk, closed},
     settings, transport_with, until,
 };
@@ -15,23 +15,17 @@ const WATCH: &str = "/api/v1/pods?watch=true";
 
 /// A server that sends the head of a watch together with its first event, when it gets a permit.
 async fn late() -> (Server, Arc<Semaphore>) {
-    let event = Arc::new(Semaphore::new(0));
-    let gate = event.clone();
-    let server = Server::start(None, move |_, mut stream| {
-        let gate = gate.clone();
-        async move {
-            tokio::select! {
-                permit = gate.acquire() => permit.unwrap().forget(),
-                () = closed(&mut stream) => return None,
-            }
-            begin(&mut stream).await;
-            chunk(&mut stream, "one\n").await;
-            closed(&mut stream).await;
-            None
+    Server::gated(|_, mut stream, gate| async move {
+        tokio::select! {
+            () = gate.pass() => {}
+            () = closed(&mut stream) => return None,
         }
+        begin(&mut stream).await;
+        chunk(&mut stream, "one\n").await;
+        closed(&mut stream).await;
+        None
     })
-    .await;
-    (server, event)
+    .await
 }
 
 fn limits() -> Settings {
@@ -47,11 +41,7 @@ async fn a_watch_waits_longer_for_its_head_than_other_requests() {
     let _clock = hold_clock();
     let (server, event) = late().await;
     let transport = transport_with(&server, limits());
-    let send = |uri: &'static str| {
-        let transport = transport.clone();
-        tokio::spawn(async move { transport.send(get(uri)).await })
-    };
-    let [watch, silent, list] = [WATCH, WATCH, "/api/v1/pods"].map(send);
+    let [watch, silent, list] = sending(&transport, [WATCH, WATCH, "/api/v1/pods"]);
     until("all are asked", || server.seen().len() == 3).await;
     advance(Duration::from_secs(31)).await;
     let error = list.await.unwrap().unwrap_err();
@@ -94,10 +84,7 @@ async fn a_watch_without_a_head_moves_to_the_new_credentials_at_once() {
         ..settings()
     };
     let transport = transport_with(&server, settings.clone());
-    let [watch, get_one] = [WATCH, "/api/v1/pods/a"].map(|uri| {
-        let transport = transport.clone();
-        tokio::spawn(async move { transport.send(get(uri)).await })
-    });
+    let [watch, get_one] = sending(&transport, [WATCH, "/api/v1/pods/a"]);
     until("both are asked", || server.seen().len() == 2).await;
     for (token, number) in [("two", 3), ("three", 4)] {
         transport.swap(channel_with(&server, token, settings.clone()));
@@ -125,10 +112,7 @@ async fn a_watch_without_a_head_moves_to_the_new_credentials_at_once() {
 async fn a_watch_without_a_head_ends_when_it_is_dropped_or_its_cluster_leaves() {
     let (server, _event) = late().await;
     let transport = transport_with(&server, settings());
-    let [dropped, left] = [WATCH, WATCH].map(|uri| {
-        let transport = transport.clone();
-        tokio::spawn(async move { transport.send(get(uri)).await })
-    });
+    let [dropped, left] = sending(&transport, [WATCH, WATCH]);
     until("both are asked", || server.open() == 2).await;
     dropped.abort();
     until("it is closed", || server.open() == 1).await;

@@ -87,84 +87,59 @@ impl Counts {
 mod tests {
     use std::time::Duration;
 
+    use k8s_openapi::api::core::v1::ConfigMap;
     use mcr_watch::{WatchError, WatchRequest};
 
     use super::*;
 
-    fn kind(plural: &str) -> WatchRequest {
-        let resource = kube::core::ApiResource {
-            group: String::new(),
-            version: "v1".into(),
-            api_version: "v1".into(),
-            kind: plural.into(),
-            plural: plural.into(),
-        };
-        WatchRequest::resource(&resource)
-    }
-
     #[test]
     fn every_state_and_every_reason_is_counted() {
         let counts = Counts::default();
-        let reason: Arc<str> = "".into();
+        let reason = || Arc::from("");
         for state in [
             ClusterState::Discovered,
             ClusterState::Connecting,
             ClusterState::Ready,
-            ClusterState::Unreachable {
-                reason: reason.clone(),
-            },
-            ClusterState::Suspended { reason },
+            ClusterState::Unreachable { reason: reason() },
+            ClusterState::Suspended { reason: reason() },
             ClusterState::Draining,
             ClusterState::Gone,
         ] {
             counts.entered(&state);
         }
-        assert!(
-            counts.read().states.values().all(|count| *count == 1),
-            "{:?}",
-            counts.read()
-        );
-        let cells = counts.kinds.of(&kind("maps"));
-        let text = String::new;
+        let states = counts.read().states;
+        assert!(states.values().all(|count| *count == 1), "{states:?}");
+        let cells = counts.kinds.of(&WatchRequest::of::<ConfigMap>());
+        let (text, meant, retry_after) = (String::new, "", None);
+        let (bytes, limit, took) = (2, 1, Duration::ZERO);
+        let (code, message, value) = (500, text(), text());
+        let (pages, objects) = (1, 1);
         for error in [
             WatchError::Forbidden { message: text() },
             WatchError::NotServed,
-            WatchError::NotInScope {
-                message: String::new(),
-            },
-            WatchError::InvalidRequest {
-                value: text(),
-                meant: "",
-            },
+            WatchError::NotInScope { message: text() },
+            WatchError::InvalidRequest { value, meant },
             WatchError::Unauthorized,
             WatchError::Expired,
             WatchError::WentBack { from: 2, to: 1 },
-            WatchError::TooManyRequests { retry_after: None },
+            WatchError::TooManyRequests { retry_after },
             WatchError::Api {
-                code: 500,
-                message: text(),
-                retry_after: None,
+                code,
+                message,
+                retry_after,
             },
             WatchError::Malformed(text()),
             WatchError::Foreign(text()),
             WatchError::Transport(text()),
-            WatchError::Timeout(Duration::ZERO),
-            WatchError::ListTooLarge { bytes: 2, limit: 1 },
-            WatchError::ListBudgetSpent { bytes: 2, limit: 1 },
-            WatchError::HoldsTooMuch { bytes: 2, limit: 1 },
-            WatchError::ListWithoutEnd {
-                pages: 1,
-                objects: 1,
-                took: Duration::ZERO,
-            },
+            WatchError::Timeout(took),
+            WatchError::ListTooLarge { bytes, limit },
+            WatchError::ListBudgetSpent { bytes, limit },
+            WatchError::HoldsTooMuch { bytes, limit },
+            WatchError::ListWithoutEnd { pages, objects, took },
         ] {
             cells.failure(&error);
         }
-        assert!(
-            counts.read().kinds["maps"]
-                .failures
-                .values()
-                .all(|count| *count == 1)
-        );
+        let failures = &counts.read().kinds["configmaps"].failures;
+        assert!(failures.values().all(|count| *count == 1), "{failures:?}");
     }
 }

@@ -256,39 +256,6 @@ mod tests {
     }
 
     #[test]
-    fn what_a_restarted_discovery_does_not_name_goes_after_a_grace() {
-        let mut desired = Desired::default();
-        let now = Instant::now();
-        desired.begin_round(0);
-        for n in ["a", "b", "c"] {
-            desired.upsert(0, spec(n));
-        }
-        assert_eq!(short(&desired.synced(0, now, GRACE)), "");
-        assert!(desired.next_sweep().is_none());
-        desired.begin_round(0);
-        desired.upsert(0, spec("a"));
-        desired.upsert(0, spec("c"));
-        assert_eq!(short(&desired.synced(0, now, GRACE)), "");
-        assert_eq!(desired.next_sweep(), Some(now + GRACE));
-        assert_eq!(short(&desired.sweep(now)), "");
-        assert_eq!(short(&desired.sweep(now + GRACE)), "unset b");
-    }
-
-    #[test]
-    fn what_comes_back_within_its_grace_stays() {
-        let mut desired = Desired::default();
-        let now = Instant::now();
-        desired.begin_round(0);
-        desired.upsert(0, spec("a"));
-        desired.upsert(0, spec("b"));
-        desired.begin_round(0);
-        desired.upsert(0, spec("a"));
-        desired.synced(0, now, GRACE);
-        desired.upsert(0, spec("b"));
-        assert_eq!(short(&desired.sweep(now + GRACE)), "");
-    }
-
-    #[test]
     fn a_great_loss_is_held_until_someone_says_so() {
         let mut desired = Desired::default();
         let now = Instant::now();
@@ -335,29 +302,10 @@ mod tests {
             desired.upsert(0, spec(n));
         }
         assert_eq!(short(&desired.synced(0, now, GRACE)), "");
+        assert_eq!(desired.next_sweep(), Some(now + GRACE));
+        assert_eq!(short(&desired.sweep(now)), "");
         assert_eq!(desired.sweep(now + GRACE).len(), 50);
         assert!(desired.is_held("a"));
-    }
-
-    #[test]
-    fn of_what_is_held_the_rest_gets_a_grace_once_most_is_named_again() {
-        let mut desired = Desired::default();
-        let now = Instant::now();
-        desired.begin_round(0);
-        for n in ["a", "b", "c"] {
-            desired.upsert(0, spec(n));
-        }
-        desired.begin_round(0);
-        assert_eq!(short(&desired.synced(0, now, GRACE)), "held 3/3");
-        let later = now + 10 * GRACE;
-        desired.begin_round(0);
-        desired.upsert(0, spec("a"));
-        desired.upsert(0, spec("b"));
-        assert!(desired.is_held("c"), "the round has not ended");
-        assert_eq!(short(&desired.synced(0, later, GRACE)), "");
-        assert!(!desired.is_held("c"));
-        assert_eq!(short(&desired.sweep(later)), "");
-        assert_eq!(short(&desired.sweep(later + GRACE)), "unset c");
     }
 
     #[test]

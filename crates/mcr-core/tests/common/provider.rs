@@ -11,19 +11,24 @@ use mcr_core::{BrokenCluster, Change, ClusterName, ClusterSpec, Discovery, Provi
 use tokio_util::sync::CancellationToken;
 
 /// Announces what comes from its [`Clusters`]. All that came before its discovery is there at first.
-pub(crate) struct Announced(Mutex<Option<UnboundedReceiver<Change>>>);
+pub(crate) struct Announced {
+    changes: Mutex<Option<UnboundedReceiver<Change>>>,
+    /// Whether that is all that the discovery names.
+    synced: bool,
+}
 
 /// Announces clusters.
 #[derive(Clone)]
 pub(crate) struct Clusters(Arc<UnboundedSender<Change>>);
 
-pub(crate) fn announced() -> (Clusters, Announced) {
-    let (changes, receiver) = unbounded();
-    (Clusters(Arc::new(changes)), Announced(Mutex::new(Some(receiver))))
+pub(crate) fn announced(synced: bool) -> (Clusters, Announced) {
+    let (sender, receiver) = unbounded();
+    let changes = Mutex::new(Some(receiver));
+    (Clusters(Arc::new(sender)), Announced { changes, synced })
 }
 
 impl Clusters {
-    fn send(&self, change: Change) {
+    pub(crate) fn send(&self, change: Change) {
         // A fleet that has stopped takes no more.
         _ = self.0.unbounded_send(change);
     }
@@ -48,14 +53,14 @@ impl Provider for Announced {
     }
 
     fn discover(&self, stop: CancellationToken) -> Discovery {
-        let Some(mut later) = self.0.lock().unwrap().take() else {
+        let Some(mut later) = self.changes.lock().unwrap().take() else {
             panic!("there is one discovery");
         };
         let mut first = Vec::new();
         while let Ok(change) = later.try_recv() {
             first.push(change);
         }
-        first.push(Change::Synced);
+        first.extend(self.synced.then_some(Change::Synced));
         let all = stream::iter(first).chain(later).map(Ok);
         all.take_until(stop.cancelled_owned()).boxed()
     }

@@ -26,28 +26,14 @@ pub(crate) fn cut_no_request_short(settings: &mut FleetSettings) {
     transport.head_timeout = HOUR;
 }
 
+pub(crate) fn short_pauses(settings: &mut FleetSettings) {
+    pause_at_most(settings, Duration::from_millis(300));
+    Arc::make_mut(&mut settings.transport).rotation_spread = Duration::from_millis(300);
+    // Most tests of this folder have one API server under several names.
+    settings.allow_duplicates = true;
+}
+
 impl Running {
-    pub(crate) fn start() -> Self {
-        Self::start_with(|_| {})
-    }
-
-    /// Pauses are short, so that tests are; everything else is as by default.
-    pub(crate) fn start_with(change: impl FnOnce(&mut FleetSettings)) -> Self {
-        Self::start_as_by_default(|settings| {
-            pause_at_most(settings, Duration::from_millis(300));
-            Arc::make_mut(&mut settings.transport).rotation_spread = Duration::from_millis(300);
-            change(settings);
-        })
-    }
-
-    pub(crate) fn start_as_by_default(change: impl FnOnce(&mut FleetSettings)) -> Self {
-        // Most tests of this folder have one API server under several names.
-        Self::with_settings(|settings| {
-            settings.allow_duplicates = true;
-            change(settings);
-        })
-    }
-
     pub(crate) async fn join(&self, cluster: &str, kubeconfig: &str) -> Cluster {
         self.announce(spec(cluster, kubeconfig)).await
     }
@@ -67,12 +53,8 @@ impl Running {
 }
 
 pub(crate) async fn create(plane: &ControlPlane, object: &str) {
-    create_with(plane, object, &[]).await;
-}
-
-pub(crate) async fn create_with(plane: &ControlPlane, object: &str, labels: &[(&str, &str)]) {
     let api = kube::Api::<ConfigMap>::namespaced(plane.client(), "default");
-    api.create(&PostParams::default(), &config_map(object, labels))
+    api.create(&PostParams::default(), &config_map(object))
         .await
         .or_fail();
 }

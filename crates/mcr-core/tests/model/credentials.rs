@@ -155,13 +155,7 @@ async fn promise_6_any_rotation_costs_no_list_and_no_delete_is_missed_or_told_tw
     });
     let swaps = || plain.fleet.counts().credentials.renewed;
     let announce = |token: &str| {
-        let looks = Looks {
-            place: 0,
-            address: 0,
-            declared: false,
-            suspended: false,
-            label: 0,
-        };
+        let looks = Looks::at(0);
         let source = StaticCredential::new(Credential::token(token));
         let access = Access::from(EndpointAccess::new(Endpoint::new(server.clone()), source));
         let description = Description::Good(looks.spec("a", &access).into(), looks);

@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use proptest::prelude::*;
 
 use mcr_doubles::place::{Fault, MAPS, WIDGETS};
 
 use crate::{
     config,
+    paused::paused,
     said::{Description, Looks},
-    world::{ADDRESSES, World, paused},
+    world::{ADDRESSES, World},
 };
 
 /// Most schedules are about the first four.
@@ -77,11 +79,8 @@ fn step() -> impl Strategy<Value = Step> {
 fn step_of_discovery() -> impl Strategy<Value = Step> {
     let (provider, name) = (0..2usize, 0..NAMES.len());
     let looks = |name: usize| Looks {
-        place: name % PLACES,
-        address: 0,
         declared: true,
-        suspended: false,
-        label: 0,
+        ..Looks::at(name % PLACES)
     };
     prop_oneof![
         6 => (provider.clone(), name.clone()).prop_map(move |(p, n)| Step::Upsert(p, n, looks(n))),
@@ -135,6 +134,15 @@ async fn run(world: &World, steps: &[Step]) {
     }
 }
 
+fn ends_as_the_model(steps: &[Step]) {
+    paused(|| async {
+        let world = World::new(PLACES);
+        run(&world, steps).await;
+        world.converges().await;
+        world.ends_with_nothing().await;
+    });
+}
+
 proptest! {
     #![proptest_config(config(96))]
 
@@ -142,24 +150,14 @@ proptest! {
     fn any_schedule_ends_with_the_fleet_as_the_model_and_nothing_left_over(
         steps in prop::collection::vec(step(), 0..60),
     ) {
-        paused(|| async move {
-            let world = World::new(PLACES);
-            run(&world, &steps).await;
-            world.converges().await;
-            world.ends_with_nothing().await;
-        });
+        ends_as_the_model(&steps);
     }
 
     #[test]
     fn any_schedule_of_discoveries_ends_with_the_clusters_of_the_model(
         steps in prop::collection::vec(step_of_discovery(), 0..60),
     ) {
-        paused(|| async move {
-            let world = World::new(PLACES);
-            run(&world, &steps).await;
-            world.converges().await;
-            world.ends_with_nothing().await;
-        });
+        ends_as_the_model(&steps);
     }
 
     #[test]
@@ -175,32 +173,44 @@ proptest! {
 #[test]
 fn a_suspended_cluster_is_not_spoken_to_and_goes_on_where_it_was() {
     paused(|| async {
-        let world = World::new(1);
-        let mut looks = Looks {
-            place: 0,
-            address: 0,
-            declared: false,
-            suspended: false,
-            label: 0,
-        };
+        let (world, mut looks) = (World::new(1), Looks::at(0));
+        let place = &world.places[0];
+        place.put(MAPS, "n/k0", "kept");
         world.set(0, "a", &looks);
         tokio::time::sleep(Duration::from_secs(5)).await;
+        let cluster = world.fleet.get("a").unwrap();
         looks.suspended = true;
         world.set(0, "a", &looks);
         world.settle().await;
-        let asked = world.places[0].requests();
-        world.places[0].put(MAPS, "n/k1", "put while it slept");
+        let asked = place.requests();
+        place.put(MAPS, "n/k1", "put while it slept");
         tokio::time::sleep(Duration::from_secs(600)).await;
-        assert_eq!(world.places[0].requests(), asked);
+        let maps = kube::Api::<ConfigMap>::all(cluster.client());
+        let error = maps.list(&Default::default()).await.unwrap_err();
+        assert!(mcr_core::explain_error(&error).contains("asleep"), "{error}");
+        assert_eq!(place.requests(), asked);
+        assert_eq!(cluster.store::<ConfigMap>().unwrap().len().unwrap(), 1);
         looks.suspended = false;
         world.set(0, "a", &looks);
-        let lists = world.places[0].lists();
+        let lists = place.lists();
         world.converges().await;
-        assert_eq!(
-            world.places[0].lists(),
-            lists,
-            "it is the same cluster at the same place"
-        );
+        assert_eq!(place.lists(), lists, "it is the same cluster at the same place");
+        world.end().await;
+    });
+}
+
+#[test]
+fn labels_change_without_a_request() {
+    paused(|| async {
+        let (world, mut looks) = (World::new(1), Looks::at(0));
+        world.set(0, "a", &looks);
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let (cluster, asked) = (world.fleet.get("a").unwrap(), world.places[0].requests());
+        looks.label = 1;
+        world.set(0, "a", &looks);
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(cluster.label("label").as_deref(), Some("1"));
+        assert_eq!(world.places[0].requests(), asked);
         world.end().await;
     });
 }
@@ -209,11 +219,9 @@ fn a_suspended_cluster_is_not_spoken_to_and_goes_on_where_it_was() {
 #[test]
 fn what_went_wrong_before_goes_well() {
     let at = |place, address, declared| Looks {
-        place,
         address,
         declared,
-        suspended: false,
-        label: 0,
+        ..Looks::at(place)
     };
     let schedules = [
         // Known only by what was declared, and now by nothing but another client: the old store went on.
@@ -267,11 +275,6 @@ fn what_went_wrong_before_goes_well() {
         ],
     ];
     for steps in schedules {
-        paused(|| async move {
-            let world = World::new(PLACES);
-            run(&world, &steps).await;
-            world.converges().await;
-            world.ends_with_nothing().await;
-        });
+        ends_as_the_model(&steps);
     }
 }

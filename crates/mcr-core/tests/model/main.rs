@@ -13,6 +13,8 @@ use proptest::{prelude::ProptestConfig, test_runner::FileFailurePersistence};
 
 mod credentials;
 mod life;
+#[path = "../common/paused.rs"]
+mod paused;
 mod promises;
 mod said;
 mod stress;

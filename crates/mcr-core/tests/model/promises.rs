@@ -11,32 +11,22 @@ use std::{
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr_core::{ChangeSink, Cluster, ClusterState, Fleet, FleetSettings, Object, ObjectChange, StoreError};
+use mcr_testkit::waiting::Background;
 use rand::{Rng, SeedableRng, rngs::SmallRng};
-use tokio_util::sync::CancellationToken;
 
 use mcr_doubles::place::{Fault, Gauge, MAPS, Place, WIDGETS};
 
 use crate::{
+    paused::{alive, paused},
     said::{Description, Looks, Model, Scripted},
-    world::{World, alive, maps, paused, widgets},
+    world::{World, maps, widgets},
 };
-
-fn looks(place: usize) -> Looks {
-    Looks {
-        place,
-        address: 0,
-        declared: false,
-        suspended: false,
-        label: 0,
-    }
-}
 
 /// A fleet of which only names and clients matter, without the follower and the model's eye of a [`World`].
 pub(crate) struct Plain {
     pub(crate) fleet: Fleet,
     pub(crate) provider: Scripted,
-    stop: CancellationToken,
-    running: tokio::task::JoinHandle<()>,
+    running: Background<()>,
 }
 
 impl Plain {
@@ -51,22 +41,18 @@ impl Plain {
             .provider(provider.clone())
             .settings(settings)
             .build();
-        let stop = CancellationToken::new();
-        let running = tokio::spawn({
-            let (fleet, stop) = (fleet.clone(), stop.clone());
-            async move { fleet.run(stop).await }
-        });
+        let runs = fleet.clone();
         Self {
             fleet,
             provider,
-            stop,
-            running,
+            running: Background::start(|stop| async move { runs.run(stop).await }),
         }
     }
 
     fn add(&self, name: &str, place: &Place) {
-        let spec = looks(0).spec(name, &place.client().into());
-        self.provider.set(name, Description::Good(spec.into(), looks(0)));
+        let spec = Looks::at(0).spec(name, &place.client().into());
+        self.provider
+            .set(name, Description::Good(spec.into(), Looks::at(0)));
     }
 
     pub(crate) async fn until(&self, what: &str, mut true_now: impl FnMut(&Fleet) -> bool) {
@@ -80,8 +66,7 @@ impl Plain {
     }
 
     pub(crate) async fn end(self) {
-        self.stop.cancel();
-        self.running.await.unwrap();
+        self.running.stop().await;
     }
 }
 
@@ -131,63 +116,59 @@ impl Lookups {
     }
 }
 
-#[test]
-fn promise_2_nothing_waits_inside_a_lookup() {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn promise_2_nothing_waits_inside_a_lookup() {
     const CLUSTERS: usize = 1_000;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        let plain = Plain::start();
-        let place = Place::new(1);
-        let names: Vec<String> = (0..CLUSTERS).map(|i| format!("c{i}")).collect();
-        for name in &names {
-            plain.add(name, &place);
-        }
-        plain
-            .until("all are engaged", |fleet| fleet.clusters().len() == CLUSTERS)
-            .await;
-        let over = Arc::new(AtomicBool::new(false));
-        let reader = std::thread::spawn({
-            let (fleet, over) = (plain.fleet.clone(), over.clone());
-            move || Lookups::measured(&fleet, &names, &over)
-        });
-        // A fifth of the fleet leaves, comes back and falls silent, again and again.
-        for round in 0..20 {
-            place.fail((round % 2 == 1).then_some(Fault::Hang));
-            for name in (0..CLUSTERS).skip(round % 5).step_by(5).map(|i| format!("c{i}")) {
-                plain.provider.remove(&name);
-                if round % 3 > 0 {
-                    plain.add(&name, &place);
-                }
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        over.store(true, Ordering::Relaxed);
-        let Lookups {
-            took,
-            beside,
-            picture,
-        } = reader.join().unwrap();
-        // What waits for nothing is far from taking as long as the picture of the whole fleet, which is made meanwhile.
-        let most = took[took.len() * 99 / 100];
-        assert!(most * 10 <= picture, "99 % within {most:?}, a picture takes {picture:?}");
-        // As many take longer as the scheduler of a loaded machine holds up of something that surely waits for nothing.
-        let held_up = |times: &[Duration]| times.len() - times.partition_point(|took| *took < picture);
-        let (lookups, others) = (held_up(&took), held_up(&beside));
-        println!(
-            "of {} lookups 99 % within {most:?}, {lookups} not within {picture:?}; {others} of what is beside them",
-            took.len()
-        );
-        assert!(
-            lookups <= 3 * others + took.len() / 1000,
-            "{lookups} of {} lookups are held up, and {others} of what is beside them",
-            took.len()
-        );
-        plain.end().await;
+    let plain = Plain::start();
+    let place = Place::new(1);
+    let names: Vec<String> = (0..CLUSTERS).map(|i| format!("c{i}")).collect();
+    for name in &names {
+        plain.add(name, &place);
+    }
+    plain
+        .until("all are engaged", |fleet| fleet.clusters().len() == CLUSTERS)
+        .await;
+    let over = Arc::new(AtomicBool::new(false));
+    let reader = std::thread::spawn({
+        let (fleet, over) = (plain.fleet.clone(), over.clone());
+        move || Lookups::measured(&fleet, &names, &over)
     });
+    // A fifth of the fleet leaves, comes back and falls silent, again and again.
+    for round in 0..20 {
+        place.fail((round % 2 == 1).then_some(Fault::Hang));
+        for name in (0..CLUSTERS).skip(round % 5).step_by(5).map(|i| format!("c{i}")) {
+            plain.provider.remove(&name);
+            if round % 3 > 0 {
+                plain.add(&name, &place);
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    over.store(true, Ordering::Relaxed);
+    let Lookups {
+        took,
+        beside,
+        picture,
+    } = reader.join().unwrap();
+    // What waits for nothing is far from taking as long as the picture of the whole fleet, which is made meanwhile.
+    let most = took[took.len() * 99 / 100];
+    assert!(
+        most * 10 <= picture,
+        "99 % within {most:?}, a picture takes {picture:?}"
+    );
+    // As many take longer as the scheduler of a loaded machine holds up of something that surely waits for nothing.
+    let held_up = |times: &[Duration]| times.len() - times.partition_point(|took| *took < picture);
+    let (lookups, others) = (held_up(&took), held_up(&beside));
+    println!(
+        "of {} lookups 99 % within {most:?}, {lookups} not within {picture:?}; {others} of what is beside them",
+        took.len()
+    );
+    assert!(
+        lookups <= 3 * others + took.len() / 1000,
+        "{lookups} of {} lookups are held up, and {others} of what is beside them",
+        took.len()
+    );
+    plain.end().await;
 }
 
 /// Notes the objects without keeping them.
@@ -258,16 +239,8 @@ async fn rounds(rounds: usize, measured: bool) {
             memory = resident();
         }
     }
-    if let (Some(before), Some(after)) = (memory, resident()) {
-        println!(
-            "resident after a quarter {} KiB, at the end {} KiB",
-            before >> 10,
-            after >> 10
-        );
-        assert!(
-            after < before + (4 << 20),
-            "{before} bytes were resident, now {after}"
-        );
+    if let Some(before) = memory {
+        has_not_grown(before, 4 << 20);
     }
     plain.end().await;
 }
@@ -276,6 +249,14 @@ async fn rounds(rounds: usize, measured: bool) {
 fn resident() -> Option<usize> {
     let pages = std::fs::read_to_string("/proc/self/statm").ok()?;
     Some(pages.split(' ').nth(1)?.parse::<usize>().ok()? * 4096)
+}
+
+/// Looks at the memory after a quarter of the rounds and now.
+fn has_not_grown(before: usize, most: usize) {
+    let after = resident().unwrap();
+    let (before_kib, after_kib) = (before >> 10, after >> 10);
+    println!("resident after a quarter {before_kib} KiB, at the end {after_kib} KiB");
+    assert!(after < before + most, "{before} bytes were resident, now {after}");
 }
 
 #[test]
@@ -298,7 +279,7 @@ fn promise_4_same_name_other_identity_and_the_old_cache_is_never_readable_again(
             world.places[1].put(MAPS, "n/same-name", "new");
             let looks = |place| Looks {
                 declared,
-                ..looks(place)
+                ..Looks::at(place)
             };
             world.set(0, "a", &looks(0));
             tokio::time::sleep(Duration::from_secs(5)).await;
@@ -347,13 +328,13 @@ fn promise_4_a_cluster_that_never_said_who_it_was_leaves_nothing_to_the_next() {
         world.places[1].put(MAPS, "n/k2", "new");
         // Its lists come, but late, and the question who it is gets no answer.
         world.places[0].slow(Duration::from_millis(600));
-        world.set(0, "a", &looks(0));
+        world.set(0, "a", &Looks::at(0));
         tokio::time::sleep(Duration::from_millis(100)).await;
         world.places[0].fail(Some(Fault::Hang));
         tokio::time::sleep(Duration::from_millis(700)).await;
         let held = world.witness("a", &maps()).held();
         assert_eq!(held.len(), 1, "the list has come: {held:?}");
-        world.set(0, "a", &looks(1));
+        world.set(0, "a", &Looks::at(1));
         world.converges().await;
         world.end().await;
     });
@@ -364,7 +345,7 @@ fn promise_5_one_kind_failing_leaves_the_clusters_other_kinds_running() {
     paused(|| async {
         let world = World::new(1);
         world.places[0].forbid(Some(WIDGETS));
-        world.set(0, "a", &looks(0));
+        world.set(0, "a", &Looks::at(0));
         tokio::time::sleep(Duration::from_secs(60)).await;
         world.places[0].put(MAPS, "n/k1", "value");
         world.settle().await;
@@ -441,7 +422,7 @@ fn promise_13_no_event_reaches_another_cluster() {
                     &Looks {
                         declared: round % 3 == 0,
                         address: round % 2,
-                        ..looks(place)
+                        ..Looks::at(place)
                     },
                 );
             }
@@ -461,7 +442,7 @@ fn promise_14_silence_is_impossible() {
             for key in 0..4 {
                 world.places[0].put(MAPS, &format!("n/k{key}"), "value");
             }
-            world.set(0, "a", &looks(0));
+            world.set(0, "a", &Looks::at(0));
             tokio::time::sleep(Duration::from_secs(5)).await;
             world.places[0].fail(Some(fault));
             world.places[0].put(MAPS, "n/k1", "changed");
@@ -497,40 +478,12 @@ fn promise_14_silence_is_impossible() {
 async fn soak(rounds: u64, seed: u64, measured: bool) {
     let mut random = SmallRng::seed_from_u64(seed);
     let world = World::new(4);
-    let names: Vec<String> = (0..12).map(|i| format!("c{i}")).collect();
+    let names: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
     let mut figures: Vec<(usize, usize)> = Vec::new();
     let mut memory = None;
     for round in 0..rounds {
         for _ in 0..20 {
-            let (name, place) = (
-                &names[random.random_range(0..names.len())],
-                random.random_range(0..4),
-            );
-            match random.random_range(0..10) {
-                0 => world.providers[0].remove(name),
-                1 | 2 => {
-                    let looks = Looks {
-                        address: random.random_range(0..2),
-                        declared: random.random(),
-                        suspended: random.random_ratio(1, 8),
-                        ..looks(place)
-                    };
-                    world.set(0, name, &looks);
-                }
-                3 => {
-                    let fault = Fault::ALL[random.random_range(0..Fault::ALL.len())];
-                    world.places[place].fail(random.random::<bool>().then_some(fault));
-                }
-                4 => world.places[place].compact(),
-                5 => world.places[place].end_watches(),
-                _ => {
-                    let key = format!("n/k{}", random.random_range(0..8));
-                    world.places[place].put(MAPS, &key, "value");
-                    if random.random() {
-                        world.places[place].delete(MAPS, &key);
-                    }
-                }
-            }
+            world.churn(&mut random, &names, &Fault::ALL);
             tokio::time::sleep(Duration::from_millis(random.random_range(0..1_500))).await;
         }
         // The same state again and again, so that its figures can be compared.
@@ -542,7 +495,7 @@ async fn soak(rounds: u64, seed: u64, measured: bool) {
             }
         }
         for (i, name) in names.iter().enumerate() {
-            world.set(0, name, &looks(i % 4));
+            world.set(0, name, &Looks::at(i % 4));
         }
         world.converges().await;
         let bytes = world
@@ -562,17 +515,9 @@ async fn soak(rounds: u64, seed: u64, measured: bool) {
         settled.iter().all(|figure| figure == &settled[0]),
         "(tasks, objects) by round: {figures:?}"
     );
-    if let (Some(before), Some(after)) = (memory, resident()) {
-        println!(
-            "resident after a quarter {} KiB, at the end {} KiB",
-            before >> 10,
-            after >> 10
-        );
+    if let Some(before) = memory {
         // The witnesses remember what they buried.
-        assert!(
-            after < before + before / 10 + (8 << 20),
-            "{before} bytes were resident, now {after}"
-        );
+        has_not_grown(before, before / 10 + (8 << 20));
     }
     world.ends_with_nothing().await;
 }

@@ -23,6 +23,17 @@ pub(crate) struct Looks {
 }
 
 impl Looks {
+    /// Nothing but a place.
+    pub(crate) fn at(place: usize) -> Self {
+        Self {
+            place,
+            address: 0,
+            declared: false,
+            suspended: false,
+            label: 0,
+        }
+    }
+
     pub(crate) fn spec(&self, name: &str, access: &Access) -> ClusterSpec {
         let spec = ClusterSpec::new(ClusterName::new(name).unwrap(), access.clone())
             .label("label", self.label.to_string());

@@ -4,60 +4,22 @@ use std::time::Duration;
 
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 
-use mcr_doubles::place::{Fault, MAPS};
+use mcr_doubles::place::Fault;
 
-use crate::{
-    said::{Description, Looks},
-    world::World,
-};
+use crate::world::World;
 
-fn churn(seed: u64, rounds: usize) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(4)
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        let mut random = SmallRng::seed_from_u64(seed);
-        let world = World::on_threads(3);
-        for _ in 0..rounds {
-            let name = ["a", "b", "c", "d", "e"][random.random_range(0..5)];
-            let place = random.random_range(0..3);
-            match random.random_range(0..12) {
-                0..3 => world.providers[0].remove(name),
-                3..7 => {
-                    let looks = Looks {
-                        place,
-                        address: random.random_range(0..2),
-                        declared: random.random(),
-                        suspended: random.random_ratio(1, 8),
-                        label: random.random_range(0..3),
-                    };
-                    world.set(0, name, &looks);
-                }
-                7 => world.places[place].end_watches(),
-                8 => world.places[place].fail(random.random::<bool>().then_some(Fault::Refuse)),
-                9 => world.providers[0].set(name, Description::Broken),
-                _ => {
-                    let key = format!("n/k{}", random.random_range(0..4));
-                    world.places[place].put(MAPS, &key, "value");
-                    if random.random() {
-                        world.places[place].delete(MAPS, &key);
-                    }
-                }
-            }
-            if random.random_ratio(1, 4) {
-                tokio::time::sleep(Duration::from_micros(random.random_range(0..20_000))).await;
-            }
-        }
-        world.converges_within(Duration::from_secs(120)).await;
-        world.ends_with_nothing().await;
-    });
-}
-
-#[test]
-fn churn_on_several_threads_ends_with_the_fleet_as_the_model() {
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn churn_on_several_threads_ends_with_the_fleet_as_the_model() {
     let seed = rand::random();
     println!("seed {seed}");
-    churn(seed, 1_500);
+    let mut random = SmallRng::seed_from_u64(seed);
+    let world = World::on_threads(3);
+    for _ in 0..1_500 {
+        world.churn(&mut random, &["a", "b", "c", "d", "e"], &[Fault::Refuse]);
+        if random.random_ratio(1, 4) {
+            tokio::time::sleep(Duration::from_micros(random.random_range(0..20_000))).await;
+        }
+    }
+    world.converges_within(Duration::from_secs(120)).await;
+    world.ends_with_nothing().await;
 }

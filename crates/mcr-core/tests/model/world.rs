@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc, Mutex, Once,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -14,11 +14,12 @@ use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use mcr_core::{
     Access, Cluster, ClusterState, Fleet, FleetEvent, Store, StoreError, WatchHandle, WatchRequest,
 };
+use rand::{Rng, rngs::SmallRng, seq::IndexedRandom};
 use serde::de::DeserializeOwned;
 use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use mcr_doubles::place::{MAPS, Place, Stored, WIDGETS};
+use mcr_doubles::place::{Fault, MAPS, Place, Stored, WIDGETS};
 
 use crate::{
     said::{Description, GRACE, Looks, Model, Scripted},
@@ -54,55 +55,6 @@ pub(crate) fn widgets() -> WatchRequest {
 
 pub(crate) fn widget_metadata() -> WatchRequest {
     widgets().metadata_only()
-}
-
-/// Runs a test on paused time and looks whether any task is left over.
-pub(crate) fn paused<F: Future<Output = ()>>(test: impl FnOnce() -> F) {
-    measure_from_here();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        let before = alive();
-        test().await;
-        // What waits for the end of a pause that nobody needs any more.
-        tokio::time::sleep(Duration::from_secs(120)).await;
-        assert_eq!(alive(), before, "tasks are left over");
-    });
-}
-
-pub(crate) fn alive() -> usize {
-    tokio::runtime::Handle::current().metrics().num_alive_tasks()
-}
-
-/// The core measures from when it first connected; that must not be in the future of another test's clock.
-fn measure_from_here() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        std::thread::spawn(|| {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .unwrap();
-            runtime.block_on(async {
-                let fleet = Fleet::single(Place::new(0).client());
-                let running = fleet.run(CancellationToken::new());
-                let engaged = async {
-                    while fleet.get("local").is_err() {
-                        tokio::time::sleep(Duration::from_millis(1)).await;
-                    }
-                };
-                tokio::select! {
-                    () = running => {}
-                    () = engaged => {}
-                }
-            });
-        })
-        .join()
-        .unwrap();
-    });
 }
 
 pub(crate) struct World {
@@ -255,6 +207,37 @@ impl World {
         let witnesses = &followed.engaged[name].witnesses;
         let found = witnesses.iter().find(|(of, _)| of == request).unwrap();
         found.1.clone()
+    }
+
+    /// Something happens to one of these clusters or to a place, which may fail in one of these ways.
+    pub(crate) fn churn(&self, random: &mut SmallRng, names: &[&str], faults: &[Fault]) {
+        let (name, place) = (
+            names.choose(random).unwrap(),
+            random.random_range(0..self.places.len()),
+        );
+        match random.random_range(0..12) {
+            0 | 1 => self.providers[0].remove(name),
+            2..5 => {
+                let looks = Looks {
+                    address: random.random_range(0..ADDRESSES),
+                    declared: random.random(),
+                    suspended: random.random_ratio(1, 8),
+                    ..Looks::at(place)
+                };
+                self.set(0, name, &looks);
+            }
+            5 => self.providers[0].set(name, Description::Broken),
+            6 => self.places[place].fail(faults.choose(random).copied().filter(|_| random.random())),
+            7 => self.places[place].compact(),
+            8 => self.places[place].end_watches(),
+            _ => {
+                let key = format!("n/k{}", random.random_range(0..8));
+                self.places[place].put(MAPS, &key, "value");
+                if random.random() {
+                    self.places[place].delete(MAPS, &key);
+                }
+            }
+        }
     }
 
     /// Ends all faults, and waits until the fleet is what it should be and stays so.

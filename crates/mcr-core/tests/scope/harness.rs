@@ -1,10 +1,6 @@
 //! A fleet, a layout of namespaces as clusters, and what the tests of this folder share.
 
-use std::{
-    borrow::Cow,
-    sync::{Arc, Once},
-    time::Duration,
-};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use http::{Request, Response};
@@ -19,10 +15,7 @@ use mcr_core::{
 };
 pub(crate) use mcr_testkit::waiting::{OrFail, eventually};
 
-pub(crate) use crate::common::*;
-use mcr_doubles::shard::Shard;
-
-use crate::workspaces::alone;
+pub(crate) use crate::{common::*, paused::paused};
 
 /// How long anything is waited for, in real and in paused time.
 pub(crate) const SOON: Duration = Duration::from_secs(120);
@@ -105,16 +98,15 @@ pub(crate) const NAMESPACES: Layout = Layout {
     send: |_, request, upstream| Box::pin(async move { upstream.send(request).await }),
 };
 
-impl Running {
-    pub(crate) fn start() -> Self {
-        Self::start_with(|_| {})
-    }
+pub(crate) fn short_pauses(settings: &mut FleetSettings) {
+    pause_at_most(settings, Duration::from_millis(200));
+}
 
-    pub(crate) fn start_with(change: impl FnOnce(&mut FleetSettings)) -> Self {
-        Self::with_settings(|settings| {
-            pause_at_most(settings, Duration::from_millis(200));
-            change(settings);
-        })
+impl Running {
+    /// It is the cluster that it was.
+    #[track_caller]
+    pub(crate) fn keeps(&self, cluster: &Cluster) {
+        assert!(self.fleet.get(cluster.name()).or_fail().is_same(cluster));
     }
 
     /// Announces a place as a cluster of the same name and waits until it is engaged.
@@ -125,47 +117,6 @@ impl Running {
 
 pub(crate) fn spec(scope: &Scope, endpoint: &str, place: &str) -> ClusterSpec {
     ClusterSpec::new(name(place), scope.place(endpoint, place)).identity(format!("id of {place}"))
-}
-
-/// Runs a test on a clock that goes on by itself while everyone waits, so that minutes cost nothing, and looks whether
-/// anything is left running in the end.
-pub(crate) fn paused<F: Future<Output = ()>>(test: impl FnOnce() -> F) {
-    measure_from_here();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
-    runtime.block_on(async {
-        let before = alive();
-        test().await;
-        // What waits for the end of a pause that nobody needs any more.
-        tokio::time::sleep(Duration::from_secs(120)).await;
-        assert_eq!(alive(), before, "tasks are left over");
-    });
-}
-
-/// The core measures from when it first connected; that must not be in the future of another test's clock.
-fn measure_from_here() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let first = || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .unwrap();
-            runtime.block_on(async {
-                let running = Running::start();
-                let shard = Shard::new("first", 1);
-                running
-                    .announce(ClusterSpec::new(name("first"), alone(&shard, "first")))
-                    .await;
-                running.stop().await;
-            });
-        };
-        std::thread::spawn(first).join().unwrap();
-    });
 }
 
 /// The names of the ConfigMaps that a cluster's store holds.
@@ -182,9 +133,13 @@ pub(crate) fn held(cluster: &Cluster) -> Vec<String> {
     names
 }
 
+pub(crate) async fn get(cluster: &Cluster, name: &str) -> kube::Result<ConfigMap> {
+    cluster.namespaced("default").get(name).await
+}
+
 pub(crate) async fn create(client: &kube::Client, namespace: &str, name: &str) {
     let api = kube::Api::<ConfigMap>::namespaced(client.clone(), namespace);
-    api.create(&PostParams::default(), &config_map(name, &[]))
+    api.create(&PostParams::default(), &config_map(name))
         .await
         .or_fail();
 }

@@ -7,11 +7,12 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod harness;
-mod joins;
 mod members;
 mod moves;
 mod namespaces;
 mod panics;
+#[path = "../common/paused.rs"]
+mod paused;
 mod real;
 mod schedule;
 mod too_large;

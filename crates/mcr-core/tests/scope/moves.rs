@@ -58,7 +58,7 @@ fn kcp_an_endpoint_with_a_declared_identity_keeps_its_clusters_at_a_new_address(
         a.put("zoo", "default", "later", "1");
         seen.equals(&a).await;
         assert_eq!(seen.lines(), ["+default/later", "+default/of-zoo"]);
-        assert!(running.fleet.get("zoo").is_ok_and(|now| now.is_same(&zoo)));
+        running.keeps(&zoo);
 
         set("second");
         let new = next(&running, &zoo).await;
@@ -100,12 +100,7 @@ fn kcp_a_cluster_between_two_endpoints_keeps_its_objects() {
             seen.lines(),
             ["+default/new", "+default/of-zoo", "~default/of-zoo"]
         );
-        assert!(
-            running
-                .fleet
-                .get("zoo")
-                .is_ok_and(|now| now.is_same(&seen.cluster))
-        );
+        running.keeps(&seen.cluster);
         running.stop().await;
     });
 }

@@ -29,10 +29,7 @@ const ASTRAY: Layout = Layout {
 fn the_default_namespace_in_a_scope_is_what_the_layout_says_of_the_place() {
     paused(|| async {
         let running = Running::start();
-        let silent = tower::service_fn(|_: Request<Body>| {
-            std::future::pending::<Result<Response<Body>, Infallible>>()
-        });
-        let endpoint = Client::new(silent, "of-the-endpoint");
+        let endpoint = silent("of-the-endpoint");
         let (islands, plain) = (Scope::new(ISLANDS), Scope::new(NAMESPACES));
         for scope in [&islands, &plain] {
             scope.set_endpoint("a", endpoint.clone());
@@ -69,34 +66,28 @@ fn a_watch_of_what_can_not_be_a_namespace_is_refused_in_a_scope_and_stays_so_whe
             std::future::pending::<Result<Response<Body>, Infallible>>()
         });
         let endpoint = Client::new(server, "default");
-        let (plain, astray) = (Scope::new(NAMESPACES), Scope::new(ASTRAY));
-        for (scope, namespace, named) in [
-            (&plain, "../secrets", "../secrets"),
-            (&astray, "zoo", "all/secrets?"),
+        for (layout, namespace, named) in [
+            (NAMESPACES, "../secrets", "../secrets"),
+            (ASTRAY, "zoo", "all/secrets?"),
         ] {
-            let cluster = scope.name();
-            for endpoint_name in ["a", "b"] {
-                scope.set_endpoint(endpoint_name, endpoint.clone());
+            let scope = Scope::new(layout);
+            for name in ["a", "b"] {
+                scope.set_endpoint(name, endpoint.clone());
             }
-            let announce = |endpoint: &str| {
-                let spec = ClusterSpec::new(name(cluster), scope.place(endpoint, "zoo"));
-                running.clusters.add(spec.identity(cluster).label("at", endpoint));
+            let at = |endpoint: &str| {
+                let spec = ClusterSpec::new(name(layout.name), scope.place(endpoint, "zoo"));
+                spec.identity(layout.name).label("at", endpoint)
             };
-            announce("a");
-            let cluster = running.engaged(cluster).await;
+            let cluster = running.announce(at("a")).await;
             let request = WatchRequest::of::<ConfigMap>().namespace(namespace);
             let watch = cluster.watch(request, None).or_fail();
             for endpoint in ["a", "b"] {
-                announce(endpoint);
-                eventually(SOON, "it is there", || {
-                    cluster.label("at").as_deref() == Some(endpoint)
-                })
-                .await;
+                running.clusters.add(at(endpoint));
+                let is_there = || cluster.label("at").as_deref() == Some(endpoint);
+                eventually(SOON, "it is there", is_there).await;
                 let problem = watch.status().problem.unwrap().error.to_string();
-                assert!(
-                    problem.contains(&format!("{named:?} can't be the name of a namespace")),
-                    "{problem}"
-                );
+                let refusal = format!("{named:?} can't be the name of a namespace");
+                assert!(problem.contains(&refusal), "{problem}");
             }
         }
         // Time for what should not come.

@@ -2,9 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
+use k8s_openapi::api::core::v1::{Namespace, Node};
 use kube::{Api, api::PostParams};
-use mcr_core::{Access, ClusterState, Scope, StoreError, Trust, WatchRequest};
+use mcr_core::{Access, Scope, Trust, WatchRequest};
 use mcr_testkit::control_plane::ControlPlane;
 
 use crate::harness::*;
@@ -72,152 +72,10 @@ async fn each_cluster_sees_its_own_objects_and_all_share_one_watch() {
     assert_eq!(scopes[0].state, "Ready");
     assert_eq!(scopes[0].clusters, 3);
     assert_eq!(scopes[0].watches[0].clusters, 3);
-    running.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clusters_follow_their_endpoint_and_leave_by_themselves() {
-    let plane = plane(&["zoo", "jungle"]).await;
-    let client = plane.client();
-    create(&client, "zoo", "elephant").await;
-    let running = Running::start();
-    let scope = scope(&plane);
-    let zoo = running.join(&scope, "main", "zoo").await;
-    let jungle = running.join(&scope, "main", "jungle").await;
-    let (zoo_watch, zoo_log) = watch_config_maps(&zoo);
-    let (_jungle_watch, _) = watch_config_maps(&jungle);
-    synced(&zoo).await;
-    let api: Api<ConfigMap> = zoo.namespaced("zoo");
-    assert!(api.get("elephant").await.is_ok());
-
-    plane.stop().await.or_fail();
-    let unreachable = |state: &ClusterState| matches!(state, ClusterState::Unreachable { .. });
-    for cluster in [&zoo, &jungle] {
-        let state = tokio::time::timeout(SOON, cluster.wait_for(unreachable)).await;
-        assert!(state.or_fail().reason().is_some(), "{}", cluster.state());
-    }
-    let error = api.get("elephant").await.unwrap_err().to_string();
-    assert!(error.contains("zoo"), "{error}");
-    assert_eq!(held(&zoo), ["elephant"], "what was known stays readable");
-    plane.restart().await.or_fail();
-    ready(&zoo).await;
-    ready(&jungle).await;
-    create(&client, "zoo", "lion").await;
-    eventually(SOON, "changes are seen again", || zoo_log.has("+lion")).await;
-
-    // A kind that the scope does not have is explained, and nothing else suffers.
+    // A kind that the scope does not have is explained.
     let _nodes = zoo.watch(WatchRequest::of::<Node>(), None).or_fail();
     let blocked = zoo.kinds().into_iter().find(|kind| kind.kind == "nodes").unwrap();
     assert!(blocked.blocked && blocked.problem.unwrap().contains("a namespace has no nodes"));
-
-    // Leaving is not deleting, and what is left of the one says nothing of the other.
-    let store = zoo.store::<ConfigMap>().or_fail();
-    running.clusters.remove(zoo.name());
-    gone(&zoo).await;
-    assert!(!zoo_log.has("-elephant"));
-    assert!(matches!(store.list(), Err(StoreError::Gone { .. })));
-    let error = api.get("elephant").await.unwrap_err();
-    let transport =
-        std::error::Error::source(&error).and_then(|e| e.downcast_ref::<mcr_core::TransportError>());
-    assert!(
-        transport.is_some_and(mcr_core::TransportError::is_gone),
-        "{error}"
-    );
-    drop(zoo_watch);
-    assert!(jungle.state().is_ready());
-
-    // Back again, it is another engagement with the objects that are there.
-    let again = running.join(&scope, "main", "zoo").await;
-    assert!(again.epoch() > zoo.epoch());
-    let (_again_watch, again_log) = watch_config_maps(&again);
-    synced(&again).await;
-    assert_eq!(again_log.sorted(), ["+elephant", "+lion"]);
-
-    // Of another identity, it is another cluster.
-    running
-        .clusters
-        .add(spec(&scope, "main", "zoo").identity("another"));
-    next(&running, &again).await;
-    assert!(matches!(again.store::<ConfigMap>(), Err(StoreError::Gone { .. })));
-    running.stop().await;
-    assert_eq!(jungle.state(), ClusterState::Gone);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_index_and_reads_over_the_fleet_find_objects_of_every_cluster() {
-    let plane = plane(&["zoo", "jungle", "island"]).await;
-    let running = Running::start();
-    let scope = scope(&plane);
-    for (namespace, name, kind) in [
-        ("zoo", "keeper", "human"),
-        ("zoo", "lion", "animal"),
-        ("jungle", "tarzan", "human"),
-    ] {
-        let api = Api::<ConfigMap>::namespaced(plane.client(), namespace);
-        api.create(&PostParams::default(), &config_map(name, &[("type", kind)]))
-            .await
-            .or_fail();
-    }
-    running.fleet.index::<ConfigMap>("type", |map| {
-        map.metadata
-            .labels
-            .iter()
-            .flatten()
-            .filter(|(key, _)| *key == "type")
-            .map(|(_, value)| value.clone())
-            .collect()
-    });
-    let mut handles = Vec::new();
-    for place in ["zoo", "jungle", "island"] {
-        let cluster = running.join(&scope, "main", place).await;
-        handles.push(watch_config_maps(&cluster).0);
-        synced(&cluster).await;
-    }
-    let humans = |fleet: &mcr_core::Fleet| {
-        let found = fleet.by_index::<ConfigMap>("type", "human");
-        found
-            .objects
-            .iter()
-            .map(|(cluster, map)| format!("{}/{}", cluster.name(), map.metadata.name.as_deref().unwrap()))
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(humans(&running.fleet), ["jungle/tarzan", "zoo/keeper"]);
-    let api = Api::<ConfigMap>::namespaced(plane.client(), "island");
-    api.create(
-        &PostParams::default(),
-        &config_map("crusoe", &[("type", "human")]),
-    )
-    .await
-    .or_fail();
-    eventually(SOON, "crusoe is found", || {
-        humans(&running.fleet) == ["island/crusoe", "jungle/tarzan", "zoo/keeper"]
-    })
-    .await;
-    // An index that comes late finds them as well, in places and in those to come.
-    running
-        .fleet
-        .index::<ConfigMap>("name", |map| map.metadata.name.clone().into_iter().collect());
-    assert_eq!(
-        running.fleet.by_index::<ConfigMap>("name", "lion").objects.len(),
-        1
-    );
-    assert_eq!(
-        running
-            .fleet
-            .list::<ConfigMap>()
-            .objects
-            .iter()
-            .filter(|(_, map)| map.metadata.name.as_deref() == Some("crusoe"))
-            .count(),
-        1
-    );
-    let island = running.fleet.get("island").or_fail();
-    let own = island
-        .store::<ConfigMap>()
-        .or_fail()
-        .by_index("type", "human")
-        .or_fail();
-    assert_eq!(own.len(), 1);
     running.stop().await;
 }
 

@@ -77,12 +77,7 @@ fn kcp_a_withheld_kind_is_blocked_and_listed_once_it_is_granted() {
         seen.equals(&a).await;
         eventually(SOON, "it is not blocked", || seen.problem().is_none()).await;
         assert_eq!(a.lists(), lists, "the watch of all clusters has gone on");
-        assert!(
-            running
-                .fleet
-                .get("zoo")
-                .is_ok_and(|now| now.is_same(&seen.cluster))
-        );
+        running.keeps(&seen.cluster);
         assert_eq!(other.lines(), ["+default/of-jungle"]);
         running.stop().await;
     });

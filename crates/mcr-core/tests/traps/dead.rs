@@ -1,65 +1,25 @@
 //! Clusters that don't answer.
 
 use std::{
-    future::{pending, ready},
-    io,
-    net::SocketAddr,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
-use http::{Request, Response};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
-use kube::{Client, client::Body};
-use mcr_core::{Access, Cluster, ClusterState, WatchRequest};
-use tokio::{net::TcpListener, time::Instant};
+use mcr_core::{Cluster, ClusterState, WatchRequest};
+use tokio::time::Instant;
 
-use mcr_doubles::scripted::{Answer, Server, kubeconfig};
+use mcr_doubles::scripted::{Answer, Server};
 
 use crate::harness::*;
-
-/// Accepts, hangs up and counts: to a client as dead as a closed port, but attempts can be seen.
-async fn hangs_up() -> (SocketAddr, Arc<AtomicUsize>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let attempts: Arc<AtomicUsize> = Arc::default();
-    let seen = attempts.clone();
-    tokio::spawn(async move {
-        while let Ok((connection, _)) = listener.accept().await {
-            seen.fetch_add(1, Ordering::SeqCst);
-            drop(connection);
-        }
-    });
-    (address, attempts)
-}
-
-/// Refuses every request, in memory, and writes down when.
-fn refuses() -> (Access, Arc<Mutex<Vec<Instant>>>) {
-    let attempts: Arc<Mutex<Vec<Instant>>> = Arc::default();
-    let seen = attempts.clone();
-    let service = tower::service_fn(move |_: Request<Body>| {
-        seen.lock().unwrap().push(Instant::now());
-        ready(Err::<Response<Body>, _>(io::Error::from(
-            io::ErrorKind::ConnectionRefused,
-        )))
-    });
-    (Access::from(Client::new(service, "default")), attempts)
-}
-
-/// Never answers, in memory.
-fn silent() -> Access {
-    let service = tower::service_fn(|_: Request<Body>| pending::<Result<Response<Body>, io::Error>>());
-    Access::from(Client::new(service, "default"))
-}
 
 /// kube's back-off is reset by every attempt: a dead cluster is dialled every 1.2 s, by each of its watches.
 #[tokio::test(start_paused = true)]
 async fn a_dead_cluster_is_dialled_with_growing_pauses_however_much_is_watched_there() {
-    let (access, attempts) = refuses();
-    let running = Running::start_as_by_default(|_| {});
+    let attempts: Arc<Mutex<Vec<Instant>>> = Arc::default();
+    let seen = attempts.clone();
+    let access = refuses(move || seen.lock().unwrap().push(Instant::now()));
+    let running = Running::with_settings(|_| {});
     let cluster = running.join_by("dead", access).await;
     let _watches = (
         cluster.watch(WatchRequest::of::<ConfigMap>(), None).unwrap(),
@@ -90,56 +50,7 @@ async fn a_dead_cluster_is_dialled_with_growing_pauses_however_much_is_watched_t
             .all(|(one, next)| *next > one.mul_f64(0.9)),
         "{pauses:?}"
     );
-    assert!(
-        matches!(cluster.state(), ClusterState::Unreachable { .. }),
-        "{}",
-        cluster.state()
-    );
-    running.stop().await;
-}
-
-/// A cluster that dies later: its watches all notice, and one probe series comes of it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_that_dies_is_unreachable_at_once_and_goes_on_where_it_was() {
-    let (address, attempts) = hangs_up().await;
-    // In one piece: whoever has been told of the object has the bookmark, too.
-    let first = format!("{}\n{}\n", event("ADDED", map("seen", 14)), bookmark(15));
-    let good = Server::start(move |asked| match (asked.is_watch(), asked.nth) {
-        (false, _) => list(10, [map("a", 1)]),
-        (true, 0) => Answer::begin().chunk(&first).live(),
-        (true, _) => Answer::watch([&event("ADDED", map("b", 16))]),
-    })
-    .await;
-    let door = Door::open(good.address).await;
-    // Only the watches can tell.
-    let running = Running::start_with(|settings| settings.probe_after = Duration::from_secs(3600));
-    let cluster = running.join("a", &kubeconfig(&door.url())).await;
-    let (watch, log) = follow(&cluster, WatchRequest::of::<ConfigMap>());
-    let (_secrets, _) = follow(&cluster, WatchRequest::of::<Secret>());
-    eventually("both are watched", || good.live() == 2).await;
-    log.becomes(&["+a", "+seen"]).await;
-
-    door.lead_to(address);
-    eventually("it is unreachable", || {
-        matches!(cluster.state(), ClusterState::Unreachable { .. })
-    })
-    .await;
-    assert_ne!(attempts.load(Ordering::SeqCst), 0);
-    eventually("all connections are closed", || good.open() == 0).await;
-    // What can't be seen is not deleted.
-    log.is(&["+a", "+seen"]);
-    assert!(watch.status().synced);
-
-    door.lead_to(good.address);
-    ready(&cluster).await;
-    log.becomes(&["+a", "+seen", "+b"]).await;
-    let watches = good.watches(MAPS);
-    assert_eq!(watches.last().unwrap().get("resourceVersion"), Some("15"));
-    assert_eq!(
-        good.lists(MAPS).len(),
-        1,
-        "the same cluster at the same place is not listed again"
-    );
+    unreachable(&cluster, "refused").await;
     running.stop().await;
 }
 
@@ -154,57 +65,18 @@ async fn silent_newcomers_do_not_keep_a_healthy_one_waiting() {
     });
     let mut watches = Vec::new();
     for i in 0..8 {
-        let cluster = running.join_by(&format!("silent-{i}"), silent()).await;
+        let cluster = running
+            .join_by(&format!("silent-{i}"), silent("default").into())
+            .await;
         watches.push(follow(&cluster, WatchRequest::of::<ConfigMap>()));
     }
     let started = Instant::now();
     let cluster = running.join_by("good", good.access()).await;
     let (watch, _log) = follow(&cluster, WatchRequest::of::<ConfigMap>());
     synced(&watch).await;
-    assert!(
-        started.elapsed() < Duration::from_secs(3),
-        "{:?}",
-        started.elapsed()
-    );
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(3), "{took:?}");
     running.stop().await;
-}
-
-/// Passes connections on to a server that can be exchanged.
-struct Door {
-    address: SocketAddr,
-    to: tokio::sync::watch::Sender<SocketAddr>,
-}
-
-impl Door {
-    async fn open(to: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (to, changes) = tokio::sync::watch::channel(to);
-        tokio::spawn(async move {
-            while let Ok((mut near, _)) = listener.accept().await {
-                let mut changes = changes.clone();
-                tokio::spawn(async move {
-                    let to = *changes.borrow_and_update();
-                    let Ok(mut far) = tokio::net::TcpStream::connect(to).await else {
-                        return;
-                    };
-                    tokio::select! {
-                        _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
-                        _ = changes.changed() => {}
-                    }
-                });
-            }
-        });
-        Self { address, to }
-    }
-
-    fn url(&self) -> String {
-        format!("http://{}", self.address)
-    }
-
-    fn lead_to(&self, address: SocketAddr) {
-        self.to.send_replace(address);
-    }
 }
 
 /// Each of two is probed every two seconds, not every tenth of one.
@@ -231,41 +103,34 @@ async fn the_clusters_of_a_large_fleet_are_probed_less_often() {
     running.stop().await;
 }
 
-/// A server that accepts connections and says nothing looks alive to TCP.
+/// A server that accepts connections and says nothing looks alive to TCP. A watch may wait for its head for minutes, which does not
+/// hide that the server is silent.
 #[tokio::test(start_paused = true)]
 async fn a_silent_cluster_is_found_out_by_a_probe_and_a_quiet_one_is_not() {
-    let server = Server::in_memory(says_nothing_more);
-    let running = Running::start_as_by_default(|_| {});
-    let one = One::with(&server, running).await;
-    one.log.becomes(&["+a"]).await;
-    // A quiet cluster is probed, and stays ready.
-    let ready = |state: &ClusterState| !state.is_ready();
-    for_millis(1000).await;
-    let (before, changes) = (server.probes(), one.cluster.wait_for(ready));
-    let changed = tokio::time::timeout(Duration::from_secs(180), changes).await;
-    assert!(changed.is_err(), "{changed:?}");
-    assert!(server.probes() > before + 5);
-    // From here on the watch stays open, requests are taken, and nothing comes.
-    server.fall_silent();
-    unreachable_in_time(&one.cluster).await;
-    ready_in_time(&one, &server).await;
-    one.running.stop().await;
-}
-
-/// A watch may wait for its head for minutes. That does not hide that the server is silent.
-#[tokio::test(start_paused = true)]
-async fn a_silent_cluster_is_found_out_while_a_watch_waits_for_its_head() {
-    let server = Server::in_memory(|asked| match asked.is_watch() {
-        false => list(10, [map("a", 1)]),
-        true => Answer::silence(),
-    });
-    let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
-    one.log.becomes(&["+a"]).await;
-    for_millis(1000).await;
-    server.fall_silent();
-    unreachable_in_time(&one.cluster).await;
-    ready_in_time(&one, &server).await;
-    one.running.stop().await;
+    let watches: [fn() -> Answer; 2] = [quiet, Answer::silence];
+    for watch in watches {
+        let server = Server::in_memory(move |asked| match asked.is_watch() {
+            false => list(10, [map("a", 1)]),
+            true => watch(),
+        });
+        let one = One::with(&server, Running::with_settings(|_| {})).await;
+        one.log.becomes(&["+a"]).await;
+        // A quiet cluster is probed, and stays ready.
+        let ready = |state: &ClusterState| !state.is_ready();
+        for_millis(1000).await;
+        let (before, changes) = (server.probes(), one.cluster.wait_for(ready));
+        let changed = tokio::time::timeout(Duration::from_secs(180), changes).await;
+        assert!(changed.is_err(), "{changed:?}");
+        assert!(server.probes() > before + 5);
+        // From here on the watch stays open, requests are taken, and nothing comes.
+        server.fall_silent();
+        unreachable_in_time(&one.cluster).await;
+        ready_in_time(&one, &server).await;
+        // It goes on where it was: what could not be seen is not deleted, and nothing is listed again.
+        one.log.is(&["+a"]);
+        assert_eq!(server.lists(MAPS).len(), 1);
+        one.running.stop().await;
+    }
 }
 
 /// One that was never heard of, and is there in the end.
@@ -273,7 +138,7 @@ async fn a_silent_cluster_is_found_out_while_a_watch_waits_for_its_head() {
 async fn a_cluster_that_never_answers_says_so_within_thirty_seconds() {
     let server = Server::in_memory(says_nothing_more);
     server.fall_silent();
-    let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
+    let one = One::with(&server, Running::with_settings(|_| {})).await;
     unreachable_in_time(&one.cluster).await;
     ready_in_time(&one, &server).await;
     one.log.becomes(&["+a"]).await;

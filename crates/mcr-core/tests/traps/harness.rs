@@ -1,18 +1,20 @@
 //! A fleet on scripted API servers, and what the tests of this folder share.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::ready as at_once, io, sync::Arc, time::Duration};
 
+use http::{Request, Response};
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Client, client::Body};
 use mcr_core::{Access, Cluster, ClusterSpec, FleetSettings, Trust, WatchHandle, WatchRequest};
 use mcr_testkit::waiting;
 
-pub(crate) use crate::common::{Log, Running, follow, gone, name, next, ready};
-use mcr_doubles::scripted::{Answer, Asked, Server};
+pub(crate) use crate::common::{Log, Running, follow, gone, name, next, ready, silent, unreachable};
+use mcr_doubles::scripted::Server;
 
 use crate::common::pause_at_most;
 
 pub(crate) use mcr_doubles::scripted::{
-    MAPS, SECRETS, bookmark, event, list, list_object, map, quiet, says_nothing_more,
+    MAPS, SECRETS, event, list, list_object, map, quiet, says_nothing_more,
 };
 
 /// How to reach a server.
@@ -29,27 +31,24 @@ impl Reached for Server {
     }
 }
 
+/// Refuses every request, in memory. `seen` is told of each.
+pub(crate) fn refuses(seen: impl Fn() + Send + 'static) -> Access {
+    let service = tower::service_fn(move |_: Request<Body>| {
+        seen();
+        at_once(Err::<Response<Body>, _>(io::Error::from(
+            io::ErrorKind::ConnectionRefused,
+        )))
+    });
+    Access::from(Client::new(service, "default"))
+}
+
+pub(crate) fn short_pauses(settings: &mut FleetSettings) {
+    pause_at_most(settings, Duration::from_millis(100));
+    // Many tests of this folder have one server under several names.
+    settings.allow_duplicates = true;
+}
+
 impl Running {
-    /// Pauses are short, so that tests are; everything else is as by default.
-    pub(crate) fn start() -> Self {
-        Self::start_with(|_| {})
-    }
-
-    pub(crate) fn start_with(change: impl FnOnce(&mut FleetSettings)) -> Self {
-        Self::start_as_by_default(|settings| {
-            pause_at_most(settings, Duration::from_millis(100));
-            change(settings);
-        })
-    }
-
-    pub(crate) fn start_as_by_default(change: impl FnOnce(&mut FleetSettings)) -> Self {
-        // Many tests of this folder have one server under several names.
-        Self::with_settings(|settings| {
-            settings.allow_duplicates = true;
-            change(settings);
-        })
-    }
-
     pub(crate) async fn join(&self, cluster: &str, kubeconfig: &str) -> Cluster {
         let access = Access::kubeconfig(kubeconfig, Trust::Trusted);
         self.join_by(cluster, access).await
@@ -71,13 +70,6 @@ pub(crate) struct One {
 impl One {
     pub(crate) async fn of(server: &Server) -> Self {
         Self::with(server, Running::start()).await
-    }
-
-    /// A server that answers so, and a fleet with it.
-    pub(crate) async fn on(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> (Server, Self) {
-        let server = Server::start(script).await;
-        let one = Self::of(&server).await;
-        (server, one)
     }
 
     pub(crate) async fn with(server: &Server, running: Running) -> Self {

@@ -98,8 +98,7 @@ async fn another_name_stays_out_also_when_its_uid_may_not_be_read_any_more() {
     for_millis(60_000).await;
     waits_beside(&second, "b").await;
     server.fall_silent();
-    let lost = second.wait_for(|state| matches!(state, ClusterState::Unreachable { .. }));
-    lost.await;
+    unreachable(&second, "").await;
     server.speak_again();
     waits_beside(&second, "b").await;
     running.clusters.remove(&name("b"));
@@ -185,9 +184,7 @@ async fn a_silent_cluster_is_unreachable_although_its_credential_source_hangs() 
     ));
     eventually("the source hangs", || *token.lock().unwrap() == "hanging").await;
     server.fall_silent();
-    let unreachable = cluster.wait_for(|state| matches!(state, ClusterState::Unreachable { .. }));
-    let state = tokio::time::timeout(20 * second, unreachable).await.unwrap();
-    assert!(state.reason().unwrap().contains("no answer"), "{state}");
+    unreachable(&cluster, "no answer").await;
     running.stop().await;
 }
 

@@ -1,18 +1,17 @@
 //! Where requests go that name no namespace.
 
-use std::{collections::BTreeMap, convert::Infallible, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
-use http::Response;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, Client, client::Body};
+use kube::Api;
 use mcr_core::{
-    Access, Cluster, ClusterSpec, ClusterState, Credential, Endpoint, EndpointAccess, FleetEvent, HubEvent,
-    HubWatch, KubeconfigAccess, StaticCredential, Trust, WatchRequest,
+    Access, Cluster, ClusterSpec, Credential, Endpoint, EndpointAccess, FleetEvent, HubEvent, HubWatch,
+    KubeconfigAccess, StaticCredential, Trust, WatchRequest,
 };
 use mcr_testkit::waiting::eventually;
 use tokio::{net::TcpListener, time::timeout};
 
-use crate::harness::{MAPS, Running, follow, name, quiet_server};
+use crate::harness::{MAPS, Running, follow, name, quiet_server, ready, silent, unreachable};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -38,14 +37,6 @@ fn client(namespace: &str) -> Access {
     silent(namespace).into()
 }
 
-/// A client that nobody answers.
-fn silent(namespace: &str) -> Client {
-    let silent = tower::service_fn(|_: http::Request<Body>| {
-        std::future::pending::<Result<Response<Body>, Infallible>>()
-    });
-    Client::new(silent, namespace)
-}
-
 /// What a program gets that takes a client now.
 fn namespace_of(cluster: &Cluster) -> String {
     cluster.client().default_namespace().to_owned()
@@ -57,13 +48,6 @@ async fn becomes(cluster: &Cluster, namespace: &str) {
         namespace_of(cluster) == namespace
     })
     .await;
-}
-
-async fn is(cluster: &Cluster, what: &str, mut state: impl FnMut(&ClusterState) -> bool) {
-    let reached = timeout(LONG, cluster.wait_for(|now| state(now)))
-        .await
-        .expect(what);
-    assert!(state(&reached), "{what}: {reached}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -146,7 +130,7 @@ async fn another_default_namespace_is_that_of_clients_taken_later_and_lists_noth
     announce(at("one").into());
     let cluster = eventually(LONG, "it joins", || running.fleet.get("a").ok()).await;
     let (watch, _changes) = follow(&cluster, WatchRequest::of::<ConfigMap>());
-    is(&cluster, "it is ready", ClusterState::is_ready).await;
+    ready(&cluster).await;
     eventually(LONG, "it is listed", || watch.status().synced).await;
     let first = cluster.client();
     assert_eq!(first.default_namespace(), "one");
@@ -190,10 +174,7 @@ async fn another_default_namespace_counts_for_a_cluster_that_is_not_connected() 
     assert_eq!(namespace_of(&cluster), "one");
     announce(kubeconfig(&server, "two", "tokenFile: /nowhere/token").into());
     becomes(&cluster, "two").await;
-    is(&cluster, "it is unreachable", |state| {
-        matches!(state, ClusterState::Unreachable { .. })
-    })
-    .await;
+    unreachable(&cluster, "").await;
     announce(kubeconfig(&server, "three", "tokenFile: /nowhere/token").into());
     becomes(&cluster, "three").await;
     announce(KubeconfigAccess::new("{", Trust::Trusted).into());
@@ -214,7 +195,7 @@ async fn the_default_namespace_of_a_description_that_is_not_taken_does_not_count
     let announce = |access: Access| running.clusters.add(ClusterSpec::new(name("a"), access));
     announce(kubeconfig(&server, "one", "token: t").into());
     let cluster = eventually(LONG, "it joins", || running.fleet.get("a").ok()).await;
-    is(&cluster, "it is ready", ClusterState::is_ready).await;
+    ready(&cluster).await;
     announce(kubeconfig(&server, "two", "tokenFile: /nowhere/token").into());
     eventually(LONG, "the last good one goes on", || {
         let snapshot = running.fleet.snapshot();
@@ -259,7 +240,7 @@ async fn a_watch_of_what_can_not_be_a_namespace_is_refused_and_nothing_is_asked(
     let server = quiet_server().await;
     let running = Running::start();
     let cluster = running.join("a", &server.kubeconfig()).await;
-    is(&cluster, "it is ready", ClusterState::is_ready).await;
+    ready(&cluster).await;
     let request = WatchRequest::of::<ConfigMap>().namespace("../secrets");
     let (watch, changes) = follow(&cluster, request.clone());
     let refusal = "\"../secrets\" can't be the name of a namespace";

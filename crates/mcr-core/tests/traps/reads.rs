@@ -6,7 +6,7 @@ use kube::{
     api::ListParams,
     core::{ApiResource, DynamicObject},
 };
-use mcr_core::{ClusterState, FleetObjects, StoreError, WatchRequest};
+use mcr_core::{FleetObjects, StoreError, WatchRequest};
 
 use mcr_doubles::scripted::{Answer, Server};
 
@@ -94,9 +94,7 @@ async fn a_read_over_the_fleet_names_every_cluster_that_is_missing() {
 
     // An unreachable cluster is not missing: what was read from it is old.
     good.fall_silent();
-    listed
-        .wait_for(|state| matches!(state, ClusterState::Unreachable { .. }))
-        .await;
+    unreachable(&listed, "").await;
     let read = fleet.list::<ConfigMap>();
     assert_eq!(told(&read).0, ["good/a", "late/a"]);
     assert!(!read.objects[0].0.state().is_ready() && read.objects[1].0.state().is_ready());

@@ -1,60 +1,36 @@
 //! A program that reads the fleet before the fleet is there: its report is empty, and nothing fails.
 
-use std::{
-    io,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use futures::{StreamExt, channel::mpsc, poll};
-use http::{Request, Response};
+use futures::poll;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::{Client, client::Body};
-use mcr_core::{
-    Access, Change, ClusterSpec, ClusterState, Discovery, Fleet, FleetSnapshot, Provider, WatchRequest,
-};
+use mcr_core::{Access, Change, ClusterSpec, ClusterState, Fleet, FleetSnapshot, WatchRequest};
 use mcr_testkit::waiting::Background;
 use tokio::{sync::Semaphore, time::Instant};
-use tokio_util::sync::CancellationToken;
 
 use mcr_doubles::scripted::{Answer, Server};
 
-use crate::harness::*;
+use crate::{
+    common::provider::{Clusters, announced},
+    harness::*,
+};
 
 /// An hour of paused time passes only if nothing else ends a wait.
 const AN_HOUR: Duration = Duration::from_secs(3600);
 
-/// A provider that announces only the changes that the test sends.
-struct Told(Mutex<Option<mpsc::UnboundedReceiver<Change>>>);
-
-impl Provider for Told {
-    fn name(&self) -> &str {
-        "told"
-    }
-
-    fn discover(&self, stop: CancellationToken) -> Discovery {
-        let changes = self.0.lock().unwrap().take().expect("one discovery");
-        changes.map(Ok).take_until(stop.cancelled_owned()).boxed()
-    }
+/// A fleet that does not run yet, whose discovery ends when the test says so.
+fn told() -> (Clusters, Fleet) {
+    let (clusters, provider) = announced(false);
+    (clusters, Fleet::builder().provider(provider).build())
 }
 
-fn told() -> (mpsc::UnboundedSender<Change>, Fleet) {
-    let (changes, receiver) = mpsc::unbounded();
-    let provider = Told(Mutex::new(Some(receiver)));
-    (changes, Fleet::builder().provider(provider).build())
+fn dead() -> Access {
+    refuses(|| ())
 }
 
 fn run(fleet: &Fleet) -> Background<()> {
     let fleet = fleet.clone();
     Background::start(|stop| async move { fleet.run(stop).await })
-}
-
-/// Refuses every request.
-fn dead() -> Access {
-    let refused = |_: Request<Body>| async {
-        Err::<Response<Body>, _>(io::Error::from(io::ErrorKind::ConnectionRefused))
-    };
-    Access::from(Client::new(tower::service_fn(refused), "default"))
 }
 
 /// Why each cluster is not ready.
@@ -69,7 +45,7 @@ fn why(fleet: &FleetSnapshot) -> Vec<(&str, Option<String>)> {
 #[tokio::test(start_paused = true)]
 async fn after_discovery_every_announced_cluster_is_in_the_fleet() {
     const CLUSTERS: usize = 500;
-    let (changes, fleet) = told();
+    let (clusters, fleet) = told();
     let mut discovered = Box::pin(fleet.discovered());
     assert!(poll!(&mut discovered).is_pending(), "the fleet does not run");
     let running = run(&fleet);
@@ -79,9 +55,9 @@ async fn after_discovery_every_announced_cluster_is_in_the_fleet() {
             assert!(poll!(&mut discovered).is_pending(), "more clusters may come");
         }
         let spec = ClusterSpec::new(name(&format!("c{at}")), dead());
-        changes.unbounded_send(Change::Upsert(spec)).unwrap();
+        clusters.add(spec);
     }
-    changes.unbounded_send(Change::Synced).unwrap();
+    clusters.send(Change::Synced);
     assert!(discovered.await);
     assert_eq!(fleet.clusters().len(), CLUSTERS);
     assert!(fleet.is_discovered() && fleet.discovered().await);
@@ -90,7 +66,7 @@ async fn after_discovery_every_announced_cluster_is_in_the_fleet() {
 
 #[tokio::test(start_paused = true)]
 async fn a_fleet_that_stops_ends_every_wait_for_its_clusters() {
-    let (changes, fleet) = told();
+    let (clusters, fleet) = told();
     let started = Instant::now();
     let (discovered, ready) = tokio::join!(
         tokio::spawn({
@@ -104,7 +80,7 @@ async fn a_fleet_that_stops_ends_every_wait_for_its_clusters() {
             });
             let running = run(&fleet);
             let spec = ClusterSpec::new(name("a"), dead());
-            changes.unbounded_send(Change::Upsert(spec)).unwrap();
+            clusters.add(spec);
             eventually("it has joined", || fleet.get("a").ok()).await;
             running.stop().await;
             ready.await
@@ -118,17 +94,17 @@ async fn a_fleet_that_stops_ends_every_wait_for_its_clusters() {
 /// A snapshot without clusters must not read as a fleet in which everything is ready.
 #[tokio::test(start_paused = true)]
 async fn a_report_waits_for_discovery_until_the_limit_and_says_that_it_is_not_complete() {
-    let (changes, fleet) = told();
+    let (clusters, fleet) = told();
     let limit = Duration::from_secs(30);
     let started = Instant::now();
     let idle = fleet.ready(limit).await;
     assert_eq!(started.elapsed(), limit);
-    let unknown = "provider told has not announced all its clusters: its discovery has not ended";
+    let unknown = "provider announced has not announced all its clusters: its discovery has not ended";
     assert_eq!(idle.not_ready(), [unknown]);
 
     let running = run(&fleet);
     let spec = ClusterSpec::new(name("a"), dead()).suspended("asleep");
-    changes.unbounded_send(Change::Upsert(spec)).unwrap();
+    clusters.add(spec);
     let half = fleet.ready(limit).await;
     assert_eq!(half.not_ready(), [unknown, "cluster a: Suspended: asleep"]);
 
@@ -136,7 +112,7 @@ async fn a_report_waits_for_discovery_until_the_limit_and_says_that_it_is_not_co
     let started = Instant::now();
     let (all, ()) = tokio::join!(fleet.ready(AN_HOUR), async {
         for_millis(1000).await;
-        changes.unbounded_send(Change::Synced).unwrap();
+        clusters.send(Change::Synced);
     });
     assert_eq!(all.not_ready(), ["cluster a: Suspended: asleep"]);
     assert!(started.elapsed() < limit, "{:?}", started.elapsed());
@@ -188,6 +164,9 @@ async fn a_report_waits_for_the_good_clusters_and_names_the_others() {
     assert_eq!(why(&report.await), others);
     assert!(started.elapsed() < AN_HOUR, "{:?}", started.elapsed());
     assert!(maps.status().synced);
+    let error = running.fleet.get("broken").unwrap_err().to_string();
+    let unusable = "its description can't be used: file /broken.yaml: the file is empty";
+    assert_eq!(error, format!("cluster broken not found: {unusable}"));
 
     // One dead cluster takes the limit, and nothing from the others.
     let cluster = running.join_by("dead", dead()).await;

@@ -7,10 +7,7 @@ use mcr_watch::{WatchHandle, WatchRequest, WatchSettings};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use mcr_doubles::{
-    scripted::{Answer, Server},
-    status_object,
-};
+use mcr_doubles::scripted::{Answer, Server};
 
 use crate::harness::*;
 
@@ -19,12 +16,6 @@ const MIB: usize = 1 << 20;
 /// The lists of the fleet may take so much. Each begins with 1 MiB.
 fn fleet_lists(bytes: usize) -> impl FnOnce(&mut WatchSettings) {
     move |settings| settings.fleet_list_bytes = bytes
-}
-
-fn large_map(name: &str, field: &str, bytes: usize) -> Value {
-    let mut map = map(name, 1);
-    map[field] = json!({"value": "x".repeat(bytes)});
-    map
 }
 
 /// An answer that comes at once but for its end, and then a blank every 20 seconds. It ends after 160 seconds.
@@ -51,8 +42,8 @@ async fn secrets_then_maps(server: &Server, cluster: &Cluster) -> (WatchHandle, 
 async fn a_list_that_needs_more_than_is_left_waits_until_there_is_enough() {
     let server = Server::in_memory(|asked| match (asked.path.as_str(), asked.is_watch()) {
         // One object, so that its bytes wait in the buffer.
-        (SECRETS, false) => slow(&list_object(10, [large_map("slow", "data", 11 * MIB / 5)])),
-        (_, false) => list(10, [large_map("a", "data", 11 * MIB / 5)]),
+        (SECRETS, false) => slow(&list_object(10, [large_map("slow", 1, 11 * MIB / 5)])),
+        (_, false) => list(10, [large_map("a", 1, 11 * MIB / 5)]),
         (_, true) => quiet(),
     });
     // Half of it for one cluster.
@@ -75,11 +66,7 @@ async fn a_list_that_needs_more_than_is_left_waits_until_there_is_enough() {
 async fn a_list_that_pauses_between_pages_keeps_nobody_waiting() {
     let server = Server::in_memory(|asked| match (asked.path.as_str(), asked.is_watch(), asked.nth) {
         (SECRETS, false, 0) => page(10, "t", [map("a", 1)]),
-        (SECRETS, false, 1) => {
-            let status = status_object(503, "ServiceUnavailable", "busy").to_string();
-            let headers = [("content-type", "application/json"), ("retry-after", "60")];
-            Answer::with_headers(503, &headers, status)
-        }
+        (SECRETS, false, 1) => busy(),
         (_, false, _) => list(10, [map("b", 1)]),
         (_, true, _) => quiet(),
     });
@@ -123,19 +110,12 @@ async fn a_body_may_be_larger_than_what_a_list_may_take() {
 /// Two kinds of one cluster that take what they can get, and then name ever more pages, each of which comes late.
 #[tokio::test(start_paused = true)]
 async fn lists_of_one_cluster_without_an_end_leave_room_for_a_large_list_of_another() {
-    let maps = |count: usize| (0..count).map(|i| large_map(&i.to_string(), "data", MIB / 2));
-    let endless = Server::in_memory(move |asked| match (asked.is_watch(), asked.nth) {
-        (false, 0) => page(20, "t", maps(13)),
-        (false, nth) => page(20, &format!("t{nth}"), []).after(Duration::from_secs(120)),
-        (true, _) => quiet(),
-    });
-    let healthy = Server::in_memory(move |asked| {
-        if asked.is_watch() {
-            quiet()
-        } else {
-            list(10, maps(8))
-        }
-    });
+    let maps = |count: usize| (0..count).map(|i| large_map(&i.to_string(), 1, MIB / 2));
+    let endless = Server::in_memory(lists(move |asked| match asked.nth {
+        0 => page(20, "t", maps(13)),
+        nth => page(20, &format!("t{nth}"), []).after(Duration::from_secs(120)),
+    }));
+    let healthy = Server::in_memory(lists(move |_| list(10, maps(8))));
     // The defaults, divided by 32.
     let bad = Cluster::with(&endless, |settings| {
         (settings.fleet_list_bytes, settings.list_bytes) = (16 * MIB, 8 * MIB);
@@ -147,10 +127,10 @@ async fn lists_of_one_cluster_without_an_end_leave_room_for_a_large_list_of_anot
     let (watch, log) = cluster.follow(WatchRequest::of::<ConfigMap>());
     let began = Instant::now();
     synced(&watch).await;
+    let took = began.elapsed();
     assert!(
-        began.elapsed() < Duration::from_secs(5) && log.problems().is_empty(),
-        "{:?}",
-        began.elapsed()
+        took < Duration::from_secs(5) && log.problems().is_empty(),
+        "{took:?}"
     );
     assert!(maps.status().problem.is_none() && !secrets_log.problems().is_empty());
     let given_up = || maps.status().problem.is_some();

@@ -10,13 +10,17 @@ use mcr_watch::{
     ChangeSink, Store, StoreError, WatchHandle, WatchRequest, WatchSettings,
     internal::{CountersByKind, DriverEnv, Health, KindTables, ListBudget, SharedWatch, Watches, drive},
 };
+use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use crate::log::Log;
-use mcr_doubles::scripted::{Answer, Asked, Server};
 pub(crate) use mcr_doubles::scripted::{
-    MAPS, SECRETS, bookmark, event, list, list_object, map, page, quiet, says_nothing_more,
+    MAPS, SECRETS, bookmark, event, list, list_object, lists, map, page, quiet, says_nothing_more,
+};
+use mcr_doubles::{
+    scripted::{Answer, Asked, Server},
+    status_object,
 };
 
 /// A cluster that is connected, as its supervisor would have it.
@@ -208,4 +212,28 @@ pub(crate) fn within(
 
 pub(crate) async fn for_millis(millis: u64) {
     tokio::time::sleep(Duration::from_millis(millis)).await;
+}
+
+pub(crate) fn large_map(name: &str, version: u32, bytes: usize) -> Value {
+    let mut map = map(name, version);
+    map["data"] = json!({"value": "x".repeat(bytes)});
+    map
+}
+
+pub(crate) fn too_old() -> Answer {
+    Answer::status(410, "Expired", "too old")
+}
+
+/// A page that expired, with the token that continues the list at a newer version.
+pub(crate) fn expired(token: &str) -> Answer {
+    let mut status = status_object(410, "Expired", "the token is too old");
+    status["metadata"] = json!({"continue": token});
+    Answer::new(410, "application/json", status.to_string())
+}
+
+/// A page that fails, and asks to wait for so long that much may happen meanwhile.
+pub(crate) fn busy() -> Answer {
+    let status = status_object(503, "ServiceUnavailable", "busy").to_string();
+    let headers = [("content-type", "application/json"), ("retry-after", "60")];
+    Answer::with_headers(503, &headers, status)
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use mcr_watch::{StoreError, WatchRequest, WatchSettings};
-use serde_json::Value;
 
 use mcr_doubles::scripted::{Asked, Server};
 
@@ -15,12 +14,6 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 fn limited(settings: &mut WatchSettings) {
     settings.held_bytes = Some(LIMIT);
-}
-
-fn large_map(name: &str, version: u32, bytes: usize) -> Value {
-    let mut map = map(name, version);
-    map["data"] = serde_json::json!({"value": "x".repeat(bytes)});
-    map
 }
 
 #[tokio::test(start_paused = true)]
@@ -99,10 +92,7 @@ async fn exactly_the_limit_is_not_too_much() {
     let (_server, one) = One::on(says_nothing_more);
     synced(&one.watch).await;
     let held = one.cluster.store::<ConfigMap>().unwrap().held_bytes();
-    let server = Server::in_memory(|asked| match asked.is_watch() {
-        false => list(1, []),
-        true => quiet(),
-    });
+    let server = Server::in_memory(lists(|_| list(1, [])));
     let one = One::with(&server, |settings| settings.held_bytes = Some(held));
     synced(&one.watch).await;
     server.send(MAPS, &event("ADDED", map("a", 1))).await;

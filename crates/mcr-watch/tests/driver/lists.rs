@@ -65,7 +65,7 @@ async fn a_list_that_never_completes_never_deletes() {
             (false, 0, _) => list(10, [map("a", 1), map("b", 2)]),
             (false, _, None) => page(20, "t", [map("new", 9)]),
             (false, _, Some(_)) => Answer::status(400, "BadRequest", "no"),
-            (true, ..) => Answer::status(410, "Expired", "too old"),
+            (true, ..) => too_old(),
         },
     );
     eventually("tried thrice", || server.lists(MAPS).len() > 6).await;
@@ -78,7 +78,7 @@ async fn nothing_is_deleted_by(bad: Answer, problem: &str) {
         (false, 0) => list(10, [map("a", 1)]),
         (false, 1..4) => bad.clone(),
         (false, _) => list(20, []),
-        (true, 0) => Answer::status(410, "Expired", "too old"),
+        (true, 0) => too_old(),
         (true, _) => quiet(),
     });
     // What is no list deletes nothing; the good one that comes in the end is believed.
@@ -192,13 +192,7 @@ fn one_list_at_a_time(settings: &mut WatchSettings) {
 /// The bound on lists is for work; a few silent clusters must not keep all others from being listed.
 #[tokio::test(start_paused = true)]
 async fn a_place_among_the_lists_is_not_kept_by_a_server_that_is_silent() {
-    let silent = Server::in_memory(|asked| {
-        if asked.is_watch() {
-            quiet()
-        } else {
-            Answer::silence()
-        }
-    });
+    let silent = Server::in_memory(lists(|_| Answer::silence()));
     let good = Server::in_memory(says_nothing_more);
     let silent_one = One::with(&silent, one_list_at_a_time);
     eventually("the silent one is being listed", || silent.live() == 1).await;
@@ -206,11 +200,8 @@ async fn a_place_among_the_lists_is_not_kept_by_a_server_that_is_silent() {
     let (watch, _log) = cluster.follow(WatchRequest::of::<ConfigMap>());
     let started = Instant::now();
     synced(&watch).await;
-    assert!(
-        started.elapsed() < Duration::from_secs(4),
-        "{:?}",
-        started.elapsed()
-    );
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(4), "{took:?}");
     assert_eq!(
         silent.live(),
         1,
@@ -221,11 +212,10 @@ async fn a_place_among_the_lists_is_not_kept_by_a_server_that_is_silent() {
 /// kube has no read timeout: a list that is never answered is waited for, for ever.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_is_never_answered_is_given_up_and_asked_again() {
-    let server = Server::in_memory(|asked| match (asked.is_watch(), asked.nth) {
-        (false, 0) => Answer::silence(),
-        (false, _) => list(10, [map("a", 1)]),
-        (true, _) => quiet(),
-    });
+    let server = Server::in_memory(lists(|asked| match asked.nth {
+        0 => Answer::silence(),
+        _ => list(10, [map("a", 1)]),
+    }));
     let one = One::with(&server, |settings| settings.list_timeout = Duration::from_secs(1));
     let text = problem(&one.log).await;
     assert_eq!(text, "no answer within 1 s");
@@ -271,7 +261,7 @@ async fn the_time_spent_waiting_for_a_place_does_not_count_as_the_lists_own() {
 /// Selectors hold characters that mean something in a URL.
 #[tokio::test(start_paused = true)]
 async fn selectors_and_namespaces_arrive_as_they_were_written() {
-    let server = Server::in_memory(|asked| if asked.is_watch() { quiet() } else { list(10, []) });
+    let server = Server::in_memory(lists(|_| list(10, [])));
     let cluster = Cluster::with(&server, |_| {});
     let labels = "tier in (web,db),a!=b c&d=ü+1";
     let fields = "metadata.name!=x,spec.nodeName=n/1";

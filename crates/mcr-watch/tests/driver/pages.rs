@@ -38,17 +38,6 @@ fn forms(lists: &[Asked]) -> Vec<String> {
     lists.iter().map(form).collect()
 }
 
-/// A page that expired, with the token that continues the list at a newer version.
-fn expired(token: &str) -> Answer {
-    let mut status = status_object(410, "Expired", "the token is too old");
-    status["metadata"] = json!({"continue": token});
-    Answer::new(410, "application/json", status.to_string())
-}
-
-fn too_old() -> Answer {
-    Answer::status(410, "Expired", "too old")
-}
-
 /// A page that breaks off in the middle.
 fn broken() -> Answer {
     let whole = list_object(20, [map("broken", 1)]).to_string();
@@ -77,7 +66,7 @@ async fn a_page_that_fails_is_asked_for_again_or_its_list_begins_anew() {
     let no_list = Answer::new(200, "application/json", "{\"items\":7}");
     let anew = || list(30, [map("a", 1)]);
     let whole = || list(30, [map("a", 1), map("c", 3)]);
-    let cases: [(Vec<Answer>, &[&str], &[&str]); 6] = [
+    let cases: [(Vec<Answer>, &[&str], &[&str]); 7] = [
         // The pages before one that fails are not asked for again.
         (
             vec![first(), refused(500), refused(429), c()],
@@ -98,6 +87,12 @@ async fn a_page_that_fails_is_asked_for_again_or_its_list_begins_anew() {
         ),
         // One that can't be read says nothing of its size.
         (vec![first(), no_list, anew()], &["-b", "-c"], &[ALL, NEXT, ALL]),
+        // An expired list goes on.
+        (
+            vec![first(), expired("n"), list(90, [map("c", 3)])],
+            &["-b"],
+            &[ALL, NEXT, "limit 500, token n"],
+        ),
         // A list that has not begun can't expire.
         (vec![too_old(), anew()], &["-b", "-c"], &[ALL, ALL]),
         // Without a newer token, an expired list begins anew in one piece.
@@ -161,13 +156,6 @@ async fn after_a_watch_has_continued_lists_come_in_pages_again() {
     }
 }
 
-/// A page that fails, and asks to wait for so long that much may happen meanwhile.
-fn busy() -> Answer {
-    let status = status_object(503, "ServiceUnavailable", "busy").to_string();
-    let headers = [("content-type", "application/json"), ("retry-after", "60")];
-    Answer::with_headers(503, &headers, status)
-}
-
 /// Its pages would take memory from others for as long as it is down.
 #[tokio::test(start_paused = true)]
 async fn a_list_of_a_cluster_that_goes_down_begins_anew() {
@@ -205,32 +193,12 @@ async fn a_list_begins_anew_at_another_endpoint() {
         (true, _) => quiet(),
     });
     eventually("a page has failed", || server.lists(MAPS).len() == 3).await;
-    let other = Server::in_memory(|asked| match asked.is_watch() {
-        false => list(30, [map("c", 3)]),
-        true => quiet(),
-    });
+    let other = Server::in_memory(lists(|_| list(30, [map("c", 3)])));
     one.cluster.connect(other.client(), 2);
     one.listed(2).await;
     let first = &forms(&other.lists(MAPS))[0];
     assert!(!first.contains("token"), "{first}");
     one.log.becomes(&["+a", "+c", "-a"]).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_expired_list_goes_on_and_is_watched_from_its_first_page() {
-    let (server, one) = repeated(|_, nth| match nth {
-        0 => page(20, "t", [map("a", 1)]),
-        1 => expired("newer"),
-        _ => list(90, [map("c", 3)]),
-    });
-    one.listed(2).await;
-    one.log.becomes(&["+a", "+b", "+c", "-b"]).await;
-    assert_eq!(
-        forms(&server.lists(MAPS))[1..],
-        ["limit 500", "limit 500, token t", "limit 500, token newer"]
-    );
-    eventually("watched again", || server.watches(MAPS).len() == 2).await;
-    assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("20"));
 }
 
 /// Its objects count: each is as new as its page. What changed between the pages is unknown, so another list follows.
@@ -263,16 +231,15 @@ async fn a_list_of_several_versions_that_no_watch_continues_is_followed_by_one_i
 #[tokio::test(start_paused = true)]
 async fn a_large_kind_behind_a_slow_link_is_listed_however_long_it_takes() {
     const LIMIT: Duration = Duration::from_secs(3);
-    let server = Server::in_memory(|asked| match (asked.is_watch(), asked.nth) {
-        (false, 0) => {
+    let server = Server::in_memory(lists(|asked| match asked.nth {
+        0 => {
             let begin = Answer::begin().chunk(r#"{"metadata":{"resourceVersion":"20"},"items":["#);
             // More than fits into the time of one request.
             (0..12).fold(begin, |answer, _| answer.wait(LIMIT / 10).chunk(" "))
         }
-        (false, nth @ 1..20) => page(20, &format!("t{nth}"), [map(&format!("m{nth}"), 1)]).after(LIMIT / 2),
-        (false, _) => list(20, [map("last", 1)]).after(LIMIT / 2),
-        (true, _) => quiet(),
-    });
+        nth @ 1..20 => page(20, &format!("t{nth}"), [map(&format!("m{nth}"), 1)]).after(LIMIT / 2),
+        _ => list(20, [map("last", 1)]).after(LIMIT / 2),
+    }));
     let one = One::with(&server, |settings| settings.list_timeout = LIMIT);
     one.listed(1).await;
     assert_eq!(one.cluster.store::<ConfigMap>().unwrap().len().unwrap(), 20);
@@ -284,11 +251,10 @@ async fn a_large_kind_behind_a_slow_link_is_listed_however_long_it_takes() {
 async fn nothing_of_a_list_is_told_or_readable_before_it_is_complete() {
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     let last = gate.clone();
-    let (server, one) = One::on(move |asked| match (asked.is_watch(), asked.nth) {
-        (false, 0) => page(20, "t", [map("a", 1)]),
-        (false, _) => list(20, [map("b", 2)]).after_gate(&last),
-        (true, _) => quiet(),
-    });
+    let (server, one) = One::on(lists(move |asked| match asked.nth {
+        0 => page(20, "t", [map("a", 1)]),
+        _ => list(20, [map("b", 2)]).after_gate(&last),
+    }));
     eventually("the last page is asked for", || server.lists(MAPS).len() == 2).await;
     one.log.is(&[]);
     assert!(

@@ -81,11 +81,7 @@ async fn what_a_watch_repeats_after_pages_of_several_versions_changes_nothing() 
         (false, 0) => list(10, [a(1, 1, "x")]),
         (true, 0) => gone(),
         (false, 1) => page(20, "t", [map("b", 2)]),
-        (false, 2) => {
-            let mut status = status_object(410, "Expired", "the token is too old");
-            status["metadata"] = json!({"continue": "n"});
-            Answer::new(410, "application/json", status.to_string())
-        }
+        (false, 2) => expired("n"),
         (false, _) => list(30, [a(3, 26, "now")]),
         (true, 1) => Answer::watch(&repeated),
         (true, _) => quiet(),

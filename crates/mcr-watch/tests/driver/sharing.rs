@@ -85,11 +85,10 @@ impl ChangeSink for Panics {
 
 #[tokio::test(start_paused = true)]
 async fn a_sink_that_panics_ends_the_watch_for_nobody() {
-    let server = Server::in_memory(|asked| match (asked.is_watch(), asked.nth) {
-        (false, 0) => list(10, [map("a", 1), map("b", 2)]),
-        (false, _) => list(20, [map("a", 1)]),
-        (true, _) => quiet(),
-    });
+    let server = Server::in_memory(lists(|asked| match asked.nth {
+        0 => list(10, [map("a", 1), map("b", 2)]),
+        _ => list(20, [map("a", 1)]),
+    }));
     let cluster = Cluster::with(&server, |_| {});
     let early = Arc::new(Panics::default());
     let _early = cluster.watch(WatchRequest::of::<ConfigMap>(), early.clone());
@@ -116,13 +115,7 @@ async fn a_sink_that_panics_ends_the_watch_for_nobody() {
 /// An index is user code too, and runs where the store is changed.
 #[tokio::test(start_paused = true)]
 async fn an_index_that_panics_leaves_the_object_out_of_itself_only() {
-    let server = Server::in_memory(|asked| {
-        if asked.is_watch() {
-            quiet()
-        } else {
-            list(10, [map("bad", 1), map("b", 2)])
-        }
-    });
+    let server = Server::in_memory(lists(|_| list(10, [map("bad", 1), map("b", 2)])));
     let cluster = Cluster::with(&server, |_| {});
     let by_name: Indexer = Arc::new(|object| {
         assert_ne!(&*object.key().name, "bad");
@@ -143,11 +136,10 @@ async fn an_index_that_panics_leaves_the_object_out_of_itself_only() {
 /// The statuses end with what is: whoever follows them must not be left with a problem that is over.
 #[tokio::test(start_paused = true)]
 async fn the_last_status_told_is_the_one_that_is() {
-    let (server, one) = One::on(|asked| match (asked.is_watch(), asked.nth) {
-        (false, 0..4) => Answer::status(500, "InternalError", "no"),
-        (false, _) => list(10, [map("a", 1)]),
-        (true, _) => quiet(),
-    });
+    let (server, one) = One::on(lists(|asked| match asked.nth {
+        0..4 => Answer::status(500, "InternalError", "no"),
+        _ => list(10, [map("a", 1)]),
+    }));
     synced(&one.watch).await;
     eventually("watched", || server.live() == 1).await;
     let last = one.log.statuses().pop().unwrap();

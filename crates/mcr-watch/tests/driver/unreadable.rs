@@ -5,10 +5,7 @@ use mcr_store::ObjectKey;
 use mcr_watch::StoreError;
 use serde_json::json;
 
-use mcr_doubles::{
-    scripted::{Answer, Server},
-    status_object,
-};
+use mcr_doubles::{scripted::Server, status_object};
 
 use crate::harness::*;
 
@@ -21,7 +18,7 @@ async fn one_object_of_a_list_that_cannot_be_read_hides_no_other() {
         (false, 0) => list(10, [map("a", 1), map("unreadable-in-list", 2), map("gone", 3)]),
         (false, 1 | 2) => list(20, [map("a", 1), again.clone(), map("b", 4)]),
         (false, _) => list(30, [map("a", 1), map("unreadable-in-list", 9), map("b", 4)]),
-        (true, 0..3) => Answer::status(410, "Expired", "too old"),
+        (true, 0..3) => too_old(),
         (true, _) => quiet(),
     });
     let name = "unreadable-in-list";
@@ -53,7 +50,7 @@ async fn a_list_with_an_object_without_a_name_deletes_nothing() {
             ],
         ),
         (false, _) => list(30, [map("a", 1), map("c", 3)]),
-        (true, 0) => Answer::status(410, "Expired", "too old"),
+        (true, 0) => too_old(),
         (true, _) => quiet(),
     });
     one.log.becomes(&["+a", "+b", "+c"]).await;
@@ -67,13 +64,7 @@ async fn a_list_with_an_object_without_a_name_deletes_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn an_event_whose_object_cannot_be_read_is_left_out_and_the_watch_goes_on() {
-    let (server, one) = One::on(|asked| {
-        if asked.is_watch() {
-            quiet()
-        } else {
-            list(10, [map("a", 1), map("b", 2)])
-        }
-    });
+    let (server, one) = One::on(lists(|_| list(10, [map("a", 1), map("b", 2)])));
     eventually("watched", || server.live() == 1).await;
     let mut bad = map("a", 11);
     bad["metadata"]["uid"] = json!({"not": "text"});

@@ -112,7 +112,7 @@ async fn after_what_can_not_be_understood_or_is_too_old_everything_is_listed_aga
             "deleted object can't be read",
         ),
         // kube's watcher asks again and again from the version that the answer said is too old.
-        (Answer::status(410, "Expired", "too old"), "too old (410)"),
+        (too_old(), "too old (410)"),
         (Answer::watch([&gone]), "too old (410)"),
         // The last event of a body need not end with a line feed: a 410 on one line often does not.
         (Answer::begin().chunk(gone.to_string()).end(), "too old (410)"),

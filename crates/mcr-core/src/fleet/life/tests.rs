@@ -1,5 +1,3 @@
-use std::collections::BTreeSet;
-
 mod random;
 
 use super::*;
@@ -10,12 +8,32 @@ fn text(text: &str) -> Arc<str> {
     text.into()
 }
 
-fn error(unauthorized: bool, busy: bool) -> ConnectError {
+fn silent() -> ConnectError {
+    ConnectError::new("no answer")
+}
+
+/// The server answers with 401.
+fn refused() -> ConnectError {
     ConnectError {
-        unauthorized,
-        busy,
-        ..ConnectError::new("no answer")
+        unauthorized: true,
+        ..silent()
     }
+}
+
+fn announced() -> Event {
+    Event::Announced { suspended: None }
+}
+
+fn connected(moved: bool) -> Event {
+    Event::Connected { moved }
+}
+
+fn fallback(answers: bool, why: ConnectError) -> Event {
+    Event::Fallback { answers, why }
+}
+
+fn probed(renewed: bool, answer: Result<(), ConnectError>) -> Event {
+    Event::Probed { renewed, answer }
 }
 
 /// A life in each state, with its name in the table.
@@ -25,28 +43,16 @@ fn states() -> Vec<(&'static str, Life)> {
         endpoint: 7,
         ..Life::new(CAP, Instant::now())
     };
-    let reason = text("it sleeps");
-    let suspended = State::Suspended {
-        reason: reason.clone(),
-    };
+    let reason = || text("it sleeps");
+    let mut suspended = of(State::Suspended { reason: reason() });
+    suspended.suspended = Some(reason());
     vec![
         ("Discovered", of(State::Discovered)),
         ("Connecting", of(State::Connecting { moved: false })),
         ("Ready", of(State::Ready)),
-        (
-            "Unreachable",
-            of(State::Unreachable {
-                reason: reason.clone(),
-            }),
-        ),
-        (
-            "Suspended",
-            Life {
-                suspended: Some(reason.clone()),
-                ..of(suspended)
-            },
-        ),
-        ("Duplicate", of(State::Duplicate { reason })),
+        ("Unreachable", of(State::Unreachable { reason: reason() })),
+        ("Suspended", suspended),
+        ("Duplicate", of(State::Duplicate { reason: reason() })),
         ("Draining", of(State::Draining(End::Left))),
     ]
 }
@@ -54,94 +60,58 @@ fn states() -> Vec<(&'static str, Life)> {
 /// All events, with their names in the table.
 fn events() -> Vec<(&'static str, Event)> {
     let problem = || Some("it fails".to_owned());
-    let fallback = |answers, unauthorized| Event::Fallback {
-        answers,
-        why: error(unauthorized, false),
-    };
-    let probed = |renewed, answer| Event::Probed { renewed, answer };
+    let (early, late) = (Refresh::Expiring, Refresh::Unauthorized);
     let not_renewed = |why, problem| Event::NotRenewed { why, problem };
     let resolved = |change| Event::Resolved(Ok(change));
+    let sleeps = Some(text("it sleeps"));
+    let replaced = Event::Ended(End::Replaced);
+    let reason = text("taken");
+    let mut busy = silent();
+    busy.busy = true;
     vec![
-        ("announced", Event::Announced { suspended: None }),
-        (
-            "announced as suspended",
-            Event::Announced {
-                suspended: Some(text("it sleeps")),
-            },
-        ),
+        ("announced", announced()),
+        ("announced as suspended", Event::Announced { suspended: sleeps }),
         ("removed", Event::Ended(End::Left)),
         ("the fleet stops", Event::Ended(End::Stopped)),
-        (
-            "its hub joins, or it is declared as another one",
-            Event::Ended(End::Replaced),
-        ),
+        ("its hub joins, or it is declared as another one", replaced),
         ("another cluster answers", Event::AnotherAnswers),
         ("a panic", Event::Panicked { suspended: None }),
         ("the pause is over", Event::Due),
-        ("the attempt succeeds", Event::Connected { moved: false }),
+        ("the attempt succeeds", connected(false)),
+        ("the attempt succeeds at a new address", connected(true)),
+        ("it is engaged under another name", Event::Taken { reason }),
+        ("the attempt fails", Event::NotConnected(silent())),
+        ("the previous connection works", fallback(true, silent())),
+        ("nor does the previous connection work", fallback(false, silent())),
         (
-            "the attempt succeeds at a new address",
-            Event::Connected { moved: true },
+            "the same, and the credentials are refused",
+            fallback(false, refused()),
         ),
-        (
-            "it is engaged under another name",
-            Event::Taken {
-                reason: text("taken"),
-            },
-        ),
-        ("the attempt fails", Event::NotConnected(error(false, false))),
-        ("the previous connection works", fallback(true, false)),
-        ("nor does the previous connection work", fallback(false, false)),
-        ("the same, and the credentials are refused", fallback(false, true)),
         ("a watch or request fails, or silence", Event::Doubted),
         ("a request is refused (401)", Event::Refused),
         ("the credential is due", Event::Expiring),
         ("the probe is answered", probed(false, Ok(()))),
-        (
-            "the probe is not answered",
-            probed(false, Err(error(false, false))),
-        ),
-        (
-            "the probe is refused (401)",
-            probed(false, Err(error(true, false))),
-        ),
-        (
-            "the probe is answered with 429",
-            probed(false, Err(error(false, true))),
-        ),
+        ("the probe is not answered", probed(false, Err(silent()))),
+        ("the probe is refused (401)", probed(false, Err(refused()))),
+        ("the probe is answered with 429", probed(false, Err(busy))),
         ("the credential is accepted after all", probed(true, Ok(()))),
-        (
-            "the credential is still refused",
-            probed(true, Err(error(true, false))),
-        ),
+        ("the credential is still refused", probed(true, Err(refused()))),
         ("a newer credential is in use", Event::Renewed),
-        (
-            "nothing newer before the end",
-            not_renewed(Refresh::Expiring, None),
-        ),
-        (
-            "nothing newer after a 401",
-            not_renewed(Refresh::Unauthorized, None),
-        ),
-        (
-            "the source fails before the end",
-            not_renewed(Refresh::Expiring, problem()),
-        ),
-        (
-            "the source fails after a 401",
-            not_renewed(Refresh::Unauthorized, problem()),
-        ),
-        ("silence while renewing", Event::FellSilent(error(false, false))),
+        ("nothing newer before the end", not_renewed(early, None)),
+        ("nothing newer after a 401", not_renewed(late, None)),
+        ("the source fails before the end", not_renewed(early, problem())),
+        ("the source fails after a 401", not_renewed(late, problem())),
+        ("silence while renewing", Event::FellSilent(silent())),
         (
             "the spec can't be resolved",
-            Event::Resolved(Err("it is broken".to_owned())),
+            Event::Resolved(Err("it is broken".into())),
         ),
         ("only labels differ", resolved(SpecChange::Info)),
         ("the credentials differ", resolved(SpecChange::Credentials)),
         ("the address differs", resolved(SpecChange::Endpoint)),
         ("the identity differs", resolved(SpecChange::Identity)),
         ("they are accepted", Event::Swapped),
-        ("they are refused", Event::NotSwapped(error(true, false))),
+        ("they are refused", Event::NotSwapped(refused())),
     ]
 }
 
@@ -271,21 +241,6 @@ fn an_ended_engagement_follows_no_event_any_more() {
     }
 }
 
-#[test]
-fn every_event_can_end_or_interrupt_only_as_it_should() {
-    for (state, life) in states() {
-        for (event_name, event) in events() {
-            let (to, _) = outcome(&life, &event);
-            let ends = matches!(
-                event,
-                Event::Ended(_) | Event::AnotherAnswers | Event::Resolved(Ok(SpecChange::Identity))
-            );
-            let drains = matches!(to, State::Draining(_));
-            assert!(ends || !drains || state == "Draining", "{state}, {event_name}");
-        }
-    }
-}
-
 /// The link and the state that is shown belong together, in each state.
 #[test]
 fn the_link_is_up_only_while_the_cluster_is_ready_and_lost_only_when_it_is_unreachable() {
@@ -333,23 +288,19 @@ fn the_link_is_up_only_while_the_cluster_is_ready_and_lost_only_when_it_is_unrea
 fn the_endpoint_has_another_number_exactly_after_a_move() {
     let mut life = Life::new(CAP, Instant::now());
     let now = Instant::now();
-    let announced = || Event::Announced { suspended: None };
     let mut endpoints = Vec::new();
     for event in [
         announced(),
-        Event::Connected { moved: true },
+        connected(true),
         Event::Doubted,
-        Event::Probed {
-            renewed: false,
-            answer: Err(error(false, false)),
-        },
-        Event::Connected { moved: false },
+        probed(false, Err(silent())),
+        connected(false),
         announced(),
         Event::Resolved(Ok(SpecChange::Credentials)),
         Event::Swapped,
         announced(),
         Event::Resolved(Ok(SpecChange::Endpoint)),
-        Event::Connected { moved: true },
+        connected(true),
     ] {
         life.decide(event, now);
         if let Some(LinkState::Up { endpoint }) = life.published().link {
@@ -362,28 +313,25 @@ fn the_endpoint_has_another_number_exactly_after_a_move() {
 #[test]
 fn a_refusal_fetches_one_newer_credential_at_once_and_then_pauses() {
     let (mut life, now) = (Life::new(CAP, Instant::now()), Instant::now());
-    life.decide(Event::Announced { suspended: None }, now);
-    let refused = || Event::Fallback {
-        answers: false,
-        why: error(true, false),
-    };
+    life.decide(announced(), now);
+    let still_refused = || fallback(false, refused());
     assert_eq!(
-        life.decide(refused(), now),
+        life.decide(still_refused(), now),
         [Action::Connect(Refresh::Unauthorized)]
     );
     assert_eq!(
-        (life.decide(refused(), now), life.retry_at.is_some()),
+        (life.decide(still_refused(), now), life.retry_at.is_some()),
         (vec![], true)
     );
     assert_eq!(
         life.decide(Event::Due, now),
         [Action::Connect(Refresh::Unauthorized)]
     );
-    life.decide(Event::Connected { moved: true }, now);
-    life.decide(Event::FellSilent(error(false, false)), now);
-    life.decide(Event::NotConnected(error(false, false)), now);
+    life.decide(connected(true), now);
+    life.decide(Event::FellSilent(silent()), now);
+    life.decide(Event::NotConnected(silent()), now);
     assert_eq!(
-        life.decide(refused(), now),
+        life.decide(still_refused(), now),
         [Action::Connect(Refresh::Unauthorized)],
         "it was accepted meanwhile"
     );
@@ -393,8 +341,8 @@ fn a_refusal_fetches_one_newer_credential_at_once_and_then_pauses() {
 #[test]
 fn a_cluster_that_is_announced_as_suspended_by_an_announcement_that_panics_is_suspended_after_the_pause() {
     let (mut life, now) = (Life::new(CAP, Instant::now()), Instant::now());
-    life.decide(Event::Announced { suspended: None }, now);
-    life.decide(Event::Connected { moved: true }, now);
+    life.decide(announced(), now);
+    life.decide(connected(true), now);
     let suspended = Some(text("it sleeps"));
     assert_eq!(life.decide(Event::Panicked { suspended }, now), []);
     assert!(life.retry_at.is_some() && matches!(life.state, State::Unreachable { .. }));
@@ -405,30 +353,23 @@ fn a_cluster_that_is_announced_as_suspended_by_an_announcement_that_panics_is_su
 #[test]
 fn a_probe_waits_half_a_second_after_the_last_one() {
     let (mut life, begin) = (Life::new(CAP, Instant::now()), Instant::now());
-    life.decide(Event::Announced { suspended: None }, begin);
+    life.decide(announced(), begin);
     let answered = begin + Duration::from_secs(3);
-    life.decide(Event::Connected { moved: true }, answered);
+    life.decide(connected(true), answered);
     let probe = |at: Instant| vec![Action::Probe(at + Duration::from_millis(500))];
     assert_eq!(life.decide(Event::Doubted, answered), probe(answered));
     let later = begin + Duration::from_secs(9);
-    life.decide(
-        Event::Probed {
-            renewed: false,
-            answer: Ok(()),
-        },
-        later,
-    );
+    life.decide(probed(false, Ok(())), later);
     assert_eq!(life.decide(Event::Doubted, later), probe(later));
 }
 
 #[test]
 fn only_an_attempt_that_succeeds_shortens_the_pauses_again() {
     let (mut life, now) = (Life::new(CAP, Instant::now()), Instant::now());
-    life.decide(Event::Announced { suspended: None }, now);
+    life.decide(announced(), now);
     let fails = |life: &mut Life| {
-        let why = error(false, false);
-        life.decide(Event::NotConnected(why.clone()), now);
-        life.decide(Event::Fallback { answers: false, why }, now);
+        life.decide(Event::NotConnected(silent()), now);
+        life.decide(fallback(false, silent()), now);
         let pause = life.retry_at.unwrap() - now;
         life.decide(Event::Due, now);
         pause
@@ -436,15 +377,9 @@ fn only_an_attempt_that_succeeds_shortens_the_pauses_again() {
     let pauses: Vec<_> = (0..10).map(|_| fails(&mut life)).collect();
     assert!(pauses[0] <= Duration::from_millis(500) && pauses.iter().all(|pause| *pause <= CAP));
     assert!(pauses[9] >= CAP / 2, "{pauses:?}");
-    life.decide(Event::Announced { suspended: None }, now);
+    life.decide(announced(), now);
     assert!(fails(&mut life) >= CAP / 2, "an announcement is no success");
-    life.decide(Event::Connected { moved: true }, now);
-    life.decide(Event::FellSilent(error(false, false)), now);
+    life.decide(connected(true), now);
+    life.decide(Event::FellSilent(silent()), now);
     assert!(fails(&mut life) <= Duration::from_millis(500));
-}
-
-#[test]
-fn the_names_of_the_table_are_different() {
-    let names: BTreeSet<_> = events().into_iter().map(|(name, _)| name).collect();
-    assert_eq!(names.len(), events().len());
 }

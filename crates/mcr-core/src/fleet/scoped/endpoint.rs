@@ -342,7 +342,7 @@ impl fmt::Debug for ScopeEndpoint {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::{
         access::Access,
@@ -351,7 +351,7 @@ mod tests {
     use mcr_access::Trust;
     use mcr_client::AnswerBody;
 
-    struct Nowhere;
+    pub(in crate::fleet::scoped) struct Nowhere;
 
     impl ScopeLayout for Nowhere {
         fn name(&self) -> &str {

@@ -52,3 +52,19 @@ impl ScopeEndpoints {
         self.0.lock().values().cloned().collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{super::endpoint::tests::Nowhere, *};
+    use crate::{access::Access, fleet::settings::FleetSettings, scope::Scope};
+
+    #[test]
+    fn the_last_cluster_of_an_endpoint_can_not_leave_while_the_next_one_joins() {
+        let endpoints = ScopeEndpoints::default();
+        let Access::Scoped(at) = Scope::new(Nowhere).place("a", "zoo") else {
+            unreachable!("it is a place")
+        };
+        let resources = Arc::new(Resources::new(FleetSettings::default()));
+        endpoints.join(&resources, &at, |_| (), |_| assert!(endpoints.0.is_locked()));
+    }
+}

@@ -1,133 +1,95 @@
 //! Ready clients: what panics is a service of the user's below them.
 
 use std::{
-    io,
     pin::Pin,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
     task::{Context, Poll},
 };
 
 use bytes::Bytes;
-use http::{Request, Response};
-use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use http::Request;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::client::Body;
 use mcr_core::{Access, WatchRequest};
+use mcr_doubles::{
+    scripted::{Answer, Server},
+    status_object,
+};
 use mcr_testkit::waiting::eventually;
-use serde_json::{Value, json};
-use tokio::sync::mpsc;
 
 use super::{At, CANARY, SOON, Trap, unreachable};
-use crate::harness::{MAPS, Running, bookmark, event, follow, gone, list_object, map, name, ready};
+use crate::harness::{MAPS, Running, event, follow, gone, map, name, ready, says_nothing_more};
 
-type Answer = Response<UnsyncBoxBody<Bytes, io::Error>>;
-
-/// The client of a cluster with one ConfigMap, `a`, whose watches say what the test does.
-#[derive(Clone)]
+/// The client of a cluster with the ConfigMap `a`, whose second watch says that there is `b`.
 pub(super) struct Client {
     trap: Trap,
-    watches: Arc<Mutex<Vec<mpsc::UnboundedSender<Value>>>>,
-    began: Arc<AtomicUsize>,
+    server: Server,
 }
 
 impl Client {
     pub(super) fn at(at: At) -> Self {
         Self {
             trap: Trap::at(at),
-            watches: Arc::default(),
-            began: Arc::default(),
+            server: Server::in_memory(|asked| match (asked.is_watch(), asked.nth) {
+                (true, 1..) => Answer::watch([&event("ADDED", map("b", 12))]),
+                _ => says_nothing_more(asked),
+            }),
         }
     }
 
     pub(super) fn access(&self) -> Access {
-        let client = self.clone();
+        let (trap, client) = (self.trap.clone(), self.server.client());
         let service = tower::service_fn(move |request: Request<Body>| {
-            client.trap.pass(At::Called);
-            let client = client.clone();
+            trap.pass(At::Called);
+            let (trap, client) = (trap.clone(), client.clone());
             async move {
                 tokio::task::yield_now().await;
-                client.trap.pass(At::Answering);
+                trap.pass(At::Answering);
                 if request.uri().path().ends_with("/secrets") {
-                    client.trap.pass(At::AnsweringSecrets);
+                    trap.pass(At::AnsweringSecrets);
                 }
-                Ok::<_, io::Error>(client.answer(&request))
+                let watched = request
+                    .uri()
+                    .query()
+                    .is_some_and(|query| query.contains("watch=true"));
+                let answer = client.send(request).await?;
+                let trap = if watched { trap } else { Trap::at(At::Nowhere) };
+                Ok::<_, kube::Error>(answer.map(|body| Trapped { body, trap }))
             }
         });
         Access::from(kube::Client::new(service, "default"))
     }
 
-    fn answer(&self, request: &Request<Body>) -> Answer {
-        let watched = request
-            .uri()
-            .query()
-            .is_some_and(|query| query.contains("watch=true"));
-        if watched {
-            return self.watch();
-        }
-        whole(&match request.uri().path() {
-            "/version" => json!({"major": "1", "minor": "36", "gitVersion": "v1.36.0"}),
-            "/api/v1/namespaces/kube-system" => {
-                json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "kube-system", "uid": "u"}})
-            }
-            MAPS => list_object(10, [map("a", 1)]),
-            _ => list_object(10, []),
-        })
+    async fn is_watched(&self) {
+        eventually(SOON, "it is watched", || self.server.live() > 0).await;
     }
 
-    fn watch(&self) -> Answer {
-        let (sender, lines) = mpsc::unbounded_channel();
-        self.watches.lock().unwrap().push(sender);
-        self.began.fetch_add(1, Ordering::SeqCst);
-        let body = Lines {
-            lines,
-            trap: self.trap.clone(),
-        };
-        Response::new(UnsyncBoxBody::new(body))
-    }
-
-    fn say(&self, line: &Value) {
-        self.watches
-            .lock()
-            .unwrap()
-            .retain(|watch| watch.send(line.clone()).is_ok());
-    }
-
-    fn end_watches(&self) {
-        self.watches.lock().unwrap().clear();
+    /// Ends the watches: what is watched expires.
+    async fn expire(&self) {
+        let gone = status_object(410, "Expired", "too old");
+        self.server.send(MAPS, &event("ERROR", gone)).await;
     }
 }
 
-fn whole(value: &Value) -> Answer {
-    let body = Full::new(Bytes::from(value.to_string()));
-    Response::builder()
-        .header("content-type", "application/json")
-        .body(body.map_err(|never| match never {}).boxed_unsync())
-        .unwrap()
-}
-
-struct Lines {
-    lines: mpsc::UnboundedReceiver<Value>,
+struct Trapped {
+    body: Body,
     trap: Trap,
 }
 
-impl http_body::Body for Lines {
+impl http_body::Body for Trapped {
     type Data = Bytes;
-    type Error = io::Error;
+    type Error = kube::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<http_body::Frame<Bytes>, io::Error>>> {
-        let line = std::task::ready!(self.lines.poll_recv(context));
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, kube::Error>>> {
+        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
         self.trap.pass(At::Reading);
-        Poll::Ready(line.map(|line| Ok(http_body::Frame::data(format!("{line}\n").into()))))
+        Poll::Ready(frame)
     }
 }
 
-impl Drop for Lines {
+impl Drop for Trapped {
     fn drop(&mut self) {
         self.trap.pass(At::BodyDropped);
     }
@@ -148,9 +110,9 @@ async fn a_client_whose_answers_panic_makes_its_cluster_unreachable_until_they_n
     ready(&cluster).await;
     seen.becomes(&["+a"]).await;
     // Later, when its watch has to begin anew and it is probed for that.
-    eventually(SOON, "it is watched", || client.began.load(Ordering::SeqCst) > 0).await;
+    client.is_watched().await;
     client.trap.set(At::Answering);
-    client.end_watches();
+    client.expire().await;
     unreachable(&cluster, OF_THE_CLIENT).await;
     client.trap.set(At::Nowhere);
     ready(&cluster).await;
@@ -182,16 +144,8 @@ async fn a_call_of_a_user_through_a_client_that_panics_is_an_error_and_the_clust
         "{error}"
     );
     assert!(cluster.state().is_ready());
-    assert_eq!(
-        cluster
-            .api::<ConfigMap>()
-            .list(&Default::default())
-            .await
-            .unwrap()
-            .items
-            .len(),
-        1
-    );
+    let maps = cluster.api::<ConfigMap>().list(&Default::default()).await;
+    assert_eq!(maps.unwrap().items.len(), 1);
     running.stop().await;
 }
 
@@ -202,20 +156,13 @@ async fn a_watch_whose_answer_panics_in_the_middle_begins_again_and_misses_nothi
         let client = Client::at(At::Nowhere);
         let cluster = running.join_by("a", client.access()).await;
         let (_watch, seen) = follow(&cluster, WatchRequest::of::<ConfigMap>());
-        eventually(SOON, "it is watched", || client.began.load(Ordering::SeqCst) > 0).await;
+        client.is_watched().await;
         client.trap.set(at);
-        match at {
-            At::Reading => client.say(&bookmark(11)),
-            _ => client.end_watches(),
-        }
+        client.expire().await;
         // It may have panicked already.
         eventually(SOON, "it panics", || client.trap.panics() > 0).await;
         client.trap.set(At::Nowhere);
-        eventually(SOON, "it is watched again", || {
-            client.say(&event("ADDED", map("b", 12)));
-            seen.lines().contains(&"+b".to_owned())
-        })
-        .await;
+        seen.becomes(&["+a", "+b"]).await;
         ready(&cluster).await;
         running.stop().await;
     }

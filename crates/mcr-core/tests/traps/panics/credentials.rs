@@ -12,15 +12,15 @@ use std::{
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr_core::{
-    Access, ClusterSpec, ClusterState, Credential, CredentialError, CredentialSource, Endpoint,
-    EndpointAccess, Fingerprint, Refresh,
+    Access, ClusterSpec, Credential, CredentialError, CredentialSource, Endpoint, EndpointAccess,
+    Fingerprint, Refresh,
 };
 use mcr_testkit::waiting::eventually;
 
 use super::{At, CANARY, SOON, Trap, unreachable};
 use mcr_doubles::scripted::{Answer, Server};
 
-use crate::harness::{Running, gone, name, quiet_server, ready};
+use crate::harness::{Running, name, quiet_server, ready};
 
 /// Hands out `token-1`, `token-2` and so on.
 #[derive(Clone)]
@@ -89,27 +89,6 @@ async fn a_credential_source_that_panics_makes_its_cluster_unreachable_until_it_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_whose_credential_source_panics_can_be_removed_and_the_fleet_stopped() {
-    let server = quiet_server().await;
-    let running = Running::start();
-    let source = Source::at(At::Asked);
-    let cluster = running.join_by("a", source.access(&server)).await;
-    source.trap.panics_again(1).await;
-    running.clusters.remove(&name("a"));
-    gone(&cluster).await;
-    assert!(running.fleet.snapshot().clusters.is_empty());
-
-    let again = running
-        .join_by("a", Source::at(At::Nowhere).access(&server))
-        .await;
-    ready(&again).await;
-    let stays = running.join_by("b", source.access(&server)).await;
-    source.trap.panics_again(1).await;
-    running.stop().await;
-    assert_eq!(stays.state(), ClusterState::Gone);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_credential_source_that_panics_before_expiry_leaves_the_cluster_as_it_is_and_is_asked_again() {
     let server = quiet_server().await;
     let running = Running::start();
@@ -135,28 +114,6 @@ async fn a_credential_source_that_panics_before_expiry_leaves_the_cluster_as_it_
         source.asked.load(Ordering::SeqCst) > asked
     })
     .await;
-    running.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_credential_source_that_panics_after_a_401_makes_its_cluster_unreachable_until_it_no_longer_does() {
-    let server = quiet_server().await;
-    let running = Running::start();
-    let source = Source::at(At::Nowhere);
-    let cluster = running.join_by("a", source.access(&server)).await;
-    ready(&cluster).await;
-    source.trap.set(At::Awaited);
-    for number in 1..=source.asked.load(Ordering::SeqCst) {
-        server.refuse(&format!("token-{number}"));
-    }
-    let answer = cluster.api::<ConfigMap>().list(&Default::default()).await;
-    assert!(
-        matches!(&answer, Err(kube::Error::Api(status)) if status.code == 401),
-        "{answer:?}"
-    );
-    unreachable(&cluster, OF_THE_SOURCE).await;
-    source.trap.set(At::Nowhere);
-    ready(&cluster).await;
     running.stop().await;
 }
 

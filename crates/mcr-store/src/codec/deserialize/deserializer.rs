@@ -8,6 +8,15 @@ use super::{
     reader::Reader,
 };
 
+macro_rules! texts {
+    ($($deserialize:ident)*) => {$(
+        #[inline]
+        fn $deserialize<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+            self.visit_text(visitor)
+        }
+    )*};
+}
+
 macro_rules! numbers {
     ($($deserialize:ident)*) => {$(
         fn $deserialize<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
@@ -50,25 +59,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'de, '_> {
         self.with_serde_json(|json| json.deserialize_u128(visitor))
     }
 
-    #[inline]
-    fn deserialize_char<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        self.visit_text(visitor)
-    }
-
-    #[inline]
-    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        self.visit_text(visitor)
-    }
-
-    #[inline]
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        self.visit_text(visitor)
-    }
-
-    #[inline]
-    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        self.visit_text(visitor)
-    }
+    texts! { deserialize_char deserialize_str deserialize_string deserialize_identifier }
 
     fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
         match self.peek()? {

@@ -48,11 +48,6 @@ fn a_first_list_that_is_too_much_at_once_comes_in_pages() {
 }
 
 #[test]
-fn a_repeated_list_comes_in_pages() {
-    assert_eq!(Paging::new(500).begin(false), Source::Pages);
-}
-
-#[test]
 fn pages_shrink_when_they_break_off_and_grow_when_they_are_quick() {
     let mut paging = Paging::new(500);
     let mut sizes = vec![];
@@ -89,15 +84,6 @@ fn after_pages_have_expired_one_list_is_whole_unless_that_was_too_much_before() 
 }
 
 #[tokio::test]
-async fn a_list_ends_with_the_page_that_has_no_token() {
-    let mut list = listing(Source::Pages).await;
-    assert!(!list.next(page("7", Some("b"))));
-    assert_eq!(list.continue_token.as_deref(), Some("b"));
-    assert!(list.next(page("7", None)));
-    assert_eq!((&*list.resource_version(), list.is_inconsistent()), ("7", false));
-}
-
-#[tokio::test]
 async fn an_expired_list_goes_on_and_is_watched_from_its_first_page() {
     let mut list = listing(Source::Pages).await;
     assert!(!list.next(page("7", Some("b"))));
@@ -107,13 +93,6 @@ async fn an_expired_list_goes_on_and_is_watched_from_its_first_page() {
     assert!(list.expired_after_a_page());
     assert!(list.next(page("90", None)));
     assert_eq!((&*list.resource_version(), list.is_inconsistent()), ("7", true));
-}
-
-#[tokio::test]
-async fn an_expired_list_without_a_new_token_ends() {
-    let mut list = listing(Source::Pages).await;
-    assert!(!list.next(page("7", Some("b"))));
-    assert!(!list.expired(None));
 }
 
 #[tokio::test]

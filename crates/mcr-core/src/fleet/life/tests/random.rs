@@ -17,25 +17,20 @@ const ATTEMPT: Duration = Duration::from_secs(8);
 
 /// What an action brings that takes time, at this server.
 fn brings(action: &Action, server: Server) -> Event {
-    let failure = error(server == Server::Refuses, false);
+    let failure = if server == Server::Refuses {
+        refused()
+    } else {
+        silent()
+    };
     let answers = server == Server::Answers;
     let answer = if answers { Ok(()) } else { Err(failure.clone()) };
     match action {
-        Action::Connect(_) if answers => Event::Connected { moved: false },
+        Action::Connect(_) if answers => connected(false),
         Action::Connect(_) => Event::NotConnected(failure),
-        Action::TryPrevious(why) => Event::Fallback {
-            answers: false,
-            why: why.clone(),
-        },
+        Action::TryPrevious(why) => fallback(false, why.clone()),
         Action::AwaitTurn => Event::Due,
-        Action::Probe(_) => Event::Probed {
-            renewed: false,
-            answer,
-        },
-        Action::ProbeCredential => Event::Probed {
-            renewed: true,
-            answer,
-        },
+        Action::Probe(_) => probed(false, answer),
+        Action::ProbeCredential => probed(true, answer),
         Action::Renew(why) => match server {
             Server::Answers => Event::Renewed,
             Server::Refuses => Event::NotRenewed {
@@ -128,7 +123,7 @@ fn server() -> impl Strategy<Value = Server> {
 
 fn step() -> impl Strategy<Value = Step> {
     let external = [
-        Event::Announced { suspended: None },
+        announced(),
         Event::Announced {
             suspended: Some(text("it sleeps")),
         },
@@ -154,7 +149,7 @@ proptest! {
             now: Instant::now(),
             under_way: None,
         };
-        world.follow(Event::Announced { suspended: None });
+        world.follow(announced());
         for step in steps {
             match step {
                 Step::Happens(event) if world.may_receive(&event) => world.follow(event),
@@ -164,7 +159,7 @@ proptest! {
             world.is_never_stuck();
         }
         if world.life.suspended.is_some() {
-            world.follow(Event::Announced { suspended: None });
+            world.follow(announced());
         }
         // The attempt under way does not know yet that the server answers again.
         let end_of_fault = world.now;
@@ -182,20 +177,5 @@ proptest! {
         prop_assert!(took <= Duration::from_secs(35), "{:?}", took);
         // Nothing is left of the fault.
         prop_assert!(!world.life.refused);
-    }
-
-    #[test]
-    fn whatever_happens_the_state_that_is_published_has_a_reason_if_it_can_not_be_used(
-        picks in proptest::collection::vec(0..events().len(), 0..30),
-    ) {
-        let mut life = Life::new(CAP, Instant::now());
-        let events = events();
-        for pick in picks {
-            life.decide(events[pick].1.clone(), Instant::now());
-            let Published { state, link, .. } = life.published();
-            if let Some(LinkState::Down { reason, .. }) = link {
-                prop_assert!(!reason.is_empty() && !state.is_ready());
-            }
-        }
     }
 }
