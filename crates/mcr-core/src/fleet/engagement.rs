@@ -237,7 +237,8 @@ impl<'a> Engagement<'a> {
     fn follow(&mut self, event: Event, new: Option<NewConnection>) -> Option<UnderWay<'a>> {
         let event = match event {
             Event::Ended(end) => Event::Ended(end),
-            _ if self.known.is_displaced(self.fleet, &self.cluster) => Event::Ended(End::Replaced),
+            // The hub has taken the place of this cluster, which is another name of it.
+            _ if self.cluster.transport().is_closed() => Event::Ended(End::Replaced),
             // Without a connection there is nothing to probe or to renew.
             Event::Doubted | Event::Refused | Event::Expiring if self.connection.is_none() => {
                 Event::FellSilent(ConnectError::new("the connection was closed"))
@@ -440,3 +441,6 @@ fn failed_since(health: &Health, known: u64) -> impl Future<Output = ()> {
         .failures
         .wait(move |failures| (*failures != known).then_some(()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -31,7 +31,7 @@ fn states() -> Vec<(&'static str, Life)> {
     };
     vec![
         ("Discovered", of(State::Discovered)),
-        ("Connecting", of(State::Connecting { moved: false })),
+        ("Connecting", of(State::Connecting { why: NOT_YET })),
         ("Ready", of(State::Ready)),
         (
             "Unreachable",
@@ -400,6 +400,8 @@ fn a_cluster_that_is_announced_as_suspended_by_an_announcement_that_panics_is_su
     assert!(life.retry_at.is_some() && matches!(life.state, State::Unreachable { .. }));
     assert_eq!(life.decide(Event::Due, now), [Action::Disconnect]);
     assert!(matches!(life.state, State::Suspended { .. }));
+    life.decide(Event::Announced { suspended: None }, now);
+    assert_eq!(life.published().link, Some(LinkState::down(WAS_SUSPENDED)));
 }
 
 #[test]
@@ -439,6 +441,11 @@ fn only_an_attempt_that_succeeds_shortens_the_pauses_again() {
     life.decide(Event::Announced { suspended: None }, now);
     assert!(fails(&mut life) >= CAP / 2, "an announcement is no success");
     life.decide(Event::Connected { moved: true }, now);
+    for end in [Event::NotSwapped(error(true, false)), Event::Swapped] {
+        for _ in 0..10 {
+            life.decide(end.clone(), now);
+        }
+    }
     life.decide(Event::FellSilent(error(false, false)), now);
     assert!(fails(&mut life) <= Duration::from_millis(500));
 }
