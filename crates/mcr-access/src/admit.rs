@@ -54,7 +54,8 @@ impl AccessPolicy {
             }
         }
         let mut admitted = access.clone();
-        if let (Some(plugin), Some(command)) = (plugin.filter(|plugin| plugin.runs), command) {
+        let runs = plugin.filter(|plugin| plugin.runs && access.credentials.is_plugin());
+        if let (Some(plugin), Some(command)) = (runs, command) {
             let (deadline, endpoint) = (self.plugin_deadline, &access.endpoint);
             admitted.credentials = Arc::new(plugin.program.admitted(command, deadline, endpoint));
         }
