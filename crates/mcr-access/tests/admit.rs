@@ -128,6 +128,10 @@ fn certificate_authorities_in_a_file_are_read_each_time_and_only_if_the_policy_a
     std::fs::write(&file, &two).unwrap();
     assert_eq!(*read(&policy).unwrap(), *two.as_bytes());
     std::fs::write(&file, "torn").unwrap();
+    let mut trusted = access.clone();
+    trusted.trust = Trust::Trusted;
+    let error = trusted.check_files().unwrap_err().to_string();
+    assert!(error.contains("/ca\", which holds no PEM certificate"), "{error}");
     assert!(
         read(&policy)
             .unwrap_err()
