@@ -148,7 +148,7 @@ impl<'a> Engagement<'a> {
                     Ok(()) => self.take_change(),
                     Err(_) => Event::Ended(End::Stopped),
                 })),
-                _ = transport.unauthorized(), if serves => Some(Ok(Event::Refused)),
+                () = transport.unauthorized(), if serves => Some(Ok(Event::Refused)),
                 // One timer for all: each timer would take memory in the task for the whole life of the cluster. Before what may ask for a
                 // probe again and again, because renewals must not wait for that.
                 () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => self.due().map(Ok),
@@ -384,8 +384,8 @@ impl<'a> Engagement<'a> {
             info.credential_expires = new.expires;
             info.warning = new.had_expired.then(|| HAD_EXPIRED.into());
         });
-        let generation = self.cluster.transport().swap(connection.channel.clone());
-        tracing::debug!(cluster = %self.cluster.name(), generation, "connection in use");
+        self.cluster.transport().swap(connection.channel.clone());
+        tracing::debug!(cluster = %self.cluster.name(), "connection in use");
         self.connection = Some(connection);
     }
 

@@ -180,7 +180,7 @@ impl ScopeMember {
     ) -> Next {
         match std::mem::take(&mut self.state) {
             MemberState::Engaged(engaged)
-                if engaged.cluster.is_same(cluster) && engaged.placement.endpoint_id() == endpoint.id =>
+                if engaged.cluster.is_same(cluster) && engaged.placement.is_behind(endpoint.address()) =>
             {
                 self.leave(context, engaged, End::Replaced)
             }
