@@ -22,7 +22,10 @@ use super::{
     server::{Server, begin, chunk, closed, respond},
     settings, transport, transport_with, until,
 };
-use crate::{link::LinkState, transport::Transport};
+use crate::{
+    link::{EndpointNumber, LinkState},
+    transport::Transport,
+};
 
 const WATCH: &str = "/api/v1/pods?watch=true";
 
@@ -301,7 +304,7 @@ async fn while_the_link_is_down_nothing_is_sent_and_the_error_has_the_reason() {
     transport.set_link(LinkState::down("hibernated"));
     assert_eq!(fails(&transport), format!("{not_connected}hibernated"));
     assert_eq!(transport.last_heard(), None);
-    transport.set_link(LinkState::Up { endpoint: 0 });
+    transport.set_link(LinkState::Up(EndpointNumber::default()));
     // The time of the last byte is recorded in milliseconds.
     let short = Duration::from_millis(2);
     let (date, before) = (SystemTime::now() - short, Instant::now() - short);

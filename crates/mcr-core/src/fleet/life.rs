@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use mcr_client::{
-    LinkState,
+    EndpointNumber, LinkState,
     internal::{Backoff, ConnectError},
 };
 use tokio::time::Instant;
@@ -141,8 +141,7 @@ pub(super) struct Life {
     suspended: Option<Arc<str>>,
     /// Whether the API server refused the credentials at the last attempt.
     refused: bool,
-    /// Numbers the targets at which the cluster has answered.
-    endpoint: u64,
+    endpoint: EndpointNumber,
     backoff: Backoff,
     /// When to act although nothing happens: connect again, or try again the spec that could not replace the one in use.
     pub(super) retry_at: Option<Instant>,
@@ -155,7 +154,7 @@ impl Life {
             state: State::Discovered,
             suspended: None,
             refused: false,
-            endpoint: 0,
+            endpoint: EndpointNumber::default(),
             backoff: Backoff::new(Duration::from_millis(500), reconnect_cap),
             retry_at: None,
             last_probe: now,
@@ -167,12 +166,7 @@ impl Life {
         match &self.state {
             State::Discovered => Published::new(ClusterState::Discovered, LinkState::down(NOT_YET)),
             State::Connecting { why } => Published::new(ClusterState::Connecting, LinkState::down(*why)),
-            State::Ready => Published::new(
-                ClusterState::Ready,
-                LinkState::Up {
-                    endpoint: self.endpoint,
-                },
-            ),
+            State::Ready => Published::new(ClusterState::Ready, LinkState::Up(self.endpoint)),
             State::Unreachable { reason } => Published::new(
                 ClusterState::Unreachable {
                     reason: reason.clone(),
@@ -224,7 +218,7 @@ impl Life {
         }
         match event {
             Event::Connected { moved } => {
-                self.endpoint += u64::from(moved);
+                self.endpoint.0 += u64::from(moved);
                 self.ready();
                 vec![Action::Adopt]
             }

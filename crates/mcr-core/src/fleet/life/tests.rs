@@ -22,7 +22,7 @@ fn error(unauthorized: bool, busy: bool) -> ConnectError {
 fn states() -> Vec<(&'static str, Life)> {
     let of = |state| Life {
         state,
-        endpoint: 7,
+        endpoint: EndpointNumber(7),
         ..Life::new(CAP, Instant::now())
     };
     let reason = text("it sleeps");
@@ -209,7 +209,7 @@ fn the_page_has_the_table_of_states() {
             state: shown, link, ..
         } = life.published();
         let link = match link {
-            Some(LinkState::Up { .. }) => "up",
+            Some(LinkState::Up(_)) => "up",
             Some(LinkState::Down {
                 ends_requests: true, ..
             }) => "down, and ends requests that wait",
@@ -295,7 +295,7 @@ fn the_link_is_up_only_while_the_cluster_is_ready_and_lost_only_when_it_is_unrea
             link,
             closes,
         } = life.published();
-        let is_up = link == Some(LinkState::Up { endpoint: 7 });
+        let is_up = link == Some(LinkState::Up(EndpointNumber(7)));
         assert_eq!(
             (is_up, shown.is_ready()),
             (state == "Ready", state == "Ready"),
@@ -352,8 +352,8 @@ fn the_endpoint_has_another_number_exactly_after_a_move() {
         Event::Connected { moved: true },
     ] {
         life.decide(event, now);
-        if let Some(LinkState::Up { endpoint }) = life.published().link {
-            endpoints.push(endpoint);
+        if let Some(LinkState::Up(endpoint)) = life.published().link {
+            endpoints.push(endpoint.0);
         }
     }
     assert_eq!(endpoints, [1, 1, 1, 1, 1, 1, 1, 2]);

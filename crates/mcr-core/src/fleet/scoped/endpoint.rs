@@ -23,6 +23,7 @@ use crate::{
     access::{Scope, ScopedAccess},
     fleet::{
         cluster::Cluster,
+        registry::Epoch,
         resources::Resources,
         snapshot::{ScopeStatus, ScopeWatchStatus},
         state::{ClusterState, Published},
@@ -54,8 +55,7 @@ struct State {
     /// None before the first connection and between two servers.
     connection: Option<Cluster>,
     watches: HashMap<WatchRequest, Arc<ScopeWatch>>,
-    /// By epoch.
-    clusters: HashMap<u64, Cluster>,
+    clusters: HashMap<Epoch, Cluster>,
 }
 
 impl ScopeEndpoint {
