@@ -6,12 +6,13 @@ use std::{
 };
 
 use crate::{
+    credential::ClientCertificate,
     endpoint_access::{Asks, EndpointAccess, Plugin},
     error::{AccessError, quote},
     file_source::read_file,
     fingerprint::Fingerprint,
     kubeconfig::literal_ip,
-    pem,
+    pem::{self, IdentityPart},
     policy::{AccessPolicy, PluginRefusal},
     trust::Trust,
 };
@@ -54,7 +55,8 @@ impl AccessPolicy {
             }
         }
         let mut admitted = access.clone();
-        if let (Some(plugin), Some(command)) = (plugin.filter(|plugin| plugin.runs), command) {
+        let runs = plugin.filter(|plugin| plugin.runs && access.credentials.is_plugin());
+        if let (Some(plugin), Some(command)) = (runs, command) {
             let (deadline, endpoint) = (self.plugin_deadline, &access.endpoint);
             admitted.credentials = Arc::new(plugin.program.admitted(command, deadline, endpoint));
         }
@@ -146,23 +148,45 @@ impl AccessPolicy {
 }
 
 impl EndpointAccess {
-    /// Whether the files that a trusted kubeconfig names can be read now, for a program that wants to know before it connects. This
-    /// blocks the calling thread.
+    /// Whether the files that a trusted kubeconfig names can be read and used now, for a program that wants to know before it
+    /// connects. This blocks the calling thread.
     ///
     /// # Errors
-    /// The first file that can't be read.
+    /// The first file that can't be read, or has no usable certificate, or a key of another one.
     pub fn check_files(&self) -> Result<(), AccessError> {
         let Some(asks) = self.asks.as_ref().filter(|_| self.trust == Trust::Trusted) else {
             return Ok(());
         };
-        let authority = asks.authority.iter();
-        let authority = authority.map(|path| (format!("{}.certificate-authority", asks.cluster), path));
-        let user = asks
-            .files
-            .iter()
-            .map(|(field, path)| (format!("{}.{field}", asks.user), path));
-        let mut files = authority.chain(user);
-        files.try_for_each(|(field, path)| read(&field, path).map(drop))
+        let wrong = |field: &str, path: &Path, problem: &str| {
+            let path = quote(&path.to_string_lossy());
+            Err(AccessError::invalid(
+                field,
+                format!("names {path}, which {problem}"),
+            ))
+        };
+        if let Some(path) = &asks.authority {
+            let field = format!("{}.certificate-authority", asks.cluster);
+            if let Err(problem) = pem::authorities(&read(&field, path)?) {
+                return wrong(&field, path, problem);
+            }
+        }
+        let mut certificate = Vec::new();
+        for (field, path) in &asks.files {
+            let name = format!("{}.{field}", asks.user);
+            let bytes = read(&name, path)?;
+            if *field != "tokenFile" {
+                certificate.push((name, path, bytes));
+            }
+        }
+        // One without the other is beside inline data.
+        if let [chain, key] = &certificate[..]
+            && let Err((part, problem)) =
+                ClientCertificate::parse(&chain.2, std::str::from_utf8(&key.2).unwrap_or_default())
+        {
+            let (field, path, _) = if part == IdentityPart::Key { key } else { chain };
+            return wrong(field, path, &problem);
+        }
+        Ok(())
     }
 }
 

@@ -243,6 +243,12 @@ pub trait CredentialSource: Send + Sync + 'static {
         None
     }
 
+    /// Whether this is a credential plugin as a kubeconfig asks for it. A policy puts the one that it admits in its place.
+    #[doc(hidden)]
+    fn is_plugin(&self) -> bool {
+        false
+    }
+
     /// When the work for the last call began, if that had to wait for its turn. The deadline of a call begins then.
     #[doc(hidden)]
     fn work_began(&self) -> Option<tokio::time::Instant> {
@@ -270,6 +276,9 @@ impl<S: CredentialSource + ?Sized> CredentialSource for Arc<S> {
     }
     fn known(&self) -> Option<&Credential> {
         (**self).known()
+    }
+    fn is_plugin(&self) -> bool {
+        (**self).is_plugin()
     }
     fn work_began(&self) -> Option<tokio::time::Instant> {
         (**self).work_began()

@@ -20,7 +20,8 @@ pub struct EndpointAccess {
     /// The address of the API server, and how to verify its certificate. Certificate authorities that a kubeconfig names as a file
     /// are read by [`AccessPolicy::admit_with_files`](crate::AccessPolicy::admit_with_files).
     pub endpoint: Arc<Endpoint>,
-    /// The source of credentials for the API server.
+    /// The source of credentials for the API server. A policy leaves one that a program has put in the place of a kubeconfig's plugin,
+    /// perhaps around that plugin.
     pub credentials: Arc<dyn CredentialSource>,
     /// The namespace of requests that name none.
     pub default_namespace: Arc<str>,

@@ -1,10 +1,11 @@
 //! One access, judged by several policies.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use mcr_access::{
-    AccessPolicy, AddressPolicy, CredentialPluginPolicy, EndpointAccess, KubeconfigAccess, Refresh, Trust,
+    AccessPolicy, AddressPolicy, Credential, CredentialPluginPolicy, EndpointAccess, KubeconfigAccess,
+    Refresh, StaticCredential, Trust,
 };
 
 fn parsed(cluster: &str, user: &str) -> EndpointAccess {
@@ -93,6 +94,10 @@ fn a_plugin_runs_under_the_command_and_the_deadline_of_the_policy_that_judges_la
     if std::path::Path::new("/bin/sh").exists() {
         assert_ne!(by(&listed("sh")), by(&listed("/bin/sh")));
     }
+    let mut own = access.clone();
+    own.credentials = Arc::new(StaticCredential::new(Credential::anonymous()));
+    let admitted = slow.admit(&own).unwrap().fingerprint();
+    assert_eq!(admitted, own.fingerprint(), "what a program has put there stays");
 }
 
 #[test]
@@ -123,6 +128,10 @@ fn certificate_authorities_in_a_file_are_read_each_time_and_only_if_the_policy_a
     std::fs::write(&file, &two).unwrap();
     assert_eq!(*read(&policy).unwrap(), *two.as_bytes());
     std::fs::write(&file, "torn").unwrap();
+    let mut trusted = access.clone();
+    trusted.trust = Trust::Trusted;
+    let error = trusted.check_files().unwrap_err().to_string();
+    assert!(error.contains("/ca\", which holds no PEM certificate"), "{error}");
     assert!(
         read(&policy)
             .unwrap_err()

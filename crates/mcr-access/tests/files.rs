@@ -1,12 +1,12 @@
 //! Credentials in files that other programs renew.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{path::Path, time::Duration};
 
-use mcr_access::{Credential, CredentialSource, KubeconfigAccess, Refresh, Trust};
+use mcr_access::{Credential, EndpointAccess, KubeconfigAccess, Refresh, Trust};
 use secrecy::ExposeSecret;
 
-fn source(dir: &Path, user: &str) -> Arc<dyn CredentialSource> {
+fn access(dir: &Path, user: &str) -> EndpointAccess {
     let yaml = format!(
         "current-context: c\ncontexts: [{{name: c, context: {{cluster: k, user: u, namespace: n}}}}]\n\
          clusters: [{{name: k, cluster: {{server: 'https://h'}}}}]\nusers: [{{name: u, user: {{{user}}}}}]"
@@ -14,7 +14,7 @@ fn source(dir: &Path, user: &str) -> Arc<dyn CredentialSource> {
     let access = KubeconfigAccess::new(yaml, Trust::Trusted).base_dir(dir);
     let access = access.parse().unwrap();
     assert_eq!(&*access.default_namespace, "n");
-    access.credentials
+    access
 }
 
 fn signed() -> (String, String) {
@@ -28,7 +28,7 @@ async fn token_files_are_read_again_and_a_missing_one_does_no_harm() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("token");
     std::fs::write(&file, "one\n").unwrap();
-    let source = source(dir.path(), "tokenFile: token, token: inline, as: jane");
+    let source = access(dir.path(), "tokenFile: token, token: inline, as: jane").credentials;
     assert_eq!(source.renew_every(), Some(Duration::from_secs(60)));
     let token = |credential: Credential| credential.token.unwrap().expose_secret().to_owned();
     let first = source.credential(Refresh::First).await.unwrap();
@@ -63,13 +63,21 @@ async fn certificate_files_are_taken_only_when_they_fit_together() {
     let (certificate, key) = signed();
     std::fs::write(dir.path().join("crt"), &certificate).unwrap();
     std::fs::write(dir.path().join("key"), &key).unwrap();
-    let source = source(dir.path(), "client-certificate: crt, client-key: key");
+    let access = access(dir.path(), "client-certificate: crt, client-key: key");
+    let source = &access.credentials;
+    access.check_files().unwrap();
     let print = |credential: Credential| credential.certificate.unwrap().fingerprint();
     let first = print(Credential::certificate(&certificate, key));
     assert_eq!(print(source.credential(Refresh::First).await.unwrap()), first);
     let (newer, key) = signed();
     std::fs::write(dir.path().join("crt"), &newer).unwrap();
     assert_eq!(print(source.credential(Refresh::Expiring).await.unwrap()), first);
+    let error = access.check_files().unwrap_err().to_string();
+    let expected = format!(
+        "users[name=\"u\"].user.client-key: names {:?}, which does not belong to the client certificate; copy both again from the same place",
+        dir.path().join("key")
+    );
+    assert_eq!(error, expected);
     std::fs::write(dir.path().join("key"), &key).unwrap();
     assert_eq!(
         print(source.credential(Refresh::Expiring).await.unwrap()),

@@ -33,8 +33,7 @@ pub(crate) struct CurrentChannel {
 /// A channel between two swaps.
 pub(crate) struct Generation {
     pub(crate) channel: Channel,
-    pub(crate) number: u64,
-    /// Cancelled by the next swap.
+    /// Cancelled by the next swap. A 401 for a generation that was replaced is no reason to renew.
     pub(crate) rotated: CancellationToken,
     /// Cancelled when the cluster becomes unreachable, and when the transport is closed.
     pub(crate) lost: CancellationToken,
@@ -97,16 +96,15 @@ impl CurrentChannel {
         loop {
             let generation = self.generation(&info)?;
             let copy = try_clone(&request);
-            let number = generation.number;
             let is_route = generation.channel.is_route();
-            if let Some(response) = self.send_over(generation, request, &info).await? {
+            if let Some(response) = self.send_over(&generation, request, &info).await? {
                 // Behind a route, the other cluster's transport has already handled the 401.
                 if response.status() != StatusCode::UNAUTHORIZED || is_route || was_refused {
                     return Ok(response);
                 }
                 was_refused = true;
                 let has_newer = tokio::select! {
-                    has_newer = self.refresh.report_refused(number, &self.state.settings) => has_newer,
+                    has_newer = self.refresh.report_refused(&generation, &self.state.settings) => has_newer,
                     () = self.state.closed.cancelled() => return Err(self.error(&info, TransportErrorKind::Gone)),
                 };
                 if !has_newer || copy.is_none() {
@@ -133,7 +131,7 @@ impl CurrentChannel {
     /// None if the channel was replaced while a watch waited for its head.
     async fn send_over(
         self: &Arc<Self>,
-        generation: Arc<Generation>,
+        generation: &Generation,
         request: Request<Body>,
         info: &RequestInfo,
     ) -> Result<Option<Response<ResponseBody>>, TransportError> {

@@ -57,7 +57,7 @@ pub use channel::{Channel, Route};
 pub use dialer::Dialer;
 pub use error::{TransportError, TransportErrorKind};
 pub use explain::explain as explain_error;
-pub use link::{Link, LinkState};
+pub use link::{EndpointNumber, Link, LinkState};
 pub use object_path::{ObjectPath, UnusableName};
 pub use settings::Settings;
 pub use transport::Transport;

@@ -4,6 +4,10 @@ use std::{fmt, sync::Arc};
 
 use crate::observable::Observable;
 
+/// Numbers the targets at which a cluster has answered: a resource version of one is of no use at the next.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct EndpointNumber(pub u64);
+
 /// Whether a cluster can be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkState {
@@ -14,12 +18,8 @@ pub enum LinkState {
         /// Whether requests that wait for an answer end, too, with [`Lost`](crate::TransportErrorKind::Lost).
         ends_requests: bool,
     },
-    /// Requests and watches use the current channel.
-    Up {
-        /// The number of the endpoint. Another number means another endpoint, which may not know the resource versions of the
-        /// old one.
-        endpoint: u64,
-    },
+    /// Requests and watches use the current channel, at this endpoint.
+    Up(EndpointNumber),
 }
 
 impl LinkState {
@@ -39,9 +39,9 @@ impl LinkState {
         }
     }
 
-    fn endpoint(&self) -> Option<u64> {
+    fn endpoint(&self) -> Option<EndpointNumber> {
         match self {
-            Self::Up { endpoint } => Some(*endpoint),
+            Self::Up(endpoint) => Some(*endpoint),
             Self::Down { .. } => None,
         }
     }
@@ -61,7 +61,7 @@ pub struct Link(Arc<Observable<Numbered>>);
 impl Default for Link {
     /// Up: a transport that nobody supervises is used as soon as it has a channel.
     fn default() -> Self {
-        let state = LinkState::Up { endpoint: 0 };
+        let state = LinkState::Up(EndpointNumber::default());
         Self(Arc::new(Observable::new(Numbered { state, number: 0 })))
     }
 }
@@ -81,12 +81,12 @@ impl Link {
     pub(crate) fn reason(&self) -> Option<Arc<str>> {
         self.0.read(|now| match &now.state {
             LinkState::Down { reason, .. } => Some(reason.clone()),
-            LinkState::Up { .. } => None,
+            LinkState::Up(_) => None,
         })
     }
 
     /// The number of the endpoint, if the link is up.
-    pub fn endpoint(&self) -> Option<u64> {
+    pub fn endpoint(&self) -> Option<EndpointNumber> {
         self.0.read(|now| now.state.endpoint())
     }
 
@@ -96,12 +96,12 @@ impl Link {
     }
 
     /// Waits until the link is up. Returns the number of its endpoint.
-    pub fn up(&self) -> impl Future<Output = u64> {
+    pub fn up(&self) -> impl Future<Output = EndpointNumber> {
         self.0.wait(|now| now.state.endpoint())
     }
 
     /// Waits until the link is not up at this endpoint any more.
-    pub fn left(&self, endpoint: u64) -> impl Future<Output = ()> {
+    pub fn left(&self, endpoint: EndpointNumber) -> impl Future<Output = ()> {
         self.0
             .wait(move |now| (now.state.endpoint() != Some(endpoint)).then_some(()))
     }
@@ -133,6 +133,10 @@ mod tests {
         answer_body::AnswerBody, channel::Route, dialer::Dialer, error::TransportErrorKind,
         transport::Transport,
     };
+
+    fn up(endpoint: u64) -> LinkState {
+        LinkState::Up(EndpointNumber(endpoint))
+    }
 
     fn transport() -> Transport {
         Transport::new(ClusterName::unchecked("a"))
@@ -172,7 +176,7 @@ mod tests {
         let reason = "it is gone".into();
         assert_eq!(lost, Some(TransportErrorKind::Lost { reason }));
         assert_eq!(under(LinkState::down("it sleeps")).await, None);
-        assert_eq!(under(LinkState::Up { endpoint: 2 }).await, None);
+        assert_eq!(under(up(2)).await, None);
     }
 
     #[tokio::test(start_paused = true)]
@@ -199,7 +203,7 @@ mod tests {
             link.changed(number).now_or_never().is_none(),
             "only the reason is new"
         );
-        transport.set_link(LinkState::Up { endpoint: 1 });
+        transport.set_link(up(1));
         transport.set_link(LinkState::down("one"));
         link.changed(number).now_or_never().unwrap();
     }
@@ -207,7 +211,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn whoever_waits_for_the_link_learns_its_endpoint_and_when_it_is_down_or_another_one() {
         for (next, then) in [
-            (LinkState::Up { endpoint: 2 }, Some(2)),
+            (up(2), Some(EndpointNumber(2))),
             (LinkState::down("it sleeps"), None),
         ] {
             let transport = transport();
@@ -220,13 +224,13 @@ mod tests {
             });
             for _ in 0..2 {
                 sleep(Duration::from_millis(1)).await;
-                transport.set_link(LinkState::Up { endpoint: 1 });
+                transport.set_link(up(1));
             }
             sleep(Duration::from_millis(1)).await;
             assert!(!waits.is_finished(), "the same endpoint again is no change");
             transport.set_link(next);
             let waits = timeout(Duration::from_secs(1), waits).await;
-            assert_eq!(waits.unwrap().unwrap(), (1, then));
+            assert_eq!(waits.unwrap().unwrap(), (EndpointNumber(1), then));
         }
     }
 }

@@ -2,17 +2,15 @@
 
 use tokio::time::{Instant, timeout};
 
-use crate::{observable::Observable, settings::Settings};
+use crate::{current::Generation, observable::Observable, settings::Settings};
 
-/// The current generation of credentials, and whether the API server refuses it.
+/// Whether the API server refuses the current generation of credentials.
 #[derive(Default)]
 pub(super) struct CredentialRefresh(Observable<State>);
 
 #[derive(Debug, Clone, Copy, Default)]
 struct State {
-    /// The current generation; the first is 1.
-    generation: u64,
-    /// Whether the API server has refused this generation, and the refresh for it has not finished.
+    /// Whether the API server has refused the current generation, and the refresh for it has not finished.
     refused: bool,
     /// How many refreshes brought no newer credentials.
     unchanged: u64,
@@ -21,20 +19,15 @@ struct State {
 }
 
 impl CredentialRefresh {
-    /// Starts the next generation and returns its number. `start` runs under a lock, so that generations start in the order of
-    /// their numbers.
-    pub(super) fn start_generation(&self, start: impl FnOnce(u64)) -> u64 {
-        let mut generation = 0;
+    /// Starts the next generation. `start` runs under a lock, and ends the generation before.
+    pub(super) fn start_generation(&self, start: impl FnOnce()) {
         self.0.change(|state| {
             *state = State {
-                generation: state.generation + 1,
                 unchanged: state.unchanged,
                 ..State::default()
             };
-            generation = state.generation;
-            start(generation);
+            start();
         });
-        generation
     }
 
     /// Finishes a refresh that brought no newer credentials.
@@ -46,16 +39,17 @@ impl CredentialRefresh {
         });
     }
 
-    /// Waits until the API server has refused the current generation, and returns its number.
-    pub(super) fn refused(&self) -> impl Future<Output = u64> {
-        self.0.wait(|state| state.refused.then_some(state.generation))
+    /// Waits until the API server has refused the current generation.
+    pub(super) fn refused(&self) -> impl Future<Output = ()> {
+        self.0.wait(|state| state.refused.then_some(()))
     }
 
     /// Reports that the API server has refused `generation`, and waits for the end of the refresh. Returns whether there are
     /// newer credentials.
-    pub(super) async fn report_refused(&self, generation: u64, settings: &Settings) -> bool {
+    pub(super) async fn report_refused(&self, generation: &Generation, settings: &Settings) -> bool {
+        let is_replaced = || generation.rotated.is_cancelled();
         let before = self.0.read(State::clone);
-        if before.generation > generation {
+        if is_replaced() {
             return true;
         }
         // Credentials that stay invalid must not keep the credential source busy.
@@ -66,13 +60,12 @@ impl CredentialRefresh {
             return false;
         }
         self.0.change_if(|state| {
-            let is_new =
-                state.generation == generation && !state.refused && state.unchanged == before.unchanged;
+            let is_new = !is_replaced() && !state.refused && state.unchanged == before.unchanged;
             state.refused |= is_new;
             is_new
         });
         let finished = self.0.wait(|state| {
-            let is_newer = state.generation > generation;
+            let is_newer = is_replaced();
             (is_newer || state.unchanged > before.unchanged).then_some(is_newer)
         });
         timeout(settings.refresh_wait, finished).await.unwrap_or(false)

@@ -54,20 +54,19 @@ impl Transport {
         }
     }
 
-    /// Replaces the channel, and returns the number of the new generation, which starts at 1.
+    /// Replaces the channel.
     ///
     /// Requests that start later use the new channel. Idle connections of the old channel close at once. Its watches end at the
     /// end of a line, spread over [`Settings::rotation_spread`]; all its responses have ended after 30 s by default.
-    pub fn swap(&self, channel: Channel) -> u64 {
+    pub fn swap(&self, channel: Channel) {
         let current = &self.current;
         // Requests of the old channel end with those of the new one.
         let old = current.generation.load_full().map(|old| old.lost.clone());
         let lost = old.filter(|lost| !lost.is_cancelled());
         let lost = lost.unwrap_or_else(|| current.state.closed.child_token());
-        current.refresh.start_generation(|number| {
+        current.refresh.start_generation(|| {
             let generation = Generation {
                 channel,
-                number,
                 rotated: CancellationToken::new(),
                 lost,
                 bodies: Arc::default(),
@@ -78,7 +77,7 @@ impl Transport {
             if current.state.closed.is_cancelled() {
                 current.generation.store(None);
             }
-        })
+        });
     }
 
     /// Brings the link up or down. Running responses continue, and so do watches, followed logs and upgraded connections.
@@ -150,11 +149,11 @@ impl Transport {
         client
     }
 
-    /// Waits until the API server has refused the current credentials with a 401, and returns their generation.
+    /// Waits until the API server has refused the current credentials with a 401.
     ///
     /// The caller then fetches newer credentials, and calls [`swap`](Self::swap), or [`refresh_done`](Self::refresh_done) if
-    /// there are none. Until one of them is called, the method returns the same generation again. Cancel safe.
-    pub fn unauthorized(&self) -> impl Future<Output = u64> {
+    /// there are none. Until one of them is called, the method returns at once. Cancel safe.
+    pub fn unauthorized(&self) -> impl Future<Output = ()> {
         self.current.refresh.refused()
     }
 

@@ -52,8 +52,8 @@ pub use mcr_client::{ObjectPath, UnusableName};
 
 // A program that runs a fleet.
 pub use fleet::{
-    Cluster, ClusterNotFound, ClusterState, Fleet, FleetBuilder, FleetEvent, FleetEvents, FleetSettings, HUB,
-    SINGLE_CLUSTER,
+    Cluster, ClusterNotFound, ClusterState, Epoch, Fleet, FleetBuilder, FleetEvent, FleetEvents,
+    FleetSettings, HUB, SINGLE_CLUSTER,
 };
 pub use mcr_watch::WatchSettings;
 

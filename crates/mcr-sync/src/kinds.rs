@@ -3,17 +3,17 @@
 use std::{collections::HashMap, sync::Arc};
 
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
-use mcr::{Cluster, ClusterName};
+use mcr::{Cluster, ClusterName, Epoch};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::SyncError;
 
 /// The clusters whose source kind is known to have the status subresource, with the number of their engagement.
 #[derive(Default)]
-pub(crate) struct StatusKinds(Mutex<HashMap<ClusterName, u64>>);
+pub(crate) struct StatusKinds(Mutex<HashMap<ClusterName, Epoch>>);
 
 impl StatusKinds {
-    fn known(&self) -> MutexGuard<'_, HashMap<ClusterName, u64>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<ClusterName, Epoch>> {
         self.0.lock()
     }
 

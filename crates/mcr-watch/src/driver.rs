@@ -16,7 +16,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use http_body_util::BodyExt;
-use mcr_client::{ResponseBody, internal::jitter};
+use mcr_client::{EndpointNumber, ResponseBody, internal::jitter};
 use mcr_store::{Encoder, Item, LineDecoder, WatchEvent, parse_event};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -129,7 +129,7 @@ impl Driver {
     }
 
     /// Waits until the cluster is connected. Returns the number of its endpoint.
-    async fn connected(&mut self) -> u64 {
+    async fn connected(&mut self) -> EndpointNumber {
         let health = &self.env.health;
         if health.link.endpoint().is_none() {
             self.progress.cluster_down();
@@ -188,7 +188,7 @@ impl Driver {
     }
 
     /// Watches until the API server ends the watch.
-    async fn watch(&mut self, endpoint: u64) -> Result<(), WatchError> {
+    async fn watch(&mut self, endpoint: EndpointNumber) -> Result<(), WatchError> {
         if self.progress.versions.unconfirmed
             && let Some(newest) = Box::pin(newest_version(&self.env, &self.kind)).await
         {
@@ -439,7 +439,7 @@ mod tests {
     async fn the_driver_asks_about_the_cache_after_the_listing_has_begun() {
         let target = Arc::new(Asked::default());
         let request = WatchRequest::of::<k8s_openapi::api::core::v1::ConfigMap>();
-        let env = env(&request, LinkState::Up { endpoint: 1 });
+        let env = env(&request, LinkState::Up(EndpointNumber(1)));
         drive(target.clone(), request, target.stop.clone(), env).await;
         assert_eq!(*target.lines.lock().unwrap(), ["begins", "from the cache?"]);
     }

@@ -58,7 +58,7 @@ pub use mcr_core::{
     CredentialSource, Endpoint, EndpointAccess, KubeconfigAccess, StaticCredential, Trust,
 };
 pub use mcr_core::{
-    BoxError, Cluster, ClusterName, ClusterNotFound, ClusterSpec, ClusterState, DISPLAY_NAME, Fleet,
+    BoxError, Cluster, ClusterName, ClusterNotFound, ClusterSpec, ClusterState, DISPLAY_NAME, Epoch, Fleet,
     FleetBuilder, FleetEvent, FleetEvents, FleetObjects, FleetSettings, FleetSnapshot, HUB,
     InvalidClusterName, MissingCluster, ObjectChange, ObjectKey, ObjectPath, Provider, SINGLE_CLUSTER, Store,
     StoreError, WatchRequest, layer,

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod cluster;
+mod clusters;
 #[path = "../common/mod.rs"]
 #[allow(dead_code, reason = "the tests on API servers use more of it")]
 mod common;

@@ -186,6 +186,10 @@ impl CredentialSource for ExecPlugin {
         })
     }
 
+    fn is_plugin(&self) -> bool {
+        true
+    }
+
     fn work_began(&self) -> Option<Instant> {
         self.shared.get()?.began()
     }

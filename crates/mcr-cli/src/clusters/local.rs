@@ -4,7 +4,7 @@ use std::{collections::HashMap, time::Duration};
 
 use anyhow::Context;
 use futures::{StreamExt, stream};
-use mcr_core::{Cluster, ClusterState, Provider};
+use mcr_core::{Cluster, ClusterState, Epoch, Provider};
 use tokio::time::timeout;
 
 use super::report::{ProviderRow, Report};
@@ -16,7 +16,7 @@ const AT_ONCE: usize = 16;
 
 /// The known versions, by cluster and engagement.
 #[derive(Debug, Default)]
-pub(super) struct Versions(HashMap<(String, u64), String>);
+pub(super) struct Versions(HashMap<(String, Epoch), String>);
 
 impl Versions {
     /// Requests the versions of ready clusters that are not known yet.

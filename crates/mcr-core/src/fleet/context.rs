@@ -62,7 +62,7 @@ impl FleetContext {
         if self.settings().internal {
             tracing::debug!(connection = %name, provider, "a provider opens a connection");
         } else {
-            tracing::info!(cluster = %name, display_name = cluster.property(crate::spec::DISPLAY_NAME), provider, epoch, "cluster joins the fleet");
+            tracing::info!(cluster = %name, display_name = cluster.property(crate::spec::DISPLAY_NAME), provider, %epoch, "cluster joins the fleet");
         }
     }
 
@@ -92,9 +92,9 @@ impl FleetContext {
         if self.settings().internal {
             tracing::debug!(connection = %name, reason = ?end, "a connection of a provider is closed");
         } else if end == End::Stopped && cluster.placement().is_some() {
-            tracing::debug!(cluster = %name, epoch, "cluster leaves the fleet, which stops");
+            tracing::debug!(cluster = %name, %epoch, "cluster leaves the fleet, which stops");
         } else {
-            tracing::info!(cluster = %name, display_name = cluster.property(crate::spec::DISPLAY_NAME), epoch, reason = ?end, "cluster leaves the fleet");
+            tracing::info!(cluster = %name, display_name = cluster.property(crate::spec::DISPLAY_NAME), %epoch, reason = ?end, "cluster leaves the fleet");
         }
         self.publish(name);
     }
@@ -104,7 +104,7 @@ impl FleetContext {
         // Owners of work abort it after the grace period. A task that outlives the additional seconds is a bug.
         let limit = self.settings().drain_grace + Duration::from_secs(5);
         if timeout(limit, cluster.tasks().wait()).await.is_err() {
-            tracing::error!(cluster = %cluster.name(), epoch = cluster.epoch(), tasks = cluster.tasks().len(), "work for the cluster is still running {} s after it left", limit.as_secs());
+            tracing::error!(cluster = %cluster.name(), epoch = %cluster.epoch(), tasks = cluster.tasks().len(), "work for the cluster is still running {} s after it left", limit.as_secs());
         }
     }
 
@@ -114,9 +114,9 @@ impl FleetContext {
         self.registry.remove_draining(cluster);
         cluster.publish(Published::gone());
         if self.settings().internal || cluster.placement().is_some() {
-            tracing::debug!(cluster = %name, display_name = cluster.property(crate::spec::DISPLAY_NAME), epoch, "cluster is gone");
+            tracing::debug!(cluster = %name, display_name = cluster.property(crate::spec::DISPLAY_NAME), %epoch, "cluster is gone");
         } else {
-            tracing::info!(cluster = %name, display_name = cluster.property(crate::spec::DISPLAY_NAME), epoch, "cluster is gone");
+            tracing::info!(cluster = %name, display_name = cluster.property(crate::spec::DISPLAY_NAME), %epoch, "cluster is gone");
         }
         self.publish(name);
     }

@@ -148,7 +148,7 @@ impl<'a> Engagement<'a> {
                     Ok(()) => self.take_change(),
                     Err(_) => Event::Ended(End::Stopped),
                 })),
-                _ = transport.unauthorized(), if serves => Some(Ok(Event::Refused)),
+                () = transport.unauthorized(), if serves => Some(Ok(Event::Refused)),
                 // One timer for all: each timer would take memory in the task for the whole life of the cluster. Before what may ask for a
                 // probe again and again, because renewals must not wait for that.
                 () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => self.due().map(Ok),
@@ -237,7 +237,8 @@ impl<'a> Engagement<'a> {
     fn follow(&mut self, event: Event, new: Option<NewConnection>) -> Option<UnderWay<'a>> {
         let event = match event {
             Event::Ended(end) => Event::Ended(end),
-            _ if self.known.is_displaced(self.fleet, &self.cluster) => Event::Ended(End::Replaced),
+            // The hub has taken the place of this cluster, which is another name of it.
+            _ if self.cluster.transport().is_closed() => Event::Ended(End::Replaced),
             // Without a connection there is nothing to probe or to renew.
             Event::Doubted | Event::Refused | Event::Expiring if self.connection.is_none() => {
                 Event::FellSilent(ConnectError::new("the connection was closed"))
@@ -383,8 +384,8 @@ impl<'a> Engagement<'a> {
             info.credential_expires = new.expires;
             info.warning = new.had_expired.then(|| HAD_EXPIRED.into());
         });
-        let generation = self.cluster.transport().swap(connection.channel.clone());
-        tracing::debug!(cluster = %self.cluster.name(), generation, "connection in use");
+        self.cluster.transport().swap(connection.channel.clone());
+        tracing::debug!(cluster = %self.cluster.name(), "connection in use");
         self.connection = Some(connection);
     }
 
@@ -440,3 +441,6 @@ fn failed_since(health: &Health, known: u64) -> impl Future<Output = ()> {
         .failures
         .wait(move |failures| (*failures != known).then_some(()))
 }
+
+#[cfg(test)]
+mod tests;

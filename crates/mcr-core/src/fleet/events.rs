@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::{cluster::Cluster, context::FleetContext, observers::Pending};
+use super::{cluster::Cluster, context::FleetContext, observers::Pending, registry::Epoch};
 use mcr_access::ClusterName;
 
 /// A change of one cluster of the fleet.
@@ -20,7 +20,7 @@ pub enum FleetEvent {
         /// The name of the cluster.
         name: ClusterName,
         /// The number of the engagement that has ended.
-        epoch: u64,
+        epoch: Epoch,
     },
 }
 
@@ -32,7 +32,7 @@ pub enum FleetEvent {
 pub struct FleetEvents {
     fleet: Arc<FleetContext>,
     pending: Arc<Pending>,
-    seen: HashMap<ClusterName, u64>,
+    seen: HashMap<ClusterName, Epoch>,
 }
 
 impl FleetEvents {

@@ -85,10 +85,4 @@ impl Known {
             cluster.change_info(|info| info.same_as = None);
         }
     }
-
-    /// Whether the hub has taken the place of this cluster, which is another name of it.
-    pub(super) fn is_displaced(&self, fleet: &FleetContext, cluster: &Cluster) -> bool {
-        let claimed = self.claimed.as_ref().filter(|_| self.identity.is_some());
-        claimed.is_some_and(|uid| !fleet.resources.identities.is_engaged(uid, cluster.name()))
-    }
 }

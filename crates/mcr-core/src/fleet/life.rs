@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use mcr_client::{
-    LinkState,
+    EndpointNumber, LinkState,
     internal::{Backoff, ConnectError},
 };
 use tokio::time::Instant;
@@ -30,8 +30,8 @@ pub(crate) enum End {
 pub(super) enum State {
     /// The cluster is in the fleet. Nothing has been done.
     Discovered,
-    /// The fleet connects, for the first time, after a suspension, or because the address has changed.
-    Connecting { moved: bool },
+    /// The fleet connects. `why` requests fail: it is the first time, after a suspension, or because the address has changed.
+    Connecting { why: &'static str },
     /// The cluster answers.
     Ready,
     /// No attempt to connect has succeeded since the cluster stopped answering, or since the first one.
@@ -127,6 +127,9 @@ const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 /// The shortest time before a spec is tried again that could not replace the one in use.
 const SPEC_INTERVAL: Duration = Duration::from_secs(1);
 
+const NOT_YET: &str = "it has not been connected yet";
+const WAS_SUSPENDED: &str = "the cluster was suspended, and is being connected";
+const MOVED: &str = "the cluster is being connected at its new address";
 const PANICKED: &str = "its supervisor panicked, in mcr or in code of its provider; what this process has written to its \
                         standard error says where";
 
@@ -138,8 +141,7 @@ pub(super) struct Life {
     suspended: Option<Arc<str>>,
     /// Whether the API server refused the credentials at the last attempt.
     refused: bool,
-    /// Numbers the targets at which the cluster has answered.
-    endpoint: u64,
+    endpoint: EndpointNumber,
     backoff: Backoff,
     /// When to act although nothing happens: connect again, or try again the spec that could not replace the one in use.
     pub(super) retry_at: Option<Instant>,
@@ -152,7 +154,7 @@ impl Life {
             state: State::Discovered,
             suspended: None,
             refused: false,
-            endpoint: 0,
+            endpoint: EndpointNumber::default(),
             backoff: Backoff::new(Duration::from_millis(500), reconnect_cap),
             retry_at: None,
             last_probe: now,
@@ -162,24 +164,9 @@ impl Life {
     /// What users, requests and watches see of the state.
     pub(super) fn published(&self) -> Published {
         match &self.state {
-            State::Discovered => Published::new(
-                ClusterState::Discovered,
-                LinkState::down("it has not been connected yet"),
-            ),
-            State::Connecting { moved } => Published::new(
-                ClusterState::Connecting,
-                // Another cluster may answer at the new address. Nothing may use it before its identity is known.
-                LinkState::down(match moved {
-                    true => "the cluster is being connected at its new address",
-                    false => "it has not been connected yet",
-                }),
-            ),
-            State::Ready => Published::new(
-                ClusterState::Ready,
-                LinkState::Up {
-                    endpoint: self.endpoint,
-                },
-            ),
+            State::Discovered => Published::new(ClusterState::Discovered, LinkState::down(NOT_YET)),
+            State::Connecting { why } => Published::new(ClusterState::Connecting, LinkState::down(*why)),
+            State::Ready => Published::new(ClusterState::Ready, LinkState::Up(self.endpoint)),
             State::Unreachable { reason } => Published::new(
                 ClusterState::Unreachable {
                     reason: reason.clone(),
@@ -213,7 +200,7 @@ impl Life {
                 self.suspended = suspended;
                 if let Duplicate { .. } = state {
                     // It may be of another cluster now.
-                    self.state = Connecting { moved: false };
+                    self.state = Connecting { why: NOT_YET };
                 }
                 self.go_on()
             }
@@ -231,7 +218,7 @@ impl Life {
         }
         match event {
             Event::Connected { moved } => {
-                self.endpoint += u64::from(moved);
+                self.endpoint.0 += u64::from(moved);
                 self.ready();
                 vec![Action::Adopt]
             }
@@ -291,10 +278,14 @@ impl Life {
             Event::Resolved(Ok(SpecChange::Identity)) => self.end(End::Replaced),
             Event::Resolved(Ok(SpecChange::Credentials)) => vec![Action::TryCredentials],
             Event::Resolved(Ok(SpecChange::Endpoint)) => {
-                self.state = State::Connecting { moved: true };
+                // Another cluster may answer there. Nothing may use it before its identity is known.
+                self.state = State::Connecting { why: MOVED };
                 self.connect()
             }
-            Event::Swapped => vec![Action::Adopt],
+            Event::Swapped => {
+                self.ready();
+                vec![Action::Adopt]
+            }
             Event::NotSwapped(why) => {
                 self.retry_spec(now);
                 let reason = why.reason;
@@ -314,7 +305,8 @@ impl Life {
         }
         match &self.state {
             State::Ready => return vec![Action::Resolve],
-            State::Discovered | State::Suspended { .. } => self.state = State::Connecting { moved: false },
+            State::Discovered => self.state = State::Connecting { why: NOT_YET },
+            State::Suspended { .. } => self.state = State::Connecting { why: WAS_SUSPENDED },
             _ => {}
         }
         self.connect()

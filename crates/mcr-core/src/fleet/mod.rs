@@ -48,6 +48,7 @@ pub use events::{FleetEvent, FleetEvents};
 pub use handle::{ClusterNotFound, Fleet};
 pub use identities::HUB;
 pub use objects::{FleetObjects, MissingCluster};
+pub use registry::Epoch;
 pub use settings::FleetSettings;
 pub use snapshot::{ClusterStatus, FleetSnapshot, ProviderStatus, ScopeStatus, ScopeWatchStatus};
 pub use state::ClusterState;

@@ -1,19 +1,31 @@
 //! The clusters of a fleet: those that are engaged, and those that are draining.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::{
+    fmt,
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+};
 
 use dashmap::DashMap;
 
 use super::cluster::Cluster;
 use mcr_access::ClusterName;
 
+/// Numbers the engagements of a fleet: work of an earlier one is recognized.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(u64);
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// The clusters of a fleet.
 #[derive(Default)]
 pub(crate) struct Registry {
     /// From the announcement of a cluster until it begins to drain.
     engaged: DashMap<ClusterName, Cluster>,
-    /// By name and epoch.
-    draining: DashMap<(ClusterName, u64), Cluster>,
+    draining: DashMap<(ClusterName, Epoch), Cluster>,
     last_epoch: AtomicU64,
     /// How many clusters and scope endpoints have their own connection, or try to connect.
     connections: AtomicUsize,
@@ -21,8 +33,8 @@ pub(crate) struct Registry {
 
 impl Registry {
     /// The number of the next engagement.
-    pub(crate) fn next_epoch(&self) -> u64 {
-        self.last_epoch.fetch_add(1, Ordering::Relaxed) + 1
+    pub(crate) fn next_epoch(&self) -> Epoch {
+        Epoch(self.last_epoch.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     pub(crate) fn insert(&self, cluster: &Cluster) {

@@ -49,6 +49,16 @@ pub(crate) enum SpecChange {
     Identity,
 }
 
+/// Whether the connection by the spec in use may serve again, although none comes about by the newest spec: that can't be resolved,
+/// gives no credential or has another one.
+pub(crate) fn may_fall_back(change: Result<SpecChange, String>, no_credential: bool) -> bool {
+    match change {
+        Ok(SpecChange::Info) => no_credential,
+        Ok(change) => change == SpecChange::Credentials,
+        Err(_) => true,
+    }
+}
+
 /// Compares the spec in use with a new one.
 pub(crate) fn classify(old: &ResolvedSpec, new: &ResolvedSpec) -> SpecChange {
     match (&old.identity, &new.identity) {
@@ -104,5 +114,23 @@ mod tests {
             ..old.clone()
         };
         assert_eq!(classify(&old, &other_ca), SpecChange::Endpoint);
+    }
+
+    #[test]
+    fn the_connection_in_use_serves_again_only_if_the_newest_spec_gives_no_other_way() {
+        for (change, may, without_credential) in [
+            (Err("broken".to_owned()), true, true),
+            (Ok(SpecChange::Info), false, true),
+            (Ok(SpecChange::Credentials), true, true),
+            (Ok(SpecChange::Endpoint), false, false),
+            (Ok(SpecChange::Identity), false, false),
+        ] {
+            assert_eq!(may_fall_back(change.clone(), false), may, "{change:?}");
+            assert_eq!(
+                may_fall_back(change.clone(), true),
+                without_credential,
+                "{change:?}"
+            );
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use mcr_client::LinkState;
+use mcr_client::{EndpointNumber, LinkState};
 
 /// The state of a cluster.
 ///
@@ -119,7 +119,7 @@ impl Published {
 
     /// A cluster in a scope: its requests go to its endpoint, whose link decides. This is the state of the endpoint.
     pub(crate) fn behind(endpoint: ClusterState) -> Self {
-        Self::new(endpoint, LinkState::Up { endpoint: 0 })
+        Self::new(endpoint, LinkState::Up(EndpointNumber::default()))
     }
 
     /// The cluster leaves. If another cluster may answer at its address already, no further request may go there.

@@ -20,7 +20,7 @@ use super::{
     description::Description,
     identity::is_uid,
     resources::Resources,
-    spec_change::{ResolvedSpec, SpecChange, classify},
+    spec_change::{ResolvedSpec, classify, may_fall_back},
 };
 use mcr_access::{ClusterName, Fingerprint, Refresh};
 
@@ -67,8 +67,7 @@ impl<'a> UnderWay<'a> {
         Self::new(true, async move { Outcome::Attempt(connect(&target, why).await) })
     }
 
-    /// The previous connection is of use if none comes about by the newest spec because that can't be resolved, gives no credential or
-    /// has another one, and the same cluster answers there.
+    /// The previous connection is of use if it [may serve again](may_fall_back), and the same cluster answers there.
     pub(super) fn try_previous(
         fleet: &'a FleetContext,
         spec: Arc<Description>,
@@ -89,13 +88,7 @@ impl<'a> UnderWay<'a> {
             let change = resolve_spec(fleet, &spec)
                 .await
                 .map(|new| classify(&in_use, &new));
-            let is_to_be_tried = match change {
-                Ok(change) => {
-                    change == SpecChange::Credentials || change == SpecChange::Info && why.no_credential
-                }
-                Err(_) => true,
-            };
-            let answers = is_to_be_tried && {
+            let answers = may_fall_back(change, why.no_credential) && {
                 let limit = fleet.settings().probe_timeout;
                 let answer = probe::identify(&channel, ProbeConnection::Close, limit).await;
                 answer.is_ok_and(|uid| known.is_none() || known == uid)

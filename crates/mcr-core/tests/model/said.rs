@@ -7,7 +7,9 @@ use std::{
 };
 
 use futures::{StreamExt, stream};
-use mcr_core::{Access, BoxError, BrokenCluster, Change, ClusterName, ClusterSpec, Discovery, Provider};
+use mcr_core::{
+    Access, BoxError, BrokenCluster, Change, ClusterName, ClusterSpec, Discovery, Epoch, Provider,
+};
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -57,7 +59,7 @@ pub(crate) enum Description {
 }
 
 /// The epoch of the cluster that is engaged under a name.
-type Current = Box<dyn Fn(&str) -> Option<u64> + Send>;
+type Current = Box<dyn Fn(&str) -> Option<Epoch> + Send>;
 
 /// By the cluster's name, and by whether an identity is declared now.
 type Unknown = Box<dyn Fn(&str, bool) -> bool + Send>;
@@ -71,7 +73,7 @@ pub(crate) struct Model {
     /// How many engagements of a name there may have been.
     engagements: BTreeMap<String, u64>,
     /// The last epoch that was taken back.
-    ended: BTreeMap<String, u64>,
+    ended: BTreeMap<String, Epoch>,
     pub(crate) current: Option<Current>,
     rounds: [u64; 2],
     /// Whether another address of the engaged cluster, declared or not, may be met with a new engagement though it
@@ -107,7 +109,7 @@ impl Model {
     }
 
     /// Whether this engagement should have ended, by an explicit removal.
-    pub(crate) fn is_over(&self, name: &str, epoch: u64) -> bool {
+    pub(crate) fn is_over(&self, name: &str, epoch: Epoch) -> bool {
         self.ended.get(name).is_some_and(|ended| epoch <= *ended)
     }
 

@@ -12,7 +12,7 @@ use std::{
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use mcr_core::{
-    Access, Cluster, ClusterState, Fleet, FleetEvent, Store, StoreError, WatchHandle, WatchRequest,
+    Access, Cluster, ClusterState, Epoch, Fleet, FleetEvent, Store, StoreError, WatchHandle, WatchRequest,
 };
 use rand::{Rng, rngs::SmallRng, seq::IndexedRandom};
 use serde::de::DeserializeOwned;
@@ -74,7 +74,7 @@ pub(crate) struct World {
 #[derive(Default)]
 struct Followed {
     engaged: BTreeMap<String, Engagement>,
-    epochs: BTreeMap<String, Vec<u64>>,
+    epochs: BTreeMap<String, Vec<Epoch>>,
 }
 
 struct Engagement {

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use mcr_client::EndpointNumber;
 use mcr_store::ListEnd;
 use tokio::time::{Instant, timeout};
 
@@ -23,7 +24,7 @@ const LONGEST_RELIST_PAUSE: Duration = Duration::from_secs(300);
 
 impl Driver {
     /// Lists everything, so that a watch can continue from there.
-    pub(super) async fn list(&mut self, endpoint: u64) -> Result<(), WatchError> {
+    pub(super) async fn list(&mut self, endpoint: EndpointNumber) -> Result<(), WatchError> {
         let started = Instant::now();
         self.left_out.list_started(started);
         let mut listing = self.listing(endpoint).await;
@@ -78,7 +79,7 @@ impl Driver {
     }
 
     /// The list that can be resumed, or a new one.
-    async fn listing(&mut self, endpoint: u64) -> Box<Listing> {
+    async fn listing(&mut self, endpoint: EndpointNumber) -> Box<Listing> {
         if let Some(listing) = self.listing.take() {
             if listing.endpoint == endpoint {
                 return listing;
@@ -89,7 +90,7 @@ impl Driver {
         self.new_listing(endpoint, left_out).await
     }
 
-    async fn new_listing(&mut self, endpoint: u64, left_out: BTreeSet<Arc<str>>) -> Box<Listing> {
+    async fn new_listing(&mut self, endpoint: EndpointNumber, left_out: BTreeSet<Arc<str>>) -> Box<Listing> {
         let env = &self.env;
         let reservation = env.list_budget.begin_with(env.cluster.clone(), self.needed).await;
         let held_limit = env.settings.held_bytes;

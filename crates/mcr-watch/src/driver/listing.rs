@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use mcr_client::EndpointNumber;
 use mcr_store::ListEnd;
 use tokio::time::Instant;
 
@@ -139,7 +140,7 @@ impl Paging {
 
 /// A list that is being read. Its objects wait here until all have arrived.
 pub(super) struct Listing {
-    pub(super) endpoint: u64,
+    pub(super) endpoint: EndpointNumber,
     pub(super) source: Source,
     /// The page that comes next; none for the first.
     pub(super) continue_token: Option<String>,
@@ -169,7 +170,7 @@ pub(super) struct Listing {
 impl Listing {
     /// A list that begins. It leaves these places out.
     pub(super) fn new(
-        endpoint: u64,
+        endpoint: EndpointNumber,
         source: Source,
         reservation: Reservation,
         held_limit: Option<usize>,

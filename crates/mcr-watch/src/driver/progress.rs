@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, mem::take, time::Duration};
 
-use mcr_client::internal::{Backoff, jitter};
+use mcr_client::{
+    EndpointNumber,
+    internal::{Backoff, jitter},
+};
 
 use super::versions::Versions;
 use crate::error::WatchError;
@@ -29,7 +32,7 @@ pub(super) const TOO_LARGE_PAUSE: Duration = Duration::from_secs(300);
 /// Where a watch continues: a resource version, and the endpoint that it belongs to.
 #[derive(Debug)]
 pub(super) struct Position {
-    pub(super) endpoint: u64,
+    pub(super) endpoint: EndpointNumber,
     pub(super) resource_version: String,
 }
 
@@ -130,7 +133,7 @@ impl Progress {
     }
 
     /// The resource version to watch from at this endpoint; none if the driver lists next.
-    pub(super) fn watches_from(&self, endpoint: u64) -> Option<&str> {
+    pub(super) fn watches_from(&self, endpoint: EndpointNumber) -> Option<&str> {
         match &self.state {
             State::Listed(at) if at.endpoint == endpoint => Some(&at.resource_version),
             _ => None,
@@ -274,7 +277,7 @@ mod tests {
         let mut progress = Progress::new(15 * SECOND);
         let resource_version = "7".into();
         progress.listed(Position {
-            endpoint: 1,
+            endpoint: EndpointNumber(1),
             resource_version,
         });
         progress
@@ -296,7 +299,10 @@ mod tests {
     /// Where the driver watches next after an error, and whether it resumes an interrupted watch.
     fn after(mut progress: Progress, error: &WatchError) -> (Option<String>, bool) {
         let resume = progress.failed(error).resume;
-        (progress.watches_from(1).map(str::to_owned), resume)
+        (
+            progress.watches_from(EndpointNumber(1)).map(str::to_owned),
+            resume,
+        )
     }
 
     #[test]
@@ -308,7 +314,7 @@ mod tests {
         for error in [WatchError::Expired, went_back, WatchError::Malformed("?".into())] {
             assert_eq!(after(listed(), &error), (None, false));
         }
-        assert_eq!(listed().watches_from(2), None, "another endpoint");
+        assert_eq!(listed().watches_from(EndpointNumber(2)), None, "another endpoint");
     }
 
     /// A list shows whether it has become smaller. The events of a watch would each exceed the limit again, and hide the
@@ -341,14 +347,14 @@ mod tests {
         for advances in [false, true] {
             let mut progress = listed();
             for _ in 0..3 {
-                assert!(progress.watches_from(1).is_some());
+                assert!(progress.watches_from(EndpointNumber(1)).is_some());
                 progress
                     .advance(if advances { "8".into() } else { String::new() })
                     .unwrap();
                 assert!(progress.watch_ended(ended(SECOND), &Err(broken())).is_none());
                 progress.failed(&broken());
             }
-            assert_eq!(progress.watches_from(1).is_some(), advances);
+            assert_eq!(progress.watches_from(EndpointNumber(1)).is_some(), advances);
         }
     }
 
@@ -360,7 +366,7 @@ mod tests {
             if objects {
                 progress.list_brings_objects();
             }
-            assert_eq!(progress.watches_from(1), None);
+            assert_eq!(progress.watches_from(EndpointNumber(1)), None);
             progress
         };
         for error in [broken(), WatchError::Malformed("?".into())] {
@@ -382,7 +388,11 @@ mod tests {
         ] {
             let mut progress = listed();
             assert!(progress.watch_ended(ended, &Ok(())).is_none());
-            assert_eq!(progress.watches_from(1).is_none(), lists, "{ended:?}");
+            assert_eq!(
+                progress.watches_from(EndpointNumber(1)).is_none(),
+                lists,
+                "{ended:?}"
+            );
         }
     }
 

@@ -5,7 +5,7 @@ use std::{fmt::Display, panic::Location, sync::Arc, time::Duration};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Resource;
 use mcr_access::{AccessPolicy, ClusterName};
-use mcr_client::{Dialer, LinkState, Transport};
+use mcr_client::{Dialer, EndpointNumber, LinkState, Transport};
 use mcr_watch::{
     ChangeSink, Store, StoreError, WatchHandle, WatchRequest, WatchSettings,
     internal::{CountersByKind, DriverEnv, Health, KindTables, ListBudget, SharedWatch, Watches, drive},
@@ -84,7 +84,7 @@ impl Cluster {
     pub(crate) fn connect(&self, client: kube::Client, endpoint: u64) {
         let dialer = Dialer::new(&AccessPolicy::default());
         self.transport.swap(dialer.client_channel(client));
-        self.transport.set_link(LinkState::Up { endpoint });
+        self.transport.set_link(LinkState::Up(EndpointNumber(endpoint)));
     }
 
     /// The supervisor has found that the cluster does not answer.

@@ -26,8 +26,8 @@ pub(crate) trait ScopePlacement: Send + Sync {
     /// The place.
     fn at(&self) -> ScopedAccess;
 
-    /// The number of the scope endpoint, unique in the process.
-    fn endpoint_id(&self) -> u64;
+    /// Whether this is its scope endpoint now: the address of one that is alive.
+    fn is_behind(&self, endpoint: *const ()) -> bool;
 
     /// Creates the transport of the cluster, which sends requests through the layout of the scope.
     fn transport(self: Arc<Self>, cluster: &ClusterName) -> Transport;

@@ -25,6 +25,7 @@ use crate::{
     fleet::{
         HUB,
         description::DesiredCluster,
+        registry::Epoch,
         resources::Resources,
         state::{ClusterState, Published},
     },
@@ -44,7 +45,7 @@ pub struct Cluster(pub(super) Arc<Inner>);
 pub(super) struct Inner {
     pub(super) name: ClusterName,
     provider: Arc<str>,
-    epoch: u64,
+    epoch: Epoch,
     info: ArcSwap<ClusterInfo>,
     state: Observable<StateSince>,
     /// Created on first use: most clusters in scopes never send a request. Users read their stores, which the watches of the
@@ -63,7 +64,7 @@ pub(super) struct Inner {
 impl Cluster {
     pub(crate) fn new(
         desired: &DesiredCluster,
-        epoch: u64,
+        epoch: Epoch,
         resources: &Arc<Resources>,
         attachment: Attachment,
     ) -> Self {
@@ -108,7 +109,7 @@ impl Cluster {
     }
 
     /// The number of the engagement. A cluster that joins later, also under the same name, has a higher one.
-    pub fn epoch(&self) -> u64 {
+    pub fn epoch(&self) -> Epoch {
         self.0.epoch
     }
 

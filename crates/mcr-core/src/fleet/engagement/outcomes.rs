@@ -80,7 +80,7 @@ impl Engagement<'_> {
     }
 
     fn judge_attempt(&mut self, new: NewConnection) -> Happened {
-        if self.known.is_another(&self.cluster, &new) || self.known.is_displaced(self.fleet, &self.cluster) {
+        if self.known.is_another(&self.cluster, &new) || self.cluster.transport().is_closed() {
             return (Event::AnotherAnswers, None);
         }
         let Some((uid, engaged)) = self.claim(&new) else {
@@ -122,6 +122,17 @@ impl Engagement<'_> {
     fn renewed(&mut self, why: Refresh, renewal: Renewal) -> Event {
         let transport = self.cluster.transport();
         let known = self.known.uid();
+        if let Renewal::Issued(issued, _) = &renewal {
+            let warning: Option<Arc<str>> = issued.had_expired().then(|| HAD_EXPIRED.into());
+            // A spec that could not replace the one in use is still the problem.
+            let keeps_warning = self.life.retry_at.is_some();
+            self.cluster.change_info(|info| {
+                info.credential_expires = issued.credential.expires_at;
+                if !keeps_warning {
+                    info.warning.clone_from(&warning);
+                }
+            });
+        }
         let event = match (renewal, &mut self.connection) {
             (Renewal::Silent(error), _) => Event::FellSilent(error),
             (_, None) => Event::FellSilent(ConnectError::new("the connection was closed")),
@@ -132,15 +143,6 @@ impl Engagement<'_> {
             (Renewal::Issued(issued, Some((channel, _))), Some(connection)) => {
                 connection.renew(&issued, channel.clone(), why, self.fleet.counts());
                 transport.swap(channel);
-                let warning: Option<Arc<str>> = issued.had_expired().then(|| HAD_EXPIRED.into());
-                // A spec that could not replace the one in use is still the problem.
-                let keeps_warning = self.life.retry_at.is_some();
-                self.cluster.change_info(|info| {
-                    info.credential_expires = issued.credential.expires_at;
-                    if !keeps_warning {
-                        info.warning.clone_from(&warning);
-                    }
-                });
                 tracing::debug!(cluster = %self.cluster.name(), ?why, "credential renewed");
                 Event::Renewed
             }

@@ -40,7 +40,7 @@ fn probed(renewed: bool, answer: Result<(), ConnectError>) -> Event {
 fn states() -> Vec<(&'static str, Life)> {
     let of = |state| Life {
         state,
-        endpoint: 7,
+        endpoint: EndpointNumber(7),
         ..Life::new(CAP, Instant::now())
     };
     let reason = || text("it sleeps");
@@ -48,7 +48,7 @@ fn states() -> Vec<(&'static str, Life)> {
     suspended.suspended = Some(reason());
     vec![
         ("Discovered", of(State::Discovered)),
-        ("Connecting", of(State::Connecting { moved: false })),
+        ("Connecting", of(State::Connecting { why: NOT_YET })),
         ("Ready", of(State::Ready)),
         ("Unreachable", of(State::Unreachable { reason: reason() })),
         ("Suspended", suspended),
@@ -179,7 +179,7 @@ fn the_page_has_the_table_of_states() {
             state: shown, link, ..
         } = life.published();
         let link = match link {
-            Some(LinkState::Up { .. }) => "up",
+            Some(LinkState::Up(_)) => "up",
             Some(LinkState::Down {
                 ends_requests: true, ..
             }) => "down, and ends requests that wait",
@@ -250,7 +250,7 @@ fn the_link_is_up_only_while_the_cluster_is_ready_and_lost_only_when_it_is_unrea
             link,
             closes,
         } = life.published();
-        let is_up = link == Some(LinkState::Up { endpoint: 7 });
+        let is_up = link == Some(LinkState::Up(EndpointNumber(7)));
         assert_eq!(
             (is_up, shown.is_ready()),
             (state == "Ready", state == "Ready"),
@@ -303,8 +303,8 @@ fn the_endpoint_has_another_number_exactly_after_a_move() {
         connected(true),
     ] {
         life.decide(event, now);
-        if let Some(LinkState::Up { endpoint }) = life.published().link {
-            endpoints.push(endpoint);
+        if let Some(LinkState::Up(endpoint)) = life.published().link {
+            endpoints.push(endpoint.0);
         }
     }
     assert_eq!(endpoints, [1, 1, 1, 1, 1, 1, 1, 2]);
@@ -348,6 +348,8 @@ fn a_cluster_that_is_announced_as_suspended_by_an_announcement_that_panics_is_su
     assert!(life.retry_at.is_some() && matches!(life.state, State::Unreachable { .. }));
     assert_eq!(life.decide(Event::Due, now), [Action::Disconnect]);
     assert!(matches!(life.state, State::Suspended { .. }));
+    life.decide(Event::Announced { suspended: None }, now);
+    assert_eq!(life.published().link, Some(LinkState::down(WAS_SUSPENDED)));
 }
 
 #[test]
@@ -380,6 +382,11 @@ fn only_an_attempt_that_succeeds_shortens_the_pauses_again() {
     life.decide(announced(), now);
     assert!(fails(&mut life) >= CAP / 2, "an announcement is no success");
     life.decide(connected(true), now);
+    for end in [Event::NotSwapped(refused()), Event::Swapped] {
+        for _ in 0..10 {
+            life.decide(end.clone(), now);
+        }
+    }
     life.decide(Event::FellSilent(silent()), now);
     assert!(fails(&mut life) <= Duration::from_millis(500));
 }

@@ -7,10 +7,7 @@ use std::{
     collections::HashMap,
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
 };
 
 use mcr_client::Transport;
@@ -26,6 +23,7 @@ use crate::{
     access::{Scope, ScopedAccess},
     fleet::{
         cluster::Cluster,
+        registry::Epoch,
         resources::Resources,
         snapshot::{ScopeStatus, ScopeWatchStatus},
         state::{ClusterState, Published},
@@ -39,8 +37,6 @@ use mcr_store::ObjectMetadata;
 
 /// A scope endpoint that has clusters.
 pub(crate) struct ScopeEndpoint {
-    /// Unique in the process, also among endpoints of the same scope and name.
-    pub(super) id: u64,
     /// The name for logs.
     pub(crate) name: ClusterName,
     pub(crate) scope: Scope,
@@ -59,15 +55,12 @@ struct State {
     /// None before the first connection and between two servers.
     connection: Option<Cluster>,
     watches: HashMap<WatchRequest, Arc<ScopeWatch>>,
-    /// By epoch.
-    clusters: HashMap<u64, Cluster>,
+    clusters: HashMap<Epoch, Cluster>,
 }
 
 impl ScopeEndpoint {
     pub(super) fn new(resources: &Arc<Resources>, at: &ScopedAccess) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
         Self {
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
             name: ClusterName::unchecked(format!("scope {}, endpoint {}", at.scope.name(), at.endpoint)),
             scope: at.scope.clone(),
             endpoint: at.endpoint.clone(),
@@ -82,6 +75,11 @@ impl ScopeEndpoint {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
+    }
+
+    /// Tells it from other endpoints, also from those of the same scope and name.
+    pub(super) fn address(&self) -> *const () {
+        std::ptr::from_ref(self).cast()
     }
 
     pub(crate) fn connection(&self) -> Option<Cluster> {
@@ -128,7 +126,7 @@ impl ScopeEndpoint {
             !matches!(now, ClusterState::Suspended { .. })
                 && cluster
                     .placement()
-                    .is_some_and(|placement| placement.endpoint_id() == self.id)
+                    .is_some_and(|placement| placement.is_behind(self.address()))
         };
         let published = Published::behind(self.cluster_state());
         if cluster.publish_if(published, follows).is_some() {

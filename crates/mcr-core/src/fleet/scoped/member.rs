@@ -180,7 +180,7 @@ impl ScopeMember {
     ) -> Next {
         match std::mem::take(&mut self.state) {
             MemberState::Engaged(engaged)
-                if engaged.cluster.is_same(cluster) && engaged.placement.endpoint_id() == endpoint.id =>
+                if engaged.cluster.is_same(cluster) && engaged.placement.is_behind(endpoint.address()) =>
             {
                 self.leave(context, engaged, End::Replaced)
             }
@@ -231,7 +231,7 @@ fn engage(context: &MemberContext<'_>, desired: &DesiredCluster, at: &ScopedAcce
     let start = context.start_endpoint;
     let (cluster, placement) = context.endpoints.join(&fleet.resources, at, start, join);
     let name = cluster.name();
-    tracing::info!(cluster = %name, display_name = cluster.property(crate::spec::DISPLAY_NAME), provider = %desired.provider, epoch, scope = at.scope.name(), endpoint = %at.endpoint, place = %at.place, "cluster joins the fleet");
+    tracing::info!(cluster = %name, display_name = cluster.property(crate::spec::DISPLAY_NAME), provider = %desired.provider, %epoch, scope = at.scope.name(), endpoint = %at.endpoint, place = %at.place, "cluster joins the fleet");
     fleet.registry.insert(&cluster);
     update_state(fleet, &cluster, &placement.endpoint(), &desired.spec);
     fleet.publish(name);

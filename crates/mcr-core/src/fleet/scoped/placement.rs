@@ -46,8 +46,8 @@ impl ScopePlacement for ClusterPlacement {
         self.current().1
     }
 
-    fn endpoint_id(&self) -> u64 {
-        self.0.lock().0.id
+    fn is_behind(&self, endpoint: *const ()) -> bool {
+        std::ptr::addr_eq(Arc::as_ptr(&self.0.lock().0), endpoint)
     }
 
     fn transport(self: Arc<Self>, cluster: &ClusterName) -> Transport {

@@ -8,7 +8,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 async fn listing(source: Source) -> Listing {
     let budget = Arc::new(ListBudget::new(&WatchSettings::default()));
     let reservation = budget.begin(mcr_access::ClusterName::unchecked("a")).await;
-    Listing::new(1, source, reservation, None, BTreeSet::new())
+    Listing::new(EndpointNumber(1), source, reservation, None, BTreeSet::new())
 }
 
 fn page(version: &str, token: Option<&str>) -> ListEnd {

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use mcr_core::{Cluster, ClusterName, FleetEvent, FleetEvents, WatchHandle, internal::jitter};
+use mcr_core::{Cluster, ClusterName, Epoch, FleetEvent, FleetEvents, WatchHandle, internal::jitter};
 use serde::de::IgnoredAny;
 use tokio::{
     task::JoinSet,
@@ -106,7 +106,7 @@ impl Follower {
         self.map(event);
     }
 
-    fn disengaged(&mut self, name: &ClusterName, epoch: u64) {
+    fn disengaged(&mut self, name: &ClusterName, epoch: Epoch) {
         if self
             .members
             .get(name)
@@ -214,7 +214,7 @@ impl Follower {
         let core = self.engine.core.clone();
         let name = cluster.name();
         let member = Arc::new(Member::new(cluster.clone()));
-        tracing::debug!(controller = %core.plan.name, cluster = %name, epoch = cluster.epoch(), "cluster joined the controller");
+        tracing::debug!(controller = %core.plan.name, cluster = %name, epoch = %cluster.epoch(), "cluster joined the controller");
         core.queue.engage(name.clone(), member.clone());
         core.queue.park(name);
         core.gating.joined(name, &cluster.state());

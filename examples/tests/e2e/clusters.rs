@@ -1,4 +1,4 @@
-//! Real kind clusters that code adds and removes. `cargo xtask e2e` runs it.
+//! Real kind clusters that code adds and removes. Not beside the provider, which `mcr` is tested with.
 
 use std::sync::Arc;
 
