@@ -15,10 +15,9 @@ use mcr_core::{
     Cluster, ClusterName, ClusterSpec, ClusterState, Fleet, FleetSettings, WatchHandle, WatchRequest,
 };
 use mcr_testkit::{
-    control_plane::{AuditEvent, AuditLog, AuditMark, ControlPlane, ServiceAccountUser, policy_rule},
+    control_plane::{ControlPlane, ServiceAccountUser, policy_rule},
     waiting::{Background, OrFail, eventually},
 };
-use tokio::time::Instant;
 
 pub(crate) use self::log::Log;
 use self::provider::{Clusters, announced};
@@ -97,25 +96,6 @@ pub(crate) async fn next(running: &Running, before: &Cluster) -> Cluster {
         now.filter(|now| !now.is_same(before))
     };
     eventually(SOON, "the cluster is engaged anew", other).await
-}
-
-/// How often an account called `robot` has listed ConfigMaps.
-pub(crate) fn lists_of_the_robot(audit: &AuditLog) -> usize {
-    audit.count(|event| event.is_list("configmaps") && event.user.contains("robot"))
-}
-
-/// Waits until it has begun another watch of ConfigMaps.
-pub(crate) async fn the_robot_watches(plane: &ControlPlane, mark: AuditMark) {
-    let deadline = Instant::now() + SOON;
-    let watches = |event: &AuditEvent| event.is_watch_start("configmaps") && event.user.contains("robot");
-    while plane.audit().await.or_fail().since(mark).count(watches) == 0 {
-        assert!(Instant::now() < deadline, "the watch goes on with the new token");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-}
-
-pub(crate) async fn with_new_token(robot: &ServiceAccountUser) -> String {
-    robot.kubeconfig(robot.token().await.or_fail())
 }
 
 /// An account that may read ConfigMaps.

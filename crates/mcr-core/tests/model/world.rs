@@ -474,19 +474,9 @@ fn value_in(object: &DynamicObject, kind: &str, field: &str) -> String {
     }
 }
 
-pub(crate) fn no_values(objects: BTreeMap<String, Stored>) -> BTreeMap<String, Stored> {
+pub(crate) fn no_values(mut objects: BTreeMap<String, Stored>) -> BTreeMap<String, Stored> {
+    objects.values_mut().for_each(|stored| stored.value.clear());
     objects
-        .into_iter()
-        .map(|(key, stored)| {
-            (
-                key,
-                Stored {
-                    value: String::new(),
-                    ..stored
-                },
-            )
-        })
-        .collect()
 }
 
 fn contents<K>(store: &Store<K>, value: impl Fn(&K) -> String) -> Result<BTreeMap<String, Stored>, String>
@@ -509,12 +499,8 @@ where
                 version: meta.resource_version.unwrap_or_default(),
                 value: value(object),
             };
-            let key = format!(
-                "{}/{}",
-                meta.namespace.unwrap_or_default(),
-                meta.name.unwrap_or_default()
-            );
-            (key, stored)
+            let (namespace, name) = (meta.namespace.unwrap_or_default(), meta.name.unwrap_or_default());
+            (format!("{namespace}/{name}"), stored)
         })
         .collect();
     ensure(contents.len() == len, || "an object can't be decoded".into())?;

@@ -1,7 +1,5 @@
 //! Namespaces of a real API server as clusters.
 
-use std::{sync::Arc, time::Duration};
-
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use kube::{Api, api::PostParams};
 use mcr_core::{Access, Scope, Trust, WatchRequest};
@@ -76,28 +74,5 @@ async fn each_cluster_sees_its_own_objects_and_all_share_one_watch() {
     let _nodes = zoo.watch(WatchRequest::of::<Node>(), None).or_fail();
     let blocked = zoo.kinds().into_iter().find(|kind| kind.kind == "nodes").unwrap();
     assert!(blocked.blocked && blocked.problem.unwrap().contains("a namespace has no nodes"));
-    running.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rotated_credentials_of_an_endpoint_cost_no_list() {
-    let plane = plane(&["zoo", "jungle"]).await;
-    let robot = robot(&plane).await;
-    let access = async || Access::kubeconfig(with_new_token(&robot).await, Trust::Trusted);
-    let running = Running::start_with(|settings| {
-        Arc::make_mut(&mut settings.transport).rotation_spread = Duration::from_millis(300);
-    });
-    let scope = Scope::new(NAMESPACES);
-    scope.set_endpoint("main", access().await);
-    let zoo = running.join(&scope, "main", "zoo").await;
-    let (_watch, log) = watch_config_maps(&zoo);
-    synced(&zoo).await;
-    let mark = plane.audit().await.or_fail().mark();
-    scope.set_endpoint("main", access().await);
-    the_robot_watches(&plane, mark).await;
-    create(&plane.client(), "zoo", "lion").await;
-    eventually(SOON, "changes are seen after the swap", || log.has("+lion")).await;
-    let audit = plane.audit().await.or_fail().since(mark);
-    assert_eq!(lists_of_the_robot(&audit), 0);
     running.stop().await;
 }

@@ -153,20 +153,13 @@ impl Witness {
     /// Waits until the store, what was told, and the shard are the same.
     #[track_caller]
     pub(crate) fn equals(&self, shard: &Shard) -> impl Future<Output = ()> {
-        self.equals_within(SOON, shard)
-    }
-
-    #[track_caller]
-    pub(crate) fn equals_within(&self, limit: Duration, shard: &Shard) -> impl Future<Output = ()> {
         let caller = std::panic::Location::caller();
         async move {
             let started = tokio::time::Instant::now();
             while let Some(difference) = self.difference(shard) {
-                assert!(
-                    started.elapsed() < limit,
-                    "not within {limit:?} ({caller}): {difference}\nproblem {:?}",
-                    self.problem()
-                );
+                let problem = self.problem();
+                let late = started.elapsed() >= SOON;
+                assert!(!late, "not soon ({caller}): {difference}\nproblem {problem:?}");
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         }

@@ -152,6 +152,11 @@ async fn another_default_namespace_is_that_of_clients_taken_later_and_lists_noth
     announce(kubeconfig(&address, "four", "token: u").into());
     becomes(&cluster, "four").await;
     assert_eq!(server.lists(MAPS).len(), 1);
+    // Not of a description that is not taken: the last good one goes on.
+    announce(kubeconfig(&address, "unused", "tokenFile: /nowhere/token").into());
+    let warned = || !running.fleet.snapshot().clusters[0].warnings.is_empty();
+    eventually(LONG, "it is not taken", warned).await;
+    assert_eq!(namespace_of(&cluster), "four");
     // And in another place, where nobody answers yet.
     announce(client("five"));
     becomes(&cluster, "five").await;
@@ -184,31 +189,6 @@ async fn another_default_namespace_counts_for_a_cluster_that_is_not_connected() 
     becomes(&cluster, "five").await;
     asleep(client("six"));
     becomes(&cluster, "six").await;
-    running.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_default_namespace_of_a_description_that_is_not_taken_does_not_count() {
-    let server = quiet_server().await;
-    let server = format!("http://{}", server.address);
-    let running = Running::start();
-    let announce = |access: Access| running.clusters.add(ClusterSpec::new(name("a"), access));
-    announce(kubeconfig(&server, "one", "token: t").into());
-    let cluster = eventually(LONG, "it joins", || running.fleet.get("a").ok()).await;
-    ready(&cluster).await;
-    announce(kubeconfig(&server, "two", "tokenFile: /nowhere/token").into());
-    eventually(LONG, "the last good one goes on", || {
-        let snapshot = running.fleet.snapshot();
-
-        snapshot
-            .clusters
-            .iter()
-            .any(|cluster| !cluster.warnings.is_empty())
-    })
-    .await;
-    assert_eq!(namespace_of(&cluster), "one");
-    announce(kubeconfig(&server, "two", "token: t").into());
-    becomes(&cluster, "two").await;
     running.stop().await;
 }
 

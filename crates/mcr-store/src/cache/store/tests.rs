@@ -1,5 +1,5 @@
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::atomic::{AtomicUsize, Ordering},
 };
 
@@ -181,28 +181,14 @@ fn equals_a_map(ops: Vec<Op>) -> Result<(), TestCaseError> {
         let held: BTreeMap<String, Vec<u8>> = held.map(|o| (o.key().name.to_string(), o.to_json())).collect();
         prop_assert_eq!(&held, &expected);
         prop_assert_eq!(&replayed, &expected);
-        prop_assert_eq!(
-            store.bytes(),
-            store.all().iter().map(|o| o.bytes()).sum::<usize>()
-        );
-        prop_assert_eq!(
-            store.held_bytes(),
-            store.all().iter().map(|o| o.held_bytes()).sum::<usize>()
-        );
+        let sum = |of: fn(&Object) -> usize| store.all().iter().map(|object| of(object)).sum::<usize>();
+        prop_assert_eq!(store.bytes(), sum(Object::bytes));
+        prop_assert_eq!(store.held_bytes(), sum(Object::held_bytes));
         for label in 0..3u8 {
-            let mut found: Vec<String> = store
-                .by_index("label", &label.to_string())
-                .unwrap()
-                .iter()
-                .map(|o| o.key().name.to_string())
-                .collect();
-            found.sort();
-            let expected: Vec<String> = model
-                .iter()
-                .filter(|(_, (_, _, l))| *l == label)
-                .map(|(n, _)| n.clone())
-                .collect();
-            prop_assert_eq!(found, expected);
+            let found = store.by_index("label", &label.to_string()).unwrap();
+            let found: BTreeSet<String> = found.iter().map(|o| o.key().name.to_string()).collect();
+            let expected = model.iter().filter(|(_, (_, _, l))| *l == label);
+            prop_assert_eq!(found, expected.map(|(n, _)| n.clone()).collect());
         }
     }
     Ok(())
