@@ -65,8 +65,6 @@ pub use transport::Transport;
 /// Items for the other crates of this workspace. Not part of the API: they may change or go at any time.
 #[doc(hidden)]
 pub mod internal {
-    pub use mcr_access::internal::{Line, Schedule, Ticket};
-
     pub use crate::{
         backoff::{Backoff, jitter},
         connect_error::ConnectError,

@@ -82,10 +82,10 @@ pub mod internal {
     pub use crate::rounds::{HeldClusters, Rounds};
     pub use mcr_access::internal::{KubeconfigProblem, parse_announced};
     pub use mcr_access::internal::{
-        Outline, PluginRefusal, claims, is_format, namespace, outline, outline_parsed, parse_rfc3339,
-        process, rfc3339, rfc3339_option,
+        Line, Outline, PluginRefusal, Schedule, Ticket, claims, is_format, namespace, outline,
+        outline_parsed, parse_rfc3339, process, rfc3339, rfc3339_option,
     };
-    pub use mcr_client::internal::{Backoff, Line, Schedule, Ticket, jitter, tls};
+    pub use mcr_client::internal::{Backoff, jitter, tls};
     pub use mcr_store::describe as describe_json_error;
     pub use mcr_watch::internal::{EventPublisher, Ledger, LoggedWatch, Notice, NoticeKind};
 }

@@ -36,8 +36,8 @@ struct Cluster {
     identity: Arc<str>,
     /// The control planes at the last look. While one of them is left, the cluster is the same.
     control_planes: BTreeSet<String>,
-    /// The ID of a node, and its admin.conf.
-    conf: Option<(String, Vec<u8>)>,
+    /// The admin.conf that was read last.
+    conf: Option<Vec<u8>>,
     /// Why the admin.conf could not be read or used.
     trouble: Option<Arc<str>>,
     /// The node that is being read.
@@ -237,7 +237,7 @@ impl Inventory {
         let trouble = match result {
             Ok(yaml) => match reached_at(&yaml, endpoint) {
                 Ok(_) => {
-                    cluster.conf = Some((read.node.clone(), yaml));
+                    cluster.conf = Some(yaml);
                     None
                 }
                 Err(error) => Some(format!("admin.conf of node {name} can't be used: {error}")),
@@ -370,8 +370,7 @@ impl Cluster {
     }
 
     fn conf_at(&self, endpoint: Option<&str>) -> Option<EndpointAccess> {
-        let (_, yaml) = self.conf.as_ref()?;
-        reached_at(yaml, endpoint?).ok()
+        reached_at(self.conf.as_ref()?, endpoint?).ok()
     }
 }
 
