@@ -48,6 +48,7 @@ where
             Decision::Release => {
                 self.write_placements(None).await?;
                 self.report_abandoned(view, &BTreeSet::new()).await;
+                self.report_unselected();
             }
             Decision::List(places) => {
                 for place in places {
@@ -354,6 +355,15 @@ where
         }
     }
 
+    /// Reports why a source that lives on was released, if that follows from its labels: nothing else shows it.
+    fn report_unselected(&self) {
+        let (sync, key, meta) = (&*self.relation.name, &self.request.key, self.meta());
+        let lives_on = self.source.is_some() && meta.deletion_timestamp.is_none();
+        if lives_on && !record::is_taken(sync, &meta) && !self.relation.has_labels(&meta) {
+            tracing::info!(sync, source = %key, "released the source, which no longer has the labels that the sync selects");
+        }
+    }
+
     /// Reports which places left the source although their objects may exist.
     async fn report_abandoned(&self, view: &View, kept: &BTreeSet<RequestKey>) {
         for place in view.observed.recorded.difference(kept) {
@@ -383,7 +393,8 @@ where
 
     async fn write_placements(&mut self, places: Option<&BTreeSet<RequestKey>>) -> Result<(), SyncError> {
         let Some(source) = &self.source else { return Ok(()) };
-        let patch = record::patch(&self.relation.name, source, places);
+        let marks = self.relation.source_labels.is_some();
+        let patch = record::patch(&self.relation.name, source, places, marks);
         self.source = match self.own()?.patch(patch).await? {
             // The last finalizer is gone, and the source with it.
             Written::Done(source) if places.is_none() && source.metadata.deletion_timestamp.is_some() => None,

@@ -53,6 +53,7 @@ pub struct ObjectSync<S, T> {
     status: Option<Status<S, T>>,
     condition: Option<String>,
     filter: Option<Test<S>>,
+    source_labels: Option<kube::core::Selector>,
     adopt: Option<Test<T>>,
     abandon_after: Option<Duration>,
     create_namespaces: bool,
@@ -106,6 +107,7 @@ where
             status: None,
             condition: None,
             filter: None,
+            source_labels: None,
             adopt: None,
             abandon_after: None,
             create_namespaces: true,
@@ -357,6 +359,29 @@ where
     /// The function runs in this process: all objects of the kind are watched in the source clusters, and kept in memory.
     pub fn filter(mut self, filter: impl Fn(&S) -> bool + Send + Sync + 'static) -> Self {
         self.filter = Some(Arc::new(filter));
+        self
+    }
+
+    /// Syncs only the sources with these labels. Others are not watched, so they take no memory. The targets of a source that loses
+    /// the labels are deleted, also if it lost them while the program was stopped.
+    ///
+    /// As long as a source may have targets, it has a label of the sync, `sync.mcr.dev/placed.NAME` with the name of the sync. A second
+    /// watch finds it by this label when it has lost the others. A sync that gets its first selector sets the label on the sources that
+    /// match, with one write each. Those that do not match are found by their targets; one that has none left keeps its finalizer.
+    ///
+    /// Programs that divide the sources of one sync among them by a label limit their watches with [`build_with`](Self::build_with):
+    /// here, the source of another program is one that has lost its labels.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use mcr::kube::core::Expression;
+    /// use mcr_sync::ObjectSync;
+    ///
+    /// let sync = ObjectSync::<ConfigMap, ConfigMap>::new("settings").source_labels(Expression::Exists("copy".into()));
+    /// # let _ = sync;
+    /// ```
+    pub fn source_labels(mut self, selector: impl Into<kube::core::Selector>) -> Self {
+        self.source_labels = Some(selector.into()).filter(|selector| !selector.selects_all());
         self
     }
 

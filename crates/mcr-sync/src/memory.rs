@@ -8,7 +8,7 @@ use std::{
 
 use mcr::{ClusterName, RequestKey};
 use parking_lot::{Mutex, MutexGuard};
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 /// How long the text of a problem stays while its reason and the source do. Some errors have another text at each attempt, such as
 /// the port of a connection. Each new condition is a change of the source, and so leads to the next attempt at once.
@@ -79,12 +79,14 @@ pub(crate) struct Figures {
 pub(crate) struct Memory {
     since: Instant,
     inner: Mutex<Inner>,
+    /// The sources to look at after a time, and whether there are new ones.
+    later: (Mutex<HashMap<RequestKey, Duration>>, Notify),
 }
 
 impl Default for Memory {
     fn default() -> Self {
-        let (since, inner) = (Instant::now(), Mutex::default());
-        Self { since, inner }
+        let (since, inner, later) = (Instant::now(), Mutex::default(), Default::default());
+        Self { since, inner, later }
     }
 }
 
@@ -226,6 +228,18 @@ impl Memory {
         } else if let Some(of_cluster) = inner.synced.get_mut(&source.cluster) {
             of_cluster.remove(&hash(source));
         }
+    }
+
+    /// Notes when to look again at a source that has left the watch: the controller requeues only the objects in it.
+    pub(crate) fn note_later(&self, source: &RequestKey, after: Duration) {
+        self.later.0.lock().insert(source.clone(), after);
+        self.later.1.notify_one();
+    }
+
+    /// Waits for sources to look at later, and takes them.
+    pub(crate) async fn later(&self) -> HashMap<RequestKey, Duration> {
+        self.later.1.notified().await;
+        std::mem::take(&mut self.later.0.lock())
     }
 
     pub(crate) fn note_write(&self, verb: &'static str, result: &'static str) {

@@ -164,8 +164,8 @@ where
     /// The places where a target shall be. `None` if the targets of the source are to go.
     fn wanted(&mut self, meta: &ObjectMeta) -> Result<Option<BTreeSet<RequestKey>>, SyncError> {
         let (relation, request) = (self.relation, self.request);
-        // What is being deleted must go, whatever is in it.
-        if meta.deletion_timestamp.is_some() {
+        // The targets must go, also if the source can't be decoded.
+        if relation.is_over(meta) {
             return Ok(None);
         }
         let Some(Decoded { typed, .. }) = self.decoded()? else {

@@ -101,8 +101,13 @@ where
         .map(|(limit, waited)| limit.saturating_sub(waited))
         .filter(|rest| !rest.is_zero());
     let next = outcome.again.into_iter().chain(limit).min();
-    if pass.source.is_none() && request.live().is_none() {
-        relation.forget(&request.key);
+    let is_taken = |source: &Arc<DynamicObject>| record::is_taken(&relation.name, &source.metadata);
+    if request.live().is_none() {
+        match next {
+            _ if !pass.source.as_ref().is_some_and(is_taken) => relation.forget(&request.key),
+            Some(next) => relation.memory.note_later(&request.key, next),
+            None => {}
+        }
     }
     match outcome.error.map_or(Ok(()), Err).and(reported) {
         Ok(()) => Ok(next.map_or_else(Action::done, Action::requeue)),
@@ -126,9 +131,24 @@ where
 {
     let last_known = request.object.last_known().map(|object| &object.metadata);
     let has_vanished = last_known.is_some_and(|last| record::may_not_be_deleted(&relation.name, last));
+    let mut found = None;
     let is_deleted = match &request.object {
         RequestObject::Live(source) => return Ok(Some(Some(source.clone()))),
         RequestObject::Deleted { .. } => true,
+        RequestObject::Unwatched => false,
+        object if relation.source_labels.is_some() => {
+            let remote = Remote::new(&request.cluster, &relation.source, &request.key.object)?;
+            found = remote.get().await?;
+            let is_left = |source: &Arc<DynamicObject>| {
+                !relation.has_labels(&source.metadata) && record::is_taken(&relation.name, &source.metadata)
+            };
+            if found.as_ref().is_some_and(is_left) {
+                return Ok(Some(found));
+            }
+            let uid = last_known.and_then(|last| last.uid.as_ref());
+            let is_it = |found: &Arc<DynamicObject>| uid.is_none() || found.metadata.uid.as_ref() == uid;
+            object.has_left_watch() && !found.as_ref().is_some_and(is_it)
+        }
         RequestObject::LeftWatch { .. } => request.confirm_deleted_with(&relation.source).await?,
         _ => false,
     };
@@ -138,10 +158,12 @@ where
     // Nobody saw the source deleted. Its targets stay.
     relation.forget(&request.key);
     match &request.object {
-        RequestObject::LeftWatch { .. } if !is_deleted => {
+        RequestObject::LeftWatch { .. } if !is_deleted && relation.is_limited() => {
             unowned::report_left_watch(relation, request).await?
         }
         RequestObject::Unwatched => {}
+        // The watch will have it, or it is none of this sync.
+        _ if found.is_some() => {}
         _ => unowned::report_orphan(relation, request).await?,
     }
     Ok(None)
@@ -176,6 +198,7 @@ where
     /// Takes steps until there is nothing to write.
     async fn run(&mut self) -> Result<Outcome, SyncError> {
         let (mut steps, mut of_source) = (BTreeMap::<Placement, usize>::new(), 0);
+        let (sync, mut marks) = (&self.relation.name, self.relation.source_labels.is_some());
         loop {
             let view = self.observe().await?;
             // A source that is not synced is not paused either.
@@ -188,6 +211,13 @@ where
                 });
             }
             let step = match decide(&view.observed) {
+                // Somebody has removed the mark, or the sync had no selector. Once, because a server may not store it.
+                Decision::Rest(_)
+                    if marks && view.observed.finalizer && !record::has_mark(sync, &self.meta()) =>
+                {
+                    marks = false;
+                    Decision::Claim(view.observed.recorded.clone())
+                }
                 Decision::Rest(holds) => return Ok(self.rest(view, holds).await),
                 Decision::Write(writes) => {
                     let (late, now): (Vec<_>, Vec<_>) = writes.into_iter().partition(|(placement, _)| {

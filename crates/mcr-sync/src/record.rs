@@ -22,9 +22,20 @@ pub(crate) fn finalizer(sync: &str) -> String {
     format!("{PREFIX}{sync}")
 }
 
-/// The annotation with the record.
+/// The annotation with the record. A label of this name is the mark, by which a sync with a selector finds a source that has lost its labels.
 pub(crate) fn annotation(sync: &str) -> String {
     format!("{PREFIX}placed.{sync}")
+}
+
+pub(crate) fn has_mark(sync: &str, meta: &ObjectMeta) -> bool {
+    meta.labels
+        .iter()
+        .any(|labels| labels.contains_key(&annotation(sync)))
+}
+
+/// Whether targets of this source may exist, as far as the source knows.
+pub(crate) fn is_taken(sync: &str, meta: &ObjectMeta) -> bool {
+    has_finalizer(sync, meta) || text(meta, &annotation(sync)).is_some()
 }
 
 pub(crate) fn has_finalizer(sync: &str, meta: &ObjectMeta) -> bool {
@@ -77,8 +88,14 @@ pub(crate) fn is_paused(meta: &ObjectMeta) -> bool {
     meta.deletion_timestamp.is_none() && text(meta, PAUSED) == Some("true")
 }
 
-/// The merge patch that writes the finalizer and the record, or removes both. It applies to this version of the source only.
-pub(crate) fn patch(sync: &str, source: &DynamicObject, record: Option<&BTreeSet<RequestKey>>) -> Value {
+/// The merge patch that writes the finalizer and the record, or removes both. It applies to this version of the source only. The mark
+/// is set with them if `marks`, and removed with them.
+pub(crate) fn patch(
+    sync: &str,
+    source: &DynamicObject,
+    record: Option<&BTreeSet<RequestKey>>,
+    marks: bool,
+) -> Value {
     let own = finalizer(sync);
     let mut finalizers = source.metadata.finalizers.clone().unwrap_or_default();
     finalizers.retain(|finalizer| *finalizer != own);
@@ -87,12 +104,19 @@ pub(crate) fn patch(sync: &str, source: &DynamicObject, record: Option<&BTreeSet
         let place = |place: &RequestKey| json!([&*place.cluster, place.object.namespace, place.object.name]);
         Value::Array(places.iter().map(place).collect()).to_string()
     });
-    json!({"metadata": {
+    let mut patch = json!({"metadata": {
         "uid": source.metadata.uid,
         "resourceVersion": source.metadata.resource_version,
         "finalizers": finalizers,
         "annotations": {annotation(sync): text},
-    }})
+    }});
+    let is_marked = has_mark(sync, &source.metadata);
+    match record {
+        Some(_) if marks && !is_marked => patch["metadata"]["labels"] = json!({annotation(sync): "true"}),
+        None if is_marked => patch["metadata"]["labels"] = json!({annotation(sync): null}),
+        _ => {}
+    }
+    patch
 }
 
 #[cfg(test)]
@@ -117,13 +141,13 @@ mod tests {
             )),
         );
         source.metadata.finalizers = Some(vec!["theirs".into()]);
-        let written = patch("dbs", &source, Some(&places));
+        let written = patch("dbs", &source, Some(&places), true);
         let claimed = meta(written["metadata"].clone());
         assert_eq!(self::places("dbs", &claimed).unwrap(), places);
         assert!(has_finalizer("dbs", &claimed) && !has_finalizer("other", &claimed));
         assert!(self::places("other", &claimed).unwrap().is_empty());
         source.metadata.finalizers = claimed.finalizers.clone();
-        let released = patch("dbs", &source, None);
+        let released = patch("dbs", &source, None, true);
         assert_eq!(released["metadata"]["finalizers"], json!(["theirs"]));
         assert_eq!(
             released["metadata"]["annotations"],

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use kube::core::{ApiResource, ObjectMeta};
+use kube::core::{ApiResource, ObjectMeta, Selector, SelectorExt};
 use mcr::{BoxError, Cluster, ClusterName, ClusterSelector, Fleet, ObjectKey, RequestKey, WatchRequest};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -70,6 +70,8 @@ pub(crate) struct Relation<S, T> {
     pub(crate) mode: Mode,
     pub(crate) replaces: bool,
     pub(crate) events: bool,
+    /// The labels of sources. `None` if all are selected.
+    pub(crate) source_labels: Option<Selector>,
     pub(crate) source_watch: OnceLock<WatchRequest>,
     pub(crate) memory: Arc<Memory>,
     pub(crate) silent: Silent,
@@ -86,6 +88,25 @@ impl<S, T> Relation<S, T> {
     /// The watch of the sources, as the user has limited it. `None` before the controller is built.
     pub(crate) fn source_watch(&self) -> Option<&WatchRequest> {
         self.source_watch.get()
+    }
+
+    /// Whether the labels of an object are those of a source.
+    pub(crate) fn has_labels(&self, meta: &ObjectMeta) -> bool {
+        let (none, selector) = (Default::default(), self.source_labels.as_ref());
+        selector.is_none_or(|selector| selector.matches(meta.labels.as_ref().unwrap_or(&none)))
+    }
+
+    /// Whether a source may leave its watch and have the labels.
+    pub(crate) fn is_limited(&self) -> bool {
+        let (Some(selector), Some(watch)) = (&self.source_labels, self.source_watch()) else {
+            return true;
+        };
+        watch.field_selector().is_some() || watch.label_selector() != Some(&*selector.to_string())
+    }
+
+    /// Whether the targets of a source are to go, whatever else is in it.
+    pub(crate) fn is_over(&self, meta: &ObjectMeta) -> bool {
+        meta.deletion_timestamp.is_some() || !self.has_labels(meta)
     }
 
     /// Targets are watched by the label of the sync.

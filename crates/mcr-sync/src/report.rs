@@ -108,7 +108,7 @@ where
         if !record::has_finalizer(&relation.name, &meta) {
             let typed = self.decoded().ok().flatten().map(|decoded| &decoded.typed);
             let is_selected = typed.is_some_and(|typed| relation.selects(&meta, typed).unwrap_or(false));
-            if meta.deletion_timestamp.is_some() || !is_selected {
+            if relation.is_over(&meta) || !is_selected {
                 return Ok(());
             }
         }

@@ -1,14 +1,23 @@
 //! The watches of the controller of a sync.
 
-use std::sync::Arc;
+use std::{collections::HashSet, fmt::Display, sync::Arc, time::Duration};
 
-use kube::core::DynamicObject;
+use kube::core::{DynamicObject, PartialObjectMeta};
 use mcr::{
-    ClusterSelector, Controller, FleetEvent, ObjectKey, RequestKey, WatchOptions, WatchRequest, Watched,
+    Cluster, ClusterSelector, Controller, FleetEvent, ObjectKey, RequestKey, WatchOptions, WatchRequest,
+    Watched,
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{affected::Clusters, link::Link, reconcile::after_error, related::Way, relation::Relation};
+use crate::{
+    affected::Clusters, link::Link, reconcile::after_error, record, related::Way, relation::Relation,
+};
+
+/// The time after which sources that have lost their labels are looked at again. A standby drops the request of an object that
+/// leaves the watch of the sources, and no other event may come after it leads.
+const LOOK_AGAIN: Duration = Duration::from_secs(600);
+
+type Meta = PartialObjectMeta<DynamicObject>;
 
 /// The controller with its watches of sources, targets, related objects and the fleet.
 pub(crate) fn controller<S, T>(relation: &Arc<Relation<S, T>>) -> Controller<DynamicObject>
@@ -68,6 +77,65 @@ where
             .watches_with(&rule.resource, owner, of_copies);
     }
     controller
+}
+
+/// A request with these labels beside those that it has.
+pub(crate) fn with_labels(request: &WatchRequest, labels: impl Display) -> WatchRequest {
+    let other = request.label_selector().filter(|other| !other.is_empty());
+    let labels = other.map_or_else(|| labels.to_string(), |other| format!("{other},{labels}"));
+    request.clone().labels(labels)
+}
+
+/// Adds a watch of the sources with the mark, as the user has limited it. Those that have lost the selected labels are in no other.
+pub(crate) fn watch_marked<S: 'static, T: 'static>(
+    controller: Controller<DynamicObject>,
+    relation: &Arc<Relation<S, T>>,
+    limits: &WatchRequest,
+) -> Controller<DynamicObject> {
+    let marked = with_labels(limits, record::annotation(&relation.name)).metadata_only();
+    let (watch, selecting, looking) = (marked.clone(), relation.clone(), relation.clone());
+    let memory = relation.memory.clone();
+    let options = WatchOptions::new().request(move |_| watch).optional();
+    // Those that match are in the watch of the sources.
+    let unselected = move |source: Watched<Meta>| {
+        ObjectKey::of(&*source.object).filter(|_| !selecting.has_labels(&source.object.metadata))
+    };
+    controller
+        .watches_with(&relation.source, unselected, options)
+        .source(move |enqueue, stop| {
+            let memory = memory.clone();
+            async move {
+                while let Some(later) = stop.run_until_cancelled(memory.later()).await {
+                    for (key, after) in later {
+                        enqueue.add_after(key, after);
+                    }
+                }
+                Ok(())
+            }
+        })
+        .cluster_source(move |cluster, enqueue, stop| {
+            let (relation, marked) = (looking.clone(), marked.clone());
+            async move {
+                let next = || stop.run_until_cancelled(tokio::time::sleep(LOOK_AGAIN));
+                while next().await.is_some() {
+                    for key in left(&relation, &cluster, &marked).into_iter().flatten() {
+                        enqueue.add_initial(key);
+                    }
+                }
+                Ok(())
+            }
+        })
+}
+
+/// The sources that have the mark and the finalizer, and are not in the watch of the sources.
+fn left<S, T>(relation: &Relation<S, T>, cluster: &Cluster, marked: &WatchRequest) -> Option<Vec<ObjectKey>> {
+    let watched = cluster.store_of::<DynamicObject>(relation.source_watch()?).ok()?;
+    let watched = HashSet::<_>::from_iter(watched.keys_unsynced().ok()?);
+    let marked = cluster.store_of::<Meta>(marked).ok()?;
+    let mut left = marked.keys_unsynced().ok()?;
+    let is_kept = |source: Arc<Meta>| record::has_finalizer(&relation.name, &source.metadata);
+    left.retain(|key| !watched.contains(key) && marked.get_unsynced(key).ok().flatten().is_some_and(is_kept));
+    Some(left)
 }
 
 fn key_of(object: &Watched<DynamicObject>) -> Option<RequestKey> {

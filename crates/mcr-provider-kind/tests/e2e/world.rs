@@ -7,14 +7,14 @@ use std::{
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use kube::api::{ObjectMeta, PostParams};
-use mcr::{Action, Cluster, Controller, Fleet, Manager, ManagerError, Request};
+use mcr::{Action, Cluster, Controller, Epoch, Fleet, Manager, ManagerError, Request};
 use mcr_provider_kind::KindProviderBuilder;
 use mcr_testkit::waiting::Background;
 
 use crate::{DEADLINE, kind::Kind, say, until};
 
 /// Which engagements of which clusters saw which ConfigMaps.
-pub(crate) type Seen = Arc<Mutex<Vec<(String, u64, String)>>>;
+pub(crate) type Seen = Arc<Mutex<Vec<(String, Epoch, String)>>>;
 
 pub(crate) async fn look(request: Request<ConfigMap>, seen: Arc<Seen>) -> Result<Action, kube::Error> {
     if request.live().is_some() {

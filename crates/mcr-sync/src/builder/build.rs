@@ -15,7 +15,7 @@ use crate::{
     reconcile::reconcile,
     relation::{Relation, TargetNamespace},
     silent::Silent,
-    watches::controller,
+    watches::{controller, watch_marked, with_labels},
     writes::{Namespaces, Writes},
 };
 
@@ -50,7 +50,7 @@ where
     ///
     /// The watch of the sources may be limited, for example to a namespace. **A source that leaves such a watch keeps its targets and
     /// its finalizer**, and its deletion waits until it is back in the watch or somebody removes the finalizer. The failure is told
-    /// once. To choose sources by a label that may change, use [`filter`](Self::filter).
+    /// once. To choose sources by a label that may change, use [`source_labels`](Self::source_labels) or [`filter`](Self::filter).
     ///
     /// # Errors
     /// As [`build`](Self::build).
@@ -106,18 +106,27 @@ where
             mode: self.mode,
             replaces: self.replaces,
             events: self.events,
+            source_labels: self.source_labels,
             source_watch: OnceLock::new(),
             memory: self.memory,
             silent: Silent::default(),
             writes: Writes::default(),
             status_kinds: StatusKinds::default(),
         });
-        let controller = change(controller(&relation))
+        let mut limits = None;
+        let mut controller = change(controller(&relation))
             .clusters(relation.sources.clone())
             .watch_request(|request| {
+                let request = match &relation.source_labels {
+                    Some(selector) => with_labels(limits.insert(request), selector),
+                    None => request,
+                };
                 relation.source_watch.get_or_init(|| request.clone());
                 request
             });
+        if let Some(limits) = limits {
+            controller = watch_marked(controller, &relation, &limits);
+        }
         Ok(controller.build(reconcile::<S, T>, relation)?)
     }
 }

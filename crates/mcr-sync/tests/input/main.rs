@@ -12,6 +12,7 @@ mod fleet;
 mod functions;
 mod isolation;
 mod kinds;
+mod labels;
 mod looks;
 mod mirror;
 mod names;

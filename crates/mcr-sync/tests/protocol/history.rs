@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Client, ResourceExt,
     client::Body,
-    core::{ApiResource, DynamicObject as Object, GroupVersionKind},
+    core::{ApiResource, DynamicObject as Object, Expression, GroupVersionKind},
 };
 use mcr::{
     Access, BuiltController, ClusterName, ClusterSelector, ClusterSpec, LeaderElection, Manager, ManagerError,
@@ -117,6 +117,9 @@ fn controller(world: &World) -> BuiltController {
             .labelled(|_: &Object, target: Option<&Object>| Some(("for", target?.name_any())))
             .name_by(|_, origin: &ConfigMap| origin.labels()["copy"].clone());
         sync = sync.related(settings.name_by(name)).related(key);
+    }
+    if world.labelled {
+        sync = sync.source_labels(Expression::Equal("pick".into(), "yes".into()));
     }
     let built = sync.build_with(|controller| match narrow {
         true => controller.watch_request(|watch| watch.labels("sync=yes")),

@@ -46,7 +46,7 @@ impl World {
             if action < 4 {
                 let mut spec = self.spec();
                 spec["selected"] = true.into();
-                let labels = json!({"sync": "yes", "home": self.home(source)});
+                let labels = json!({"sync": "yes", "pick": "yes", "home": self.home(source)});
                 self.create(cluster, name, labels, spec);
             }
             return;
@@ -74,8 +74,9 @@ impl World {
                 let annotations = own["metadata"]["annotations"].as_object_mut().unwrap();
                 annotations.retain(|_, value| !value.is_null());
             }
-            7 if self.narrow => {
-                let label = &mut own["metadata"]["labels"]["sync"];
+            7 if self.narrow || self.labelled => {
+                let label = if self.narrow { "sync" } else { "pick" };
+                let label = &mut own["metadata"]["labels"][label];
                 *label = if label == "yes" { "no" } else { "yes" }.into();
             }
             _ => return,

@@ -92,6 +92,8 @@ pub struct World {
     pub collide: bool,
     /// The source watch selects a label, so that sources leave it without being deleted.
     pub narrow: bool,
+    /// The sync selects sources by a label that users change.
+    pub labelled: bool,
     /// Objects are copied along with sources and targets.
     pub related: bool,
     /// What the sync made or adopted, and when.
@@ -156,7 +158,8 @@ pub fn cluster_of(name: &str) -> usize {
 /// The target clusters of a source that is to be synced.
 pub fn wanted(source: &Value) -> Vec<usize> {
     let spec = &source["spec"];
-    let is_wanted = spec["selected"] == true && !is_deleting(source);
+    let is_labelled = source["metadata"]["labels"]["pick"] != "no";
+    let is_wanted = is_labelled && spec["selected"] == true && !is_deleting(source);
     let at = spec["at"].as_array().filter(|_| is_wanted).into_iter().flatten();
     at.map(|at| cluster_of(at.as_str().unwrap())).collect()
 }
@@ -179,10 +182,12 @@ impl World {
             let builder = SimCluster::builder().template(template).name(name).seed(seed);
             builder.managed_fields(false).audit_limit(0).history(150).build()
         };
+        let (collide, watch) = (random.below(2) == 0, random.below(4));
         let world = Self {
             sims: CLUSTERS.map(cluster).into(),
-            collide: random.below(2) == 0,
-            narrow: random.below(4) == 0,
+            collide,
+            narrow: watch == 0,
+            labelled: watch == 1,
             related: random.below(2) == 0,
             random,
             ..Self::default()
