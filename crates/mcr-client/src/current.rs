@@ -104,7 +104,7 @@ impl CurrentChannel {
                 }
                 was_refused = true;
                 let has_newer = tokio::select! {
-                    has_newer = self.refresh.report_refused(&generation, &self.state.settings) => has_newer,
+                    has_newer = self.refresh.report_refused(&generation.rotated, &self.state.settings) => has_newer,
                     () = self.state.closed.cancelled() => return Err(self.error(&info, TransportErrorKind::Gone)),
                 };
                 if !has_newer || copy.is_none() {

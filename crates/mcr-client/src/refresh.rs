@@ -1,8 +1,9 @@
 //! Coordinates requests that got a 401 with the task that fetches newer credentials.
 
 use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
 
-use crate::{current::Generation, observable::Observable, settings::Settings};
+use crate::{observable::Observable, settings::Settings};
 
 /// Whether the API server refuses the current generation of credentials.
 #[derive(Default)]
@@ -44,10 +45,10 @@ impl CredentialRefresh {
         self.0.wait(|state| state.refused.then_some(()))
     }
 
-    /// Reports that the API server has refused `generation`, and waits for the end of the refresh. Returns whether there are
-    /// newer credentials.
-    pub(super) async fn report_refused(&self, generation: &Generation, settings: &Settings) -> bool {
-        let is_replaced = || generation.rotated.is_cancelled();
+    /// Reports that the API server has refused a generation, and waits for the end of the refresh. `rotated` is cancelled when the
+    /// next generation starts. Returns whether there are newer credentials.
+    pub(super) async fn report_refused(&self, rotated: &CancellationToken, settings: &Settings) -> bool {
+        let is_replaced = || rotated.is_cancelled();
         let before = self.0.read(State::clone);
         if is_replaced() {
             return true;

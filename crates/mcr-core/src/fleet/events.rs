@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::{cluster::Cluster, context::FleetContext, observers::Pending, registry::Epoch};
+use super::{cluster::Cluster, context::FleetContext, epoch::Epoch, observers::Pending};
 use mcr_access::ClusterName;
 
 /// A change of one cluster of the fleet.

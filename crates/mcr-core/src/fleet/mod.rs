@@ -2,7 +2,7 @@
 //!
 //! Each module uses only modules before it in this list:
 //!
-//! - `settings`, `state`, `description`, `spec_change` and `identity` are plain data. `desired` is the table of claims. `life` decides
+//! - `settings`, `state`, `description`, `spec_change`, `epoch` and `identity` are plain data. `desired` is the table of claims. `life` decides
 //!   what a cluster does at each event.
 //! - `counts`, `identities` and `observers` are shared by all clusters. `resources` contains them.
 //! - `cluster` is the handle of one cluster. `registry` has all clusters. `snapshot` is their status.
@@ -22,6 +22,7 @@ mod description;
 mod desired;
 mod discovery;
 mod engagement;
+mod epoch;
 mod events;
 mod handle;
 mod identities;
@@ -44,11 +45,11 @@ pub use builder::{FleetBuilder, SINGLE_CLUSTER};
 pub use cluster::Cluster;
 pub use connection::OneOffClients;
 pub use counts::{CredentialCounts, FleetCounts};
+pub use epoch::Epoch;
 pub use events::{FleetEvent, FleetEvents};
 pub use handle::{ClusterNotFound, Fleet};
 pub use identities::HUB;
 pub use objects::{FleetObjects, MissingCluster};
-pub use registry::Epoch;
 pub use settings::FleetSettings;
 pub use snapshot::{ClusterStatus, FleetSnapshot, ProviderStatus, ScopeStatus, ScopeWatchStatus};
 pub use state::ClusterState;

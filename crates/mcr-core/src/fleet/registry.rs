@@ -1,24 +1,11 @@
 //! The clusters of a fleet: those that are engaged, and those that are draining.
 
-use std::{
-    fmt,
-    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
-};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use dashmap::DashMap;
 
-use super::cluster::Cluster;
+use super::{cluster::Cluster, epoch::Epoch};
 use mcr_access::ClusterName;
-
-/// Numbers the engagements of a fleet: work of an earlier one is recognized.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Epoch(u64);
-
-impl fmt::Display for Epoch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// The clusters of a fleet.
 #[derive(Default)]

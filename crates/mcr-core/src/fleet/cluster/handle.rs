@@ -25,7 +25,7 @@ use crate::{
     fleet::{
         HUB,
         description::DesiredCluster,
-        registry::Epoch,
+        epoch::Epoch,
         resources::Resources,
         state::{ClusterState, Published},
     },

@@ -23,7 +23,7 @@ use crate::{
     access::{Scope, ScopedAccess},
     fleet::{
         cluster::Cluster,
-        registry::Epoch,
+        epoch::Epoch,
         resources::Resources,
         snapshot::{ScopeStatus, ScopeWatchStatus},
         state::{ClusterState, Published},
