@@ -235,14 +235,13 @@ impl Served {
     fn counts(&self) -> Message {
         let (mut lists, mut watches, mut open) = (0, 0, 0);
         for cluster in &self.clusters {
-            // First: a watch that is open now is in the audit, too.
-            open += cluster.watches() as u64;
             let audit = cluster.audit();
             for kind in &self.kinds {
                 let resource = kind.plural();
                 lists += audit.count(|event| event.is_list(&resource)) as u64;
                 watches += audit.count(|event| event.is_watch_start(&resource)) as u64;
             }
+            open += cluster.watches() as u64;
         }
         Message::Counts { lists, watches, open }
     }

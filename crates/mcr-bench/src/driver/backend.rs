@@ -145,7 +145,9 @@ impl Backend {
                     }
                     sleep(Duration::from_millis(50)).await;
                 }
-                counts => return Ok(counts),
+                // Once more: the last watch may have begun after the requests were counted.
+                Some(_) => return self.counts().await,
+                None => return Ok(None),
             }
         }
     }
