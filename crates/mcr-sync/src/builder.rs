@@ -370,7 +370,7 @@ where
     /// match, with one write each. Those that do not match are found by their targets; one that has none left keeps its finalizer.
     ///
     /// Programs that divide the sources of one sync among them by a label limit their watches with [`build_with`](Self::build_with):
-    /// here, the source of another program is one that has lost its labels.
+    /// here, the source of another program is one that has lost its labels. All of them need the same selector.
     ///
     /// ```
     /// use k8s_openapi::api::core::v1::ConfigMap;

@@ -96,9 +96,11 @@ pub(crate) fn watch_marked<S: 'static, T: 'static>(
     let (watch, selecting, looking) = (marked.clone(), relation.clone(), relation.clone());
     let memory = relation.memory.clone();
     let options = WatchOptions::new().request(move |_| watch).optional();
-    // Those that match are in the watch of the sources.
+    // Those that match are in the watch of the sources. A mark alone may be that of a manifest that somebody copied.
     let unselected = move |source: Watched<Meta>| {
-        ObjectKey::of(&*source.object).filter(|_| !selecting.has_labels(&source.object.metadata))
+        let meta = &source.object.metadata;
+        let is_left = record::is_taken(&selecting.name, meta) && !selecting.has_labels(meta);
+        ObjectKey::of(&*source.object).filter(|_| is_left)
     };
     controller
         .watches_with(&relation.source, unselected, options)
@@ -127,13 +129,15 @@ pub(crate) fn watch_marked<S: 'static, T: 'static>(
         })
 }
 
-/// The sources that have the mark and the finalizer, and are not in the watch of the sources.
+/// The sources that have the mark and the finalizer and have lost their labels, and are not in the watch of the sources.
 fn left<S, T>(relation: &Relation<S, T>, cluster: &Cluster, marked: &WatchRequest) -> Option<Vec<ObjectKey>> {
     let watched = cluster.store_of::<DynamicObject>(relation.source_watch()?).ok()?;
     let watched = HashSet::<_>::from_iter(watched.keys_unsynced().ok()?);
     let marked = cluster.store_of::<Meta>(marked).ok()?;
     let mut left = marked.keys_unsynced().ok()?;
-    let is_kept = |source: Arc<Meta>| record::has_finalizer(&relation.name, &source.metadata);
+    let is_kept = |source: Arc<Meta>| {
+        record::has_finalizer(&relation.name, &source.metadata) && !relation.has_labels(&source.metadata)
+    };
     left.retain(|key| !watched.contains(key) && marked.get_unsynced(key).ok().flatten().is_some_and(is_kept));
     Some(left)
 }
