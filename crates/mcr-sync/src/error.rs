@@ -174,7 +174,7 @@ pub enum SyncError {
     Replaced(RequestKey),
     /// The objects changed each time between a read and the write that followed. The sync tries again.
     #[error("the source or its targets changed during each of {0} attempts to write; it is tried again")]
-    Unsettled(usize),
+    TooManySteps(usize),
 }
 
 /// What to do about a refused request, if its answer does not say so.
@@ -236,7 +236,7 @@ impl SyncError {
             Self::Orphan { .. } => "Orphan",
             Self::LeftWatch { .. } => "LeftWatch",
             Self::Replaced(_) => "Replaced",
-            Self::Unsettled(_) => "Unsettled",
+            Self::TooManySteps(_) => "Unsettled",
         }
     }
 }

@@ -226,14 +226,17 @@ where
                         *taken > MOST_STEPS
                     });
                     for (placement, _) in late {
-                        self.fail(self.place_of(&placement, &view), SyncError::Unsettled(MOST_STEPS))?;
+                        self.fail(
+                            self.place_of(&placement, &view),
+                            SyncError::TooManySteps(MOST_STEPS),
+                        )?;
                     }
                     Decision::Write(now)
                 }
                 step => {
                     of_source += 1;
                     if of_source > 3 * MOST_STEPS {
-                        return Err(SyncError::Unsettled(MOST_STEPS));
+                        return Err(SyncError::TooManySteps(MOST_STEPS));
                     }
                     step
                 }

@@ -199,7 +199,7 @@ impl Manager {
             // A fleet that returns without an error was already running elsewhere, and goes on there.
             Some(Err(error)) = fleet_task.join_next() => Err(panicked("fleet", error)),
             error = leader::failed(&mut election) => Err(panicked("leader election", error)),
-            never = unlogged::tell_if_unlogged() => match never {},
+            never = unlogged::warn_if_unlogged() => match never {},
         };
         if let Err(error) = &result {
             tracing::error!(%error, "stopping after an error");

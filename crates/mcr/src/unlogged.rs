@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 static TOLD: Once = Once::new();
 
 /// Prints one line on stderr after 10 seconds if nothing receives the log of this program. Never ends.
-pub(crate) async fn tell_if_unlogged() -> Infallible {
+pub(crate) async fn warn_if_unlogged() -> Infallible {
     tokio::time::sleep(PATIENCE).await;
     // kube turns on the feature `log` of tracing: without a subscriber, events go to the logger of the crate `log`, if the
     // program has set one.

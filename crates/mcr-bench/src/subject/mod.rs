@@ -18,7 +18,7 @@ pub mod work;
 use std::{num::NonZeroUsize, path::PathBuf};
 
 use anyhow::Result;
-pub(crate) use tally::say;
+pub(crate) use tally::send;
 pub use tally::{Heap, Tally};
 
 use crate::kind::Kind;

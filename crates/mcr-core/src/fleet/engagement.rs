@@ -199,8 +199,8 @@ impl<'a> Engagement<'a> {
 
     /// When the cluster counts as silent, if nothing is received until then.
     fn silent_at(&self) -> Instant {
-        let (heard, probed) = (self.cluster.transport().last_heard_at(), self.life.last_probe);
-        heard.map_or(probed, |heard| heard.max(probed)) + self.fleet.probe_after()
+        let (received, probed) = (self.cluster.transport().last_received_at(), self.life.last_probe);
+        received.map_or(probed, |received| received.max(probed)) + self.fleet.probe_after()
     }
 
     /// Takes the newest announcement of the provider.

@@ -255,16 +255,16 @@ impl Fleet {
     /// Waits at most `limit`, for example if a cluster is dead. Returns earlier if the fleet stops. Does not wait for clusters
     /// that are suspended, are leaving or have an unusable description.
     pub async fn ready(&self, limit: Duration) -> FleetSnapshot {
-        let settled = async {
+        let decided = async {
             let mut again = self.discovered().await;
             // While it waits for one cluster, others may join or become unready.
             while std::mem::take(&mut again) {
                 for cluster in self.clusters() {
-                    again |= cluster.settled().await;
+                    again |= cluster.wait_until_synced().await;
                 }
             }
         };
-        let _ = timeout(limit, self.0.context.token().run_until_cancelled(settled)).await;
+        let _ = timeout(limit, self.0.context.token().run_until_cancelled(decided)).await;
         self.snapshot()
     }
 

@@ -60,7 +60,7 @@ async fn sync_to_each_does_not_look_at_the_sources_for_labels_that_select_the_sa
 async fn sync_target_that_was_given_up_stays_if_its_cluster_is_back_before_the_deletion_is_seen() {
     let world = World::of(&["w"], sync()).await;
     world.clusters.remove("berlin");
-    world.told("w", "ClusterAway", "").await;
+    world.reported("w", "ClusterAway", "").await;
     world.team_gate.now().lag = secs(60);
     give_up(&world.team_a, "w");
     world.ends("w").await;
@@ -70,12 +70,12 @@ async fn sync_target_that_was_given_up_stays_if_its_cluster_is_back_before_the_d
 }
 
 #[tokio::test(start_paused = true)]
-async fn sync_source_of_a_watch_with_a_selector_is_told_when_its_target_cluster_or_it_has_left() {
+async fn sync_source_of_a_watch_with_a_selector_is_reported_when_its_target_cluster_or_it_has_left() {
     let mut world = World::with(&["w"]);
     world.begin_with(limited(sync()));
     world.synced("w").await;
     world.clusters.remove("berlin");
-    world.told("w", "ClusterAway", "berlin").await;
+    world.reported("w", "ClusterAway", "berlin").await;
     world.clusters.add(spec(&world.berlin, "target"));
     world.synced("w").await;
     let label = ["metadata", "labels", "copy"];
@@ -177,7 +177,7 @@ async fn sync_target_goes_when_its_cluster_comes_back_and_is_no_longer_selected(
     world.synced("w").await;
     // It is away for long, and has left the fleet.
     world.clusters.remove("lyon");
-    world.told("w", "ClusterAway", "").await;
+    world.reported("w", "ClusterAway", "").await;
     sleep(secs(3600)).await;
     world.clusters.add(spec(&world.lyon, "retired"));
     goes_at_once(&world.lyon).await;

@@ -318,7 +318,7 @@ impl World {
     }
 
     /// Waits for the condition of a problem, and for an event with the same text.
-    pub async fn told(&self, name: &str, reason: &str, words: &str) -> String {
+    pub async fn reported(&self, name: &str, reason: &str, words: &str) -> String {
         let message = self.condition_is(name, reason, words).await;
         // kube names an event after its object, and adds up to 20 characters.
         if name.len() <= 230 {

@@ -21,12 +21,12 @@ struct Sick {
     access: Access,
 }
 
-struct Telling {
+struct Announcing {
     trap: Trap,
     says: stream::BoxStream<'static, Result<Change, BoxError>>,
 }
 
-impl stream::Stream for Telling {
+impl stream::Stream for Announcing {
     type Item = Result<Change, BoxError>;
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.trap.pass(At::Listened);
@@ -34,7 +34,7 @@ impl stream::Stream for Telling {
     }
 }
 
-impl Drop for Telling {
+impl Drop for Announcing {
     fn drop(&mut self) {
         self.trap.pass(At::StreamDropped);
     }
@@ -68,7 +68,7 @@ impl Provider for Sick {
         let says = stream::iter(says)
             .chain(stream::pending())
             .take_until(stop.cancelled_owned());
-        Box::pin(Telling {
+        Box::pin(Announcing {
             trap: self.trap.clone(),
             says: says.boxed(),
         })
@@ -76,7 +76,7 @@ impl Provider for Sick {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_provider_that_panics_says_so_and_its_discovery_is_started_again() {
+async fn a_provider_that_panics_reports_so_and_its_discovery_is_started_again() {
     let log = mcr_testkit::log::Log::of_this_process();
     let access = Client::at(At::Nowhere).access();
     let ways = [At::Started, At::Listened, At::Shown, At::StreamDropped];

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_fourth_equal_failure_waits_for_its_minute_and_says_how_many_were_silent() {
+    async fn the_fourth_equal_failure_waits_for_its_minute_and_reports_how_many_were_silent() {
         let mut damping = Damping::default();
         let mut note = |reason: &str| damping.note(&class(reason), Instant::now());
         assert_eq!(

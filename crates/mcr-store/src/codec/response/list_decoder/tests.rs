@@ -11,7 +11,7 @@ use crate::codec::{
 };
 
 /// All that a list says, or its error.
-type Said = Result<(Vec<Result<String, String>>, String, Option<String>), ListError>;
+type Announced = Result<(Vec<Result<String, String>>, String, Option<String>), ListError>;
 
 fn items_of(items: &RawObjects<'_>) -> Vec<Result<String, String>> {
     let mut encoder = Encoder::plain(Encoding::new("v1", "ConfigMap"));
@@ -24,7 +24,7 @@ fn items_of(items: &RawObjects<'_>) -> Vec<Result<String, String>> {
     all
 }
 
-fn at_once(body: &[u8]) -> Said {
+fn at_once(body: &[u8]) -> Announced {
     let ListPage {
         items,
         resource_version,
@@ -33,7 +33,7 @@ fn at_once(body: &[u8]) -> Said {
     Ok((items_of(&items), resource_version, continue_token))
 }
 
-fn in_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Said {
+fn in_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Announced {
     let mut list = ListDecoder::default();
     let mut items = Vec::new();
     for part in parts {
