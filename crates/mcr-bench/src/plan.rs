@@ -4,7 +4,7 @@ use std::{fmt::Write, time::Duration};
 
 use clap::ValueEnum;
 
-use crate::{driver::Subject, row::Row, suite::Options};
+use crate::{driver::Subject, row::Row, run::Options};
 
 /// A suite.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,9 +44,14 @@ pub enum Suite {
 impl Suite {
     /// As it is written in rows and arguments.
     pub fn name(self) -> String {
-        let named = self.to_possible_value();
-        named.map_or_else(String::new, |value| value.get_name().to_owned())
+        name(&self)
     }
+}
+
+/// The name of a value of the command line.
+pub(crate) fn name(value: &impl ValueEnum) -> String {
+    let named = value.to_possible_value();
+    named.map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 /// One step of a plan: a suite with its options.
@@ -61,7 +66,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// As it is told on the way: `fleet 500 x 102`.
+    /// As progress shows it: `fleet 500 x 102`.
     pub fn name(&self) -> String {
         let Options {
             clusters, objects, ..
@@ -73,18 +78,18 @@ impl Step {
         format!("{}{size}", self.suite.name())
     }
 
-    /// A row that says why there are no others.
+    /// A row with the reason why there are no others.
     pub fn without_rows(&self, why: &str) -> Row {
         let clusters = self.options.clusters.unwrap_or_default();
         let objects = self.options.objects.unwrap_or_default();
-        Row::skipped(&self.suite.name(), "all", clusters, objects, why)
+        Row::new(&self.suite.name(), "all", clusters, objects).skipped(why)
     }
 }
 
 /// The measurements if no suite is named. They take about 40 minutes on two cores, and what has no target is last. `runs` is
 /// how often each is measured, if not as often as fits.
 ///
-/// Memory and idle CPU are looked at two minutes after the sync where targets are about them, and after some seconds at all other
+/// Memory and idle CPU are read two minutes after the sync where targets are about them, and after some seconds at all other
 /// sizes.
 pub fn everything(options: &Options, runs: Option<usize>) -> Vec<Step> {
     const SHORT: Duration = Duration::from_secs(6);
@@ -96,7 +101,7 @@ pub fn everything(options: &Options, runs: Option<usize>) -> Vec<Step> {
         Subject::GoSerial,
         Subject::GoConcurrent,
     ];
-    let side_by_side = [Subject::Mcr, Subject::KubeRsTuned, Subject::GoConcurrent];
+    let side_by_side = Subject::SIDE_BY_SIDE;
     let with_floor = [&compared[..], &[Subject::Floor]].concat();
     let fleet = |clusters, objects, sim, idle: Option<Duration>, subjects: &[Subject], runs, seconds| {
         let mut step = plan.step(Suite::Fleet, subjects, runs, seconds);
@@ -163,7 +168,7 @@ impl Plan<'_> {
     }
 }
 
-/// How far a plan is, as it is told before each step: what comes, and when all will be done.
+/// How far a plan is, as it is printed before each step: what comes, and when all will be done.
 pub fn progress(steps: &[Step], at: usize, elapsed: Duration, limit: Option<Duration>) -> String {
     let minutes = |time: Duration| (time.as_secs_f64() / 60.0).round();
     let left: Option<Duration> = steps.iter().skip(at).map(|step| step.takes).sum();

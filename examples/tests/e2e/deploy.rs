@@ -35,40 +35,6 @@ fn deploy<'a>(
     )
 }
 
-/// As an administrator may do, who looks after the program in a shell: no Pod is made.
-fn no_pod() -> Value {
-    json!({"replicas": [{"name": "controller", "count": 0}]})
-}
-
-#[test]
-fn fleet_policy_runs_with_the_rights_of_its_manifests() {
-    on_kind(|e2e| async move {
-        let (hub, alpha) = (member(&e2e, Hub).await, member(&e2e, Alpha).await);
-        let deployed = deploy(&e2e, "fleet-policy", &hub, &alpha, no_pod());
-        let running = deployed.start();
-        running.answers().await;
-        running.keeps_the_policy().await;
-        running.tells().await;
-        running.end(true);
-    });
-}
-
-#[test]
-fn baseline_rbac_runs_with_the_rights_of_its_manifests() {
-    on_kind(|e2e| async move {
-        let (hub, alpha) = (member(&e2e, Hub).await, member(&e2e, Alpha).await);
-        let deployed = deploy(&e2e, "baseline-rbac", &hub, &alpha, no_pod());
-        let running = deployed.start();
-        running.answers().await;
-        running.keeps_the_baseline().await;
-        running.needs_to_escalate_and_bind().await;
-        running.end(false);
-        let running = deployed.start_with(Some(OTHER_BASELINE));
-        running.prunes().await;
-        running.end(true);
-    });
-}
-
 /// The address of a cluster as Pods of another one see it, which is in its certificate.
 fn as_seen_by_pods(e2e: &E2e, member: &Member) -> String {
     let kubectl = Kubectl::with(e2e.kubectl(), &member.kubeconfig);

@@ -53,40 +53,6 @@ fn configmaps_of_kind_clusters() {
 }
 
 #[test]
-fn configmaps_of_clusters_in_secrets() {
-    on_kind(|e2e| async move {
-        let namespace = e2e.namespace(Hub, "secrets").await;
-        let hub = e2e.kubeconfig(Hub);
-        let secrets = Api::<Secret>::namespaced(e2e.client(Hub).await, namespace.name());
-        let add = async |name: &str, cluster| {
-            let kubeconfig = ByteString(member(&e2e, cluster).await.kubeconfig.into());
-            let labels = json!({"sigs.k8s.io/multicluster-runtime-kubeconfig": "true"});
-            let secret =
-                json!({"metadata": {"name": name, "labels": labels}, "data": {"kubeconfig": kubeconfig}});
-            create(&secrets, secret).await;
-        };
-        add("east", Alpha).await;
-        let program = Program::start(
-            "configmaps",
-            [
-                "--provider",
-                "kubeconfig",
-                "--hub-kubeconfig",
-                hub.to_str().unwrap(),
-                "--namespace",
-                namespace.name(),
-                "--allow-loopback",
-            ],
-        );
-        // This one joins while it runs.
-        add("west", Beta).await;
-        sees(&e2e, &program, "east", "west").await;
-        program.interrupt();
-        namespace.remove().await;
-    });
-}
-
-#[test]
 fn namespace_takes_each_namespace_for_a_cluster() {
     on_kind(|e2e| async move {
         let alpha = e2e.kubeconfig(Alpha);

@@ -47,28 +47,3 @@ fn uniform_runs_the_plain_reconciler_in_every_cluster() {
         program.interrupt();
     });
 }
-
-#[test]
-fn registry_shows_clusters_that_join_and_leave() {
-    on_kind(|e2e| async move {
-        let folder = tempfile::tempdir().unwrap();
-        let program = Program::start("registry", ["--kubeconfig-dirs", folder.path().to_str().unwrap()]);
-        let of = |cluster: &str, event: &'static str, state: &'static str| {
-            let name = cluster.to_owned();
-            move |line: &Value| {
-                line["cluster"] == name
-                    && (event.is_empty() || line["event"] == event)
-                    && (state.is_empty() || line["status"]["state"] == state)
-            }
-        };
-        for cluster in [Alpha, Beta] {
-            member(&e2e, cluster).await.join(folder.path());
-            program.line("a cluster", of(cluster.context(), "joined", ""));
-            program.line("it is connected", of(cluster.context(), "", "Ready"));
-        }
-        std::fs::remove_file(folder.path().join(format!("{}.kubeconfig", Beta.context()))).unwrap();
-        program.line("one that leaves", of(Beta.context(), "left", ""));
-        let lines = program.interrupt();
-        assert!(!lines.iter().any(of(Alpha.context(), "left", "")), "{lines:#?}");
-    });
-}

@@ -328,29 +328,6 @@ async fn the_health_of_a_fleet_from_kubeconfigs_is_one_report() {
     reports_the_health(&world, &args, "Unreachable", leave).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_health_of_a_fleet_from_an_inventory_is_one_report() {
-    let world = World::start().await;
-    world.install();
-    world.put(world.profile("cluster-2", "eu")).await;
-    world.put(world.profile("cluster-3", "us")).await;
-    let mut gone = unhealthy(world.profile("cluster-3", "us"));
-    gone["metadata"]["name"] = "gone".into();
-    world.put(gone).await;
-    let providers = world.provider_file();
-    let args = [
-        "--provider",
-        "cluster-inventory",
-        "--namespace",
-        "fleet",
-        "--clusterprofile-provider-file",
-        providers.to_str().unwrap(),
-        "--allow-loopback",
-    ];
-    let leave = async || world.hub().delete(PROFILES, "fleet/cluster-3").or_fail();
-    reports_the_health(&world, &args, "the agent is silent", leave).await;
-}
-
 /// The plugin `mcr-exec-secretreader`. `None` if this build has none, which the log says.
 fn plugin(test: &str) -> Option<PathBuf> {
     let examples = program::path("cluster-inventory");

@@ -73,11 +73,6 @@ fn every_step_of_the_demo_succeeds_and_it_ends_by_itself() {
 }
 
 #[test]
-fn every_step_of_the_demo_succeeds_on_the_simulator() {
-    every_step_succeeds("sim");
-}
-
-#[test]
 fn without_binaries_the_demo_simulates_and_reports_so_and_serves_its_report() {
     let nothing = tempfile::tempdir().unwrap();
     let environment = [
@@ -120,18 +115,6 @@ fn real_servers_that_were_asked_for_are_not_simulated_in_silence() {
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{error}");
         assert!(output.stdout.is_empty() && error.contains("/nowhere"), "{error}");
-    }
-}
-
-#[test]
-fn wrong_addresses_to_serve_at_are_named() {
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let taken = taken.local_addr().unwrap().to_string();
-    for address in ["localhost", &taken] {
-        let output = run("demo", ["--backend", "sim", "--once", "--serve", address]);
-        let error = String::from_utf8(output.stderr).unwrap();
-        assert_ne!(output.status.code(), Some(0), "{error}");
-        assert!(error.contains("--serve") && error.contains(address), "{error}");
     }
 }
 

@@ -82,31 +82,6 @@ impl Workspaces {
         Program::start(example, [args, &provider, &[hub.to_str().unwrap()][..]].concat())
     }
 
-    /// Writes the policy of `fleet-policy`, and a namespace in each workspace that it selects.
-    fn policy(&self) -> String {
-        for workspace in &self.consumers {
-            let metadata = json!({"name": "shop", "labels": {"team": "shop"}});
-            workspace
-                .create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}))
-                .or_fail();
-        }
-        let path = self.folder.path().join("policy.yaml");
-        let text = json!({
-            "namespaces": {"matchLabels": {"team": "shop"}}, "labels": {"checked": "yes"},
-            "configMap": {"name": "platform", "data": {}},
-        });
-        std::fs::write(&path, text.to_string()).unwrap();
-        path.to_str().unwrap().to_owned()
-    }
-
-    /// No workspace has what the policy requires.
-    fn are_untouched(&self) {
-        for workspace in &self.consumers {
-            let namespace = workspace.get("namespaces", "shop").unwrap();
-            assert_eq!(namespace["metadata"]["labels"]["checked"], Value::Null);
-            assert_eq!(workspace.get(MAPS, "shop/platform"), None);
-        }
-    }
 }
 
 fn map(name: &str, counted: &str, data: Value) -> Value {
@@ -151,72 +126,4 @@ async fn the_plain_reconciler_works_in_every_workspace() {
     has_entries(b, "counted", "1").await;
     let lines = program.interrupt();
     assert!(lines.iter().all(|line| line["name"] == "counted"), "{lines:#?}");
-}
-
-/// The policy gives up labels by leaving them out of a server-side apply, and kcp would keep them.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_policy_that_uses_server_side_apply_is_refused_with_what_to_send_instead() {
-    let fleet = Workspaces::claiming(&[MAPS, "namespaces"]).await;
-    let program = fleet.start("fleet-policy", &["--policy", &fleet.policy()]);
-    for advice in [
-        "server-side apply is refused",
-        "Send a merge patch with null for each field to remove",
-        "KcpProviderBuilder::allow_lossy_apply",
-    ] {
-        program.logged(advice, 2);
-    }
-    fleet.are_untouched();
-    assert_eq!(program.interrupt(), [] as [Value; 0]);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_policy_over_a_kind_without_a_claim_names_the_claim_to_add() {
-    let fleet = Workspaces::claiming(&[MAPS]).await;
-    let program = fleet.start("fleet-policy", &["--policy", &fleet.policy()]);
-    program.logged(
-        "APIExport fleet neither exports nor claims namespaces; add it to spec.resources or to spec.permissionClaims",
-        1,
-    );
-    fleet.are_untouched();
-    assert_eq!(program.interrupt(), [] as [Value; 0]);
-}
-
-/// The hub is an ordinary cluster here. A workspace has no nodes, and the report says so of each.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_report_names_every_workspace_and_why_it_is_not_counted() {
-    let workspaces = Workspaces::claiming(&[MAPS]).await;
-    let hub = SimCluster::builder().name(HUB).build();
-    let at_hub = hub.serve().await.or_fail();
-    let kubeconfig = workspaces.server.kubeconfig("root:fleet");
-    let fleet = Fleet::builder()
-        .provider(
-            SingleProvider::named(HUB, KubeconfigAccess::new(at_hub.kubeconfig(), Trust::Trusted)).or_fail(),
-        )
-        .provider(
-            KcpProvider::builder()
-                .access(Access::kubeconfig(kubeconfig, Trust::Trusted))
-                .slice("fleet")
-                .build()
-                .or_fail(),
-        )
-        .build();
-    let every = Duration::from_millis(400);
-    let manager = Manager::builder()
-        .fleet(fleet)
-        .task("report", move |fleet, stop| fleet_report::run(fleet, stop, every))
-        .build()
-        .or_fail();
-    let background = Background::start(|stop| manager.run_until(stop));
-    let ids = workspaces.consumers.each_ref().map(KcpWorkspace::id);
-    let report = || {
-        let report = hub.get(MAPS, "default/fleet-report")?;
-        let data = report["data"].as_object()?;
-        let is_there = |id| {
-            let line = data.get(id)?.as_str()?;
-            (line.starts_with("missing: ") && line.contains("access denied")).then_some(())
-        };
-        ids.into_iter().try_for_each(is_there)
-    };
-    eventually(PATIENCE, "a report that says why", report).await;
-    background.stop().await.or_fail();
 }

@@ -151,20 +151,3 @@ fn a_wrong_number_of_clusters_is_refused_with_the_limit() {
         );
     }
 }
-
-#[tokio::test]
-async fn the_demo_hands_out_its_clusters_when_its_steps_are_done() {
-    let demo = Program::start_text_with("demo", ["--backend", "sim", "--serve", "off", "--patient"], LANG);
-    // Each within the time that a test waits for a line.
-    for step in ["join", "outage", "recover", "heal", "leave"] {
-        let ended = format!("✓  {step}: ");
-        demo.line(step, |line| {
-            line.as_str().is_some_and(|line| line.starts_with(&ended))
-        });
-    }
-    let file = exported(&demo);
-    assert_eq!(contexts(&file), ["amsterdam", "berlin", "chicago", "dakar"]);
-    every_context_is_a_cluster(&file).await;
-    demo.interrupt_text();
-    assert!(!file.exists());
-}

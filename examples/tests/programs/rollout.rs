@@ -250,28 +250,6 @@ async fn rollout_stops_at_a_failure_and_goes_on_with_another_version() {
 }
 
 #[tokio::test]
-async fn rollout_that_a_cluster_refuses_stops_and_is_tried_again_after_a_pause() {
-    let (world, running) = complete().await;
-    world
-        .eu
-        .rights([SimRule::new(["*"], ["*"], ["get", "list", "watch"])]);
-    set_image(&world, "web:2");
-    names(&world, "eu", "Failed", "web").await;
-    is(&world, "Failed").await;
-    world.eu.rights([SimRule::all()]);
-    edit(&world, |spec| spec["paused"] = true.into());
-    is(&world, "Paused").await;
-    assert_eq!(image(&world.eu.cluster).unwrap(), "web:1");
-    edit(&world, |spec| spec["paused"] = false.into());
-    for place in [&world.eu, &world.us] {
-        has(place, "web:2").await;
-        becomes_healthy(place).await;
-    }
-    is(&world, "Complete").await;
-    running.stop().await;
-}
-
-#[tokio::test]
 async fn rollout_leaves_the_deployments_of_others_alone_until_they_are_handed_over() {
     let world = world().await;
     let metadata = json!({"name": "web", "namespace": "default"});
@@ -292,23 +270,6 @@ async fn rollout_leaves_the_deployments_of_others_alone_until_they_are_handed_ov
     world.eu.put(foreign(metadata));
     set_image(&world, "web:2");
     has(&world.eu, "web:2").await;
-    running.stop().await;
-}
-
-#[tokio::test]
-async fn rollout_gives_the_version_to_clusters_that_join_and_forgets_those_that_leave() {
-    let (world, running) = complete().await;
-    let late = Place::start("late").await;
-    world.label(&late, "canary");
-    has(&late, "web:1").await;
-    names(&world, "late", "Updating", "").await;
-    becomes_healthy(&late).await;
-    let canaries = |number: i32| move |status: &Value| status["waves"][0]["healthy"] == number;
-    says(&world, "two healthy canaries", canaries(2)).await;
-    world.forget(&late);
-    says(&world, "one canary", |status| status["waves"][0]["clusters"] == 1).await;
-    assert_eq!(count(&late, "delete"), 0);
-    is(&world, "Complete").await;
     running.stop().await;
 }
 
@@ -338,47 +299,6 @@ async fn rollout_skips_a_cluster_that_does_not_answer_and_catches_up() {
     }
     becomes_healthy(&world.eu).await;
     is(&world, "Complete").await;
-    running.stop().await;
-}
-
-/// Nothing is known of the canaries, so the rest waits.
-#[tokio::test]
-async fn rollout_waits_for_a_wave_whose_clusters_are_suspended() {
-    let (world, running) = complete().await;
-    world.suspend(&world.eu, "canary", "hibernated");
-    names(&world, "eu", "Unreachable", "hibernated").await;
-    set_image(&world, "web:2");
-    let status = says(&world, "it waits", |status| {
-        status["waves"][0]["state"] == "Progressing"
-    })
-    .await;
-    assert_eq!(status["waves"][1]["updated"], 0);
-    world.label(&world.eu, "canary");
-    has(&world.eu, "web:2").await;
-    assert_eq!(image(&world.us.cluster).unwrap(), "web:1");
-    running.stop().await;
-}
-
-#[tokio::test]
-async fn rollout_waits_for_a_cluster_that_does_not_answer_if_it_is_asked_to() {
-    let (world, running) = complete().await;
-    edit(&world, |spec| spec["unreachable"] = "Wait".into());
-    world.eu.proxy.set(Fault::Silent).await;
-    names(&world, "eu", "Unreachable", "").await;
-    set_image(&world, "web:2");
-    let status = says(&world, "it waits", |status| {
-        status["waves"][0]["state"] == "Progressing"
-    })
-    .await;
-    assert_eq!(status["waves"][1]["updated"], 0);
-    // Its deletion waits as well, and deletes what it can.
-    world.hub.cluster.delete(ROLLOUTS, "default/web").unwrap();
-    world.us.loses(DEPLOYMENTS, "default/web").await;
-    running.fails(&world.hub, "eu").await;
-    assert!(world.hub.get(ROLLOUTS, "default/web").is_some());
-    world.eu.proxy.clear().await;
-    world.eu.loses(DEPLOYMENTS, "default/web").await;
-    world.hub.loses(ROLLOUTS, "default/web").await;
     running.stop().await;
 }
 
@@ -427,40 +347,6 @@ async fn rollout_waits_until_the_clusters_are_known() {
     has(&world.eu, "web:1").await;
     becomes(&world.eu, 1).await;
     names(&world, "eu", "Updating", "1 of 2 replicas").await;
-    assert_eq!(image(&world.us.cluster), None);
-    running.stop().await;
-}
-
-/// A server that answers with errors has not refused the version.
-#[tokio::test]
-async fn rollout_tries_again_after_an_error() {
-    let (world, running) = complete().await;
-    let writes = Match::any().resource("deployments").verb("patch");
-    world.eu.proxy.set(Fault::Status(503).on(writes)).await;
-    set_image(&world, "web:2");
-    let status = names(&world, "eu", "Updating", "503").await;
-    assert_eq!(status["phase"], "Progressing");
-    running.fails(&world.hub, "503").await;
-    world.eu.proxy.clear().await;
-    for place in [&world.eu, &world.us] {
-        has(place, "web:2").await;
-        becomes_healthy(place).await;
-    }
-    is(&world, "Complete").await;
-    running.recovers(&world.hub).await;
-    running.stop().await;
-}
-
-#[tokio::test]
-async fn rollout_names_a_cluster_whose_deployments_it_may_not_list() {
-    let world = world().await;
-    world.eu.rights([SimRule::new([""], ["namespaces"], ["get"])]);
-    world.hub.put(rollout());
-    let running = run(&world);
-    let status = names(&world, "eu", "Unreachable", "forbidden").await;
-    assert_eq!(status["waves"][1]["updated"], 0);
-    world.eu.rights([SimRule::all()]);
-    has(&world.eu, "web:1").await;
     assert_eq!(image(&world.us.cluster), None);
     running.stop().await;
 }

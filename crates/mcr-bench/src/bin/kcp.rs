@@ -4,18 +4,11 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use mcr_bench::{
-    cli,
-    subject::kcp::{self, KcpArgs},
+use mcr_bench::subject::{
+    self,
+    kcp::{self, KcpArgs},
 };
 
-/// mcr with the workspaces of an APIExport
-#[derive(Parser)]
-struct Cli {
-    #[command(flatten)]
-    args: KcpArgs,
-}
-
 fn main() -> ExitCode {
-    cli::ended(kcp::run(Cli::parse().args))
+    subject::ended(kcp::run(KcpArgs::parse()))
 }

@@ -1,6 +1,6 @@
 //! The subject of suite `kcp`: mcr with the workspaces of an APIExport.
 //!
-//! It tells events in lines of words, so that a program in another language can do the same:
+//! It reports events in lines of words, so that a program in another language can do the same:
 //!
 //! ```text
 //! engaged 344qdshnqz45fjlp 1763934000000000000
@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 use super::message::now;
 
 /// The arguments of a subject of suite `kcp`, whatever its language.
-#[derive(clap::Args, Clone, Debug)]
+#[derive(clap::Parser, Clone, Debug)]
 pub struct KcpArgs {
     /// Its server is the workspace of the endpoint slice
     #[arg(long)]
@@ -65,16 +65,7 @@ pub struct WidgetSpec {
 ///
 /// When the manager can't start, or fails.
 pub fn run(args: KcpArgs) -> Result<()> {
-    // Only if `RUST_LOG` is set, because logging costs time.
-    if std::env::var_os("RUST_LOG").is_some() {
-        let filter = tracing_subscriber::EnvFilter::from_default_env();
-        tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_writer(std::io::stderr)
-            .init();
-    }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(manage(args))
+    super::runtime(None)?.block_on(manage(args))
 }
 
 async fn manage(args: KcpArgs) -> Result<()> {
@@ -118,7 +109,7 @@ async fn manage(args: KcpArgs) -> Result<()> {
     Ok(manager.run_until(stop).await?)
 }
 
-/// Tells when a cluster is ready for the first time, and when it leaves.
+/// Prints when a cluster is ready for the first time, and when it leaves.
 async fn members(fleet: &Fleet) {
     let mut events = fleet.subscribe();
     let mut on_row: HashSet<ClusterName> = HashSet::new();

@@ -12,16 +12,19 @@ use anyhow::{Context, Result, bail};
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::time::sleep;
 
-use super::{Session, round::REST};
 use crate::{
-    driver::kcp::{Consumer, KcpSubject, World},
-    row::Row,
+    driver::{
+        kcp::KcpSubject,
+        kcp_world::{Consumer, World},
+    },
+    row::{Figure, Row},
+    run::{REST, Session},
     stats::percentile,
     subject::message::now,
 };
 
 /// The environment variable with the path of a kubeconfig of kcp's admin.
-pub const KUBECONFIG: &str = "MCR_KCP_KUBECONFIG";
+const KUBECONFIG: &str = "MCR_KCP_KUBECONFIG";
 
 /// The longest that a subject may take for one step.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -41,18 +44,23 @@ struct Program {
     path: PathBuf,
 }
 
-/// Runs the suite.
-///
-/// # Errors
-///
-/// When no kcp is named, when it refuses something, and when a subject misses something.
-pub async fn run(session: &mut Session<'_>) -> Result<Vec<Row>> {
+pub(super) async fn run(session: &mut Session<'_>) -> Result<Vec<Row>> {
     let Some(kubeconfig) = std::env::var_os(KUBECONFIG) else {
         bail!(
             "suite kcp needs a real kcp: set {KUBECONFIG} to the path of a kubeconfig of its admin in workspace root"
         );
     };
-    let programs = programs(session)?;
+    let mut programs = vec![Program {
+        name: "mcr".to_owned(),
+        path: session.programs.beside("mcr-bench-kcp")?,
+    }];
+    for path in &session.options.brought {
+        let name = path.file_stem().context("a subject is no file")?;
+        programs.push(Program {
+            name: name.to_string_lossy().into_owned(),
+            path: path.clone(),
+        });
+    }
     let count = session.options.clusters.unwrap_or(200);
     let objects = session.options.objects.unwrap_or(50).max(1);
     let world = World::on(Path::new(&kubeconfig), "bench-").await?;
@@ -64,42 +72,29 @@ pub async fn run(session: &mut Session<'_>) -> Result<Vec<Row>> {
         world.unbind(first).await?;
     }
     let pause = session.options.idle.unwrap_or(REST);
-    let mut runs = Vec::new();
-    for run in 0..session.options.runs {
+    let measure = async |_: &Session<'_>, run: usize, ()| {
         let mut order: Vec<&Program> = programs.iter().collect();
         order.rotate_left(run % programs.len());
+        let mut rows = Vec::new();
         for program in &order {
-            let mut round = Round::new(&world, program, &consumers, pause);
+            let mut round = Round {
+                world: &world,
+                program,
+                consumers: &consumers,
+                pause,
+                rows: Vec::new(),
+            };
             round
                 .lives()
                 .await
                 .with_context(|| format!("kcp {}", program.name))?;
-            round
-                .rows
-                .into_iter()
-                .for_each(|row| session.ran(run, row, &mut runs));
+            rows.extend(round.rows);
         }
-        for row in restarts(&world, &order, &consumers, objects, pause).await? {
-            session.ran(run, row, &mut runs);
-        }
+        rows.extend(restarts(&world, &order, &consumers, objects, pause).await?);
         unbind_all(&world, &consumers).await?;
-    }
-    Ok(session.report(&runs))
-}
-
-fn programs(session: &Session<'_>) -> Result<Vec<Program>> {
-    let own = Program {
-        name: "mcr".to_owned(),
-        path: session.programs.kcp()?,
+        Ok(rows)
     };
-    let brought = session.options.brought.iter().map(|path| {
-        let name = path.file_stem().context("a subject is no file")?;
-        anyhow::Ok(Program {
-            name: name.to_string_lossy().into_owned(),
-            path: path.clone(),
-        })
-    });
-    [Ok(own)].into_iter().chain(brought).collect()
+    session.rounds(&[()], measure).await
 }
 
 /// What one subject does while workspaces come and go.
@@ -112,40 +107,20 @@ struct Round<'a> {
     rows: Vec<Row>,
 }
 
-impl<'a> Round<'a> {
-    fn new(world: &'a World, program: &'a Program, consumers: &'a [Consumer], pause: Duration) -> Self {
-        Self {
-            world,
-            program,
-            consumers,
-            pause,
-            rows: Vec::new(),
-        }
-    }
-
+impl Round<'_> {
     fn row(&self, variant: &str, clusters: usize) -> Row {
-        Row {
-            variant: variant.to_owned(),
-            ..Row::new("kcp", &self.program.name, clusters, 1)
-        }
+        Row::new("kcp", &self.program.name, clusters, 1).variant(variant)
     }
 
     fn value(&mut self, variant: &str, clusters: usize, value: f64) {
-        let row = self.row(variant, clusters);
-        self.rows.push(Row {
-            value: Some(value),
-            ..row
-        });
+        let row = self.row(variant, clusters).with(Figure::Value, value);
+        self.rows.push(row);
     }
 
     fn latency(&mut self, variant: &str, clusters: usize, nanos: &[f64]) {
         let at = |percent| percentile(nanos, percent).map(|nanos| nanos / 1e6);
-        let row = self.row(variant, clusters);
-        self.rows.push(Row {
-            p50_ms: at(50.0),
-            p99_ms: at(99.0),
-            ..row
-        });
+        let row = self.row(variant, clusters).with(Figure::P50Ms, at(50.0));
+        self.rows.push(row.with(Figure::P99Ms, at(99.0)));
     }
 
     async fn lives(&mut self) -> Result<()> {
@@ -153,30 +128,30 @@ impl<'a> Round<'a> {
         let mut subject = KcpSubject::start(&self.program.path, self.world.kubeconfig(), "widgets")?;
         sleep(self.pause).await;
         self.held(&mut subject, "", 0).await?;
-        self.bound(&subject, &all[..few], Some(few)).await?;
-        self.written(&subject, &all[..few], 4, 1).await?;
-        self.written(&subject, &all[..few], 8, 10).await?;
+        self.bound(&mut subject, &all[..few], Some(few)).await?;
+        self.written(&mut subject, &all[..few], 4, 1).await?;
+        self.written(&mut subject, &all[..few], 8, 10).await?;
         let before = self.held(&mut subject, "", few).await?;
-        self.bound(&subject, &all[few..], Some(all.len())).await?;
-        self.written(&subject, all, 2, 1).await?;
-        self.written(&subject, all, 2, 10).await?;
+        self.bound(&mut subject, &all[few..], Some(all.len())).await?;
+        self.written(&mut subject, all, 2, 1).await?;
+        self.written(&mut subject, all, 2, 10).await?;
         let after = self.held(&mut subject, "", all.len()).await?;
         let more = (all.len() - few).max(1);
         self.value("kB a workspace", all.len(), (after - before) / more as f64);
-        self.unbound(&subject, &all[few..]).await?;
+        self.unbound(&mut subject, &all[few..]).await?;
         self.held(&mut subject, " after unbinding", few).await?;
         // Memory that an allocator keeps after the first time is used again the second time. What is leaked is not.
-        self.bound(&subject, &all[few..], None).await?;
-        self.unbound(&subject, &all[few..]).await?;
+        self.bound(&mut subject, &all[few..], None).await?;
+        self.unbound(&mut subject, &all[few..]).await?;
         self.held(&mut subject, " after unbinding twice", few).await?;
-        subject.stop().await?;
+        subject.process.stop().await?;
         unbind_all(self.world, &all[..few]).await
     }
 
     /// Memory, tasks and sockets while idle. Returns the memory.
     async fn held(&mut self, subject: &mut KcpSubject, when: &str, clusters: usize) -> Result<f64> {
         sleep(self.pause).await;
-        let kb = subject.usage()?.rss_kb;
+        let kb = subject.process.usage()?.rss_kb;
         self.value(&format!("kB{when}"), clusters, kb);
         let tasks = subject.tasks().await?;
         self.value(&format!("tasks{when}"), clusters, tasks as f64);
@@ -188,7 +163,7 @@ impl<'a> Round<'a> {
     /// are rows.
     async fn bound(
         &mut self,
-        subject: &KcpSubject,
+        subject: &mut KcpSubject,
         consumers: &[Consumer],
         row_of: Option<usize>,
     ) -> Result<()> {
@@ -217,13 +192,13 @@ impl<'a> Round<'a> {
     /// that is one.
     async fn written(
         &mut self,
-        subject: &KcpSubject,
+        subject: &mut KcpSubject,
         consumers: &[Consumer],
         times: usize,
         at_once: usize,
     ) -> Result<()> {
         sleep(self.pause).await;
-        let before = subject.usage()?.cpu;
+        let before = subject.process.usage()?.cpu;
         let mut writes: Vec<((String, u64), u64)> = Vec::new();
         for _ in 0..times {
             // A round ends before the next begins: two writes to one object at once could be applied in another order.
@@ -245,7 +220,7 @@ impl<'a> Round<'a> {
             writes.iter().map(of).collect::<Option<Vec<f64>>>()
         });
         let seen = seen.await?;
-        let cpu = subject.usage()?.cpu.saturating_sub(before);
+        let cpu = subject.process.usage()?.cpu.saturating_sub(before);
         let us = cpu.as_secs_f64() * 1e6 / writes.len().max(1) as f64;
         let how = if at_once == 1 {
             String::new()
@@ -258,7 +233,7 @@ impl<'a> Round<'a> {
     }
 
     /// Unbinds workspaces, ten at a time.
-    async fn unbound(&mut self, subject: &KcpSubject, consumers: &[Consumer]) -> Result<()> {
+    async fn unbound(&mut self, subject: &mut KcpSubject, consumers: &[Consumer]) -> Result<()> {
         unbind_all(self.world, consumers).await?;
         subject
             .until(LIMIT, "all unbound workspaces have left", |events| {
@@ -301,34 +276,30 @@ async fn restarts(
             sleep(pause).await;
             let before = world.list(total).await?.as_secs_f64();
             sleep(pause).await;
-            let subject = KcpSubject::start(&program.path, world.kubeconfig(), "widgets")?;
+            let mut subject = KcpSubject::start(&program.path, world.kubeconfig(), "widgets")?;
             let last = subject.until(LIMIT, "all objects are reconciled", |events| {
                 (events.objects.len() >= total).then(|| events.objects.values().max().copied())?
             });
             let last = last
                 .await
                 .with_context(|| format!("restarting {}", program.name))?;
-            let cpu = subject.usage()?.cpu;
-            let synced = last.saturating_sub(subject.started()) as f64 / 1e9;
+            let cpu = subject.process.usage()?.cpu;
+            let synced = last.saturating_sub(subject.process.started) as f64 / 1e9;
             sleep(2 * pause).await;
-            let usage = subject.usage()?;
-            subject.stop().await?;
+            let usage = subject.process.usage()?;
+            subject.process.stop().await?;
             sleep(pause).await;
             // The mean of a list before and one after: kcp's time for one varies.
             let list = f64::midpoint(before, world.list(total).await?.as_secs_f64());
-            rows.push(Row {
-                synced_s: Some(list),
-                ..Row::new("kcp", "a list", count, objects)
-            });
-            rows.push(Row {
-                variant: "restart".to_owned(),
-                synced_s: Some(synced),
-                cpu_s: Some(cpu.as_secs_f64()),
-                rss_idle_kb: Some(usage.rss_kb),
-                rss_peak_kb: Some(usage.peak_kb),
-                value: Some(synced / list),
-                ..Row::new("kcp", &program.name, count, objects)
-            });
+            rows.push(Row::new("kcp", "a list", count, objects).with(Figure::SyncedS, list));
+            let row = Row::new("kcp", &program.name, count, objects).variant("restart");
+            let row = row
+                .with(Figure::SyncedS, synced)
+                .with(Figure::CpuS, cpu.as_secs_f64());
+            let row = row
+                .with(Figure::RssIdleKb, usage.rss_kb)
+                .with(Figure::RssPeakKb, usage.peak_kb);
+            rows.push(row.with(Figure::Value, synced / list));
         }
     }
     Ok(rows)

@@ -2,6 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
+    pin::pin,
     time::Duration,
 };
 
@@ -12,6 +13,7 @@ use kube::{
     Client, Config,
     client::Body,
     config::{KubeConfigOptions, Kubeconfig},
+    core::{DynamicObject, WatchEvent},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -149,27 +151,28 @@ impl World {
     pub async fn bind(&self, consumer: &Consumer) -> Result<u64> {
         let at = format!("/clusters/{}{BINDINGS}", consumer.path);
         let watch = http::Request::get(format!("{at}?watch=true&fieldSelector=metadata.name%3Dwidgets"));
-        let mut events = self.client.send(watch.body(Body::empty())?).await?.into_body();
+        let events = self
+            .client
+            .request_events::<DynamicObject>(watch.body(Vec::new())?)
+            .await?;
+        let mut events = pin!(events);
         let binding = json!({
             "apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": "widgets"},
             "spec": {"reference": {"export": {"path": self.provider, "name": "widgets"}}},
         });
         self.create(&at, &binding).await?;
-        let mut unread = Vec::new();
-        loop {
-            let frame = timeout(LIMIT, events.frame())
-                .await
-                .with_context(|| format!("{} is not bound", consumer.path))?
-                .context("the watch of a binding has ended")??;
-            unread.extend_from_slice(&frame.into_data().unwrap_or_default());
-            while let Some(end) = unread.iter().position(|byte| *byte == b'\n') {
-                let event: Value = serde_json::from_slice(&unread[..end])?;
-                unread.drain(..=end);
-                if is_ready(&event["object"]["status"]) {
+        let ready = async {
+            while let Some(event) = events.try_next().await? {
+                if let WatchEvent::Added(binding) | WatchEvent::Modified(binding) = event
+                    && is_ready(&binding.data["status"])
+                {
                     return Ok(now());
                 }
             }
-        }
+            bail!("the watch of a binding has ended")
+        };
+        let ready = timeout(LIMIT, ready).await;
+        ready.with_context(|| format!("{} is not bound", consumer.path))?
     }
 
     /// Removes the binding, and with it the widgets. Returns when it is gone.
