@@ -11,29 +11,12 @@ use serde_json::{Value, json};
 use crate::{
     cluster::{member, on_kind},
     common::{
-        deploy::{Deployed, OTHER_BASELINE},
+        deploy::Deployed,
         kubectl::Kubectl,
         member::{Member, delete, edit, eventually, unique},
     },
     image::{Images, run},
 };
-
-fn deploy<'a>(
-    e2e: &E2e,
-    example: &'static str,
-    hub: &'a Member,
-    alpha: &'a Member,
-    more: Value,
-) -> Deployed<'a> {
-    let kubectl = |of: &Member| Kubectl::with(e2e.kubectl(), &of.kubeconfig);
-    Deployed::new(
-        example,
-        example,
-        (hub, kubectl(hub)),
-        (alpha, kubectl(alpha)),
-        more,
-    )
-}
 
 /// The address of a cluster as Pods of another one see it, which is in its certificate.
 fn as_seen_by_pods(e2e: &E2e, member: &Member) -> String {
@@ -64,7 +47,13 @@ fn fleet_policy_runs_in_a_pod() {
         let (hub, alpha) = (member(&e2e, Hub).await, member(&e2e, Alpha).await);
         let (name, version) = tag.rsplit_once(':').unwrap();
         let image = json!({"name": "registry.example.com/fleet-policy", "newName": name, "newTag": version});
-        let deployed = deploy(&e2e, "fleet-policy", &hub, &alpha, json!({"images": [image]}));
+        let deployed = Deployed::new(
+            "fleet-policy",
+            "fleet-policy",
+            (&hub, Kubectl::with(e2e.kubectl(), &hub.kubeconfig)),
+            (&alpha, Kubectl::with(e2e.kubectl(), &alpha.kubeconfig)),
+            json!({"images": [image]}),
+        );
         deployed.add_secret(
             "east",
             &deployed.member_kubeconfig_of(&as_seen_by_pods(&e2e, &alpha)),

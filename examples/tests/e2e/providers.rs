@@ -1,10 +1,8 @@
 //! One example with each provider that has real clusters.
 
-use k8s_openapi::{ByteString, api::core::v1::Secret};
-use kube::Api;
 use mcr_testkit::e2e::{
     E2e,
-    E2eCluster::{Alpha, Beta, Hub},
+    E2eCluster::{Alpha, Beta},
 };
 use serde_json::{Value, json};
 
@@ -30,17 +28,6 @@ async fn sees(e2e: &E2e, program: &Program, alpha: &str, beta: &str) {
         program.line("a deletion", says(name, namespace.name(), "seen", "deleted"));
         namespace.remove().await;
     }
-}
-
-#[test]
-fn configmaps_of_the_contexts_of_files() {
-    on_kind(|e2e| async move {
-        let file = e2e.all_kubeconfig();
-        let file = file.to_str().unwrap();
-        let program = Program::start("configmaps", ["--kubeconfigs", file]);
-        sees(&e2e, &program, Alpha.context(), Beta.context()).await;
-        program.interrupt();
-    });
 }
 
 #[test]

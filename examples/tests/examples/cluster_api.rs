@@ -1,12 +1,7 @@
 //! `cluster-api`, on a simulated management cluster and simulated clusters of its own.
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
-use k8s_openapi::api::apps::v1::Deployment;
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
-};
 use mcr_testkit::{
     sim::{SimCluster, SimRule, SimServer, SimUser},
     waiting::eventually,
@@ -14,7 +9,10 @@ use mcr_testkit::{
 use serde_json::{Value, json};
 
 use crate::{
-    common::cluster_api::{cluster, crd, secret},
+    common::{
+        cluster_api::{cluster, crd, secret},
+        deploy::{Right, rights},
+    },
     program::Program,
 };
 
@@ -30,11 +28,14 @@ fn user(rules: &Value) -> SimUser {
     })
 }
 
-/// The rules of the role that the provider's crate has for users to apply.
-fn granted() -> Value {
+/// The role that the provider's crate has for users to apply. That of `examples/deploy` has the same rules.
+fn role() -> Value {
     let role = include_str!("../../../crates/mcr-provider-cluster-api/deploy/rbac.yaml");
-    let mut role: Value = serde_saphyr::from_str(role).unwrap();
-    role["rules"].take()
+    let role: Value = serde_saphyr::from_str(role).unwrap();
+    let overlay = include_str!("../../deploy/overlays/cluster-api/role.yaml");
+    let overlay = overlay.split("\n---\n").next().unwrap();
+    assert_eq!(rights(&role), rights(&serde_saphyr::from_str(overlay).unwrap()));
+    role
 }
 
 /// A management cluster, and a folder with the program's kubeconfig of it.
@@ -52,7 +53,7 @@ impl Hub {
             sim.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))
                 .unwrap();
         }
-        sim.set_user("controller", user(&granted()));
+        sim.set_user("controller", user(&role()["rules"]));
         let server = sim.serve().await.unwrap();
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(
@@ -105,8 +106,22 @@ fn lists(member: &SimServer) -> usize {
         .count(|event| event.is_list("configmaps"))
 }
 
+/// An event on a broken Secret. `again`: it has been reported once more since.
+async fn reported(hub: &Hub, reason: &str, again: bool) {
+    let found = || {
+        let events = hub.sim.list("events.events.k8s.io", "eu");
+        let mut about = events
+            .iter()
+            .filter(|event| event["regarding"]["name"] == "broken-kubeconfig");
+        about
+            .any(|event| event["reason"] == reason && (!again || !event["series"].is_null()))
+            .then_some(())
+    };
+    eventually(PATIENCE, reason, found).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn configmaps_of_clusters_that_are_made_renewed_and_deleted() {
+async fn configmaps_of_clusters_that_are_made_renewed_broken_and_deleted_with_the_rights_of_the_manifest() {
     let (hub, berlin, boston) = (Hub::start().await, member("berlin").await, member("boston").await);
     let kubeconfig = |of: &SimServer, token: &str| of.kubeconfig_with_token(token);
     // Cluster API writes the Secret long before the API server answers.
@@ -134,65 +149,65 @@ async fn configmaps_of_clusters_that_are_made_renewed_and_deleted() {
     berlin.cluster().create(map("later")).unwrap();
     program.line("a new object", says("eu/berlin", "later", "live"));
     assert_eq!(lists(&berlin), 1);
-    berlin.cluster().delete("configmaps", "default/later").unwrap();
-    program.line("a deletion", says("eu/berlin", "later", "deleted"));
 
-    // The finalizer keeps the Cluster, and the program lets go of it when the deletion begins.
+    // A broken Secret hurts no other.
+    hub.put(cluster("eu", "broken", true));
+    let usable = kubeconfig(&berlin, "first");
+    for (content, reason, again) in [
+        ("contexts: 7", "KubeconfigBroken", false),
+        (usable.as_str(), "KubeconfigUsable", false),
+        ("contexts: 7", "KubeconfigBroken", true),
+    ] {
+        hub.put(secret("eu", "broken", content));
+        reported(&hub, reason, again).await;
+    }
+
+    // The finalizer keeps the Cluster, and the program releases it when the deletion begins.
     hub.sim.delete("clusters.cluster.x-k8s.io", "us/boston").unwrap();
     program.logged("cluster is gone", 1);
     assert!(hub.sim.get("clusters.cluster.x-k8s.io", "us/boston").is_some());
-    let refused = hub.sim.audit().count(|event| event.code == 403);
-    assert_eq!(refused, 0, "the rights of the manifest are enough");
     let lines = program.interrupt();
     assert!(
         !lines.iter().any(says("us/boston", "settings", "deleted")),
         "{lines:#?}"
     );
+    let audit = hub.sim.audit();
+    let own = audit
+        .events()
+        .filter(|event| event.user == "controller" && event.is_start());
+    let mut used = BTreeSet::<Right>::new();
+    for event in own.filter(|event| !event.resource.is_empty() && event.resource != "namespaces") {
+        assert_ne!(event.code, 403, "{event:?}");
+        used.insert((event.group.clone(), event.resource.clone(), event.verb.clone()));
+    }
+    assert_eq!(used, rights(&role()), "used, and granted");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_the_selected_clusters_of_one_namespace_and_a_broken_secret_hurts_no_other() {
+async fn only_the_selected_clusters_of_one_namespace_for_every_example_with_the_provider() {
     let (hub, berlin) = (Hub::start().await, member("berlin").await);
-    let labelled = |name: &str, env: &str| {
-        let mut object = cluster("eu", name, true);
+    for (namespace, name, env) in [
+        ("eu", "berlin", "prod"),
+        ("eu", "dev", "dev"),
+        ("us", "boston", "prod"),
+    ] {
+        let mut object = cluster(namespace, name, true);
         object["metadata"]["labels"] = json!({"env": env});
-        object
-    };
-    for (name, env) in [("berlin", "prod"), ("broken", "prod"), ("dev", "dev")] {
-        hub.put(labelled(name, env));
-        hub.put(secret("eu", name, &berlin.kubeconfig_with_token("first")));
+        hub.put(object);
+        hub.put(secret(namespace, name, &berlin.kubeconfig_with_token("first")));
     }
-    hub.put(secret("eu", "broken", "contexts: 7"));
-    hub.put(cluster("us", "boston", true));
-    hub.put(secret("us", "boston", &berlin.kubeconfig_with_token("first")));
     // A Secret without a Cluster is no cluster.
     hub.put(secret("eu", "orphan", &berlin.kubeconfig_with_token("first")));
-    let program = hub.program(&["--namespace", "eu", "--selector", "env=prod"]);
-    program.line("the one cluster", says("berlin", "settings", "live"));
-    program.logged("broken-kubeconfig", 1);
-    let event = |hub: &Hub| {
-        let events = hub.sim.list("events.events.k8s.io", "eu");
-        let about = |event: &Value| event["regarding"]["name"] == "broken-kubeconfig";
-        events.into_iter().find(about)
-    };
-    eventually(PATIENCE, "an event on the broken Secret", || event(&hub)).await;
-    let lines = program.interrupt();
-    assert!(lines.iter().all(|line| line["cluster"] == "berlin"), "{lines:#?}");
-
-    // The same clusters for every example with --provider.
     let path = hub.kubeconfig();
-    let path = path.to_str().unwrap();
-    let args = [
-        "--provider",
-        "cluster-api",
-        "--hub-kubeconfig",
-        path,
-        "--allow-loopback",
-    ];
-    let args = [&args[..], &["--namespace", "eu", "--selector", "env=prod"]].concat();
-    let program = Program::start("configmaps", args);
-    program.line("the same", says("berlin", "settings", "live"));
-    program.interrupt();
+    let args = "--namespace eu --selector env=prod --allow-loopback --hub-kubeconfig";
+    let args: Vec<&str> = args.split(' ').chain([path.to_str().unwrap()]).collect();
+    for (example, provider) in [
+        ("cluster-api", &[][..]),
+        ("configmaps", &["--provider", "cluster-api"]),
+    ] {
+        let program = Program::start(example, [provider, &args[..]].concat());
+        program.line("the one cluster", says("berlin", "settings", "live"));
+        let lines = program.interrupt();
+        assert!(lines.iter().all(|line| line["cluster"] == "berlin"), "{lines:#?}");
+    }
 }
-
-const DEPLOYMENTS: &str = "deployments.apps";

@@ -1,12 +1,12 @@
 use std::{
     ffi::OsStr,
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
 };
 
 use serde_json::Value;
 
-use crate::program::{Program, run, run_with};
+use crate::program::{Program, run};
 
 /// Runs the demo to its end and looks at what it says: a step that takes longer than its bound fails.
 fn every_step_succeeds(backend: &str) {
@@ -102,26 +102,4 @@ fn without_binaries_the_demo_simulates_and_reports_so_and_serves_its_report() {
     assert!(get("/metrics").contains("\nmcr_"));
     assert!(demo.log().contains("running on the simulator"), "{}", demo.log());
     demo.interrupt();
-}
-
-#[test]
-fn real_servers_that_were_asked_for_are_not_simulated_in_silence() {
-    for backend in ["real", "auto"] {
-        let output = run_with(
-            "demo",
-            ["--once", "--backend", backend],
-            [("KUBEBUILDER_ASSETS", "/nowhere")],
-        );
-        let error = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{error}");
-        assert!(output.stdout.is_empty() && error.contains("/nowhere"), "{error}");
-    }
-}
-
-#[test]
-fn the_demo_explains_itself() {
-    let text = String::from_utf8(run("demo", ["--help"]).stdout).unwrap();
-    for word in ["cargo xtask demo", "--once", "--format", "--backend", "--serve"] {
-        assert!(text.contains(word), "{text}");
-    }
 }

@@ -8,10 +8,7 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use mcr::Manager;
-use mcr_testkit::{
-    faults::{Fault, Match},
-    sim::{SimCluster, SimRule},
-};
+use mcr_testkit::sim::SimCluster;
 use serde_json::{Value, json};
 
 use crate::{
@@ -183,18 +180,6 @@ fn the_manifest_of_the_crd_of_rollouts_is_that_of_the_type() {
     assert_eq!(found, yaml, "update it with MCR_UPDATE_SNAPSHOTS=1");
 }
 
-#[test]
-fn the_rollout_to_begin_with_is_accepted() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/progressive-rollout/rollout.yaml");
-    let text = std::fs::read_to_string(path).unwrap();
-    let mut rollout: Value = serde_saphyr::from_str(&text).unwrap();
-    serde_json::from_value::<Rollout>(rollout.clone()).unwrap();
-    rollout["metadata"]["namespace"] = "default".into();
-    let hub = SimCluster::new();
-    hub.create(crd()).unwrap();
-    hub.create(rollout).unwrap();
-}
-
 #[tokio::test]
 async fn rollout_gives_a_version_to_one_wave_after_the_other_and_soaks() {
     let world = world().await;
@@ -274,35 +259,6 @@ async fn rollout_leaves_the_deployments_of_others_alone_until_they_are_handed_ov
 }
 
 #[tokio::test]
-async fn rollout_skips_a_cluster_that_does_not_answer_and_catches_up() {
-    let (world, running) = complete().await;
-    let late = Place::start("late").await;
-    world.label(&late, "canary");
-    has(&late, "web:1").await;
-    becomes_healthy(&late).await;
-    says(&world, "two healthy canaries", |status| {
-        status["waves"][0]["healthy"] == 2
-    })
-    .await;
-    world.eu.proxy.set(Fault::Silent).await;
-    names(&world, "eu", "Unreachable", "").await;
-    set_image(&world, "web:2");
-    has(&late, "web:2").await;
-    assert_eq!(image(&world.us.cluster).unwrap(), "web:1");
-    becomes_healthy(&late).await;
-    has(&world.us, "web:2").await;
-    assert_eq!(image(&world.eu.cluster).unwrap(), "web:1");
-    world.eu.proxy.clear().await;
-    for place in [&world.us, &world.eu] {
-        becomes_healthy(place).await;
-        has(place, "web:2").await;
-    }
-    becomes_healthy(&world.eu).await;
-    is(&world, "Complete").await;
-    running.stop().await;
-}
-
-#[tokio::test]
 async fn rollout_that_is_deleted_takes_its_deployments_and_no_others() {
     let (world, running) = complete().await;
     let late = Place::start("late").await;
@@ -348,31 +304,5 @@ async fn rollout_waits_until_the_clusters_are_known() {
     becomes(&world.eu, 1).await;
     names(&world, "eu", "Updating", "1 of 2 replicas").await;
     assert_eq!(image(&world.us.cluster), None);
-    running.stop().await;
-}
-
-/// The program sees an old Rollout, which is not paused.
-#[tokio::test]
-async fn rollout_is_not_continued_by_an_old_state_of_its_spec() {
-    let (world, running) = complete().await;
-    set_image(&world, "web:2");
-    has(&world.eu, "web:2").await;
-    becomes(&world.eu, 1).await;
-    names(&world, "eu", "Updating", "1 of 2 replicas").await;
-    let reads = Match::any().resource("rollouts");
-    world.hub.proxy.set(Fault::StaleReads.on(reads)).await;
-    edit(&world, |spec| spec["paused"] = true.into());
-    becomes_healthy(&world.eu).await;
-    let refused = |hub: &SimCluster| {
-        let conflicts = hub
-            .audit()
-            .count(|event| event.resource == "rollouts" && event.code == 409);
-        (conflicts > 0).then_some(())
-    };
-    world.hub.has("a conflict", refused).await;
-    assert_eq!(image(&world.us.cluster).unwrap(), "web:1");
-    world.hub.proxy.clear().await;
-    is(&world, "Paused").await;
-    assert_eq!(image(&world.us.cluster).unwrap(), "web:1");
     running.stop().await;
 }

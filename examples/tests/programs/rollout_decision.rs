@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::progressive_rollout::{
     api::{ClusterState, Phase, Rollout, WaveState},
     decide::{Decision, decide},
-    member::{Answer, Contact, Health, Member, health},
+    member::{Contact, Health, Member, health},
 };
 
 /// A Rollout and its clusters. Each decision starts from JSON: the object in the hub is all that is kept.
@@ -196,54 +196,6 @@ fn a_failure_stops_until_the_spec_changes() {
 }
 
 #[test]
-fn a_new_version_replaces_one_that_failed_and_an_old_one_comes_back_only_where_it_is_missing() {
-    let mut play = Play::two_waves();
-    play.complete();
-    play.edit(|spec| spec["template"]["spec"]["image"] = 2.into());
-    assert_eq!(play.go().apply, ["a"]);
-    play.of("a").health = Health::Failed("no image".to_owned());
-    assert_eq!(play.go().status.phase, Phase::Failed);
-    let mut other = Play {
-        rollout: play.rollout.clone(),
-        members: play.members.clone(),
-        now: play.now,
-    };
-    other.edit(|spec| spec["template"]["spec"]["image"] = 3.into());
-    assert_eq!(other.go().apply, ["a"]);
-    play.edit(|spec| spec["template"]["spec"]["image"] = 1.into());
-    assert_eq!(play.go().apply, ["a"]);
-    play.of("a").health = Health::Healthy;
-    assert_eq!(play.go().status.phase, Phase::Complete);
-}
-
-#[test]
-fn a_refused_version_is_a_failure_and_is_tried_again_with_a_changed_spec() {
-    let mut play = Play::two_waves();
-    assert_eq!(play.decide().apply, ["a"]);
-    play.of("a").answer = Some(Answer::Refused("forbidden".to_owned()));
-    assert_eq!(play.decide().status.phase, Phase::Failed);
-    play.of("a").answer = None;
-    assert_eq!(play.decide().apply, [""; 0]);
-    play.edit(|spec| spec["paused"] = true.into());
-    let decision = play.decide();
-    assert_eq!((decision.status.phase, decision.apply.len()), (Phase::Paused, 0));
-    play.edit(|spec| spec["paused"] = false.into());
-    assert_eq!(play.decide().apply, ["a"]);
-}
-
-#[test]
-fn an_error_is_named_until_the_version_is_seen_and_costs_no_other_write() {
-    let mut play = Play::two_waves();
-    play.decide();
-    play.of("a").answer = Some(Answer::Error("503".to_owned()));
-    let status = play.decide().status;
-    assert_eq!(status.clusters[0].message, "503");
-    play.of("a").answer = None;
-    let decision = play.decide();
-    assert_eq!((decision.status, decision.apply), (status, vec!["a".to_owned()]));
-}
-
-#[test]
 fn unreachable_clusters_are_named_and_skipped_or_waited_for() {
     for policy in ["Skip", "Wait"] {
         let mut play = Play::two_waves();
@@ -267,29 +219,6 @@ fn unreachable_clusters_are_named_and_skipped_or_waited_for() {
 }
 
 #[test]
-fn a_cluster_that_is_not_listed_is_looked_at_again_and_waited_for_if_that_ends() {
-    let mut play = Play::two_waves();
-    play.complete();
-    play.edit(|spec| spec["template"]["spec"]["image"] = 2.into());
-    play.of("a").contact = Contact::Unlisted(None);
-    assert_eq!(play.go().apply, ["b"]);
-    play.of("b").health = Health::Healthy;
-    let decision = play.go();
-    assert_eq!(
-        (decision.apply.len(), decision.again),
-        (0, Some(Duration::from_secs(1)))
-    );
-    assert_eq!(state_of(&decision, "a"), Some(ClusterState::Connecting));
-    play.of("a").contact = Contact::Unlisted(Some("forbidden".to_owned()));
-    let decision = play.go();
-    assert_eq!(
-        (&*decision.apply, decision.again),
-        (&["c".to_owned()][..], Some(Duration::from_secs(1)))
-    );
-    assert_eq!(state_of(&decision, "a"), Some(ClusterState::Unreachable));
-}
-
-#[test]
 fn a_cluster_that_joins_a_wave_which_is_done_gets_the_version_at_once() {
     let mut play = Play::two_waves();
     play.complete();
@@ -303,22 +232,6 @@ fn a_cluster_that_joins_a_wave_which_is_done_gets_the_version_at_once() {
     assert_eq!(decision.status.waves[0].clusters, 4);
     play.members.remove("e");
     assert_eq!(play.go().status.waves[0].clusters, 3);
-}
-
-#[test]
-fn a_selector_that_is_wrong_stops_the_roll_out_and_is_named() {
-    let mut play = Play::two_waves();
-    play.go();
-    let expression = json!({"key": "tier", "operator": "In"});
-    play.edit(|spec| spec["waves"][0]["selector"] = json!({"matchExpressions": [expression]}));
-    let decision = play.decide();
-    assert_eq!((decision.status.phase, decision.apply.len()), (Phase::Failed, 0));
-    assert!(
-        decision.status.conditions[1].message.starts_with("spec.waves: "),
-        "{decision:?}"
-    );
-    // What it was given is not forgotten.
-    assert_eq!(state_of(&decision, "a"), Some(ClusterState::Updating));
 }
 
 #[test]
