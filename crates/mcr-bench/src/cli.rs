@@ -95,10 +95,6 @@ struct Args {
     /// How many seconds `churn` takes [default: 120]
     #[arg(long)]
     seconds: Option<usize>,
-    /// A program that `kcp` measures beside mcr; the documentation of `mcr_bench::subject::kcp` describes its arguments and
-    /// its lines. May be given several times
-    #[arg(long, value_name = "PATH")]
-    subject: Vec<PathBuf>,
     /// How to print rows
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
@@ -179,7 +175,6 @@ async fn measure(args: Args) -> Result<()> {
         kubeconfig: args.kubeconfig,
         threads: args.threads,
         seconds: args.seconds,
-        brought: args.subject,
         idle: args.idle.map(Duration::from_secs),
     };
     let threaded = [Suite::Fleet, Suite::Update];
@@ -187,9 +182,6 @@ async fn measure(args: Args) -> Result<()> {
         && (args.suites.is_empty() || !args.suites.iter().all(|suite| threaded.contains(suite)))
     {
         bail!("--threads is for `fleet` and `update`: name one of them");
-    }
-    if args.write && args.suites.contains(&Suite::Kcp) {
-        bail!("docs/benchmarks.md has no suite kcp: its rows belong into docs/design/kcp.md");
     }
     let is_whole = args.suites.is_empty();
     // Asked now: an error after an hour would be late.
@@ -343,10 +335,7 @@ mod tests {
     async fn a_step_that_would_not_end_in_time_is_not_begun() {
         let mut session = Session {
             options: Options::default(),
-            programs: Programs {
-                bench: Path::new("not there").to_owned(),
-                go: None,
-            },
+            programs: Programs::find(None).unwrap(),
             on_row: &mut |_| {},
         };
         let options = Options {
@@ -362,16 +351,5 @@ mod tests {
         assert!(error.to_string().contains("no time was left"), "{error}");
         // No subject is measured, and that is no error.
         assert_eq!(in_time(&left_out(60), left, &mut session).await.unwrap(), []);
-    }
-
-    #[test]
-    fn the_stored_figures_are_of_all_that_is_counted() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("figures.json");
-        let stored = figures::read(&path).unwrap();
-        let steps: Vec<&str> = stored.instructions.keys().map(String::as_str).collect();
-        let mut wanted: Vec<String> = steps::Step::value_variants().iter().map(plan::name).collect();
-        wanted.sort_unstable();
-        assert_eq!(steps, wanted);
-        assert_eq!(stored.bytes.len(), 4);
     }
 }

@@ -135,34 +135,7 @@ fn collected(output: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    fn stored(queue: f64, pod: f64) -> Stored {
-        Stored {
-            instructions: [("queue".to_owned(), queue)].into(),
-            bytes: [("pod".to_owned(), pod)].into(),
-        }
-    }
-
-    #[test]
-    fn a_tenth_more_is_borne_and_what_is_beyond_is_named() {
-        assert_eq!(
-            grown(&stored(1000.0, 500.0), &stored(1100.0, 400.0)),
-            Vec::<String>::new()
-        );
-        assert_eq!(
-            grown(&stored(1000.0, 500.0), &stored(1101.0, 600.0)),
-            [
-                "instructions of queue: 1000 before, 1101 now (+10 %)",
-                "bytes of pod: 500 before, 600 now (+20 %)"
-            ]
-        );
-    }
-
-    #[test]
-    fn a_figure_that_nothing_is_stored_of_is_no_pass() {
-        assert_eq!(grown(&Stored::default(), &stored(1.0, 1.0)).len(), 2);
-    }
+    use super::collected;
 
     #[test]
     fn the_count_is_found_in_what_callgrind_reports() {

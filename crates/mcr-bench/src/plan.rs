@@ -37,8 +37,6 @@ pub enum Suite {
     Queue,
     /// Ten thousand ConfigMaps of 500 clusters, copied to one more
     Sync,
-    /// The workspaces of a real kcp, which MCR_KCP_KUBECONFIG names; not one of all suites
-    Kcp,
 }
 
 impl Suite {
@@ -102,6 +100,7 @@ pub fn everything(options: &Options, runs: Option<usize>) -> Vec<Step> {
         Subject::GoConcurrent,
     ];
     let side_by_side = Subject::SIDE_BY_SIDE;
+    let beside = [Subject::KubeRs, Subject::Floor];
     let with_floor = [&compared[..], &[Subject::Floor]].concat();
     let fleet = |clusters, objects, sim, idle: Option<Duration>, subjects: &[Subject], runs, seconds| {
         let mut step = plan.step(Suite::Fleet, subjects, runs, seconds);
@@ -115,15 +114,7 @@ pub fn everything(options: &Options, runs: Option<usize>) -> Vec<Step> {
     churn.options.seconds = options.seconds.or(Some(60));
     vec![
         fleet(500, 102, false, None, &compared, 2, 680),
-        fleet(
-            500,
-            102,
-            false,
-            Some(SHORT),
-            &[Subject::KubeRs, Subject::Floor],
-            2,
-            60,
-        ),
+        fleet(500, 102, false, Some(SHORT), &beside, 2, 60),
         fleet(5_000, 20, true, None, &side_by_side[..1], 1, 150),
         fleet(5_000, 20, true, Some(SHORT), &side_by_side[1..2], 1, 40),
         fleet(500, 20, true, Some(SHORT), &side_by_side, 1, 45),
@@ -183,79 +174,4 @@ pub fn progress(steps: &[Step], at: usize, elapsed: Duration, limit: Option<Dura
         let _ = write!(text, ", about {} min to go", minutes(left));
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn options() -> Options {
-        Options {
-            subjects: Subject::ALL.to_vec(),
-            ..Options::default()
-        }
-    }
-
-    #[test]
-    fn everything_is_every_suite_with_the_sizes_that_targets_are_about() {
-        let plan = everything(&options(), None);
-        for suite in Suite::value_variants() {
-            // Nobody has a kcp without having started one.
-            let planned = plan.iter().any(|step| step.suite == *suite);
-            assert_eq!(planned, *suite != Suite::Kcp, "{suite:?}");
-        }
-        for (clusters, sim) in [(500, false), (500, true), (5_000, true)] {
-            let is = |step: &&Step| step.options.clusters == Some(clusters) && step.options.sim == sim;
-            let measured = plan.iter().filter(is).flat_map(|step| &step.options.subjects);
-            assert!(measured.count() > 1, "{clusters}");
-        }
-    }
-
-    #[test]
-    fn everything_ends_in_time() {
-        let all: Option<Duration> = everything(&options(), None).iter().map(|step| step.takes).sum();
-        assert!(all.unwrap() <= Duration::from_secs(45 * 60), "{all:?}");
-    }
-
-    #[test]
-    fn a_subject_that_was_not_asked_for_is_measured_nowhere_but_the_floor_is() {
-        let asked = Options {
-            subjects: vec![Subject::Mcr],
-            ..Options::default()
-        };
-        let plan = everything(&asked, Some(4));
-        let measured = plan.iter().flat_map(|step| step.options.subjects.clone());
-        let others: Vec<Subject> = measured.filter(|subject| *subject != Subject::Mcr).collect();
-        assert!(
-            !others.is_empty() && others.iter().all(|subject| *subject == Subject::Floor),
-            "{others:?}"
-        );
-        assert!(plan.iter().all(|step| step.options.runs == 4));
-    }
-
-    #[test]
-    fn it_prints_what_comes_and_when_all_will_be_done() {
-        let step = |suite, seconds| Step {
-            suite,
-            options: Options {
-                clusters: Some(5),
-                objects: Some(2),
-                ..options()
-            },
-            takes: Some(Duration::from_secs(seconds)),
-        };
-        let steps = [step(Suite::Queue, 30), step(Suite::SharedScope, 600)];
-        let elapsed = Duration::from_secs(90);
-        assert_eq!(
-            progress(&steps, 1, elapsed, None),
-            "bench: step 2 of 2: shared-scope 5 x 2; 2 min so far, about 10 min to go"
-        );
-        let limit = Some(Duration::from_secs(210));
-        assert!(progress(&steps, 1, elapsed, limit).ends_with("about 2 min to go"));
-        let unknown = [Step {
-            takes: None,
-            ..step(Suite::Queue, 0)
-        }];
-        assert!(progress(&unknown, 0, elapsed, None).ends_with("2 min so far"));
-    }
 }

@@ -166,33 +166,3 @@ impl fmt::Display for Row {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn medians_leave_out_what_a_run_does_not_report() {
-        let run = |synced: Option<f64>, lists| {
-            let row = Row::new("fleet", "mcr", 500, 102).with(Figure::Lists, lists);
-            row.with(Figure::SyncedS, synced)
-        };
-        let row = Row::medians(&[run(Some(3.0), 1.0), run(None, 2.0), run(Some(1.0), 9.0)]).unwrap();
-        assert_eq!(row.runs, 3);
-        let wanted = [(Figure::SyncedS, 2.0), (Figure::Lists, 2.0)];
-        assert_eq!(row.figures, wanted.into());
-    }
-
-    #[test]
-    fn a_line_has_only_what_applies_and_is_read_again() {
-        let row = Row::new("update", "go-serial", 2, 3).with(Figure::P99Ms, 1.5);
-        let line = serde_json::to_string(&row).unwrap();
-        let wanted =
-            r#"{"suite":"update","subject":"go-serial","clusters":2,"objects":3,"runs":0,"p99_ms":1.5}"#;
-        assert_eq!(line, wanted);
-        assert_eq!(serde_json::from_str::<Row>(&line).unwrap(), row);
-        let row = row.with(Figure::RssPeakKb, 2500.0).skipped("no Go");
-        let wanted = "2 x 3       peak 2.50MB  p99 1.50ms  SKIPPED: no Go";
-        assert!(row.to_string().ends_with(wanted), "{row}");
-    }
-}

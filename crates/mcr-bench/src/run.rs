@@ -29,8 +29,6 @@ pub struct Options {
     pub threads: Option<NonZeroUsize>,
     /// How many seconds `churn` takes.
     pub seconds: Option<usize>,
-    /// Programs that suite `kcp` measures beside mcr.
-    pub brought: Vec<PathBuf>,
     /// How long after the sync memory is read, if not the usual time.
     pub idle: Option<Duration>,
 }
@@ -160,23 +158,18 @@ mod tests {
     #[tokio::test]
     async fn parties_take_turns_and_rows_are_medians_that_name_the_threads() {
         let mut rows = Vec::new();
-        let mut on_row = |row: &Row| rows.push(row.clone());
-        let mut session = Session {
-            options: Options {
-                runs: 3,
-                threads: NonZeroUsize::new(2),
-                ..Options::default()
-            },
-            programs: Programs {
-                bench: "bench".into(),
-                go: None,
-            },
-            on_row: &mut on_row,
+        let options = Options {
+            runs: 3,
+            threads: NonZeroUsize::new(2),
+            ..Options::default()
         };
-        assert_eq!(
-            ["", "sim"].map(|of| session.variant(of)),
-            ["threads 2", "sim, threads 2"]
-        );
+        let mut session = Session {
+            options,
+            programs: Programs::find(None).unwrap(),
+            on_row: &mut |row| rows.push(row.clone()),
+        };
+        let variants = ["", "sim"].map(|of| session.variant(of));
+        assert_eq!(variants, ["threads 2", "sim, threads 2"]);
         let mut turns = Vec::new();
         let measured = session.rounds(&["a", "b"], async |_, run, party| {
             turns.push(party);
@@ -186,14 +179,12 @@ mod tests {
         });
         let measured = measured.await.unwrap();
         assert_eq!(turns, ["a", "b", "b", "a", "a", "b"]);
-        let row = |party| Row {
-            runs: 3,
-            ..Row::new("queue", party, 1, 1)
-        };
-        assert_eq!(
-            measured,
-            ["a", "b"].map(|party| row(party).with(Figure::Value, 1.0))
-        );
+        for (row, party) in measured.iter().zip(["a", "b"]) {
+            assert_eq!(
+                (row.subject.as_str(), row.runs, row.get(Figure::Value)),
+                (party, 3, Some(1.0))
+            );
+        }
         assert_eq!(rows, measured);
     }
 }

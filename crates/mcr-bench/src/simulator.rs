@@ -20,13 +20,12 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use base64::{Engine, engine::general_purpose::STANDARD};
 use mcr_testkit::{
     control_plane::{Credentials, KubeconfigBuilder},
     faults::{Fault, FaultProxy},
     sim::{SimCluster, SimFleet, SimServer},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     task::JoinHandle,
@@ -275,36 +274,12 @@ impl Served {
     }
 }
 
-/// The most contexts in YAML. A larger kubeconfig is JSON, which is valid YAML: some parsers refuse more than 250,000 YAML
-/// nodes.
-const MOST_IN_YAML: usize = 5_000;
-
 fn kubeconfig(contexts: &[(String, &Address)]) -> String {
-    if contexts.len() <= MOST_IN_YAML {
-        let add = |builder: KubeconfigBuilder, (name, address): &(String, &Address)| {
-            builder.context(
-                name,
-                &address.url,
-                &address.ca,
-                Credentials::Token(address.token.clone()),
-            )
-        };
-        return contexts.iter().fold(KubeconfigBuilder::new(), add).to_yaml();
-    }
-    let all = |make: &dyn Fn(&str, &Address) -> Value| -> Vec<Value> {
-        contexts
-            .iter()
-            .map(|(name, address)| make(name, address))
-            .collect()
+    let add = |builder: KubeconfigBuilder, (name, address): &(String, &Address)| {
+        let token = Credentials::Token(address.token.clone());
+        builder.context(name, &address.url, &address.ca, token)
     };
-    let ca = |address: &Address| STANDARD.encode(&address.ca);
-    json!({
-        "apiVersion": "v1", "kind": "Config",
-        "clusters": all(&|name, address| json!({ "name": name, "cluster": { "server": address.url, "certificate-authority-data": ca(address) } })),
-        "users": all(&|name, address| json!({ "name": name, "user": { "token": address.token } })),
-        "contexts": all(&|name, _| json!({ "name": name, "context": { "cluster": name, "user": name } })),
-    })
-    .to_string()
+    contexts.iter().fold(KubeconfigBuilder::new(), add).to_yaml()
 }
 
 fn template(args: &SimArgs) -> Result<SimCluster> {

@@ -24,18 +24,3 @@ pub fn slope(points: &[(f64, f64)]) -> Option<f64> {
     let together: f64 = points.iter().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
     (spread > 0.0).then_some(together / spread)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_are_sorted_and_interpolated_and_a_line_has_its_slope() {
-        assert_eq!(median(&[]), None);
-        assert_eq!(median(&[4.0, 1.0, 2.0, 100.0]), Some(3.0));
-        assert_eq!(percentile(&[2.0, 1.0], 75.0), Some(1.75));
-        assert_eq!(percentile(&[9.0, 2.0, 1.0], 100.0), Some(9.0));
-        assert_eq!(slope(&[(0.0, 5.0), (1.0, 7.0), (2.0, 9.0)]), Some(2.0));
-        assert_eq!(slope(&[(1.0, 5.0), (1.0, 7.0)]), None);
-    }
-}

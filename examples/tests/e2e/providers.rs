@@ -1,4 +1,4 @@
-//! One example with each provider that has real clusters.
+//! An example with the provider of kind clusters.
 
 use mcr_testkit::e2e::{
     E2e,
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     cluster::{member, on_kind},
-    common::member::{create, delete, unique},
+    common::member::{create, delete},
     program::Program,
 };
 
@@ -36,26 +36,5 @@ fn configmaps_of_kind_clusters() {
         let program = Program::start("configmaps", ["--provider", "kind", "--prefix", "fleet-"]);
         sees(&e2e, &program, Alpha.name(), Beta.name()).await;
         program.interrupt();
-    });
-}
-
-#[test]
-fn namespace_takes_each_namespace_for_a_cluster() {
-    on_kind(|e2e| async move {
-        let alpha = e2e.kubeconfig(Alpha);
-        let namespace = e2e.namespace(Alpha, "as-cluster").await;
-        let program = Program::start("namespace", ["--hub-kubeconfig", alpha.to_str().unwrap()]);
-        let (here, name) = (member(&e2e, Alpha).await, unique("animal"));
-        create(
-            &here.maps(namespace.name()),
-            json!({"metadata": {"name": name, "labels": {"type": "animal"}}}),
-        )
-        .await;
-        program.line("an animal", says(namespace.name(), "default", &name, "live"));
-        program.interrupt();
-        for zoo in ["zoo", "jungle", "island"] {
-            delete(&here.namespaces(), zoo).await;
-        }
-        namespace.remove().await;
     });
 }

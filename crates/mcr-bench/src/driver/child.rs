@@ -82,28 +82,19 @@ impl Running {
         Usage::of(self.pid).with_context(|| self.name.clone())
     }
 
-    /// The next line of its output.
-    ///
-    /// # Errors
-    ///
-    /// When there is none within `limit`, or the process has ended.
-    pub async fn line(&mut self, limit: Duration) -> Result<String> {
-        let name = &self.name;
-        let line = timeout(limit, self.output.next_line()).await;
-        match line.with_context(|| format!("{name} has sent nothing for {limit:?}"))?? {
-            Some(line) => Ok(line),
-            None => bail!("{name} has ended ({})", self.child.wait().await?),
-        }
-    }
-
     /// The next message of the process.
     ///
     /// # Errors
     ///
     /// When no message comes within `limit`, a line is no message, or the process has ended.
     pub async fn next(&mut self, limit: Duration) -> Result<Message> {
-        let line = self.line(limit).await?;
-        serde_json::from_str(&line).with_context(|| format!("{} sent {line:?}", self.name))
+        let name = &self.name;
+        let line = timeout(limit, self.output.next_line()).await;
+        let line = line.with_context(|| format!("{name} has sent nothing for {limit:?}"))??;
+        let Some(line) = line else {
+            bail!("{name} has ended ({})", self.child.wait().await?);
+        };
+        serde_json::from_str(&line).with_context(|| format!("{name} sent {line:?}"))
     }
 
     /// Waits until the process has seen every object.
@@ -133,15 +124,6 @@ impl Running {
         }
     }
 
-    /// Sends a line.
-    ///
-    /// # Errors
-    ///
-    /// When the process has ended.
-    pub async fn send(&mut self, line: &str) -> Result<()> {
-        Ok(self.ask.write_all(format!("{line}\n").as_bytes()).await?)
-    }
-
     /// Sends a line and waits for the answer.
     ///
     /// # Errors
@@ -157,7 +139,7 @@ impl Running {
     ///
     /// When it does not answer within `limit`.
     pub async fn ask_for(&mut self, line: &str, limit: Duration) -> Result<Message> {
-        self.send(line).await?;
+        self.ask.write_all(format!("{line}\n").as_bytes()).await?;
         self.next(limit).await
     }
 

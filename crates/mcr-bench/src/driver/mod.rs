@@ -1,8 +1,6 @@
 //! The environment of the subjects: their servers, their processes and their arguments.
 
 pub mod child;
-pub mod kcp;
-pub mod kcp_world;
 pub mod servers;
 mod who;
 pub mod work;

@@ -194,9 +194,7 @@ mod tests {
         }
         for (subject, heap, program) in [
             (Subject::Mcr, false, "mcr-bench-mcr"),
-            (Subject::KubeRs, false, "mcr-bench-kube-rs"),
             (Subject::KubeRsTuned, false, "mcr-bench-kube-rs"),
-            (Subject::Floor, false, "mcr-bench-floor"),
             (Subject::Mcr, true, "mcr-bench-heap"),
         ] {
             let (path, args) = command(subject, heap).unwrap();
@@ -205,16 +203,11 @@ mod tests {
         }
         let job = Job {
             threads: NonZeroUsize::new(3),
-            ..Job::new(Path::new("file"), 7)
-        };
-        let (_, args) = Subject::Floor.command(&programs, &job).unwrap();
-        assert_eq!(args, ["floor", "--kubeconfig=file", "--expect=7", "--threads=3"]);
-        let job = Job {
             kinds: &[Kind::Pods, Kind::RoleBindings],
             ..Job::new(Path::new("file"), 7)
         };
-        let (_, args) = Subject::Mcr.command(&programs, &job).unwrap();
-        assert_eq!(args.last().map(String::as_str), Some("--kinds=pods,rolebindings"));
+        let (_, args) = Subject::Floor.command(&programs, &job).unwrap();
+        assert_eq!(args[3..], ["--threads=3", "--kinds=pods,rolebindings"]);
         // An error is better than a figure without meaning.
         assert!(command(Subject::KubeRs, true).is_err());
     }

@@ -250,26 +250,3 @@ pub fn custom(number: usize) -> Value {
         "status": { "phase": "Succeeded", "lastRun": "2026-05-11T03:00:04Z", "bytes": words.below(1_000_000_000) },
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::HashSet;
-
-    #[test]
-    fn a_config_map_holds_about_one_kilobyte_that_is_no_repetition() {
-        for number in 0..100 {
-            let map = config_map(number);
-            let texts: Vec<&str> = map["data"]
-                .as_object()
-                .unwrap()
-                .values()
-                .filter_map(Value::as_str)
-                .collect();
-            let length: usize = texts.iter().map(|text| text.len()).sum();
-            assert!((900..1_200).contains(&length), "{number}: {length} bytes");
-            let lines: HashSet<&str> = texts.iter().flat_map(|text| text.lines()).collect();
-            assert!(lines.len() > 10, "{number}: {} different lines", lines.len());
-        }
-    }
-}

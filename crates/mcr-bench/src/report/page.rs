@@ -62,11 +62,8 @@ fn table(rows: &[&Row]) -> String {
 fn targets(verdicts: &[Verdict]) -> String {
     let mut text = "| suite | what | target | measured | |\n| --- | --- | --- | --- | --- |\n".to_owned();
     for verdict in verdicts {
-        let unit = if verdict.unit.is_empty() {
-            String::new()
-        } else {
-            format!(" {}", verdict.unit)
-        };
+        let unit = format!(" {}", verdict.unit);
+        let unit = unit.trim_end();
         let limit = if verdict.least { "at least" } else { "at most" };
         let is = verdict.is.map_or_else(
             || "not measured".to_owned(),

@@ -78,28 +78,3 @@ pub fn now() -> u64 {
         .unwrap_or(Duration::ZERO);
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_are_what_the_go_program_writes() {
-        let read = |line| serde_json::from_str::<Message>(line).unwrap();
-        assert_eq!(read(r#"{"at":5,"event":"synced"}"#), Message::Synced { at: 5 });
-        assert_eq!(
-            read(r#"{"at":5,"event":"applied","failed":1}"#),
-            Message::Applied { at: 5, failed: 1 }
-        );
-        assert_eq!(
-            read(r#"{"beats":[{"cluster":"c","seq":1,"at":3}],"event":"beats"}"#),
-            Message::Beats {
-                beats: vec![Observation {
-                    cluster: "c".to_owned(),
-                    seq: 1,
-                    at: 3
-                }]
-            }
-        );
-    }
-}

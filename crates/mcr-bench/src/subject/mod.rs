@@ -6,7 +6,6 @@
 //! No code here names all subjects, or the linker would put all of them into each program.
 
 pub mod floor;
-pub mod kcp;
 pub mod kube_rs;
 pub mod mcr;
 pub mod message;

@@ -1,7 +1,6 @@
 //! The suites. The short ones are here, the others each in its own file.
 
 mod fleet;
-mod kcp;
 mod latency;
 mod moving;
 mod store;
@@ -44,7 +43,6 @@ pub async fn run(suite: Suite, session: &mut Session<'_>) -> Result<Vec<Row>> {
         Suite::Workspaces => workspaces(session).await,
         Suite::Queue => queue(session).await,
         Suite::Sync => sync::run(session).await,
-        Suite::Kcp => kcp::run(session).await,
     }
 }
 
