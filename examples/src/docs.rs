@@ -1,4 +1,4 @@
-//! Compiles, and where they don't say `no_run` runs, the Rust code in the repository's documents, and compares the
+//! Compiles, and where they don't have `no_run` runs, the Rust code in the repository's documents, and compares the
 //! versions in their `Cargo.toml` lines with those of the workspace.
 
 #[cfg(all(doctest, feature = "file"))]
@@ -367,7 +367,7 @@ mod tests {
         }
     }
 
-    /// Documents say which test holds what as `file::function`; all of them must be there.
+    /// Documents name the tests of their promises as `file::function`; all of them must be there.
     #[test]
     fn every_test_that_a_document_names_exists() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");

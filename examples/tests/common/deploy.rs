@@ -313,7 +313,7 @@ impl Running<'_> {
         delete(&member.namespaces(), name).await;
     }
 
-    /// `progressive-rollout`: gives a Deployment to the member, says that it is healthy there, and deletes it with its Rollout.
+    /// `progressive-rollout`: gives a Deployment to the member, makes it healthy there, and deletes it with its Rollout.
     pub(crate) async fn rolls_out(&self) {
         let Deployed {
             hub: (hub, kubectl),

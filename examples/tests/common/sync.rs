@@ -21,7 +21,7 @@ pub(crate) async fn story(hub: &Member, early: &Member, late: &Member) {
     let (local, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (id, taken) = (&unique("sync"), &unique("sync-taken"));
     let original = |name: &str, label: &str| json!({"metadata": {"name": name, "labels": {LABEL: label}}, "data": {"key": "value"}});
-    let says = |member: &Member, name: &str, event: &str| {
+    let reports = |member: &Member, name: &str, event: &str| {
         let wanted = [&member.name, id, name, event].map(str::to_owned);
         move |line: &Value| {
             let found = ["cluster", "namespace", "name", "event"].map(|field| line[field].as_str());
@@ -59,7 +59,7 @@ pub(crate) async fn story(hub: &Member, early: &Member, late: &Member) {
             member.join(folder.path());
         }
         for name in ["settings", "short-lived"] {
-            program.line("a copy", says(member, name, "copied"));
+            program.line("a copy", reports(member, name, "copied"));
             eventually(&member.maps(id), name, "the copy", is_copy).await;
         }
     }
@@ -83,7 +83,7 @@ pub(crate) async fn story(hub: &Member, early: &Member, late: &Member) {
         let drift = json!({"metadata": {"labels": unlabelled}, "data": {"key": "drifted", "added": "1"}});
         let mark = program.mark();
         edit(&maps, "settings", drift).await;
-        program.after(mark, "drift", says(member, "settings", "copied"));
+        program.after(mark, "drift", reports(member, "settings", "copied"));
         let repaired =
             |map: Option<&ConfigMap>| is_copy(map) && is_new(map) && entry(map, "added") == Some("1");
         eventually(&maps, "settings", "drift is repaired", repaired).await;
@@ -94,7 +94,7 @@ pub(crate) async fn story(hub: &Member, early: &Member, late: &Member) {
     // One original is deleted, and another one while the program does not run; a third one loses its label then.
     delete(&hub.maps(id), "short-lived").await;
     for member in [early, late] {
-        program.line("the deletion", says(member, "short-lived", "deleted"));
+        program.line("the deletion", reports(member, "short-lived", "deleted"));
     }
     create(&hub.maps(id), original("orphan", "true")).await;
     eventually(&late.maps(id), "orphan", "the copy", is_copy).await;

@@ -87,7 +87,7 @@ impl Images {
         tag
     }
 
-    /// An image of an example that is built already, as the Dockerfile says.
+    /// An image of an example that is built already, by the Dockerfile.
     pub(crate) fn of_example(&mut self, example: &str) -> String {
         let (program, folder) = (program::path(example), tempfile::tempdir().unwrap());
         let base = format!("BASE={}", self.base(&program));

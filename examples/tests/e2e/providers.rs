@@ -12,20 +12,20 @@ use crate::{
     program::Program,
 };
 
-fn says(cluster: &str, namespace: &str, name: &str, event: &str) -> impl Fn(&Value) -> bool {
+fn reports(cluster: &str, namespace: &str, name: &str, event: &str) -> impl Fn(&Value) -> bool {
     let wanted = json!({"cluster": cluster, "namespace": namespace, "name": name, "event": event});
     move |line| *line == wanted
 }
 
-/// A ConfigMap comes and goes in each of two clusters, and the program says so.
+/// A ConfigMap comes and goes in each of two clusters, and the program prints both.
 async fn sees(e2e: &E2e, program: &Program, alpha: &str, beta: &str) {
     for (cluster, name) in [(Alpha, alpha), (Beta, beta)] {
         let namespace = e2e.namespace(cluster, "sees").await;
         let maps = member(e2e, cluster).await.maps(namespace.name());
         create(&maps, json!({"metadata": {"name": "seen"}})).await;
-        program.line("a new object", says(name, namespace.name(), "seen", "live"));
+        program.line("a new object", reports(name, namespace.name(), "seen", "live"));
         delete(&maps, "seen").await;
-        program.line("a deletion", says(name, namespace.name(), "seen", "deleted"));
+        program.line("a deletion", reports(name, namespace.name(), "seen", "deleted"));
         namespace.remove().await;
     }
 }

@@ -95,7 +95,7 @@ fn map(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "default", "name": name}})
 }
 
-fn says<'a>(cluster: &'a str, name: &'a str, event: &'a str) -> impl Fn(&Value) -> bool + 'a {
+fn reports<'a>(cluster: &'a str, name: &'a str, event: &'a str) -> impl Fn(&Value) -> bool + 'a {
     move |line| line["cluster"] == cluster && line["name"] == name && line["event"] == event
 }
 
@@ -134,20 +134,20 @@ async fn configmaps_of_clusters_that_are_made_renewed_broken_and_deleted_with_th
     hub.put(cluster("eu", "berlin", true));
     let line = program.line(
         "a cluster that is initialized",
-        says("eu/berlin", "settings", "live"),
+        reports("eu/berlin", "settings", "live"),
     );
     assert_eq!(line["version"], "v1.36.1");
     // The other order: the Secret comes last.
     hub.put(cluster("us", "boston", true));
     hub.put(secret("us", "boston", &kubeconfig(&boston, "first")));
-    program.line("another", says("us/boston", "settings", "live"));
+    program.line("another", reports("us/boston", "settings", "live"));
 
     // New credentials cost no list.
     let tried = || berlin.cluster().audit().count(|event| event.user == "second");
     hub.put(secret("eu", "berlin", &kubeconfig(&berlin, "second")));
     eventually(PATIENCE, "the second token", || (tried() > 0).then_some(())).await;
     berlin.cluster().create(map("later")).unwrap();
-    program.line("a new object", says("eu/berlin", "later", "live"));
+    program.line("a new object", reports("eu/berlin", "later", "live"));
     assert_eq!(lists(&berlin), 1);
 
     // A broken Secret hurts no other.
@@ -168,7 +168,7 @@ async fn configmaps_of_clusters_that_are_made_renewed_broken_and_deleted_with_th
     assert!(hub.sim.get("clusters.cluster.x-k8s.io", "us/boston").is_some());
     let lines = program.interrupt();
     assert!(
-        !lines.iter().any(says("us/boston", "settings", "deleted")),
+        !lines.iter().any(reports("us/boston", "settings", "deleted")),
         "{lines:#?}"
     );
     let audit = hub.sim.audit();
@@ -206,7 +206,7 @@ async fn only_the_selected_clusters_of_one_namespace_for_every_example_with_the_
         ("configmaps", &["--provider", "cluster-api"]),
     ] {
         let program = Program::start(example, [provider, &args[..]].concat());
-        program.line("the one cluster", says("berlin", "settings", "live"));
+        program.line("the one cluster", reports("berlin", "settings", "live"));
         let lines = program.interrupt();
         assert!(lines.iter().all(|line| line["cluster"] == "berlin"), "{lines:#?}");
     }

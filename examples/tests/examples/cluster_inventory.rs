@@ -189,7 +189,7 @@ fn map(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "default", "name": name}})
 }
 
-fn says<'a>(cluster: &'a str, name: &'a str, event: &'a str) -> impl Fn(&Value) -> bool + 'a {
+fn reports<'a>(cluster: &'a str, name: &'a str, event: &'a str) -> impl Fn(&Value) -> bool + 'a {
     move |line| line["cluster"] == cluster && line["name"] == name && line["event"] == event
 }
 
@@ -220,7 +220,7 @@ async fn configmaps_of_clusters_that_join_fall_ill_and_leave() {
     let program = Program::start("cluster-inventory", &args);
     world.put(unhealthy(world.profile("cluster-3", "us"))).await;
     world.put(world.profile("cluster-2", "eu")).await;
-    let line = program.line("a healthy cluster", says("cluster-2", "settings", "live"));
+    let line = program.line("a healthy cluster", reports("cluster-2", "settings", "live"));
     assert_eq!(
         (&line["region"], &line["version"]),
         (&json!("eu"), &json!("v1.36.1"))
@@ -232,12 +232,15 @@ async fn configmaps_of_clusters_that_join_fall_ill_and_leave() {
     program.logged("ClusterProfile fleet/broken", 1);
     assert!(program.lines().iter().all(|line| line["cluster"] == "cluster-2"));
     world.put(world.profile("cluster-3", "us")).await;
-    program.line("a cluster that got well", says("cluster-3", "settings", "live"));
+    program.line(
+        "a cluster that got well",
+        reports("cluster-3", "settings", "live"),
+    );
     world.hub().delete(PROFILES, "fleet/cluster-3").or_fail();
     program.logged("cluster is gone", 1);
     let lines = program.interrupt();
     assert!(
-        !lines.iter().any(says("cluster-3", "settings", "deleted")),
+        !lines.iter().any(reports("cluster-3", "settings", "deleted")),
         "{lines:#?}"
     );
 }
@@ -282,7 +285,7 @@ async fn the_health_of_a_fleet_from_kubeconfigs_is_one_report() {
     program.interrupt();
 }
 
-/// The plugin `mcr-exec-secretreader`. `None` if this build has none, which the log says.
+/// The plugin `mcr-exec-secretreader`. `None` if this build has none, which is logged.
 fn plugin(test: &str) -> Option<PathBuf> {
     let examples = program::path("cluster-inventory");
     let plugin = examples.ancestors().nth(2)?.join("mcr-exec-secretreader");
@@ -340,11 +343,11 @@ async fn the_commands_of_the_page_lead_to_two_clusters_and_away_with_the_rights_
     let args = args.split(' ').collect::<Vec<_>>();
     let program = Program::start_with("cluster-inventory", args, [("PATH", path)]);
     for cluster in ["cluster-2", "cluster-3"] {
-        let line = program.line(cluster, says(cluster, "settings", "live"));
+        let line = program.line(cluster, reports(cluster, "settings", "live"));
         assert_eq!(line["region"], "eu");
     }
     run(changes).await;
-    program.line("the new ConfigMap", says("cluster-2", "hello", "live"));
+    program.line("the new ConfigMap", reports("cluster-2", "hello", "live"));
     program.logged("the agent is silent", 1);
     run(end).await;
     program.logged("cluster is gone", 1);

@@ -16,7 +16,7 @@ fn prints_what_is_there_and_what_is_deleted_in_every_cluster_also_in_one_that_jo
             create(&member.maps(&id), json!({"metadata": {"name": "first"}})).await;
         }
         let [berlin, lyon] = &members;
-        let says = |cluster: &str, name: &str, event: &str| {
+        let reports = |cluster: &str, name: &str, event: &str| {
             let wanted = json!({"cluster": cluster, "namespace": id, "name": name, "event": event});
             move |line: &Value| *line == wanted
         };
@@ -24,15 +24,15 @@ fn prints_what_is_there_and_what_is_deleted_in_every_cluster_also_in_one_that_jo
         let late = folder.path().join("lyon.kubeconfig");
         let list = format!("{},,{}", berlin.join(folder.path()).display(), late.display());
         let program = Program::start("configmaps", ["--kubeconfigs", &list, "--globs", ""]);
-        program.line("what is there", says("berlin", "first", "live"));
+        program.line("what is there", reports("berlin", "first", "live"));
         assert!(!program.lines().iter().any(|line| line["cluster"] == "lyon"));
 
         lyon.join(folder.path());
-        program.line("the cluster that joins", says("lyon", "first", "live"));
+        program.line("the cluster that joins", reports("lyon", "first", "live"));
         create(&lyon.maps(&id), json!({"metadata": {"name": "second"}})).await;
-        program.line("a new object", says("lyon", "second", "live"));
+        program.line("a new object", reports("lyon", "second", "live"));
         delete(&berlin.maps(&id), "first").await;
-        program.line("a deletion", says("berlin", "first", "deleted"));
+        program.line("a deletion", reports("berlin", "first", "deleted"));
 
         std::fs::remove_file(late).unwrap();
         program.logged("cluster is gone", 1);

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::program::{Program, run};
 
-/// Runs the demo to its end and looks at what it says: a step that takes longer than its bound fails.
+/// Runs the demo to its end and reads its lines: a step that takes longer than its bound fails.
 fn every_step_succeeds(backend: &str) {
     let args = ["--backend", backend, "--once", "--format", "json", "--patient"];
     let output = run("demo", args);

@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// The manifests on the hub and on berlin; none where there is no kubectl, which is said.
+/// The manifests on the hub and on berlin; none where there is no kubectl, which is logged.
 fn deploy<'a>(
     example: &'static str,
     overlay: &str,

@@ -135,7 +135,7 @@ impl Started {
     }
 
     /// Waits for a line about a workspace.
-    pub(crate) fn says(&self, after: usize, workspace: &KcpWorkspace, event: &str) -> Value {
+    pub(crate) fn reports(&self, after: usize, workspace: &KcpWorkspace, event: &str) -> Value {
         let line = |line: &Value| {
             line["cluster"] == workspace.id()
                 && line["workspace"] == workspace.path()
@@ -156,7 +156,7 @@ pub(crate) struct Walk {
 
 impl Walk {
     /// Types the first four blocks of a page. After the third kcp issues the token of the controller, in the workspace that has its
-    /// role. `None` without kubectl, which the log says.
+    /// role. `None` without kubectl, which is logged.
     pub(crate) async fn begin(
         (example, page): (Example, &str),
         (workspace, role): (&str, &str),

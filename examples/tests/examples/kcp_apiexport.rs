@@ -46,7 +46,7 @@ async fn sites_of_two_workspaces_become_pages_with_the_rights_of_the_manifest_an
     EXAMPLE.apply(&a, &["binding-team-a.yaml", "site.yaml"]);
     EXAMPLE.apply(&b, &["binding-team-b.yaml", "site.yaml"]);
     for workspace in [&a, &b] {
-        started.says(0, workspace, "published");
+        started.reports(0, workspace, "published");
         let name = format!("{}/default/shop.html", workspace.id());
         let site = workspace.get(SITES, "default/shop").unwrap();
         assert_eq!(
@@ -71,7 +71,7 @@ async fn sites_of_two_workspaces_become_pages_with_the_rights_of_the_manifest_an
     let mut changed = EXAMPLE.manifest("site.yaml").remove(0);
     changed["spec"]["text"] = "<script>".into();
     a.apply(changed).or_fail();
-    started.says(mark, &a, "published");
+    started.reports(mark, &a, "published");
     assert!(page(&started, &a).unwrap().contains("<p>&lt;script&gt;</p>"));
     assert!(page(&started, &b).unwrap().contains("Opens soon."));
     let is_patched = || {
@@ -86,7 +86,7 @@ async fn sites_of_two_workspaces_become_pages_with_the_rights_of_the_manifest_an
     a.delete(BINDINGS, "sites").or_fail();
     b.delete(SITES, "default/shop").or_fail();
     for workspace in [&a, &b] {
-        started.says(mark, workspace, "removed");
+        started.reports(mark, workspace, "removed");
         assert_eq!(page(&started, workspace), None);
     }
     let is_gone =

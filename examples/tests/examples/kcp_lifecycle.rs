@@ -77,7 +77,7 @@ async fn a_new_workspace_opens_with_what_the_initializer_put_there_and_each_righ
     create(&server, INITIALIZING, "team-b", "shard-1");
     for name in ["team-a", "team-b"] {
         let workspace = phase(&server, name, "Ready").await;
-        started.says(0, &workspace, "initialized");
+        started.reports(0, &workspace, "initialized");
         let map = workspace.get(MAPS, "default/platform").unwrap();
         assert_eq!(
             map["data"],
@@ -107,7 +107,7 @@ async fn a_workspace_is_gone_when_its_files_are_and_each_right_is_used() {
     root(&server).delete(WORKSPACES, "team-a").or_fail();
     let started = Started::new(TERMINATING, &kubeconfig, &[("--folder", "files")]);
     let files = |workspace: &KcpWorkspace| started.folder.path().join("files").join(workspace.id());
-    started.says(0, &workspaces[0], "cleaned up");
+    started.reports(0, &workspaces[0], "cleaned up");
     // It can't remove this, and the workspace waits.
     let held = files(&workspaces[1]);
     fs::create_dir_all(held.parent().unwrap()).unwrap();
@@ -118,7 +118,7 @@ async fn a_workspace_is_gone_when_its_files_are_and_each_right_is_used() {
     fs::remove_file(&held).unwrap();
     fs::create_dir(&held).unwrap();
     fs::write(held.join("greeting.txt"), "hello").unwrap();
-    started.says(0, &workspaces[1], "cleaned up");
+    started.reports(0, &workspaces[1], "cleaned up");
     assert!(!held.exists());
     let are_gone = || {
         let left = root(&server).list(WORKSPACES, "");

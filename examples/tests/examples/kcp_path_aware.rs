@@ -45,12 +45,12 @@ async fn workspaces_share_by_path_with_the_rights_of_the_manifest_and_a_path_fol
     );
     // No workspace has the path that the copy names.
     EXAMPLE.apply(&b, &["binding.yaml", "copy.yaml"]);
-    let line = started.says(0, &b, "no workspace");
+    let line = started.reports(0, &b, "no workspace");
     assert_eq!(line["of"], "root:team-a");
 
     let first = kcp.create_workspace_on("root:team-a", "root").or_fail();
     EXAMPLE.apply(&first, &["original.yaml", "binding.yaml"]);
-    started.says(0, &b, "copied");
+    started.reports(0, &b, "copied");
     assert_eq!(data(&b), json!({"shop": "https://shop.example.com"}));
 
     // A change of the original, and one of the copy. What the original does not have is removed.
@@ -68,7 +68,7 @@ async fn workspaces_share_by_path_with_the_rights_of_the_manifest_and_a_path_fol
     first
         .apply(original("root:team-c", json!({"mail": "secret"})))
         .or_fail();
-    started.says(mark, &b, "not shared");
+    started.reports(mark, &b, "not shared");
     assert_eq!(data(&b), json!({"mail": "mx"}));
 
     // Another workspace takes the path.

@@ -15,7 +15,7 @@ use crate::program::Program;
 
 const LANG: [(&str, &str); 1] = [("LANG", "C")];
 
-/// The file that a program tells its user to export. Only its owner can read it.
+/// The file that a program prints for its user to export. Only its owner can read it.
 fn exported(program: &Program) -> PathBuf {
     let path = |line: &str| Some(line.trim().strip_prefix("export KUBECONFIG=")?.to_owned());
     let line = program.line("export KUBECONFIG", |line| line.as_str().and_then(path).is_some());

@@ -31,7 +31,7 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// With a file, such as a kubeconfig. `None` without kubectl, which the log says.
+    /// With a file, such as a kubeconfig. `None` without kubectl, which is logged.
     pub(crate) fn open(test: &str, file: &str, content: &str) -> Option<Self> {
         let kubectl = Binaries::find().or_fail().folder().to_owned();
         if !kubectl.join("kubectl").is_file() {

@@ -138,7 +138,7 @@ async fn operator_with_a_slow_hub_reports_no_missing_profile() {
         is(place, "main", "Ready").await;
         assert_eq!(events(place), ["Ready"]);
     }
-    // No database was looked at before the profiles were known.
+    // No database was reconciled before the profiles were listed.
     assert_eq!(running.errors(), 0);
     running.stop().await;
 }

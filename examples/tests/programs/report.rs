@@ -44,7 +44,7 @@ async fn reports(world: &World, eu: &str, us: &str) {
 
 const COUNTED: &str = "2 nodes, 0 Pods";
 
-/// The hub says late which members there are.
+/// The provider announces the members late.
 #[tokio::test]
 async fn report_with_a_slow_hub_names_every_cluster_from_the_first_on() {
     let world = World::start_undiscovered().await;

@@ -137,7 +137,7 @@ async fn fails(place: &Place) {
 }
 
 /// Waits for a status of the Rollout, which is about its newest spec.
-async fn says(world: &World, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+async fn has_status(world: &World, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     let status = |hub: &SimCluster| {
         let found = hub.get(ROLLOUTS, "default/web")?;
         let newest = found["status"]["observedGeneration"] == found["metadata"]["generation"];
@@ -147,13 +147,13 @@ async fn says(world: &World, what: &str, wanted: impl Fn(&Value) -> bool) -> Val
 }
 
 async fn is(world: &World, phase: &str) -> Value {
-    says(world, phase, |status| status["phase"] == phase).await
+    has_status(world, phase, |status| status["phase"] == phase).await
 }
 
 /// Waits until the status names a cluster in this state, with this in the message.
 async fn names(world: &World, cluster: &str, state: &str, message: &str) -> Value {
     let what = format!("{cluster} is {state}: {message}");
-    says(world, &what, |status| {
+    has_status(world, &what, |status| {
         let mut named = status["clusters"].as_array().unwrap().iter();
         named.any(|entry| {
             let text = entry["message"].as_str().unwrap();
@@ -194,7 +194,7 @@ async fn rollout_gives_a_version_to_one_wave_after_the_other_and_soaks() {
     assert_eq!(status["waves"][1]["state"], "Pending");
     assert_eq!(image(&world.us.cluster), None);
     becomes_healthy(&world.eu).await;
-    let status = says(&world, "it soaks", |status| {
+    let status = has_status(&world, "it soaks", |status| {
         status["waves"][0]["state"] == "Soaking"
     })
     .await;
@@ -271,7 +271,7 @@ async fn rollout_that_is_deleted_takes_its_deployments_and_no_others() {
     late.has("a list of Deployments", listed).await;
     // A cluster that no wave selects any more keeps its Deployment until then.
     world.unlabel(&world.us);
-    says(&world, "no cluster", |status| status["waves"][1]["clusters"] == 0).await;
+    has_status(&world, "no cluster", |status| status["waves"][1]["clusters"] == 0).await;
     world.hub.cluster.delete(ROLLOUTS, "default/web").unwrap();
     world.hub.loses(ROLLOUTS, "default/web").await;
     for place in [&world.eu, &world.us] {

@@ -63,7 +63,7 @@ async fn sync_with_a_slow_hub_deletes_no_copy() {
         place.loses("secrets", "default/orphan").await;
         assert_eq!(deletes(place), 1, "only the orphan was deleted");
     }
-    // No copy was looked at before the originals were known.
+    // No copy was reconciled before the originals were listed.
     assert_eq!(running.errors(), 0);
     running.stop().await;
 }

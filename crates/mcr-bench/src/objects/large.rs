@@ -1,6 +1,6 @@
 //! Pods as large clusters have them: 4 to 8 kB each, and half as much again of `managedFields`.
 //!
-//! Pods of one workload share what its template says, as replicas do. Names, nodes, addresses, times, hashes of containers and
+//! Pods of one workload share its template, as replicas do. Names, nodes, addresses, times, hashes of containers and
 //! the states of containers differ from Pod to Pod.
 
 use jiff::Timestamp;
@@ -291,7 +291,7 @@ fn managed_spec(metadata: &Value, spec: &Value) -> Value {
     })
 }
 
-/// The set of fields of a value, as in `fieldsV1`. Items of lists are told apart by their key.
+/// The set of fields of a value, as in `fieldsV1`. Items of lists are distinguished by their key.
 fn fields(of: &Value) -> Value {
     let mut set = Map::new();
     match of {

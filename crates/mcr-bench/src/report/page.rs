@@ -62,8 +62,7 @@ fn table(rows: &[&Row]) -> String {
 fn targets(verdicts: &[Verdict]) -> String {
     let mut text = "| suite | what | target | measured | |\n| --- | --- | --- | --- | --- |\n".to_owned();
     for verdict in verdicts {
-        let unit = format!(" {}", verdict.unit);
-        let unit = unit.trim_end();
+        let unit = format!(" {}", verdict.unit).trim_end().to_owned();
         let limit = if verdict.least { "at least" } else { "at most" };
         let is = verdict.is.map_or_else(
             || "not measured".to_owned(),

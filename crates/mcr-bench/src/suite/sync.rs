@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// How many edits a burst has.
 const EDITS: usize = 10_000;
 
-/// How long a subject is idle before memory is looked at, and how long idle CPU is measured.
+/// How long a subject is idle before memory is read, and how long idle CPU is measured.
 const IDLE: Duration = Duration::from_secs(10);
 
 pub(super) async fn run(session: &mut Session<'_>) -> Result<Vec<Row>> {
