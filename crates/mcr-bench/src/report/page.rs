@@ -8,91 +8,91 @@ use crate::row::Row;
 const SUITES: [(&str, &str); 14] = [
     (
         "fleet",
-        "Every context of a kubeconfig leads to one real kube-apiserver, as a user with a client certificate of its own, so that nobody \
-         can share TLS sessions or connections. It holds as many ConfigMaps as the table says, 1 kB of text each that differs from one to the \
-         next. Measured from the start of the process until the reconciler has seen every object of every context once. Variant `sim`: simulated \
-         API servers in another process, for sizes that a real one does not carry; beyond 5,000 contexts their kubeconfig is JSON, since \
-         there are readers of YAML that stop at a quarter of a million nodes. `go-serial` engages one cluster after the other, as \
-         multicluster-runtime does; `go-concurrent` all at once, with one shared REST mapper and without managedFields. `kube-rs` is a client, \
-         a watcher and a reflector for each context, made of a cloned kubeconfig; `kube-rs-tuned` parses the CA once, clones nothing, lists from \
-         the cache. Go's clients list by watching (streaming lists), which the server counts as no LIST. `floor` is no controller and uses no library of HTTP: it opens \
-         a TLS session, a LIST and a WATCH for each context and throws away what they say, which is the least that the same server on the same machine \
-         takes; `server CPU s` is that server's own. Where there is idle CPU, it was measured for a minute that began a minute after the sync, in the first run, and memory \
-         was looked at in its end; elsewhere memory was looked at after six seconds.",
+        "Every context of a kubeconfig leads to one real kube-apiserver, as a user with a client certificate of its own, so that no TLS \
+         sessions or connections are shared. It holds as many ConfigMaps as the table has, 1 kB of text each that differs from one to \
+         the next. Measured from the start of the process until the reconciler has received every object of every context once. Variant \
+         `sim`: simulated API servers in another process, for sizes that a real one does not carry. `go-serial` engages one cluster \
+         after the other, as multicluster-runtime does; `go-concurrent` all at once, with one shared REST mapper and without \
+         managedFields. `kube-rs` is a client, a watcher and a reflector for each context, made of a cloned kubeconfig; `kube-rs-tuned` \
+         parses the CA once, clones nothing, lists from the cache. Go's clients list by watching (streaming lists), which the server \
+         counts as no LIST. `floor` is no controller: it opens a TLS session, a LIST and a WATCH for each context and discards the \
+         answers, which is the least that the same server on the same machine takes; `server CPU s` is that server's own. Idle CPU was \
+         measured in the first run, for a minute that began a minute after the sync, and memory at its end; elsewhere memory was \
+         measured after six seconds.",
     ),
     (
         "store",
         "`configmap`, `pod`, `deployment`, `custom`: allocated bytes of an object in mcr's store, for each byte of its JSON without \
-         managedFields (which an API server sends, and mcr does not keep); beside it that JSON's size, and how long reading and decoding \
-         one takes. `kB a cluster`: what one more of 1,000 clusters with one object adds to resident memory.",
+         managedFields; beside it that JSON's size, and how long reading and decoding one takes. `kB a cluster`: what one more of 1,000 \
+         clusters with one object adds to resident memory.",
     ),
     (
         "update",
-        "One object is written a hundred times while all contexts watch it; measured from the API server's answer to the write until each cluster's reconciler \
-         sees it, or for `floor` until its bytes are there: so much is the API server's, which shares the machine. Variant `core` is mcr's own share: events of 100 clusters are handed to it as bytes, without sockets and TLS, and are measured \
-         until their reconcile is called; `value` is events a second.",
+        "One object is written a hundred times while all contexts watch it; measured from the API server's answer to the write until \
+         each cluster's reconciler receives it, or for `floor` until its bytes are there. Variant `core` is mcr's own share: it gets \
+         events of 100 clusters as bytes, without sockets and TLS, measured until their reconcile is called; `value` is events a second.",
     ),
     (
         "work",
-        "A reconciler that applies one ConfigMap of 1 kB for each request, server-side, with 64 reconciles at once for every subject. All contexts watch the same \
-         objects in one namespace of one real API server, and each applies into a namespace of its own. 25 seconds after the sync, when a subject is idle, each object is written once. \
-         `value` is reconciles a second, from the first of these writes until the answer to the last apply; CPU and server CPU are of that time. `missed` is applies that \
-         failed, and ConfigMaps that the server does not have afterwards, or with other content. mcr and kube-rs-tuned speak HTTP/1.1, so requests of \
-         one cluster that run beside its watch take one more connection each; Go's clients speak HTTP/2 over the connection of the watch.",
+        "A reconciler that applies one ConfigMap of 1 kB for each request, server-side, with 64 reconciles at once for every subject. \
+         All contexts watch the same objects in one namespace of one real API server, and each applies into a namespace of its own. 25 \
+         seconds after the sync each object is written once. `value` is reconciles a second, from the first of these writes until the \
+         answer to the last apply; CPU and server CPU are of that time. `missed` is applies that failed, and ConfigMaps that the server \
+         does not have afterwards, or with other content. Requests of mcr and kube-rs-tuned (HTTP/1.1) that run beside a watch take one \
+         more connection each; Go's clients speak HTTP/2 over the connection of the watch.",
     ),
     (
         "kinds",
-        "As `fleet`, with ten kinds in each cluster: ConfigMaps, Secrets, Services, ServiceAccounts, Pods, Deployments, Roles, RoleBindings, \
-         Events and Namespaces. `objects each` is all kinds together. mcr has a controller for each kind; Go has an informer for each in its one \
-         cache for each cluster, and one controller over all; kube-rs a watcher and a reflector for each, which share the client of their cluster. \
-         Go's connections speak HTTP/2, and all watches of a cluster share one; those of mcr and kube-rs speak HTTP/1.1, where each watch has its \
-         own. `go-concurrent` and `kube-rs-tuned` drop managedFields. Memory was looked at half a minute after the sync.",
+        "As `fleet`, with ten kinds in each cluster: ConfigMaps, Secrets, Services, ServiceAccounts, Pods, Deployments, Roles, \
+         RoleBindings, Events and Namespaces. `objects each` is all kinds together. mcr has a controller for each kind; Go has an \
+         informer for each in its one cache for each cluster, and one controller over all; kube-rs a watcher and a reflector for each. \
+         In Go all watches of a cluster share one HTTP/2 connection; with mcr and kube-rs each watch has its own. `go-concurrent` and \
+         `kube-rs-tuned` drop managedFields. Memory was measured half a minute after the sync.",
     ),
     (
         "large",
-        "Simulated clusters with many Pods of 4 to 8 kB and 3 to 5 kB of managedFields: several containers, probes, environments, volumes, owners, statuses \
-         with times, hashes and addresses. They are the same in every run, and those of one cluster differ from those of the others; replicas of one \
-         workload share its template, five on average. The simulator is on the same machine, and sends JSON only. All subjects work as in `kinds`. \
-         Memory was looked at half a minute after the sync.",
+        "Simulated clusters with many Pods of 4 to 8 kB and 3 to 5 kB of managedFields. They are the same in every run, and those of one \
+         cluster differ from those of the others; replicas of one workload share its template, five on average. The simulator is on the \
+         same machine, and sends JSON only. All subjects work as in `kinds`.",
     ),
     (
         "shared-scope",
-        "Namespaces of one API server as clusters. `bytes` and `rss_bytes`: allocated and resident memory of one cluster beyond its objects, \
-         before its client is used; `engage_us`: until one more is in the fleet, `cpu_us`: CPU of one that joins, reconcile included; `all_s`: until all \
-         were reconciled.",
+        "Namespaces of one API server as clusters. `bytes` and `rss_bytes`: allocated and resident memory of one cluster beyond its \
+         objects, before its client is used; `engage_us`: until one more is in the fleet, `cpu_us`: CPU of one that joins, reconcile \
+         included; `all_s`: until all were reconciled.",
     ),
     (
         "discovery",
-        "A thousand simulated clusters that a provider finds in a simulated hub, each with one ConfigMap. Kubeconfigs are padded to the size \
-         of those with an RSA-2048 client certificate; with Cluster API there are four more Secrets for each cluster. `_s`: from the start of the fleet until all \
-         were reconciled; `code` is code that announces the same clusters. `cluster-inventory` reads ClusterProfiles and runs a plugin for each; \
-         `code-plugin` and `kubeconfig-plugin` have kubeconfigs that name the same plugin, a shell script. `cluster-inventory-secrets` reads ClusterProfiles and \
-         their kubeconfigs in Secrets. `_bytes`: allocated memory for each cluster beyond that of `code`, and with plugins beyond that of `code-plugin`.",
+        "A thousand simulated clusters that a provider finds in a simulated hub, each with one ConfigMap. Kubeconfigs have the size of \
+         those with an RSA-2048 client certificate; with Cluster API there are four more Secrets for each cluster. `_s`: from the start \
+         of the fleet until all were reconciled; `code` is code that announces the same clusters. `cluster-inventory` reads \
+         ClusterProfiles and runs a plugin for each, a shell script; `code-plugin` and `kubeconfig-plugin` have kubeconfigs that name \
+         the same plugin. `cluster-inventory-secrets` reads ClusterProfiles and their kubeconfigs in Secrets. `_bytes`: allocated memory \
+         for each cluster beyond that of `code`, and with plugins beyond that of `code-plugin`.",
     ),
     (
         "workspaces",
-        "Workspaces of a double of kcp with two shards, each with an APIBinding and one ConfigMap; `LISTs` and `WATCHes` are those of both \
-         kinds at both shards. `all_s`: from the start of the fleet until all were reconciled; `bytes`: allocated memory of each, its APIBinding \
-         and its ConfigMap included; `engage_us`: from the announcement of one more until it is in the fleet; `join_cpu_us`: all CPU of mcr for one more, from \
-         its APIBinding to its first reconcile; `event_cpu_us`: of a change of a ConfigMap, reconcile included. `lost_`: a shard with half of them goes and comes back without its \
-         history: how long until all are Ready, how often each kind was listed, what was reconciled and told as deleted (one object \
-         had changed).",
+        "Workspaces of a double of kcp with two shards, each with an APIBinding and one ConfigMap; `LISTs` and `WATCHes` are those of \
+         both kinds at both shards. `all_s`: from the start of the fleet until all were reconciled; `bytes`: allocated memory of each, \
+         its APIBinding and its ConfigMap included; `engage_us`: from the announcement of one more until it is in the fleet; \
+         `join_cpu_us`: all CPU of mcr for one more, from its APIBinding to its first reconcile; `event_cpu_us`: of a change of a \
+         ConfigMap, reconcile included. `lost_`: a shard with half of them goes and comes back without its history: how long until all \
+         are Ready, how often each kind was listed, what was reconciled and reported as deleted (one object had changed).",
     ),
     (
         "churn",
-        "100 clusters stay, of another 400 half is there; each second the 200 leave and the other 200 join. Latency is that of those that stay; \
-         `lists` is LISTs a second, `value` the growth of the live heap in percent a minute. In the end what joined last must have been seen \
-         whole.",
+        "100 clusters stay, of another 400 half is there; each second the 200 leave and the other 200 join. Latency is that of those \
+         that stay; `lists` is LISTs a second, `value` the growth of the live heap in percent a minute.",
     ),
     (
         "isolation",
-        "A fifth of the clusters fail from the start on, in the way that the variant names. `synced_s` is until all objects of the others were seen, \
-         latency is of writes to the others.",
+        "A fifth of the clusters fail from the start on, in the way that the variant names. `synced_s` is until all objects of the \
+         others were received, latency is of writes to the others.",
     ),
     (
         "fairness",
-        "4 workers, 5 ms a reconcile. 19 clusters are written to ten times a second; in the `storm` one more is written to a thousand times a \
-         second, more than can be worked off. Latency is that of the 19.",
+        "4 workers, 5 ms a reconcile. 19 clusters are written to ten times a second; in the `storm` one more is written to a thousand \
+         times a second. Latency is that of the 19.",
     ),
     (
         "queue",
@@ -100,13 +100,14 @@ const SUITES: [(&str, &str); 14] = [
     ),
     (
         "sync",
-        "ConfigMaps of 1 kB in each of 500 simulated clusters are copied to one more. `mcr-sync` mirrors them. `kube-rs-by-hand` does the same on kube-rs, as a \
-         careful author writes it: a controller for each source cluster, kube's helper for finalizers, a GET of the target before each write, \
-         preconditions, one watch of all targets for drift. It keeps no record of placements and of owned fields. Both run 64 reconciles at once. `initial`: from \
-         the start of the process until the last object is there; `value` is objects a second. `burst`: 10,000 edits of sources that chance selects, as fast as \
-         the simulator takes them, until all targets are as their sources; `value` is writes, of which a later one may carry several edits. `restart`: a new process finds \
-         everything as it should be; CPU of 20 s, `value` is writes. `bytes an object`: resident memory then beyond that with 500 empty clusters. \
-         `a cluster joins`: a source cluster without objects comes to the 500. The simulator shares the cores.",
+        "ConfigMaps of 1 kB in each of 500 simulated clusters are copied to one more. `mcr-sync` mirrors them. `kube-rs-by-hand` does \
+         the same on kube-rs: a controller for each source cluster, kube's helper for finalizers, a GET of the target before each write, \
+         preconditions, one watch of all targets for drift. It keeps no record of placements and of owned fields. Both run 64 reconciles \
+         at once. `initial`: from the start of the process until the last object is there; `value` is objects a second. `burst`: 10,000 \
+         edits of random sources, until all targets are as their sources; `value` is writes, of which a later one may carry several \
+         edits. `restart`: a new process finds everything as it should be; CPU of 20 s, `value` is writes. `bytes an object`: resident \
+         memory then beyond that with 500 empty clusters. `a cluster joins`: a source cluster without objects comes to the 500. The \
+         simulator shares the cores.",
     ),
 ];
 
@@ -269,7 +270,7 @@ fn limits(rows: &[Row]) -> String {
         let _ = writeln!(
             text,
             "\nThe {objects} objects themselves are {} MB of JSON without managedFields: {} of what go-serial takes in all, and {} of what \
-             kube-rs-tuned does, before there is any connection. Below that, it is a matter of what objects have in common.",
+             kube-rs-tuned does.",
             rounded(objects * json / 1e6),
             part("go-serial"),
             part("kube-rs-tuned"),
@@ -297,14 +298,13 @@ pub fn page(rows: &[Row], verdicts: &[Verdict], machine: &Machine) -> String {
     let mut text = format!(
         "# Benchmarks\n\n\
          Written by `cargo xtask bench` on {}: {}, {} cores, {} GB, {}.\n{}.\n\n\
-         Each subject runs in a process of its own and does the same job; memory and CPU time are what the kernel says of that process. Each family \
-         is a program of its own, as it would be deployed: `mcr`, both of kube-rs, both of Go, the floor; those in Rust are built with \
-         the profile `deployed` (fat LTO, one codegen unit). Each has its default runtime, tokio's or Go's, with a thread \
-         for each core; the server shares the cores. In variant `threads N` each has so many. Subjects take turns within a run, figures are medians of the runs. `cargo xtask bench fleet --kubeconfig FILE` measures on clusters of yours, `--help` \
-         tells the rest.\n\n\
+         Each subject runs in a process of its own and does the same job; the kernel reports its memory and CPU time. Each family is a \
+         program of its own, as it would be deployed: `mcr`, both of kube-rs, both of Go, the floor; those in Rust are built with the \
+         profile `deployed` (fat LTO, one codegen unit). Each has its default runtime, tokio's or Go's, with a thread for each core \
+         (variant `threads N`: with so many); the server shares the cores. Subjects take turns within a run, figures are medians of the \
+         runs. `cargo xtask bench fleet --kubeconfig FILE` measures on clusters of yours.\n\n\
          ## Targets\n\n\
-         Ratios are of one call on one machine. The rows behind them are below. \
-         Suites that the last call did not measure keep the rows of an earlier call, which may have run on another machine.\n\n{}\n",
+         Ratios are of one call on one machine. Suites that the last call did not measure keep the rows of an earlier call, which may have run on another machine.\n\n{}\n",
         machine.date,
         machine.processor,
         machine.cores,

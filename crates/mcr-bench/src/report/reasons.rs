@@ -7,8 +7,7 @@ const REASONS: [(&str, &str, &str); 11] = [
     (
         "fleet",
         "time until all is synced, of go-concurrent's",
-        "there is little left to win. The floor only opens connections and reads, and it takes nearly half of go-concurrent's time, too. \
-         Whether mcr meets the target differs from run to run.",
+        "the floor takes nearly half of go-concurrent's time, too. Whether mcr meets the target differs from run to run.",
     ),
     (
         "fleet",
@@ -18,15 +17,14 @@ const REASONS: [(&str, &str, &str); 11] = [
     (
         "fleet",
         "CPU of 5,000 idle clusters",
-        "the same probes, of which the fleet sends at most 100 a second. They are not all of it: with the connections of the probes kept open it \
-         was as much, and the rest is not known.",
+        "the same probes, of which the fleet sends at most 100 a second. They are not all of it; the rest is not known.",
     ),
     (
         "work",
         "reconciles a second",
-        "the machine is the limit. With each subject, the server and the subject together keep 1.7 of its 2 cores busy. So the rate \
-         depends on their CPU time, most of which is the server's. The server takes more CPU time for the applies of mcr than for as many \
-         of kube-rs, and it is not known why. One run of each is compared, and equal programs differ by up to 15 % here.",
+        "the machine is the limit. The server and the subject together keep 1.7 of its 2 cores busy, so the rate depends on their CPU \
+         time, most of which is the server's. The server takes more CPU time for the applies of mcr than for as many of kube-rs, and it \
+         is not known why. One run of each is compared, and equal programs differ by up to 15 % here.",
     ),
     (
         "work",
@@ -36,8 +34,8 @@ const REASONS: [(&str, &str, &str); 11] = [
     (
         "workspaces",
         "time to engage one more",
-        "the reason is not known. The time begins with the first announcement. If the APIBinding is not ready then, the workspace is \
-         engaged only after another event of the shard.",
+        "the reason is not known. If the APIBinding is not ready at the first announcement, the workspace is engaged only after another \
+         event of the shard.",
     ),
     (
         "sync",
@@ -47,15 +45,11 @@ const REASONS: [(&str, &str, &str); 11] = [
     (
         "sync",
         "CPU until all is copied",
-        "mcr-sync looks at a source and its targets before and after each of its writes, and again at the event of each write. A look decodes, projects \
-         and compares field by field. The program by hand compares once. In a profile of mcr-sync the looks take 19 % of the CPU time and the writes 22 %. \
-         Memory allocation in many places is most of the rest.",
+        "mcr-sync compares a source and its targets field by field before and after each of its writes, and again at the event of each \
+         write. The program by hand compares once. In a profile of mcr-sync the comparisons take 19 % of the CPU time and the writes 22 \
+         %.",
     ),
-    (
-        "sync",
-        "CPU of a burst",
-        "as for the first copies. Each edit is looked at three times: before the write, after it, and at the event of the target.",
-    ),
+    ("sync", "CPU of a burst", "as for the first copies."),
     (
         "sync",
         "CPU of a restart",
