@@ -15,8 +15,6 @@ mod code {
     struct Comparison;
     #[doc = include_str!("../../docs/faq.md")]
     struct Faq;
-    #[doc = include_str!("../../docs/kcp.md")]
-    struct Kcp;
     #[doc = include_str!("../../docs/metrics.md")]
     struct Metrics;
     #[doc = include_str!("../../docs/migrating-from-go.md")]
