@@ -9,16 +9,15 @@ const SUITES: [(&str, &str); 14] = [
     (
         "fleet",
         "Every context of a kubeconfig leads to one real kube-apiserver, as a user with a client certificate of its own, so that no TLS \
-         sessions or connections are shared. It holds as many ConfigMaps as the table has, 1 kB of text each that differs from one to \
-         the next. Measured from the start of the process until the reconciler has received every object of every context once. Variant \
-         `sim`: simulated API servers in another process, for sizes that a real one does not carry. `go-serial` engages one cluster \
-         after the other, as multicluster-runtime does; `go-concurrent` all at once, with one shared REST mapper and without \
-         managedFields. `kube-rs` is a client, a watcher and a reflector for each context, made of a cloned kubeconfig; `kube-rs-tuned` \
-         parses the CA once, clones nothing, lists from the cache. Go's clients list by watching (streaming lists), which the server \
-         counts as no LIST. `floor` is no controller: it opens a TLS session, a LIST and a WATCH for each context and discards the \
-         answers, which is the least that the same server on the same machine takes; `server CPU s` is that server's own. Idle CPU was \
-         measured in the first run, for a minute that began a minute after the sync, and memory at its end; elsewhere memory was \
-         measured after six seconds.",
+         sessions or connections are shared. Its ConfigMaps have 1 kB of text each, which differs from one to the next. Measured from \
+         the start of the process until the reconciler has received every object of every context once. Variant `sim`: simulated API \
+         servers in another process. `go-serial` engages one cluster after the other, as multicluster-runtime does; `go-concurrent` all \
+         at once, with one shared REST mapper and without managedFields. `kube-rs` is a client, a watcher and a reflector for each \
+         context, made of a cloned kubeconfig; `kube-rs-tuned` parses the CA once, clones nothing, lists from the cache. Go's clients \
+         list by watching (streaming lists), which the server counts as no LIST. `floor` is no controller: it opens a TLS session, a \
+         LIST and a WATCH for each context and discards the answers. `server CPU s` is the server's own. Idle CPU was measured in the \
+         first run, for a minute that began a minute after the sync, and memory at its end; elsewhere memory was measured after six \
+         seconds.",
     ),
     (
         "store",
@@ -38,8 +37,7 @@ const SUITES: [(&str, &str); 14] = [
          All contexts watch the same objects in one namespace of one real API server, and each applies into a namespace of its own. 25 \
          seconds after the sync each object is written once. `value` is reconciles a second, from the first of these writes until the \
          answer to the last apply; CPU and server CPU are of that time. `missed` is applies that failed, and ConfigMaps that the server \
-         does not have afterwards, or with other content. Requests of mcr and kube-rs-tuned (HTTP/1.1) that run beside a watch take one \
-         more connection each; Go's clients speak HTTP/2 over the connection of the watch.",
+         does not have afterwards, or with other content.",
     ),
     (
         "kinds",
@@ -52,8 +50,8 @@ const SUITES: [(&str, &str); 14] = [
     (
         "large",
         "Simulated clusters with many Pods of 4 to 8 kB and 3 to 5 kB of managedFields. They are the same in every run, and those of one \
-         cluster differ from those of the others; replicas of one workload share its template, five on average. The simulator is on the \
-         same machine, and sends JSON only. All subjects work as in `kinds`.",
+         cluster differ from those of the others; replicas of one workload share its template, five on average. All subjects work as in \
+         `kinds`.",
     ),
     (
         "shared-scope",
@@ -63,12 +61,12 @@ const SUITES: [(&str, &str); 14] = [
     ),
     (
         "discovery",
-        "A thousand simulated clusters that a provider finds in a simulated hub, each with one ConfigMap. Kubeconfigs have the size of \
-         those with an RSA-2048 client certificate; with Cluster API there are four more Secrets for each cluster. `_s`: from the start \
-         of the fleet until all were reconciled; `code` is code that announces the same clusters. `cluster-inventory` reads \
-         ClusterProfiles and runs a plugin for each, a shell script; `code-plugin` and `kubeconfig-plugin` have kubeconfigs that name \
-         the same plugin. `cluster-inventory-secrets` reads ClusterProfiles and their kubeconfigs in Secrets. `_bytes`: allocated memory \
-         for each cluster beyond that of `code`, and with plugins beyond that of `code-plugin`.",
+        "A thousand simulated clusters that a provider finds in a simulated hub, each with one ConfigMap. With Cluster API there are \
+         four more Secrets for each cluster. `_s`: from the start of the fleet until all were reconciled; `code` is code that announces \
+         the same clusters. `cluster-inventory` reads ClusterProfiles and runs a plugin for each, a shell script; `code-plugin` and \
+         `kubeconfig-plugin` have kubeconfigs that name the same plugin. `cluster-inventory-secrets` reads ClusterProfiles and their \
+         kubeconfigs in Secrets. `_bytes`: allocated memory for each cluster beyond that of `code`, and with plugins beyond that of \
+         `code-plugin`.",
     ),
     (
         "workspaces",
