@@ -12,7 +12,7 @@ const REASONS: [(&str, &str, &str); 11] = [
     (
         "fleet",
         "CPU of 500 idle clusters",
-        "each probe of a silent cluster opens a connection of its own, with a TLS handshake. [A decision](design/decisions.md#connections-and-tls) says why this stays.",
+        "each probe of a silent cluster opens a connection of its own, with a TLS handshake. [A decision](design/decisions.md#connections-and-tls) has the reason.",
     ),
     (
         "fleet",

@@ -298,7 +298,7 @@ fn workspaces(rows: &[Row]) -> Vec<Verdict> {
             "",
             figure("lost_lists"),
         ),
-        all.at_most("deletions told of it", 0.0, "", figure("lost_deletes")),
+        all.at_most("deletions reported", 0.0, "", figure("lost_deletes")),
     ]
 }
 
