@@ -441,7 +441,7 @@ where
     /// use k8s_openapi::api::core::v1::Service;
     /// use mcr_sync::{Conflicts, ObjectSync};
     ///
-    /// let sync = ObjectSync::<Service, Service>::new("services").server_side_apply(Conflicts::Tell);
+    /// let sync = ObjectSync::<Service, Service>::new("services").server_side_apply(Conflicts::Report);
     /// # let _ = sync;
     /// ```
     pub fn server_side_apply(mut self, conflicts: Conflicts) -> Self {

@@ -12,7 +12,7 @@ use crate::{desired::Desired, placement::Placement};
 const AT_ONCE: u32 = 3;
 
 /// After so many writes of the same contents, somebody else is said to write the same fields.
-const TOLD: u32 = 5;
+const REPORTED: u32 = 5;
 
 /// The longest pause between two writes of the same contents. It is reached after ten.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -216,7 +216,7 @@ impl Writes {
         let pause = self.last(placement, desired, |last| rest(pause(last.writes), last));
         let is_due = differs && pause.is_none();
         let fight = |last: &Last| {
-            let calm = rest(CALM, last).filter(|_| last.writes >= TOLD)?;
+            let calm = rest(CALM, last).filter(|_| last.writes >= REPORTED)?;
             Some((last.fields.clone(), calm))
         };
         if let Some((fields, calm)) = self.last(placement, desired, fight) {

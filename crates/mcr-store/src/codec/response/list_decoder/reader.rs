@@ -46,7 +46,7 @@ pub(super) struct ListReader {
     columns: usize,
     /// How many bytes were looked at, each as often as it was.
     #[cfg(test)]
-    pub(super) looked_at: usize,
+    pub(super) scanned: usize,
 }
 
 /// The place in the list behind a step.
@@ -96,7 +96,7 @@ impl ListReader {
         }
         #[cfg(test)]
         {
-            self.looked_at += bytes.len();
+            self.scanned += bytes.len();
         }
         let text = beginning(bytes)?;
         let mut json = Scanner::new(text);
