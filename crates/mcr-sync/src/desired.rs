@@ -22,7 +22,7 @@ pub const MAX_FIELDS_BYTES: usize = 128 * 1024;
 pub enum Conflicts {
     /// The sync takes the field, and reverts the value. Kubernetes recommends this for controllers.
     Revert,
-    /// The sync writes nothing, and tells the field and its manager in the error and the condition.
+    /// The sync writes nothing, and reports the field and its manager in the error and the condition.
     Report,
 }
 
@@ -333,7 +333,7 @@ fn unite(fields: &mut Value, others: &Value) {
     }
 }
 
-/// The conflicts of an apply, as the server tells them: each with the manager and the field.
+/// The conflicts of an apply, as the server reports them: each with the manager and the field.
 pub(crate) fn conflicts(status: &Status) -> Option<String> {
     let causes = status.details.as_ref()?.causes.iter();
     let conflicts: Vec<String> = causes

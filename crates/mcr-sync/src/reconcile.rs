@@ -441,7 +441,7 @@ where
             };
             // Nobody knows whether there is anything in a cluster that was given up, until it answers.
             if found.is_err() && self.is_abandoned(&place) {
-                // No event tells when a cluster that is connected answers again.
+                // No event reports when a cluster that is connected answers again.
                 if self.cluster(&place.cluster).is_ok_and(|it| it.state().is_ready()) {
                     self.waits.push(OBSERVE_LATE);
                 }

@@ -13,7 +13,7 @@ use crate::{
     affected::Clusters, link::Link, reconcile::after_error, record, related::Way, relation::Relation,
 };
 
-/// The time after which sources that have lost their labels are looked at again. A standby drops the request of an object that
+/// The time after which sources that have lost their labels are reconciled again. A standby drops the request of an object that
 /// leaves the watch of the sources, and no other event may come after it leads.
 const LOOK_AGAIN: Duration = Duration::from_secs(600);
 

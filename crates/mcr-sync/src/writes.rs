@@ -11,7 +11,7 @@ use crate::{desired::Desired, placement::Placement};
 /// After so many writes of the same contents, each further one waits: twice as long as the one before it.
 const AT_ONCE: u32 = 3;
 
-/// After so many writes of the same contents, somebody else is said to write the same fields.
+/// After so many writes of the same contents, somebody else is reported to write the same fields.
 const REPORTED: u32 = 5;
 
 /// The longest pause between two writes of the same contents. It is reached after ten.
@@ -26,7 +26,7 @@ const RESEND: Duration = Duration::from_secs(24 * 3600);
 /// The time between two reads of a schema, for all objects of one kind in a cluster.
 const READ_SCHEMA: Duration = Duration::from_secs(600);
 
-/// The most paths that are told.
+/// The most paths that are reported.
 const MOST_FIELDS: usize = 8;
 
 /// The last write to a target.
