@@ -75,9 +75,9 @@ const SHORTEST: usize = 12;
 
 /// Takes a kubeconfig apart and resolves each of its contexts, as trusted and untrusted input. Reads no file.
 pub(crate) fn kubeconfig(bytes: &[u8]) {
-    let said = kubeconfig_says(bytes);
+    let announced = kubeconfig_reports(bytes);
     let Ok(document) = Document::parse(bytes) else {
-        nothing_quoted(bytes, &said, || kubeconfig_says(&turned(bytes)));
+        nothing_quoted(bytes, &announced, || kubeconfig_reports(&turned(bytes)));
         return;
     };
     let json = document.to_bytes();
@@ -103,26 +103,28 @@ pub(crate) fn kubeconfig(bytes: &[u8]) {
     ];
     let mut secrets = Vec::new();
     turn(&mut value, "", NAMES, &mut secrets);
-    not_quoted(&secrets, &said, || kubeconfig_says(value.to_string().as_bytes()));
+    not_quoted(&secrets, &announced, || {
+        kubeconfig_reports(value.to_string().as_bytes())
+    });
 }
 
-fn kubeconfig_says(bytes: &[u8]) -> Vec<String> {
+fn kubeconfig_reports(bytes: &[u8]) -> Vec<String> {
     let lenient = AccessPolicy::default()
         .credential_plugins(CredentialPluginPolicy::AllowAll)
         .allow_files_under("/fuzz")
         .allow_insecure_tls(true)
         .addresses(AddressPolicy::default().allow_loopback(true));
     let strict = AccessPolicy::default();
-    let mut said = Vec::new();
+    let mut announced = Vec::new();
     let mut read = |access: &KubeconfigAccess, policy: &AccessPolicy| {
-        said.push(format!("{access:?}"));
+        announced.push(format!("{access:?}"));
         let resolved = access.parse().and_then(|parsed| policy.admit(&parsed));
         if let Err(error) = &resolved {
-            said.push(error.to_string());
-            said.push(format!("{error:?}"));
+            announced.push(error.to_string());
+            announced.push(format!("{error:?}"));
         }
         if let Ok(resolved) = &resolved {
-            said.push(format!("{:?}", resolved.endpoint));
+            announced.push(format!("{:?}", resolved.endpoint));
         }
         resolved
     };
@@ -147,13 +149,13 @@ fn kubeconfig_says(bytes: &[u8]) -> Vec<String> {
             "a context taken out of its file says something else"
         );
     }
-    said.extend(found.iter().map(|one| format!("{one:?}")));
-    said.extend(
+    announced.extend(found.iter().map(|one| format!("{one:?}")));
+    announced.extend(
         found
             .iter()
             .filter_map(|one| Some(one.access.as_ref().err()?.to_string())),
     );
-    said
+    announced
 }
 
 /// What was parsed and admitted, to compare.
@@ -167,14 +169,14 @@ fn outcome(admitted: Result<EndpointAccess, AccessError>) -> Result<impl Partial
 pub(crate) fn list(bytes: &[u8]) {
     assert!(parse_status(500, bytes).message.len() <= 500);
     json_not_quoted(bytes, |bytes| {
-        let said = list_says(parse_list(bytes));
+        let announced = list_reports(parse_list(bytes));
         if let Ok(text) = std::str::from_utf8(bytes) {
             assert!(
-                said == list_says(parse_list_by_item(text)),
+                announced == list_reports(parse_list_by_item(text)),
                 "a list says something else when it is read item by item"
             );
         }
-        said
+        announced
     });
     list_reads_the_same_in_parts(bytes);
 }
@@ -208,13 +210,13 @@ fn list_reads_the_same_in_parts(bytes: &[u8]) {
     }
 }
 
-fn list_says(page: Result<ListPage<'_>, ListError>) -> Vec<String> {
+fn list_reports(page: Result<ListPage<'_>, ListError>) -> Vec<String> {
     match page {
         Ok(page) => {
             assert!(!page.resource_version.is_empty());
             assert!(page.continue_token.as_deref() != Some(""));
             patterns_show_nothing(&page);
-            page.items.iter().flat_map(object_says).collect()
+            page.items.iter().flat_map(object_reports).collect()
         }
         Err(error) => vec![error.to_string(), format!("{error:?}")],
     }
@@ -234,14 +236,14 @@ pub(crate) fn watch(bytes: &[u8]) {
     assert!(expected == whole, "lines are lost or made up");
     for line in whole {
         json_not_quoted(&line, |line| {
-            let said = line_says(parse_event(line));
+            let announced = line_reports(parse_event(line));
             if let Ok(text) = std::str::from_utf8(line) {
                 assert!(
-                    said == line_says(parse_event_by_part(text)),
+                    announced == line_reports(parse_event_by_part(text)),
                     "an event says something else when it is read part by part"
                 );
             }
-            said
+            announced
         });
     }
 }
@@ -262,11 +264,11 @@ fn lines(bytes: &[u8], size: usize) -> Vec<Vec<u8>> {
     found
 }
 
-fn line_says(line: Result<WatchEvent<'_>, EventError>) -> Vec<String> {
+fn line_reports(line: Result<WatchEvent<'_>, EventError>) -> Vec<String> {
     match line {
         Ok(WatchEvent::Put(event) | WatchEvent::Deleted(event)) => {
             assert!(event.resource_version().as_deref() != Some(""));
-            object_says(event.item())
+            object_reports(event.item())
         }
         // An empty one is passed over by the driver.
         Ok(WatchEvent::Bookmark { .. }) => Vec::new(),
@@ -329,7 +331,7 @@ fn shapes_show_nothing(json: &[u8], form: &Encoding) {
     }
 }
 
-fn object_says(item: Item<'_>) -> Vec<String> {
+fn object_reports(item: Item<'_>) -> Vec<String> {
     let form = Encoding::new("v1", "ConfigMap");
     let mut encoder = Encoder::plain(form.clone());
     let object = match item.and_then(|object| object.encode(None, &mut encoder)) {
@@ -355,7 +357,7 @@ fn object_says(item: Item<'_>) -> Vec<String> {
         "an object is decoded in another way than serde_json does it"
     );
 
-    let mut said = vec![format!("{object:?}")];
+    let mut announced = vec![format!("{object:?}")];
     let metadata = [
         object.decode::<ConfigMap>().map(|map| map.metadata),
         object.decode::<DynamicObject>().map(|object| object.metadata),
@@ -373,19 +375,19 @@ fn object_says(item: Item<'_>) -> Vec<String> {
                 );
                 assert!(metadata.managed_fields.is_none(), "managedFields are held");
             }
-            Err(error) => said.extend([error.to_string(), format!("{error:?}")]),
+            Err(error) => announced.extend([error.to_string(), format!("{error:?}")]),
         }
     }
-    said
+    announced
 }
 
 /// Reads what an exec credential plugin printed, as both versions of the protocol.
 pub(crate) fn exec_output(bytes: &[u8]) {
-    json_not_quoted(bytes, exec_says);
+    json_not_quoted(bytes, exec_reports);
 }
 
-fn exec_says(bytes: &[u8]) -> Vec<String> {
-    let mut said = Vec::new();
+fn exec_reports(bytes: &[u8]) -> Vec<String> {
+    let mut announced = Vec::new();
     for version in [ApiVersion::V1, ApiVersion::V1Beta1] {
         match read_exec_output(bytes, version) {
             Ok(credential) => {
@@ -395,16 +397,16 @@ fn exec_says(bytes: &[u8]) -> Vec<String> {
                     token.is_none_or(|token| http::HeaderValue::from_str(token).is_ok()),
                     "a token that fits into no header"
                 );
-                said.push(format!("{credential:?} {:?}", credential.certificate));
+                announced.push(format!("{credential:?} {:?}", credential.certificate));
             }
-            Err(error) => said.push(error),
+            Err(error) => announced.push(error),
         }
     }
-    said
+    announced
 }
 
 /// Checks that nothing is said of some JSON that is in one of its strings, but for names.
-fn json_not_quoted(bytes: &[u8], says: impl Fn(&[u8]) -> Vec<String>) {
+fn json_not_quoted(bytes: &[u8], text: impl Fn(&[u8]) -> Vec<String>) {
     const NAMES: &[&str] = &[
         "apiVersion",
         "kind",
@@ -413,19 +415,19 @@ fn json_not_quoted(bytes: &[u8], says: impl Fn(&[u8]) -> Vec<String>) {
         "namespace",
         "resourceVersion",
     ];
-    let said = says(bytes);
+    let announced = text(bytes);
     match serde_json::from_slice::<Value>(bytes) {
         Ok(mut value) => {
             let mut secrets = Vec::new();
             turn(&mut value, "", NAMES, &mut secrets);
-            not_quoted(&secrets, &said, || says(value.to_string().as_bytes()));
+            not_quoted(&secrets, &announced, || text(value.to_string().as_bytes()));
         }
-        Err(_) => nothing_quoted(bytes, &said, || says(&turned(bytes))),
+        Err(_) => nothing_quoted(bytes, &announced, || text(&turned(bytes))),
     }
 }
 
 /// The same for what can't be parsed: secrets are what follows the word token.
-fn nothing_quoted(bytes: &[u8], said: &[String], of_turned: impl FnOnce() -> Vec<String>) {
+fn nothing_quoted(bytes: &[u8], announced: &[String], of_turned: impl FnOnce() -> Vec<String>) {
     let mut secrets = Vec::new();
     for (at, _) in bytes
         .windows(5)
@@ -443,18 +445,18 @@ fn nothing_quoted(bytes: &[u8], said: &[String], of_turned: impl FnOnce() -> Vec
             secrets.push(secret);
         }
     }
-    not_quoted(&secrets, said, of_turned);
+    not_quoted(&secrets, announced, of_turned);
 }
 
 /// Checks that no secret is in what was said. A message that happens to hold the same words says them of another
 /// secret, too: that is what the texts `of_turned` input are for.
-fn not_quoted(secrets: &[String], said: &[String], of_turned: impl FnOnce() -> Vec<String>) {
+fn not_quoted(secrets: &[String], announced: &[String], of_turned: impl FnOnce() -> Vec<String>) {
     let mut suspects = Vec::new();
     for secret in secrets {
         let secret = secret.as_bytes();
         for start in [0, (secret.len() - SHORTEST) / 2, secret.len() - SHORTEST] {
             let part = &secret[start..start + SHORTEST];
-            if !may_be_chance(part) && said.iter().any(|text| holds(text, part)) {
+            if !may_be_chance(part) && announced.iter().any(|text| holds(text, part)) {
                 suspects.push(part);
             }
         }
@@ -466,7 +468,7 @@ fn not_quoted(secrets: &[String], said: &[String], of_turned: impl FnOnce() -> V
     for part in suspects {
         assert!(
             turned.iter().any(|text| holds(text, part)),
-            "{:?} is quoted in {said:?}",
+            "{:?} is quoted in {announced:?}",
             String::from_utf8_lossy(part)
         );
     }

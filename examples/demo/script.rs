@@ -158,7 +158,7 @@ impl<'a> Script<'a> {
         self.step(
             "rotated",
             "waiting for amsterdam's watch to change to the new token",
-            settled(world, seen, rotated),
+            converged(world, seen, rotated),
         )
         .await?;
         self.step(
@@ -547,7 +547,7 @@ async fn recover(world: &mut World, seen: &Seen) -> anyhow::Result<((), Done)> {
 }
 
 /// The rotation has ended when the watch has begun again with the new token; nothing was listed for it.
-async fn settled(world: &mut World, seen: &Seen, written: SystemTime) -> anyhow::Result<((), Done)> {
+async fn converged(world: &mut World, seen: &Seen, written: SystemTime) -> anyhow::Result<((), Done)> {
     let member = world.member(FIRST[0])?;
     let limit = seen.limit(Duration::from_secs(35));
     let moved = async {

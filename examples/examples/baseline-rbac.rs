@@ -213,7 +213,7 @@ async fn reconcile(request: Request<()>, ctx: Arc<Ctx>) -> Result<(), BoxError> 
                 continue;
             }
             if delete(&api(&request.cluster, kind, &found), &ctx, &found.name_any()).await? {
-                ctx.say(&request.cluster, kind, &found, "deleted");
+                ctx.report(&request.cluster, kind, &found, "deleted");
             }
         }
     }
@@ -241,7 +241,7 @@ async fn keep(
     let event = match &found {
         None => "created",
         Some(found) if !ctx.made(found) => {
-            ctx.say(cluster, kind, wanted, "conflict");
+            ctx.report(cluster, kind, wanted, "conflict");
             return Err(format!(
                 "{} {key} is there, and not made by this program: rename or delete one of them",
                 kind.kind
@@ -263,7 +263,7 @@ async fn keep(
                 .to_string()
                 .contains("attempting to grant RBAC permissions not currently held") =>
         {
-            ctx.say(cluster, kind, wanted, "refused");
+            ctx.report(cluster, kind, wanted, "refused");
             let is_binding = kind.kind.ends_with("Binding");
             let verb = if is_binding {
                 "bind on what it binds"
@@ -283,7 +283,7 @@ async fn keep(
         applied = api.patch(&name, &PatchParams::default(), &less).await?;
     }
     if found.is_none_or(|found| found.resource_version() != applied.resource_version()) {
-        ctx.say(cluster, kind, wanted, event);
+        ctx.report(cluster, kind, wanted, event);
     }
     Ok(())
 }
@@ -318,7 +318,7 @@ impl Ctx {
             .any(|entry| entry.manager.as_ref() == Some(&self.manager))
     }
 
-    fn say(&self, cluster: &Cluster, kind: &ApiResource, object: &DynamicObject, event: &str) {
+    fn report(&self, cluster: &Cluster, kind: &ApiResource, object: &DynamicObject, event: &str) {
         self.output.record(&ObjectLine {
             cluster: cluster.name().as_str(),
             kind: &kind.kind,

@@ -173,7 +173,7 @@ async fn reconcile(request: Request<Namespace>, ctx: Arc<Ctx>) -> Result<(), Box
     let wanted = request.live().map(|_| ctx.policy.config_map.name.as_str());
     for map in ours.iter().filter(|map| map.metadata.name.as_deref() != wanted) {
         if delete(&request, &ctx, map).await? {
-            ctx.say(&request, "ConfigMap", &map.name_any(), "deleted");
+            ctx.report(&request, "ConfigMap", &map.name_any(), "deleted");
         }
     }
     Ok(())
@@ -217,7 +217,7 @@ async fn label(
         } else {
             "unlabelled"
         };
-        ctx.say(request, "Namespace", request.name(), event);
+        ctx.report(request, "Namespace", request.name(), event);
     }
     Ok(())
 }
@@ -245,7 +245,7 @@ async fn provide(request: &Request<Namespace>, ctx: &Ctx, ours: &[Arc<ConfigMap>
     let maps = request.cluster.namespaced::<ConfigMap>(request.name());
     let event = match maps.get_opt(name).await? {
         Some(map) if !ctx.made(&map) => {
-            ctx.say(request, "ConfigMap", name, "conflict");
+            ctx.report(request, "ConfigMap", name, "conflict");
             return Ok(());
         }
         Some(map) if is_right(&map) => return Ok(()),
@@ -263,7 +263,7 @@ async fn provide(request: &Request<Namespace>, ctx: &Ctx, ours: &[Arc<ConfigMap>
         &Patch::Apply(applied),
     )
     .await?;
-    ctx.say(request, "ConfigMap", name, event);
+    ctx.report(request, "ConfigMap", name, event);
     Ok(())
 }
 
@@ -295,7 +295,7 @@ impl Ctx {
             .any(|entry| entry.manager.as_ref() == Some(&self.manager))
     }
 
-    fn say(&self, request: &Request<Namespace>, kind: &str, name: &str, event: &str) {
+    fn report(&self, request: &Request<Namespace>, kind: &str, name: &str, event: &str) {
         self.output.record(&ObjectLine {
             cluster: request.cluster.name().as_str(),
             kind,

@@ -81,7 +81,7 @@ async fn host(args: &HubArgs) -> anyhow::Result<Client> {
 }
 
 /// Makes namespaces and animals, where they are not there.
-async fn settle(host: &Client) -> anyhow::Result<()> {
+async fn converge(host: &Client) -> anyhow::Result<()> {
     let apply = PatchParams::apply("namespace-example").force();
     for (place, animals) in ANIMALS {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}});
@@ -107,7 +107,7 @@ async fn settle(host: &Client) -> anyhow::Result<()> {
 async fn run(args: Args) -> anyhow::Result<()> {
     let (output, stop) = args.output.start()?;
     let host = host(&args.hub).await?;
-    settle(&host).await?;
+    converge(&host).await?;
     let controller = Controller::<ConfigMap>::new("animals")
         .watch_request(|watch| watch.labels("type=animal"))
         .build(reconcile, Arc::new(output));

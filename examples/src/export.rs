@@ -49,11 +49,11 @@ mod tests {
         assert_eq!(quoted("/tmp/mcr-1.x/kubeconfig"), "/tmp/mcr-1.x/kubeconfig");
         for path in ["/tmp/my files/k", "/tmp/it's $HOME/`k`", "/tmp/a\\b;c"] {
             let script = format!("printf %s {}", quoted(path));
-            let said = std::process::Command::new("sh")
+            let announced = std::process::Command::new("sh")
                 .args(["-c", &script])
                 .output()
                 .unwrap();
-            assert_eq!(String::from_utf8(said.stdout).unwrap(), path);
+            assert_eq!(String::from_utf8(announced.stdout).unwrap(), path);
         }
     }
 }

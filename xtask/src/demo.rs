@@ -53,7 +53,7 @@ fn become_example(name: &str, features: &str, args: &[OsString], wanted: Wanted)
     let example = ["-p", "examples", "--example", name, "--features", features];
     let mut run = workspace::cargo();
     run.args(["run", "--quiet"]).args(example).arg("--").args(args);
-    let mut say = None;
+    let mut report = None;
     match wanted {
         Wanted::Auto => match real_if_possible()? {
             Some(folder) => {
@@ -62,7 +62,7 @@ fn become_example(name: &str, features: &str, args: &[OsString], wanted: Wanted)
             None => {
                 // Given last; the program takes the last of several.
                 run.args(["--backend", "sim"]);
-                say = Some(
+                report = Some(
                     "no kube-apiserver binaries here and no Go to build them: running on the simulator; \
                      `cargo xtask assets` gets real ones",
                 );
@@ -76,7 +76,7 @@ fn become_example(name: &str, features: &str, args: &[OsString], wanted: Wanted)
     // By itself, for the first time takes minutes and cargo's progress should be seen.
     workspace::check(workspace::cargo().arg("build").args(example))?;
     // Here, for it would be far above the progress otherwise.
-    if let Some(text) = say {
+    if let Some(text) = report {
         eprintln!("{text}");
     }
     become_it(&mut run).context("starting cargo")

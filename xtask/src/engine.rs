@@ -152,11 +152,11 @@ impl Engine {
         if ended.is_success() {
             return Ok(Answer::Yes);
         }
-        let said = ended.output.trim().trim_end_matches(['?', '.']);
-        Ok(Answer::No(if said.is_empty() {
+        let announced = ended.output.trim().trim_end_matches(['?', '.']);
+        Ok(Answer::No(if announced.is_empty() {
             ended.why()
         } else {
-            said.to_owned()
+            announced.to_owned()
         }))
     }
 }
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_none_it_is_said_what_to_install() {
+    fn where_there_is_none_it_is_reported_what_to_install() {
         let text = nobody(&[]);
         for word in ["Debian", "docker.io", "Fedora", "macOS", ".ci/engine start"] {
             assert!(text.contains(word), "{text}");

@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn fingerprints_tell_credentials_apart() {
+    fn fingerprints_distinguish_credentials() {
         assert_eq!(
             Credential::token("a").fingerprint(),
             Credential::token("a").fingerprint()

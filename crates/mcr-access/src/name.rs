@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_is_wrong_and_show_no_character_that_hides() {
+    fn errors_report_what_is_wrong_and_show_no_character_that_hides() {
         let error = |name: &str| ClusterName::new(name).unwrap_err().to_string();
         assert_eq!(
             error("a\u{7}"),

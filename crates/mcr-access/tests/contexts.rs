@@ -236,7 +236,7 @@ fn scalars_are_text_as_kubectl_reads_them() {
 }
 
 #[test]
-fn a_syntax_error_says_where_and_shows_nothing_of_the_text() {
+fn a_syntax_error_reports_where_and_shows_nothing_of_the_text() {
     let cases: &[(&str, &str)] = &[
         ("contexts: [\n", "it is not valid YAML (line 1, column 11)"),
         (

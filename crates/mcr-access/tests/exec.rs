@@ -71,7 +71,7 @@ async fn failure(script: &str) -> String {
 }
 
 #[tokio::test]
-async fn failures_say_what_to_do_and_show_no_output() {
+async fn failures_report_what_to_do_and_show_no_output() {
     let right = "check that it is the right program and version, and its arguments";
     let by_hand = "run it by hand with the same arguments to see why (its output is not shown since it may hold credentials)";
     let printed = |script: &str, what: &str| (script.to_owned(), format!("printed {what}; {right}"));
@@ -348,7 +348,7 @@ async fn failures_are_not_repeated_at_once() {
 }
 
 #[tokio::test]
-async fn the_plugin_is_told_what_it_may_know() {
+async fn the_plugin_learns_what_it_may_know() {
     let plugin = Plugin::new();
     let info = plugin.path("info");
     let script = format!(

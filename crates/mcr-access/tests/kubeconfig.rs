@@ -132,11 +132,11 @@ fn default_namespaces() {
 /// For each line `fields | problem`: so it is with these fields. Without a problem they are fine.
 fn each(message: impl Fn(&str) -> String, place: &str, lines: &str) {
     for line in lines.trim().lines() {
-        let told = match line.trim().split_once(" | ") {
+        let reported = match line.trim().split_once(" | ") {
             Some((fields, problem)) => (message(fields), format!("{place}.{problem}")),
             None => (message(line.trim()), "fine".to_owned()),
         };
-        assert_eq!(told.0, told.1, "{line}");
+        assert_eq!(reported.0, reported.1, "{line}");
     }
 }
 

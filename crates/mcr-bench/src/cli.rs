@@ -207,14 +207,14 @@ async fn measure(args: Args) -> Result<()> {
     };
     let minutes = args.minutes.or(is_whole.then_some(45));
     let limit = minutes.map(|minutes| Duration::from_secs(60 * minutes));
-    let mut told = |row: &Row| match args.format {
+    let mut on_row = |row: &Row| match args.format {
         Format::Json => println!("{}", serde_json::to_string(row).unwrap_or_default()),
         Format::Text => println!("{row}"),
     };
     let mut session = Session {
         options,
         programs: Programs::find(args.go)?,
-        told: &mut told,
+        on_row: &mut on_row,
     };
     let begun = Instant::now();
     let (mut rows, mut failures) = (Vec::new(), Vec::new());
@@ -240,7 +240,7 @@ async fn measure(args: Args) -> Result<()> {
         if let Some(root) = &root {
             // The page of the whole call has no rows of others, but as long as it is not complete, those of others stay.
             let keep = !is_whole || at + 1 < steps.len();
-            let verdicts = report::write(root, rows.clone(), keep, &Machine::look(root))?;
+            let verdicts = report::write(root, rows.clone(), keep, &Machine::observe(root))?;
             let missed = verdicts.iter().filter(|verdict| verdict.met() == Some(false));
             eprintln!(
                 "docs/benchmarks.md is written; targets missed so far: {}",
@@ -334,7 +334,7 @@ async fn measure_figures() -> Result<Stored> {
     } else {
         eprintln!("SKIPPED instruction counts: valgrind is not installed");
     }
-    let mut told = |_: &Row| {};
+    let mut on_row = |_: &Row| {};
     let options = Options {
         runs: 1,
         ..Options::default()
@@ -342,7 +342,7 @@ async fn measure_figures() -> Result<Stored> {
     let session = Session {
         options,
         programs,
-        told: &mut told,
+        on_row: &mut on_row,
     };
     let measured = session
         .alone(Case::Store, true, &["--size=4000".to_owned()])
@@ -377,7 +377,7 @@ mod tests {
                 bench: Path::new("not there").to_owned(),
                 go: None,
             },
-            told: &mut |_| {},
+            on_row: &mut |_| {},
         };
         let left_out = |takes| Step {
             takes: Some(Duration::from_secs(takes)),

@@ -119,16 +119,19 @@ fn counted(programs: &Programs, step: Step, size: usize) -> Result<u64> {
         .args(["step", step.name(), &format!("--size={size}")])
         .output()
         .context("starting valgrind")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    match collected(&said) {
+    let text = String::from_utf8_lossy(&output.stderr);
+    match collected(&text) {
         Some(count) if output.status.success() => Ok(count),
-        _ => bail!("callgrind of {} failed ({}):\n{said}", step.name(), output.status),
+        _ => bail!("callgrind of {} failed ({}):\n{text}", step.name(), output.status),
     }
 }
 
 /// The count in the last output of callgrind.
-fn collected(said: &str) -> Option<u64> {
-    let line = said.lines().rev().find_map(|line| line.split_once("Collected :"));
+fn collected(output: &str) -> Option<u64> {
+    let line = output
+        .lines()
+        .rev()
+        .find_map(|line| line.split_once("Collected :"));
     line?.1.split_whitespace().next()?.parse().ok()
 }
 
@@ -164,9 +167,9 @@ mod tests {
     }
 
     #[test]
-    fn the_count_is_found_in_what_callgrind_says() {
-        let said = "==7== Callgrind, a call-graph generating cache profiler\n==7== Events    : Ir\n==7== Collected : 1234567\n==7==\n";
-        assert_eq!(collected(said), Some(1_234_567));
+    fn the_count_is_found_in_what_callgrind_reports() {
+        let output = "==7== Callgrind, a call-graph generating cache profiler\n==7== Events    : Ir\n==7== Collected : 1234567\n==7==\n";
+        assert_eq!(collected(output), Some(1_234_567));
         assert_eq!(collected("==7== Process terminating"), None);
     }
 }

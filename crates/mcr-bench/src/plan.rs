@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_what_comes_and_when_all_will_be_done() {
+    fn it_prints_what_comes_and_when_all_will_be_done() {
         let step = |suite, seconds| Step {
             suite,
             options: Options {

@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn medians_leave_out_what_a_run_does_not_say() {
+    fn medians_leave_out_what_a_run_does_not_report() {
         let run = |synced: Option<f64>, lists| Row {
             synced_s: synced,
             lists: Some(lists),
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_for_people_has_units_and_says_what_was_skipped() {
+    fn a_line_for_people_has_units_and_reports_what_was_skipped() {
         let row = Row {
             synced_s: Some(1.0),
             ..Row::new("fleet", "mcr", 500, 102)

@@ -40,7 +40,7 @@ use crate::{
     objects,
     subject::{
         message::{Message, now},
-        say,
+        send,
     },
     sync_load::SyncLoad,
 };
@@ -84,11 +84,11 @@ pub fn run(args: SimArgs) -> Result<()> {
     runtime.block_on(async {
         let mut served = Served::start(&args).await?;
         served.write_kubeconfig(&args.kubeconfig, 0..args.clusters)?;
-        say(&Message::Serving);
+        send(&Message::Serving);
         let mut lines = BufReader::new(tokio::io::stdin()).lines();
         while let Some(line) = lines.next_line().await? {
             let answer = served.obey(&line, &args.kubeconfig).await;
-            say(&answer.with_context(|| format!("the simulator was told {line:?}"))?);
+            send(&answer.with_context(|| format!("the simulator was told {line:?}"))?);
         }
         Ok(())
     })

@@ -26,19 +26,19 @@ fn check(stored: (f64, f64), measured: (f64, f64)) -> Result<(bool, String)> {
 
 #[test]
 fn what_has_grown_by_more_than_a_tenth_fails_and_is_named() {
-    let (well, said) = check((10_000.0, 3_000.0), (11_100.0, 3_000.0)).unwrap();
+    let (well, output) = check((10_000.0, 3_000.0), (11_100.0, 3_000.0)).unwrap();
     assert!(!well);
     assert!(
-        said.contains("instructions of list: 10000 before, 11100 now (+11 %)"),
-        "{said}"
+        output.contains("instructions of list: 10000 before, 11100 now (+11 %)"),
+        "{output}"
     );
-    assert!(said.contains("cargo xtask bench --check --write"), "{said}");
-    assert!(!said.contains("pod") && !said.contains("queue"), "{said}");
+    assert!(output.contains("cargo xtask bench --check --write"), "{output}");
+    assert!(!output.contains("pod") && !output.contains("queue"), "{output}");
 }
 
 #[test]
 fn what_has_shrunk_or_grown_by_less_passes() {
-    let (well, said) = check((10_000.0, 3_000.0), (10_900.0, 2_000.0)).unwrap();
-    assert!(well, "{said}");
-    assert_eq!(said, "");
+    let (well, output) = check((10_000.0, 3_000.0), (10_900.0, 2_000.0)).unwrap();
+    assert!(well, "{output}");
+    assert_eq!(output, "");
 }

@@ -60,16 +60,16 @@ async fn suite_kcp_measures_mcr_and_a_brought_program() {
 }
 
 #[test]
-fn suite_kcp_says_what_it_needs() {
+fn suite_kcp_reports_what_it_needs() {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_mcr-bench"));
     let output = command
         .arg("kcp")
         .env_remove("MCR_KCP_KUBECONFIG")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(
-        !output.status.success() && said.contains("MCR_KCP_KUBECONFIG"),
-        "{said}"
+        !output.status.success() && stderr.contains("MCR_KCP_KUBECONFIG"),
+        "{stderr}"
     );
 }

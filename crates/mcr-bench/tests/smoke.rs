@@ -50,8 +50,8 @@ fn every_subject_sees_every_object_of_three_simulated_clusters() {
     let go = bench.ancestors().nth(2).unwrap().join("bench/mcr-bench-go");
     command.arg("--go").arg(&go);
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     let rows: Vec<Row> = String::from_utf8_lossy(&output.stdout)
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -85,14 +85,17 @@ fn every_subject_of_work_applies_all_and_a_suite_that_fails_before_it_takes_noth
         .env_remove("MCR_KCP_KUBECONFIG")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains("FAILED kcp"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && stderr.contains("FAILED kcp"),
+        "{stderr}"
+    );
     let rows: Vec<Row> = String::from_utf8_lossy(&output.stdout)
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     let subjects: Vec<&str> = rows.iter().map(|row| row.subject.as_str()).collect();
-    assert_eq!(subjects, ["mcr", "kube-rs-tuned"], "{said}");
+    assert_eq!(subjects, ["mcr", "kube-rs-tuned"], "{stderr}");
     for row in &rows {
         assert_eq!(
             (row.suite.as_str(), row.clusters, row.objects),
@@ -135,14 +138,14 @@ fn rows_of(suite: &str, objects: &str) -> Vec<Row> {
         .arg(&go)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     let rows = String::from_utf8_lossy(&output.stdout)
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect::<Vec<Row>>();
     let subjects: Vec<&str> = rows.iter().map(|row| row.subject.as_str()).collect();
-    assert_eq!(subjects, ["mcr", "kube-rs-tuned", "go-concurrent"], "{said}");
+    assert_eq!(subjects, ["mcr", "kube-rs-tuned", "go-concurrent"], "{stderr}");
     let measured = rows.into_iter().filter(|row| {
         let is_go = row.subject.starts_with("go") && !go.is_file();
         assert_eq!(row.skipped.is_some(), is_go, "{row}");

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colours_are_for_terminals_unless_a_variable_says_otherwise() {
+    fn colours_are_for_terminals_unless_a_variable_reports_otherwise() {
         let chosen = |set: &[(&str, &str)], terminal| {
             let variable = |name: &str| {
                 let found = set.iter().find(|(known, _)| *known == name);

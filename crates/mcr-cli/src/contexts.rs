@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_context_that_is_not_there_is_told_with_those_that_are() {
+    fn a_context_that_is_not_there_is_answered_with_those_that_are() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("config");
         let yaml = "contexts:\n- {name: kind-a, context: {cluster: c, user: u}}\n- {name: kind-b, context: {cluster: c, user: u}}\n\

@@ -21,7 +21,7 @@ pub(crate) enum FileIs {
 }
 
 impl NamedFile {
-    fn look(path: &Path, by_variable: bool, folder: bool) -> Self {
+    fn read(path: &Path, by_variable: bool, folder: bool) -> Self {
         let seen = if folder {
             std::fs::read_dir(path).map(drop)
         } else {
@@ -67,7 +67,7 @@ pub(crate) fn named(flags: &ClusterFlags) -> Vec<NamedFile> {
     let folders = flags.kubeconfig_dirs.iter().map(|path| (path, true));
     let named: Vec<NamedFile> = files
         .chain(folders)
-        .map(|(path, folder)| NamedFile::look(path, false, folder))
+        .map(|(path, folder)| NamedFile::read(path, false, folder))
         .collect();
     if !named.is_empty() {
         return named;
@@ -75,7 +75,7 @@ pub(crate) fn named(flags: &ClusterFlags) -> Vec<NamedFile> {
     let paths = variable_paths().unwrap_or_default();
     paths
         .iter()
-        .map(|path| NamedFile::look(path, true, false))
+        .map(|path| NamedFile::read(path, true, false))
         .collect()
 }
 

@@ -134,7 +134,7 @@ impl Progress {
         }
     }
 
-    pub(crate) fn say(&mut self, text: &str) {
+    pub(crate) fn show(&mut self, text: &str) {
         // A longer line would wrap, and could not be overwritten.
         let text: String = printable(text).chars().take(78).collect();
         if self.on && text != self.shown {

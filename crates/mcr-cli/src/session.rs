@@ -69,9 +69,9 @@ impl Session {
                     break cluster;
                 }
             };
-            let settled =
+            let decided =
                 |state: &ClusterState| !matches!(state, ClusterState::Discovered | ClusterState::Connecting);
-            (cluster.wait_for(settled).await, cluster)
+            (cluster.wait_for(decided).await, cluster)
         };
         let decided = timeout(limit, decided).await;
         match decided {
@@ -102,7 +102,7 @@ impl Session {
 }
 
 /// The error of a request, as a sentence.
-pub(crate) fn said(error: &kube::Error) -> String {
+pub(crate) fn text_of(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if status.message.is_empty() => {
             format!("{} {}", status.code, status.reason)

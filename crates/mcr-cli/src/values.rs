@@ -135,9 +135,9 @@ mod tests {
     }
 
     #[test]
-    fn time_spans_are_told_as_a_person_writes_them() {
+    fn time_spans_are_reported_as_a_person_writes_them() {
         const DAY: u64 = 86_400;
-        for (seconds, told) in [
+        for (seconds, reported) in [
             (1, "1 second"),
             (45, "45 seconds"),
             (120, "2 minutes"),
@@ -148,7 +148,7 @@ mod tests {
             (731 * DAY, "2 years"),
             (755_726 * DAY, "2069 years"),
         ] {
-            assert_eq!(long(Duration::from_secs(seconds)), told);
+            assert_eq!(long(Duration::from_secs(seconds)), reported);
         }
         let limits =
             [100, 500, 5_000 / 3, 2_000, 10_000].map(|millis| seconds(Duration::from_millis(millis)));

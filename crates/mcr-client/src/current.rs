@@ -122,7 +122,7 @@ impl CurrentChannel {
     async fn ask_if_silent(&self) {
         let began = Instant::now();
         sleep(ASK_AFTER).await;
-        if self.state.last_heard_at().is_none_or(|at| at < began) {
+        if self.state.last_received_at().is_none_or(|at| at < began) {
             self.state.probe_wanted.notify_one();
         }
         std::future::pending().await
@@ -153,9 +153,9 @@ impl CurrentChannel {
         }
         let response = sent.map_err(|error| error.in_cluster(&self.state.cluster))?;
         // A load balancer answers the rest too, when no API server is behind it.
-        let is_heard = matches!(response.status().as_u16(), 200..300 | 401 | 403);
-        if is_heard {
-            self.state.heard();
+        let is_received = matches!(response.status().as_u16(), 200..300 | 401 | 403);
+        if is_received {
+            self.state.received();
         }
         // The refusal of a credential is why the cluster becomes unreachable, and the answer that the caller should get.
         let ends = match response.status() {
@@ -165,7 +165,7 @@ impl CurrentChannel {
         let tracker = BodyTracker::new(
             self.state.clone(),
             info.class,
-            is_heard,
+            is_received,
             &generation.rotated,
             ends,
         );

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_told_apart() {
+    fn requests_are_distinguished() {
         use RequestClass::{Follow, Proxy, Unary, Watch};
         for (class, wants_object, paths) in [
             (

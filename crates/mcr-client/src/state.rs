@@ -27,7 +27,7 @@ pub(crate) struct TransportState {
     /// A request asks whether the cluster still answers. Holds one wish at most.
     pub(crate) probe_wanted: Notify,
     /// Milliseconds after [`START`]; 0 for never.
-    last_heard: AtomicU64,
+    last_received: AtomicU64,
 }
 
 impl TransportState {
@@ -40,7 +40,7 @@ impl TransportState {
             open_bodies: AtomicUsize::new(0),
             link: Link::default(),
             probe_wanted: Notify::new(),
-            last_heard: AtomicU64::new(0),
+            last_received: AtomicU64::new(0),
         }
     }
 
@@ -56,23 +56,23 @@ impl TransportState {
     }
 
     /// Records that the cluster has sent something.
-    pub(crate) fn heard(&self) {
+    pub(crate) fn received(&self) {
         let millis = u64::try_from(START.0.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.last_heard.store(millis.max(1), Ordering::Relaxed);
+        self.last_received.store(millis.max(1), Ordering::Relaxed);
     }
 
     /// When the cluster last sent something, on the wall clock.
-    pub(crate) fn last_heard(&self) -> Option<SystemTime> {
-        self.heard_after().map(|after| START.1 + after)
+    pub(crate) fn last_received(&self) -> Option<SystemTime> {
+        self.received_after().map(|after| START.1 + after)
     }
 
     /// When the cluster last sent something, on the monotonic clock.
-    pub(crate) fn last_heard_at(&self) -> Option<Instant> {
-        self.heard_after().map(|after| START.0 + after)
+    pub(crate) fn last_received_at(&self) -> Option<Instant> {
+        self.received_after().map(|after| START.0 + after)
     }
 
-    fn heard_after(&self) -> Option<Duration> {
-        match self.last_heard.load(Ordering::Relaxed) {
+    fn received_after(&self) -> Option<Duration> {
+        match self.last_received.load(Ordering::Relaxed) {
             0 => None,
             millis => Some(Duration::from_millis(millis)),
         }

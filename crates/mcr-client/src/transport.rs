@@ -163,13 +163,13 @@ impl Transport {
     }
 
     /// When the cluster last sent anything, on the wall clock.
-    pub fn last_heard(&self) -> Option<SystemTime> {
-        self.current.state.last_heard()
+    pub fn last_received(&self) -> Option<SystemTime> {
+        self.current.state.last_received()
     }
 
     /// When the cluster last sent anything, on the monotonic clock.
-    pub fn last_heard_at(&self) -> Option<Instant> {
-        self.current.state.last_heard_at()
+    pub fn last_received_at(&self) -> Option<Instant> {
+        self.current.state.last_received_at()
     }
 }
 

@@ -246,7 +246,7 @@ impl Place {
             value: value.to_owned(),
         };
         state.objects.insert(at, stored.clone());
-        state.tell(verb, plural, key, stored);
+        state.notify(verb, plural, key, stored);
     }
 
     /// Deletes an object if it is there.
@@ -257,7 +257,7 @@ impl Place {
         };
         state.version += 1;
         stored.version = state.version.to_string();
-        state.tell("DELETED", plural, key, stored);
+        state.notify("DELETED", plural, key, stored);
     }
 
     /// Forgets all history: who was not watching must list again.
@@ -579,12 +579,12 @@ impl Place {
             let (place, own) = (place.upgrade()?, own.upgrade()?);
             let state = place.state.lock().unwrap();
             // One that fell silent says nothing any more.
-            let told = state
+            let reported = state
                 .watchers
                 .iter()
                 .any(|watcher| watcher.sender.same_channel(&own) && watcher.from <= state.version);
             let version = state.version.to_string();
-            told.then(|| {
+            reported.then(|| {
                 line(
                     "BOOKMARK",
                     &json!({"kind": "ConfigMap", "metadata": {"resourceVersion": version}}),
@@ -610,7 +610,7 @@ impl Place {
 }
 
 impl State {
-    fn tell(&mut self, verb: &'static str, plural: &'static str, key: &str, stored: Stored) {
+    fn notify(&mut self, verb: &'static str, plural: &'static str, key: &str, stored: Stored) {
         let event = Event {
             version: self.version,
             verb,

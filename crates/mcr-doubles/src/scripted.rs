@@ -492,7 +492,7 @@ pub fn lists(script: impl Fn(&Asked) -> Answer) -> impl Fn(&Asked) -> Answer {
 }
 
 /// What such a server answers that has the ConfigMap `a`.
-pub fn says_nothing_more(asked: &Asked) -> Answer {
+pub fn reports_nothing_more(asked: &Asked) -> Answer {
     lists(|_| list(10, [map("a", 1)]))(asked)
 }
 

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_credential_that_does_not_tell_its_end_is_used_for_a_minute() {
+    fn a_credential_that_does_not_report_its_end_is_used_for_a_minute() {
         for token in [
             "opaque",
             "a.b.c",

@@ -36,7 +36,7 @@ pub(crate) async fn read(request: &Request) -> anyhow::Result<ReadSecret> {
     let secret = secrets
         .get(&request.name)
         .await
-        .map_err(|error| anyhow!("{place}: {}", told(&error)))?;
+        .map_err(|error| anyhow!("{place}: {}", text_of(&error)))?;
     Ok(ReadSecret {
         data: secret.data.unwrap_or_default(),
         place,
@@ -54,7 +54,7 @@ async fn client() -> anyhow::Result<Client> {
             )
         })?,
     };
-    Client::try_from(config).map_err(|error| anyhow!("the hub can't be used: {}", told(&error)))
+    Client::try_from(config).map_err(|error| anyhow!("the hub can't be used: {}", text_of(&error)))
 }
 
 /// The current context. `None` if there are no contexts.
@@ -116,7 +116,7 @@ async fn from_kubeconfig(access: &KubeconfigAccess) -> anyhow::Result<Config> {
 }
 
 /// Says why a request failed, without the text of an error that can quote a Secret or the output of a login program.
-fn told(error: &kube::Error) -> String {
+fn text_of(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => {
             let advice = match status.code {

@@ -35,7 +35,7 @@ pub async fn run() -> ExitCode {
     // A thread, because the runtime stands still while the hub's kubeconfig is read and while its login program runs.
     thread::spawn(move || {
         if ended.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout) {
-            tell(format_args!(
+            print(format_args!(
                 "the hub did not answer within {} s; check the network between this program and the hub, the hub's load, and the hub's \
                  kubeconfig with its login program",
                 LIMIT.as_secs()
@@ -50,13 +50,13 @@ pub async fn run() -> ExitCode {
     match printed {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tell(format_args!("{error:#}"));
+            print(format_args!("{error:#}"));
             ExitCode::FAILURE
         }
     }
 }
 
-fn tell(why: fmt::Arguments<'_>) {
+fn print(why: fmt::Arguments<'_>) {
     // Nobody is left to tell if stderr is closed.
     writeln!(std::io::stderr().lock(), "mcr-exec-secretreader: {why}").ok();
 }

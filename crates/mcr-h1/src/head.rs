@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_where_the_head_says() {
+    fn the_end_is_where_the_head_reports() {
         let ok = |headers: &str| ends("HTTP/1.1 200 OK", headers);
         let chunked = Framing::chunked();
         assert_eq!(ok("content-length: 7\r\n"), Ok((Framing::Length(7), true)));

@@ -112,7 +112,7 @@ async fn a_response_that_is_cut_off_is_an_error_unless_it_ends_with_the_connecti
 }
 
 #[tokio::test]
-async fn a_failed_request_tells_whether_a_response_began() {
+async fn a_failed_request_reports_whether_a_response_began() {
     for (answer, began) in [("", false), ("HTTP/1.1 2", true)] {
         let (connection, mut server) = connection();
         server.write_all(answer.as_bytes()).await.unwrap();

@@ -89,7 +89,7 @@ async fn a_guard_stays_invalid_when_the_same_process_leads_again() {
 }
 
 #[tokio::test]
-async fn a_candidate_without_rights_says_which_it_needs() {
+async fn a_candidate_without_rights_reports_which_it_needs() {
     let cluster = SimCluster::new();
     let election = candidate().build().unwrap();
     let leadership = election.leadership();

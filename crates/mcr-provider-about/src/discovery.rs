@@ -84,8 +84,8 @@ impl Running {
                 }
             };
             tokio::select! {
-                said = self.inner.next() => match said? {
-                    Ok(change) => self.said(change),
+                announced = self.inner.next() => match announced? {
+                    Ok(change) => self.announced(change),
                     Err(error) => return Some(Err(error)),
                 },
                 Some(ended) = self.probes.next(), if !self.probes.is_empty() => self.ended(ended),
@@ -105,7 +105,7 @@ impl Running {
     }
 
     /// The inner provider has said something. It is passed on in any case.
-    fn said(&mut self, change: Change) {
+    fn announced(&mut self, change: Change) {
         match change {
             Change::Upsert(spec) => {
                 let name = spec.name.clone();

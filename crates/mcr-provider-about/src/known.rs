@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_cluster_sets_no_property_but_those_that_the_operator_names() {
-        let told = [
+        let reported = [
             (CLUSTER_ID, "berlin"),
             (CLUSTER_SET, "shop"),
             ("env", "prod"),
@@ -219,7 +219,7 @@ mod tests {
         ];
         let announced = |may_set: &[&str]| {
             let mut known = Known {
-                found: Some(pairs(&told)),
+                found: Some(pairs(&reported)),
                 ..Known::default()
             };
             let may_set = may_set.iter().map(|name| (*name).to_owned()).collect();
@@ -242,26 +242,30 @@ mod tests {
     #[test]
     fn another_cluster_id_is_another_identity_however_often_it_changes() {
         let mut known = Known::default();
-        let mut say = |spec: &ClusterSpec, id: Option<&str>| {
+        let mut announce = |spec: &ClusterSpec, id: Option<&str>| {
             known.follow(spec);
             known.found = Some(id.map(|id| pairs(&[(CLUSTER_ID, id)])).unwrap_or_default());
             shown(known.announce(spec, &BTreeSet::new()))
         };
         let declared = spec(Some("uid"));
-        assert_eq!(say(&declared, None), ["+\"uid\""]);
+        assert_eq!(announce(&declared, None), ["+\"uid\""]);
         assert_eq!(
-            say(&declared, Some("one")),
+            announce(&declared, Some("one")),
             ["+\"uid\""],
             "the first id is no change"
         );
-        assert_eq!(say(&declared, None), ["+\"uid\""]);
-        assert_eq!(say(&declared, Some("one")), ["+\"uid\""], "an id that comes back");
-        assert_eq!(say(&declared, None), ["+\"uid\""]);
-        assert_eq!(say(&declared, Some("two")), ["+\"uid/two\""]);
-        assert_eq!(say(&declared, None), ["+\"uid/two\""]);
-        assert_eq!(say(&declared, Some("one")), ["+\"uid/one\""]);
+        assert_eq!(announce(&declared, None), ["+\"uid\""]);
         assert_eq!(
-            say(&spec(Some("other")), Some("two")),
+            announce(&declared, Some("one")),
+            ["+\"uid\""],
+            "an id that comes back"
+        );
+        assert_eq!(announce(&declared, None), ["+\"uid\""]);
+        assert_eq!(announce(&declared, Some("two")), ["+\"uid/two\""]);
+        assert_eq!(announce(&declared, None), ["+\"uid/two\""]);
+        assert_eq!(announce(&declared, Some("one")), ["+\"uid/one\""]);
+        assert_eq!(
+            announce(&spec(Some("other")), Some("two")),
             ["+\"other\""],
             "all is new"
         );
@@ -270,13 +274,13 @@ mod tests {
     #[test]
     fn a_cluster_without_a_declared_identity_is_removed_before_the_other_comes() {
         let mut known = Known::default();
-        let mut say = |id: &str| {
+        let mut announce = |id: &str| {
             known.found = Some(pairs(&[(CLUSTER_ID, id)]));
             shown(known.announce(&spec(None), &BTreeSet::new()))
         };
-        assert_eq!(say("one"), ["+\"\""]);
-        assert_eq!(say("two"), ["-", "+\"/two\""]);
-        assert_eq!(say("two"), ["+\"/two\""]);
-        assert_eq!(say("three"), ["+\"/three\""]);
+        assert_eq!(announce("one"), ["+\"\""]);
+        assert_eq!(announce("two"), ["-", "+\"/two\""]);
+        assert_eq!(announce("two"), ["+\"/two\""]);
+        assert_eq!(announce("three"), ["+\"/three\""]);
     }
 }

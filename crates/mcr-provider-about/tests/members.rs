@@ -115,7 +115,7 @@ struct World {
     clusters: ClustersProvider,
     about: AboutHandle,
     discovery: Discovery,
-    heard: Vec<String>,
+    received: Vec<String>,
 }
 
 impl World {
@@ -130,7 +130,7 @@ impl World {
             clusters,
             about: provider.handle(),
             discovery: provider.discover_with(CancellationToken::new(), &policy.clone().into()),
-            heard: Vec::new(),
+            received: Vec::new(),
         }
     }
 
@@ -140,13 +140,13 @@ impl World {
 
     /// Listens until this is announced. Returns what was announced until then.
     async fn until(&mut self, line: &str) -> Vec<String> {
-        while self.heard.last().is_none_or(|last| last != line) {
+        while self.received.last().is_none_or(|last| last != line) {
             let Ok(item) = timeout(PATIENCE, self.discovery.next()).await else {
-                panic!("not announced: {line}, but {:?}", self.heard)
+                panic!("not announced: {line}, but {:?}", self.received)
             };
-            self.heard.push(shown(item.unwrap().unwrap()));
+            self.received.push(shown(item.unwrap().unwrap()));
         }
-        std::mem::take(&mut self.heard)
+        std::mem::take(&mut self.received)
     }
 
     /// Listens until the handle shows this.
@@ -154,7 +154,7 @@ impl World {
         let listen = async {
             while !so(&self.about) {
                 tokio::select! {
-                    item = self.discovery.next() => self.heard.push(shown(item.unwrap().unwrap())),
+                    item = self.discovery.next() => self.received.push(shown(item.unwrap().unwrap())),
                     () = sleep(Duration::from_millis(5)) => {}
                 }
             }
@@ -198,7 +198,7 @@ fn shown(change: Change) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_is_announced_at_once_and_again_with_what_it_says_of_itself() {
+async fn a_cluster_is_announced_at_once_and_again_with_what_it_reports_of_itself() {
     let berlin = member("berlin");
     berlin
         .create(property("v1beta1", "region.example.com", "eu"))
@@ -535,9 +535,9 @@ async fn a_fleet_selects_by_cluster_set_and_replaces_a_cluster_whose_id_changes(
 }
 
 /// A provider that says this, and ends.
-struct Says;
+struct Announces;
 
-impl Provider for Says {
+impl Provider for Announces {
     fn name(&self) -> &str {
         "says"
     }
@@ -562,17 +562,20 @@ impl Provider for Says {
 
 #[tokio::test(start_paused = true)]
 async fn errors_syncs_and_the_end_of_the_inner_discovery_are_passed_on() {
-    let provider = AboutApi::around(Says);
+    let provider = AboutApi::around(Announces);
     assert_eq!(
         (provider.name(), provider.searched().as_str()),
         ("says", "everywhere")
     );
-    let heard: Vec<_> = provider
+    let received: Vec<_> = provider
         .discover(CancellationToken::new())
         .map(|item| item.map_or_else(|error| error.to_string(), shown))
         .collect()
         .await;
-    assert_eq!(heard, ["+a", "synced", "!b", "the hub is gone", "-a", "synced"]);
+    assert_eq!(
+        received,
+        ["+a", "synced", "!b", "the hub is gone", "-a", "synced"]
+    );
     let text = format!("{provider:?}");
     assert!(text.contains("says") && text.contains("at_once: 8"), "{text}");
 }
@@ -586,7 +589,7 @@ async fn a_discovery_that_starts_again_knows_the_cluster_id_and_forgets_who_is_g
         about: provider.handle(),
         discovery: provider.discover(CancellationToken::new()),
         clusters,
-        heard: Vec::new(),
+        received: Vec::new(),
     };
     world.add(spec("a", berlin.client()).identity("uid"));
     world.add(spec("b", silent()));

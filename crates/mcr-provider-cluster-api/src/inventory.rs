@@ -13,7 +13,7 @@ use mcr_core::{
 
 use crate::{
     facts::{Facts, State},
-    member::{Content, ContentKind, Member, Read, Reading, Said},
+    member::{Announced, Content, ContentKind, Member, Read, Reading},
     memory::Memory,
     secret::{ReadSecret, Stamp},
 };
@@ -36,7 +36,7 @@ pub(crate) struct Inventory {
 struct Synced {
     clusters: bool,
     secrets: bool,
-    said: bool,
+    announced: bool,
 }
 
 /// A Secret with the label, or one that a Cluster needs.
@@ -90,8 +90,8 @@ impl Inventory {
             && let Some(member) = self.clusters.get_mut(key)
         {
             member.unreadable = Some(why.clone());
-            self.settle(key, &mut outcome);
-            self.say_synced(&mut outcome);
+            self.announce(key, &mut outcome);
+            self.announce_synced(&mut outcome);
             return outcome;
         }
         let another = match self.clusters.get(key) {
@@ -126,13 +126,13 @@ impl Inventory {
                 ready,
                 content: None,
                 reading: None,
-                said: Said::Nothing,
+                announced: Announced::Nothing,
             };
             self.clusters.insert(key.clone(), member);
             self.link(&secret, key);
         }
-        self.settle(key, &mut outcome);
-        self.say_synced(&mut outcome);
+        self.announce(key, &mut outcome);
+        self.announce_synced(&mut outcome);
         outcome
     }
 
@@ -140,7 +140,7 @@ impl Inventory {
     pub(crate) fn cluster_gone(&mut self, key: &ObjectKey) -> Outcome {
         let mut outcome = Outcome::default();
         self.remove(key, &mut outcome);
-        self.say_synced(&mut outcome);
+        self.announce_synced(&mut outcome);
         outcome
     }
 
@@ -161,9 +161,9 @@ impl Inventory {
             if let Some(member) = self.clusters.get_mut(cluster).filter(|_| gone) {
                 member.secret_gone();
             }
-            self.settle(cluster, &mut outcome);
+            self.announce(cluster, &mut outcome);
         }
-        self.say_synced(&mut outcome);
+        self.announce_synced(&mut outcome);
         outcome
     }
 
@@ -171,7 +171,7 @@ impl Inventory {
     pub(crate) fn clusters_synced(&mut self) -> Outcome {
         let mut outcome = Outcome::default();
         self.synced.clusters = true;
-        self.say_synced(&mut outcome);
+        self.announce_synced(&mut outcome);
         outcome
     }
 
@@ -181,9 +181,9 @@ impl Inventory {
         self.synced.secrets = true;
         let clusters: Vec<ObjectKey> = self.clusters.keys().cloned().collect();
         for cluster in &clusters {
-            self.settle(cluster, &mut outcome);
+            self.announce(cluster, &mut outcome);
         }
-        self.say_synced(&mut outcome);
+        self.announce_synced(&mut outcome);
         outcome
     }
 
@@ -237,8 +237,8 @@ impl Inventory {
                 outcome.reads.push(read.clone());
             }
         }
-        self.settle(&read.cluster, &mut outcome);
-        self.say_synced(&mut outcome);
+        self.announce(&read.cluster, &mut outcome);
+        self.announce_synced(&mut outcome);
         outcome
     }
 
@@ -267,25 +267,25 @@ impl Inventory {
         self.unread.remove(key);
         // An earlier discovery may have announced it.
         let earlier = self.memory.forget(key);
-        if earlier || known.is_some_and(|member| !matches!(member.said, Said::Nothing)) {
+        if earlier || known.is_some_and(|member| !matches!(member.announced, Announced::Nothing)) {
             outcome.changes.extend(self.name(key).map(Change::Remove));
         }
     }
 
-    fn say_synced(&mut self, outcome: &mut Outcome) {
+    fn announce_synced(&mut self, outcome: &mut Outcome) {
         let Synced {
             clusters,
             secrets,
-            said,
+            announced,
         } = self.synced;
-        if clusters && secrets && !said && self.unread.is_empty() {
-            self.synced.said = true;
+        if clusters && secrets && !announced && self.unread.is_empty() {
+            self.synced.announced = true;
             outcome.changes.push(Change::Synced);
         }
     }
 
     /// Asks for what has to be read, and announces what has changed.
-    fn settle(&mut self, key: &ObjectKey, outcome: &mut Outcome) {
+    fn announce(&mut self, key: &ObjectKey, outcome: &mut Outcome) {
         let Some(name) = self.name(key) else { return };
         let Some(member) = self.clusters.get_mut(key) else {
             return;
@@ -299,24 +299,29 @@ impl Inventory {
             .is_some_and(|stamp| !stamp.may_be_of(member.facts.uid.as_deref()));
         let stamp = known.filter(|_| !of_another);
         let engaged = self.memory.is_engaged(key, member.facts.uid.as_ref());
-        let ask = self.synced.said && !engaged && !of_another;
+        let ask = self.synced.announced && !engaged && !of_another;
         if let Some(read) = member.next_read(key, stamp.as_ref(), ask, self.reads) {
             self.reads += 1;
             outcome.reads.push(read);
         }
         let verdict = member.verdict(key, stamp.as_ref(), of_another, self.synced.secrets, engaged);
-        if let Some((said, change)) = verdict.and_then(|verdict| member.announcement(name, verdict)) {
-            if matches!(said, Said::Good(..)) {
+        if let Some((announced, change)) = verdict.and_then(|verdict| member.announcement(name, verdict)) {
+            if matches!(announced, Announced::Good(..)) {
                 self.memory.engaged(key, member.facts.uid.as_ref());
             }
             // Without this, the fleet would go on to show why the cluster was suspended.
-            if let (Said::Waiting(..), Change::Broken(broken), true) = (&member.said, &change, member.ready) {
+            if let (Announced::Waiting(..), Change::Broken(broken), true) =
+                (&member.announced, &change, member.ready)
+            {
                 outcome.changes.push(Change::Remove(broken.name.clone()));
             }
-            member.said = said;
+            member.announced = announced;
             outcome.changes.push(change);
         }
-        if member.reading.is_some() && matches!(member.said, Said::Nothing) && !self.synced.said {
+        if member.reading.is_some()
+            && matches!(member.announced, Announced::Nothing)
+            && !self.synced.announced
+        {
             self.unread.insert(key.clone());
         } else {
             self.unread.remove(key);

@@ -22,7 +22,7 @@ pub(crate) struct Member {
     pub(crate) ready: bool,
     pub(crate) content: Option<Content>,
     pub(crate) reading: Option<Reading>,
-    pub(crate) said: Said,
+    pub(crate) announced: Announced,
 }
 
 /// What is known of the content of a Secret.
@@ -54,14 +54,14 @@ pub(crate) struct Reading {
 
 /// What was announced last.
 #[derive(Debug, Clone)]
-pub(crate) enum Said {
+pub(crate) enum Announced {
     Nothing,
     Waiting(Arc<Facts>, Arc<str>),
     Good(Arc<Facts>, Fingerprint),
     Broken(Arc<str>),
 }
 
-impl Said {
+impl Announced {
     /// Whether both say the same.
     fn is(&self, other: &Self) -> bool {
         match (self, other) {
@@ -178,14 +178,18 @@ impl Member {
     }
 
     /// The change that says it, and what is said then. None if that was said last.
-    pub(crate) fn announcement(&self, name: ClusterName, verdict: Verdict<'_>) -> Option<(Said, Change)> {
+    pub(crate) fn announcement(
+        &self,
+        name: ClusterName,
+        verdict: Verdict<'_>,
+    ) -> Option<(Announced, Change)> {
         let facts = &self.facts;
-        let said = match &verdict {
-            Verdict::Good(access) => Said::Good(facts.clone(), access.fingerprint()),
-            Verdict::Waiting(why) => Said::Waiting(facts.clone(), why.clone()),
-            Verdict::Broken(_, why) => Said::Broken(why.clone()),
+        let announced = match &verdict {
+            Verdict::Good(access) => Announced::Good(facts.clone(), access.fingerprint()),
+            Verdict::Waiting(why) => Announced::Waiting(facts.clone(), why.clone()),
+            Verdict::Broken(_, why) => Announced::Broken(why.clone()),
         };
-        if said.is(&self.said) {
+        if announced.is(&self.announced) {
             return None;
         }
         let change = match verdict {
@@ -196,7 +200,7 @@ impl Member {
             }
             Verdict::Broken(object, why) => Change::Broken(BrokenCluster::new(name, object, why)),
         };
-        Some((said, change))
+        Some((announced, change))
     }
 
     fn without_secret(&self, of_another: bool, engaged: bool) -> Verdict<'static> {

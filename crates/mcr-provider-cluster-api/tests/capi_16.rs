@@ -27,7 +27,7 @@ use mcr_testkit::{
     waiting::{self, Background},
 };
 use serde_json::{Value, json};
-use support::{Heard, PATIENCE, builder, cluster, hub, initialized, kubeconfig, locally, secret};
+use support::{PATIENCE, Received, builder, cluster, hub, initialized, kubeconfig, locally, secret};
 use tokio::{net::TcpListener, task::JoinSet};
 
 async fn eventually(what: &str, so: impl FnMut() -> bool) {
@@ -231,12 +231,12 @@ async fn capi_16_a_hub_without_uids_that_is_restored_is_followed() {
     old.create(initialized(cluster("default", "a"))).unwrap();
     old.create(cluster("default", "b")).unwrap();
     let faked = Faked::new(&old);
-    let mut heard = Heard::of(&builder(&old).client(faked.client()).build().unwrap());
-    let Change::Upsert(spec) = heard.next().await else {
+    let mut received = Received::of(&builder(&old).client(faked.client()).build().unwrap());
+    let Change::Upsert(spec) = received.next().await else {
         panic!()
     };
     assert_eq!(spec.identity, None);
-    heard.until("synced").await;
+    received.until("synced").await;
 
     let new = hub();
     new.create(secret("default", "a", kubeconfig("two"))).unwrap();
@@ -244,7 +244,7 @@ async fn capi_16_a_hub_without_uids_that_is_restored_is_followed() {
     assert!(new.resource_version() < old.resource_version());
     faked.replace(&old, &new);
     // In any order.
-    let mut said = vec![heard.line().await, heard.line().await];
-    said.sort();
-    assert_eq!(said, ["+a", "-b"]);
+    let mut announced = vec![received.line().await, received.line().await];
+    announced.sort();
+    assert_eq!(announced, ["+a", "-b"]);
 }

@@ -16,7 +16,7 @@ use mcr_testkit::{
 };
 use serde_json::{Value, json};
 use support::{
-    Heard, PATIENCE, builder, cluster, gets, hub, hub_of, initialized, kubeconfig, line, locally, secret,
+    PATIENCE, Received, builder, cluster, gets, hub, hub_of, initialized, kubeconfig, line, locally, secret,
 };
 
 const CLUSTERS: &str = "clusters.cluster.x-k8s.io";
@@ -26,10 +26,10 @@ fn provider(hub: &SimCluster) -> ClusterApiProvider {
 }
 
 /// An engaged cluster `a` in the namespace `default`.
-async fn engaged(hub: &SimCluster, heard: &mut Heard) {
+async fn engaged(hub: &SimCluster, received: &mut Received) {
     hub.create(secret("default", "a", kubeconfig("one"))).unwrap();
     hub.create(initialized(cluster("default", "a"))).unwrap();
-    assert_eq!(heard.until("synced").await, ["+a", "synced"]);
+    assert_eq!(received.until("synced").await, ["+a", "synced"]);
 }
 
 fn change(hub: &SimCluster, resource: &str, key: &str, change: impl FnOnce(&mut Value)) {
@@ -39,13 +39,13 @@ fn change(hub: &SimCluster, resource: &str, key: &str, change: impl FnOnce(&mut 
 }
 
 #[tokio::test]
-async fn a_cluster_waits_with_the_reason_then_joins_with_what_its_cluster_says() {
+async fn a_cluster_waits_with_the_reason_then_joins_with_what_its_cluster_reports() {
     let hub = hub();
-    let mut heard = Heard::of(&provider(&hub));
-    assert_eq!(heard.line().await, "synced");
+    let mut received = Received::of(&provider(&hub));
+    assert_eq!(received.line().await, "synced");
     hub.create(cluster("default", "a")).unwrap();
     assert_eq!(
-        heard.line().await,
+        received.line().await,
         "~a: the control plane is not initialized yet (phase Provisioning)"
     );
     hub.create(secret("default", "a", kubeconfig("one"))).unwrap();
@@ -58,7 +58,7 @@ async fn a_cluster_waits_with_the_reason_then_joins_with_what_its_cluster_says()
     change(&hub, CLUSTERS, "default/a", |there| {
         *there = initialized(there.take())
     });
-    let Change::Upsert(spec) = heard.next().await else {
+    let Change::Upsert(spec) = received.next().await else {
         panic!()
     };
     assert_eq!(spec.name, "a");
@@ -112,9 +112,9 @@ async fn initialized_first_and_the_secret_later() {
     let mut unlabelled = secret("default", "a", kubeconfig("one"));
     unlabelled["metadata"]["labels"] = json!({});
     hub.create(unlabelled).unwrap();
-    let mut heard = Heard::of(&provider(&hub));
+    let mut received = Received::of(&provider(&hub));
     assert_eq!(
-        heard.until("synced").await,
+        received.until("synced").await,
         [
             "~a: the control plane is initialized, but its kubeconfig is missing: no Secret a-kubeconfig with the label \
          cluster.x-k8s.io/cluster-name in namespace default",
@@ -125,15 +125,15 @@ async fn initialized_first_and_the_secret_later() {
     change(&hub, "secrets", "default/a-kubeconfig", |there| {
         there["metadata"]["labels"] = json!({"cluster.x-k8s.io/cluster-name": "a"});
     });
-    assert_eq!(heard.line().await, "+a");
+    assert_eq!(received.line().await, "+a");
     assert_eq!(gets(&hub), 1);
 }
 
 #[tokio::test]
 async fn a_pause_an_outage_and_a_status_change_nothing_and_cost_nothing() {
     let hub = hub();
-    let mut heard = Heard::of(&provider(&hub));
-    engaged(&hub, &mut heard).await;
+    let mut received = Received::of(&provider(&hub));
+    engaged(&hub, &mut received).await;
     let condition = |type_: &str, status: &str| {
         json!({
             "type": type_, "status": status, "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
@@ -152,7 +152,7 @@ async fn a_pause_an_outage_and_a_status_change_nothing_and_cost_nothing() {
     change(&hub, CLUSTERS, "default/a", |there| {
         there["metadata"]["labels"]["region"] = "us".into()
     });
-    let Change::Upsert(spec) = heard.next().await else {
+    let Change::Upsert(spec) = received.next().await else {
         panic!()
     };
     assert_eq!(
@@ -165,16 +165,16 @@ async fn a_pause_an_outage_and_a_status_change_nothing_and_cost_nothing() {
 #[tokio::test]
 async fn a_secret_that_goes_and_comes_back_is_one_upsert_with_the_new_credentials() {
     let hub = hub();
-    let mut heard = Heard::of(&provider(&hub));
-    engaged(&hub, &mut heard).await;
+    let mut received = Received::of(&provider(&hub));
+    engaged(&hub, &mut received).await;
     hub.delete("secrets", "default/a-kubeconfig").unwrap();
-    let gone = heard.line().await;
+    let gone = received.line().await;
     assert!(
         gone.starts_with("!a: Secret default/a-kubeconfig: no Secret a-kubeconfig with the label"),
         "{gone}"
     );
     hub.create(secret("default", "a", kubeconfig("two"))).unwrap();
-    let Change::Upsert(spec) = heard.next().await else {
+    let Change::Upsert(spec) = received.next().await else {
         panic!()
     };
     assert!(address_and_token(&spec.access).ends_with(" two"));
@@ -184,12 +184,12 @@ async fn a_secret_that_goes_and_comes_back_is_one_upsert_with_the_new_credential
 #[tokio::test]
 async fn another_cluster_of_the_name_is_another_and_an_orphan_secret_engages_nothing() {
     let hub = hub();
-    let mut heard = Heard::of(&provider(&hub));
-    engaged(&hub, &mut heard).await;
+    let mut received = Received::of(&provider(&hub));
+    engaged(&hub, &mut received).await;
     hub.delete(CLUSTERS, "default/a").unwrap();
-    assert_eq!(heard.line().await, "-a");
+    assert_eq!(received.line().await, "-a");
     hub.create(cluster("default", "a")).unwrap();
-    let waits = heard.line().await;
+    let waits = received.line().await;
     assert!(
         waits.starts_with("~a: the control plane is not initialized yet"),
         "{waits}"
@@ -197,7 +197,7 @@ async fn another_cluster_of_the_name_is_another_and_an_orphan_secret_engages_not
     change(&hub, CLUSTERS, "default/a", |there| {
         *there = initialized(there.take())
     });
-    assert_eq!(heard.line().await, "+a");
+    assert_eq!(received.line().await, "+a");
 }
 
 fn deleted_with_finalizer(hub: &SimCluster) {
@@ -210,12 +210,12 @@ fn deleted_with_finalizer(hub: &SimCluster) {
 #[tokio::test]
 async fn a_deletion_timestamp_disengages_at_once() {
     let hub = hub();
-    let mut heard = Heard::of(&provider(&hub));
-    engaged(&hub, &mut heard).await;
+    let mut received = Received::of(&provider(&hub));
+    engaged(&hub, &mut received).await;
     deleted_with_finalizer(&hub);
-    assert_eq!(heard.line().await, "-a");
+    assert_eq!(received.line().await, "-a");
     // Not again by a new discovery.
-    assert_eq!(Heard::of(&provider(&hub)).line().await, "synced");
+    assert_eq!(Received::of(&provider(&hub)).line().await, "synced");
 }
 
 #[tokio::test]
@@ -228,8 +228,8 @@ async fn keep_while_keeps_a_cluster_that_is_being_deleted() {
             .as_ref()
             .is_some_and(|all| all.contains_key("example.com/busy"))
     };
-    let mut heard = Heard::of(&builder(&hub).keep_while(keep).build().unwrap());
-    engaged(&hub, &mut heard).await;
+    let mut received = Received::of(&builder(&hub).keep_while(keep).build().unwrap());
+    engaged(&hub, &mut received).await;
     change(&hub, CLUSTERS, "default/a", |there| {
         there["metadata"]["annotations"] = json!({"example.com/busy": "yes"});
     });
@@ -238,11 +238,11 @@ async fn keep_while_keeps_a_cluster_that_is_being_deleted() {
     change(&hub, "secrets", "default/a-kubeconfig", |there| {
         there["data"]["value"] = support::base64(kubeconfig("two")).into();
     });
-    assert_eq!(heard.line().await, "+a");
+    assert_eq!(received.line().await, "+a");
     change(&hub, CLUSTERS, "default/a", |there| {
         there["metadata"]["annotations"] = json!({})
     });
-    assert_eq!(heard.line().await, "-a");
+    assert_eq!(received.line().await, "-a");
 }
 
 #[tokio::test]
@@ -271,23 +271,23 @@ async fn what_does_not_match_is_not_announced_and_leaves() {
         .select(|cluster| cluster.metadata.name.as_deref() != Some("e"))
         .build()
         .unwrap();
-    let mut heard = Heard::of(&provider);
-    let all = heard.until("synced").await;
+    let mut received = Received::of(&provider);
+    let all = received.until("synced").await;
     assert!(all.len() == 2 && all[0].starts_with("~a"), "{all:?}");
     change(&hub, CLUSTERS, "default/a", |there| {
         there["metadata"]["labels"]["region"] = "us".into()
     });
-    assert_eq!(heard.line().await, "-a");
+    assert_eq!(received.line().await, "-a");
     change(&hub, CLUSTERS, "default/b", |there| {
         there["spec"]["infrastructureRef"]["kind"] = "AzureCluster".into()
     });
-    assert!(heard.line().await.starts_with("~b"));
+    assert!(received.line().await.starts_with("~b"));
     change(&hub, CLUSTERS, "default/b", |there| {
         there["spec"]["topology"]["classRef"]["name"] = "lead".into()
     });
-    assert_eq!(heard.line().await, "-b");
+    assert_eq!(received.line().await, "-b");
 
-    let mut all = Heard::of(&builder(&hub).all_namespaces().build().unwrap())
+    let mut all = Received::of(&builder(&hub).all_namespaces().build().unwrap())
         .until("synced")
         .await;
     all.sort();
@@ -335,23 +335,23 @@ async fn another_contract_has_its_own_readiness_and_secret() {
         })
         .build()
         .unwrap();
-    let mut heard = Heard::of(&provider);
+    let mut received = Received::of(&provider);
     assert_eq!(
-        heard.line().await,
+        received.line().await,
         "~a: the Cluster is not ready by the provider's `ready_when` (phase Provisioning)"
     );
-    assert_eq!(heard.line().await, "synced");
+    assert_eq!(received.line().await, "synced");
     change(&hub, CLUSTERS, "default/a", |there| {
         there["metadata"]["annotations"]["example.com/up"] = "yes".into()
     });
-    assert_eq!(heard.line().await, "+a");
+    assert_eq!(received.line().await, "+a");
     change(&hub, CLUSTERS, "default/a", |there| {
         there["metadata"]["annotations"]["example.com/up"] = "no".into()
     });
     change(&hub, CLUSTERS, "default/a", |there| {
         there["metadata"]["labels"]["region"] = "us".into()
     });
-    assert_eq!(heard.line().await, "+a", "ready once is ready for good");
+    assert_eq!(received.line().await, "+a", "ready once is ready for good");
 }
 
 fn old_cluster(name: &str) -> Value {
@@ -380,31 +380,31 @@ async fn a_hub_with_v1beta1_alone_is_read_as_v1beta1_and_followed_to_v1beta2() {
     hub.create(secret("default", "a", kubeconfig("one"))).unwrap();
     hub.create(old_cluster("a")).unwrap();
     let provider = provider(&hub);
-    let mut heard = Heard::of(&provider);
-    let Change::Upsert(spec) = heard.next().await else {
+    let mut received = Received::of(&provider);
+    let Change::Upsert(spec) = received.next().await else {
         panic!()
     };
     assert_eq!(spec.properties["class"], "quick-start");
     assert_eq!(spec.properties["infrastructure"], "AWSCluster");
     assert_eq!(spec.properties.get("endpoint"), None);
-    assert_eq!(heard.line().await, "synced");
+    assert_eq!(received.line().await, "synced");
     // Cluster API is upgraded, and v1beta1 is served no more.
     hub.apply(support::crd(&["v1beta2"])).unwrap();
     hub.end_watches();
     hub.compact(hub.resource_version());
-    let error = heard.error().await;
+    let error = received.error().await;
     assert_eq!(
         error,
         "the hub serves Clusters as v1beta2 now, and as v1beta1 no more; they are listed again"
     );
-    assert!(Heard::of(&provider).until("synced").await.len() >= 2);
+    assert!(Received::of(&provider).until("synced").await.len() >= 2);
 }
 
 #[tokio::test]
-async fn a_hub_without_cluster_api_is_told_what_to_do_and_tried_again() {
+async fn a_hub_without_cluster_api_gets_advice_and_tried_again() {
     let hub = SimCluster::new();
     let provider = provider(&hub);
-    let error = Heard::of(&provider).error().await;
+    let error = Received::of(&provider).error().await;
     assert!(
         error.starts_with("the hub has no Cluster API") && error.contains("clusterctl init"),
         "{error}"
@@ -448,23 +448,23 @@ async fn a_right_that_is_missing_is_named_and_used_once_it_is_granted() {
     let get = SimRule::new([""], ["secrets"], ["get"]);
     let client = || hub.client_with_token("t");
     hub.set_user("t", user(&[clusters.clone(), watch.clone()]));
-    let mut heard = Heard::of(&builder(&hub).client(client()).build().unwrap());
-    let told = heard.line().await;
+    let mut received = Received::of(&builder(&hub).client(client()).build().unwrap());
+    let reported = received.line().await;
     assert!(
-        told.starts_with("!a: Secret default/a-kubeconfig, key \"value\"")
-            && told.contains("grant the verb get on secrets"),
-        "{told}"
+        reported.starts_with("!a: Secret default/a-kubeconfig, key \"value\"")
+            && reported.contains("grant the verb get on secrets"),
+        "{reported}"
     );
-    assert_eq!(heard.line().await, "synced", "others do not wait for it");
+    assert_eq!(received.line().await, "synced", "others do not wait for it");
     hub.set_user("t", user(&[clusters, watch, get]));
-    assert_eq!(heard.line().await, "+a");
+    assert_eq!(received.line().await, "+a");
 }
 
 #[tokio::test]
 async fn a_410_and_broken_watches_change_nothing() {
     let hub = hub();
-    let mut heard = Heard::of(&provider(&hub));
-    engaged(&hub, &mut heard).await;
+    let mut received = Received::of(&provider(&hub));
+    engaged(&hub, &mut received).await;
     for round in 0..3 {
         hub.end_watches();
         hub.create(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("m{round}"), "namespace": "default"}}))
@@ -474,12 +474,12 @@ async fn a_410_and_broken_watches_change_nothing() {
     change(&hub, CLUSTERS, "default/a", |there| {
         there["metadata"]["labels"]["region"] = "us".into()
     });
-    assert_eq!(heard.line().await, "+a");
+    assert_eq!(received.line().await, "+a");
     assert_eq!(gets(&hub), 1);
 }
 
 #[tokio::test]
-async fn broken_secrets_concern_only_their_own_cluster_and_are_told_without_their_content() {
+async fn broken_secrets_concern_only_their_own_cluster_and_are_reported_without_their_content() {
     let hub = hub();
     let bomb = (1..12).fold("a0: &a0 [x]\n".to_owned(), |bomb, n| {
         format!(
@@ -517,8 +517,8 @@ async fn broken_secrets_concern_only_their_own_cluster_and_are_told_without_thei
     hub.create(initialized(cluster("default", "nokey"))).unwrap();
     hub.create(secret("default", "zebra", kubeconfig("one"))).unwrap();
     hub.create(initialized(cluster("default", "zebra"))).unwrap();
-    let mut heard = Heard::of(&provider(&hub));
-    let all = heard.until("synced").await;
+    let mut received = Received::of(&provider(&hub));
+    let all = received.until("synced").await;
     assert_eq!(all.len(), broken.len() + 3, "{all:?}");
     assert!(all.contains(&"+zebra".to_owned()), "{all:?}");
     for (name, _, problem) in broken
@@ -526,11 +526,11 @@ async fn broken_secrets_concern_only_their_own_cluster_and_are_told_without_thei
         .map(|(name, _, problem)| ((), name, problem))
         .map(|(u, n, p)| (n, u, p))
     {
-        let told = all
+        let reported = all
             .iter()
             .find(|line| line.starts_with(&format!("!{name}: Secret default/{name}-kubeconfig")))
             .unwrap();
-        assert!(told.contains(problem) && told.len() < 1000, "{told}");
+        assert!(reported.contains(problem) && reported.len() < 1000, "{reported}");
     }
     assert!(
         all.iter()
@@ -550,7 +550,7 @@ async fn broken_secrets_concern_only_their_own_cluster_and_are_told_without_thei
     };
     let events = tokio::select! {
         events = events => events,
-        said = heard.next() => panic!("{}", line(&said)),
+        announced = received.next() => panic!("{}", line(&announced)),
     };
     for event in &events {
         assert_eq!(event["reason"], "KubeconfigBroken");
@@ -646,7 +646,7 @@ async fn in_a_fleet_what_waits_is_not_dialled_and_a_rotation_lists_nothing() {
 }
 
 #[tokio::test]
-async fn the_provider_says_where_it_looks_and_shows_no_secret() {
+async fn the_provider_reports_where_it_looks_and_shows_no_secret() {
     let hub = hub();
     let provider: Arc<dyn Provider> = Arc::new(
         builder(&hub)

@@ -15,7 +15,7 @@ use mcr_testkit::{
 };
 use peak_alloc::PeakAlloc;
 use serde_json::json;
-use support::{Heard, base64, builder, cluster, hub_of, initialized, secret};
+use support::{Received, base64, builder, cluster, hub_of, initialized, secret};
 
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
@@ -48,7 +48,7 @@ async fn bytes_per_cluster(tls: &SimTls, other_key: usize) -> usize {
     }
     let provider = builder(&hub).namespace("fleet").build().unwrap();
     let measure = async || {
-        let mut discovery = Heard::of(&provider);
+        let mut discovery = Received::of(&provider);
         let clusters = discovery.all().await;
         assert_eq!(clusters.len(), CLUSTERS);
         // The watches that follow the lists have begun, so the bodies of the lists are gone.

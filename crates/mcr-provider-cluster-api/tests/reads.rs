@@ -22,7 +22,7 @@ use mcr_core::WatchSettings;
 use mcr_provider_cluster_api::{ClusterApiError, ClusterApiProvider, SecretKeyRef};
 use mcr_testkit::{log::Log, sim::SimCluster};
 use serde_json::json;
-use support::{Heard, PATIENCE, builder, cluster, hub, hub_of, initialized, kubeconfig, secret};
+use support::{PATIENCE, Received, builder, cluster, hub, hub_of, initialized, kubeconfig, secret};
 use tokio::{sync::Semaphore, time::timeout};
 
 type Answer = Response<BoxBody<Bytes, Infallible>>;
@@ -64,10 +64,10 @@ fn two_clusters() -> SimCluster {
 }
 
 /// What is said of the two clusters at the start, in the order of their names.
-async fn said(provider: ClusterApiProvider) -> Vec<String> {
-    let mut said = Heard::of(&provider).until("synced").await;
-    said.sort();
-    said
+async fn announced(provider: ClusterApiProvider) -> Vec<String> {
+    let mut announced = Received::of(&provider).until("synced").await;
+    announced.sort();
+    announced
 }
 
 #[tokio::test]
@@ -79,12 +79,13 @@ async fn a_secret_that_the_hub_never_gives_holds_up_nobody() {
         .times(WatchSettings::default(), PATIENCE, short, short)
         .build()
         .unwrap();
-    let said = said(provider).await;
+    let announced = announced(provider).await;
     assert!(
-        said[0].starts_with("!a") && said[0].ends_with("can't be read in the hub: no answer within 2s"),
-        "{said:?}"
+        announced[0].starts_with("!a")
+            && announced[0].ends_with("can't be read in the hub: no answer within 2s"),
+        "{announced:?}"
     );
-    assert_eq!(&said[1..], ["+b", "synced"]);
+    assert_eq!(&announced[1..], ["+b", "synced"]);
 }
 
 #[tokio::test]
@@ -100,12 +101,12 @@ async fn an_answer_that_is_too_large_is_not_read_to_its_end() {
         .client(client(&hub, "a-kubeconfig", huge))
         .build()
         .unwrap();
-    let said = said(provider).await;
+    let announced = announced(provider).await;
     assert!(
-        said[0].starts_with("!a") && said[0].ends_with("it is larger than a Secret can be"),
-        "{said:?}"
+        announced[0].starts_with("!a") && announced[0].ends_with("it is larger than a Secret can be"),
+        "{announced:?}"
     );
-    assert_eq!(said[1], "+b");
+    assert_eq!(announced[1], "+b");
 
     // A value that fits the answer, but no Secret.
     let version = hub.get("secrets", "default/a-kubeconfig").unwrap()["metadata"].clone();
@@ -115,10 +116,10 @@ async fn an_answer_that_is_too_large_is_not_read_to_its_end() {
         .client(client(&hub, "a-kubeconfig", move || ok(large.clone())))
         .build()
         .unwrap();
-    let said = self::said(provider).await;
+    let announced = self::announced(provider).await;
     assert!(
-        said[0].starts_with("!a") && said[0].contains("more than 1 MiB"),
-        "{said:?}"
+        announced[0].starts_with("!a") && announced[0].contains("more than 1 MiB"),
+        "{announced:?}"
     );
 }
 
@@ -135,12 +136,12 @@ async fn an_answer_that_cannot_be_read_is_in_no_log() {
             .client(client(&hub, "a-kubeconfig", move || ok(answer)))
             .build()
             .unwrap();
-        let said = said(provider).await;
+        let announced = announced(provider).await;
         assert!(
-            said[0].starts_with("!a") && said[0].contains("the hub's answer is no Secret"),
-            "{said:?}"
+            announced[0].starts_with("!a") && announced[0].contains("the hub's answer is no Secret"),
+            "{announced:?}"
         );
-        assert!(!said[0].contains("sesame"), "{said:?}");
+        assert!(!announced[0].contains("sesame"), "{announced:?}");
     }
     let log = log.text();
     assert!(log.contains("secrets"), "it is a log");
@@ -190,7 +191,7 @@ async fn no_more_secrets_are_read_at_once_than_there_are_places() {
         .client(kube::Client::new(service, "default"))
         .build()
         .unwrap();
-    assert_eq!(said(provider).await.len(), MANY + 1);
+    assert_eq!(announced(provider).await.len(), MANY + 1);
     assert_eq!(most.load(Ordering::SeqCst), 16);
 }
 
@@ -198,19 +199,20 @@ async fn no_more_secrets_are_read_at_once_than_there_are_places() {
 async fn a_name_that_leads_elsewhere_is_not_asked_for() {
     let hub = hub();
     let elsewhere = |_: &_| SecretKeyRef::new("../../kube-system/secrets/key", "value");
-    let mut heard = Heard::of(&builder(&hub).kubeconfig_secret(elsewhere).build().unwrap());
-    heard.until("synced").await;
+    let mut received = Received::of(&builder(&hub).kubeconfig_secret(elsewhere).build().unwrap());
+    received.until("synced").await;
     hub.create(initialized(cluster("default", "a"))).unwrap();
-    let told = heard.line().await;
+    let reported = received.line().await;
     assert!(
-        told.starts_with("!a") && told.contains("can't be the name of a Secret; correct `kubeconfig_secret`"),
-        "{told}"
+        reported.starts_with("!a")
+            && reported.contains("can't be the name of a Secret; correct `kubeconfig_secret`"),
+        "{reported}"
     );
     assert_eq!(support::gets(&hub), 0);
 }
 
 #[tokio::test]
-async fn the_reason_of_a_cluster_that_waits_has_what_cluster_api_says_and_an_end() {
+async fn the_reason_of_a_cluster_that_waits_has_what_cluster_api_reports_and_an_end() {
     let hub = hub();
     let mut object = cluster("default", "a");
     object["status"]["conditions"] = json!([{
@@ -218,8 +220,8 @@ async fn the_reason_of_a_cluster_that_waits_has_what_cluster_api_says_and_an_end
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }]);
     hub.create(object).unwrap();
-    let said = said(builder(&hub).build().unwrap()).await;
-    let waits = &said[1];
+    let announced = announced(builder(&hub).build().unwrap()).await;
+    let waits = &announced[1];
     assert!(
         waits.starts_with("~a: the control plane is not initialized yet (phase Provisioning); Cluster API can't reach it: no route"),
         "{waits}"
@@ -283,28 +285,28 @@ async fn a_hub_that_refuses_all_secrets_is_asked_seldom_and_all_are_read_soon_af
             }
         });
         let provider = ClusterApiProvider::builder().client(kube::Client::new(service, "default"));
-        let mut heard = Heard::of(&provider.access_policy(support::locally()).build().unwrap());
-        let follow = async |heard: &mut Heard, time: Duration| {
+        let mut received = Received::of(&provider.access_policy(support::locally()).build().unwrap());
+        let follow = async |received: &mut Received, time: Duration| {
             let mut good = 0;
             let all = async {
                 while good < many {
-                    let change = heard.0.next().await.unwrap().unwrap();
+                    let change = received.0.next().await.unwrap().unwrap();
                     good += usize::from(support::line(&change).starts_with('+'));
                 }
             };
             _ = timeout(time, all).await;
             good
         };
-        assert_eq!(follow(&mut heard, minute).await, 0);
+        assert_eq!(follow(&mut received, minute).await, 0);
         let first = asked.swap(0, Ordering::SeqCst);
         assert!(first <= at_first + each_minute, "{refusal}: {first}");
         for _ in 0..5 {
-            assert_eq!(follow(&mut heard, minute).await, 0);
+            assert_eq!(follow(&mut received, minute).await, 0);
             let again = asked.swap(0, Ordering::SeqCst);
             assert!(again <= each_minute, "{refusal}: {again}");
         }
         allowed.store(true, Ordering::SeqCst);
         let soon = minute + Duration::from_secs(retry_after.map_or(0, |seconds| seconds.parse().unwrap()));
-        assert_eq!(follow(&mut heard, soon).await, many, "{refusal}");
+        assert_eq!(follow(&mut received, soon).await, many, "{refusal}");
     }
 }

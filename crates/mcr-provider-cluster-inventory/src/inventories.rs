@@ -40,10 +40,10 @@ impl Inventories {
 
     /// What is to be announced after these changes, which happened at about the same time.
     pub(crate) fn apply(&mut self, batch: Vec<HubChange>) -> Vec<Change> {
-        let mut said = Vec::new();
+        let mut announced = Vec::new();
         let mut decided = false;
         for change in batch {
-            said.extend(match change {
+            announced.extend(match change {
                 HubChange::Profile(at, key, facts) => self.of(at, |inventory| match facts {
                     Some(facts) => inventory.profile(&key, facts),
                     None => inventory.profile_gone(&key),
@@ -69,10 +69,10 @@ impl Inventories {
         }
         // Only now: a cluster can move from one PlacementDecision to another.
         if decided {
-            said.extend(self.each(Inventory::settle_decisions));
+            announced.extend(self.each(Inventory::announce_decisions));
         }
-        said.retain(|change| !matches!(change, Change::Synced) || self.is_last());
-        said
+        announced.retain(|change| !matches!(change, Change::Synced) || self.is_last());
+        announced
     }
 
     fn of(&mut self, at: usize, change: impl FnOnce(&mut Inventory) -> Vec<Change>) -> Vec<Change> {

@@ -13,7 +13,7 @@ use crate::{
     memory::Memory,
     offer::Offer,
     placement::{Chosen, Slice},
-    profile::{Profile, Said, Verdict},
+    profile::{Announced, Profile, Verdict},
     secret::{CONSUMER_LABEL, Checks, KUBECONFIG_KEY, PROFILE_LABEL, SecretFacts},
 };
 
@@ -40,7 +40,7 @@ pub(crate) struct Inventory {
 struct Synced {
     profiles: bool,
     secrets: bool,
-    said: bool,
+    announced: bool,
 }
 
 type Content = Result<EndpointAccess, KubeconfigProblem>;
@@ -136,13 +136,13 @@ impl Inventory {
         if let Some(chosen) = &mut self.chosen {
             chosen.synced = true;
         }
-        let mut changes = self.settle_decisions();
-        changes.extend(self.settle_all());
+        let mut changes = self.announce_decisions();
+        changes.extend(self.announce_all());
         changes
     }
 
     /// Takes and leaves out profiles as the PlacementDecisions say now.
-    pub(crate) fn settle_decisions(&mut self) -> Vec<Change> {
+    pub(crate) fn announce_decisions(&mut self) -> Vec<Change> {
         let mut changes = Vec::new();
         if let Some(chosen) = &mut self.chosen {
             chosen.count();
@@ -186,7 +186,7 @@ impl Inventory {
             && let Some(profile) = self.profiles.get_mut(key)
         {
             profile.unreadable = Some(why.clone());
-            self.settle(key, changes);
+            self.announce(key, changes);
             return;
         }
         let known = self.profiles.get(key).map(|profile| &profile.facts);
@@ -216,9 +216,9 @@ impl Inventory {
             }
         }
         for group in [left, group].iter().flatten().filter(|_| moved) {
-            self.settle_group(group, changes);
+            self.announce_group(group, changes);
         }
-        self.settle(key, changes);
+        self.announce(key, changes);
     }
 
     /// A Secret of the consumer was created or changed. None: it was deleted, or lost its label.
@@ -244,10 +244,10 @@ impl Inventory {
             self.secrets.insert(key, profile, content);
         }
         if let Some(left) = left.filter(|left| Some(left) != profile.as_ref()) {
-            self.settle(&left, &mut changes);
+            self.announce(&left, &mut changes);
         }
         if let Some(profile) = &profile {
-            self.settle(profile, &mut changes);
+            self.announce(profile, &mut changes);
         }
         changes
     }
@@ -255,24 +255,24 @@ impl Inventory {
     /// All ClusterProfiles that existed at the start are known. Only now is it known which of them are duplicates.
     pub(crate) fn profiles_synced(&mut self) -> Vec<Change> {
         self.synced.profiles = true;
-        self.settle_all()
+        self.announce_all()
     }
 
     /// All Secrets that existed at the start are known. From now on one that is unknown is missing.
     pub(crate) fn secrets_synced(&mut self) -> Vec<Change> {
         self.synced.secrets = true;
-        self.settle_all()
+        self.announce_all()
     }
 
-    fn settle_all(&mut self) -> Vec<Change> {
+    fn announce_all(&mut self) -> Vec<Change> {
         let mut changes = Vec::new();
         let all: Vec<ObjectKey> = self.profiles.keys().cloned().collect();
         for key in &all {
-            self.settle(key, &mut changes);
+            self.announce(key, &mut changes);
         }
         let secrets = self.synced.secrets || self.consumer.is_none();
-        if self.synced.profiles && secrets && self.has_synced_decisions() && !self.synced.said {
-            self.synced.said = true;
+        if self.synced.profiles && secrets && self.has_synced_decisions() && !self.synced.announced {
+            self.synced.announced = true;
             changes.push(Change::Synced);
         }
         changes
@@ -285,25 +285,25 @@ impl Inventory {
         if earlier
             || known
                 .as_ref()
-                .is_some_and(|known| !matches!(known.said, Said::Nothing))
+                .is_some_and(|known| !matches!(known.announced, Announced::Nothing))
         {
             changes.extend(self.name(key).map(Change::Remove));
         }
         let Some(known) = known else { return };
         if let Some(group) = Group::of(key, &known.facts) {
             self.duplicates.remove(&group, key, &known.facts);
-            self.settle_group(&group, changes);
+            self.announce_group(&group, changes);
         }
     }
 
-    fn settle_group(&mut self, group: &Group, changes: &mut Vec<Change>) {
+    fn announce_group(&mut self, group: &Group, changes: &mut Vec<Change>) {
         for key in self.duplicates.all(group) {
-            self.settle(&key, changes);
+            self.announce(&key, changes);
         }
     }
 
     /// Announces what has changed.
-    fn settle(&mut self, key: &ObjectKey, changes: &mut Vec<Change>) {
+    fn announce(&mut self, key: &ObjectKey, changes: &mut Vec<Change>) {
         let Some(name) = self.name(key) else { return };
         let Some(profile) = self.profiles.get(key) else {
             return;
@@ -313,7 +313,7 @@ impl Inventory {
         let Some(verdict) = self.verdict(key, profile, engaged) else {
             return;
         };
-        let Some((said, change)) = profile.announcement(name.clone(), &verdict) else {
+        let Some((announced, change)) = profile.announcement(name.clone(), &verdict) else {
             return;
         };
         let Some(profile) = self.profiles.get_mut(key) else {
@@ -324,7 +324,7 @@ impl Inventory {
             Verdict::Waiting(_) => self.memory.announced(key, &facts, false),
             // Without this, the fleet would go on to show why the cluster was suspended.
             Verdict::Broken(..)
-                if matches!(profile.said, Said::Waiting(..)) && profile.unreadable.is_none() =>
+                if matches!(profile.announced, Announced::Waiting(..)) && profile.unreadable.is_none() =>
             {
                 match profile.last.clone() {
                     Some(last) => {
@@ -337,7 +337,7 @@ impl Inventory {
             Verdict::Broken(..) => {}
         }
         changes.push(change);
-        profile.said = said;
+        profile.announced = announced;
         if let Verdict::Good(access) = verdict {
             profile.last = Some(access);
         }

@@ -43,7 +43,7 @@ impl Memory {
     }
 
     /// Whether a ClusterProfile of this name was announced.
-    pub(crate) fn knows(&self, key: &ObjectKey) -> bool {
+    pub(crate) fn contains(&self, key: &ObjectKey) -> bool {
         self.0.lock().contains_key(key)
     }
 

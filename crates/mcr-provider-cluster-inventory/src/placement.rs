@@ -137,6 +137,6 @@ impl Chosen {
     /// Whether the cluster belongs to the fleet. A PlacementDecision that could never be read may name each cluster that an
     /// earlier discovery has announced.
     pub(crate) fn takes(&self, key: &ObjectKey, memory: &Memory) -> bool {
-        self.names.contains(key) || (self.slices.values().any(Option::is_none) && memory.knows(key))
+        self.names.contains(key) || (self.slices.values().any(Option::is_none) && memory.contains(key))
     }
 }

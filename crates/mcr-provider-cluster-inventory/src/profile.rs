@@ -13,12 +13,12 @@ pub(crate) struct Profile {
     pub(crate) unreadable: Option<Arc<str>>,
     /// The access of the cluster since it is engaged. A suspended cluster keeps it, and with it what the fleet knows.
     pub(crate) last: Option<EndpointAccess>,
-    pub(crate) said: Said,
+    pub(crate) announced: Announced,
 }
 
 /// What was announced last.
 #[derive(Debug, Clone)]
-pub(crate) enum Said {
+pub(crate) enum Announced {
     Nothing,
     Waiting(Arc<Facts>, Arc<str>),
     Good(Arc<Facts>, Fingerprint),
@@ -39,7 +39,7 @@ impl Profile {
         Self {
             unreadable: None,
             last: None,
-            said: Said::Nothing,
+            announced: Announced::Nothing,
             facts,
         }
     }
@@ -50,14 +50,14 @@ impl Profile {
     }
 
     /// The change that says it, and what is said then. None if that was said last.
-    pub(crate) fn announcement(&self, name: ClusterName, verdict: &Verdict) -> Option<(Said, Change)> {
+    pub(crate) fn announcement(&self, name: ClusterName, verdict: &Verdict) -> Option<(Announced, Change)> {
         let facts = &self.facts;
-        let said = match verdict {
-            Verdict::Good(access) => Said::Good(facts.clone(), access.fingerprint()),
-            Verdict::Waiting(why) => Said::Waiting(facts.clone(), why.clone()),
-            Verdict::Broken(_, why) => Said::Broken(why.clone()),
+        let announced = match verdict {
+            Verdict::Good(access) => Announced::Good(facts.clone(), access.fingerprint()),
+            Verdict::Waiting(why) => Announced::Waiting(facts.clone(), why.clone()),
+            Verdict::Broken(_, why) => Announced::Broken(why.clone()),
         };
-        if said.is(&self.said) {
+        if announced.is(&self.announced) {
             return None;
         }
         let change = match verdict {
@@ -71,11 +71,11 @@ impl Profile {
                 Change::Broken(BrokenCluster::new(name, object.clone(), why.clone()))
             }
         };
-        Some((said, change))
+        Some((announced, change))
     }
 }
 
-impl Said {
+impl Announced {
     /// Whether both say the same.
     fn is(&self, other: &Self) -> bool {
         match (self, other) {

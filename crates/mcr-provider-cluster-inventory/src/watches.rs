@@ -82,15 +82,15 @@ mod tests {
         let requests = ["a", "b"].map(|space| WatchRequest::of::<ConfigMap>().namespace(space));
         let mut watches = Watches::new(&hub.client(), requests.into(), &Times::default(), |_| Some(()));
         assert_eq!(watches.len(), 2);
-        let mut heard = vec![watches.next().await.0];
+        let mut received = vec![watches.next().await.0];
         let watched = || hub.watches() == 2;
         eventually(Duration::from_secs(60), "both are watched", watched).await;
-        while heard.len() < 18 {
-            heard.push(watches.next().await.0);
+        while received.len() < 18 {
+            received.push(watches.next().await.0);
         }
         // One takes turns with the other: each has nine events, the last of which is that it is in sync.
-        let changes = heard[1..].windows(2).filter(|pair| pair[0] != pair[1]).count();
-        assert!(changes >= 14, "{heard:?}");
+        let changes = received[1..].windows(2).filter(|pair| pair[0] != pair[1]).count();
+        assert!(changes >= 14, "{received:?}");
         assert!(
             Watches::<()>::new(&hub.client(), Vec::new(), &Times::default(), |_| None)
                 .next()

@@ -18,7 +18,7 @@ use mcr_testkit::{
 };
 use serde_json::{Value, json};
 use support::{
-    Heard, PATIENCE, PROFILES, builder, change, condition, crd, create_namespace, hub, hub_of, profile,
+    PATIENCE, PROFILES, Received, builder, change, condition, crd, create_namespace, hub, hub_of, profile,
     providers, secret,
 };
 
@@ -56,8 +56,8 @@ async fn inventory_17_hubs_of_v1alpha1_and_of_v1alpha2_are_read_as_the_newest_th
         let mut profile = profile("default", "a", SERVER);
         profile["apiVersion"] = format!("multicluster.x-k8s.io/{read}").into();
         hub.create(profile).unwrap();
-        let mut heard = Heard::of(&provider(&hub));
-        assert_eq!(heard.until("synced").await, ["+a", "synced"], "{versions:?}");
+        let mut received = Received::of(&provider(&hub));
+        assert_eq!(received.until("synced").await, ["+a", "synced"], "{versions:?}");
         let path = format!("/apis/multicluster.x-k8s.io/{read}/namespaces/default/clusterprofiles");
         let audit = hub.audit();
         assert_eq!(audit.count(|event| event.is_list("clusterprofiles")), 1);
@@ -79,13 +79,13 @@ async fn inventory_17_access_providers_win_and_credential_providers_are_a_fallba
         json!([{"name": "p", "cluster": {"server": "https://192.0.2.2:6443"}}]);
     hub.create(both).unwrap();
     let old = builder(&hub).access_providers(providers()).v1alpha1();
-    let mut heard = Heard::of(&old.build().unwrap());
-    assert_eq!(server(&heard.next().await), "https://192.0.2.2:6443");
-    assert_eq!(heard.line().await, "synced");
+    let mut received = Received::of(&old.build().unwrap());
+    assert_eq!(server(&received.next().await), "https://192.0.2.2:6443");
+    assert_eq!(received.line().await, "synced");
     hub.create(old_profile("old")).unwrap();
-    assert_eq!(server(&heard.next().await), SERVER);
+    assert_eq!(server(&received.next().await), SERVER);
     // v1alpha2 does not have the field.
-    let new = Heard::of(&provider(&hub)).until("synced").await;
+    let new = Received::of(&provider(&hub)).until("synced").await;
     assert!(
         new.contains(&"+both".to_owned())
             && new
@@ -98,20 +98,20 @@ async fn inventory_17_access_providers_win_and_credential_providers_are_a_fallba
 #[tokio::test]
 async fn inventory_17_a_ready_profile_without_access_waits_with_the_reason() {
     let hub = hub();
-    let mut heard = Heard::of(&provider(&hub));
-    assert_eq!(heard.line().await, "synced");
+    let mut received = Received::of(&provider(&hub));
+    assert_eq!(received.line().await, "synced");
     let mut bare = profile("default", "a", SERVER);
     bare["status"]["accessProviders"] = json!([]);
     hub.create(bare).unwrap();
     assert_eq!(
-        heard.line().await,
+        received.line().await,
         "~a: the cluster is ready, but can't be reached yet: it has no access providers; its cluster manager, or an add-on of \
          it, writes them"
     );
     change(&hub, PROFILES, "default/a", |there| {
         there["status"]["accessProviders"] = json!([{"name": "q", "cluster": {"server": SERVER}}]);
     });
-    let unknown = heard.line().await;
+    let unknown = received.line().await;
     assert!(
         unknown.ends_with("it has the access providers \"q\", and this program knows \"p\"; add one of them to the provider file"),
         "{unknown}"
@@ -119,7 +119,7 @@ async fn inventory_17_a_ready_profile_without_access_waits_with_the_reason() {
     change(&hub, PROFILES, "default/a", |there| {
         there["status"]["accessProviders"][0]["name"] = "p".into();
     });
-    let Change::Upsert(spec) = heard.next().await else {
+    let Change::Upsert(spec) = received.next().await else {
         panic!()
     };
     assert_eq!(spec.properties["version"], "v1.36.1");
@@ -135,14 +135,14 @@ async fn inventory_17_a_ready_profile_without_access_waits_with_the_reason() {
 async fn inventory_17_health_that_goes_suspends_and_comes_back_by_the_condition_of_choice() {
     let hub = hub();
     hub.create(profile("default", "a", SERVER)).unwrap();
-    let mut heard = Heard::of(&provider(&hub));
-    assert_eq!(heard.until("synced").await, ["+a", "synced"]);
+    let mut received = Received::of(&provider(&hub));
+    assert_eq!(received.until("synced").await, ["+a", "synced"]);
     let joined = builder(&hub)
         .access_providers(providers())
         .ready_condition("Joined")
         .build()
         .unwrap();
-    let mut joined = Heard::of(&joined);
+    let mut joined = Received::of(&joined);
     assert_eq!(
         joined.until("synced").await,
         ["~a: the ClusterProfile has no condition Joined yet", "synced"]
@@ -154,14 +154,14 @@ async fn inventory_17_health_that_goes_suspends_and_comes_back_by_the_condition_
         ]);
     });
     assert_eq!(
-        heard.line().await,
+        received.line().await,
         "~a: the condition ControlPlaneHealthy is False (Why): etcd is down"
     );
     assert_eq!(joined.line().await, "+a");
     change(&hub, PROFILES, "default/a", |there| {
         there["status"]["conditions"] = json!([condition("ControlPlaneHealthy", "True", "")]);
     });
-    assert_eq!(heard.line().await, "+a");
+    assert_eq!(received.line().await, "+a");
 }
 
 #[tokio::test]
@@ -174,12 +174,12 @@ async fn inventory_17_two_namespaces_are_two_inventories() {
         hub.create(profile).unwrap();
     }
     let all = builder(&hub).access_providers(providers()).all_namespaces();
-    let mut said = Heard::of(&all.build().unwrap()).until("synced").await;
-    said.sort();
-    assert_eq!(said, ["+default/a", "+elsewhere/a", "synced"]);
+    let mut announced = Received::of(&all.build().unwrap()).until("synced").await;
+    announced.sort();
+    assert_eq!(announced, ["+default/a", "+elsewhere/a", "synced"]);
     let one = builder(&hub).access_providers(providers()).namespace("elsewhere");
     assert_eq!(
-        Heard::of(&one.build().unwrap()).until("synced").await,
+        Received::of(&one.build().unwrap()).until("synced").await,
         ["+a", "synced"]
     );
 }
@@ -194,24 +194,24 @@ async fn inventory_17_the_same_member_id_twice_is_one_cluster() {
         profile["spec"]["clusterManager"]["name"] = manager.into();
         hub.create(profile).unwrap();
     }
-    let mut heard = Heard::of(&provider(&hub));
-    let said = heard.until("synced").await;
+    let mut received = Received::of(&provider(&hub));
+    let announced = received.until("synced").await;
     assert!(
-        said.contains(&"+a".to_owned())
-            && said
+        announced.contains(&"+a".to_owned())
+            && announced
                 .iter()
                 .any(|line| line.starts_with("~b: ClusterProfile a is older and describes the same cluster")),
-        "{said:?}"
+        "{announced:?}"
     );
     // Only among those that are selected.
     let ocm = builder(&hub).access_providers(providers()).managers(["ocm"]);
     assert_eq!(
-        Heard::of(&ocm.build().unwrap()).until("synced").await,
+        Received::of(&ocm.build().unwrap()).until("synced").await,
         ["+b", "synced"]
     );
     hub.delete(PROFILES, "default/a").unwrap();
-    assert_eq!(heard.line().await, "-a");
-    assert_eq!(heard.line().await, "+b");
+    assert_eq!(received.line().await, "-a");
+    assert_eq!(received.line().await, "+b");
 }
 
 #[tokio::test]
@@ -221,17 +221,17 @@ async fn inventory_17_a_profile_that_goes_takes_its_cluster_along_at_once() {
     let mut finalized = profile("default", "b", SERVER);
     finalized["metadata"]["finalizers"] = json!(["example.com/late"]);
     hub.create(finalized).unwrap();
-    let mut heard = Heard::of(&provider(&hub));
-    assert_eq!(heard.until("synced").await.len(), 3);
+    let mut received = Received::of(&provider(&hub));
+    assert_eq!(received.until("synced").await.len(), 3);
     hub.delete(PROFILES, "default/a").unwrap();
-    assert_eq!(heard.line().await, "-a");
+    assert_eq!(received.line().await, "-a");
     // A deletionTimestamp is enough.
     hub.delete(PROFILES, "default/b").unwrap();
-    assert_eq!(heard.line().await, "-b");
+    assert_eq!(received.line().await, "-b");
     assert!(hub.get(PROFILES, "default/b").is_some());
     // Another one under the name is another cluster.
     hub.create(profile("default", "a", SERVER)).unwrap();
-    assert_eq!(heard.line().await, "+a");
+    assert_eq!(received.line().await, "+a");
 }
 
 /// The published CRD lets nobody change the manager. A hub without this rule may.
@@ -239,13 +239,13 @@ async fn inventory_17_a_profile_that_goes_takes_its_cluster_along_at_once() {
 async fn inventory_17_a_profile_that_changes_its_manager_is_the_same_cluster_or_is_not_selected_any_more() {
     let hub = hub();
     hub.create(profile("default", "a", SERVER)).unwrap();
-    let mut all = Heard::of(&provider(&hub));
+    let mut all = Received::of(&provider(&hub));
     let Change::Upsert(before) = all.next().await else {
         panic!()
     };
     assert_eq!(all.line().await, "synced");
     let ocm = builder(&hub).access_providers(providers()).managers(["ocm"]);
-    let mut ocm = Heard::of(&ocm.build().unwrap());
+    let mut ocm = Received::of(&ocm.build().unwrap());
     assert_eq!(ocm.until("synced").await, ["+a", "synced"]);
     change(&hub, PROFILES, "default/a", |there| {
         there["spec"]["clusterManager"]["name"] = "karmada".into()
@@ -282,12 +282,12 @@ async fn what_is_not_selected_is_not_announced_and_leaves() {
         .select(|profile| profile.metadata.name.as_deref() != Some("d"))
         .build()
         .unwrap();
-    let mut heard = Heard::of(&provider);
-    assert_eq!(heard.until("synced").await, ["+a", "synced"]);
+    let mut received = Received::of(&provider);
+    assert_eq!(received.until("synced").await, ["+a", "synced"]);
     change(&hub, PROFILES, "default/a", |there| {
         there["metadata"]["labels"]["region"] = "us".into()
     });
-    assert_eq!(heard.line().await, "-a");
+    assert_eq!(received.line().await, "-a");
     assert!(
         hub.audit()
             .events()
@@ -296,7 +296,7 @@ async fn what_is_not_selected_is_not_announced_and_leaves() {
 }
 
 #[tokio::test]
-async fn own_predicates_say_what_is_ready() {
+async fn own_predicates_report_what_is_ready() {
     let hub = hub();
     hub.create(profile("default", "a", SERVER)).unwrap();
     let provider = builder(&hub)
@@ -304,16 +304,16 @@ async fn own_predicates_say_what_is_ready() {
         .ready_when(|profile| profile.property("region") == Some("us"))
         .build()
         .unwrap();
-    let mut heard = Heard::of(&provider);
+    let mut received = Received::of(&provider);
     assert_eq!(
-        heard.line().await,
+        received.line().await,
         "~a: the ClusterProfile is not ready by the provider's `ready_when`"
     );
-    assert_eq!(heard.line().await, "synced");
+    assert_eq!(received.line().await, "synced");
     change(&hub, PROFILES, "default/a", |there| {
         there["status"]["properties"][0]["value"] = "us".into()
     });
-    assert_eq!(heard.line().await, "+a");
+    assert_eq!(received.line().await, "+a");
 }
 
 #[tokio::test]
@@ -345,14 +345,14 @@ async fn secrets_of_the_consumer_are_followed_and_no_others_are_asked_for() {
         .consumer_secrets("me")
         .build()
         .unwrap();
-    let mut heard = Heard::of(&provider);
-    let said = heard.until("synced").await;
+    let mut received = Received::of(&provider);
+    let announced = received.until("synced").await;
     assert!(
-        said.len() == 2 && said[0].starts_with("~a: the cluster is ready, but"),
-        "{said:?}"
+        announced.len() == 2 && announced[0].starts_with("~a: the cluster is ready, but"),
+        "{announced:?}"
     );
     hub.create(secret("default", "a", kubeconfig("one"))).unwrap();
-    let Change::Upsert(spec) = heard.next().await else {
+    let Change::Upsert(spec) = received.next().await else {
         panic!()
     };
     let text = |spec: &mcr_core::ClusterSpec| address_and_token(&spec.access);
@@ -360,12 +360,12 @@ async fn secrets_of_the_consumer_are_followed_and_no_others_are_asked_for() {
     change(&hub, "secrets", "default/a-for-me", |there| {
         there["data"]["Config"] = support::base64(kubeconfig("two")).into();
     });
-    let Change::Upsert(spec) = heard.next().await else {
+    let Change::Upsert(spec) = received.next().await else {
         panic!()
     };
     assert!(text(&spec).ends_with(" two"));
     hub.delete("secrets", "default/a-for-me").unwrap();
-    let gone = heard.line().await;
+    let gone = received.line().await;
     assert!(
         gone.starts_with("!a: ClusterProfile default/a: no Secret in namespace default"),
         "{gone}"
@@ -424,17 +424,17 @@ async fn hostile_profiles_concern_only_their_own_cluster() {
         .access_providers(AccessProviders::new([config]).unwrap())
         .build()
         .unwrap();
-    let said = Heard::of(&provider).until("synced").await;
-    assert_eq!(said.len(), expected.len() + 2, "{said:#?}");
-    assert!(said.contains(&"+zebra".to_owned()), "{said:#?}");
+    let announced = Received::of(&provider).until("synced").await;
+    assert_eq!(announced.len(), expected.len() + 2, "{announced:#?}");
+    assert!(announced.contains(&"+zebra".to_owned()), "{announced:#?}");
     for (name, problem) in expected {
-        let told = said
+        let reported = announced
             .iter()
             .find(|line| line.starts_with(&format!("!{name}: ClusterProfile default/{name}")))
-            .unwrap_or_else(|| panic!("{name} in {said:#?}"));
-        assert!(told.contains(problem) && told.len() < 1000, "{told}");
+            .unwrap_or_else(|| panic!("{name} in {announced:#?}"));
+        assert!(reported.contains(problem) && reported.len() < 1000, "{reported}");
     }
-    assert!(!said.join("\n").contains("sesame"), "{said:#?}");
+    assert!(!announced.join("\n").contains("sesame"), "{announced:#?}");
 }
 
 #[tokio::test]
@@ -442,16 +442,16 @@ async fn a_hub_that_changes_its_version_is_listed_again() {
     let hub = hub_of(SimCluster::builder(), &["v1alpha1"]);
     hub.create(profile("default", "a", SERVER)).unwrap();
     let provider = provider(&hub);
-    let mut heard = Heard::of(&provider);
-    assert_eq!(heard.until("synced").await, ["+a", "synced"]);
+    let mut received = Received::of(&provider);
+    assert_eq!(received.until("synced").await, ["+a", "synced"]);
     hub.apply(crd(&["v1alpha2"])).unwrap();
     hub.end_watches();
     hub.compact(hub.resource_version());
     assert_eq!(
-        heard.error().await,
+        received.error().await,
         "the hub serves ClusterProfiles as v1alpha2 now, and as v1alpha1 no more; they are listed again"
     );
-    assert_eq!(Heard::of(&provider).until("synced").await, ["+a", "synced"]);
+    assert_eq!(Received::of(&provider).until("synced").await, ["+a", "synced"]);
 }
 
 /// Until the CRD is there again, the hub serves no version of it at all.
@@ -460,8 +460,8 @@ async fn a_hub_whose_crd_is_replaced_is_listed_again_once_the_new_one_is_there()
     let hub = hub_of(SimCluster::builder(), &["v1alpha1"]);
     hub.create(profile("default", "a", SERVER)).unwrap();
     let provider = provider(&hub);
-    let mut heard = Heard::of(&provider);
-    assert_eq!(heard.until("synced").await, ["+a", "synced"]);
+    let mut received = Received::of(&provider);
+    assert_eq!(received.until("synced").await, ["+a", "synced"]);
     let mark = hub.audit().mark();
     hub.apply(crd(&["v1beta7"])).unwrap();
     hub.end_watches();
@@ -472,7 +472,7 @@ async fn a_hub_whose_crd_is_replaced_is_listed_again_once_the_new_one_is_there()
             .count(|event| event.uri == "/apis/multicluster.x-k8s.io/v1alpha1")
             > 0
     };
-    let error = heard.error();
+    let error = received.error();
     tokio::pin!(error);
     let asked = eventually(PATIENCE, "the hub is asked for its versions", asked);
     tokio::select! {
@@ -485,7 +485,7 @@ async fn a_hub_whose_crd_is_replaced_is_listed_again_once_the_new_one_is_there()
             .await
             .starts_with("the hub serves ClusterProfiles as v1alpha2 now")
     );
-    assert_eq!(Heard::of(&provider).until("synced").await, ["+a", "synced"]);
+    assert_eq!(Received::of(&provider).until("synced").await, ["+a", "synced"]);
 }
 
 #[tokio::test]
@@ -496,7 +496,7 @@ async fn the_option_v1alpha1_needs_a_hub_that_serves_it() {
         .v1alpha1()
         .build()
         .unwrap();
-    let error = Heard::of(&provider).error().await;
+    let error = Received::of(&provider).error().await;
     assert!(
         error.starts_with(
             "the hub does not serve ClusterProfile of multicluster.x-k8s.io as v1alpha1; leave out"
@@ -506,16 +506,16 @@ async fn the_option_v1alpha1_needs_a_hub_that_serves_it() {
 }
 
 #[tokio::test]
-async fn a_hub_without_the_api_and_one_that_forbids_to_ask_are_told_what_to_do() {
+async fn a_hub_without_the_api_and_one_that_forbids_to_ask_get_advice() {
     let hub = SimCluster::new();
-    let error = Heard::of(&provider(&hub)).error().await;
+    let error = Received::of(&provider(&hub)).error().await;
     assert!(
         error.starts_with("the hub has no Cluster Inventory API")
             && error.contains("Install or upgrade its CRD"),
         "{error}"
     );
     hub.create(crd(&["v1beta7"])).unwrap();
-    let error = Heard::of(&provider(&hub)).error().await;
+    let error = Received::of(&provider(&hub)).error().await;
     assert!(
         error.starts_with("the hub has no Cluster Inventory API") && error.contains("newer version"),
         "{error}"
@@ -523,7 +523,7 @@ async fn a_hub_without_the_api_and_one_that_forbids_to_ask_are_told_what_to_do()
 }
 
 #[tokio::test]
-async fn other_kinds_of_the_group_tell_nothing_about_the_version_of_cluster_profiles() {
+async fn other_kinds_of_the_group_report_nothing_about_the_version_of_cluster_profiles() {
     // The Multi-Cluster Services API has the same group, and versions of its own.
     let mut other = crd(&["v1alpha1", "v1alpha2"]);
     other["metadata"]["name"] = "serviceexports.multicluster.x-k8s.io".into();
@@ -532,22 +532,25 @@ async fn other_kinds_of_the_group_tell_nothing_about_the_version_of_cluster_prof
     });
     let hub = SimCluster::new();
     hub.create(other).unwrap();
-    let error = Heard::of(&provider(&hub)).error().await;
+    let error = Received::of(&provider(&hub)).error().await;
     assert!(
         error.starts_with("the hub has no Cluster Inventory API"),
         "{error}"
     );
     hub.create(crd(&["v1alpha1"])).unwrap();
     hub.create(profile("default", "a", SERVER)).unwrap();
-    assert_eq!(Heard::of(&provider(&hub)).until("synced").await, ["+a", "synced"]);
+    assert_eq!(
+        Received::of(&provider(&hub)).until("synced").await,
+        ["+a", "synced"]
+    );
 }
 
 #[tokio::test]
 async fn broken_watches_change_nothing() {
     let hub = hub();
     hub.create(profile("default", "a", SERVER)).unwrap();
-    let mut heard = Heard::of(&provider(&hub));
-    assert_eq!(heard.until("synced").await, ["+a", "synced"]);
+    let mut received = Received::of(&provider(&hub));
+    assert_eq!(received.until("synced").await, ["+a", "synced"]);
     for round in 0..3 {
         hub.end_watches();
         hub.create(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("m{round}"), "namespace": "default"}}))
@@ -557,7 +560,7 @@ async fn broken_watches_change_nothing() {
     change(&hub, PROFILES, "default/a", |there| {
         there["status"]["version"]["kubernetes"] = "v1.37.0".into()
     });
-    let Change::Upsert(spec) = heard.next().await else {
+    let Change::Upsert(spec) = received.next().await else {
         panic!()
     };
     assert_eq!(spec.properties["version"], "v1.37.0");
@@ -598,7 +601,7 @@ async fn wrong_options_are_refused_with_what_to_do() {
 }
 
 #[tokio::test]
-async fn the_provider_says_where_it_looks_and_shows_no_argument() {
+async fn the_provider_reports_where_it_looks_and_shows_no_argument() {
     let hub = hub();
     let plugin = AccessProviderConfig::new("p", "/plugins/p").args(["SECRET"]);
     let provider: Arc<dyn Provider> = Arc::new(

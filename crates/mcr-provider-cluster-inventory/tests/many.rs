@@ -18,7 +18,7 @@ use mcr_testkit::{
 use peak_alloc::PeakAlloc;
 use serde_json::{Value, json};
 use support::{
-    Heard, PROFILES, base64, builder, change, condition, extended, hub_of, profile, providers, timed,
+    PROFILES, Received, base64, builder, change, condition, extended, hub_of, profile, providers, timed,
 };
 
 #[global_allocator]
@@ -72,7 +72,7 @@ async fn a_thousand_profiles_cost_one_list_and_their_heartbeats_nothing() {
     let hub = hub();
     let provider = provider(&hub);
     let measure = async || {
-        let mut discovery = Heard::of(&provider);
+        let mut discovery = Received::of(&provider);
         let clusters = discovery.all().await;
         assert_eq!(clusters.len(), MANY);
         // The watch that follows the list has begun, so the body of the list is gone.
@@ -89,7 +89,7 @@ async fn a_thousand_profiles_cost_one_list_and_their_heartbeats_nothing() {
     assert!(each < 3_000, "{each} bytes for each profile");
 
     let mark = hub.audit().mark();
-    let mut discovery = Heard::of(&provider);
+    let mut discovery = Received::of(&provider);
     assert_eq!(discovery.all().await.len(), MANY);
     for number in 0..MANY {
         change(&hub, PROFILES, &format!("fleet/member-{number:04}"), |there| {

@@ -13,8 +13,8 @@ use mcr_testkit::{
 };
 use serde_json::Value;
 use support::{
-    DECISIONS, Heard, MANIFEST, PATIENCE, PROFILES, builder, create_namespace, decision, decisions_crd, hub,
-    profile, providers, rules, secret,
+    DECISIONS, MANIFEST, PATIENCE, PROFILES, Received, builder, create_namespace, decision, decisions_crd,
+    hub, profile, providers, rules, secret,
 };
 
 const SERVER: &str = "https://192.0.2.1:6443";
@@ -52,10 +52,10 @@ fn of(hub: &SimCluster, spaces: &[&str]) -> ClusterInventoryProviderBuilder {
     builder.namespaces(spaces.iter().copied())
 }
 
-async fn sorted(heard: &mut Heard) -> Vec<String> {
-    let mut said = heard.until("synced").await;
-    said.sort();
-    said
+async fn sorted(received: &mut Received) -> Vec<String> {
+    let mut announced = received.until("synced").await;
+    announced.sort();
+    announced
 }
 
 #[tokio::test]
@@ -74,18 +74,18 @@ async fn several_namespaces_are_several_inventories_that_are_never_merged() {
         "{}",
         provider.searched()
     );
-    let mut heard = Heard::of(&provider);
-    assert_eq!(sorted(&mut heard).await, ["+eu/a", "+us/a", "synced"]);
+    let mut received = Received::of(&provider);
+    assert_eq!(sorted(&mut received).await, ["+eu/a", "+us/a", "synced"]);
     // In one namespace it is the same cluster once more.
     hub.create(member("us", "b")).unwrap();
-    let duplicate = heard.line().await;
+    let duplicate = received.line().await;
     assert!(
         duplicate.starts_with("~us/b: ClusterProfile a is older"),
         "{duplicate}"
     );
     hub.delete(PROFILES, "us/a").unwrap();
-    assert_eq!(heard.line().await, "-us/a");
-    assert_eq!(heard.line().await, "+us/b", "and that of `eu` stays");
+    assert_eq!(received.line().await, "-us/a");
+    assert_eq!(received.line().await, "+us/b", "and that of `eu` stays");
     let audit = hub.audit();
     assert_eq!(audit.count(|event| event.is_list("clusterprofiles")), 2);
     for event in audit.events() {
@@ -101,16 +101,16 @@ async fn a_namespace_that_cannot_be_read_takes_nothing_from_the_others() {
         .access_providers(providers())
         .build()
         .unwrap();
-    let mut heard = Heard::of(&provider);
+    let mut received = Received::of(&provider);
     // It has a member id, so its own inventory is complete.
-    assert_eq!(heard.line().await, "+us/a");
+    assert_eq!(received.line().await, "+us/a");
     hub.delete(PROFILES, "us/a").unwrap();
-    assert_eq!(heard.line().await, "-us/a");
+    assert_eq!(received.line().await, "-us/a");
     let denied = || hub.audit().count(|event| event.user == "t" && event.code == 403) > 1;
     eventually(PATIENCE, "the other one is asked for again", denied).await;
-    assert!(heard.next().now_or_never().is_none(), "not in sync");
+    assert!(received.next().now_or_never().is_none(), "not in sync");
     may_read(&hub, &["eu", "us"]);
-    assert_eq!(heard.until("synced").await, ["+eu/a", "synced"]);
+    assert_eq!(received.until("synced").await, ["+eu/a", "synced"]);
 }
 
 #[tokio::test]
@@ -132,15 +132,15 @@ async fn secrets_and_decisions_are_read_in_each_namespace() {
         .placement("web")
         .build()
         .unwrap();
-    let mut heard = Heard::of(&provider);
+    let mut received = Received::of(&provider);
     // The watches of profiles and of Secrets have no order.
-    let said = sorted(&mut heard).await;
+    let announced = sorted(&mut received).await;
     assert!(
-        said.contains(&"+us/a".to_owned()) && said.iter().all(|line| !line.contains("eu/a")),
-        "{said:?}"
+        announced.contains(&"+us/a".to_owned()) && announced.iter().all(|line| !line.contains("eu/a")),
+        "{announced:?}"
     );
     hub.create(decision("us", 0, &["eu/a"])).unwrap();
-    assert_eq!(heard.line().await, "+eu/a");
+    assert_eq!(received.line().await, "+eu/a");
     hub.delete(DECISIONS, "eu/web-0").unwrap();
-    assert_eq!(heard.line().await, "-us/a");
+    assert_eq!(received.line().await, "-us/a");
 }

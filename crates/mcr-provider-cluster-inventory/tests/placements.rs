@@ -12,7 +12,7 @@ use mcr_testkit::{
 };
 use serde_json::json;
 use support::{
-    DECISIONS, Heard, PATIENCE, PROFILES, builder, change, create_namespace, decision, decisions_crd, hub,
+    DECISIONS, PATIENCE, PROFILES, Received, builder, change, create_namespace, decision, decisions_crd, hub,
     profile, providers,
 };
 
@@ -42,15 +42,15 @@ async fn the_decisions_of_a_placement_are_one_set_and_no_others_are_asked_for() 
     let mut other = decision("default", 2, &["d"]);
     other["metadata"]["labels"]["multicluster.x-k8s.io/placement-key"] = "other".into();
     hub.create(other).unwrap();
-    let mut heard = Heard::of(&provider(&hub));
-    let mut said = heard.until("synced").await;
-    said.sort();
-    assert_eq!(said, ["+a", "+b", "synced"]);
+    let mut received = Received::of(&provider(&hub));
+    let mut announced = received.until("synced").await;
+    announced.sort();
+    assert_eq!(announced, ["+a", "+b", "synced"]);
     change(&hub, DECISIONS, "default/web-0", |there| {
         there["decisions"] = json!([{"clusterProfileRef": {"name": "c"}}]);
     });
     assert_eq!(
-        heard.line().await,
+        received.line().await,
         "+c",
         "and `a` stays, which the other one names"
     );
@@ -62,9 +62,9 @@ async fn the_decisions_of_a_placement_are_one_set_and_no_others_are_asked_for() 
     change(&hub, DECISIONS, "default/web-1", |there| {
         there["decisions"] = json!([{"clusterProfileRef": {"name": "a"}}]);
     });
-    assert_eq!(heard.line().await, "-b");
+    assert_eq!(received.line().await, "-b");
     hub.delete(DECISIONS, "default/web-1").unwrap();
-    assert_eq!(heard.line().await, "-a");
+    assert_eq!(received.line().await, "-a");
     assert!(
         hub.audit()
             .events()
@@ -90,26 +90,26 @@ async fn decisions_can_be_in_a_namespace_of_their_own_and_can_have_a_decision_ke
     hub.create(decision("default", 1, &["b"])).unwrap();
     let decisions = PlacementDecisions::of_decision("web-7f9c").namespace("argocd");
     let provider = builder(&hub).access_providers(providers()).placement(decisions);
-    let mut heard = Heard::of(&provider.build().unwrap());
-    assert_eq!(heard.until("synced").await, ["+a", "synced"]);
+    let mut received = Received::of(&provider.build().unwrap());
+    assert_eq!(received.until("synced").await, ["+a", "synced"]);
     change(&hub, DECISIONS, "argocd/web-0", |there| {
         there["decisions"][1]["clusterProfileRef"]["namespace"] = "default".into();
         there["metadata"]["finalizers"] = json!(["example.com/late"]);
     });
-    assert_eq!(heard.line().await, "+b");
+    assert_eq!(received.line().await, "+b");
     // A deletionTimestamp is enough.
     hub.delete(DECISIONS, "argocd/web-0").unwrap();
-    let mut gone = [heard.line().await, heard.line().await];
+    let mut gone = [received.line().await, received.line().await];
     gone.sort();
     assert_eq!(gone, ["-a", "-b"]);
     assert!(hub.get(DECISIONS, "argocd/web-0").is_some());
 }
 
 #[tokio::test]
-async fn a_hub_without_placement_decisions_or_the_right_to_read_them_is_told_what_to_do() {
+async fn a_hub_without_placement_decisions_or_the_right_to_read_them_gets_advice() {
     let hub = hub();
     hub.create(profile("default", "a", SERVER)).unwrap();
-    let error = Heard::of(&provider(&hub)).error().await;
+    let error = Received::of(&provider(&hub)).error().await;
     assert!(
         error.starts_with("the hub has no PlacementDecisions")
             && error.contains("leave out the provider's option `placement`"),
@@ -125,7 +125,7 @@ async fn a_hub_without_placement_decisions_or_the_right_to_read_them_is_told_wha
         .placement("web")
         .build()
         .unwrap();
-    let error = Heard::of(&forbidden).error().await;
+    let error = Received::of(&forbidden).error().await;
     assert!(
         error.starts_with("the hub forbids the option `placement` to read PlacementDecisions")
             && error.contains("Grant list and watch on placementdecisions"),
@@ -136,7 +136,10 @@ async fn a_hub_without_placement_decisions_or_the_right_to_read_them_is_told_wha
             .searched()
             .contains("ClusterProfiles and PlacementDecisions")
     );
-    assert_eq!(Heard::of(&provider(&hub)).until("synced").await, ["+a", "synced"]);
+    assert_eq!(
+        Received::of(&provider(&hub)).until("synced").await,
+        ["+a", "synced"]
+    );
 }
 
 #[tokio::test]
@@ -154,8 +157,8 @@ async fn a_hub_that_refuses_decisions_later_takes_no_cluster_away() {
         .placement("web")
         .build()
         .unwrap();
-    let mut heard = Heard::of(&provider);
-    assert_eq!(heard.until("synced").await, ["+a", "synced"]);
+    let mut received = Received::of(&provider);
+    assert_eq!(received.until("synced").await, ["+a", "synced"]);
     may(&["clusterprofiles"]);
     hub.end_watches();
     hub.compact(hub.resource_version());
@@ -163,7 +166,7 @@ async fn a_hub_that_refuses_decisions_later_takes_no_cluster_away() {
     change(&hub, PROFILES, "default/a", |there| {
         there["status"]["version"]["kubernetes"] = "v1.37.0".into()
     });
-    assert_eq!(heard.line().await, "+a", "it is still followed");
+    assert_eq!(received.line().await, "+a", "it is still followed");
     let refused = || {
         hub.audit()
             .count(|event| event.resource == "placementdecisions" && event.code == 403)
@@ -171,7 +174,11 @@ async fn a_hub_that_refuses_decisions_later_takes_no_cluster_away() {
     };
     eventually(PATIENCE, "the decisions are refused", refused).await;
     may(&["clusterprofiles", "placementdecisions"]);
-    assert_eq!(heard.line().await, "-a", "now it is known that nobody chooses it");
+    assert_eq!(
+        received.line().await,
+        "-a",
+        "now it is known that nobody chooses it"
+    );
 }
 
 #[tokio::test]
@@ -186,15 +193,15 @@ async fn a_hostile_decision_concerns_only_the_clusters_that_it_names() {
         .map(|number| json!({"clusterProfileRef": {"name": format!("../x{number}"), "namespace": ""}}))
         .collect();
     hub.create(many).unwrap();
-    let mut heard = Heard::of(&provider(&hub));
-    assert_eq!(heard.until("synced").await, ["+a", "synced"]);
+    let mut received = Received::of(&provider(&hub));
+    assert_eq!(received.until("synced").await, ["+a", "synced"]);
     change(&hub, DECISIONS, "default/web-1", |there| {
         there["decisions"] = json!([{"clusterProfileRef": {"name": "b"}}]);
     });
-    assert_eq!(heard.line().await, "+b");
+    assert_eq!(received.line().await, "+b");
     change(&hub, DECISIONS, "default/web-1", |there| {
         there["decisions"] = json!([8])
     });
     hub.delete(DECISIONS, "default/web-0").unwrap();
-    assert_eq!(heard.line().await, "-a", "and `b` stays");
+    assert_eq!(received.line().await, "-a", "and `b` stays");
 }

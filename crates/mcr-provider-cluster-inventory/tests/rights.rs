@@ -6,8 +6,8 @@ mod support;
 
 use mcr_testkit::sim::SimUser;
 use support::{
-    DECISIONS, Heard, MANIFEST, builder, create_namespace, decision, decisions_crd, hub, profile, providers,
-    rules, secret,
+    DECISIONS, MANIFEST, Received, builder, create_namespace, decision, decisions_crd, hub, profile,
+    providers, rules, secret,
 };
 
 const README: &str = include_str!("../README.md");
@@ -50,7 +50,7 @@ async fn the_rights_of_the_manifest_are_enough() {
     for provider in [plugins, placement, secrets, all] {
         let provider = provider.build().unwrap();
         assert_eq!(
-            Heard::of(&provider).until("synced").await,
+            Received::of(&provider).until("synced").await,
             ["+a", "synced"],
             "{provider:?}"
         );
@@ -79,12 +79,12 @@ async fn the_rights_of_the_manifest_in_some_namespaces_are_enough_for_these() {
         .access_providers(providers())
         .namespaces(["eu", "us"])
         .placement("web");
-    let mut heard = Heard::of(&some.build().unwrap());
-    let mut said = heard.until("synced").await;
-    said.sort();
-    assert_eq!(said, ["+eu/a", "+us/a", "synced"]);
+    let mut received = Received::of(&some.build().unwrap());
+    let mut announced = received.until("synced").await;
+    announced.sort();
+    assert_eq!(announced, ["+eu/a", "+us/a", "synced"]);
     hub.delete(DECISIONS, "us/web-0").unwrap();
-    let mut gone = [heard.line().await, heard.line().await];
+    let mut gone = [received.line().await, received.line().await];
     gone.sort();
     assert_eq!(gone, ["-eu/a", "-us/a"]);
     for event in hub.audit().events() {

@@ -223,7 +223,7 @@ async fn p_45_to_49_clusters_are_reached_with_the_deprecated_credential_provider
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p_50_to_54_an_own_predicate_says_which_clusters_are_ready() {
+async fn p_50_to_54_an_own_predicate_reports_which_clusters_are_ready() {
     let world = World::new(
         |builder, plugins| builder.access_providers(plugins).ready_when(|_| true),
         |hub, _, mut profile| {

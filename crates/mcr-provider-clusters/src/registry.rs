@@ -69,7 +69,7 @@ impl Registry {
                 }),
             )
             .is_none();
-        self.tell(state, &name);
+        self.notify(state, &name);
         new
     }
 
@@ -83,14 +83,14 @@ impl Registry {
             })
         });
         entry.broken = Some(broken);
-        self.tell(state, &name);
+        self.notify(state, &name);
     }
 
     pub(crate) fn remove(&self, name: &str) -> bool {
         let mut state = self.state.lock();
         let removed = state.clusters.remove_entry(name);
         if let Some((name, _)) = &removed {
-            self.tell(state, name);
+            self.notify(state, name);
         }
         removed.is_some()
     }
@@ -99,7 +99,7 @@ impl Registry {
         self.state.lock().clusters.keys().cloned().collect()
     }
 
-    fn tell(&self, mut state: MutexGuard<'_, State>, name: &ClusterName) {
+    fn notify(&self, mut state: MutexGuard<'_, State>, name: &ClusterName) {
         for dirty in state.dirty.values_mut() {
             dirty.insert(name);
         }

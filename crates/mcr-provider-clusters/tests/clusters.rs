@@ -31,7 +31,7 @@ fn shown(change: Change) -> String {
 }
 
 /// All that can be heard without waiting.
-fn heard(discovery: &mut Discovery) -> Vec<String> {
+fn received(discovery: &mut Discovery) -> Vec<String> {
     std::iter::from_fn(|| discovery.next().now_or_never().flatten())
         .map(|change| shown(change.unwrap()))
         .collect()
@@ -46,7 +46,7 @@ fn started() -> (ClustersHandle, Discovery) {
 fn p_01_no_clusters_initially() {
     let (handle, mut discovery) = started();
     assert!(handle.names().is_empty());
-    assert_eq!(heard(&mut discovery), ["synced"]);
+    assert_eq!(received(&mut discovery), ["synced"]);
 }
 
 #[test]
@@ -54,11 +54,11 @@ fn p_02_added_then_removed() {
     let (handle, mut discovery) = started();
     assert!(handle.add(spec("a")));
     assert_eq!(handle.names(), ["a"]);
-    assert_eq!(heard(&mut discovery), ["synced", "+a"]);
+    assert_eq!(received(&mut discovery), ["synced", "+a"]);
     assert!(handle.remove(&name("a")));
     assert!(handle.names().is_empty(), "gone at once");
     assert!(!handle.remove(&name("a")));
-    assert_eq!(heard(&mut discovery), ["-a"]);
+    assert_eq!(received(&mut discovery), ["-a"]);
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn what_was_added_before_discovery_comes_before_synced() {
     let stop = CancellationToken::new();
     for _ in 0..2 {
         let mut discovery = provider.discover(stop.clone());
-        assert_eq!(heard(&mut discovery), ["+a", "+b", "synced"]);
+        assert_eq!(received(&mut discovery), ["+a", "+b", "synced"]);
     }
     stop.cancel();
     assert!(
@@ -85,13 +85,13 @@ fn what_was_added_before_discovery_comes_before_synced() {
 }
 
 #[test]
-fn adding_again_is_an_update_and_only_the_last_is_heard() {
+fn adding_again_is_an_update_and_only_the_last_is_received() {
     let (handle, mut discovery) = started();
     assert!(handle.add(spec("a").label("v", "1")));
-    assert_eq!(heard(&mut discovery), ["synced", "+a 1"]);
+    assert_eq!(received(&mut discovery), ["synced", "+a 1"]);
     assert!(!handle.add(spec("a").label("v", "2")));
     assert!(!handle.add(spec("a").label("v", "3")));
-    assert_eq!(heard(&mut discovery), ["+a 3"]);
+    assert_eq!(received(&mut discovery), ["+a 3"]);
 }
 
 #[test]
@@ -104,18 +104,18 @@ fn broken_keeps_the_last_good_description_and_adding_mends_it() {
     assert_eq!(handle.names(), ["a", "b"]);
     let mut discovery = provider.discover(CancellationToken::new());
     assert_eq!(
-        heard(&mut discovery),
+        received(&mut discovery),
         ["+a", "!a row 7: no such region", "!b row 8: no address", "synced"]
     );
     handle.add(spec("a"));
     handle.remove(&name("b"));
-    assert_eq!(heard(&mut discovery), ["+a", "-b"]);
+    assert_eq!(received(&mut discovery), ["+a", "-b"]);
 }
 
 #[test]
 fn a_cluster_that_changes_all_the_time_does_not_silence_the_others() {
     let (handle, mut discovery) = started();
-    assert_eq!(heard(&mut discovery), ["synced"]);
+    assert_eq!(received(&mut discovery), ["synced"]);
     let mut next = || {
         handle.add(spec("a"));
         shown(discovery.next().now_or_never().flatten().unwrap().unwrap())
@@ -135,7 +135,7 @@ fn adding_never_blocks() {
         handle.add(spec(&format!("c{i}")));
         handle.add(spec("same"));
     }
-    assert_eq!(heard(&mut discovery).len(), 1 + 10_001);
+    assert_eq!(received(&mut discovery).len(), 1 + 10_001);
     drop(discovery);
     handle.add(spec("later"));
     assert_eq!(handle.names().len(), 10_002);

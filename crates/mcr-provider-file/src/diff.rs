@@ -67,7 +67,7 @@ impl Desired {
     }
 
     /// Drops the access. The fingerprint stays, so that a change can be detected.
-    pub(crate) fn let_go(&mut self) {
+    pub(crate) fn released(&mut self) {
         if let Self::Good { access, .. } = self {
             *access = None;
         }
@@ -103,21 +103,21 @@ impl PartialEq for Desired {
 /// The changes from `before` to `now`. New and changed clusters come first. `None` if a cluster has to be announced
 /// whose access was dropped.
 pub(crate) fn changes(before: &Clusters, now: &Clusters) -> Option<Vec<Change>> {
-    let said: Option<Vec<Change>> = now
+    let announced: Option<Vec<Change>> = now
         .iter()
         .filter(|(name, desired)| before.get(*name) != Some(desired))
-        .map(say)
+        .map(announce)
         .collect();
     let gone = before
         .keys()
         .filter(|name| !now.contains_key(*name))
         .cloned()
         .map(Change::Remove);
-    Some(said?.into_iter().chain(gone).collect())
+    Some(announced?.into_iter().chain(gone).collect())
 }
 
 /// The announcement of a cluster. `None` if its access was dropped.
-pub(crate) fn say((name, desired): (&ClusterName, &Desired)) -> Option<Change> {
+pub(crate) fn announce((name, desired): (&ClusterName, &Desired)) -> Option<Change> {
     Some(match desired {
         Desired::Good {
             access,
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_different_is_said() {
+    fn only_what_is_different_is_announced() {
         let before = clusters([("same", good("1")), ("new token", good("1")), ("gone", good("1"))]);
         let now = clusters([("same", good("1")), ("new token", good("2")), ("new", good("1"))]);
         assert_eq!(shown(&before, &now), ["+new", "+new token", "-gone"]);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn breaking_and_mending_are_said_even_if_the_good_description_is_the_old_one() {
+    fn breaking_and_mending_are_announced_even_if_the_good_description_is_the_old_one() {
         let fine = clusters([("a", good("1"))]);
         let torn = clusters([("a", broken("torn"))]);
         assert_eq!(shown(&fine, &torn), ["!a torn"]);
@@ -194,10 +194,10 @@ mod tests {
     }
 
     #[test]
-    fn what_was_let_go_of_is_known_but_can_not_be_said() {
+    fn what_was_released_is_known_but_can_not_be_announced() {
         let before = clusters([("a", good("1"))]);
         let mut now = before.clone();
-        now.values_mut().for_each(Desired::let_go);
+        now.values_mut().for_each(Desired::released);
         assert!(changes(&before, &now).is_some_and(|changes| changes.is_empty()));
         assert!(changes(&now, &before).is_some_and(|changes| changes.is_empty()));
         assert!(changes(&Clusters::new(), &now).is_none());

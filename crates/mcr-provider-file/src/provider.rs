@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::Config,
-    diff::{Clusters, Desired, changes, say},
+    diff::{Clusters, Desired, announce, changes},
     resolve::LastGoodFiles,
     scan::Scanner,
     search::{Environment, sources},
@@ -96,7 +96,7 @@ struct Round {
 struct Work {
     scanner: Scanner,
     watch: FolderWatch,
-    said: Clusters,
+    announced: Clusters,
 }
 
 impl Running {
@@ -125,10 +125,10 @@ impl Running {
     }
 
     fn begin_round(&mut self, first: bool, work: impl FnOnce() -> Work + Send + 'static) {
-        let (tell, changes) = unbounded_channel();
+        let (report, changes) = unbounded_channel();
         let work = spawn_blocking(move || {
             let mut work = work();
-            work.round(&tell);
+            work.round(&report);
             work
         });
         self.round = Some(Round { changes, work, first });
@@ -150,12 +150,12 @@ impl Running {
             self.begin_round(true, move || Work::new(config, known, &searched, signal));
             return Ok(());
         };
-        let told = tokio::select! {
+        let reported = tokio::select! {
             () = self.signal.changed() => true,
             () = sleep(self.config.poll) => false,
         };
-        let mut outdated = told;
-        if !told {
+        let mut outdated = reported;
+        if !reported {
             (work, outdated) = spawn_blocking(move || {
                 let outdated = work.scanner.is_outdated();
                 (work, outdated)
@@ -166,7 +166,7 @@ impl Running {
             // Waits until the files are quiet, so that a file that is replaced by removing and writing it is not
             // announced as removed.
             self.signal
-                .settle(self.config.debounce, self.config.debounce_at_most)
+                .quiet(self.config.debounce, self.config.debounce_at_most)
                 .await;
             self.begin_round(false, move || work);
         } else {
@@ -194,12 +194,12 @@ impl Work {
         Self {
             scanner: Scanner::new(config, sources, known),
             watch,
-            said: Clusters::new(),
+            announced: Clusters::new(),
         }
     }
 
     /// Watches first and reads second, so that a change during the read leads to another round.
-    fn round(&mut self, tell: &UnboundedSender<Change>) {
+    fn round(&mut self, report: &UnboundedSender<Change>) {
         /// A folder on the way to a file can be created just before its parent is watched, so each pass may find
         /// another folder to watch.
         const MOST_DEPTH: usize = 64;
@@ -209,10 +209,10 @@ impl Work {
             }
         }
         let mut count = 0;
-        let mut tell = |change| {
+        let mut report = |change| {
             count += 1;
             // Fails only if the discovery has been dropped.
-            let _ = tell.send(change);
+            let _ = report.send(change);
         };
         loop {
             let (mut seen, mut hidden) = (Clusters::new(), BTreeSet::new());
@@ -220,9 +220,9 @@ impl Work {
                 if seen.contains_key(name) || hidden.contains(name) {
                     return;
                 }
-                if self.said.get(name) != Some(&*desired) {
-                    match say((name, &*desired)) {
-                        Some(change) => tell(change),
+                if self.announced.get(name) != Some(&*desired) {
+                    match announce((name, &*desired)) {
+                        Some(change) => report(change),
                         None => {
                             hidden.insert(name.clone());
                             return;
@@ -230,21 +230,21 @@ impl Work {
                     }
                 }
                 // Drops the access now, so that its memory is free for the next clusters.
-                desired.let_go();
+                desired.released();
                 seen.insert(name.clone(), desired.clone());
             });
-            self.said.extend(seen);
-            let Some(changes) = changes(&self.said, &now) else {
+            self.announced.extend(seen);
+            let Some(changes) = changes(&self.announced, &now) else {
                 // A cluster with the same name hid this one and is gone. The access of this one was dropped, so its
                 // unchanged file has to be read once more.
                 self.scanner.forget();
                 continue;
             };
-            changes.into_iter().for_each(&mut tell);
+            changes.into_iter().for_each(&mut report);
             tracing::debug!(clusters = now.len(), changes = count, "kubeconfigs looked at");
-            now.values_mut().for_each(Desired::let_go);
-            self.scanner.let_go();
-            self.said = now;
+            now.values_mut().for_each(Desired::released);
+            self.scanner.released();
+            self.announced = now;
             return;
         }
     }

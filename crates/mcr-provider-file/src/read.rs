@@ -147,7 +147,7 @@ impl Stamp {
     }
 
     /// Whether the content can't have changed since `before`.
-    pub(crate) fn is_settled_since(&self, before: &Self) -> bool {
+    pub(crate) fn is_unchanged_since(&self, before: &Self) -> bool {
         self.seen == before.seen && !before.young
     }
 }

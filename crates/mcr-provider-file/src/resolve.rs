@@ -48,13 +48,13 @@ impl Resolver {
         Self { config }
     }
 
-    /// Turns the contents of a group of files into entries, in the order in which they claim names. Calls `say` for each as soon as it is known, because
+    /// Turns the contents of a group of files into entries, in the order in which they claim names. Calls `announce` for each as soon as it is known, because
     /// checking thousands of contexts takes a while.
     pub(crate) fn resolve(
         &self,
         read: Vec<(&PathBuf, Content)>,
         known: &mut LastGoodFiles,
-        say: &mut dyn FnMut(&mut Entry),
+        announce: &mut dyn FnMut(&mut Entry),
     ) -> Vec<Entry> {
         let in_list = read.len() > 1;
         let order: Vec<PathBuf> = read.iter().map(|(path, _)| (*path).clone()).collect();
@@ -113,7 +113,7 @@ impl Resolver {
                 good.contexts.insert(context.clone());
             }
             let mut entry = self.entry(found);
-            say(&mut entry);
+            announce(&mut entry);
             entries.push(entry);
         }
         known.extend(good.into_iter().map(|(path, good)| (path.to_owned(), good)));

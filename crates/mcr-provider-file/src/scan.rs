@@ -102,14 +102,14 @@ impl Scanner {
                 !self
                     .stamps
                     .get(path)
-                    .is_some_and(|old| stamp.is_settled_since(old))
+                    .is_some_and(|old| stamp.is_unchanged_since(old))
             })
     }
 
     /// Drops the accesses of all clusters, which have been announced.
-    pub(crate) fn let_go(&mut self) {
+    pub(crate) fn released(&mut self) {
         let entries = self.read.values_mut().flat_map(|found| &mut found.entries);
-        entries.for_each(|entry| entry.desired.let_go());
+        entries.for_each(|entry| entry.desired.released());
     }
 
     /// Forgets the contents, so that the next scan reads all files.
@@ -118,9 +118,9 @@ impl Scanner {
         self.read.clear();
     }
 
-    /// Reads changed files and returns all clusters. Calls `say` for those that have the names of their contexts before the
+    /// Reads changed files and returns all clusters. Calls `announce` for those that have the names of their contexts before the
     /// scan ends.
-    pub(crate) fn scan(&mut self, say: &mut dyn FnMut(&ClusterName, &mut Desired)) -> Clusters {
+    pub(crate) fn scan(&mut self, announce: &mut dyn FnMut(&ClusterName, &mut Desired)) -> Clusters {
         let known = self.known.clone();
         let mut known = known.lock();
         let layout = self.layout();
@@ -134,9 +134,9 @@ impl Scanner {
 
         let config = self.config.clone();
         let mut names = Names::new(&config);
-        let mut say = |entry: &mut Entry| {
+        let mut announce = |entry: &mut Entry| {
             if let Some(name) = names.claim(entry) {
-                say(&name, &mut entry.desired);
+                announce(&name, &mut entry.desired);
             }
         };
         let mut before = std::mem::take(&mut self.read);
@@ -147,22 +147,22 @@ impl Scanner {
                 Part::Group(group) => group,
                 Part::Fault(dir, fault) => {
                     let mut broken = broken_folder(&dir, &fault, &known, &mut visited);
-                    broken.iter_mut().for_each(&mut say);
+                    broken.iter_mut().for_each(&mut announce);
                     entries.extend(broken);
                     continue;
                 }
             };
-            let settled = group
+            let unchanged = group
                 .iter()
                 .all(|file| match (self.stamps.get(file), stamps.get(file)) {
-                    (Some(old), Some(new)) => new.is_settled_since(old),
+                    (Some(old), Some(new)) => new.is_unchanged_since(old),
                     _ => false,
                 });
             let mut found = match before.remove(&group) {
-                Some(found) if settled => found,
-                found => self.read(&group, found, &mut known, &mut say),
+                Some(found) if unchanged => found,
+                found => self.read(&group, found, &mut known, &mut announce),
             };
-            found.entries.iter_mut().for_each(&mut say);
+            found.entries.iter_mut().for_each(&mut announce);
             entries.extend(found.entries.iter().cloned());
             self.read.insert(group, found);
         }
@@ -213,7 +213,7 @@ impl Scanner {
         group: &Group,
         before: Option<Found>,
         known: &mut LastGoodFiles,
-        say: &mut dyn FnMut(&mut Entry),
+        announce: &mut dyn FnMut(&mut Entry),
     ) -> Found {
         let read: Vec<(&PathBuf, Content)> = group.iter().map(|file| (file, content(file))).collect();
         let print = |(_, content): &(_, Content)| match content {
@@ -226,7 +226,7 @@ impl Scanner {
             Some(found) if found.content == content => found,
             _ => Found {
                 content,
-                entries: self.resolver.resolve(read, known, say),
+                entries: self.resolver.resolve(read, known, announce),
             },
         }
     }
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_is_said_before_the_rest_is_looked_at() {
+    fn what_is_found_is_announced_before_the_rest_is_looked_at() {
         let dir = tempfile::tempdir().unwrap();
         let [first, last] = ["a", "b"].map(|name| dir.path().join(name));
         fs::write(&first, kubeconfig("early")).unwrap();
@@ -300,20 +300,20 @@ mod tests {
         let sources = sources(&provider.config.files, &[], &Environment::empty(), |_| true);
         let mut scanner = Scanner::new(provider.config.clone(), sources, Arc::default());
 
-        let mut said = Clusters::new();
+        let mut announced = Clusters::new();
         let now = scanner.scan(&mut |name, desired| {
-            if said.is_empty() {
+            if announced.is_empty() {
                 fs::write(&last, kubeconfig("new")).unwrap();
             }
-            said.insert(name.clone(), desired.clone());
+            announced.insert(name.clone(), desired.clone());
         });
         let context = |name: &ClusterName| name.as_str().rsplit('+').next().map(str::to_owned);
         let contexts: Vec<_> = now.keys().filter_map(context).collect();
         assert_eq!(contexts, ["early", "lost", "lost", "new"]);
-        assert!(said == now);
+        assert!(announced == now);
 
-        said.clear();
-        let again = scanner.scan(&mut |name, desired| drop(said.insert(name.clone(), desired.clone())));
-        assert!(said == again && again == now, "also what did not change");
+        announced.clear();
+        let again = scanner.scan(&mut |name, desired| drop(announced.insert(name.clone(), desired.clone())));
+        assert!(announced == again && again == now, "also what did not change");
     }
 }

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_says_where_and_why_there_and_what_to_do() {
+    fn the_log_reports_where_and_why_there_and_what_to_do() {
         let globs = [Pattern::new("*.kubeconfig").unwrap()];
         let words = |files: &[&str], dirs: &[&str], environment: &Environment| {
             sources(&paths(files), &paths(dirs), environment, |_| false).in_words(&globs)

@@ -39,7 +39,7 @@ impl Signal {
     }
 
     /// Waits until nothing changed for a `quiet` time, or for `at_most`. Cancel safe.
-    pub(crate) async fn settle(&self, quiet: Duration, at_most: Duration) {
+    pub(crate) async fn quiet(&self, quiet: Duration, at_most: Duration) {
         let end = Instant::now() + at_most;
         loop {
             tokio::select! {
@@ -81,8 +81,8 @@ pub(crate) struct FolderWatch {
 impl FolderWatch {
     /// A watch without folders. If the operating system offers no notifications, logs that and watches nothing.
     pub(crate) fn new(enabled: bool, signal: Arc<Signal>) -> Self {
-        let heard = signal.clone();
-        let watcher = enabled.then(|| notify::recommended_watcher(move |event| heard.hear(event)));
+        let received = signal.clone();
+        let watcher = enabled.then(|| notify::recommended_watcher(move |event| received.hear(event)));
         let watcher = watcher.and_then(|watcher| {
             let warn = |error| {
                 tracing::warn!(
@@ -276,7 +276,7 @@ mod tests {
         let signal = Arc::new(Signal::default());
         let (quiet, at_most) = (Duration::from_millis(100), Duration::from_secs(1));
         let start = Instant::now();
-        signal.settle(quiet, at_most).await;
+        signal.quiet(quiet, at_most).await;
         assert_eq!(start.elapsed(), quiet);
 
         let noise = signal.clone();
@@ -287,7 +287,7 @@ mod tests {
             }
         });
         let start = Instant::now();
-        signal.settle(quiet, at_most).await;
+        signal.quiet(quiet, at_most).await;
         assert_eq!(start.elapsed(), at_most);
         noise.abort();
     }
@@ -295,15 +295,15 @@ mod tests {
     #[test]
     fn reading_is_not_a_change() {
         let signal = Signal::default();
-        let heard = |kind| {
+        let received = |kind| {
             signal.hear(Ok(Event::new(kind)));
             futures::FutureExt::now_or_never(signal.changed()).is_some()
         };
-        assert!(!heard(EventKind::Access(AccessKind::Open(AccessMode::Any))));
-        assert!(!heard(EventKind::Access(AccessKind::Close(AccessMode::Read))));
-        assert!(heard(EventKind::Access(AccessKind::Close(AccessMode::Write))));
-        assert!(heard(EventKind::Create(notify::event::CreateKind::File)));
-        assert!(heard(EventKind::Other), "events were lost");
+        assert!(!received(EventKind::Access(AccessKind::Open(AccessMode::Any))));
+        assert!(!received(EventKind::Access(AccessKind::Close(AccessMode::Read))));
+        assert!(received(EventKind::Access(AccessKind::Close(AccessMode::Write))));
+        assert!(received(EventKind::Create(notify::event::CreateKind::File)));
+        assert!(received(EventKind::Other), "events were lost");
         signal.hear(Err(notify::Error::generic("x")));
         assert!(futures::FutureExt::now_or_never(signal.changed()).is_some());
     }

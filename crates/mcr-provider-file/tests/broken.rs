@@ -5,17 +5,17 @@ mod support;
 
 use std::fs;
 
-use support::{Folder, Heard, kubeconfig, told};
+use support::{Folder, Received, kubeconfig, reported};
 
 /// The clusters of a folder with a good file and this one.
 async fn beside_a_good_one(file: &str, text: impl AsRef<[u8]>) -> Vec<(String, String)> {
     let folder = Folder::new();
     folder.write("good.kubeconfig", kubeconfig(&["one"]));
     folder.write(file, text);
-    let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
-    let good = heard.clusters.remove("one");
+    let mut received = Received::synced(reported().dir(folder.path()), &folder).await;
+    let good = received.clusters.remove("one");
     assert_eq!(good.as_deref(), Some("ok"), "the good file is not touched");
-    heard.clusters.into_iter().collect()
+    received.clusters.into_iter().collect()
 }
 
 fn pair(name: &str, text: &str) -> (String, String) {
@@ -139,8 +139,8 @@ async fn unknown_fields_are_ignored_and_empty_files_add_nothing() {
 }
 
 /// The names of clusters, and for each that is broken its error.
-fn shown(heard: &Heard) -> Vec<(&str, &str)> {
-    let pairs = heard.clusters.iter();
+fn shown(received: &Received) -> Vec<(&str, &str)> {
+    let pairs = received.clusters.iter();
     pairs
         .map(|(name, state)| (name.as_str(), state.as_str()))
         .collect()
@@ -157,12 +157,12 @@ async fn a_context_that_makes_no_cluster_name_is_broken_under_another() {
     for qualified in [false, true] {
         let folder = Folder::new();
         folder.write("new.kubeconfig", &text);
-        let mut builder = told().dir(folder.path());
+        let mut builder = reported().dir(folder.path());
         if qualified {
             builder = builder.qualified_names();
         }
-        let heard = Heard::synced(builder, &folder).await;
-        let mut clusters = shown(&heard);
+        let received = Received::synced(builder, &folder).await;
+        let mut clusters = shown(&received);
         let fine = clusters.iter().position(|(_, state)| *state == "ok").unwrap();
         let (name, _) = clusters.remove(fine);
         assert_eq!(
@@ -201,9 +201,13 @@ async fn a_path_that_turns_text_is_shown_escaped() {
     let folder = Folder::new();
     folder.write("a\u{202e}b.kubeconfig", "contexts: [");
     folder.write("c\u{202e}d.kubeconfig", kubeconfig(&["one"]));
-    let heard = Heard::synced(told().dir(folder.path()), &folder).await;
-    assert!(heard.specs["one"].properties["file"].ends_with("c\\u{202e}d.kubeconfig\""));
-    let broken = heard.clusters.iter().find(|(_, state)| *state != "ok").unwrap();
+    let received = Received::synced(reported().dir(folder.path()), &folder).await;
+    assert!(received.specs["one"].properties["file"].ends_with("c\\u{202e}d.kubeconfig\""));
+    let broken = received
+        .clusters
+        .iter()
+        .find(|(_, state)| *state != "ok")
+        .unwrap();
     assert!(broken.1.contains("a\\u{202e}b.kubeconfig"), "{broken:?}");
     assert!(
         !format!("{}{}", broken.0, broken.1).contains('\u{202e}'),
@@ -219,12 +223,12 @@ async fn a_path_that_is_not_text_breaks_qualified_names_only() {
     let folder = Folder::new();
     let file = folder.path().join(OsStr::from_bytes(b"a\xff.kubeconfig"));
     fs::write(file, kubeconfig(&["one"])).unwrap();
-    let heard = Heard::synced(told().dir(folder.path()), &folder).await;
-    assert_eq!(shown(&heard), [("one", "ok")]);
-    let heard = Heard::synced(told().dir(folder.path()).qualified_names(), &folder).await;
+    let received = Received::synced(reported().dir(folder.path()), &folder).await;
+    assert_eq!(shown(&received), [("one", "ok")]);
+    let received = Received::synced(reported().dir(folder.path()).qualified_names(), &folder).await;
     let state = "file ./a\u{fffd}.kubeconfig, context \"one\": the path is not UTF-8, and names of clusters are made of it; \
                  rename the file";
-    assert_eq!(shown(&heard), [("./a\u{fffd}.kubeconfig+one", state)]);
+    assert_eq!(shown(&received), [("./a\u{fffd}.kubeconfig+one", state)]);
 }
 
 #[tokio::test]
@@ -232,12 +236,12 @@ async fn of_two_equal_qualified_names_the_first_is_kept_and_the_second_is_broken
     let folder = Folder::new();
     let first = folder.write("a", kubeconfig(&["b+c"]));
     let second = folder.write("a+b", kubeconfig(&["c", "d"]));
-    let builder = told().files([first, second]).qualified_names();
-    let heard = Heard::synced(builder, &folder).await;
-    let mut clusters = shown(&heard);
+    let builder = reported().files([first, second]).qualified_names();
+    let received = Received::synced(builder, &folder).await;
+    let mut clusters = shown(&received);
     let (broken, error) = clusters.pop().unwrap();
     assert_eq!(clusters, [("./a+b+c", "ok"), ("./a+b+d", "ok")]);
-    assert_eq!(heard.specs["./a+b+c"].properties["context"], "b+c");
+    assert_eq!(received.specs["./a+b+c"].properties["context"], "b+c");
     assert!(broken.contains("-a-b-c-"), "{broken}");
     assert_eq!(
         error,
@@ -251,9 +255,9 @@ async fn a_folder_as_file_and_a_file_as_folder() {
     let folder = Folder::new();
     let file = folder.write("file", kubeconfig(&["one"]));
     fs::create_dir(folder.at("dir")).unwrap();
-    let heard = Heard::synced(told().file(folder.at("dir")).dir(&file), &folder).await;
+    let received = Received::synced(reported().file(folder.at("dir")).dir(&file), &folder).await;
     assert_eq!(
-        heard.clusters.into_iter().collect::<Vec<_>>(),
+        received.clusters.into_iter().collect::<Vec<_>>(),
         [
             pair(
                 "./dir",
@@ -267,8 +271,8 @@ async fn a_folder_as_file_and_a_file_as_folder() {
     );
     // A folder whose name matches a glob is not a kubeconfig.
     fs::create_dir(folder.at("dir/x.kubeconfig")).unwrap();
-    let heard = Heard::synced(told().dir(folder.at("dir")), &folder).await;
-    assert_eq!(heard.log, ["synced"]);
+    let received = Received::synced(reported().dir(folder.at("dir")), &folder).await;
+    assert_eq!(received.log, ["synced"]);
 }
 
 #[cfg(unix)]
@@ -277,22 +281,22 @@ async fn a_file_that_becomes_unreadable_keeps_its_clusters_and_a_pipe_is_not_ope
     let folder = Folder::new();
     folder.write("good.kubeconfig", kubeconfig(&["one"]));
     let file = folder.write("bad.kubeconfig", kubeconfig(&["two", "three"]));
-    let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
-    heard.forget();
+    let mut received = Received::synced(reported().dir(folder.path()), &folder).await;
+    received.forget();
     fs::remove_file(&file).unwrap();
     std::os::unix::fs::symlink("nowhere", &file).unwrap();
-    heard.until(|heard| heard.log.len() == 2).await;
-    assert_eq!(heard.log, ["!three", "!two"]);
+    received.until(|received| received.log.len() == 2).await;
+    assert_eq!(received.log, ["!three", "!two"]);
     assert_eq!(
-        heard.clusters["two"],
+        received.clusters["two"],
         "file ./bad.kubeconfig, context \"two\": it is a symbolic link to \"nowhere\", which does not exist; create \
          the target or remove the link"
     );
-    assert_eq!(heard.clusters["one"], "ok");
+    assert_eq!(received.clusters["one"], "ok");
 
     // If the clusters of the file are unknown, the file itself is announced as broken.
-    let heard = Heard::synced(told().file(&file), &folder).await;
-    assert_eq!(heard.names(), ["./bad.kubeconfig"]);
+    let received = Received::synced(reported().file(&file), &folder).await;
+    assert_eq!(received.names(), ["./bad.kubeconfig"]);
 
     let pipe = folder.at("pipe");
     assert!(
@@ -302,9 +306,9 @@ async fn a_file_that_becomes_unreadable_keeps_its_clusters_and_a_pipe_is_not_ope
             .unwrap()
             .success()
     );
-    let heard = Heard::synced(told().file(&pipe), &folder).await;
+    let received = Received::synced(reported().file(&pipe), &folder).await;
     assert_eq!(
-        heard.clusters["./pipe"],
+        received.clusters["./pipe"],
         "file ./pipe: it is a pipe, socket or device, which can be read only once; write the kubeconfig to a file"
     );
 }
@@ -315,14 +319,14 @@ async fn a_folder_that_becomes_unreadable_keeps_its_clusters() {
     let folder = Folder::new();
     fs::create_dir(folder.at("dir")).unwrap();
     folder.write("dir/a.kubeconfig", kubeconfig(&["one"]));
-    let mut heard = Heard::synced(told().dir(folder.at("dir")), &folder).await;
+    let mut received = Received::synced(reported().dir(folder.at("dir")), &folder).await;
     fs::remove_dir_all(folder.at("dir")).unwrap();
     std::os::unix::fs::symlink("nowhere", folder.at("dir")).unwrap();
-    heard
-        .until(|heard| heard.clusters.values().any(|c| c != "ok"))
+    received
+        .until(|received| received.clusters.values().any(|c| c != "ok"))
         .await;
     assert_eq!(
-        heard.clusters.into_iter().collect::<Vec<_>>(),
+        received.clusters.into_iter().collect::<Vec<_>>(),
         [pair(
             "one",
             "file ./dir/a.kubeconfig, context \"one\": folder ./dir: it is a symbolic link to \"nowhere\", which does \
@@ -336,7 +340,7 @@ async fn a_half_written_file_is_broken_until_it_is_whole() {
     let folder = Folder::new();
     let whole = kubeconfig(&["one", "two"]);
     folder.write("a.kubeconfig", &whole);
-    let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
+    let mut received = Received::synced(reported().dir(folder.path()), &folder).await;
     for (torn, text) in [
         (
             &whole[..whole.len() / 2],
@@ -348,34 +352,34 @@ async fn a_half_written_file_is_broken_until_it_is_whole() {
             "file ./a.kubeconfig, context \"one\": it is empty but had content before, so it counts as half written; delete it to remove its contexts",
         ),
     ] {
-        heard.forget();
+        received.forget();
         folder.write("a.kubeconfig", torn);
-        heard
-            .until(|heard| heard.clusters.values().all(|c| c != "ok"))
+        received
+            .until(|received| received.clusters.values().all(|c| c != "ok"))
             .await;
-        assert_eq!(heard.clusters["one"], text);
+        assert_eq!(received.clusters["one"], text);
         folder.write("a.kubeconfig", &whole);
-        heard.until_names(&["one", "two"]).await;
+        received.until_names(&["one", "two"]).await;
         assert!(
-            heard.log.iter().all(|item| !item.starts_with('-')),
+            received.log.iter().all(|item| !item.starts_with('-')),
             "{:?}",
-            heard.log
+            received.log
         );
     }
     folder.write("a.kubeconfig", "apiVersion: v1\nkind: Config\ncontexts: []\n");
-    heard.until_names(&[]).await;
+    received.until_names(&[]).await;
 }
 
 #[tokio::test]
 async fn a_file_that_was_never_good_is_replaced_by_its_clusters_once_it_is() {
     let folder = Folder::new();
     folder.write("a.kubeconfig", "contexts: [");
-    let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
-    assert_eq!(heard.names(), ["./a.kubeconfig"]);
+    let mut received = Received::synced(reported().dir(folder.path()), &folder).await;
+    assert_eq!(received.names(), ["./a.kubeconfig"]);
     folder.write("a.kubeconfig", kubeconfig(&["one"]));
-    heard.until_names(&["one"]).await;
+    received.until_names(&["one"]).await;
     assert_eq!(
-        heard.log,
+        received.log,
         ["!./a.kubeconfig", "synced", "+one", "-./a.kubeconfig"]
     );
 }

@@ -23,8 +23,8 @@ fn config(e2e: &E2e, file: &Path, args: &[&str]) {
     let mut kubectl = Command::new(e2e.kubectl());
     kubectl.arg("--kubeconfig").arg(file).arg("config").args(args);
     let output = kubectl.output().or_fail();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{kubectl:?}: {said}");
+    let announced = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{kubectl:?}: {announced}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

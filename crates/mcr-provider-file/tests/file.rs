@@ -7,22 +7,22 @@ use std::{fs, time::Duration};
 
 use mcr_core::{Access, Trust};
 use mcr_provider_file::Environment;
-use support::{Folder, Heard, kubeconfig, kubeconfig_with_token, polling, told};
+use support::{Folder, Received, kubeconfig, kubeconfig_with_token, polling, reported};
 
 #[tokio::test]
 async fn p_03_none_initially() {
     let folder = Folder::new();
-    let heard = Heard::synced(told().dir(folder.path()), &folder).await;
-    assert_eq!(heard.log, ["synced"]);
+    let received = Received::synced(reported().dir(folder.path()), &folder).await;
+    assert_eq!(received.log, ["synced"]);
 }
 
 #[tokio::test]
 async fn p_04_a_kubeconfig_in_a_watched_folder_is_discovered() {
     let folder = Folder::new();
-    let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
+    let mut received = Received::synced(reported().dir(folder.path()), &folder).await;
     folder.write("kubeconfig.yaml", kubeconfig(&["dev"]));
-    heard.until_names(&["dev"]).await;
-    let spec = &heard.specs["dev"];
+    received.until_names(&["dev"]).await;
+    let spec = &received.specs["dev"];
     assert_eq!(
         spec.properties["file"],
         folder.at("kubeconfig.yaml").to_str().unwrap()
@@ -35,8 +35,8 @@ async fn p_04_a_kubeconfig_in_a_watched_folder_is_discovered() {
 async fn p_05_every_context_of_a_file_of_any_name() {
     let folder = Folder::new();
     let file = folder.write("anything", kubeconfig(&["one", "two"]));
-    let heard = Heard::synced(told().file(file), &folder).await;
-    assert_eq!(heard.names(), ["one", "two"]);
+    let received = Received::synced(reported().file(file), &folder).await;
+    assert_eq!(received.names(), ["one", "two"]);
 }
 
 #[tokio::test]
@@ -46,8 +46,8 @@ async fn p_06_files_and_folders_together() {
     folder.write("dir/a.kubeconfig", kubeconfig(&["three"]));
     folder.write("dir/notes.txt", "not a kubeconfig");
     let file = folder.write("anything", kubeconfig(&["one", "two"]));
-    let heard = Heard::synced(told().file(file).dir(folder.at("dir")), &folder).await;
-    assert_eq!(heard.names(), ["one", "three", "two"]);
+    let received = Received::synced(reported().file(file).dir(folder.at("dir")), &folder).await;
+    assert_eq!(received.names(), ["one", "three", "two"]);
 }
 
 #[tokio::test]
@@ -55,20 +55,20 @@ async fn p_07_deleting_the_file_removes_its_clusters() {
     let folder = Folder::new();
     let file = folder.write("a.kubeconfig", kubeconfig(&["one", "two"]));
     folder.write("b.kubeconfig", kubeconfig(&["three"]));
-    let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
-    heard.forget();
+    let mut received = Received::synced(reported().dir(folder.path()), &folder).await;
+    received.forget();
     fs::remove_file(file).unwrap();
-    heard.until_names(&["three"]).await;
-    assert_eq!(heard.log, ["-one", "-two"]);
+    received.until_names(&["three"]).await;
+    assert_eq!(received.log, ["-one", "-two"]);
 }
 
 #[tokio::test]
 async fn p_08_rewriting_the_file_removes_old_contexts_and_adds_new_ones() {
     let folder = Folder::new();
     folder.write("a.kubeconfig", kubeconfig(&["one", "two"]));
-    let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
+    let mut received = Received::synced(reported().dir(folder.path()), &folder).await;
     folder.write("a.kubeconfig", kubeconfig(&["x", "y", "z"]));
-    heard.until_names(&["x", "y", "z"]).await;
+    received.until_names(&["x", "y", "z"]).await;
 }
 
 #[tokio::test]
@@ -77,52 +77,60 @@ async fn only_what_changed_is_announced() {
     let both = |token| format!("{}{}", kubeconfig_with_token(&["one"], token), "# comment\n");
     folder.write("a.kubeconfig", both("1"));
     folder.write("b.kubeconfig", kubeconfig(&["two"]));
-    let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
-    heard.forget();
+    let mut received = Received::synced(reported().dir(folder.path()), &folder).await;
+    received.forget();
     folder.write("a.kubeconfig", both("1") + "# another comment\n");
     folder.write("unrelated", "x");
-    heard.settled(&folder, "marker.kubeconfig").await;
-    assert!(heard.log.is_empty(), "{:?}", heard.log);
+    received.unchanged(&folder, "marker.kubeconfig").await;
+    assert!(received.log.is_empty(), "{:?}", received.log);
     folder.write("a.kubeconfig", both("2"));
-    heard.until(|heard| !heard.log.is_empty()).await;
-    heard.settled(&folder, "marker.kubeconfig").await;
-    assert_eq!(heard.log, ["+one"]);
-    assert!(heard.access("one").ends_with(" 2"));
+    received.until(|received| !received.log.is_empty()).await;
+    received.unchanged(&folder, "marker.kubeconfig").await;
+    assert_eq!(received.log, ["+one"]);
+    assert!(received.access("one").ends_with(" 2"));
 }
 
 #[tokio::test]
 async fn a_file_moved_over_another_is_a_change_and_no_removal() {
     let folder = Folder::new();
     let file = folder.write("a.kubeconfig", kubeconfig_with_token(&["one"], "old"));
-    let mut heard = Heard::synced(
-        told().debounce(Duration::from_secs(1)).dir(folder.path()),
+    let mut received = Received::synced(
+        reported().debounce(Duration::from_secs(1)).dir(folder.path()),
         &folder,
     )
     .await;
-    heard.forget();
+    received.forget();
     fs::rename(
         folder.write(".tmp", kubeconfig_with_token(&["one"], "new")),
         &file,
     )
     .unwrap();
-    heard.until(|heard| heard.access("one").contains("new")).await;
+    received
+        .until(|received| received.access("one").contains("new"))
+        .await;
     // Removes and writes the file, as some editors do, within the second of the debounce.
     fs::remove_file(&file).unwrap();
     fs::write(&file, kubeconfig_with_token(&["one"], "newer")).unwrap();
-    heard.until(|heard| heard.access("one").contains("newer")).await;
-    assert!(heard.log.iter().all(|item| item == "+one"), "{:?}", heard.log);
+    received
+        .until(|received| received.access("one").contains("newer"))
+        .await;
+    assert!(
+        received.log.iter().all(|item| item == "+one"),
+        "{:?}",
+        received.log
+    );
 }
 
 #[tokio::test]
 async fn a_hundred_writes_are_few_changes() {
     let folder = Folder::new();
     folder.write("a.kubeconfig", kubeconfig(&["one"]));
-    let mut heard = Heard::synced(
-        told().debounce(Duration::from_secs(1)).dir(folder.path()),
+    let mut received = Received::synced(
+        reported().debounce(Duration::from_secs(1)).dir(folder.path()),
         &folder,
     )
     .await;
-    heard.forget();
+    received.forget();
     for i in 0..100 {
         folder.write(
             "a.kubeconfig",
@@ -130,17 +138,17 @@ async fn a_hundred_writes_are_few_changes() {
         );
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    heard
-        .until(|heard| heard.access("one").contains("token-99"))
+    received
+        .until(|received| received.access("one").contains("token-99"))
         .await;
-    assert!(heard.log.len() < 20, "{:?}", heard.log);
+    assert!(received.log.len() < 20, "{:?}", received.log);
 }
 
 #[tokio::test]
 async fn a_write_during_start_up_is_not_missed() {
     for _ in 0..10 {
         let folder = Folder::new();
-        let mut heard = Heard::new(&told().dir(folder.path()).build().unwrap(), &folder);
+        let mut received = Received::new(&reported().dir(folder.path()).build().unwrap(), &folder);
         let path = folder.at("a.kubeconfig");
         let writer = std::thread::spawn(move || {
             for i in 0..20 {
@@ -148,10 +156,11 @@ async fn a_write_during_start_up_is_not_missed() {
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
-        heard.until_synced().await;
-        let is_last =
-            |heard: &Heard| heard.specs.contains_key("one") && heard.access("one").contains("token-19");
-        heard.until(is_last).await;
+        received.until_synced().await;
+        let is_last = |received: &Received| {
+            received.specs.contains_key("one") && received.access("one").contains("token-19")
+        };
+        received.until(is_last).await;
         writer.join().unwrap();
     }
 }
@@ -160,37 +169,39 @@ async fn a_write_during_start_up_is_not_missed() {
 async fn polling_alone_follows_too() {
     let folder = Folder::new();
     let file = folder.at("anything");
-    let mut heard = Heard::synced(polling().file(&file), &folder).await;
-    assert!(heard.names().is_empty());
+    let mut received = Received::synced(polling().file(&file), &folder).await;
+    assert!(received.names().is_empty());
     folder.write("anything", kubeconfig_with_token(&["one"], "aaa"));
-    heard.until_names(&["one"]).await;
+    received.until_names(&["one"]).await;
     // The same length, within one tick of the file system's clock.
     folder.write("anything", kubeconfig_with_token(&["one"], "bbb"));
-    heard.until(|heard| heard.access("one").contains("bbb")).await;
+    received
+        .until(|received| received.access("one").contains("bbb"))
+        .await;
     fs::remove_file(file).unwrap();
-    heard.until_names(&[]).await;
+    received.until_names(&[]).await;
 }
 
 #[tokio::test]
 async fn what_is_missing_is_waited_for_however_deep() {
     let folder = Folder::new();
-    let builder = told().file(folder.at("x/y/config")).dir(folder.at("p/q"));
-    let mut heard = Heard::synced(builder, &folder).await;
-    assert_eq!(heard.log, ["synced"]);
+    let builder = reported().file(folder.at("x/y/config")).dir(folder.at("p/q"));
+    let mut received = Received::synced(builder, &folder).await;
+    assert_eq!(received.log, ["synced"]);
     fs::create_dir_all(folder.at("x/y")).unwrap();
     fs::create_dir_all(folder.at("p/q")).unwrap();
     folder.write("x/y/config", kubeconfig(&["one"]));
     folder.write("p/q/a.kubeconfig", kubeconfig(&["two"]));
-    heard.until_names(&["one", "two"]).await;
+    received.until_names(&["one", "two"]).await;
     fs::remove_dir_all(folder.at("x")).unwrap();
-    heard.until_names(&["two"]).await;
+    received.until_names(&["two"]).await;
     // Slowly, so that each folder is seen on its own.
     for dir in ["x", "x/y"] {
         fs::create_dir(folder.at(dir)).unwrap();
-        heard.settled(&folder, "p/q/marker.kubeconfig").await;
+        received.unchanged(&folder, "p/q/marker.kubeconfig").await;
     }
     folder.write("x/y/config", kubeconfig(&["three"]));
-    heard.until_names(&["three", "two"]).await;
+    received.until_names(&["three", "two"]).await;
 }
 
 #[cfg(unix)]
@@ -205,7 +216,7 @@ async fn a_mounted_secret_whose_link_is_swapped_is_followed() {
         symlink(format!("..{version}"), folder.at("mount/..data_tmp")).unwrap();
         fs::rename(folder.at("mount/..data_tmp"), folder.at("mount/..data")).unwrap();
     };
-    for builder in [told(), polling()] {
+    for builder in [reported(), polling()] {
         for by_file in [true, false] {
             let folder = Folder::new();
             fs::create_dir(folder.at("mount")).unwrap();
@@ -215,20 +226,20 @@ async fn a_mounted_secret_whose_link_is_swapped_is_followed() {
                 true => builder.clone().file(folder.at("mount/a.kubeconfig")),
                 false => builder.clone().dir(folder.at("mount")),
             };
-            let mut heard = Heard::synced(builder, &folder).await;
-            assert_eq!(heard.names(), ["one"]);
-            heard.forget();
+            let mut received = Received::synced(builder, &folder).await;
+            assert_eq!(received.names(), ["one"]);
+            received.forget();
             for version in ["2", "3", "4"] {
                 swap(
                     &folder,
                     version,
                     &kubeconfig_with_token(&["one"], &format!("v{version}")),
                 );
-                let new = |heard: &Heard| heard.access("one").contains(&format!("v{version}"));
-                heard.until(new).await;
+                let new = |received: &Received| received.access("one").contains(&format!("v{version}"));
+                received.until(new).await;
                 fs::remove_dir_all(folder.at("mount/..1")).ok();
             }
-            assert_eq!(heard.log, ["+one"; 3]);
+            assert_eq!(received.log, ["+one"; 3]);
         }
     }
 }
@@ -244,26 +255,26 @@ async fn a_linked_folder_that_is_swapped_is_followed() {
         folder.write(&format!("{version}/a.kubeconfig"), kubeconfig(&[version]));
     }
     symlink("v1", folder.at("current")).unwrap();
-    let mut heard = Heard::synced(told().dir(folder.at("current")), &folder).await;
+    let mut received = Received::synced(reported().dir(folder.at("current")), &folder).await;
     symlink("v2", folder.at("next")).unwrap();
     fs::rename(folder.at("next"), folder.at("current")).unwrap();
-    heard.until_names(&["v2"]).await;
+    received.until_names(&["v2"]).await;
     folder.write("v2/a.kubeconfig", kubeconfig(&["v3"]));
-    heard.until_names(&["v3"]).await;
+    received.until_names(&["v3"]).await;
 }
 
 #[tokio::test]
 async fn a_folder_that_is_removed_and_made_again_is_followed() {
     let folder = Folder::new();
     for i in 0..3 {
-        let mut heard = Heard::synced(told().dir(folder.at("dir")), &folder).await;
+        let mut received = Received::synced(reported().dir(folder.at("dir")), &folder).await;
         for j in 0..3 {
             fs::create_dir(folder.at("dir")).unwrap();
             let context = format!("c{i}{j}");
             folder.write("dir/a.kubeconfig", kubeconfig(&[&context]));
-            heard.until_names(&[&context]).await;
+            received.until_names(&[&context]).await;
             fs::remove_dir_all(folder.at("dir")).unwrap();
-            heard.until_names(&[]).await;
+            received.until_names(&[]).await;
         }
     }
 }
@@ -282,34 +293,34 @@ async fn references_are_resolved_over_the_list_in_kubeconfig() {
         folder.write("b", others),
     ];
     let list = std::env::join_paths(list).unwrap();
-    let builder = told().environment(Environment::empty().kubeconfig(list));
-    let mut heard = Heard::synced(builder, &folder).await;
+    let builder = reported().environment(Environment::empty().kubeconfig(list));
+    let mut received = Received::synced(builder, &folder).await;
     assert_eq!(
-        heard.names(),
+        received.names(),
         ["./b+dev", "dev", "two"],
         "the first file that defines a context has it"
     );
     for name in ["dev", "two"] {
         assert!(
-            heard.access(name).contains("https://first"),
+            received.access(name).contains("https://first"),
             "{}",
-            heard.access(name)
+            received.access(name)
         );
     }
-    assert_eq!(heard.clusters["dev"], "ok");
+    assert_eq!(received.clusters["dev"], "ok");
 
     // While the first file is half-written, the contexts of the second must not use the second's own cluster of the
     // same name.
-    heard.forget();
+    received.forget();
     folder.write("a", "contexts: [");
-    heard.until(|heard| heard.clusters["dev"] != "ok").await;
-    heard.settled(&folder, "not there").await;
-    assert_eq!(heard.log, ["!dev"]);
+    received.until(|received| received.clusters["dev"] != "ok").await;
+    received.unchanged(&folder, "not there").await;
+    assert_eq!(received.log, ["!dev"]);
     folder.write("a", contexts);
-    heard.until(|heard| heard.clusters["dev"] == "ok").await;
+    received.until(|received| received.clusters["dev"] == "ok").await;
     fs::remove_file(folder.at("a")).unwrap();
-    heard
-        .until(|heard| heard.access("two").contains("https://second"))
+    received
+        .until(|received| received.access("two").contains("https://second"))
         .await;
 }
 
@@ -327,18 +338,26 @@ async fn a_torn_file_of_a_list_goes_on_being_referred_to() {
         folder.write("users", users),
     ];
     let list = std::env::join_paths(list).unwrap();
-    let mut heard = Heard::synced(told().environment(Environment::empty().kubeconfig(list)), &folder).await;
-    assert_eq!(heard.log, ["+dev", "synced"]);
+    let mut received = Received::synced(
+        reported().environment(Environment::empty().kubeconfig(list)),
+        &folder,
+    )
+    .await;
+    assert_eq!(received.log, ["+dev", "synced"]);
     for torn in ["", "users: ["] {
-        heard.forget();
+        received.forget();
         folder.write("users", torn);
-        heard.until(|heard| heard.clusters.contains_key("./users")).await;
+        received
+            .until(|received| received.clusters.contains_key("./users"))
+            .await;
         folder.write("users", users);
-        heard.until(|heard| !heard.clusters.contains_key("./users")).await;
-        assert_eq!(heard.log, ["!./users", "-./users"]);
+        received
+            .until(|received| !received.clusters.contains_key("./users"))
+            .await;
+        assert_eq!(received.log, ["!./users", "-./users"]);
     }
     fs::remove_file(folder.at("users")).unwrap();
-    heard.until(|heard| heard.clusters["dev"] != "ok").await;
+    received.until(|received| received.clusters["dev"] != "ok").await;
 }
 
 #[tokio::test]
@@ -348,24 +367,24 @@ async fn the_file_in_the_home_folder_then_the_working_directory() {
     let environment = Environment::empty()
         .home(folder.path())
         .working_dir(folder.path());
-    let heard = Heard::synced(told().environment(environment.clone()), &folder).await;
-    assert_eq!(heard.names(), ["here"]);
+    let received = Received::synced(reported().environment(environment.clone()), &folder).await;
+    assert_eq!(received.names(), ["here"]);
     fs::create_dir(folder.at(".kube")).unwrap();
     folder.write(".kube/config", kubeconfig(&["home"]));
-    let heard = Heard::synced(told().environment(environment), &folder).await;
-    assert_eq!(heard.names(), ["home"]);
+    let received = Received::synced(reported().environment(environment), &folder).await;
+    assert_eq!(received.names(), ["home"]);
 }
 
 #[tokio::test]
 async fn a_file_given_twice_is_one() {
     let folder = Folder::new();
     let file = folder.write("a.kubeconfig", kubeconfig(&["one"]));
-    let builder = told()
+    let builder = reported()
         .files([&file, &file])
         .dirs([folder.path(), folder.path()])
         .globs(["*.kubeconfig", "a*"]);
-    let heard = Heard::synced(builder, &folder).await;
-    assert_eq!(heard.log, ["+one", "synced"]);
+    let received = Received::synced(builder, &folder).await;
+    assert_eq!(received.log, ["+one", "synced"]);
 }
 
 #[tokio::test]
@@ -373,31 +392,31 @@ async fn separator_trust_and_globs_are_as_asked_for() {
     let folder = Folder::new();
     folder.write("dev.conf", kubeconfig(&["one"]));
     folder.write("kubeconfig.yaml", kubeconfig(&["two"]));
-    let builder = told()
+    let builder = reported()
         .dir(folder.path())
         .globs(["*.conf"])
         .qualified_names()
         .separator("::")
         .trust(Trust::Untrusted);
-    let heard = Heard::synced(builder, &folder).await;
-    assert_eq!(heard.names(), ["./dev.conf::one"]);
-    let access = &heard.specs["./dev.conf::one"].access;
+    let received = Received::synced(builder, &folder).await;
+    assert_eq!(received.names(), ["./dev.conf::one"]);
+    let access = &received.specs["./dev.conf::one"].access;
     assert!(matches!(access, Access::Endpoint(access) if access.trust == Trust::Untrusted));
 }
 
 #[tokio::test]
-async fn a_restarted_discovery_says_everything_anew() {
+async fn a_restarted_discovery_reports_everything_anew() {
     let folder = Folder::new();
     folder.write("a.kubeconfig", kubeconfig(&["one"]));
-    let provider = told().dir(folder.path()).build().unwrap();
+    let provider = reported().dir(folder.path()).build().unwrap();
     for _ in 0..2 {
-        let mut heard = Heard::new(&provider, &folder);
-        heard.until_synced().await;
-        assert_eq!(heard.log, ["+one", "synced"]);
+        let mut received = Received::new(&provider, &folder);
+        received.until_synced().await;
+        assert_eq!(received.log, ["+one", "synced"]);
     }
     // Also while the file can't be used, or its clusters would count as removed.
     folder.write("a.kubeconfig", "contexts: [");
-    let mut heard = Heard::new(&provider, &folder);
-    heard.until_synced().await;
-    assert_eq!(heard.log, ["!one", "synced"]);
+    let mut received = Received::new(&provider, &folder);
+    received.until_synced().await;
+    assert_eq!(received.log, ["!one", "synced"]);
 }

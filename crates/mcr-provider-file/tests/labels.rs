@@ -4,7 +4,7 @@
 mod support;
 
 use mcr_provider_file::FileContext;
-use support::{Folder, Heard, kubeconfig, told};
+use support::{Folder, Received, kubeconfig, reported};
 
 /// A kubeconfig with a context `eu` that has these labels, in YAML.
 fn labelled(labels: &str) -> String {
@@ -15,8 +15,8 @@ fn labelled(labels: &str) -> String {
     )
 }
 
-fn labels(heard: &Heard, name: &str) -> Vec<String> {
-    let labels = heard.specs[name].labels.iter();
+fn labels(received: &Received, name: &str) -> Vec<String> {
+    let labels = received.specs[name].labels.iter();
     labels.map(|(key, value)| format!("{key}={value}")).collect()
 }
 
@@ -24,16 +24,16 @@ fn labels(heard: &Heard, name: &str) -> Vec<String> {
 async fn an_extension_of_the_context_gives_labels_and_a_change_leaves_the_access() {
     let folder = Folder::new();
     folder.write("a.kubeconfig", labelled("{env: prod}"));
-    let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
-    assert_eq!(labels(&heard, "eu"), ["env=prod"]);
-    let before = heard.access("eu");
-    heard.forget();
+    let mut received = Received::synced(reported().dir(folder.path()), &folder).await;
+    assert_eq!(labels(&received, "eu"), ["env=prod"]);
+    let before = received.access("eu");
+    received.forget();
     folder.write("a.kubeconfig", labelled("{env: dev, region: eu}"));
-    heard
-        .until(|heard| labels(heard, "eu") == ["env=dev", "region=eu"])
+    received
+        .until(|received| labels(received, "eu") == ["env=dev", "region=eu"])
         .await;
     assert_eq!(
-        (heard.access("eu"), heard.log.as_slice()),
+        (received.access("eu"), received.log.as_slice()),
         (before, ["+eu".to_owned()].as_slice())
     );
 }
@@ -43,10 +43,10 @@ async fn a_malformed_extension_breaks_its_context_only() {
     let folder = Folder::new();
     folder.write("a.kubeconfig", labelled("{env: 1}"));
     folder.write("b.kubeconfig", kubeconfig(&["us"]));
-    let heard = Heard::synced(told().dir(folder.path()), &folder).await;
-    assert_eq!(heard.clusters["us"], "ok");
+    let received = Received::synced(reported().dir(folder.path()), &folder).await;
+    assert_eq!(received.clusters["us"], "ok");
     assert_eq!(
-        heard.clusters["eu"],
+        received.clusters["eu"],
         "file ./a.kubeconfig, context \"eu\": contexts[name=\"eu\"].context.extensions[name=\"mcr.dev/labels\"].extension[\"env\"]: \
          is not text, as a label must be; put its value in quotes"
     );
@@ -69,9 +69,9 @@ async fn a_function_adds_labels_and_wins_over_the_file() {
             ),
         ]
     };
-    let heard = Heard::synced(told().dir(folder.path()).labels(function), &folder).await;
+    let received = Received::synced(reported().dir(folder.path()).labels(function), &folder).await;
     let is = "is=a.kubeconfig eu eu {\"env\": \"dev\", \"region\": \"eu\"}";
-    assert_eq!(labels(&heard, "eu"), ["env=prod", is, "region=eu"]);
+    assert_eq!(labels(&received, "eu"), ["env=prod", is, "region=eu"]);
 }
 
 #[tokio::test]
@@ -82,9 +82,9 @@ async fn a_function_that_panics_for_a_context_breaks_that_context_only() {
         assert_ne!(context.context, "eu");
         [("env", "prod")]
     };
-    let heard = Heard::synced(told().dir(folder.path()).labels(function), &folder).await;
-    assert_eq!(labels(&heard, "us"), ["env=prod"]);
-    assert!(heard.clusters["eu"].contains("FileProviderBuilder::labels panicked"));
+    let received = Received::synced(reported().dir(folder.path()).labels(function), &folder).await;
+    assert_eq!(labels(&received, "us"), ["env=prod"]);
+    assert!(received.clusters["eu"].contains("FileProviderBuilder::labels panicked"));
 }
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn equal_access_with_other_labels_is_not_the_same_cluster() {
     let folder = Folder::new();
     folder.write("a.kubeconfig", labelled("{env: prod}"));
     folder.write("b.kubeconfig", labelled("{env: dev}"));
-    let heard = Heard::synced(told().dir(folder.path()), &folder).await;
-    assert_eq!(heard.names(), ["./b.kubeconfig+eu", "eu"]);
-    assert_eq!(labels(&heard, "eu"), ["env=prod"]);
+    let received = Received::synced(reported().dir(folder.path()), &folder).await;
+    assert_eq!(received.names(), ["./b.kubeconfig+eu", "eu"]);
+    assert_eq!(labels(&received, "eu"), ["env=prod"]);
 }

@@ -8,7 +8,7 @@ use std::{fs, time::Instant};
 
 use futures::StreamExt;
 use mcr_core::Provider;
-use support::{DEADLINE, Folder, kubeconfig, told};
+use support::{DEADLINE, Folder, kubeconfig, reported};
 use tokio_util::sync::CancellationToken;
 
 fn watching_threads() -> usize {
@@ -29,7 +29,7 @@ fn inotify_files() -> usize {
 async fn nothing_is_left_of_a_discovery_that_was_dropped_or_stopped() {
     let folder = Folder::new();
     folder.write("a.kubeconfig", kubeconfig(&["one"]));
-    let provider = told().dir(folder.path()).build().unwrap();
+    let provider = reported().dir(folder.path()).build().unwrap();
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let before = tasks();
     for round in 0..60 {

@@ -6,7 +6,7 @@ mod support;
 use std::fs;
 
 use mcr_provider_file::Environment;
-use support::{Folder, Heard, kubeconfig, kubeconfig_with_token, told};
+use support::{Folder, Received, kubeconfig, kubeconfig_with_token, reported};
 
 /// A kubeconfig whose one context leads to this address.
 fn at(context: &str, address: &str) -> String {
@@ -22,18 +22,18 @@ fn taken(file: &str, by: &str) -> String {
     )
 }
 
-fn leads_to(heard: &Heard, name: &str, address: &str) -> bool {
-    heard.clusters.get(name).is_some_and(|state| state == "ok") && heard.access(name).contains(address)
+fn leads_to(received: &Received, name: &str, address: &str) -> bool {
+    received.clusters.get(name).is_some_and(|state| state == "ok") && received.access(name).contains(address)
 }
 
 #[tokio::test]
 async fn a_cluster_has_the_name_of_its_context() {
     let folder = Folder::new();
     let file = folder.write("all.yaml", kubeconfig(&["eu", "us"]));
-    let heard = Heard::synced(told().file(&file), &folder).await;
-    assert_eq!(heard.names(), ["eu", "us"]);
-    let heard = Heard::synced(told().file(&file).qualified_names(), &folder).await;
-    assert_eq!(heard.names(), ["./all.yaml+eu", "./all.yaml+us"]);
+    let received = Received::synced(reported().file(&file), &folder).await;
+    assert_eq!(received.names(), ["eu", "us"]);
+    let received = Received::synced(reported().file(&file).qualified_names(), &folder).await;
+    assert_eq!(received.names(), ["./all.yaml+eu", "./all.yaml+us"]);
 }
 
 #[tokio::test]
@@ -42,7 +42,7 @@ async fn the_first_file_in_order_has_the_name_and_the_second_is_broken() {
     // Written in the other order than they are sorted.
     let b = folder.write("b.kubeconfig", at("eu", "https://b"));
     let a = folder.write("a.kubeconfig", at("eu", "https://a"));
-    let sorted = Heard::synced(told().dir(folder.path()), &folder).await;
+    let sorted = Received::synced(reported().dir(folder.path()), &folder).await;
     assert!(leads_to(&sorted, "eu", "https://a"));
     assert_eq!(sorted.names(), ["./b.kubeconfig+eu", "eu"]);
     assert_eq!(
@@ -50,7 +50,7 @@ async fn the_first_file_in_order_has_the_name_and_the_second_is_broken() {
         taken("b.kubeconfig", "a.kubeconfig")
     );
 
-    let given = Heard::synced(told().files([&b, &a]), &folder).await;
+    let given = Received::synced(reported().files([&b, &a]), &folder).await;
     assert!(leads_to(&given, "eu", "https://b"));
     assert_eq!(
         given.clusters["./a.kubeconfig+eu"],
@@ -58,7 +58,7 @@ async fn the_first_file_in_order_has_the_name_and_the_second_is_broken() {
     );
 
     let list = Environment::empty().kubeconfig(std::env::join_paths([&b, &a]).unwrap());
-    let list = Heard::synced(told().environment(list), &folder).await;
+    let list = Received::synced(reported().environment(list), &folder).await;
     assert!(
         leads_to(&list, "eu", "https://b"),
         "also where kubectl merges the files"
@@ -68,7 +68,7 @@ async fn the_first_file_in_order_has_the_name_and_the_second_is_broken() {
         taken("a.kubeconfig", "b.kubeconfig")
     );
 
-    let qualified = Heard::synced(told().dir(folder.path()).qualified_names(), &folder).await;
+    let qualified = Received::synced(reported().dir(folder.path()).qualified_names(), &folder).await;
     assert!(leads_to(&qualified, "./a.kubeconfig+eu", "https://a"));
     assert!(leads_to(&qualified, "./b.kubeconfig+eu", "https://b"));
 }
@@ -78,25 +78,25 @@ async fn the_second_file_takes_over_the_name_and_gives_it_back() {
     let folder = Folder::new();
     let first = folder.write("a.kubeconfig", at("eu", "https://a"));
     folder.write("b.kubeconfig", at("eu", "https://b"));
-    let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
+    let mut received = Received::synced(reported().dir(folder.path()), &folder).await;
     for vanish in [true, false] {
-        heard.forget();
+        received.forget();
         if vanish {
             fs::remove_file(&first).unwrap();
         } else {
             folder.write("a.kubeconfig", at("other", "https://a"));
         }
-        heard
-            .until(|heard| !heard.clusters.contains_key("./b.kubeconfig+eu"))
+        received
+            .until(|received| !received.clusters.contains_key("./b.kubeconfig+eu"))
             .await;
-        assert!(leads_to(&heard, "eu", "https://b"));
-        assert!(!heard.log.contains(&"-eu".to_owned()), "{:?}", heard.log);
+        assert!(leads_to(&received, "eu", "https://b"));
+        assert!(!received.log.contains(&"-eu".to_owned()), "{:?}", received.log);
         folder.write("a.kubeconfig", at("eu", "https://a"));
-        heard
-            .until(|heard| heard.clusters.contains_key("./b.kubeconfig+eu"))
+        received
+            .until(|received| received.clusters.contains_key("./b.kubeconfig+eu"))
             .await;
-        assert!(leads_to(&heard, "eu", "https://a"));
-        assert!(!heard.log.contains(&"-eu".to_owned()), "{:?}", heard.log);
+        assert!(leads_to(&received, "eu", "https://a"));
+        assert!(!received.log.contains(&"-eu".to_owned()), "{:?}", received.log);
     }
 }
 
@@ -104,14 +104,16 @@ async fn the_second_file_takes_over_the_name_and_gives_it_back() {
 async fn a_context_that_moves_to_another_file_keeps_its_name_and_its_access() {
     let folder = Folder::new();
     let first = folder.write("b.kubeconfig", kubeconfig(&["eu"]));
-    let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
-    let before = heard.access("eu");
-    heard.forget();
+    let mut received = Received::synced(reported().dir(folder.path()), &folder).await;
+    let before = received.access("eu");
+    received.forget();
     fs::rename(first, folder.at("a.kubeconfig")).unwrap();
-    let file = |heard: &Heard| heard.specs["eu"].properties["file"].clone();
-    heard.until(|heard| file(heard).ends_with("a.kubeconfig")).await;
+    let file = |received: &Received| received.specs["eu"].properties["file"].clone();
+    received
+        .until(|received| file(received).ends_with("a.kubeconfig"))
+        .await;
     assert_eq!(
-        (heard.log.as_slice(), heard.access("eu")),
+        (received.log.as_slice(), received.access("eu")),
         (["+eu".to_owned()].as_slice(), before)
     );
 }
@@ -121,12 +123,12 @@ async fn a_torn_file_keeps_the_names_of_its_contexts() {
     let folder = Folder::new();
     folder.write("a.kubeconfig", at("eu", "https://a"));
     folder.write("b.kubeconfig", at("eu", "https://b"));
-    let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
-    heard.forget();
+    let mut received = Received::synced(reported().dir(folder.path()), &folder).await;
+    received.forget();
     folder.write("a.kubeconfig", "contexts: [");
-    heard.until(|heard| heard.clusters["eu"] != "ok").await;
-    heard.settled(&folder, "marker.kubeconfig").await;
-    assert_eq!(heard.log, ["!eu"]);
+    received.until(|received| received.clusters["eu"] != "ok").await;
+    received.unchanged(&folder, "marker.kubeconfig").await;
+    assert_eq!(received.log, ["!eu"]);
 }
 
 #[cfg(unix)]
@@ -137,15 +139,19 @@ async fn a_folder_that_can_not_be_listed_keeps_the_names_of_its_contexts() {
         fs::create_dir(folder.at(dir)).unwrap();
         folder.write(&format!("{dir}/x.kubeconfig"), at("eu", address));
     }
-    let builder = told().dirs([folder.at("first"), folder.at("second")]);
-    let mut heard = Heard::synced(builder, &folder).await;
-    heard.forget();
+    let builder = reported().dirs([folder.at("first"), folder.at("second")]);
+    let mut received = Received::synced(builder, &folder).await;
+    received.forget();
     fs::rename(folder.at("first"), folder.at("away")).unwrap();
     std::os::unix::fs::symlink("nowhere", folder.at("first")).unwrap();
-    heard.until(|heard| heard.clusters["eu"] != "ok").await;
-    heard.settled(&folder, "second/marker.kubeconfig").await;
-    assert!(heard.clusters["eu"].contains("folder ./first: it is a symbolic link"));
-    assert_eq!(heard.log, ["!eu"], "the other folder's context is no winner now");
+    received.until(|received| received.clusters["eu"] != "ok").await;
+    received.unchanged(&folder, "second/marker.kubeconfig").await;
+    assert!(received.clusters["eu"].contains("folder ./first: it is a symbolic link"));
+    assert_eq!(
+        received.log,
+        ["!eu"],
+        "the other folder's context is no winner now"
+    );
 }
 
 #[tokio::test]
@@ -155,36 +161,36 @@ async fn an_equal_context_with_equal_content_is_the_same_cluster() {
     folder.write("b.kubeconfig", kubeconfig(&["eu"]));
     #[cfg(unix)]
     std::os::unix::fs::symlink("a.kubeconfig", folder.at("c.kubeconfig")).unwrap();
-    let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
-    assert_eq!(heard.log, ["+eu", "synced"]);
-    heard.forget();
+    let mut received = Received::synced(reported().dir(folder.path()), &folder).await;
+    assert_eq!(received.log, ["+eu", "synced"]);
+    received.forget();
     folder.write("b.kubeconfig", kubeconfig_with_token(&["eu"], "other"));
-    heard
-        .until(|heard| heard.clusters.contains_key("./b.kubeconfig+eu"))
+    received
+        .until(|received| received.clusters.contains_key("./b.kubeconfig+eu"))
         .await;
     assert_eq!(
-        heard.clusters["./b.kubeconfig+eu"],
+        received.clusters["./b.kubeconfig+eu"],
         taken("b.kubeconfig", "a.kubeconfig")
     );
     // Both change at once: the two settle in one scan, or in two.
     folder.write("b.kubeconfig", kubeconfig_with_token(&["eu"], "new"));
     fs::write(file, kubeconfig_with_token(&["eu"], "new")).unwrap();
-    heard
-        .until(|heard| !heard.clusters.keys().any(|name| name.contains("b.kubeconfig")))
+    received
+        .until(|received| !received.clusters.keys().any(|name| name.contains("b.kubeconfig")))
         .await;
-    assert!(heard.access("eu").contains("new"));
+    assert!(received.access("eu").contains("new"));
 }
 
 /// In a list a context of the second file would get the cluster of the first, if both have the same names.
 #[tokio::test]
-async fn a_hidden_context_of_a_list_is_compared_by_what_its_own_file_says() {
+async fn a_hidden_context_of_a_list_is_compared_by_what_its_own_file_reports() {
     let folder = Folder::new();
     let [a, b, c] = [("a", "https://a"), ("b", "https://b"), ("c", "https://a")]
         .map(|(file, address)| folder.write(file, at("default", address)));
     let list = Environment::empty().kubeconfig(std::env::join_paths([a, b, c]).unwrap());
-    let heard = Heard::synced(told().environment(list), &folder).await;
-    assert_eq!(heard.names(), ["./b+default", "default"]);
-    assert!(leads_to(&heard, "default", "https://a"));
+    let received = Received::synced(reported().environment(list), &folder).await;
+    assert_eq!(received.names(), ["./b+default", "default"]);
+    assert!(leads_to(&received, "default", "https://a"));
 }
 
 #[tokio::test]
@@ -194,10 +200,10 @@ async fn the_name_of_a_broken_context_hurts_no_other() {
     folder.write("b.kubeconfig", at("eu", "https://b"));
     let qualified = format!("{}+eu", folder.at("b.kubeconfig").display());
     folder.write("c.kubeconfig", at(&qualified, "https://c"));
-    let heard = Heard::synced(told().dir(folder.path()), &folder).await;
-    assert!(leads_to(&heard, "eu", "https://a"));
-    assert!(leads_to(&heard, "./b.kubeconfig+eu", "https://c"));
-    let broken = heard.clusters.values().find(|state| *state != "ok");
+    let received = Received::synced(reported().dir(folder.path()), &folder).await;
+    assert!(leads_to(&received, "eu", "https://a"));
+    assert!(leads_to(&received, "./b.kubeconfig+eu", "https://c"));
+    let broken = received.clusters.values().find(|state| *state != "ok");
     assert_eq!(broken, Some(&taken("b.kubeconfig", "a.kubeconfig")));
 }
 
@@ -206,11 +212,13 @@ async fn a_name_that_another_file_hid_comes_to_light_though_its_own_file_did_not
     let folder = Folder::new();
     let first = folder.write("a.kubeconfig", at("eu", "https://a"));
     folder.write("b.kubeconfig", at("eu", "https://b"));
-    let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
-    heard.settled(&folder, "marker.kubeconfig").await;
-    heard.forget();
+    let mut received = Received::synced(reported().dir(folder.path()), &folder).await;
+    received.unchanged(&folder, "marker.kubeconfig").await;
+    received.forget();
     fs::remove_file(first).unwrap();
-    heard.until(|heard| leads_to(heard, "eu", "https://b")).await;
-    heard.settled(&folder, "marker.kubeconfig").await;
-    assert_eq!(heard.log, ["+eu", "-./b.kubeconfig+eu"]);
+    received
+        .until(|received| leads_to(received, "eu", "https://b"))
+        .await;
+    received.unchanged(&folder, "marker.kubeconfig").await;
+    assert_eq!(received.log, ["+eu", "-./b.kubeconfig+eu"]);
 }

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::{
     facts::{Facts, InSeed, State},
     kubeconfig::{Failure, Held},
-    member::{Attempt, Member, Said, Verdict},
+    member::{Announced, Attempt, Member, Verdict},
     memory::Memory,
     project::Found,
     selection::Selection,
@@ -34,9 +34,9 @@ pub(crate) struct Inventory {
     schedule: Schedule<ObjectKey>,
     pace: Pace,
     synced: bool,
-    said_synced: bool,
+    announced_synced: bool,
     /// Shoots about which nothing was said because something of them is not known yet. Used until all has been said.
-    unsaid: HashSet<ObjectKey>,
+    pending: HashSet<ObjectKey>,
 }
 
 /// A kubeconfig to ask for.
@@ -77,8 +77,8 @@ impl Inventory {
             schedule: Schedule::new(at_once),
             pace: Pace::default(),
             synced: false,
-            said_synced: false,
-            unsaid: HashSet::new(),
+            announced_synced: false,
+            pending: HashSet::new(),
         }
     }
 
@@ -122,8 +122,8 @@ impl Inventory {
                 self.shoots.insert(key.clone(), member);
             }
         }
-        self.settle(key, now, &mut outcome);
-        self.say_synced(&mut outcome);
+        self.announce(key, now, &mut outcome);
+        self.announce_synced(&mut outcome);
         outcome
     }
 
@@ -131,7 +131,7 @@ impl Inventory {
     pub(crate) fn shoot_gone(&mut self, key: &ObjectKey) -> Outcome {
         let mut outcome = Outcome::default();
         self.remove(key, &mut outcome);
-        self.say_synced(&mut outcome);
+        self.announce_synced(&mut outcome);
         outcome
     }
 
@@ -141,7 +141,7 @@ impl Inventory {
         self.synced = true;
         // Those that vanished while no discovery ran are never told to be gone.
         self.memory.keep(|key| self.shoots.contains_key(key));
-        self.say_synced(&mut outcome);
+        self.announce_synced(&mut outcome);
         outcome
     }
 
@@ -158,9 +158,9 @@ impl Inventory {
         let there = |key: &&ObjectKey| key.namespace.as_deref().unwrap_or_default() == &**namespace;
         let shoots: Vec<ObjectKey> = self.shoots.keys().filter(there).cloned().collect();
         for key in &shoots {
-            self.settle(key, now, &mut outcome);
+            self.announce(key, now, &mut outcome);
         }
-        self.say_synced(&mut outcome);
+        self.announce_synced(&mut outcome);
         outcome
     }
 
@@ -231,8 +231,8 @@ impl Inventory {
                 member.failure = Some(failure);
             }
         }
-        self.settle(&request.key, now, &mut outcome);
-        self.say_synced(&mut outcome);
+        self.announce(&request.key, now, &mut outcome);
+        self.announce_synced(&mut outcome);
         outcome
     }
 
@@ -278,23 +278,23 @@ impl Inventory {
         let name = self.name(key);
         let known = self.shoots.remove(key);
         self.schedule.cancel(key);
-        self.unsaid.remove(key);
+        self.pending.remove(key);
         // An earlier discovery may have announced it.
         let earlier = self.memory.forget(key).is_some();
-        if earlier || known.is_some_and(|member| !matches!(member.said, Said::Nothing)) {
+        if earlier || known.is_some_and(|member| !matches!(member.announced, Announced::Nothing)) {
             outcome.changes.extend(name.map(|(name, _)| Change::Remove(name)));
         }
     }
 
-    fn say_synced(&mut self, outcome: &mut Outcome) {
-        if self.synced && !self.said_synced && self.unsaid.is_empty() {
-            self.said_synced = true;
+    fn announce_synced(&mut self, outcome: &mut Outcome) {
+        if self.synced && !self.announced_synced && self.pending.is_empty() {
+            self.announced_synced = true;
             outcome.changes.push(Change::Synced);
         }
     }
 
     /// Plans the next request, and announces what has changed.
-    fn settle(&mut self, key: &ObjectKey, now: Instant, outcome: &mut Outcome) {
+    fn announce(&mut self, key: &ObjectKey, now: Instant, outcome: &mut Outcome) {
         let named = self.name(key);
         let Some(member) = self.shoots.get_mut(key) else {
             return;
@@ -302,15 +302,15 @@ impl Inventory {
         let Some((name, project)) = named else {
             let namespace = key.namespace.as_deref().unwrap_or_default();
             let known = self.projects.get(namespace).is_some_and(Option::is_some);
-            if !known && !self.said_synced {
-                self.unsaid.insert(key.clone());
+            if !known && !self.announced_synced {
+                self.pending.insert(key.clone());
             } else {
-                self.unsaid.remove(key);
+                self.pending.remove(key);
             }
             return;
         };
         if !self.selection.takes_project(&project) {
-            self.unsaid.remove(key);
+            self.pending.remove(key);
             return;
         }
         let uid = member.facts.uid.clone();
@@ -330,24 +330,24 @@ impl Inventory {
         }
         let renewed = member.renewed_unread(name.clone(), &project);
         let mut in_use = renewed.is_some();
-        if let Some((said, change)) = renewed {
-            member.says(said);
+        if let Some((announced, change)) = renewed {
+            member.note_announced(announced);
             outcome.changes.push(change);
         }
         let verdict = member.verdict(engaged, now);
         in_use |= matches!(verdict, Some(Verdict::Good(_)));
-        let said = verdict.and_then(|verdict| member.announcement(key, name, &project, verdict));
-        if let Some((said, change)) = said {
-            member.says(said);
+        let announced = verdict.and_then(|verdict| member.announcement(key, name, &project, verdict));
+        if let Some((announced, change)) = announced {
+            member.note_announced(announced);
             outcome.changes.push(change);
         }
         if in_use {
             self.memory.engaged(key, uid.as_ref(), member.held.clone());
         }
-        if matches!(member.said, Said::Nothing) && !self.said_synced {
-            self.unsaid.insert(key.clone());
+        if matches!(member.announced, Announced::Nothing) && !self.announced_synced {
+            self.pending.insert(key.clone());
         } else {
-            self.unsaid.remove(key);
+            self.pending.remove(key);
         }
     }
 

@@ -23,9 +23,9 @@ pub(crate) struct Member {
     /// Why the last attempt failed.
     pub(crate) failure: Option<Failure>,
     pub(crate) backoff: Backoff,
-    pub(crate) said: Said,
+    pub(crate) announced: Announced,
     /// The content of the kubeconfig that was announced last. None if there is none, or once a suspension has ended its use.
-    announced: Option<Fingerprint>,
+    announced_kubeconfig: Option<Fingerprint>,
 }
 
 /// The request for a kubeconfig.
@@ -38,14 +38,14 @@ pub(crate) enum Attempt {
 
 /// What was announced last.
 #[derive(Debug, Clone)]
-pub(crate) enum Said {
+pub(crate) enum Announced {
     Nothing,
     Waiting(Arc<Facts>, Arc<str>),
     Good(Arc<Facts>, Fingerprint),
     Broken(Arc<str>),
 }
 
-impl Said {
+impl Announced {
     /// Whether both say the same.
     fn is(&self, other: &Self) -> bool {
         match (self, other) {
@@ -78,8 +78,8 @@ impl Member {
             held,
             failure: None,
             backoff: Backoff::new(pauses.0, pauses.1),
-            said: Said::Nothing,
-            announced: None,
+            announced: Announced::Nothing,
+            announced_kubeconfig: None,
         }
     }
 
@@ -100,7 +100,7 @@ impl Member {
     /// Whether the Shoot is to have a kubeconfig, if it does not wait. One that can't be decoded keeps what it has: the kubeconfig in
     /// use is renewed, and no other one is asked for.
     pub(crate) fn wants_kubeconfig(&self) -> bool {
-        self.unreadable.is_none() || self.announced.is_some()
+        self.unreadable.is_none() || self.announced_kubeconfig.is_some()
     }
 
     /// Why the cluster can't be used now, if the Shoot says so. A cluster that was engaged stays so while its control plane
@@ -163,8 +163,8 @@ impl Member {
                     None => failure.why.clone(),
                 };
                 // As broken, a suspended cluster would still be shown with the reason of its suspension.
-                Some(match &self.said {
-                    Said::Waiting(..) => {
+                Some(match &self.announced {
+                    Announced::Waiting(..) => {
                         Verdict::Waiting(format!("it is ready, but there is no kubeconfig: {why}").into())
                     }
                     _ => Verdict::Broken(why),
@@ -174,24 +174,24 @@ impl Member {
     }
 
     /// Notes what is announced.
-    pub(crate) fn says(&mut self, said: Said) {
-        match &said {
-            Said::Good(_, content) => self.announced = Some(*content),
-            Said::Waiting(..) => self.announced = None,
-            Said::Nothing | Said::Broken(_) => {}
+    pub(crate) fn note_announced(&mut self, announced: Announced) {
+        match &announced {
+            Announced::Good(_, content) => self.announced_kubeconfig = Some(*content),
+            Announced::Waiting(..) => self.announced_kubeconfig = None,
+            Announced::Nothing | Announced::Broken(_) => {}
         }
-        self.said = said;
+        self.announced = announced;
     }
 
     /// The change that announces the renewed kubeconfig of a Shoot that can't be decoded, with the facts from before. It is to be
     /// followed by what is wrong: a fleet keeps the last good description of a broken cluster.
-    pub(crate) fn renewed_unread(&self, name: ClusterName, project: &str) -> Option<(Said, Change)> {
+    pub(crate) fn renewed_unread(&self, name: ClusterName, project: &str) -> Option<(Announced, Change)> {
         let held = self.held.as_ref().filter(|_| self.unreadable.is_some())?;
-        let is_new = self.announced? != held.fingerprint;
+        let is_new = self.announced_kubeconfig? != held.fingerprint;
         is_new.then(|| {
             let spec = self.facts.spec(name, project, held.access.clone());
             (
-                Said::Good(self.facts.clone(), held.fingerprint),
+                Announced::Good(self.facts.clone(), held.fingerprint),
                 Change::Upsert(spec),
             )
         })
@@ -204,14 +204,14 @@ impl Member {
         name: ClusterName,
         project: &str,
         verdict: Verdict<'_>,
-    ) -> Option<(Said, Change)> {
+    ) -> Option<(Announced, Change)> {
         let facts = &self.facts;
-        let said = match &verdict {
-            Verdict::Good(held) => Said::Good(facts.clone(), held.fingerprint),
-            Verdict::Waiting(why) => Said::Waiting(facts.clone(), why.clone()),
-            Verdict::Broken(why) => Said::Broken(why.clone()),
+        let announced = match &verdict {
+            Verdict::Good(held) => Announced::Good(facts.clone(), held.fingerprint),
+            Verdict::Waiting(why) => Announced::Waiting(facts.clone(), why.clone()),
+            Verdict::Broken(why) => Announced::Broken(why.clone()),
         };
-        if said.is(&self.said) {
+        if announced.is(&self.announced) {
             return None;
         }
         let change = match verdict {
@@ -222,7 +222,7 @@ impl Member {
             }
             Verdict::Broken(why) => Change::Broken(BrokenCluster::new(name, format!("Shoot {key}"), why)),
         };
-        Some((said, change))
+        Some((announced, change))
     }
 }
 

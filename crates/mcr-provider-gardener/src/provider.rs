@@ -146,7 +146,7 @@ impl Running {
                 }
             };
             let outcome = tokio::select! {
-                event = self.source.next() => self.heard(event),
+                event = self.source.next() => self.received(event),
                 Some((key, content)) = self.refusals.recv() => {
                     self.inventory.refused(&key, content);
                     Outcome::default()
@@ -170,7 +170,7 @@ impl Running {
         }
     }
 
-    fn heard(&mut self, event: ShootEvent) -> Outcome {
+    fn received(&mut self, event: ShootEvent) -> Outcome {
         match event {
             ShootEvent::Applied(key, facts) => self.inventory.shoot(&key, facts, Instant::now()),
             ShootEvent::Deleted(key) => self.inventory.shoot_gone(&key),

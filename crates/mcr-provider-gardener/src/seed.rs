@@ -119,7 +119,7 @@ impl Seed {
             events.push(ShootEvent::Deleted(known));
         }
         self.clusters.insert(name.clone(), shoot);
-        events.extend(self.told(name));
+        events.extend(self.reported(name));
         events
     }
 
@@ -141,7 +141,7 @@ impl Seed {
             Some(version) => self.secrets.insert(control_plane.clone(), version),
             None => self.secrets.remove(control_plane),
         };
-        self.told(control_plane).into_iter().collect()
+        self.reported(control_plane).into_iter().collect()
     }
 
     /// All Clusters that existed at the start are known.
@@ -159,7 +159,7 @@ impl Seed {
             .filter(|name| !self.secrets.contains_key(*name))
             .cloned()
             .collect();
-        let mut events: Vec<ShootEvent> = without.iter().filter_map(|name| self.told(name)).collect();
+        let mut events: Vec<ShootEvent> = without.iter().filter_map(|name| self.reported(name)).collect();
         events.extend(self.synced());
         events
     }
@@ -174,7 +174,7 @@ impl Seed {
     /// What is known of a Shoot. None if it may have a Secret that is not listed yet.
     ///
     /// Later, the watch of Secrets may be behind that of Clusters, so a Shoot without a known Secret may have one, too.
-    fn told(&self, control_plane: &Arc<str>) -> Option<ShootEvent> {
+    fn reported(&self, control_plane: &Arc<str>) -> Option<ShootEvent> {
         let shoot = self.clusters.get(control_plane)?;
         let version = self.secrets.get(control_plane);
         if version.is_none() && !self.secrets_synced {

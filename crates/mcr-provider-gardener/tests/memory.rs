@@ -17,7 +17,7 @@ use mcr_testkit::{
 };
 use peak_alloc::PeakAlloc;
 use serde_json::Value;
-use support::{Heard, World, hour, seed::SeedWorld};
+use support::{Received, World, hour, seed::SeedWorld};
 
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
@@ -48,7 +48,7 @@ async fn bytes_per_shoot(
 ) -> usize {
     let measure = async || {
         let provider = provider();
-        let mut discovery = Heard::of(&provider);
+        let mut discovery = Received::of(&provider);
         let clusters = discovery.all().await;
         assert_eq!(clusters.len(), SHOOTS);
         // The watches that follow the lists have begun, so the bodies of the lists are gone.

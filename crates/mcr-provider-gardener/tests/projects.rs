@@ -20,7 +20,7 @@ use mcr_testkit::{
     garden::Garden,
     sim::{SimCluster, SimRule, SimUser},
 };
-use support::{Heard, PATIENCE, World, hour, kubeconfig};
+use support::{PATIENCE, Received, World, hour, kubeconfig};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
@@ -82,31 +82,31 @@ fn asked(world: &World) -> usize {
 #[tokio::test(start_paused = true)]
 async fn a_project_that_is_forbidden_at_first_is_asked_for_again() {
     let (world, provider) = forbidden();
-    let mut heard = Heard::of(&provider);
+    let mut received = Received::of(&provider);
     let twice = async {
         while asked(&world) < 2 {
             sleep(SECOND / 10).await;
         }
     };
     tokio::select! {
-        told = heard.line() => panic!("{told}"),
+        reported = received.line() => panic!("{reported}"),
         () = twice => {}
     }
     world.server.set_user("reader", all());
-    assert_eq!(heard.until("synced").await, ["+dev/one", "synced"]);
+    assert_eq!(received.until("synced").await, ["+dev/one", "synced"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_namespace_stands_for_a_project_that_stays_forbidden_until_the_next_discovery() {
     let (world, provider) = forbidden();
     let began = Instant::now();
-    let told = Heard::of(&provider).until("synced").await;
-    assert_eq!(told, ["+garden-dev/one", "synced"]);
+    let reported = Received::of(&provider).until("synced").await;
+    assert_eq!(reported, ["+garden-dev/one", "synced"]);
     let took = began.elapsed();
     assert!((10 * SECOND..=11 * SECOND).contains(&took), "{took:?}");
     world.server.set_user("reader", all());
-    let told = Heard::of(&provider).until("synced").await;
-    assert_eq!(told, ["+dev/one", "synced"]);
+    let reported = Received::of(&provider).until("synced").await;
+    assert_eq!(reported, ["+dev/one", "synced"]);
 }
 
 /// How many GETs of namespaces run, and ran at most.
@@ -188,12 +188,12 @@ async fn the_garden_is_asked_for_a_few_projects_at_once() {
     let gets = Arc::<Gets>::default();
     let client = slow(&world.server, gets.clone()).await;
     let provider = world.builder().client(client).all_namespaces().build().unwrap();
-    let mut told = Heard::of(&provider).until("synced").await;
-    told.pop();
-    told.sort();
+    let mut reported = Received::of(&provider).until("synced").await;
+    reported.pop();
+    reported.sort();
     let expected: Vec<String> = (0..MANY)
         .map(|n| format!("~project-{n:03}/one: its creation has not begun"))
         .collect();
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     assert_eq!(gets.most.load(SeqCst), 10);
 }

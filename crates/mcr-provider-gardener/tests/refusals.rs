@@ -21,7 +21,7 @@ use mcr_testkit::{
     sim::{SimCluster, SimFleet, SimRule, SimUser},
     waiting,
 };
-use support::{Heard, PATIENCE, World, fleet_of, hour, kubeconfig, line};
+use support::{PATIENCE, Received, World, fleet_of, hour, kubeconfig, line};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -86,10 +86,10 @@ async fn a_shoot_that_refuses_each_kubeconfig_does_not_keep_the_garden_busy() {
         .client(world.garden.client(world.server.client()))
         .namespace("garden-dev")
         .access_policy(support::locally());
-    let mut heard = Heard::of(&builder.build().unwrap());
+    let mut received = Received::of(&builder.build().unwrap());
     let began = Instant::now();
     while began.elapsed() < 30 * MINUTE && issued.load(SeqCst) < 100 {
-        if let Ok(Some(Ok(mcr_core::Change::Upsert(spec)))) = timeout(2 * MINUTE, heard.0.next()).await {
+        if let Ok(Some(Ok(mcr_core::Change::Upsert(spec)))) = timeout(2 * MINUTE, received.0.next()).await {
             support::refuse(&spec).await;
         }
     }
@@ -116,13 +116,16 @@ async fn a_viewer_asks_for_less() {
     world.server.set_user("viewer", user);
     let client = || world.garden.client(world.server.client_with_token("viewer"));
     let viewer = world.builder().client(client()).viewer().valid_for(20 * MINUTE);
-    let told = Heard::of(&viewer.build().unwrap()).until("synced").await;
-    assert_eq!(told, ["+garden-dev/a", "synced"]);
+    let reported = Received::of(&viewer.build().unwrap()).until("synced").await;
+    assert_eq!(reported, ["+garden-dev/a", "synced"]);
     assert_eq!(*asked.lock().unwrap(), [(true, 1200)]);
     // It has no other right.
     let admin = world.builder().client(client()).build().unwrap();
-    let told = Heard::of(&admin).line().await;
-    assert!(told.contains("refused adminkubeconfig with 403"), "{told}");
+    let reported = Received::of(&admin).line().await;
+    assert!(
+        reported.contains("refused adminkubeconfig with 403"),
+        "{reported}"
+    );
 }
 
 /// The garden decides how long a kubeconfig is valid.
@@ -136,11 +139,11 @@ async fn a_kubeconfig_that_lives_shorter_than_asked_is_renewed_in_its_time() {
     }));
     world.server.create(Garden::shoot("garden-dev", "a")).unwrap();
     let provider = world.builder().valid_for(8 * 60 * MINUTE).build().unwrap();
-    let mut heard = Heard::of(&provider);
-    heard.until("synced").await;
+    let mut received = Received::of(&provider);
+    received.until("synced").await;
     for _ in 0..3 {
         let before = Instant::now();
-        let change = timeout(30 * MINUTE, heard.0.next())
+        let change = timeout(30 * MINUTE, received.0.next())
             .await
             .unwrap()
             .unwrap()
@@ -174,17 +177,17 @@ async fn a_slow_garden_is_given_more_time_and_a_failing_one_is_asked_again() {
         .namespace("garden-dev")
         .requests_at_once(1)
         .access_policy(support::locally());
-    let mut heard = Heard::of(&provider.build().unwrap());
-    let told = heard.until("synced").await;
+    let mut received = Received::of(&provider.build().unwrap());
+    let reported = received.until("synced").await;
     assert_eq!(
-        told,
+        reported,
         [
             "!dev/a: Shoot garden-dev/a: the garden refused adminkubeconfig with 500",
             "!dev/b: Shoot garden-dev/b: the garden did not answer within 3 s",
             "synced",
         ]
     );
-    let mut later = [heard.line().await, heard.line().await];
+    let mut later = [received.line().await, received.line().await];
     later.sort();
     assert_eq!(later, ["+dev/a", "+dev/b"]);
 }
@@ -211,34 +214,34 @@ async fn shoots_that_hang_leave_places_to_others_after_an_outage() {
     let provider = world
         .builder()
         .times(watch, PATIENCE, limits, Duration::from_secs(1));
-    let mut heard = Heard::of(&provider.build().unwrap());
-    let told = heard.until("synced").await;
-    assert_eq!(told.len(), HANGING + 1, "each has failed once: {told:?}");
+    let mut received = Received::of(&provider.build().unwrap());
+    let reported = received.until("synced").await;
+    assert_eq!(reported.len(), HANGING + 1, "each has failed once: {reported:?}");
 
-    let joins = async |heard: &mut Heard, name: &str| {
+    let joins = async |received: &mut Received, name: &str| {
         world.server.create(Garden::shoot("garden-dev", name)).unwrap();
         let joined = format!("+dev/{name}");
-        let told = timeout(Duration::from_secs(5), heard.until(&joined)).await;
-        told.expect("it does not wait for those that hang");
+        let reported = timeout(Duration::from_secs(5), received.until(&joined)).await;
+        reported.expect("it does not wait for those that hang");
     };
     // Why they have failed last is told meanwhile.
-    let passes = async |heard: &mut Heard| {
+    let passes = async |received: &mut Received| {
         let end = Instant::now() + Duration::from_secs(3);
-        while timeout_at(end, heard.0.next()).await.is_ok() {}
+        while timeout_at(end, received.0.next()).await.is_ok() {}
     };
     // A short break of the watch.
     world.garden.set_away(true);
     world.server.end_watches();
-    passes(&mut heard).await;
+    passes(&mut received).await;
     world.garden.set_away(false);
-    passes(&mut heard).await;
-    joins(&mut heard, "healthy").await;
+    passes(&mut received).await;
+    joins(&mut received, "healthy").await;
     // At another place, they are asked for at once.
     for n in 0..HANGING {
         world.change(&hangs(n), |shoot| {
             shoot["status"]["advertisedAddresses"][0]["url"] = "https://another.example.com".into();
         });
     }
-    passes(&mut heard).await;
-    joins(&mut heard, "another").await;
+    passes(&mut received).await;
+    joins(&mut received, "another").await;
 }

@@ -23,7 +23,7 @@ use mcr_testkit::{
     waiting,
 };
 use serde_json::json;
-use support::{Heard, PATIENCE, World, fleet_of, hour, kubeconfig, line, locally};
+use support::{PATIENCE, Received, World, fleet_of, hour, kubeconfig, line, locally};
 use tokio::{
     task::yield_now,
     time::{Instant, advance, pause, resume, timeout},
@@ -117,17 +117,17 @@ async fn a_garden_that_is_away_is_noticed_only_once_a_kubeconfig_has_expired() {
     let builder = world
         .builder()
         .times(WatchSettings::default(), PATIENCE, (PATIENCE, PATIENCE), pause);
-    let mut heard = Heard::of(&builder.build().unwrap());
-    assert_eq!(heard.until("synced").await, ["+dev/a", "synced"]);
+    let mut received = Received::of(&builder.build().unwrap());
+    assert_eq!(received.until("synced").await, ["+dev/a", "synced"]);
     world.garden.set_away(true);
-    let silence = timeout(59 * MINUTE, heard.0.next()).await;
+    let silence = timeout(59 * MINUTE, received.0.next()).await;
     assert!(silence.is_err(), "{silence:?}");
     world.garden.set_away(false);
-    assert_eq!(heard.line().await, "+dev/a", "renewed at once");
+    assert_eq!(received.line().await, "+dev/a", "renewed at once");
 
     world.garden.set_away(true);
     let before = Instant::now();
-    let change = timeout(3 * HOUR, heard.0.next())
+    let change = timeout(3 * HOUR, received.0.next())
         .await
         .expect("the reason")
         .unwrap()
@@ -141,7 +141,7 @@ async fn a_garden_that_is_away_is_noticed_only_once_a_kubeconfig_has_expired() {
     let lived = before.elapsed();
     assert!((59 * MINUTE..=61 * MINUTE).contains(&lived), "{lived:?}");
     world.garden.set_away(false);
-    assert_eq!(heard.line().await, "+dev/a");
+    assert_eq!(received.line().await, "+dev/a");
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,7 +150,10 @@ async fn another_discovery_asks_for_nothing_that_is_still_valid() {
     world.server.create(Garden::shoot("garden-dev", "a")).unwrap();
     let provider = world.builder().build().unwrap();
     for _ in 0..3 {
-        assert_eq!(Heard::of(&provider).until("synced").await, ["+dev/a", "synced"]);
+        assert_eq!(
+            Received::of(&provider).until("synced").await,
+            ["+dev/a", "synced"]
+        );
     }
     assert_eq!(world.garden.asked("garden-dev/a"), 1);
 }
@@ -161,25 +164,25 @@ async fn a_shoot_that_cannot_be_decoded_has_its_kubeconfig_renewed() {
     let world = World::of(fresh());
     world.server.create(Garden::shoot("garden-dev", "a")).unwrap();
     let provider = world.builder().build().unwrap();
-    let mut heard = Heard::of(&provider);
-    assert_eq!(heard.until("synced").await, ["+dev/a", "synced"]);
+    let mut received = Received::of(&provider);
+    assert_eq!(received.until("synced").await, ["+dev/a", "synced"]);
     world.change("a", |shoot| shoot["spec"] = 7.into());
-    let why = heard.line().await;
+    let why = received.line().await;
     assert!(why.starts_with("!dev/a: Shoot garden-dev/a: "), "{why}");
     for renewals in 1..=3 {
-        let next = timeout(55 * MINUTE, heard.0.next()).await;
+        let next = timeout(55 * MINUTE, received.0.next()).await;
         let Change::Upsert(spec) = next.expect("it is renewed").unwrap().unwrap() else {
             panic!("it is not renewed");
         };
         assert_eq!(spec.properties["region"], "local", "with what was known last");
         assert_eq!(world.garden.asked("garden-dev/a"), renewals + 1);
-        assert_eq!(heard.line().await, why);
+        assert_eq!(received.line().await, why);
     }
     // The next discovery knows the kubeconfig, but nothing of the Shoot: it leaves the cluster as it is.
-    drop(heard);
-    let mut heard = Heard::of(&provider);
-    assert_eq!(heard.until("synced").await, [&why, "synced"]);
-    let silence = timeout(55 * MINUTE, heard.0.next()).await;
+    drop(received);
+    let mut received = Received::of(&provider);
+    assert_eq!(received.until("synced").await, [&why, "synced"]);
+    let silence = timeout(55 * MINUTE, received.0.next()).await;
     assert!(silence.is_err(), "{silence:?}");
 }
 
@@ -187,21 +190,21 @@ async fn a_shoot_that_cannot_be_decoded_has_its_kubeconfig_renewed() {
 /// announced.
 #[tokio::test(start_paused = true)]
 async fn another_discovery_replaces_a_kubeconfig_that_is_refused() {
-    let engaged = async |heard: &mut Heard| {
-        let Change::Upsert(spec) = heard.next().await else {
+    let engaged = async |received: &mut Received| {
+        let Change::Upsert(spec) = received.next().await else {
             panic!("not engaged");
         };
-        assert_eq!(heard.line().await, "synced");
+        assert_eq!(received.line().await, "synced");
         spec
     };
     for of_first in [true, false] {
         let world = World::of(fresh());
         world.server.create(Garden::shoot("garden-dev", "a")).unwrap();
         let provider = world.builder().build().unwrap();
-        let mut first = Heard::of(&provider);
+        let mut first = Received::of(&provider);
         let from_first = engaged(&mut first).await;
         drop(first);
-        let mut second = Heard::of(&provider);
+        let mut second = Received::of(&provider);
         let from_second = engaged(&mut second).await;
         assert_eq!(world.garden.asked("garden-dev/a"), 1);
         let refused = if of_first { from_first } else { from_second };
@@ -221,9 +224,9 @@ async fn what_has_vanished_between_two_discoveries_is_forgotten() {
     }
     let provider = world.builder().build().unwrap();
     let discover = async || {
-        let mut told = Heard::of(&provider).until("synced").await;
-        told.sort();
-        told
+        let mut reported = Received::of(&provider).until("synced").await;
+        reported.sort();
+        reported
     };
     assert_eq!(discover().await, ["+dev/a", "+dev/b", "synced"]);
     let shoot = world.server.get(support::SHOOTS, "garden-dev/a").unwrap();
@@ -244,11 +247,11 @@ async fn a_short_life_is_renewed_in_its_middle() {
         async move { Issued::kubeconfig(yaml, 4 * MINUTE) }
     }));
     world.server.create(Garden::shoot("garden-dev", "a")).unwrap();
-    let mut heard = world.heard();
-    heard.until("synced").await;
+    let mut received = world.received();
+    received.until("synced").await;
     for _ in 0..5 {
         let before = Instant::now();
-        let change = timeout(10 * MINUTE, heard.0.next())
+        let change = timeout(10 * MINUTE, received.0.next())
             .await
             .unwrap()
             .unwrap()
@@ -277,10 +280,10 @@ async fn a_thousand_are_engaged_in_hardly_more_time_than_the_garden_takes_to_iss
         let shoot = Garden::shoot("garden-dev", &format!("shoot-{n:03}"));
         world.server.create(shoot).unwrap();
     }
-    let mut heard = world.heard();
+    let mut received = world.received();
     let before = Instant::now();
-    let told = heard.until("synced").await;
-    assert_eq!(told.iter().filter(|line| line.starts_with('+')).count(), MANY);
+    let reported = received.until("synced").await;
+    assert_eq!(reported.iter().filter(|line| line.starts_with('+')).count(), MANY);
     let issuing = EACH * (MANY / 10) as u32;
     let ratio = before.elapsed().as_secs_f64() / issuing.as_secs_f64();
     println!("{ratio:.2} of the time that the garden takes");
@@ -315,11 +318,11 @@ async fn of_a_thousand_only_those_wait_that_the_garden_does_not_answer_for() {
         .access_policy(locally())
         .build()
         .unwrap();
-    let mut heard = Heard::of(&provider);
+    let mut received = Received::of(&provider);
     let before = Instant::now();
     let mut engaged = 0;
     while engaged < MANY / 10 * 7 {
-        if heard.line().await.starts_with('+') {
+        if received.line().await.starts_with('+') {
             engaged += 1;
         }
     }
@@ -327,7 +330,7 @@ async fn of_a_thousand_only_those_wait_that_the_garden_does_not_answer_for() {
     let took = before.elapsed();
     assert!(took < Duration::from_secs(40), "{took:?}");
     assert_eq!(world.garden.most_at_once(), 10);
-    heard.until("synced").await;
+    received.until("synced").await;
     for n in 0..MANY / 10 {
         assert_eq!(
             world.garden.asked(&format!("garden-dev/shoot-{n:02}5")),

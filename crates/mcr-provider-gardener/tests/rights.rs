@@ -8,7 +8,7 @@ use mcr_testkit::{
     garden::Garden,
     sim::{SimRule, SimUser},
 };
-use support::{Heard, World, hour, kubeconfig, seed::SeedWorld};
+use support::{Received, World, hour, kubeconfig, seed::SeedWorld};
 
 const MANIFEST: &str = include_str!("../deploy/rbac.yaml");
 const SEED_MANIFEST: &str = include_str!("../deploy/rbac-seed.yaml");
@@ -38,7 +38,10 @@ async fn in_a_seed_the_rights_of_the_manifest_are_enough() {
     seed.0.set_user("reader", user);
     let client = seed.0.client_with_token("reader");
     let provider = seed.builder().client(client).build().unwrap();
-    assert_eq!(Heard::of(&provider).until("synced").await, ["+dev/one", "synced"]);
+    assert_eq!(
+        Received::of(&provider).until("synced").await,
+        ["+dev/one", "synced"]
+    );
     for event in seed.0.audit().events() {
         assert!(event.user != "reader" || event.code < 300, "{event:?}");
     }
@@ -49,13 +52,13 @@ async fn the_rights_of_the_manifest_are_enough_and_less_is_not() {
     let world = World::new();
     world.answers("one", hour(&kubeconfig("one")));
     world.server.create(Garden::shoot("garden-dev", "one")).unwrap();
-    let told = async |name: &str, rules: Vec<SimRule>| {
+    let reported = async |name: &str, rules: Vec<SimRule>| {
         world
             .server
             .set_user(name, rules.into_iter().fold(SimUser::new(name), SimUser::rule));
         let client = world.garden.client(world.server.client_with_token(name));
         let provider = world.builder().client(client).build().unwrap();
-        Heard::of(&provider).until("synced").await
+        Received::of(&provider).until("synced").await
     };
     let [shoots, projects] = <[_; 2]>::try_from(roles(MANIFEST)).unwrap();
     let own: Vec<SimRule> = shoots
@@ -63,13 +66,13 @@ async fn the_rights_of_the_manifest_are_enough_and_less_is_not() {
         .map(|rule| rule.clone().in_namespace("garden-dev"))
         .collect();
     let both = own.iter().chain(&projects).cloned().collect();
-    assert_eq!(told("both", both).await, ["+dev/one", "synced"]);
+    assert_eq!(reported("both", both).await, ["+dev/one", "synced"]);
     for event in world.server.audit().events() {
         assert!(event.user != "both" || event.code < 300, "{event:?}");
     }
     // Without the second role the namespace stands for the Project.
-    assert_eq!(told("own", own.clone()).await, ["+garden-dev/one", "synced"]);
-    let without_subresource = told("watch", own[..1].to_vec()).await;
+    assert_eq!(reported("own", own.clone()).await, ["+garden-dev/one", "synced"]);
+    let without_subresource = reported("watch", own[..1].to_vec()).await;
     assert!(
         without_subresource[0]
             .contains("grant the verb create on shoots/adminkubeconfig in namespace garden-dev"),

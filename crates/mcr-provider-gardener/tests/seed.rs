@@ -18,7 +18,7 @@ use mcr_testkit::{
 };
 use serde_json::json;
 use support::{
-    Heard, PATIENCE, fleet_of, kubeconfig,
+    PATIENCE, Received, fleet_of, kubeconfig,
     seed::{CLUSTERS, SeedWorld},
 };
 use tokio::time::{Instant, timeout};
@@ -30,32 +30,32 @@ fn operation(type_: &str, state: &str) -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn a_life_is_told_step_by_step() {
+async fn a_life_is_reported_step_by_step() {
     let seed = SeedWorld::new();
     seed.shoot("one", |shoot| _ = shoot["status"]["lastOperation"].take());
-    let mut heard = seed.heard();
-    assert_eq!(heard.line().await, "~dev/one: its creation has not begun");
-    assert_eq!(heard.line().await, "synced");
+    let mut received = seed.received();
+    assert_eq!(received.line().await, "~dev/one: its creation has not begun");
+    assert_eq!(received.line().await, "synced");
     let operation_is = |type_, state| {
         seed.shoot("one", |shoot| {
             shoot["status"]["lastOperation"] = operation(type_, state)
         });
     };
     operation_is("Create", "Processing");
-    assert_eq!(heard.line().await, "~dev/one: it is being created (40 %)");
+    assert_eq!(received.line().await, "~dev/one: it is being created (40 %)");
     operation_is("Create", "Failed");
     assert_eq!(
-        heard.line().await,
+        received.line().await,
         "~dev/one: its creation has failed: what happened"
     );
     operation_is("Create", "Succeeded");
     assert_eq!(
-        heard.line().await,
+        received.line().await,
         "~dev/one: its Secret shoot--dev--one/gardener with the kubeconfig is not there"
     );
     let before = seed.gets();
     seed.kubeconfig("one", &kubeconfig("first"));
-    let Change::Upsert(spec) = heard.next().await else {
+    let Change::Upsert(spec) = received.next().await else {
         panic!("not engaged");
     };
     assert_eq!(spec.identity.as_deref(), Some("uid-of-one"));
@@ -78,44 +78,47 @@ async fn a_life_is_told_step_by_step() {
         });
     };
     hibernate(true, false);
-    assert_eq!(heard.line().await, "~dev/one: it is going into hibernation");
+    assert_eq!(received.line().await, "~dev/one: it is going into hibernation");
     hibernate(true, true);
-    assert_eq!(heard.line().await, "~dev/one: it is hibernated");
+    assert_eq!(received.line().await, "~dev/one: it is hibernated");
     hibernate(false, true);
-    assert_eq!(heard.line().await, "~dev/one: it is waking up from hibernation");
+    assert_eq!(
+        received.line().await,
+        "~dev/one: it is waking up from hibernation"
+    );
     assert_eq!(seed.gets(), before + 1, "none for a suspended one");
     hibernate(false, false);
-    assert_eq!(heard.line().await, "+dev/one");
+    assert_eq!(received.line().await, "+dev/one");
 
     // What happens to a cluster that runs is no news: its Shoot leaves the seed, fails, or loses its Secret for a moment.
     operation_is("Migrate", "Processing");
     operation_is("Reconcile", "Failed");
     seed.delete_secret("one");
     seed.kubeconfig("one", &kubeconfig("second"));
-    let Change::Upsert(spec) = heard.next().await else {
+    let Change::Upsert(spec) = received.next().await else {
         panic!("no new kubeconfig");
     };
     assert!(address_and_token(&spec.access).contains("second"));
 
     seed.delete("one");
-    assert_eq!(heard.line().await, "-dev/one");
+    assert_eq!(received.line().await, "-dev/one");
     seed.shoot("one", |shoot| shoot["metadata"]["uid"] = "another".into());
-    let Change::Upsert(spec) = heard.next().await else {
+    let Change::Upsert(spec) = received.next().await else {
         panic!("not engaged again");
     };
     assert_eq!(spec.identity.as_deref(), Some("another"));
     // Replaced in one step, as a watch sees it that was away: the old one leaves first.
     seed.shoot("one", |shoot| shoot["metadata"]["uid"] = "a third".into());
-    assert_eq!(heard.line().await, "-dev/one");
-    assert_eq!(heard.line().await, "+dev/one");
+    assert_eq!(received.line().await, "-dev/one");
+    assert_eq!(received.line().await, "+dev/one");
     seed.shoot("one", |shoot| {
         shoot["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into()
     });
-    assert_eq!(heard.line().await, "-dev/one");
+    assert_eq!(received.line().await, "-dev/one");
 }
 
 #[tokio::test]
-async fn clusters_without_a_shoot_are_told_and_names_need_no_project() {
+async fn clusters_without_a_shoot_are_reported_and_names_need_no_project() {
     let seed = SeedWorld::new();
     seed.add("one");
     // As Gardener named control planes long ago.
@@ -132,10 +135,10 @@ async fn clusters_without_a_shoot_are_told_and_names_need_no_project() {
         cluster["spec"] = spec;
         seed.0.create(cluster).unwrap();
     }
-    let mut heard = seed.heard();
-    let mut told = heard.until("synced").await;
-    told.sort();
-    let [empty, other, one, synced, two, three] = <[String; 6]>::try_from(told).unwrap();
+    let mut received = seed.received();
+    let mut reported = received.until("synced").await;
+    reported.sort();
+    let [empty, other, one, synced, two, three] = <[String; 6]>::try_from(reported).unwrap();
     assert_eq!((&*one, &*synced), ("+dev/one", "synced"));
     assert_eq!(
         empty,
@@ -151,13 +154,13 @@ async fn clusters_without_a_shoot_are_told_and_names_need_no_project() {
     let mut cluster = seed.0.get(CLUSTERS, "shoot-old-two").unwrap();
     cluster["spec"] = json!({});
     seed.0.update(cluster).unwrap();
-    let why = heard.line().await;
+    let why = received.line().await;
     assert!(
         why.starts_with("!garden-old/two: Shoot garden-old/two: "),
         "{why}"
     );
     seed.shoot("one", |shoot| *shoot = json!({"spec": 7}));
-    let why = heard.line().await;
+    let why = received.line().await;
     assert!(
         why.starts_with("!dev/one: Shoot garden-dev/one: the Cluster shoot--dev--one"),
         "{why}"
@@ -166,7 +169,7 @@ async fn clusters_without_a_shoot_are_told_and_names_need_no_project() {
         *shoot = Garden::shoot("garden-dev", "one");
         shoot["metadata"]["uid"] = "uid-of-one".into();
     });
-    assert_eq!(heard.line().await, "+dev/one");
+    assert_eq!(received.line().await, "+dev/one");
 }
 
 #[tokio::test]
@@ -182,7 +185,7 @@ async fn shoots_are_selected_by_what_they_are() {
         shoot["spec"]["cloudProfile"]["name"] = "aws".into();
         shoot["status"]["seedName"] = "seed-b".into();
     });
-    for (builder, told) in [
+    for (builder, reported) in [
         (seed.builder().projects(["dev"]), &["+dev/a", "+dev/b"][..]),
         (seed.builder().projects(["other"]), &[]),
         (seed.builder().namespace("garden-other"), &["+dev/b"]),
@@ -198,10 +201,10 @@ async fn shoots_are_selected_by_what_they_are() {
         ),
     ] {
         let provider = builder.build().unwrap();
-        let mut heard = Heard::of(&provider).until("synced").await;
-        heard.pop();
-        heard.sort();
-        assert_eq!(heard, told, "{provider:?}");
+        let mut received = Received::of(&provider).until("synced").await;
+        received.pop();
+        received.sort();
+        assert_eq!(received, reported, "{provider:?}");
     }
 }
 
@@ -229,24 +232,24 @@ async fn options_that_a_seed_does_not_have_are_refused() {
 }
 
 #[tokio::test]
-async fn an_unusable_kubeconfig_is_told_and_the_last_one_stays_in_use() {
+async fn an_unusable_kubeconfig_is_reported_and_the_last_one_stays_in_use() {
     let seed = SeedWorld::new();
     seed.add("a");
-    let mut heard = seed.heard();
-    assert_eq!(heard.until("synced").await, ["+dev/a", "synced"]);
+    let mut received = seed.received();
+    assert_eq!(received.until("synced").await, ["+dev/a", "synced"]);
     seed.kubeconfig("a", "secret-canary: [");
-    let told = heard.line().await;
+    let reported = received.line().await;
     assert!(
-        told.starts_with("!dev/a: Shoot garden-dev/a: the kubeconfig of the Shoot can't be used: "),
-        "{told}"
+        reported.starts_with("!dev/a: Shoot garden-dev/a: the kubeconfig of the Shoot can't be used: "),
+        "{reported}"
     );
-    assert!(!told.contains("secret-canary"), "{told}");
+    assert!(!reported.contains("secret-canary"), "{reported}");
     seed.kubeconfig("a", &kubeconfig("new"));
-    assert_eq!(heard.line().await, "+dev/a");
+    assert_eq!(received.line().await, "+dev/a");
 }
 
 #[tokio::test]
-async fn a_seed_that_refuses_the_secret_is_told() {
+async fn a_seed_that_refuses_the_secret_is_reported() {
     let seed = SeedWorld::new();
     seed.add("a");
     let user = |rules: &[SimRule]| {
@@ -260,15 +263,15 @@ async fn a_seed_that_refuses_the_secret_is_told() {
     user(&watches);
     let client = seed.0.client_with_token("reader");
     let provider = seed.builder().client(client).build().unwrap();
-    let mut heard = Heard::of(&provider);
+    let mut received = Received::of(&provider);
     assert_eq!(
-        heard.line().await,
+        received.line().await,
         "!dev/a: Shoot garden-dev/a: the seed refused Secret shoot--dev--a/gardener with 403; grant the verb get on the \
          secrets named gardener to the client of the seed"
     );
     let get = SimRule::new([""], ["secrets"], ["get"]).names(["gardener"]);
     user(&[watches.to_vec(), vec![get]].concat());
-    assert_eq!(heard.until("+dev/a").await.last().unwrap(), "+dev/a");
+    assert_eq!(received.until("+dev/a").await.last().unwrap(), "+dev/a");
 }
 
 /// Gardener replaces the token also while the Cluster has a Shoot that can't be decoded.
@@ -276,26 +279,26 @@ async fn a_seed_that_refuses_the_secret_is_told() {
 async fn a_cluster_that_cannot_be_decoded_follows_its_secret() {
     let seed = SeedWorld::new();
     seed.add("a");
-    let mut heard = seed.heard();
-    assert_eq!(heard.until("synced").await, ["+dev/a", "synced"]);
+    let mut received = seed.received();
+    assert_eq!(received.until("synced").await, ["+dev/a", "synced"]);
     seed.shoot("a", |shoot| shoot["spec"] = 7.into());
-    let why = heard.line().await;
+    let why = received.line().await;
     assert!(
         why.starts_with("!dev/a: Shoot garden-dev/a: the Cluster "),
         "{why}"
     );
-    let silence = timeout(MINUTE, heard.0.next()).await;
+    let silence = timeout(MINUTE, received.0.next()).await;
     assert!(silence.is_err(), "{silence:?}");
     assert_eq!(seed.gets(), 1, "its Secret is the same");
     for token in ["second", "third"] {
         seed.kubeconfig("a", &kubeconfig(token));
-        let next = timeout(MINUTE, heard.next()).await;
+        let next = timeout(MINUTE, received.next()).await;
         let Change::Upsert(spec) = next.expect("its new kubeconfig") else {
             panic!("no new kubeconfig");
         };
         assert_eq!(spec.identity.as_deref(), Some("uid-of-a"), "what was known last");
         assert!(address_and_token(&spec.access).contains(token));
-        assert_eq!(heard.line().await, why);
+        assert_eq!(received.line().await, why);
     }
 }
 
@@ -305,11 +308,11 @@ async fn a_secret_is_read_again_once_gardener_should_have_renewed_it() {
     let seed = SeedWorld::new();
     seed.kubeconfig_until("a", &kubeconfig("a"), 60 * MINUTE);
     seed.shoot("a", |_| {});
-    let mut heard = seed.heard();
-    heard.until("synced").await;
+    let mut received = seed.received();
+    received.until("synced").await;
     let before = Instant::now();
     while seed.gets() == 1 && before.elapsed() < 120 * MINUTE {
-        let change = timeout(MINUTE / 2, heard.0.next()).await;
+        let change = timeout(MINUTE / 2, received.0.next()).await;
         assert!(change.is_err(), "{change:?}");
     }
     let first = before.elapsed();

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binding_without_granted_claims_need_not_say_that_they_are_applied() {
+    fn a_binding_without_granted_claims_need_not_report_that_they_are_applied() {
         let without = |claims: Value| {
             binding(|value| {
                 value["spec"]["permissionClaims"] = claims;
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_that_are_not_applied_are_withheld_and_say_what_to_do() {
+    fn claims_that_are_not_applied_are_withheld_and_report_what_to_do() {
         let withheld =
             |of: &dyn Fn(&mut Value)| facts(&binding(|value| of(value)), Readiness::Bound).withheld;
         let maps = json!({"resource": "configmaps", "verbs": ["*"]});
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binding_that_is_being_deleted_says_so() {
+    fn a_binding_that_is_being_deleted_reports_so() {
         let deleted = binding(|value| value["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z".into());
         assert!(facts(&deleted, Readiness::Bound).deleting);
     }

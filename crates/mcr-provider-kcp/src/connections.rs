@@ -38,17 +38,17 @@ impl Provider for Follow {
 
     fn discover(&self, stop: CancellationToken) -> Discovery {
         let start = (self.wanted.clone(), None::<BTreeSet<ClusterName>>);
-        let rounds = stream::unfold(start, async |(mut wanted, said)| {
-            if said.is_some() && wanted.changed().await.is_err() {
+        let rounds = stream::unfold(start, async |(mut wanted, announced)| {
+            if announced.is_some() && wanted.changed().await.is_err() {
                 // The connections are being dropped. An end of the stream would be logged as a failure.
                 future::pending::<()>().await;
             }
             let now = wanted.borrow_and_update().clone();
             let names: BTreeSet<ClusterName> = now.keys().cloned().collect();
-            let first = said.is_none();
-            let said = said.unwrap_or_default();
-            let left = said.difference(&names).cloned().map(Change::Remove);
-            let new = now.into_iter().filter(|(name, _)| !said.contains(name));
+            let first = announced.is_none();
+            let announced = announced.unwrap_or_default();
+            let left = announced.difference(&names).cloned().map(Change::Remove);
+            let new = now.into_iter().filter(|(name, _)| !announced.contains(name));
             // The connections are known by their addresses: kcp shows no namespace kube-system there.
             let new = new.map(|(name, access)| {
                 Change::Upsert(ClusterSpec::new(name.clone(), access).identity(name.as_str()))

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_says_what_to_do_and_blames_others_for_a_conflict_only() {
+    fn a_failure_reports_what_to_do_and_blames_others_for_a_conflict_only() {
         let hook = Terminator::new("system:admin", "managed").unwrap().0;
         for (code, expected) in [
             (

@@ -47,7 +47,7 @@ struct Workspace {
     /// The number of the time for which it is missing now.
     missing: Option<u64>,
     /// As it was announced last.
-    said: Option<Member>,
+    announced: Option<Member>,
 }
 
 /// The bindings of a workspace at one endpoint.
@@ -131,14 +131,14 @@ impl Members {
         {
             workspace.forget_lost(&self.in_slice, &mut self.bindings);
         }
-        workspace.say(cluster, member)
+        workspace.announce(cluster, member)
     }
 
     /// Whether the workspace is a cluster of the fleet.
     pub(crate) fn is_announced(&self, cluster: &str) -> bool {
         self.workspaces
             .get(cluster)
-            .is_some_and(|workspace| workspace.said.is_some())
+            .is_some_and(|workspace| workspace.announced.is_some())
     }
 
     /// The endpoints in the slice.
@@ -224,7 +224,7 @@ impl Members {
             self.kind, left.endpoint
         );
         let nowhere = workspace.nowhere(reason, binding.path);
-        workspace.say(cluster, nowhere)
+        workspace.announce(cluster, nowhere)
     }
 
     /// Takes the next workspace that has begun to be missing.
@@ -275,23 +275,25 @@ impl Workspace {
         });
     }
 
-    fn say(&mut self, cluster: &Arc<str>, member: Member) -> Option<Decision> {
-        if self.said.as_ref() == Some(&member) {
+    fn announce(&mut self, cluster: &Arc<str>, member: Member) -> Option<Decision> {
+        if self.announced.as_ref() == Some(&member) {
             return None;
         }
-        self.said = Some(member.clone());
+        self.announced = Some(member.clone());
         Some(Decision::Announce(cluster.clone(), member))
     }
 
     /// The workspace while it is behind no endpoint.
     fn nowhere(&self, reason: String, path: Option<Arc<str>>) -> Member {
-        let said = self.said.as_ref();
+        let announced = self.announced.as_ref();
         Member {
             endpoint: None,
             suspended: Some(reason.into()),
             path,
             // What the workspace grants is not known on the way.
-            withheld: said.map(|said| said.withheld.clone()).unwrap_or_default(),
+            withheld: announced
+                .map(|announced| announced.withheld.clone())
+                .unwrap_or_default(),
         }
     }
 
@@ -300,10 +302,10 @@ impl Workspace {
         let is_served = |place: &&Place| in_slice.contains(&place.endpoint);
         // A shard to which kcp moves a workspace shows it later than the shard from which kcp moves it.
         let newest = self.places.iter().rev().find(is_served).or(self.places.last())?;
-        let Some(said) = &self.said else {
+        let Some(announced) = &self.announced else {
             return Some(newest.member());
         };
-        let current = said.endpoint.as_ref();
+        let current = announced.endpoint.as_ref();
         let current = current.and_then(|url| self.places.iter().find(|place| place.endpoint == *url));
         if current.is_some_and(|current| std::ptr::eq(current, newest)) {
             return Some(newest.member());

@@ -25,9 +25,9 @@ struct World {
 
 /// The provider without the workspaces that are not ready yet. kcp binds an API in several steps and each of them is announced,
 /// while the suite expects one announcement of a new cluster.
-struct Settled(KcpProvider);
+struct OnlyReady(KcpProvider);
 
-impl Provider for Settled {
+impl Provider for OnlyReady {
     fn name(&self) -> &str {
         self.0.name()
     }
@@ -41,12 +41,12 @@ impl Provider for Settled {
     }
 
     fn discover_with(&self, stop: CancellationToken, settings: &DiscoverySettings) -> Discovery {
-        let is_settled = |change: &Result<Change, BoxError>| {
+        let is_ready = |change: &Result<Change, BoxError>| {
             let unready =
                 matches!(change, Ok(Change::Upsert(spec)) if spec.availability != Availability::Available);
             std::future::ready(!unready)
         };
-        self.0.discover_with(stop, settings).filter(is_settled).boxed()
+        self.0.discover_with(stop, settings).filter(is_ready).boxed()
     }
 }
 
@@ -103,7 +103,7 @@ impl Subject for World {
     }
 
     fn provider(&self) -> Arc<dyn Provider> {
-        Arc::new(Settled(self.provider.clone()))
+        Arc::new(OnlyReady(self.provider.clone()))
     }
 
     async fn add(&mut self, draft: &Draft) -> ClusterName {

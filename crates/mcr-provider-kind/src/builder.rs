@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_log_says_which_clusters_of_which_engine() {
+    fn the_log_reports_which_clusters_of_which_engine() {
         let words = |builder: KindProviderBuilder| builder.build().expect("valid").searched();
         let all = words(KindProvider::builder());
         assert!(

@@ -154,7 +154,7 @@ impl Cli {
             }),
             Ok(Err(FinishError::Io(error))) => Err(EngineError::Failed {
                 command: self.shown(args),
-                said: error.to_string(),
+                announced: error.to_string(),
             }),
             Ok(Ok((status, stdout, stderr))) => Ok(Output {
                 success: status.success(),

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_are_told_as_kind_tells_them() {
+    fn endpoints_are_reported_as_kind_reports_them() {
         let of = |labels: Value, now: Value, asked: Value| {
             endpoint(&json!({
                 "Config": {"Labels": labels},
@@ -264,12 +264,12 @@ mod tests {
              "State": {"Status": "running"}},
         ]);
         let nodes = nodes(text.to_string().as_bytes()).unwrap();
-        let told: Vec<_> = nodes
+        let reported: Vec<_> = nodes
             .iter()
             .map(|node| (node.cluster.as_str(), node.state, node.role))
             .collect();
         assert_eq!(
-            told,
+            reported,
             [
                 ("odd", State::Stopped, Role::Other),
                 ("ok", State::Running, Role::ControlPlane)

@@ -41,11 +41,11 @@ pub(crate) async fn choose(config: &Config) -> Result<Chosen, EngineError> {
         // The option names a program without an engine: its version text names the engine. A program with an unknown
         // text counts as Docker.
         let probe = cli(Engine::Docker);
-        let said = probe
+        let announced = probe
             .greeting()
             .await
             .map_err(|error| error.of(&probe, "chosen by the option `program`"))?;
-        let engine = Engine::greeted(&said).unwrap_or(Engine::Docker);
+        let engine = Engine::greeted(&announced).unwrap_or(Engine::Docker);
         tracing::info!(%engine, program = %probe.program(), "looking for kind clusters");
         return Ok(Chosen {
             engine,
@@ -55,8 +55,8 @@ pub(crate) async fn choose(config: &Config) -> Result<Chosen, EngineError> {
     }
     let mut installed = Vec::new();
     for engine in ORDER {
-        let said = cli(engine).greeting().await;
-        if said.is_ok_and(|said| Engine::greeted(&said) == Some(engine)) {
+        let announced = cli(engine).greeting().await;
+        if announced.is_ok_and(|announced| Engine::greeted(&announced) == Some(engine)) {
             installed.push(engine);
         }
     }

@@ -33,9 +33,9 @@ use crate::{
 };
 
 /// The pause between an event and the look. Events come in groups: the start of a container is five events.
-const SETTLE: Duration = Duration::from_millis(30);
+const QUIET_FOR: Duration = Duration::from_millis(30);
 /// The least time between the starts of two looks, however many events come.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
+const BETWEEN_LISTS: Duration = Duration::from_millis(200);
 /// By this time after its start the stream of events delivers events. Another look then finds the changes before that.
 const EVENTS_BEGUN: Duration = Duration::from_millis(700);
 /// Pauses between two attempts to follow events.
@@ -124,7 +124,7 @@ async fn try_to_begin(config: &Arc<Config>) -> Result<Work, EngineError> {
     let mut work = Work::new(config.clone(), chosen);
     // Follows the events before the look, so that a change during the look is not missed.
     work.follow();
-    let nodes = look(work.cli.clone())
+    let nodes = observe(work.cli.clone())
         .await
         .map_err(|error| error.with_others(&work.others))?;
     work.first = Some(nodes);
@@ -140,8 +140,8 @@ struct Work {
     events: Events,
     first: Option<Vec<Node>>,
     /// The running look.
-    look: Option<BoxFuture<'static, Result<Vec<Node>, EngineError>>>,
-    looked_at: Instant,
+    observe: Option<BoxFuture<'static, Result<Vec<Node>, EngineError>>>,
+    observed_at: Instant,
     /// When the next look is due.
     look_at: Instant,
     reads: FuturesUnordered<BoxFuture<'static, Answer>>,
@@ -163,7 +163,7 @@ struct Events {
     /// When to start the stream again.
     again_at: Option<Instant>,
     backoff: Backoff,
-    told: bool,
+    reported: bool,
 }
 
 enum Next {
@@ -189,13 +189,13 @@ impl Work {
                 started: now,
                 again_at: config.events.then_some(now),
                 backoff: Backoff::new(EVENTS_AGAIN.0, EVENTS_AGAIN.1),
-                told: false,
+                reported: false,
             },
             look_at: now + config.poll,
             config,
             first: None,
-            look: None,
-            looked_at: now,
+            observe: None,
+            observed_at: now,
             reads: FuturesUnordered::new(),
             failing: 0,
             waiting: VecDeque::new(),
@@ -211,7 +211,7 @@ impl Work {
         } else {
             match self.wait().await {
                 Next::Looked(result) => {
-                    self.look = None;
+                    self.observe = None;
                     let nodes = result.map_err(|error| error.with_others(&self.others))?;
                     changes.extend(self.looked(nodes));
                 }
@@ -232,9 +232,9 @@ impl Work {
         if self.events.again_at.is_some_and(|at| at <= now) {
             self.follow();
         }
-        if self.look.is_none() && self.look_at <= now {
-            self.look = Some(look(self.cli.clone()).boxed());
-            self.looked_at = now;
+        if self.observe.is_none() && self.look_at <= now {
+            self.observe = Some(observe(self.cli.clone()).boxed());
+            self.observed_at = now;
         }
         self.waiting.extend(self.inventory.due(now));
         while let Some(due) = next_read(&mut self.waiting, self.reads.len(), self.failing) {
@@ -250,7 +250,7 @@ impl Work {
 
     /// Cancel safe: the running look, reads and streams stay in `self`.
     async fn wait(&mut self) -> Next {
-        let looking = self.look.is_some();
+        let looking = self.observe.is_some();
         let times = [
             (!looking).then_some(self.look_at),
             self.inventory.next_due(),
@@ -260,8 +260,8 @@ impl Work {
         let pause = until.map(|at| at.saturating_duration_since(Instant::now()));
         tokio::select! {
             result = async {
-                match &mut self.look {
-                    Some(look) => look.await,
+                match &mut self.observe {
+                    Some(observe) => observe.await,
                     None => std::future::pending().await,
                 }
             } => Next::Looked(result),
@@ -278,7 +278,7 @@ impl Work {
 
     fn looked(&mut self, nodes: Vec<Node>) -> Vec<Change> {
         let now = Instant::now();
-        let changes = self.inventory.look(nodes, now);
+        let changes = self.inventory.observe(nodes, now);
         tracing::debug!(
             clusters = self.inventory.len(),
             changes = changes.len(),
@@ -289,7 +289,7 @@ impl Work {
             None => self.config.poll_without_events.min(self.config.poll),
         };
         // If an event has come during the look, another look is due.
-        self.look_at = match self.look_at > self.looked_at {
+        self.look_at = match self.look_at > self.observed_at {
             true => self.look_at.min(now + poll),
             false => now + poll,
         };
@@ -297,8 +297,8 @@ impl Work {
     }
 
     fn look_soon(&mut self) {
-        let soon = (Instant::now() + SETTLE).max(self.looked_at + BETWEEN_LOOKS);
-        self.look_at = match self.look.is_some() {
+        let soon = (Instant::now() + QUIET_FOR).max(self.observed_at + BETWEEN_LISTS);
+        self.look_at = match self.observe.is_some() {
             // A running operation may have an answer already.
             true => soon,
             false => self.look_at.min(soon),
@@ -330,10 +330,10 @@ impl Work {
         let pause = events.backoff.pause();
         events.again_at = Some(Instant::now() + pause);
         let every = self.config.poll_without_events;
-        if events.told {
+        if events.reported {
             tracing::debug!(engine = %self.engine, why, retry_in = ?pause, "the engine's events broke off again");
         } else {
-            events.told = true;
+            events.reported = true;
             tracing::info!(
                 engine = %self.engine, why, retry_in = ?pause, asking_every = ?every,
                 "the engine's events broke off; until they are back it is asked more often"
@@ -359,17 +359,17 @@ impl Events {
             Err(error) => return Next::EventsBroke(error.to_string()),
         }
         // The program ended, so its error output is complete, unless a child of it holds the pipe open.
-        let mut said = Vec::new();
-        let complaint = process::begin(process.stderr.take(), MOST_STDERR, &mut said);
+        let mut announced = Vec::new();
+        let complaint = process::begin(process.stderr.take(), MOST_STDERR, &mut announced);
         tokio::time::timeout(Duration::from_millis(100), complaint)
             .await
             .ok();
-        Next::EventsBroke(one_line(&String::from_utf8_lossy(&said)))
+        Next::EventsBroke(one_line(&String::from_utf8_lossy(&announced)))
     }
 }
 
 /// Lists all nodes.
-async fn look(cli: Cli) -> Result<Vec<Node>, EngineError> {
+async fn observe(cli: Cli) -> Result<Vec<Node>, EngineError> {
     /// The second command fails if a node is removed between the two commands. A few tries are enough for that.
     const TRIES: usize = 5;
     let garbage = |args: &[String], problem: String| EngineError::Garbage {

@@ -26,7 +26,7 @@ impl Engine {
 
     /// The engine of a program that prints this for `-v`. A `docker` that is an alias of Podman prints `podman
     /// version`.
-    pub(crate) fn greeted(said: &str) -> Option<Self> {
+    pub(crate) fn greeted(announced: &str) -> Option<Self> {
         const GREETINGS: [(&str, Engine); 4] = [
             ("Docker version", Engine::Docker),
             ("nerdctl version", Engine::Nerdctl),
@@ -35,7 +35,7 @@ impl Engine {
         ];
         let mut known = GREETINGS.iter();
         known
-            .find(|(greeting, _)| said.starts_with(greeting))
+            .find(|(greeting, _)| announced.starts_with(greeting))
             .map(|(_, engine)| *engine)
     }
 

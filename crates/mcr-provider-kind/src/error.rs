@@ -46,26 +46,26 @@ pub enum EngineError {
     },
     /// The engine does not run, or has another address.
     #[error(
-        "{program} can't reach its engine: {said}; start the engine, or correct DOCKER_HOST or the context{hint}"
+        "{program} can't reach its engine: {announced}; start the engine, or correct DOCKER_HOST or the context{hint}"
     )]
     Unreachable {
         /// The program.
         program: String,
         /// The last line of its error output.
-        said: String,
+        announced: String,
         /// Names of the other installed engines, as part of a sentence; may be empty.
         hint: String,
     },
     /// This user may not use the socket of the engine.
     #[error(
-        "{program} may not talk to its engine: {said}; add the user of this process to the socket's group (for \
+        "{program} may not talk to its engine: {announced}; add the user of this process to the socket's group (for \
          Docker: usermod -aG docker), or use a rootless engine{hint}"
     )]
     Forbidden {
         /// The program.
         program: String,
         /// The last line of its error output.
-        said: String,
+        announced: String,
         /// Names of the other installed engines, as part of a sentence; may be empty.
         hint: String,
     },
@@ -89,12 +89,12 @@ pub enum EngineError {
         most: u64,
     },
     /// The program failed in another way.
-    #[error("`{command}` failed: {said}")]
+    #[error("`{command}` failed: {announced}")]
     Failed {
         /// The command.
         command: String,
         /// The last line of its error output.
-        said: String,
+        announced: String,
     },
     /// The output has an unexpected form.
     #[error("`{command}` printed what can't be read: {problem}; check that the program is the engine's own")]
@@ -110,12 +110,16 @@ impl EngineError {
     /// Finds the error for the error output of a failed program. Engines have no exit codes for these errors: they exit
     /// with 1 or 125.
     pub(crate) fn sort(program: &str, command: String, stderr: &str) -> Self {
-        let said = one_line(stderr);
+        let announced = one_line(stderr);
         let low = stderr.to_lowercase();
         let any = |words: &[&str]| words.iter().any(|word| low.contains(word));
         let (program, hint) = (program.to_owned(), String::new());
         if low.contains("permission denied") && any(&["sock", "daemon", "connect", "/run/"]) {
-            Self::Forbidden { program, said, hint }
+            Self::Forbidden {
+                program,
+                announced,
+                hint,
+            }
         } else if any(&[
             "cannot connect",
             "daemon running",
@@ -127,9 +131,13 @@ impl EngineError {
             "rootless containerd not running",
             "podman machine",
         ]) {
-            Self::Unreachable { program, said, hint }
+            Self::Unreachable {
+                program,
+                announced,
+                hint,
+            }
         } else {
-            Self::Failed { command, said }
+            Self::Failed { command, announced }
         }
     }
 
@@ -169,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_engines_say_is_told_with_what_to_do() {
+    fn what_engines_report_is_reported_with_what_to_do() {
         let stopped =
             sorted("Cannot connect to the Docker daemon at unix:///x.sock. Is the docker daemon running?\n");
         assert!(

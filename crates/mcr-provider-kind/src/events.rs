@@ -20,17 +20,17 @@ pub(crate) struct Lines {
 impl Lines {
     /// Adds bytes. Returns whether they complete a line that causes a look.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> bool {
-        let mut look = false;
+        let mut observe = false;
         let mut rest = bytes;
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             self.append(&rest[..end]);
-            look |= self.too_long || matters(&self.begun);
+            observe |= self.too_long || matters(&self.begun);
             self.begun.clear();
             self.too_long = false;
             rest = &rest[end + 1..];
         }
         self.append(rest);
-        look
+        observe
     }
 
     fn append(&mut self, bytes: &[u8]) {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     /// The first word of each recorded event, and whether the event causes a look.
-    fn told(name: &str) -> Vec<(String, bool)> {
+    fn reported(name: &str) -> Vec<(String, bool)> {
         let text = recorded(name);
         let lines = text.lines().filter(|line| !line.is_empty());
         let word = |line: &str| {
@@ -133,18 +133,18 @@ mod tests {
     }
 
     #[test]
-    fn of_what_docker_told_stops_starts_and_ends_are_reasons_to_look() {
+    fn of_what_docker_reported_stops_starts_and_ends_are_reasons_to_look() {
         let expected = expected(
             "kill die! stop! start! exec_create exec_start exec_die exec_create exec_start exec_die \
                       kill die! destroy!",
         );
-        assert_eq!(told("docker-20.10-events.json"), expected);
+        assert_eq!(reported("docker-20.10-events.json"), expected);
     }
 
     #[test]
-    fn of_what_podman_tells_only_kind_nodes_are_reasons_to_look() {
+    fn of_what_podman_reports_only_kind_nodes_are_reasons_to_look() {
         let expected = expected("create! create init start! exec exec_died died! cleanup! remove!");
-        assert_eq!(told("podman-4.3-events.json"), expected);
+        assert_eq!(reported("podman-4.3-events.json"), expected);
     }
 
     #[test]
@@ -153,7 +153,7 @@ mod tests {
             "/snapshot/prepare /containers/create! /tasks/create /tasks/start! /tasks/exec-added \
                       /tasks/exec-started /tasks/exit /tasks/exit! /tasks/delete! /containers/delete!",
         );
-        assert_eq!(told("nerdctl-2-events.json"), expected);
+        assert_eq!(reported("nerdctl-2-events.json"), expected);
     }
 
     #[test]

@@ -45,7 +45,7 @@ struct Cluster {
     /// Since when reading has failed.
     failing_since: Option<Instant>,
     read_at: Option<Instant>,
-    said: Option<Announced>,
+    announced: Option<Announced>,
 }
 
 /// The state of a cluster, as its containers show it.
@@ -127,7 +127,7 @@ impl Inventory {
     }
 
     /// Takes in all containers. Returns the changes that follow at once.
-    pub(crate) fn look(&mut self, nodes: Vec<Node>, now: Instant) -> Vec<Change> {
+    pub(crate) fn observe(&mut self, nodes: Vec<Node>, now: Instant) -> Vec<Change> {
         let mut found: BTreeMap<ClusterName, Vec<Node>> = BTreeMap::new();
         for node in nodes {
             if !node.cluster.starts_with(&self.prefix) {
@@ -144,7 +144,7 @@ impl Inventory {
         let mut changes = Vec::new();
         self.clusters.retain(|name, cluster| {
             let stays = found.contains_key(name);
-            if !stays && cluster.said.is_some() {
+            if !stays && cluster.announced.is_some() {
                 changes.push(Change::Remove(name.clone()));
             }
             stays
@@ -167,7 +167,7 @@ impl Inventory {
                     if matches!(
                         known,
                         Some(Cluster {
-                            said: Some(Announced::Good { .. }),
+                            announced: Some(Announced::Good { .. }),
                             ..
                         })
                     ) {
@@ -179,7 +179,7 @@ impl Inventory {
                     self.clusters.insert(name.clone(), cluster);
                 }
             }
-            changes.extend(self.say(&name));
+            changes.extend(self.announce(&name));
         }
         changes
     }
@@ -260,12 +260,12 @@ impl Inventory {
                 cluster.read_at = Some(now + pause(now.duration_since(since), jitter).min(self.refresh));
             }
         }
-        self.say(&read.cluster)
+        self.announce(&read.cluster)
     }
 
     /// Whether every cluster has been announced.
     pub(crate) fn complete(&self) -> bool {
-        self.clusters.values().all(|cluster| cluster.said.is_some())
+        self.clusters.values().all(|cluster| cluster.announced.is_some())
     }
 
     /// How many clusters there are.
@@ -273,13 +273,13 @@ impl Inventory {
         self.clusters.len()
     }
 
-    fn say(&mut self, name: &ClusterName) -> Option<Change> {
+    fn announce(&mut self, name: &ClusterName) -> Option<Change> {
         let cluster = self.clusters.get_mut(name)?;
-        let (said, change) = cluster.words(name, self.engine)?;
-        if cluster.said.as_ref() == Some(&said) {
+        let (announced, change) = cluster.words(name, self.engine)?;
+        if cluster.announced.as_ref() == Some(&announced) {
             return None;
         }
-        cluster.said = Some(said);
+        cluster.announced = Some(announced);
         Some(change)
     }
 }
@@ -295,7 +295,7 @@ impl Cluster {
             reading: None,
             failing_since: None,
             read_at: Some(now),
-            said: None,
+            announced: None,
         }
     }
 
@@ -354,7 +354,7 @@ impl Cluster {
                 (self.conf_at(Some(endpoint))?, None)
             }
         };
-        let said = Announced::Good {
+        let announced = Announced::Good {
             identity: self.identity.clone(),
             access: access.fingerprint(),
             off,
@@ -366,7 +366,7 @@ impl Cluster {
             Some(reason) => spec.suspended(reason),
             None => spec,
         };
-        Some((said, Change::Upsert(spec)))
+        Some((announced, Change::Upsert(spec)))
     }
 
     fn conf_at(&self, endpoint: Option<&str>) -> Option<EndpointAccess> {

@@ -24,11 +24,11 @@ impl World {
         self.now += Duration::from_secs(seconds);
     }
 
-    fn look(&mut self, nodes: impl IntoIterator<Item = Node>) -> Vec<String> {
+    fn observe(&mut self, nodes: impl IntoIterator<Item = Node>) -> Vec<String> {
         self.inventory
-            .look(nodes.into_iter().collect(), self.now)
+            .observe(nodes.into_iter().collect(), self.now)
             .iter()
-            .map(told)
+            .map(reported)
             .collect()
     }
 
@@ -39,14 +39,14 @@ impl World {
 
     fn answer(&mut self, answer: impl Fn(&Read) -> Result<Vec<u8>, ReadError>) -> Vec<String> {
         let due = self.inventory.due(self.now);
-        let said = due
+        let announced = due
             .iter()
             .filter_map(|read| self.inventory.read(read, answer(read), self.now, 0.0));
-        said.map(|change| told(&change)).collect()
+        announced.map(|change| reported(&change)).collect()
     }
 }
 
-fn told(change: &Change) -> String {
+fn reported(change: &Change) -> String {
     match change {
         Change::Upsert(spec) => {
             let shown = mcr_testkit::discovery::address_and_token(&spec.access);
@@ -104,13 +104,13 @@ fn other(cluster: &str, id: &str, role: Role) -> Node {
 const NOTHING: [&str; 0] = [];
 
 #[test]
-fn a_cluster_is_said_once_its_kubeconfig_was_read_and_not_again() {
+fn a_cluster_is_announced_once_its_kubeconfig_was_read_and_not_again() {
     let mut world = World::new();
-    assert_eq!(world.look([node("a", "1")]), NOTHING);
+    assert_eq!(world.observe([node("a", "1")]), NOTHING);
     assert!(!world.inventory.complete());
     assert_eq!(world.read(CONF), ["+a is 1 at 127.0.0.1:1"]);
     assert!(world.inventory.complete());
-    assert_eq!(world.look([node("a", "1")]), NOTHING);
+    assert_eq!(world.observe([node("a", "1")]), NOTHING);
     assert_eq!(world.read(CONF), NOTHING);
     world.later(601);
     assert_eq!(
@@ -126,13 +126,13 @@ fn a_half_made_cluster_is_broken_and_read_again_soon_and_later_less_often() {
     let mut world = World::new();
     let missing = |_: &Read| Err(ReadError::Failed("it is not there yet".into()));
     assert!(
-        world.look([Node {
+        world.observe([Node {
             state: State::Created,
             ..node("a", "1")
         }])[0]
             .contains("has not been started yet")
     );
-    assert_eq!(world.look([node("a", "1")]), NOTHING);
+    assert_eq!(world.observe([node("a", "1")]), NOTHING);
     assert_eq!(
         world.answer(missing),
         ["!a: admin.conf of node a-control-plane can't be read: it is not there yet"]
@@ -154,10 +154,10 @@ fn a_half_made_cluster_is_broken_and_read_again_soon_and_later_less_often() {
 #[test]
 fn a_stopped_node_suspends_its_cluster_and_a_started_one_brings_it_back_at_once() {
     let mut world = World::new();
-    world.look([node("a", "1")]);
+    world.observe([node("a", "1")]);
     world.read(CONF);
     assert_eq!(
-        world.look([stopped(node("a", "1"))]),
+        world.observe([stopped(node("a", "1"))]),
         ["+a is 1 at 127.0.0.1:1, its node is stopped"]
     );
     assert_eq!(world.inventory.next_due(), None, "a stopped node can't be read");
@@ -165,7 +165,7 @@ fn a_stopped_node_suspends_its_cluster_and_a_started_one_brings_it_back_at_once(
         endpoint: Some("127.0.0.1:2".into()),
         ..node("a", "1")
     };
-    assert_eq!(world.look([moved]), ["+a is 1 at 127.0.0.1:2"]);
+    assert_eq!(world.observe([moved]), ["+a is 1 at 127.0.0.1:2"]);
     assert_eq!(world.inventory.due(world.now).len(), 1, "and is read again");
 }
 
@@ -182,7 +182,7 @@ fn what_is_off_from_the_beginning_is_known_and_has_no_credentials() {
             ..node("a", "1")
         };
         assert_eq!(
-            world.look([off]),
+            world.observe([off]),
             [format!("+a is 1 at 127.0.0.1:1 without credentials, {reason}")]
         );
         assert!(world.inventory.complete());
@@ -192,29 +192,29 @@ fn what_is_off_from_the_beginning_is_known_and_has_no_credentials() {
 #[test]
 fn a_cluster_made_anew_under_the_same_name_is_another_one() {
     let mut world = World::new();
-    world.look([node("a", "1")]);
+    world.observe([node("a", "1")]);
     world.read(CONF);
-    assert_eq!(world.look([node("a", "2")]), ["-a"]);
+    assert_eq!(world.observe([node("a", "2")]), ["-a"]);
     assert_eq!(world.read(CONF), ["+a is 2 at 127.0.0.1:1"]);
-    assert_eq!(world.look([]), ["-a"]);
-    assert_eq!(world.look([node("a", "3")]), NOTHING);
+    assert_eq!(world.observe([]), ["-a"]);
+    assert_eq!(world.observe([node("a", "3")]), NOTHING);
     assert_eq!(world.read(CONF), ["+a is 3 at 127.0.0.1:1"]);
 }
 
 #[test]
 fn what_was_read_of_a_predecessor_counts_for_nothing() {
     let mut world = World::new();
-    world.look([node("a", "1")]);
+    world.observe([node("a", "1")]);
     let old = world.inventory.due(world.now).remove(0);
-    world.look([node("a", "2")]);
+    world.observe([node("a", "2")]);
     let new = world.inventory.due(world.now).remove(0);
     let counts = |world: &mut World, read: &Read| {
-        let said = world.inventory.read(read, Ok(CONF.into()), world.now, 0.0);
-        said.is_some()
+        let announced = world.inventory.read(read, Ok(CONF.into()), world.now, 0.0);
+        announced.is_some()
     };
     assert!(!counts(&mut world, &old));
     assert!(counts(&mut world, &new));
-    world.look([]);
+    world.observe([]);
     assert!(!counts(&mut world, &new));
 }
 
@@ -232,12 +232,12 @@ fn of_several_control_planes_the_load_balancer_has_the_address_and_any_that_runs
         endpoint: Some("127.0.0.1:9".into()),
         ..other("a", "lb", Role::LoadBalancer)
     };
-    world.look(planes().into_iter().chain([balancer()]));
+    world.observe(planes().into_iter().chain([balancer()]));
     assert_eq!(world.read(CONF), ["+a is 1 at 127.0.0.1:9"]);
     // The first control plane stops, then is removed for good: the cluster is the same.
     let [first, second, third] = planes();
     assert_eq!(
-        world.look([stopped(first), second.clone(), third.clone(), balancer()]),
+        world.observe([stopped(first), second.clone(), third.clone(), balancer()]),
         NOTHING
     );
     assert_eq!(
@@ -247,13 +247,16 @@ fn of_several_control_planes_the_load_balancer_has_the_address_and_any_that_runs
         }),
         NOTHING
     );
-    assert_eq!(world.look([second.clone(), third.clone(), balancer()]), NOTHING);
     assert_eq!(
-        world.look([second.clone(), third.clone(), stopped(balancer())]),
+        world.observe([second.clone(), third.clone(), balancer()]),
+        NOTHING
+    );
+    assert_eq!(
+        world.observe([second.clone(), third.clone(), stopped(balancer())]),
         ["+a is 1 at 127.0.0.1:9, its load balancer is stopped"]
     );
     assert_eq!(
-        world.look([stopped(second), stopped(third), balancer()]),
+        world.observe([stopped(second), stopped(third), balancer()]),
         ["+a is 1 at 127.0.0.1:9, its control-plane nodes are stopped"]
     );
 }
@@ -265,49 +268,49 @@ fn without_a_load_balancer_the_first_control_plane_that_runs_has_the_address() {
         endpoint: Some("127.0.0.1:2".into()),
         ..named(node("a", "2"), "control-plane2")
     };
-    world.look([second.clone(), node("a", "1")]);
+    world.observe([second.clone(), node("a", "1")]);
     assert_eq!(world.read(CONF), ["+a is 1 at 127.0.0.1:1"]);
     assert_eq!(
-        world.look([stopped(node("a", "1")), second]),
+        world.observe([stopped(node("a", "1")), second]),
         ["+a is 1 at 127.0.0.1:2"]
     );
 }
 
 #[test]
-fn a_cluster_without_a_control_plane_says_so_and_one_that_lost_it_is_gone() {
+fn a_cluster_without_a_control_plane_reports_so_and_one_that_lost_it_is_gone() {
     let mut world = World::new();
     let worker = || other("a", "w", Role::Other);
-    let said = world.look([worker()]);
+    let announced = world.observe([worker()]);
     assert!(
-        said[0].starts_with("!a: it has no control-plane node, only a-w:"),
-        "{said:?}"
+        announced[0].starts_with("!a: it has no control-plane node, only a-w:"),
+        "{announced:?}"
     );
-    assert_eq!(world.look([worker()]), NOTHING);
-    world.look([worker(), node("a", "1")]);
+    assert_eq!(world.observe([worker()]), NOTHING);
+    world.observe([worker(), node("a", "1")]);
     assert_eq!(world.read(CONF), ["+a is 1 at 127.0.0.1:1"]);
-    let said = world.look([worker()]);
+    let announced = world.observe([worker()]);
     assert!(
-        said[0] == "-a" && said[1].starts_with("!a: it has no control-plane node"),
-        "{said:?}"
+        announced[0] == "-a" && announced[1].starts_with("!a: it has no control-plane node"),
+        "{announced:?}"
     );
 }
 
 #[test]
-fn an_unmapped_port_and_a_node_that_vanishes_while_read_are_told_apart() {
+fn an_unmapped_port_and_a_node_that_vanishes_while_read_are_distinguished() {
     let mut world = World::new();
-    let said = world.look([Node {
+    let announced = world.observe([Node {
         endpoint: None,
         ..node("a", "1")
     }]);
     assert!(
-        said[0].contains("port 6443 of container a-control-plane is not mapped"),
-        "{said:?}"
+        announced[0].contains("port 6443 of container a-control-plane is not mapped"),
+        "{announced:?}"
     );
     let mut world = World::new();
-    world.look([node("a", "1")]);
+    world.observe([node("a", "1")]);
     assert_eq!(world.answer(|_| Err(ReadError::Gone)), NOTHING);
     assert!(world.inventory.next_due().is_some());
-    assert_eq!(world.look([]), NOTHING, "nothing was ever said of it");
+    assert_eq!(world.observe([]), NOTHING, "nothing was ever said of it");
     assert!(world.inventory.complete());
 }
 
@@ -315,14 +318,14 @@ fn an_unmapped_port_and_a_node_that_vanishes_while_read_are_told_apart() {
 fn only_what_begins_with_the_prefix_counts_and_names_stay_whole() {
     let mut world = World::new();
     world.inventory.prefix = "fleet-".into();
-    world.look([node("fleet-a", "1"), node("other", "2"), node("fleet-\u{7}", "3")]);
+    world.observe([node("fleet-a", "1"), node("other", "2"), node("fleet-\u{7}", "3")]);
     assert_eq!(world.read(CONF), ["+fleet-a is 1 at 127.0.0.1:1"]);
 }
 
 #[test]
 fn a_hopeless_cluster_does_not_hide_its_neighbours() {
     let mut world = World::new();
-    world.look([
+    world.observe([
         node("a", "1"),
         node("b", "2"),
         Node {
@@ -330,21 +333,21 @@ fn a_hopeless_cluster_does_not_hide_its_neighbours() {
             ..node("c", "3")
         },
     ]);
-    let said = world.answer(|read| match read.node.as_str() {
+    let announced = world.answer(|read| match read.node.as_str() {
         "1" => Err(ReadError::Failed("hopeless".into())),
         _ => Ok(CONF.into()),
     });
     assert!(
-        said[0].starts_with("!a") && said[1] == "+b is 2 at 127.0.0.1:1",
-        "{said:?}"
+        announced[0].starts_with("!a") && announced[1] == "+b is 2 at 127.0.0.1:1",
+        "{announced:?}"
     );
     assert!(world.inventory.complete());
     // Nor does it delay a new one, however many there are.
     let names = ["a", "b", "c", "d", "e", "new"];
-    world.look(names[..5].iter().map(|name| node(name, name)));
+    world.observe(names[..5].iter().map(|name| node(name, name)));
     world.answer(|_| Err(ReadError::Failed("hopeless".into())));
     world.later(90);
-    world.look(names.map(|name| node(name, name)));
+    world.observe(names.map(|name| node(name, name)));
     let mut waiting = world.inventory.due(world.now).into();
     let mut next = |running, failing| next_read(&mut waiting, running, failing).map(|read| read.node);
     let begun = [next(4, 0), next(3, 2), next(3, 2), next(3, 1), next(0, 0)];
@@ -397,18 +400,18 @@ proptest! {
         let mut world = World::new();
         let mut known: BTreeMap<String, String> = BTreeMap::new();
         let mut last = Vec::new();
-        let mut hear = |said: Vec<String>| {
-            for said in said {
-                let end = said.find([' ', ':']).unwrap_or(said.len());
-                let name = said[1..end].to_owned();
-                match said.as_bytes()[0] {
+        let mut hear = |announced: Vec<String>| {
+            for announced in announced {
+                let end = announced.find([' ', ':']).unwrap_or(announced.len());
+                let name = announced[1..end].to_owned();
+                match announced.as_bytes()[0] {
                     b'-' => { known.remove(&name); }
-                    _ => { known.insert(name, said); }
+                    _ => { known.insert(name, announced); }
                 }
             }
         };
         for (nodes, readable) in rounds {
-            hear(world.look(nodes.clone()));
+            hear(world.observe(nodes.clone()));
             hear(if readable { world.read(CONF) } else { world.answer(|_| Err(ReadError::Failed("no".into()))) });
             world.later(20);
             last = nodes;
@@ -420,14 +423,14 @@ proptest! {
         // older one.
         let mut fresh = World::new();
         let mut expected: BTreeMap<String, String> = BTreeMap::new();
-        for said in fresh.look(last).into_iter().chain(fresh.read(CONF)) {
-            let end = said.find([' ', ':']).unwrap_or(said.len());
-            expected.insert(said[1..end].to_owned(), said);
+        for announced in fresh.observe(last).into_iter().chain(fresh.read(CONF)) {
+            let end = announced.find([' ', ':']).unwrap_or(announced.len());
+            expected.insert(announced[1..end].to_owned(), announced);
         }
-        let plain = |said: &BTreeMap<String, String>| -> BTreeMap<String, String> {
-            let plain = said.iter().map(|(name, said)| {
-                let said = said.split(" at ").last().unwrap_or_default().replace(" without credentials", "");
-                (name.clone(), said)
+        let plain = |announced: &BTreeMap<String, String>| -> BTreeMap<String, String> {
+            let plain = announced.iter().map(|(name, announced)| {
+                let announced = announced.split(" at ").last().unwrap_or_default().replace(" without credentials", "");
+                (name.clone(), announced)
             });
             plain.collect()
         };

@@ -120,7 +120,7 @@ users:
     }
 
     #[test]
-    fn what_is_half_written_is_told_without_a_word_of_it() {
+    fn what_is_half_written_is_reported_without_a_word_of_it() {
         for bad in [
             "",
             " \n",

@@ -35,7 +35,7 @@ impl<const EVENTS: bool> Subject for Clusters<EVENTS> {
 
     fn provider(&self) -> Arc<dyn Provider> {
         let builder = match EVENTS {
-            true => self.0.told(),
+            true => self.0.reported(),
             false => self.0.asking(),
         };
         Arc::new(

@@ -13,7 +13,7 @@ use crate::secret::{Described, Problem, Rules, SecretFacts};
 #[derive(Debug)]
 pub(crate) struct Inventory {
     rules: Arc<Rules>,
-    said: HashMap<ObjectKey, Announced>,
+    announced: HashMap<ObjectKey, Announced>,
 }
 
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Inventory {
     pub(crate) fn new(rules: Arc<Rules>) -> Self {
         Self {
             rules,
-            said: HashMap::new(),
+            announced: HashMap::new(),
         }
     }
 
@@ -44,7 +44,7 @@ impl Inventory {
             Ok(described) => described,
             Err(problem) => return self.bad(key, uid, problem),
         };
-        if matches!(self.said.get(key), Some(Announced::Good(said)) if *said == described) {
+        if matches!(self.announced.get(key), Some(Announced::Good(announced)) if *announced == described) {
             // Taken in any case, so that the text is not kept.
             described.take_text();
             return Outcome::default();
@@ -68,7 +68,7 @@ impl Inventory {
             return Outcome::default();
         };
         let spec = described.spec(name, access);
-        self.said.insert(key.clone(), Announced::Good(described));
+        self.announced.insert(key.clone(), Announced::Good(described));
         Outcome {
             changes: vec![Change::Upsert(spec)],
             notice: Some(Notice::well(key, uid)),
@@ -81,24 +81,24 @@ impl Inventory {
         };
         let notice = Some(Notice::broken(key, uid, problem.public.clone()));
         let mut changes = Vec::new();
-        if !matches!(self.said.get(key), Some(Announced::Bad(said)) if *said == problem) {
+        if !matches!(self.announced.get(key), Some(Announced::Bad(announced)) if *announced == problem) {
             if problem.nothing {
                 // Also if this discovery has announced no cluster: an earlier discovery may have announced one.
                 changes.push(Change::Remove(name.clone()));
             }
             let broken = BrokenCluster::new(name, self.rules.object(key), &problem.text);
             changes.push(Change::Broken(broken));
-            self.said.insert(key.clone(), Announced::Bad(problem));
+            self.announced.insert(key.clone(), Announced::Bad(problem));
         }
         Outcome { changes, notice }
     }
 
     /// A Secret was deleted, or lost the label.
     pub(crate) fn deleted(&mut self, key: &ObjectKey) -> Outcome {
-        let changes = match self.said.entry(key.clone()) {
+        let changes = match self.announced.entry(key.clone()) {
             Entry::Vacant(_) => Vec::new(),
-            Entry::Occupied(said) => {
-                said.remove();
+            Entry::Occupied(announced) => {
+                announced.remove();
                 self.name(key).map(Change::Remove).into_iter().collect()
             }
         };

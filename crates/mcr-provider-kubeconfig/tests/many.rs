@@ -314,31 +314,34 @@ async fn only_labelled_secrets_of_the_namespace_are_asked_for() {
     unlabelled["metadata"]["labels"] = json!({"sigs.k8s.io/multicluster-runtime-kubeconfig": "false"});
     hub.create(unlabelled).unwrap();
     hub.create(secret("kube-system", "elsewhere", "secret")).unwrap();
-    let heard = async |provider: KubeconfigProvider| {
+    let received = async |provider: KubeconfigProvider| {
         let mut discovery = provider.discover(CancellationToken::new());
-        let mut heard = Vec::new();
-        while heard.last().is_none_or(|last| last != "synced") {
-            heard.push(match discovery.next().await.unwrap().unwrap() {
+        let mut received = Vec::new();
+        while received.last().is_none_or(|last| last != "synced") {
+            received.push(match discovery.next().await.unwrap().unwrap() {
                 Change::Upsert(spec) => format!("+{}", spec.name),
                 Change::Broken(broken) => format!("!{}", broken.name),
                 Change::Synced => "synced".into(),
                 other => panic!("{other:?}"),
             });
         }
-        heard
+        received
     };
     let builder = || KubeconfigProvider::builder().client(hub.client()).events(false);
-    assert_eq!(heard(builder().build().unwrap()).await, ["!mine", "synced"]);
+    assert_eq!(received(builder().build().unwrap()).await, ["!mine", "synced"]);
     let all = builder().all_namespaces().build().unwrap();
-    let mut heard_all = heard(all).await;
-    heard_all.sort();
-    assert_eq!(heard_all, ["!default/mine", "!kube-system/elsewhere", "synced"]);
+    let mut received_all = received(all).await;
+    received_all.sort();
+    assert_eq!(
+        received_all,
+        ["!default/mine", "!kube-system/elsewhere", "synced"]
+    );
     let other = builder()
         .label("example.com/cluster", "yes")
         .key("value")
         .build()
         .unwrap();
-    assert_eq!(heard(other).await, ["synced"]);
+    assert_eq!(received(other).await, ["synced"]);
 
     let audit = hub.audit();
     for event in audit.events().filter(|event| event.resource == "secrets") {

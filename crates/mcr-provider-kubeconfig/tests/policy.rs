@@ -65,7 +65,7 @@ async fn run(
     hub: &SimCluster,
     provider: impl Provider,
     policy: AccessPolicy,
-    settled: impl Fn(&Clusters) -> bool,
+    done: impl Fn(&Clusters) -> bool,
 ) -> (Clusters, Vec<String>) {
     let fleet = Fleet::builder()
         .provider(provider)
@@ -91,7 +91,7 @@ async fn run(
         let events = hub.list("events.events.k8s.io", "default");
         let mut events: Vec<String> = events.into_iter().map(name).collect();
         events.sort();
-        let all = settled(&clusters) && events.last().is_some_and(|last| last == SECRETS[2]);
+        let all = done(&clusters) && events.last().is_some_and(|last| last == SECRETS[2]);
         all.then_some((clusters, events))
     })
     .await;

@@ -59,8 +59,8 @@ impl Run {
     /// Dropping the future drops the child's discovery.
     pub(crate) async fn next(mut self) -> Option<(Self, Result<Change, Failed>)> {
         let stop = self.stop.clone();
-        let heard = stop.run_until_cancelled(self.listen()).await?;
-        Some((self, heard))
+        let received = stop.run_until_cancelled(self.listen()).await?;
+        Some((self, received))
     }
 
     async fn listen(&mut self) -> Result<Change, Failed> {

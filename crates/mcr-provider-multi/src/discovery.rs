@@ -91,7 +91,7 @@ impl Running {
                 }
             };
             tokio::select! {
-                Some(step) = self.steps.next(), if !self.steps.is_empty() => self.heard(step),
+                Some(step) = self.steps.next(), if !self.steps.is_empty() => self.received(step),
                 () = due => self.sweep(Instant::now()),
                 () = changed => {}
             }
@@ -114,7 +114,7 @@ impl Running {
             .copied()
             .collect();
         for id in gone {
-            self.sync_barrier.settle(id);
+            self.sync_barrier.done(id);
             if let Some(child) = self.children.remove(&id) {
                 child.stop.cancel();
                 self.ready
@@ -150,15 +150,15 @@ impl Running {
         self.steps.push(run.next().boxed());
     }
 
-    fn heard(&mut self, step: Option<Step>) {
+    fn received(&mut self, step: Option<Step>) {
         // None of a child that was stopped; and one may have been removed after it spoke.
-        let Some((run, heard)) = step else { return };
+        let Some((run, received)) = step else { return };
         let id = run.id;
         let Some(child) = self.children.get_mut(&id) else {
             return;
         };
-        match heard {
-            Ok(change) => self.said(id, change),
+        match received {
+            Ok(change) => self.announced(id, change),
             Err(Failed { error, retry_in }) => {
                 tracing::warn!(child = %child.name, %error, ?retry_in, "the discovery of a child failed, starting it again");
                 child.inventory.begin_round();
@@ -171,7 +171,7 @@ impl Running {
         self.steps.push(run.next().boxed());
     }
 
-    fn said(&mut self, id: ChildId, change: Change) {
+    fn announced(&mut self, id: ChildId, change: Change) {
         let Some(child) = self.children.get_mut(&id) else {
             return;
         };
@@ -206,7 +206,7 @@ impl Running {
                     tracing::error!(child = %child.name, missing = held.missing, of = held.known, "a restarted discovery no longer names most clusters of a child: none is removed. If they are really gone, call MultiHandle::release_held");
                 }
                 self.registry.update(&child.name, id, |status| status.synced());
-                self.sync_barrier.settle(id);
+                self.sync_barrier.done(id);
             }
             other => {
                 tracing::error!(child = %child.name, change = ?other, "a child says what this version of the provider does not know, left out");
@@ -276,11 +276,11 @@ impl Child {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let unsaid = self.ready.drain(..).filter_map(|change| match change {
+        let pending = self.ready.drain(..).filter_map(|change| match change {
             Change::Remove(name) => Some(name),
             _ => None,
         });
-        self.registry.depart(unsaid);
+        self.registry.depart(pending);
         for (id, child) in std::mem::take(&mut self.children) {
             self.registry.leave(&child.name, id, child.inventory);
         }

@@ -27,7 +27,7 @@ struct Entry {
     /// The last round in which the child named it.
     round: u64,
     /// Whether the current discovery of all children has announced it.
-    said: bool,
+    announced: bool,
 }
 
 impl Inventory {
@@ -36,7 +36,7 @@ impl Inventory {
         self.begin_round();
         self.rounds.forget_all();
         for entry in self.clusters.values_mut() {
-            entry.said = false;
+            entry.announced = false;
         }
     }
 
@@ -59,7 +59,7 @@ impl Inventory {
     fn named(&mut self, name: &ClusterName) -> &mut Entry {
         let entry = self.clusters.entry(name.clone()).or_default();
         entry.round = self.rounds.named(name);
-        entry.said = true;
+        entry.announced = true;
         entry
     }
 
@@ -77,23 +77,24 @@ impl Inventory {
         let known = self.clusters.iter().map(|(name, entry)| (name, entry.round));
         let held = self.rounds.end(known, now, grace);
         if held.is_none() {
-            let unsaid = |name: &&ClusterName| self.clusters.get(*name).is_some_and(|entry| !entry.said);
-            self.let_go(self.rounds.missing().filter(unsaid).cloned().collect());
+            let pending =
+                |name: &&ClusterName| self.clusters.get(*name).is_some_and(|entry| !entry.announced);
+            self.released(self.rounds.missing().filter(pending).cloned().collect());
         }
         held
     }
 
     /// Removes the clusters that have been missing for longer than their grace.
     pub(crate) fn sweep(&mut self, now: Instant) -> Vec<ClusterName> {
-        self.let_go(self.rounds.due(now))
+        self.released(self.rounds.due(now))
     }
 
     /// Removes the held clusters.
     pub(crate) fn release_held(&mut self) -> Vec<ClusterName> {
-        self.let_go(self.rounds.held())
+        self.released(self.rounds.held())
     }
 
-    fn let_go(&mut self, going: Vec<ClusterName>) -> Vec<ClusterName> {
+    fn released(&mut self, going: Vec<ClusterName>) -> Vec<ClusterName> {
         for name in &going {
             self.remove(name);
         }
@@ -107,8 +108,8 @@ impl Inventory {
     /// Announces the clusters of earlier discoveries that the current discovery has not announced.
     pub(crate) fn rest(&mut self) -> Vec<Change> {
         let mut rest = Vec::new();
-        for entry in self.clusters.values_mut().filter(|entry| !entry.said) {
-            entry.said = true;
+        for entry in self.clusters.values_mut().filter(|entry| !entry.announced) {
+            entry.announced = true;
             rest.extend(entry.spec.clone().map(Change::Upsert));
             rest.extend(entry.broken.clone().map(Change::Broken));
         }
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_new_discovery_what_a_child_has_not_named_is_said_for_it() {
+    fn in_a_new_discovery_what_a_child_has_not_named_is_announced_for_it() {
         let (mut inventory, now) = (Inventory::default(), Instant::now());
         round(&mut inventory, &["a", "b"], now);
         inventory.broken(BrokenCluster::new(name("b"), "file", "cut short"));
@@ -285,7 +286,7 @@ mod tests {
         /// Whatever happens: what the child named since it last began is never let go but by its own word, and
         /// nothing is let go before its grace.
         #[test]
-        fn nothing_is_let_go_too_early(steps in prop::collection::vec(step(), 0..60)) {
+        fn nothing_is_released_too_early(steps in prop::collection::vec(step(), 0..60)) {
             let mut now = Instant::now();
             let mut inventory = Inventory::default();
             let mut named = BTreeSet::new();

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_says_where_each_child_looks() {
+    fn the_log_reports_where_each_child_looks() {
         let provider = MultiProvider::builder().build().unwrap();
         assert_eq!(
             provider.searched(),

@@ -91,7 +91,7 @@ impl Registry {
             }),
         };
         state.next_id += 1;
-        self.tell(state);
+        self.notify(state);
         Ok(())
     }
 
@@ -102,7 +102,7 @@ impl Registry {
         };
         let left = child.inventory.take().into_iter().flat_map(Inventory::into_names);
         state.departed.extend(left);
-        self.tell(state);
+        self.notify(state);
         // Only now, without the lock: what a provider does when it is dropped is its own affair.
         drop(child);
         true
@@ -114,7 +114,7 @@ impl Registry {
             return false;
         };
         child.releases += 1;
-        self.tell(state);
+        self.notify(state);
         true
     }
 
@@ -208,7 +208,7 @@ impl Registry {
         }
     }
 
-    fn tell(&self, mut state: MutexGuard<'_, State>) {
+    fn notify(&self, mut state: MutexGuard<'_, State>) {
         state.version += 1;
         drop(state);
         self.changed.notify_waiters();

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failing_lasts_from_the_first_failure_until_everything_is_said_again() {
+    fn failing_lasts_from_the_first_failure_until_everything_is_announced_again() {
         let mut status = ChildStatus::new("a".into());
         status.started();
         let (first, second) = (

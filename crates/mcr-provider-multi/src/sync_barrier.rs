@@ -23,7 +23,7 @@ impl SyncBarrier {
     }
 
     /// A child has synced or was removed.
-    pub(crate) fn settle(&mut self, child: ChildId) {
+    pub(crate) fn done(&mut self, child: ChildId) {
         self.waiting.remove(&child);
     }
 
@@ -56,24 +56,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_opens_once_when_all_have_settled() {
+    fn it_opens_once_when_all_are_done() {
         let now = Instant::now();
         let mut barrier = SyncBarrier::new([1, 2], now + Duration::from_secs(1));
         assert!(!barrier.opens(now));
-        barrier.settle(1);
-        barrier.settle(7);
+        barrier.done(1);
+        barrier.done(7);
         assert!(!barrier.opens(now));
-        barrier.settle(2);
+        barrier.done(2);
         assert!(barrier.opens(now));
         assert!(!barrier.opens(now));
         assert_eq!(barrier.deadline(), None);
     }
 
     #[test]
-    fn it_opens_at_its_deadline_and_tells_who_is_late() {
+    fn it_opens_at_its_deadline_and_reports_who_is_late() {
         let now = Instant::now();
         let mut barrier = SyncBarrier::new([1, 2], now);
-        barrier.settle(2);
+        barrier.done(2);
         assert!(barrier.opens(now));
         assert_eq!(barrier.late().collect::<Vec<_>>(), [1]);
         assert!(!barrier.opens(now));

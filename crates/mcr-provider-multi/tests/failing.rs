@@ -156,7 +156,7 @@ async fn what_comes_back_within_the_grace_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn most_clusters_of_a_child_at_once_are_held_until_someone_says_so() {
+async fn most_clusters_of_a_child_at_once_are_held_until_someone_reports_so() {
     let small = Scripted::new(
         "small",
         [
@@ -240,10 +240,10 @@ async fn after_a_restart_of_all_a_child_that_can_not_list_yet_keeps_its_clusters
     drop(discovery);
 
     let mut discovery = multi.discover(CancellationToken::new());
-    let mut heard = until(&mut discovery, "synced").await;
-    heard.sort();
+    let mut received = until(&mut discovery, "synced").await;
+    received.sort();
     assert_eq!(
-        heard,
+        received,
         ["!sick#d", "+sick#a", "+sick#b", "+sick#c", "+well#x", "synced"],
         "what is known of the sick child is said, and what the healthy one lost is not"
     );
@@ -251,7 +251,7 @@ async fn after_a_restart_of_all_a_child_that_can_not_list_yet_keeps_its_clusters
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_said_for_a_late_child_goes_when_the_child_does_not_name_it() {
+async fn what_was_announced_for_a_late_child_goes_when_the_child_does_not_name_it() {
     let late = Scripted::new(
         "late",
         [
@@ -293,10 +293,10 @@ async fn a_great_loss_over_a_restart_of_all_is_held_too() {
     until(&mut discovery, "synced").await;
     drop(discovery);
     let mut discovery = multi.discover(CancellationToken::new());
-    let heard = until(&mut discovery, "synced").await;
+    let received = until(&mut discovery, "synced").await;
     assert!(
-        heard.contains(&"+kind#a".into()) && heard.contains(&"+kind#b".into()),
-        "{heard:?}"
+        received.contains(&"+kind#a".into()) && received.contains(&"+kind#b".into()),
+        "{received:?}"
     );
     assert!(within(&mut discovery, 10 * MINUTE).await.is_empty());
     assert_eq!(multi.handle().status("kind").unwrap().held, 2);

@@ -116,7 +116,7 @@ struct World {
     discovery: Discovery,
     listener: Listener,
     /// Clusters that their child has had since it was added, once they were heard of.
-    settled: BTreeSet<String>,
+    converged: BTreeSet<String>,
     /// Names of removed children of which not all has been heard.
     leaving: BTreeSet<String>,
 }
@@ -134,7 +134,7 @@ impl World {
             sources: sources.into(),
             discovery,
             listener: Listener::default(),
-            settled: BTreeSet::new(),
+            converged: BTreeSet::new(),
             leaving: BTreeSet::new(),
         }
     }
@@ -168,9 +168,9 @@ impl World {
                 continue;
             }
             if self.listener.clusters.contains_key(&always) {
-                self.settled.insert(always);
+                self.converged.insert(always);
             } else {
-                assert!(!self.settled.contains(&always), "{always} was let go");
+                assert!(!self.converged.contains(&always), "{always} was let go");
             }
         }
     }
@@ -188,7 +188,7 @@ impl World {
             Step::AddChild(c) => drop(children.add_as(CHILDREN[c], self.sources[c].clone())),
             Step::RemoveChild(c) => {
                 children.remove(CHILDREN[c]);
-                self.settled.remove(&format!("{}#always", CHILDREN[c]));
+                self.converged.remove(&format!("{}#always", CHILDREN[c]));
                 // A child that takes the name does not lose what is still to be heard of this one.
                 self.leaving.insert(CHILDREN[c].into());
             }
@@ -212,7 +212,7 @@ impl World {
     }
 
     /// All sources come back, and time passes: now what is heard of is what there is.
-    async fn settle(&mut self) {
+    async fn converge(&mut self) {
         for source in &self.sources {
             source.off.store(false, Ordering::SeqCst);
         }
@@ -252,15 +252,15 @@ impl World {
                 there.extend(known.iter().map(|cluster| format!("{child}#{cluster}")));
             }
         }
-        let heard: BTreeSet<String> = self.listener.clusters.keys().cloned().collect();
-        assert_eq!(heard, there);
+        let received: BTreeSet<String> = self.listener.clusters.keys().cloned().collect();
+        assert_eq!(received, there);
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
     #[test]
-    fn whatever_happens_what_is_heard_of_ends_as_what_there_is(steps in prop::collection::vec(step(), 0..60)) {
+    fn whatever_happens_what_is_known_ends_as_what_there_is(steps in prop::collection::vec(step(), 0..60)) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
@@ -271,7 +271,7 @@ proptest! {
             for step in steps {
                 world.step(step).await;
             }
-            world.settle().await;
+            world.converge().await;
         });
     }
 }

@@ -32,9 +32,12 @@ async fn clusters_are_named_after_their_child_and_synced_comes_last() {
         .build()
         .unwrap();
     let mut discovery = multi.discover(CancellationToken::new());
-    let heard = now(&mut discovery);
-    assert_eq!(heard.last().map(String::as_str), Some("synced"));
-    assert_eq!(sorted(heard), ["+edge#dev", "+kind#dev", "+kind#prod", "synced"]);
+    let received = now(&mut discovery);
+    assert_eq!(received.last().map(String::as_str), Some("synced"));
+    assert_eq!(
+        sorted(received),
+        ["+edge#dev", "+kind#dev", "+kind#prod", "synced"]
+    );
     assert_eq!(multi.name(), "multi");
     assert_eq!(multi.handle().split("kind#dev"), Some(("kind", "dev")));
     assert_eq!(
@@ -112,13 +115,13 @@ async fn every_kind_of_change_is_passed_on_under_the_new_name() {
 }
 
 #[tokio::test]
-async fn a_cluster_says_which_child_it_comes_from_unless_that_has_been_said() {
+async fn a_cluster_reports_which_child_it_comes_from_unless_that_has_been_announced() {
     let inner = ClustersProvider::builder()
         .cluster(spec("mine"))
         .cluster(spec("passed-on").announced_by("origin"))
         .build();
     let multi = MultiProvider::builder().child_as("kind", inner).build().unwrap();
-    let said: Vec<_> = multi
+    let announced: Vec<_> = multi
         .discover(CancellationToken::new())
         .take(2)
         .map(|change| match change.unwrap() {
@@ -127,7 +130,7 @@ async fn a_cluster_says_which_child_it_comes_from_unless_that_has_been_said() {
         })
         .collect()
         .await;
-    assert_eq!(said, [Some("kind".to_owned()), Some("origin".to_owned())]);
+    assert_eq!(announced, [Some("kind".to_owned()), Some("origin".to_owned())]);
 }
 
 #[tokio::test]
@@ -170,8 +173,8 @@ async fn children_come_and_go_while_it_runs() {
     assert!(now(&mut discovery).is_empty());
 
     children.add(lab).unwrap();
-    let heard = sorted(now(&mut discovery));
-    assert_eq!(heard, ["!lab#c", "+lab#a", "+lab#b", "+lab#d"]);
+    let received = sorted(now(&mut discovery));
+    assert_eq!(received, ["!lab#c", "+lab#a", "+lab#b", "+lab#d"]);
 }
 
 #[tokio::test]
@@ -187,7 +190,7 @@ async fn of_a_child_that_is_replaced_everything_leaves_before_anything_joins() {
 }
 
 #[tokio::test]
-async fn a_child_removed_while_nobody_listens_is_told_to_the_next_who_does() {
+async fn a_child_removed_while_nobody_listens_is_reported_to_the_next_who_does() {
     let multi = MultiProvider::builder()
         .child(clusters("kind", &["dev"]))
         .child(clusters("lab", &["a", "b"]))
@@ -199,9 +202,9 @@ async fn a_child_removed_while_nobody_listens_is_told_to_the_next_who_does() {
     multi.handle().remove("lab");
     multi.handle().add(clusters("lab", &["b"])).unwrap();
     let mut discovery = multi.discover(CancellationToken::new());
-    let heard = now(&mut discovery);
-    assert_eq!(heard[..2], ["-lab#a", "-lab#b"]);
-    assert_eq!(sorted(heard[2..].to_vec()), ["+kind#dev", "+lab#b", "synced"]);
+    let received = now(&mut discovery);
+    assert_eq!(received[..2], ["-lab#a", "-lab#b"]);
+    assert_eq!(sorted(received[2..].to_vec()), ["+kind#dev", "+lab#b", "synced"]);
     drop(discovery);
     // Removed while it listens, but it does not live to say so.
     let mut discovery = multi.discover(CancellationToken::new());

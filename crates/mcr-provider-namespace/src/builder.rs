@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_says_which_namespaces() {
+    fn the_log_reports_which_namespaces() {
         let words = |builder: NamespaceProviderBuilder| builder.build().unwrap().searched();
         let all = words(builder());
         assert!(

@@ -56,9 +56,9 @@ impl HostCluster {
                     break cluster;
                 }
             };
-            let told =
+            let reported =
                 |state: &ClusterState| !matches!(state, ClusterState::Discovered | ClusterState::Connecting);
-            let state = cluster.wait_for(told).await;
+            let state = cluster.wait_for(reported).await;
             (cluster, state)
         };
         let (cluster, state) = tokio::select! {

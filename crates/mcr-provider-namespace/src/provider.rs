@@ -106,7 +106,7 @@ struct Running {
     provider: NamespaceProvider,
     watch: HubWatch<Result<Arc<Facts>, String>>,
     host: HostCluster,
-    said: HashMap<ClusterName, Arc<Facts>>,
+    announced: HashMap<ClusterName, Arc<Facts>>,
     synced: bool,
     /// The start of the last logged problem.
     failing: Option<SystemTime>,
@@ -160,7 +160,7 @@ impl Running {
             provider,
             watch,
             host,
-            said: HashMap::new(),
+            announced: HashMap::new(),
             synced: false,
             failing: None,
         })
@@ -219,7 +219,7 @@ impl Running {
         }
         let name = ClusterName::new(&key.name)?;
         let facts = facts?;
-        if self.said.get(&name) == Some(&facts) {
+        if self.announced.get(&name) == Some(&facts) {
             return Ok(None);
         }
         let access = self.provider.config.scope.place(ENDPOINT, key.name.clone());
@@ -228,13 +228,13 @@ impl Running {
         if !facts.status.phase.is_empty() {
             spec = spec.property("phase", facts.status.phase.clone());
         }
-        self.said.insert(name, facts);
+        self.announced.insert(name, facts);
         Ok(Some(Change::Upsert(spec)))
     }
 
     /// A namespace that is being deleted still counts as present. Its cluster is removed when the namespace is gone.
     fn deleted(&mut self, key: &ObjectKey) -> Option<Change> {
         let name = ClusterName::new(&key.name).ok()?;
-        self.said.remove(&name).map(|_| Change::Remove(name))
+        self.announced.remove(&name).map(|_| Change::Remove(name))
     }
 }

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn says_synced_then_nothing_until_it_is_stopped() {
+    async fn reports_synced_then_nothing_until_it_is_stopped() {
         let stop = CancellationToken::new();
         let provider = NopProvider::builder().provider_name("none").build();
         assert_eq!(provider.name(), "none");

@@ -100,7 +100,7 @@ pub enum SyncError {
         /// The error of the client.
         source: Box<kube::Error>,
     },
-    /// Other field managers have set fields of the target to other values, and the sync is to tell. The sync tries again with
+    /// Other field managers have set fields of the target to other values, and the sync is to report that. The sync tries again with
     /// growing delays.
     #[error(
         "others have set fields of {key} to values that the projection does not have: {fields}; let them give up these fields, \
@@ -169,12 +169,12 @@ pub enum SyncError {
         /// The finalizer.
         finalizer: String,
     },
-    /// Another object has the name of the source. It is looked at when the watch of the sync has it, so nobody is told.
+    /// Another object has the name of the source. It is reconciled when the watch of the sync has it, so nothing is reported.
     #[error("{0} is another object by now, which the watch of the sync does not have yet")]
     Replaced(RequestKey),
     /// The objects changed each time between a read and the write that followed. The sync tries again.
     #[error("the source or its targets changed during each of {0} attempts to write; it is tried again")]
-    Unsettled(usize),
+    TooManySteps(usize),
 }
 
 /// What to do about a refused request, if its answer does not say so.
@@ -236,7 +236,7 @@ impl SyncError {
             Self::Orphan { .. } => "Orphan",
             Self::LeftWatch { .. } => "LeftWatch",
             Self::Replaced(_) => "Replaced",
-            Self::Unsettled(_) => "Unsettled",
+            Self::TooManySteps(_) => "Unsettled",
         }
     }
 }

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_makes_names_or_says_why_not() {
+    fn a_template_makes_names_or_reports_why_not() {
         let render = |template: &str, name: &str| {
             NameTemplate::parse(template)?.render(source("eu", Some("shop"), name))
         };

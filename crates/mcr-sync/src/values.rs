@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn what_a_server_quotes_is_left_out_and_its_words_stay() {
-        for (text, told) in [
+        for (text, reported) in [
             ("no value at all", "no value at all"),
             (
                 r#"W "w" is invalid: spec.size: Invalid value: 11: spec.size in body should be less than or equal to 10"#,
@@ -137,7 +137,7 @@ mod tests {
                 "spec: Forbidden: may not change",
             ),
         ] {
-            assert_eq!(without_values(text), told);
+            assert_eq!(without_values(text), reported);
         }
     }
 }

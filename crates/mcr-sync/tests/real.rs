@@ -76,9 +76,9 @@ impl World {
         failing.map(|request| request.error.to_string()).collect()
     }
 
-    async fn told(&self, words: &str) -> String {
-        let told = || self.failing().into_iter().find(|error| error.contains(words));
-        eventually(LIMIT, words, told).await
+    async fn reported(&self, words: &str) -> String {
+        let reported = || self.failing().into_iter().find(|error| error.contains(words));
+        eventually(LIMIT, words, reported).await
     }
 
     async fn source(&self, name: &str, data: Value) {
@@ -226,7 +226,7 @@ async fn named(w: &World, name: &str, port: u16) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sync_apply_takes_over_merges_lists_and_tells_conflicts() {
+async fn sync_apply_takes_over_merges_lists_and_reports_conflicts() {
     let services = || {
         made("Service", |data| {
             let ports = data.as_object().unwrap().values().filter_map(Value::as_str);
@@ -242,7 +242,7 @@ async fn sync_apply_takes_over_merges_lists_and_tells_conflicts() {
 
     // From merge patches to apply. What merge patches had set goes, if it is no longer projected.
     w.change("web", json!({"other": null})).await;
-    w.start(services().server_side_apply(Conflicts::Tell));
+    w.start(services().server_side_apply(Conflicts::Report));
     let service = ports(&w, &["p80"]).await;
     let annotations = service["metadata"]["annotations"].as_object().unwrap();
     assert!(!annotations.contains_key("sync.mcr.dev/fields"));
@@ -254,7 +254,7 @@ async fn sync_apply_takes_over_merges_lists_and_tells_conflicts() {
 
     // Somebody takes a field.
     named(&w, "taken", 80).await;
-    let error = w.told("somebody").await;
+    let error = w.reported("somebody").await;
     assert!(error.contains("ports"), "{error}");
     assert!(error.contains("cluster://berlin/default/web"), "{error}");
     ports(&w, &["p82", "taken"]).await;
@@ -265,7 +265,7 @@ async fn sync_apply_takes_over_merges_lists_and_tells_conflicts() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sync_what_a_real_server_refuses_is_told_or_made_anew_and_others_go_on() {
+async fn sync_what_a_real_server_refuses_is_reported_or_made_anew_and_others_go_on() {
     let copies = || {
         made(MAP, |data| {
             let text = |key: &str, default| data[key].as_str().unwrap_or(default).to_owned();
@@ -283,12 +283,12 @@ async fn sync_what_a_real_server_refuses_is_told_or_made_anew_and_others_go_on()
     w.start(copies());
     let first = is(&w, MAP, "db", size, "1".into()).await;
     for name in ["huge", "giant"] {
-        let error = w.told(&format!("default/{name} is too large")).await;
+        let error = w.reported(&format!("default/{name} is too large")).await;
         let advice = "project less data, or shorten the source";
         assert!(error.ends_with(advice), "{error}");
     }
     w.change("db", json!({"size": "2"})).await;
-    let error = w.told("immutable").await;
+    let error = w.reported("immutable").await;
     assert!(error.contains("cluster://berlin/default/db"), "{error}");
     w.change("huge", json!({"large": "2"})).await;
     is(&w, MAP, "huge", size, "1".into()).await;
@@ -298,7 +298,7 @@ async fn sync_what_a_real_server_refuses_is_told_or_made_anew_and_others_go_on()
     let second = is(&w, MAP, "db", size, "2".into()).await;
     assert_ne!(first["metadata"]["uid"], second["metadata"]["uid"]);
     w.change("db", json!({"size": "3", "label": "not valid"})).await;
-    let error = w.told("a valid label must").await;
+    let error = w.reported("a valid label must").await;
     assert!(!error.contains("not valid"), "it quotes no value: {error}");
     w.stop().await;
 
@@ -308,7 +308,7 @@ async fn sync_what_a_real_server_refuses_is_told_or_made_anew_and_others_go_on()
     namespaces.create(&PostParams::default(), &dbs).await.unwrap();
     namespaces.delete("dbs", &DeleteParams::default()).await.unwrap();
     w.start(copies().namespace(TargetNamespace::Fixed("dbs".to_owned())));
-    let error = w.told("terminated").await;
+    let error = w.reported("terminated").await;
     assert!(error.contains("cluster://berlin/dbs/"), "{error}");
     // What can't be made anew is not deleted.
     let kept = is(&w, MAP, "db", size, "2".into()).await;

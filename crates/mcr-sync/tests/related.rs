@@ -245,12 +245,12 @@ async fn sync_related_copies_go_before_the_target_and_the_target_before_the_sour
             event.is_list(copies) && event.uri.contains("source") && event.uri.contains("related")
         };
         let audit = cluster.audit().since(mark);
-        let told = audit.events().filter_map(|event| match &*event.verb {
+        let reported = audit.events().filter_map(|event| match &*event.verb {
             "delete" | "patch" => Some(format!("{} {}", event.verb, event.name)),
             "get" if event.name == copy => Some("get".to_owned()),
             _ => is_list(event).then(|| "list".to_owned()),
         });
-        Vec::from_iter(told).join(", ")
+        Vec::from_iter(reported).join(", ")
     };
     let up = steps(&w.team_a, team_a, SECRETS, "db-connection");
     assert_eq!(up, "list, get, delete db-connection, get, patch db");
@@ -358,7 +358,7 @@ async fn sync_related_copy_is_no_source_no_target_and_no_origin() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sync_related_problems_are_told_in_the_condition() {
+async fn sync_related_problems_are_reported_in_the_condition() {
     let mut w = with_widgets();
     let related = Related::<DynamicObject, DynamicObject, Secret>::up("connection")
         .named(|_, _| ["first", "second"])
@@ -370,7 +370,7 @@ async fn sync_related_problems_are_told_in_the_condition() {
     w.start(widget_sync().related(related));
     secret(&w.team_a, "copy", "dGhlaXJz");
     w.team_a.create(widget(json!({}))).unwrap();
-    let told = async |reason: &str, text: &str| {
+    let reported = async |reason: &str, text: &str| {
         let find = || {
             let condition = world::synced(&w)?;
             let message = condition["message"].as_str()?.to_owned();
@@ -379,20 +379,20 @@ async fn sync_related_problems_are_told_in_the_condition() {
         eventually(LIMIT, format!("{reason}: {text}"), find).await
     };
     let copy = "default/copy in cluster team-a, related by \"connection\",";
-    let message = told("RelatedMissing", "Secret default/second in cluster berlin").await;
+    let message = reported("RelatedMissing", "Secret default/second in cluster berlin").await;
     let first = "Secret default/first in cluster berlin";
     assert!(message.contains(first), "{message}");
     secret(&w.berlin, "second", "dHdv");
-    told("RelatedMissing", &format!("{copy} belongs to somebody else")).await;
+    reported("RelatedMissing", &format!("{copy} belongs to somebody else")).await;
     delete(&w.team_a, SECRETS, "copy");
     let mut first = map("first", json!({"password": "b25l", "user": "bWU="}));
     first["kind"] = "Secret".into();
     w.berlin.create(first).unwrap();
-    let message = told("FunctionFailed", "one key is allowed").await;
+    let message = reported("FunctionFailed", "one key is allowed").await;
     assert!(!message.contains("b25l"), "{message}");
     let data = json!({"password": "b25l"});
     change(&w.berlin, SECRETS, "first", "/data", data);
-    told("NameTaken", &format!("{copy} is the copy of another object")).await;
+    reported("NameTaken", &format!("{copy} is the copy of another object")).await;
     password(&w.team_a, "copy", "b25l").await;
 }
 

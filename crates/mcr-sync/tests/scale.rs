@@ -35,7 +35,7 @@ struct World {
     sources: Vec<SimCluster>,
     target: SimCluster,
     /// The targets of the sources that a running sync has found as they should be.
-    settled: Arc<Mutex<HashSet<Option<String>>>>,
+    read_again: Arc<Mutex<HashSet<Option<String>>>>,
 }
 
 fn name(source: usize) -> String {
@@ -60,7 +60,7 @@ impl World {
         Self {
             sources: names.map(from_template).collect(),
             target: builder().name("target").build(),
-            settled: Arc::default(),
+            read_again: Arc::default(),
         }
     }
 
@@ -74,8 +74,8 @@ impl World {
             let spec = ClusterSpec::named(cluster.name(), Access::from(cluster.client()));
             provider.handle().add(spec.unwrap());
         }
-        self.settled.lock().unwrap().clear();
-        let settled = self.settled.clone();
+        self.read_again.lock().unwrap().clear();
+        let read_again = self.read_again.clone();
         let sync = ObjectSync::<ResourceQuota, ResourceQuota>::new("quotas")
             .from(!ClusterSelector::name("target"))
             .to(ClusterName::new("target").unwrap())
@@ -83,7 +83,7 @@ impl World {
             // It is asked only about a source whose target exists, after all its writes. Null is no status, so none is written.
             .status(move |_, targets: &[(ClusterName, ResourceQuota)]| {
                 let target = targets[0].1.metadata.name.clone();
-                settled.lock().unwrap().insert(target);
+                read_again.lock().unwrap().insert(target);
                 Value::Null
             });
         let manager = Manager::builder()
@@ -126,8 +126,8 @@ async fn sync_500_clusters_restart_without_a_write_and_a_burst_of_edits_is_never
 
     let writes = world.all_writes();
     let running = world.start();
-    let settled = || world.settled.lock().unwrap().len() == counters.len();
-    eventually(LIMIT, "every source is looked at again", settled).await;
+    let read_again = || world.read_again.lock().unwrap().len() == counters.len();
+    eventually(LIMIT, "every source is looked at again", read_again).await;
     assert_eq!(world.all_writes(), writes, "writes after a restart");
 
     // Each edit raises the counter of a source that chance selects.

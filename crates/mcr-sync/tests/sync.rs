@@ -264,12 +264,12 @@ async fn sync_kind_without_a_status_subresource_is_an_error_before_anything_is_w
     let controller = sync.build().unwrap();
     let handle = controller.handle();
     w.run([controller], "");
-    let told = || {
+    let reported = || {
         let clusters = handle.status().clusters.into_iter();
         let mut failing = clusters.flat_map(|(_, status)| status.failing);
         failing.find(|request| request.error.contains("has no status subresource"))
     };
-    let failing = eventually(LIMIT, "the error", told).await;
+    let failing = eventually(LIMIT, "the error", reported).await;
     assert!(failing.retry_at.is_some(), "the kind may change");
     let of = |source: &str| w.berlin.get(WIDGETS, &key(source, "w"));
     eventually(LIMIT, "the target of the other cluster", || of("team-b")).await;

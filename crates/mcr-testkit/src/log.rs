@@ -108,13 +108,13 @@ mod tests {
     /// Fails without the second subscriber, because tracing caches that the first thread did not want the line.
     #[test]
     fn what_a_thread_without_a_log_logs_first_is_not_lost_for_others() {
-        fn say() {
+        fn log_line() {
             tracing::info!("said");
         }
         let log = Log::of_this_thread(Level::INFO);
-        std::thread::spawn(say).join().unwrap();
+        std::thread::spawn(log_line).join().unwrap();
         assert_eq!(log.text(), "");
-        say();
+        log_line();
         assert!(log.text().ends_with(": said\n"), "{}", log.text());
     }
 }

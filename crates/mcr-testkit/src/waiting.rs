@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_clock_that_is_held_moves_only_when_it_is_told_to() {
+    async fn a_clock_that_is_held_moves_only_when_it_is_asked_to() {
         let (clock, begun) = (hold_clock(), Instant::now());
         let mut later = std::pin::pin!(sleep(Duration::from_secs(10)));
         assert!(futures::poll!(later.as_mut()).is_pending());
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_runs_ends_when_it_is_told() {
+    async fn what_runs_ends_when_it_is_asked() {
         let running = Background::start(|stop| async move {
             stop.cancelled().await;
             Ok::<_, std::io::Error>(7)

@@ -404,7 +404,7 @@ fn a_killed_test_leaves_no_servers() {
 }
 
 #[test]
-fn missing_binaries_fail_and_say_what_to_do() {
+fn missing_binaries_fail_and_report_what_to_do() {
     let empty = tempfile::tempdir().or_fail();
     let run = |name: &str| {
         let output = std::process::Command::new(std::env::current_exe().or_fail())
@@ -423,7 +423,7 @@ fn missing_binaries_fail_and_say_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_chosen_authority_signs_the_server_and_its_users_and_the_audit_log_tells_credentials_apart() {
+async fn a_chosen_authority_signs_the_server_and_its_users_and_the_audit_log_distinguishes_credentials() {
     let authority = CertificateAuthority::new("kubernetes").or_fail();
     let plane = ControlPlane::builder().authority(&authority).audit(true).start();
     let plane = plane.await.or_fail();

@@ -44,9 +44,9 @@ impl Kubectl {
 
     /// Runs it as a user would: its output, and what it says on stderr, where it must succeed.
     async fn run(&self, line: &str) -> String {
-        let (succeeded, said) = self.try_run(line).await;
-        assert!(succeeded, "kubectl {line}: {said}");
-        said
+        let (succeeded, announced) = self.try_run(line).await;
+        assert!(succeeded, "kubectl {line}: {announced}");
+        announced
     }
 
     /// As [`run`](Self::run), with whether it succeeded.
@@ -64,10 +64,10 @@ impl Kubectl {
             .output()
             .await
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let announced = String::from_utf8_lossy(&output.stdout).into_owned();
         (
             output.status.success(),
-            said + &String::from_utf8_lossy(&output.stderr),
+            announced + &String::from_utf8_lossy(&output.stderr),
         )
     }
 }
@@ -83,9 +83,12 @@ async fn kubectl_finds_the_kinds_and_reads_and_writes_objects() {
     let says = async |lines: &str| {
         for line in lines.trim().lines() {
             let (command, parts) = line.trim().split_once(" | ").unwrap();
-            let said = kubectl.run(command).await;
+            let announced = kubectl.run(command).await;
             for part in parts.split(" | ") {
-                assert!(said.contains(part), "kubectl {command}: no {part:?} in {said}");
+                assert!(
+                    announced.contains(part),
+                    "kubectl {command}: no {part:?} in {announced}"
+                );
             }
         }
     };
@@ -118,7 +121,7 @@ async fn kubectl_finds_the_kinds_and_reads_and_writes_objects() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kubectl_is_told_what_to_do_instead_where_the_simulator_does_not_do_it() {
+async fn kubectl_gets_advice_instead_where_the_simulator_does_not_do_it() {
     let Some(kubectl) = Kubectl::start().await else {
         return;
     };
@@ -139,10 +142,13 @@ async fn kubectl_is_told_what_to_do_instead_where_the_simulator_does_not_do_it()
         ),
         ("create token default", ["issues no tokens", "--backend real"]),
     ] {
-        let (succeeded, said) = kubectl.try_run(line).await;
-        assert!(!succeeded, "kubectl {line}: {said}");
+        let (succeeded, announced) = kubectl.try_run(line).await;
+        assert!(!succeeded, "kubectl {line}: {announced}");
         for part in parts {
-            assert!(said.contains(part), "kubectl {line}: no {part:?} in {said}");
+            assert!(
+                announced.contains(part),
+                "kubectl {line}: no {part:?} in {announced}"
+            );
         }
     }
 
@@ -152,11 +158,11 @@ async fn kubectl_is_told_what_to_do_instead_where_the_simulator_does_not_do_it()
         .run("create deployment web --image=nginx --dry-run=client -o yaml")
         .await;
     std::fs::write(&path, deployment).unwrap();
-    let said = kubectl.run("apply -f file.yaml").await;
-    assert!(said.contains("deployment.apps/web created"), "{said}");
+    let announced = kubectl.run("apply -f file.yaml").await;
+    assert!(announced.contains("deployment.apps/web created"), "{announced}");
     let review = "apiVersion: authorization.k8s.io/v1\nkind: SelfSubjectAccessReview\n\
                   spec: {resourceAttributes: {verb: get, resource: pods}}\n";
     std::fs::write(&path, review).unwrap();
-    let said = kubectl.run("create -f file.yaml -o yaml").await;
-    assert!(said.contains("allowed: true"), "{said}");
+    let announced = kubectl.run("create -f file.yaml -o yaml").await;
+    assert!(announced.contains("allowed: true"), "{announced}");
 }

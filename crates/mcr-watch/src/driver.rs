@@ -37,7 +37,7 @@ use crate::{
 };
 
 /// A watch that has been open for this long without an event counts as one that works.
-const SETTLED_AFTER: Duration = Duration::from_secs(1);
+const PATIENT_AFTER: Duration = Duration::from_secs(1);
 
 /// How long the driver waits after its target has asked for a list: clusters that move to another endpoint do so one
 /// after the other, and one list serves all that came within this time.
@@ -237,8 +237,8 @@ impl Driver {
         self.report(TargetEvent::Received);
         let mut lines = LineDecoder::default();
         let limit = self.env.settings.watch_timeout + Duration::from_secs(30);
-        let mut patience = SETTLED_AFTER;
-        let mut settled = false;
+        let mut patience = PATIENT_AFTER;
+        let mut is_patient = false;
         loop {
             if self.left_out.is_due() {
                 self.progress.interrupt();
@@ -248,9 +248,9 @@ impl Driver {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break,
                 Err(_) if self.left_out.is_due() => continue,
-                Err(_) if !settled => {
+                Err(_) if !is_patient => {
                     self.report(TargetEvent::Recovered);
-                    (settled, patience) = (true, limit);
+                    (is_patient, patience) = (true, limit);
                     continue;
                 }
                 Err(_) => return Err(WatchError::Timeout(patience)),
@@ -264,7 +264,7 @@ impl Driver {
                 self.apply(&line, received)?;
             }
             self.report(TargetEvent::Recovered);
-            settled = true;
+            is_patient = true;
             patience = if *received == Received::Bookmarks {
                 limit.min(self.env.settings.silence_timeout)
             } else {

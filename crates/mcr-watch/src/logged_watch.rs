@@ -49,7 +49,7 @@ impl<T: Clone + Send + 'static> LoggedWatch<T> {
                 biased;
                 event = self.watch.next() => {
                     if let HubEvent::Failing(problem) = &event && self.outage.is_none() {
-                        self.tell(problem);
+                        self.log(problem);
                     }
                     return event;
                 }
@@ -78,13 +78,13 @@ impl<T: Clone + Send + 'static> LoggedWatch<T> {
                     .elapsed()
                     .is_ok_and(|lasts| lasts >= self.blocked_for);
                 if !outage.blocked && problem.error.is_blocked() && lasts {
-                    self.tell(&problem);
+                    self.log(&problem);
                 }
             }
         }
     }
 
-    fn tell(&mut self, problem: &WatchProblem) {
+    fn log(&mut self, problem: &WatchProblem) {
         self.outage = Some(Outage {
             blocked: problem.error.is_blocked(),
         });

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_problem_is_told_once_and_so_is_its_end() {
+    fn each_problem_is_reported_once_and_so_is_its_end() {
         let (ledger, key) = (Ledger::default(), ObjectKey::namespaced("fleet", "a"));
         let broken = |uid: &str, text: &str| ledger.is_news(&Notice::broken(&key, uid.into(), text.into()));
         let well = |uid: &str| ledger.is_news(&Notice::well(&key, uid.into()));

@@ -157,7 +157,7 @@ mod tests {
     struct Wrapped(#[source] Box<dyn Error + Send + Sync>);
 
     #[test]
-    fn causes_are_told_once_and_searched() {
+    fn causes_are_reported_once_and_searched() {
         let not_found = ClusterNotFoundLike;
         let failure = Failure::of(&Wrapped(Box::new(not_found)));
         assert_eq!(failure.text, "can't copy: gone");

@@ -199,7 +199,7 @@ impl Manager {
             // A fleet that returns without an error was already running elsewhere, and goes on there.
             Some(Err(error)) = fleet_task.join_next() => Err(panicked("fleet", error)),
             error = leader::failed(&mut election) => Err(panicked("leader election", error)),
-            never = unlogged::tell_if_unlogged() => match never {},
+            never = unlogged::warn_if_unlogged() => match never {},
         };
         if let Err(error) = &result {
             tracing::error!(%error, "stopping after an error");
@@ -367,7 +367,8 @@ impl ManagerBuilder {
     ///
     /// - The controllers of a replica that begins to lead reconcile all objects, as after a start. Set
     ///   [`Controller::leader_only`](crate::Controller::leader_only) to `false` for a controller that runs on every replica. A
-    ///   [`task`](Self::task) runs on every replica, and can ask the [leadership](Self::leadership); a [`leader_task`](Self::leader_task) runs on the leader only.
+    ///   [`task`](Self::task) runs on every replica, and can ask the [leadership](Self::leadership); a
+    ///   [`leader_task`](Self::leader_task) runs on the leader only.
     /// - If a leader can't renew the Lease, the tokens of its reconciles are cancelled at the renew deadline, and reconciles that do
     ///   not end are aborted before another replica can lead. The process goes on as a standby.
     /// - A standby does not see deletions as [`RequestObject::Deleted`](crate::RequestObject::Deleted) later when it leads. Use

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_names_are_told_apart() {
+    fn equal_names_are_distinguished() {
         let names = distinct(["a", "b", "a", "a"].into_iter());
         assert_eq!(
             names,

@@ -44,7 +44,7 @@ async fn objects_of_every_cluster_are_reconciled_as_they_come_change_and_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_is_told_until_it_succeeds_and_then_no_more() {
+async fn a_deletion_is_reported_until_it_succeeds_and_then_no_more() {
     let (mut world, a) = World::with_map();
     let seen: Seen<String> = Seen::default();
     let fails = Arc::new(AtomicUsize::new(2));
@@ -83,7 +83,7 @@ async fn a_deletion_is_told_until_it_succeeds_and_then_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deletions_missed_while_disconnected_are_told_and_recreated_objects_are_not_deleted() {
+async fn deletions_missed_while_disconnected_are_reported_and_recreated_objects_are_not_deleted() {
     let (mut world, a) = World::with_a();
     a.put_map("ns/gone", "1");
     a.put_map("ns/new", "1");

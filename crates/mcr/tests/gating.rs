@@ -409,7 +409,7 @@ async fn a_hub_that_leaves_or_is_replaced_before_its_first_list_opens_nothing() 
 #[tokio::test(start_paused = true)]
 async fn a_missing_hub_is_named_in_the_status_and_after_10_s_in_the_log() {
     let log = Log::of_this_thread(Level::INFO);
-    let said = || log.lines_with("the controller dispatches no request before these watches");
+    let announced = || log.lines_with("the controller dispatches no request before these watches");
     let (mut world, _a) = World::with_map();
     let seen: Seen<String> = Seen::default();
     let began = Instant::now();
@@ -421,13 +421,13 @@ async fn a_missing_hub_is_named_in_the_status_and_after_10_s_in_the_log() {
         status["gatedBy"],
         json!([{"cluster": "hub", "watch": "secrets", "reason": missing, "blocked": false}])
     );
-    until_true(|| said().len() == 1).await;
+    until_true(|| announced().len() == 1).await;
     assert!(
         began.elapsed() >= Duration::from_secs(10),
         "{:?}",
         began.elapsed()
     );
-    let line = &said()[0];
+    let line = &announced()[0];
     assert!(
         line.contains(" WARN ")
             && line.ends_with(&format!(
@@ -438,25 +438,25 @@ async fn a_missing_hub_is_named_in_the_status_and_after_10_s_in_the_log() {
     );
     // Once, until the reason changes.
     sleep(120_000).await;
-    assert_eq!(said().len(), 1);
+    assert_eq!(announced().len(), 1);
     let control = ApiAccess::new(support::Api::default());
     control.forbid("secrets");
     world.suspend(HUB, &control);
-    until_true(|| said().len() == 2).await;
+    until_true(|| announced().len() == 2).await;
     assert!(
-        said()[1].ends_with("secrets in cluster hub: the cluster is Suspended: asleep"),
+        announced()[1].ends_with("secrets in cluster hub: the cluster is Suspended: asleep"),
         "{}",
-        said()[1]
+        announced()[1]
     );
     world.add(HUB, &control, &[]);
-    until_true(|| said().len() == 3).await;
+    until_true(|| announced().len() == 3).await;
     assert!(
-        said()[2].contains("cluster hub: forbidden: secrets is forbidden. Grant list and watch"),
+        announced()[2].contains("cluster hub: forbidden: secrets is forbidden. Grant list and watch"),
         "{}",
-        said()[2]
+        announced()[2]
     );
     sleep(120_000).await;
-    assert_eq!((said().len(), seen.len()), (3, 0));
+    assert_eq!((announced().len(), seen.len()), (3, 0));
     control.allow("secrets");
     seen.wait_for(1).await;
     assert_eq!(log.lines_with("all gating watches have listed").len(), 1);

@@ -76,7 +76,7 @@ fn labelled() -> Controller<ConfigMap> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_without_its_label_left_the_watch_and_the_server_tells_whether_it_is_deleted() {
+async fn an_object_without_its_label_left_the_watch_and_the_server_reports_whether_it_is_deleted() {
     let server = SimCluster::new();
     server.create(map("a", "1")).unwrap();
     let (mut world, seen) = (World::new(), Seen::default());
@@ -135,14 +135,14 @@ async fn a_forbidden_question_is_an_error_and_asked_again() {
     world.run(labelled().build(confirm, Arc::new(seen.clone())).unwrap());
     seen.wait_for(1).await;
     server.update(map("b", "2")).unwrap();
-    let told = seen.wait_for(3).await;
+    let reported = seen.wait_for(3).await;
     assert_eq!(
-        told[1],
+        reported[1],
         "left 1, can't tell whether cluster://a/default/x was deleted: configmaps \"x\" is forbidden: User \"reader\" cannot \
          get resource \"configmaps\" in API group \"\" in the namespace \"default\". Allow the verb get for configmaps; the \
          request is retried"
     );
-    assert_eq!(told[1], told[2]);
+    assert_eq!(reported[1], reported[2]);
     user(&["get", "list", "watch"]);
     let answered = || {
         seen.all()
@@ -234,7 +234,7 @@ fn left<K>(last_known: Option<K>) -> RequestObject<K> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_an_answer_about_the_object_tells_that_it_is_deleted() {
+async fn only_an_answer_about_the_object_reports_that_it_is_deleted() {
     let server = SimCluster::new();
     let created = server.create(map("b", "1")).unwrap();
     let answer = Arc::new(Mutex::new(Answer::OfServer));
@@ -392,7 +392,7 @@ impl ScopeLayout for Namespaces {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_a_scope_a_deletion_is_certain_if_the_layout_says_so() {
+async fn in_a_scope_a_deletion_is_certain_if_the_layout_reports_so() {
     let by_default = || Plain.deletions_are_certain();
     let panics = || panic!("the layout of the test");
     let cases: [(fn() -> bool, _, _); 4] = [
@@ -422,7 +422,7 @@ async fn in_a_scope_a_deletion_is_certain_if_the_layout_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn leaving_the_watch_is_told_until_a_reconcile_succeeds_and_coming_back_ends_it() {
+async fn leaving_the_watch_is_reported_until_a_reconcile_succeeds_and_coming_back_ends_it() {
     let server = SimCluster::new();
     server.create(map("a", "1")).unwrap();
     let (mut world, seen) = (World::new(), Seen::default());

@@ -29,7 +29,7 @@ fn maps(name: &str) -> Result<mcr::BuiltController, BuildError> {
 }
 
 #[test]
-fn misuse_is_told_when_it_is_built() {
+fn misuse_is_reported_when_it_is_built() {
     let text = |error: BuildError| error.to_string();
     assert_eq!(maps("").unwrap_err(), BuildError::EmptyName);
     let error = Controller::named("idle")
@@ -272,7 +272,7 @@ fn child() {
 }
 
 #[test]
-fn a_program_without_a_log_is_told_so_on_stderr_once() {
+fn a_program_without_a_log_is_warned_on_stderr_once() {
     for (role, lines) in [("none", 1), ("early", 0), ("subscriber", 0), ("logger", 0)] {
         let output = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["child", "--exact", "--nocapture", "--test-threads=1"])
@@ -281,10 +281,11 @@ fn a_program_without_a_log_is_told_so_on_stderr_once() {
             .unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{role}: {text}");
-        let told: Vec<&str> = text.lines().filter(|line| line.starts_with("mcr: ")).collect();
-        assert_eq!(told.len(), lines, "{role}: {text}");
+        let reported: Vec<&str> = text.lines().filter(|line| line.starts_with("mcr: ")).collect();
+        assert_eq!(reported.len(), lines, "{role}: {text}");
         assert!(
-            told.iter()
+            reported
+                .iter()
                 .all(|line| line.contains("tracing_subscriber::fmt::init()")),
             "{role}: {text}"
         );

@@ -299,15 +299,15 @@ async fn joins_changes_and_leaves_become_requests_without_a_primary_kind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clusters_are_taken_in_and_let_go_as_their_labels_change() {
+async fn clusters_are_taken_in_and_released_as_their_labels_change() {
     let mut world = World::new();
     let a = support::ApiAccess::new(Default::default());
     a.put_map("ns/x", "1");
     world.add("a", &a, &[("env", "dev")]);
     let seen = Seen::default();
-    let told = ClusterSelector::matching(|cluster| cluster.provider() == "told");
+    let reported = ClusterSelector::matching(|cluster| cluster.provider() == "told");
     let selector = ClusterSelector::label("env", "prod")
-        .and(told)
+        .and(reported)
         .and(ClusterSelector::provider("told"));
     let controller = Controller::<ConfigMap>::new("prod").clusters(selector);
     let handle = world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
@@ -328,7 +328,7 @@ async fn clusters_are_taken_in_and_let_go_as_their_labels_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clusters_are_taken_in_and_let_go_as_a_property_changes() {
+async fn clusters_are_taken_in_and_released_as_a_property_changes() {
     let mut world = World::new();
     let (a, b) = (world.join("a"), world.join("b"));
     a.put_map("ns/x", "1");
@@ -395,7 +395,7 @@ async fn each_watch_chooses_its_clusters() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_let_go_no_longer_holds_anything_back() {
+async fn a_watch_that_is_released_no_longer_holds_anything_back() {
     let mut world = World::new();
     let a = support::ApiAccess::new(Default::default());
     a.forbid("secrets");

@@ -185,7 +185,7 @@ async fn a_planned_requeue_ends_with_its_object() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_cant_be_decoded_is_told_once_and_reconciled_when_it_is_mended() {
+async fn an_object_that_cant_be_decoded_is_reported_once_and_reconciled_when_it_is_mended() {
     let (mut world, a) = World::with_a();
     a.put("configmaps", "ns/x", json!({"data": 5}));
     a.put_map("ns/y", "1");
@@ -230,7 +230,7 @@ async fn a_cluster_not_found_ends_its_own_request_and_retries_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_still_runs_for_a_cluster_that_was_let_go_is_not_run_beside_when_it_is_taken_in_again() {
+async fn what_still_runs_for_a_cluster_that_was_released_is_not_run_beside_when_it_is_taken_in_again() {
     let mut world = World::new();
     let a = support::ApiAccess::new(Default::default());
     a.put_map("ns/x", "1");

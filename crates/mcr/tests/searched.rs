@@ -49,7 +49,7 @@ impl Provider for Sick {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fleet_without_clusters_says_where_its_providers_looked() {
+async fn a_fleet_without_clusters_reports_which_sources_its_providers_read() {
     let log = Log::of_this_thread(Level::WARN);
     let folder = tempfile::tempdir().unwrap();
     let kept = layer::filter(layer::prefix("p#", Arc::new(Nowhere)), |_| true);
@@ -64,9 +64,9 @@ async fn a_fleet_without_clusters_says_where_its_providers_looked() {
         let (fleet, stop) = (fleet.clone(), stop.clone());
         async move { fleet.run(stop).await }
     });
-    let said = || log.lines_with("the fleet has no clusters after 10 s");
-    until_true(|| said().len() == 3).await;
-    for (line, expected) in said().iter().zip([
+    let announced = || log.lines_with("the fleet has no clusters after 10 s");
+    until_true(|| announced().len() == 3).await;
+    for (line, expected) in announced().iter().zip([
         "provider=sick state=it has found none broken=0".to_owned(),
         "provider=all state=it has found none searched=nowhere: under the carpet; nowhere: what layer::filter keeps of: \
          under the carpet broken=0"

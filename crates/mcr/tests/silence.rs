@@ -17,53 +17,57 @@ async fn nothing<K>(_: Request<K>, _: Arc<()>) -> Result<(), BoxError> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_selects_no_cluster_says_so_once() {
+async fn a_controller_that_selects_no_cluster_reports_so_once() {
     let log = Log::of_this_thread(Level::WARN);
-    let said = || log.lines_with("the controller selects 0 of");
+    let announced = || log.lines_with("the controller selects 0 of");
     let mut world = World::new();
     let production = Controller::<ConfigMap>::new("hello").clusters(ClusterSelector::label("env", "prod"));
     world.run(production.build(nothing, Arc::new(())).unwrap());
     // Without clusters only the fleet warns.
     until_true(|| log.lines_with("the fleet has no clusters").len() == 1).await;
-    assert_eq!(said(), Vec::<String>::new());
+    assert_eq!(announced(), Vec::<String>::new());
     let (a, b) = (world.join("a"), world.join("b"));
     world.add("b", &b, &[("env", "dev")]);
     let began = Instant::now();
-    until_true(|| said().len() == 1).await;
+    until_true(|| announced().len() == 1).await;
     assert!(
         began.elapsed() >= Duration::from_secs(10),
         "{:?}",
         began.elapsed()
     );
     assert!(
-        said()[0].ends_with(
+        announced()[0].ends_with(
             "the controller selects 0 of 2 clusters after 10 s, so it does nothing in them: compare its selector with the \
              names, providers and labels of the clusters controller=hello selector=env=prod example=cluster a of provider \
              told with labels {}"
         ),
         "{}",
-        said()[0]
+        announced()[0]
     );
     // Once, whatever happens to clusters that are not selected.
     world.add("b", &b, &[("env", "test")]);
     world.join("c");
     sleep(60_000).await;
-    assert_eq!(said().len(), 1);
+    assert_eq!(announced().len(), 1);
     // Silent while a cluster is selected.
     world.add("a", &a, &[("env", "prod")]);
     until_true(|| a.watches() == 1).await;
     world.add("b", &b, &[]);
     sleep(60_000).await;
-    assert_eq!(said().len(), 1);
+    assert_eq!(announced().len(), 1);
     // That cluster leaves the controller: none is selected again.
     world.add("a", &a, &[]);
-    until_true(|| said().len() == 2).await;
-    assert!(said()[1].contains("selects 0 of 3 clusters"), "{}", said()[1]);
+    until_true(|| announced().len() == 2).await;
+    assert!(
+        announced()[1].contains("selects 0 of 3 clusters"),
+        "{}",
+        announced()[1]
+    );
     world.end().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_gets_its_cluster_in_time_or_wants_only_the_hub_says_nothing() {
+async fn a_controller_that_gets_its_cluster_in_time_or_wants_only_the_hub_reports_nothing() {
     let log = Log::of_this_thread(Level::WARN);
     let mut world = World::new();
     let late = Controller::<ConfigMap>::new("late").clusters(ClusterSelector::label("env", "prod"));

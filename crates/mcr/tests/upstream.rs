@@ -77,7 +77,7 @@ async fn slowly(_: Request<ConfigMap>, most: Arc<Most>) -> Result<(), BoxError> 
 }
 
 #[tokio::test(start_paused = true)]
-async fn b_12_as_many_reconciles_run_at_once_as_the_controller_says() {
+async fn b_12_as_many_reconciles_run_at_once_as_the_controller_reports() {
     // The limit of all clusters, the limit of each of three clusters, and the highest number that may run.
     for (total, each, expected) in [(2, 8, 2), (256, 1, 3), (1, 1, 1), (256, 8, 12)] {
         let mut world = World::new();
@@ -101,7 +101,7 @@ async fn b_12_as_many_reconciles_run_at_once_as_the_controller_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b_15_whatever_a_reconciler_logs_says_for_which_object_of_which_cluster() {
+async fn b_15_whatever_a_reconciler_logs_reports_for_which_object_of_which_cluster() {
     let log = Log::of_this_thread(Level::INFO);
     let mut world = World::new();
     let a = world.join("zoo");
@@ -176,15 +176,15 @@ async fn a_discovery_that_fails_is_started_again_and_clusters_stay() {
         fn discover(&self, _: CancellationToken) -> Discovery {
             let first = self.rounds.len() == 0;
             self.rounds.push("round");
-            let say = |cluster: &str| {
+            let report = |cluster: &str| {
                 Ok(Change::Upsert(ClusterSpec::new(
                     name(cluster),
                     self.access.clone(),
                 )))
             };
-            let mut items = vec![say("stays"), say("stays-too"), Ok(Change::Synced)];
+            let mut items = vec![report("stays"), report("stays-too"), Ok(Change::Synced)];
             if first {
-                items.insert(0, say("goes"));
+                items.insert(0, report("goes"));
                 items.push(Err("the inventory is away".into()));
                 stream::iter(items).boxed()
             } else {
@@ -259,15 +259,15 @@ async fn an_index_is_one_however_often_it_is_registered_and_starts_no_watch() {
 
 /// Promise 14: a user who sees no objects can see the reason.
 #[tokio::test(start_paused = true)]
-async fn a_fleet_without_clusters_says_so_after_ten_seconds() {
+async fn a_fleet_without_clusters_reports_so_after_ten_seconds() {
     let log = Log::of_this_thread(Level::INFO);
     let empty = World::new();
-    let said = || log.lines_with("has no clusters");
+    let announced = || log.lines_with("has no clusters");
     sleep(9_000).await;
-    assert_eq!(said(), Vec::<String>::new());
+    assert_eq!(announced(), Vec::<String>::new());
     sleep(2_000).await;
-    let [line] = &said()[..] else {
-        panic!("{:?}", said())
+    let [line] = &announced()[..] else {
+        panic!("{:?}", announced())
     };
     assert!(
         line.ends_with(
@@ -279,7 +279,7 @@ async fn a_fleet_without_clusters_says_so_after_ten_seconds() {
     let world = World::new();
     world.join("a");
     sleep(11_000).await;
-    assert_eq!(said().len(), 1, "not where there are clusters");
+    assert_eq!(announced().len(), 1, "not where there are clusters");
     world.end().await;
 }
 

@@ -128,7 +128,7 @@ async fn publish(
     if site.status.as_ref() == Some(&status) {
         return Ok(());
     }
-    tell(request, site, &status.page).await?;
+    report(request, site, &status.page).await?;
     // kcp turns a server-side apply into an update there, so mcr refuses it. A merge patch needs null for a field to remove.
     let patch = Patch::Merge(json!({"status": status}));
     let sites = request.api::<Site>();
@@ -140,7 +140,7 @@ async fn publish(
 }
 
 /// Writes an event on a Site, if its workspace has accepted the claim on events.
-async fn tell(request: &Request<Site>, site: &Site, page: &str) -> Result<(), BoxError> {
+async fn report(request: &Request<Site>, site: &Site, page: &str) -> Result<(), BoxError> {
     let event = Event {
         type_: EventType::Normal,
         reason: "Published".into(),
@@ -155,7 +155,7 @@ async fn tell(request: &Request<Site>, site: &Site, page: &str) -> Result<(), Bo
         .await
     {
         Err(kube::Error::Api(status)) if status.code == 403 => Ok(()),
-        told => Ok(told?),
+        reported => Ok(reported?),
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) fn events() -> Result<BuiltController, BuildError> {
     let changes = |old: Option<&Database>, new: Option<&Database>| old.is_some() && state(old) != state(new);
     Controller::<Database>::new("events")
         .predicate(Predicate::of(changes))
-        .build(tell, Arc::new(()))
+        .build(report, Arc::new(()))
 }
 
 fn state(database: Option<&Database>) -> Option<(Phase, Option<&str>)> {
@@ -23,7 +23,7 @@ fn state(database: Option<&Database>) -> Option<(Phase, Option<&str>)> {
     Some((status.phase?, status.version.as_deref()))
 }
 
-async fn tell(request: Request<Database>, _: Arc<()>) -> Result<Action, BoxError> {
+async fn report(request: Request<Database>, _: Arc<()>) -> Result<Action, BoxError> {
     let Some(database) = request.live() else {
         return Ok(Action::await_change());
     };
@@ -46,6 +46,6 @@ async fn tell(request: Request<Database>, _: Arc<()>) -> Result<Action, BoxError
     match recorder.publish(&event, &database.object_ref(&())).await {
         // The consumer has not accepted the claim on events.
         Err(kube::Error::Api(status)) if status.code == 403 => Ok(Action::await_change()),
-        told => Ok(told.map(|()| Action::await_change())?),
+        reported => Ok(reported.map(|()| Action::await_change())?),
     }
 }

@@ -358,7 +358,7 @@ impl Running<'_> {
             hub: (_, kubectl),
             ..
         } = self.deployed;
-        let told = |wanted: &str, again: bool| {
+        let reported = |wanted: &str, again: bool| {
             let field = "--field-selector=regarding.name=broken";
             let list = kubectl.run(&[
                 "-n",
@@ -380,7 +380,7 @@ impl Running<'_> {
         ] {
             self.deployed.add_secret("broken", content);
             let deadline = Instant::now() + PATIENCE;
-            while !told(reason, again) {
+            while !reported(reason, again) {
                 assert!(
                     Instant::now() < deadline,
                     "no event {reason}\n{}",

@@ -28,7 +28,7 @@ fn spec(name: &str, e2e: &E2e, cluster: E2eCluster) -> ClusterSpec {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clusters_join_and_leave_as_code_says_so() {
+async fn clusters_join_and_leave_as_code_asks() {
     let Some(e2e) = E2e::from_env() else { return };
     let alpha = e2e.namespace(E2eCluster::Alpha, "clusters").await;
     let beta = e2e.namespace(E2eCluster::Beta, "clusters").await;

@@ -9,7 +9,7 @@ use page::{Page, Step};
 use terminal::{Machine, Running};
 
 #[test]
-fn the_quickstart_on_kind_does_what_it_says() {
+fn the_quickstart_on_kind_does_what_it_reports() {
     let Some(e2e) = E2e::from_env() else { return };
     let machine = Machine::new(&e2e.kind(), &e2e.kubectl());
     let page = Page::read("docs/quickstart-kind.md", "fleet-", machine.prefix());
@@ -41,5 +41,5 @@ fn the_quickstart_on_kind_does_what_it_says() {
 
     assert_eq!(machine.clusters(), "", "the page promises that nothing is left");
     assert_eq!(machine.contexts(), "", "the page promises that nothing is left");
-    page.tells_all(&machine.screen.lines());
+    page.reports_all(&machine.screen.lines());
 }

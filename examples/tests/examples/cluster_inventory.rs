@@ -273,16 +273,16 @@ fn report(world: &World) -> Option<String> {
 }
 
 /// Two clusters are ready and one is not, for this reason. Then the ready one of `us` leaves.
-async fn tells_the_health(world: &World, args: &[&str], why: &str, leave: impl AsyncFnOnce()) {
+async fn reports_the_health(world: &World, args: &[&str], why: &str, leave: impl AsyncFnOnce()) {
     let hub = world.hub_kubeconfig("admin-of-cluster-1");
     let args = [&["--hub-kubeconfig", hub.to_str().unwrap()][..], args].concat();
     let program = Program::start("fleet-health", args);
     let groups = json!({"eu": [1, 1], "us": [1, 2]});
-    let told = |line: &Value| {
+    let reported = |line: &Value| {
         let reason = line["failing"]["gone"].as_str();
         line["groups"] == groups && reason.is_some_and(|reason| reason.contains(why))
     };
-    program.line("two of three", told);
+    program.line("two of three", reported);
     let written = || report(world).filter(|report| report.contains(why));
     let text = eventually(PATIENCE, "the report in the hub", written).await;
     let begin = "eu: 1 of 1 ready\nus: 1 of 2 ready\ngone: ";
@@ -325,7 +325,7 @@ async fn the_health_of_a_fleet_from_kubeconfigs_is_one_report() {
         "cluster-*.kubeconfig,gone.kubeconfig",
     ];
     let leave = async || fs::remove_file(world.folder.path().join("cluster-3.kubeconfig")).unwrap();
-    tells_the_health(&world, &args, "Unreachable", leave).await;
+    reports_the_health(&world, &args, "Unreachable", leave).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -348,7 +348,7 @@ async fn the_health_of_a_fleet_from_an_inventory_is_one_report() {
         "--allow-loopback",
     ];
     let leave = async || world.hub().delete(PROFILES, "fleet/cluster-3").or_fail();
-    tells_the_health(&world, &args, "the agent is silent", leave).await;
+    reports_the_health(&world, &args, "the agent is silent", leave).await;
 }
 
 /// The plugin `mcr-exec-secretreader`. `None` if this build has none, which the log says.

@@ -78,7 +78,7 @@ fn every_step_of_the_demo_succeeds_on_the_simulator() {
 }
 
 #[test]
-fn without_binaries_the_demo_simulates_and_says_so_and_serves_its_report() {
+fn without_binaries_the_demo_simulates_and_reports_so_and_serves_its_report() {
     let nothing = tempfile::tempdir().unwrap();
     let environment = [
         ("KUBEBUILDER_ASSETS", OsStr::new("")),

@@ -227,13 +227,13 @@ fn cluster_api_runs_with_the_rights_of_its_manifests_and_uses_each_of_them() {
                 "KubeconfigBroken"
             };
             let deadline = std::time::Instant::now() + std::time::Duration::from_secs(90);
-            let told = || {
+            let reported = || {
                 let field = "--field-selector=regarding.name=broken-kubeconfig";
                 let list = get(&["events.events.k8s.io", field]);
                 let mut events = list["items"].as_array().unwrap().iter();
                 events.any(|event| event["reason"] == reason && (!again || !event["series"].is_null()))
             };
-            while !told() {
+            while !reported() {
                 assert!(
                     std::time::Instant::now() < deadline,
                     "{reason}: {}",

@@ -59,12 +59,12 @@ async fn sites_of_two_workspaces_become_pages_with_the_rights_of_the_manifest_an
         );
         assert!(page(&started, workspace).unwrap().contains("Opens soon."));
     }
-    let told: Vec<Value> = a
+    let reported: Vec<Value> = a
         .list(EVENTS, "default")
         .into_iter()
         .map(|event| event["note"].clone())
         .collect();
-    assert_eq!(told, [format!("the page is {}/default/shop.html", a.id())]);
+    assert_eq!(reported, [format!("the page is {}/default/shop.html", a.id())]);
     assert!(
         b.list(EVENTS, "default").is_empty(),
         "team-b has rejected the claim"
@@ -178,11 +178,11 @@ async fn the_commands_of_the_page_lead_to_pages_and_away() {
         pages.to_str().unwrap(),
     ];
     let program = Program::start("kcp-apiexport", args);
-    let said = |workspace: &'static str, event: &'static str| {
+    let announced = |workspace: &'static str, event: &'static str| {
         move |line: &Value| line["workspace"] == workspace && line["event"] == event
     };
-    program.line("the first page", said("root:team-a", "published"));
-    program.line("the second page", said("root:team-b", "published"));
+    program.line("the first page", announced("root:team-a", "published"));
+    program.line("the second page", announced("root:team-b", "published"));
     let shown = run(look).await;
     assert_eq!(shown.matches("<h1>The shop</h1>").count(), 2, "{shown}");
     assert_eq!(
@@ -192,9 +192,9 @@ async fn the_commands_of_the_page_lead_to_pages_and_away() {
     );
     let mark = program.mark();
     run(end).await;
-    program.after(mark, "the change", said("root:team-a", "published"));
+    program.after(mark, "the change", announced("root:team-a", "published"));
     for workspace in ["root:team-a", "root:team-b"] {
-        program.after(mark, "the end", said(workspace, "removed"));
+        program.after(mark, "the end", announced(workspace, "removed"));
     }
     let left = fs::read_dir(&pages)
         .unwrap()

@@ -111,7 +111,7 @@ async fn mongodb_a_the_manifests_make_a_service_with_two_consumers() -> Result<(
         assert_eq!(orders["status"]["version"], "6.0.5");
         assert_eq!(orders["status"]["members"], 1);
         assert_eq!(
-            workspace.told("Synced").await?,
+            workspace.reported("Synced").await?,
             "all targets are as they should be"
         );
         let placed = world.placed(workspace).await?.unwrap();
@@ -144,7 +144,7 @@ async fn mongodb_the_connection_comes_back_to_its_consumer_and_follows_the_passw
     world.bank.secret("orders-connection", "bank's").await?;
     // A Secret that the consumer has not given to the controller is no password.
     world.shop.change(json!({"passwordSecret": "absent"})).await?;
-    let message = world.shop.told("RelatedMissing").await?;
+    let message = world.shop.reported("RelatedMissing").await?;
     assert!(message.contains("absent"), "{message}");
     world.stop().await
 }
@@ -206,7 +206,7 @@ async fn mongodb_d_a_change_of_the_order_reaches_the_database() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mongodb_e_what_the_operator_says_comes_to_the_right_consumer_only() -> Result<()> {
+async fn mongodb_e_what_the_operator_reports_comes_to_the_right_consumer_only() -> Result<()> {
     let mut world = new_world(1).await?;
     world.operate(Mood::Slow).await?;
     world.start()?;
@@ -267,7 +267,7 @@ async fn mongodb_g_a_deleted_order_ends_its_database_before_it_is_released() -> 
     let hold = |list: Value| json!({"metadata": {"finalizers": list}});
     world.interfere(&world.shop, hold(json!(["test/hold"]))).await?;
     world.shop.delete_orders().await?;
-    let message = world.shop.told("TargetDeleting").await?;
+    let message = world.shop.reported("TargetDeleting").await?;
     assert!(message.contains("waits for its finalizers"), "{message}");
     let is_ending = |object: &Value| !object["metadata"]["deletionTimestamp"].is_null();
     world.runs(&world.shop, "ending", is_ending).await?;
@@ -310,7 +310,7 @@ async fn mongodb_j_a_restarted_controller_goes_on_without_duplicates() -> Result
     let mut world = ready_world().await?;
     for workspace in [&world.shop, &world.bank] {
         workspace.secret("orders-connection", "change-me").await?;
-        workspace.told("Synced").await?;
+        workspace.reported("Synced").await?;
     }
     world.stop().await?;
     let before = mark().await;

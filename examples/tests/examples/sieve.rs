@@ -244,7 +244,7 @@ impl World {
     }
 
     /// Waits until all is as it should be, and is so when one object more has come and gone, after what was to be done before.
-    async fn settled(&self, what: &str, program: &Program) -> State {
+    async fn converged(&self, what: &str, program: &Program) -> State {
         self.until(what, program, Self::is_as_wanted).await;
         let copies = |world: &Self| {
             let members = world.members();
@@ -335,7 +335,7 @@ async fn killed(cluster: &str, verb: &str, n: u64, undisturbed: &State) -> Kille
     place.proxy.clear().await;
     let program = world.start();
     let what = format!("killed before {verb} {n} in {cluster}");
-    assert_eq!(world.settled(&what, &program).await, *undisturbed, "{what}");
+    assert_eq!(world.converged(&what, &program).await, *undisturbed, "{what}");
     Killed::Before { unfinished }
 }
 
@@ -343,7 +343,7 @@ async fn killed(cluster: &str, verb: &str, n: u64, undisturbed: &State) -> Kille
 async fn sieve_a_crash_between_any_two_writes_ends_in_the_same_state() {
     let world = World::new().await;
     let program = world.start();
-    let undisturbed = world.settled("undisturbed", &program).await;
+    let undisturbed = world.converged("undisturbed", &program).await;
     program.interrupt();
     // The finalizers and records of four originals, and the release of a fifth one; an original without a copy in berlin, two copies
     // that differ, and one that is left over; four copies and a namespace in lyon. With the least number of each.
@@ -376,10 +376,10 @@ async fn sieve_a_crash_between_any_two_writes_ends_in_the_same_state() {
 async fn stale_view(perturbed: bool) -> State {
     let world = World::new().await;
     let program = world.start();
-    world.settled("at first", &program).await;
+    world.converged("at first", &program).await;
     world.hub.delete("fresh");
     world.hub.put("settings", json!({"key": "newer"}));
-    world.settled("up to date", &program).await;
+    world.converged("up to date", &program).await;
     program.interrupt();
 
     let mark = world.hub.cluster.audit().mark();
@@ -400,7 +400,7 @@ async fn stale_view(perturbed: bool) -> State {
     }
     world.hub.put("extra", json!({"key": "value"}));
     world.hub.proxy.clear().await;
-    world.settled("after a stale view of the hub", &program).await;
+    world.converged("after a stale view of the hub", &program).await;
     program.interrupt();
 
     if perturbed {
@@ -414,7 +414,7 @@ async fn stale_view(perturbed: bool) -> State {
         .until("it runs", &program, |world| world.lyon.get("fresh").is_some())
         .await;
     world.berlin.proxy.clear().await;
-    let state = world.settled("after a stale view of a member", &program).await;
+    let state = world.converged("after a stale view of a member", &program).await;
     program.interrupt();
     state
 }
@@ -430,7 +430,7 @@ async fn sieve_a_stale_view_ends_in_the_same_state() {
 async fn missed_events(perturbed: bool) -> State {
     let world = World::new().await;
     let program = world.start();
-    world.settled("at first", &program).await;
+    world.converged("at first", &program).await;
     let places = [&world.hub, &world.berlin];
     let hits = || places.map(|place| place.proxy.stats().hits);
     let skip = async || {
@@ -456,7 +456,7 @@ async fn missed_events(perturbed: bool) -> State {
     world.hub.replace("fixed", json!({"key": "another"}), true);
     world.berlin.drift("settings");
     if !perturbed {
-        world.settled("in between", &program).await;
+        world.converged("in between", &program).await;
     }
     skipped(before, [3, 1]).await;
     world.hub.put("settings", json!({"key": "two"}));
@@ -475,7 +475,7 @@ async fn missed_events(perturbed: bool) -> State {
     world.hub.delete("fresh");
     world.berlin.drift("extra");
     if !perturbed {
-        world.settled("in between", &program).await;
+        world.converged("in between", &program).await;
     }
     skipped(before, [1, 1]).await;
     world.hub.put("settings", json!({"key": "three"}));
@@ -486,7 +486,7 @@ async fn missed_events(perturbed: bool) -> State {
         .await;
     program.interrupt();
     let program = world.start();
-    let state = world.settled("after missed events", &program).await;
+    let state = world.converged("after missed events", &program).await;
     program.interrupt();
     state
 }

@@ -360,7 +360,7 @@ async fn rollout_waits_for_a_wave_whose_clusters_are_suspended() {
 }
 
 #[tokio::test]
-async fn rollout_waits_for_a_cluster_that_does_not_answer_if_it_is_told_to() {
+async fn rollout_waits_for_a_cluster_that_does_not_answer_if_it_is_asked_to() {
     let (world, running) = complete().await;
     edit(&world, |spec| spec["unreachable"] = "Wait".into());
     world.eu.proxy.set(Fault::Silent).await;

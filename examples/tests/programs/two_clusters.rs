@@ -55,10 +55,10 @@ async fn served(world: &World, consumer: &Place, replicas: u32) -> Value {
 /// Waits for a phase of a consumer's database.
 async fn phase(consumer: &Place, phase: &str) {
     let what = format!("{phase} in {}", consumer.cluster.name());
-    let is_told = |found: Value| (found["status"]["phase"] == phase).then_some(());
+    let is_reported = |found: Value| (found["status"]["phase"] == phase).then_some(());
     consumer
         .has(&what, |cluster| {
-            cluster.get(DATABASES, "default/main").and_then(is_told)
+            cluster.get(DATABASES, "default/main").and_then(is_reported)
         })
         .await;
 }

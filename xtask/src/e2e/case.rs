@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_skipped_says_why() {
+    fn one_that_was_skipped_reports_why() {
         let why = Outcome::Skipped("no Pod runs here".to_owned());
         let output = "running 1 test\ntest a::case ... SKIPPED a::case: no Pod runs here\nok\n";
         assert_eq!(judge(exit(0), output), why);

@@ -384,7 +384,7 @@ fn prefix() -> String {
 /// One run at a time for each engine.
 fn lock(folder: &Path) -> Result<File> {
     let file = File::create(folder.join(".lock"))?;
-    let mut told = false;
+    let mut reported = false;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
@@ -392,7 +392,7 @@ fn lock(folder: &Path) -> Result<File> {
             Err(TryLockError::Error(error)) => return Err(error).context("locking the clusters' folder"),
         }
         interrupt::check()?;
-        if !std::mem::replace(&mut told, true) {
+        if !std::mem::replace(&mut reported, true) {
             eprintln!("e2e: waiting for another `cargo xtask e2e`");
         }
         thread::sleep(Duration::from_millis(200));

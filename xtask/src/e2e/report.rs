@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_tells_what_was_left_out() {
+    fn the_table_reports_what_was_left_out() {
         let mut in_part = case("a_long_name", Outcome::Passed, "");
         in_part.left_out.push("the engine: not ours".to_owned());
         let table = table(&[in_part, case("b", Outcome::Failed("signal: 6".to_owned()), "")]);

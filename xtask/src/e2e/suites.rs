@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_told_the_known_ones() {
+    fn an_unknown_name_gets_the_known_ones() {
         assert_eq!(choose(some(), &[]).unwrap().len(), 3);
         assert_eq!(choose(some(), &["kind".to_owned()]).unwrap().len(), 1);
         let error = choose(some(), &["kinf".to_owned()]).unwrap_err().to_string();

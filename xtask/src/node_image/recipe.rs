@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_that_need_libraries_are_told_from_those_that_do_not() {
+    fn programs_that_need_libraries_are_distinguished_from_those_that_do_not() {
         let this = fs::read(std::env::current_exe().unwrap()).unwrap();
         assert!(is_dynamic(&this), "tests are linked to libc");
         assert!(!is_dynamic(b"\x7fELF"));

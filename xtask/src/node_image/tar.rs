@@ -89,12 +89,12 @@ mod tests {
             .lines()
             .map(|line| line.split_whitespace().collect())
             .collect();
-        let told: Vec<_> = lines
+        let reported: Vec<_> = lines
             .iter()
             .map(|line| (line[0], line[1], line[2], line[5]))
             .collect();
         assert_eq!(
-            told,
+            reported,
             [
                 ("drwxr-xr-x", "0/0", "0", "bin/"),
                 ("-rwxr-xr-x", "0/0", "513", "bin/busybox"),

@@ -106,12 +106,12 @@ impl Bench {
             Ok(None) => return otherwise(format!("did not end within {} s", LIMIT.as_secs())),
             Err(error) => return otherwise(format!("{error:#}")),
         };
-        let said = std::fs::read(&shown).unwrap_or_default();
-        let said = String::from_utf8_lossy(&said);
+        let announced = std::fs::read(&shown).unwrap_or_default();
+        let announced = String::from_utf8_lossy(&announced);
         // A program that crashed, or that does not know the test, is no answer.
-        if status.success() && said.contains("test result: ok. 1 passed") {
+        if status.success() && announced.contains("test result: ok. 1 passed") {
             Ok(())
-        } else if said.contains("test result: FAILED. 0 passed; 1 failed") {
+        } else if announced.contains("test result: FAILED. 0 passed; 1 failed") {
             Err(Failed {
                 after,
                 kind: Kind::Test,

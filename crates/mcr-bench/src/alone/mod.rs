@@ -17,7 +17,7 @@ pub(crate) use scope::place;
 use anyhow::Result;
 
 pub use crate::subject::Heap;
-use crate::subject::{message::Message, say};
+use crate::subject::{message::Message, send};
 
 /// Which one.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub fn run(args: AloneArgs, heap: Heap) -> Result<()> {
         Case::Workspaces => runtime.block_on(workspaces::measure(args.size, heap))?,
         Case::Queue => queue::measure()?,
     };
-    say(&Message::Figures { figures });
+    send(&Message::Figures { figures });
     // Background tasks hold nothing that needs a cleanup.
     std::process::exit(0);
 }

@@ -74,7 +74,7 @@ pub async fn fill_from<K: DeserializeOwned>(server: Canned, request: &WatchReque
 }
 
 /// Waits until the number of allocated bytes is stable, and returns it.
-async fn settled(heap: Heap) -> Result<f64> {
+async fn measured_at_rest(heap: Heap) -> Result<f64> {
     tokio::time::sleep(Duration::from_millis(500)).await;
     Ok(heap().context("this is the program without an allocator that counts")? as f64)
 }
@@ -91,9 +91,9 @@ async fn kind<K: DeserializeOwned>(
     let (few, many) = (count / 4, count);
     let mut allocated = Vec::new();
     for count in [few, many] {
-        let before = settled(heap).await?;
+        let before = measured_at_rest(heap).await?;
         let full = fill::<K>(&request, make, count).await?;
-        allocated.push(settled(heap).await? - before);
+        allocated.push(measured_at_rest(heap).await? - before);
         if count == many {
             let keys = full.store.keys()?;
             let begun = Instant::now();
@@ -139,27 +139,27 @@ fn of<K: Resource<DynamicType = ()>>() -> WatchRequest {
 
 pub(super) async fn measure(count: usize, heap: Heap) -> Result<Figures> {
     let mut figures = Figures::new();
-    let told = &mut figures;
+    let on_row = &mut figures;
     kind::<ConfigMap>(
         "configmap",
         of::<ConfigMap>(),
         objects::config_map,
         count,
         heap,
-        told,
+        on_row,
     )
     .await?;
-    kind::<Pod>("pod", of::<Pod>(), objects::pod, count, heap, told).await?;
+    kind::<Pod>("pod", of::<Pod>(), objects::pod, count, heap, on_row).await?;
     kind::<Deployment>(
         "deployment",
         of::<Deployment>(),
         objects::deployment,
         count,
         heap,
-        told,
+        on_row,
     )
     .await?;
     let backups = WatchRequest::resource(&custom());
-    kind::<DynamicObject>("custom", backups, objects::custom, count, heap, told).await?;
+    kind::<DynamicObject>("custom", backups, objects::custom, count, heap, on_row).await?;
     Ok(figures)
 }

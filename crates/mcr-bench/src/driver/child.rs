@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     proc::Usage,
-    subject::message::{Message, Sighting, now},
+    subject::message::{Message, Observation, now},
 };
 
 /// The limit for an answer to a question.
@@ -26,7 +26,7 @@ pub struct Running {
     child: Child,
     pid: u32,
     started: u64,
-    said: Lines<BufReader<ChildStdout>>,
+    output: Lines<BufReader<ChildStdout>>,
     ask: ChildStdin,
     name: String,
 }
@@ -47,10 +47,10 @@ impl Running {
             .spawn()
             .with_context(|| format!("starting {}", program.display()))?;
         let pid = child.id().context("it has ended at once")?;
-        let said = child.stdout.take().context("it has no stdout")?;
+        let output = child.stdout.take().context("it has no stdout")?;
         let ask = child.stdin.take().context("it has no stdin")?;
         Ok(Self {
-            said: BufReader::new(said).lines(),
+            output: BufReader::new(output).lines(),
             name: name.to_owned(),
             child,
             pid,
@@ -90,7 +90,7 @@ impl Running {
     /// When no message comes within `limit`, a line is no message, or the process has ended.
     pub async fn next(&mut self, limit: Duration) -> Result<Message> {
         let name = &self.name;
-        let line = timeout(limit, self.said.next_line())
+        let line = timeout(limit, self.output.next_line())
             .await
             .with_context(|| format!("{name} has said nothing for {limit:?}"))??;
         let Some(line) = line else {
@@ -136,7 +136,7 @@ impl Running {
     /// # Errors
     ///
     /// When it does not answer.
-    pub async fn beats(&mut self) -> Result<Vec<Sighting>> {
+    pub async fn beats(&mut self) -> Result<Vec<Observation>> {
         match self.ask("beats").await? {
             Message::Beats { beats } => Ok(beats),
             other => bail!("{} answered {other:?}", self.name),

@@ -19,7 +19,7 @@ pub struct Machine {
 
 impl Machine {
     /// Reads the data of this machine, and the versions from the workspace in `root`.
-    pub fn look(root: &Path) -> Self {
+    pub fn observe(root: &Path) -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let field = |text: &str, name: &str| {
             let line = text.lines().find(|line| line.starts_with(name));
@@ -63,11 +63,11 @@ impl Machine {
                 ),
                 (
                     "rustc".to_owned(),
-                    said_by("rustc", &["--version"])
+                    output_of("rustc", &["--version"])
                         .trim_start_matches("rustc ")
                         .to_owned(),
                 ),
-                ("Go".to_owned(), said_by("go", &["env", "GOVERSION"])),
+                ("Go".to_owned(), output_of("go", &["env", "GOVERSION"])),
                 (
                     "controller-runtime".to_owned(),
                     module("sigs.k8s.io/controller-runtime "),
@@ -80,11 +80,12 @@ impl Machine {
     }
 }
 
-fn said_by(program: &str, args: &[&str]) -> String {
-    let said = Command::new(program).args(args).output();
-    let said = said.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    said.ok()
-        .filter(|said| !said.is_empty())
+fn output_of(program: &str, args: &[&str]) -> String {
+    let output = Command::new(program).args(args).output();
+    let output = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    output
+        .ok()
+        .filter(|output| !output.is_empty())
         .unwrap_or_else(|| "not there".to_owned())
 }
 
@@ -100,11 +101,11 @@ fn locked(lock: &str, name: &str) -> String {
 fn api_server() -> String {
     let binaries = mcr_testkit::control_plane::Binaries::find();
     let program = binaries.map(|binaries| binaries.folder().join("kube-apiserver").display().to_string());
-    let said = program.map_or_else(
+    let output = program.map_or_else(
         |_| "not there".to_owned(),
-        |program| said_by(&program, &["--version"]),
+        |program| output_of(&program, &["--version"]),
     );
-    said.trim_start_matches("Kubernetes ").to_owned()
+    output.trim_start_matches("Kubernetes ").to_owned()
 }
 
 #[cfg(test)]

@@ -337,7 +337,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_has_the_columns_that_are_used_and_says_what_was_skipped() {
+    fn a_table_has_the_columns_that_are_used_and_reports_what_was_skipped() {
         let rows = [
             Row {
                 synced_s: Some(1.234),
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_told_beside_what_nobody_can_save() {
+    fn what_is_left_is_reported_beside_what_nobody_can_save() {
         let row = |subject: &str, synced: f64, rss: f64| Row {
             synced_s: Some(synced),
             rss_idle_kb: Some(rss),
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_says_what_was_missed_and_what_was_not_measured() {
+    fn the_page_reports_what_was_missed_and_what_was_not_measured() {
         let rows = [Row {
             value: Some(5e5),
             ..Row::new("queue", "mcr", 1_000, 100)

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beat_is_told_from_what_is_around_it() {
+    fn a_beat_is_distinguished_from_what_is_around_it() {
         let event = format!("1f4\r\n{}\n\r\n", crate::objects::beat(1_234));
         assert_eq!(seq(event.as_bytes()), Some(1_234));
         for other in ["HTTP/1.1 200 OK\r\n\r\n", "{\"seq\":\"", "{\"seq\":\"x\"}", ""] {

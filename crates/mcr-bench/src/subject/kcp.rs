@@ -90,11 +90,11 @@ async fn manage(args: KcpArgs) -> Result<()> {
                 let cluster = request.cluster.name();
                 let (namespace, name) = (request.namespace().unwrap_or_default(), request.name());
                 match request.live() {
-                    Some(widget) => say(format_args!(
+                    Some(widget) => print(format_args!(
                         "reconciled {cluster} {namespace}/{name} {}",
                         widget.spec.stamp
                     )),
-                    None => say(format_args!("gone {cluster} {namespace}/{name}")),
+                    None => print(format_args!("gone {cluster} {namespace}/{name}")),
                 }
                 Ok::<_, BoxError>(Action::done())
             },
@@ -121,17 +121,17 @@ async fn manage(args: KcpArgs) -> Result<()> {
 /// Tells when a cluster is ready for the first time, and when it leaves.
 async fn members(fleet: &Fleet) {
     let mut events = fleet.subscribe();
-    let mut told: HashSet<ClusterName> = HashSet::new();
+    let mut on_row: HashSet<ClusterName> = HashSet::new();
     loop {
         match events.next().await {
             FleetEvent::Engaged(cluster) | FleetEvent::Updated(cluster)
-                if cluster.state().is_ready() && told.insert(cluster.name().clone()) =>
+                if cluster.state().is_ready() && on_row.insert(cluster.name().clone()) =>
             {
-                say(format_args!("engaged {}", cluster.name()));
+                print(format_args!("engaged {}", cluster.name()));
             }
             FleetEvent::Disengaged { name, .. } => {
-                told.remove(&name);
-                say(format_args!("disengaged {name}"));
+                on_row.remove(&name);
+                print(format_args!("disengaged {name}"));
             }
             _ => {}
         }
@@ -144,12 +144,12 @@ async fn answer() {
     while let Ok(Some(line)) = lines.next_line().await {
         if line.trim() == "tasks" {
             let tasks = Handle::current().metrics().num_alive_tasks();
-            say(format_args!("tasks {tasks}"));
+            print(format_args!("tasks {tasks}"));
         }
     }
 }
 
-fn say(event: fmt::Arguments<'_>) {
+fn print(event: fmt::Arguments<'_>) {
     let line = format!("{event} {}\n", now());
     let mut out = std::io::stdout().lock();
     // Fails only if the driver is gone, which needs no message.

@@ -23,7 +23,7 @@ pub enum Message {
     /// The answer to `beats`: the beats that were seen since the last question.
     Beats {
         /// In no order.
-        beats: Vec<Sighting>,
+        beats: Vec<Observation>,
     },
     /// The answer to `heap`.
     Heap {
@@ -60,7 +60,7 @@ pub enum Message {
 
 /// One beat that one cluster's reconciler has seen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sighting {
+pub struct Observation {
     /// The cluster, as the subject calls it.
     pub cluster: String,
     /// The beat's number.
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(
             read(r#"{"beats":[{"cluster":"c","seq":1,"at":3}],"event":"beats"}"#),
             Message::Beats {
-                beats: vec![Sighting {
+                beats: vec![Observation {
                     cluster: "c".to_owned(),
                     seq: 1,
                     at: 3

@@ -9,7 +9,7 @@ use std::{
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 
-use super::message::{Message, Sighting, now};
+use super::message::{Message, Observation, now};
 use crate::objects::BEAT;
 
 /// Returns the allocated bytes, if they are counted.
@@ -22,7 +22,7 @@ pub struct Tally(Arc<Inner>);
 struct Inner {
     expected: usize,
     seen: AtomicUsize,
-    beats: Mutex<Vec<Sighting>>,
+    beats: Mutex<Vec<Observation>>,
     applied: AtomicUsize,
     failed: AtomicU64,
 }
@@ -55,7 +55,7 @@ impl Tally {
 
     /// A beat of a cluster has been seen.
     pub fn beat(&self, cluster: &str, seq: u64) {
-        self.0.beats.lock().push(Sighting {
+        self.0.beats.lock().push(Observation {
             cluster: cluster.to_owned(),
             seq,
             at: now(),
@@ -66,7 +66,7 @@ impl Tally {
     pub fn reconciled_many(&self, objects: usize) {
         let before = self.0.seen.fetch_add(objects, Ordering::Relaxed);
         if before < self.0.expected && before + objects >= self.0.expected {
-            say(&Message::Synced { at: now() });
+            send(&Message::Synced { at: now() });
         }
     }
 
@@ -76,7 +76,7 @@ impl Tally {
             self.0.failed.fetch_add(1, Ordering::Relaxed);
         } else if self.0.applied.fetch_add(1, Ordering::Relaxed) + 1 == self.0.expected {
             let failed = self.0.failed.load(Ordering::Relaxed);
-            say(&Message::Applied { at: now(), failed });
+            send(&Message::Applied { at: now(), failed });
         }
     }
 
@@ -89,13 +89,13 @@ impl Tally {
                 match line.as_deref().map(str::trim) {
                     Ok("beats") => {
                         let beats = std::mem::take(&mut *this.0.beats.lock());
-                        say(&Message::Beats { beats });
+                        send(&Message::Beats { beats });
                     }
                     Ok("seen") => {
                         let count = this.0.seen.load(Ordering::Relaxed) as u64;
-                        say(&Message::Seen { count });
+                        send(&Message::Seen { count });
                     }
-                    Ok("heap") => say(&Message::Heap { bytes: heap() }),
+                    Ok("heap") => send(&Message::Heap { bytes: heap() }),
                     Ok(_) => {}
                     Err(_) => break,
                 }
@@ -106,7 +106,7 @@ impl Tally {
 }
 
 /// Writes a line.
-pub(crate) fn say(message: &Message) {
+pub(crate) fn send(message: &Message) {
     let mut line = serde_json::to_vec(message).unwrap_or_default();
     line.push(b'\n');
     let mut out = std::io::stdout().lock();

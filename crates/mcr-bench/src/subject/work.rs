@@ -20,8 +20,8 @@ pub const CONCURRENCY: usize = 64;
 
 /// Whether an object is to be applied in this round.
 pub fn is_due(object: &ConfigMap, round: u64) -> bool {
-    let said = object.data.as_ref().and_then(|data| data.get(ROUND));
-    said.is_some_and(|said| said.parse() == Ok(round))
+    let output = object.data.as_ref().and_then(|data| data.get(ROUND));
+    output.is_some_and(|output| output.parse() == Ok(round))
 }
 
 /// Applies a copy of an object, server-side, as a reconciler does that distributes configuration.

@@ -33,7 +33,7 @@ pub async fn run(session: &mut Session<'_>) -> Result<Vec<Row>> {
             }
         }
     }
-    Ok(session.tell(&runs))
+    Ok(session.report(&runs))
 }
 
 /// Lets the clusters that move be those of this half, and the others leave.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::{Session, round::SETTLED};
+use super::{Session, round::REST};
 use crate::{
     driver::{Backend, Job, Running, Subject, real::Real, sim::Sim},
     row::Row,
@@ -62,7 +62,7 @@ pub async fn run(session: &mut Session<'_>) -> Result<Vec<Row>> {
             session.ran(run, row, &mut runs);
         }
     }
-    Ok(session.tell(&runs))
+    Ok(session.report(&runs))
 }
 
 fn variant(backend: &Backend) -> &'static str {
@@ -92,12 +92,12 @@ pub(super) async fn one(
     let synced = process.synced(LIMIT).await?;
     let at_sync = process.usage()?;
     let server = server.and_then(|before| Some(backend.server_cpu()?.saturating_sub(before)));
-    let half = idle.unwrap_or(SETTLED) / 2;
+    let half = idle.unwrap_or(REST) / 2;
     tokio::time::sleep(half).await;
-    let settled = process.usage()?;
+    let measured_at_rest = process.usage()?;
     tokio::time::sleep(half).await;
     let in_the_end = process.usage()?;
-    let cpu = in_the_end.cpu.saturating_sub(settled.cpu);
+    let cpu = in_the_end.cpu.saturating_sub(measured_at_rest.cpu);
     let open = before.map_or(0, |before| before.open);
     let after = backend.watched(open).await?;
     process.stop().await?;

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::time::sleep;
 
-use super::{Session, round::SETTLED};
+use super::{Session, round::REST};
 use crate::{
     driver::kcp::{Consumer, KcpSubject, World},
     row::Row,
@@ -63,7 +63,7 @@ pub async fn run(session: &mut Session<'_>) -> Result<Vec<Row>> {
         world.create_widget(first, WRITTEN, 0).await?;
         world.unbind(first).await?;
     }
-    let pause = session.options.idle.unwrap_or(SETTLED);
+    let pause = session.options.idle.unwrap_or(REST);
     let mut runs = Vec::new();
     for run in 0..session.options.runs {
         let mut order: Vec<&Program> = programs.iter().collect();
@@ -84,7 +84,7 @@ pub async fn run(session: &mut Session<'_>) -> Result<Vec<Row>> {
         }
         unbind_all(&world, &consumers).await?;
     }
-    Ok(session.tell(&runs))
+    Ok(session.report(&runs))
 }
 
 fn programs(session: &Session<'_>) -> Result<Vec<Program>> {

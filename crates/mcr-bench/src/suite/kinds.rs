@@ -63,5 +63,5 @@ pub(super) async fn measured(
             session.ran(run, row, &mut runs);
         }
     }
-    Ok(session.tell(&runs))
+    Ok(session.report(&runs))
 }

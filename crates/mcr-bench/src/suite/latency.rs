@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::{row::Row, stats, subject::message::Sighting};
+use crate::{row::Row, stats, subject::message::Observation};
 
 /// The latency of some writes.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,16 +18,22 @@ pub struct Latency {
 impl Latency {
     /// Of writes, by their numbers with the time each is measured from, that the reconcilers of as many clusters should have
     /// seen. Reconcilers may pass over a write for a later one; the wait for that one is then the wait for both.
-    pub fn of(seen: &[Sighting], clusters: usize, writes: &BTreeMap<u64, u64>) -> Self {
-        let mut by_cluster: HashMap<&str, Vec<&Sighting>> = HashMap::new();
-        for sighting in seen.iter().filter(|sighting| writes.contains_key(&sighting.seq)) {
-            by_cluster.entry(&sighting.cluster).or_default().push(sighting);
+    pub fn of(seen: &[Observation], clusters: usize, writes: &BTreeMap<u64, u64>) -> Self {
+        let mut by_cluster: HashMap<&str, Vec<&Observation>> = HashMap::new();
+        for observation in seen
+            .iter()
+            .filter(|observation| writes.contains_key(&observation.seq))
+        {
+            by_cluster
+                .entry(&observation.cluster)
+                .or_default()
+                .push(observation);
         }
         let mut taken = Vec::new();
-        for sightings in by_cluster.values() {
+        for observations in by_cluster.values() {
             for (seq, begun) in writes {
-                let later = sightings.iter().filter(|sighting| sighting.seq >= *seq);
-                let first = later.map(|sighting| sighting.at).min();
+                let later = observations.iter().filter(|observation| observation.seq >= *seq);
+                let first = later.map(|observation| observation.at).min();
                 taken.extend(first.map(|at| at.saturating_sub(*begun) as f64 / 1e6));
             }
         }
@@ -55,8 +61,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn seen(cluster: &str, seq: u64, at: u64) -> Sighting {
-        Sighting {
+    fn seen(cluster: &str, seq: u64, at: u64) -> Observation {
+        Observation {
             cluster: cluster.to_owned(),
             seq,
             at: at * MS,

@@ -32,5 +32,5 @@ pub async fn run(session: &mut Session<'_>) -> Result<Vec<Row>> {
             }
         }
     }
-    Ok(session.tell(&runs))
+    Ok(session.report(&runs))
 }

@@ -39,12 +39,12 @@ pub struct Options {
 impl Options {
     /// How long after the sync memory is looked at: a subject has freed its memory of the sync by then.
     pub fn idle(&self) -> Duration {
-        self.idle.unwrap_or(2 * SETTLED)
+        self.idle.unwrap_or(2 * REST)
     }
 }
 
 /// After this time a subject has freed its memory of the sync, and is idle.
-pub(super) const SETTLED: Duration = Duration::from_secs(3);
+pub(super) const REST: Duration = Duration::from_secs(3);
 
 /// One call of the command: its options, its programs, and the receiver of rows.
 pub struct Session<'a> {
@@ -53,7 +53,7 @@ pub struct Session<'a> {
     /// The programs.
     pub programs: Programs,
     /// Is told of each run on stderr, and of each row.
-    pub told: &'a mut dyn FnMut(&Row),
+    pub on_row: &'a mut dyn FnMut(&Row),
 }
 
 impl Session<'_> {
@@ -113,7 +113,7 @@ impl Session<'_> {
     }
 
     /// Tells the rows: medians of the runs of the same, in the order in which they came first.
-    pub(super) fn tell(&mut self, runs: &[Row]) -> Vec<Row> {
+    pub(super) fn report(&mut self, runs: &[Row]) -> Vec<Row> {
         let mut same: Vec<Vec<Row>> = Vec::new();
         for row in runs {
             match same
@@ -132,7 +132,7 @@ impl Session<'_> {
                 .position(|subject| subject.name() == row.subject)
         };
         rows.sort_by_key(place);
-        rows.iter().for_each(|row| (self.told)(row));
+        rows.iter().for_each(|row| (self.on_row)(row));
         rows
     }
 }
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_say_how_many_threads_were_asked_for() {
+    fn rows_report_how_many_threads_were_asked_for() {
         let variant = |threads, variant: &str| {
             let session = Session {
                 options: Options {
@@ -155,7 +155,7 @@ mod tests {
                     bench: Path::new("bench").to_owned(),
                     go: None,
                 },
-                told: &mut |_| {},
+                on_row: &mut |_| {},
             };
             session.variant(variant)
         };

@@ -66,7 +66,7 @@ pub async fn run(session: &mut Session<'_>) -> Result<Vec<Row>> {
             session.ran(run, Row { variant, ..row }, &mut runs);
         }
     }
-    Ok(session.tell(&runs))
+    Ok(session.report(&runs))
 }
 
 /// The kilobytes of one more cluster with few objects.

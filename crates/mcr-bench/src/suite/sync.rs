@@ -43,7 +43,7 @@ pub async fn run(session: &mut Session<'_>) -> Result<Vec<Row>> {
             }
         }
     }
-    Ok(session.tell(&runs))
+    Ok(session.report(&runs))
 }
 
 /// A subject, its servers, and what both had used at the last look.

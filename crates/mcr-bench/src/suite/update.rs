@@ -59,7 +59,7 @@ pub async fn run(session: &mut Session<'_>) -> Result<Vec<Row>> {
             session.ran(run, row, &mut runs);
         }
     }
-    Ok(session.tell(&runs))
+    Ok(session.report(&runs))
 }
 
 async fn one(session: &Session<'_>, backend: &mut Backend, subject: Subject) -> Result<Row> {

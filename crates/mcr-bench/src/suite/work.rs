@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 
 /// How long after the sync a subject gets work, if not asked for otherwise. By then mcr has read the identities of 500 clusters, which it does
 /// once for each that has joined.
-const SETTLE: Duration = Duration::from_secs(25);
+const REST: Duration = Duration::from_secs(25);
 
 /// Runs the suite.
 ///
@@ -57,7 +57,7 @@ pub async fn run(session: &mut Session<'_>) -> Result<Vec<Row>> {
             session.ran(run, Row { variant, ..row }, &mut runs);
         }
     }
-    Ok(session.tell(&runs))
+    Ok(session.report(&runs))
 }
 
 async fn one(
@@ -77,7 +77,7 @@ async fn one(
     process.synced(LIMIT).await?;
     // Some subjects open their watches after they have seen all objects.
     backend.watched(open).await?;
-    tokio::time::sleep(session.options.idle.unwrap_or(SETTLE)).await;
+    tokio::time::sleep(session.options.idle.unwrap_or(REST)).await;
     let (before, server_before) = (process.usage()?, backend.server_cpu());
     let begun = now();
     work.write(round).await?;

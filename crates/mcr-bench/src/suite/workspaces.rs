@@ -25,7 +25,7 @@ pub async fn run(session: &mut Session<'_>) -> Result<Vec<Row>> {
             }
         }
     }
-    Ok(session.tell(&runs))
+    Ok(session.report(&runs))
 }
 
 async fn one(session: &Session<'_>, workspaces: usize) -> Result<Vec<Row>> {

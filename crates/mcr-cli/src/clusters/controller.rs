@@ -8,7 +8,7 @@ use kube::{Client, Config};
 use tokio::time::timeout;
 
 use super::report::Report;
-use crate::{session::said, values::seconds};
+use crate::{session::text_of, values::seconds};
 
 /// The pause between two requests to a controller with `--watch`.
 pub(crate) const PAUSE: Duration = Duration::from_secs(2);
@@ -43,7 +43,7 @@ impl Controller {
                 "{address}clusters: connection refused: no controller serves there; start it with --serve ADDRESS, or \
                  correct --server"
             ),
-            Ok(Err(error)) => bail!("{address}clusters: {}", said(&error)),
+            Ok(Err(error)) => bail!("{address}clusters: {}", text_of(&error)),
             Err(_) => bail!("{address}clusters: no answer within {}", seconds(self.within)),
         };
         let document = serde_json::from_str(&text).ok();

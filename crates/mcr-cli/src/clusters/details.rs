@@ -26,7 +26,7 @@ impl<'a> Kind<'a> {
     }
 
     /// The kind and its problem.
-    pub(crate) fn said(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         match self.problem {
             Some(problem) => format!("{}: {problem}", self.name),
             None if self.blocked => format!("{}: it can't be listed", self.name),
@@ -74,8 +74,8 @@ pub(crate) struct Gating<'a> {
 }
 
 impl Gating<'_> {
-    pub(crate) fn said(&self) -> String {
-        let (cluster, kind) = (self.cluster, self.kind.said());
+    pub(crate) fn text(&self) -> String {
+        let (cluster, kind) = (self.cluster, self.kind.text());
         format!("all requests of the controller wait for a watch in cluster {cluster}: {kind}")
     }
 }

@@ -63,11 +63,11 @@ pub(super) async fn report(running: &Running, versions: &mut Versions) -> anyhow
         .taps
         .iter()
         .map(|tap| {
-            let heard = tap.heard();
+            let received = tap.received();
             ProviderRow {
                 name: tap.name().to_owned(),
-                synced: heard.synced,
-                last_error: heard.error,
+                synced: received.synced,
+                last_error: received.error,
                 rest: serde_json::Map::new(),
             }
         })

@@ -134,8 +134,8 @@ async fn ask(
     }
     let deadline = tokio::time::Instant::now() + args.timeout;
     let mut progress = Progress::new();
-    running.decided(deadline, stop, |text| progress.say(text)).await;
-    progress.say("asking for versions");
+    running.decided(deadline, stop, |text| progress.show(text)).await;
+    progress.show("asking for versions");
     let mut report = local::report(running, &mut versions).await?;
     drop(progress);
     // Whether or not a provider still owes some: they had their time.

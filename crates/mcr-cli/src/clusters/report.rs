@@ -162,8 +162,8 @@ impl Report {
         let gating = self.gating();
         let gated = gating
             .iter()
-            .map(|gating| printable(&format!("controller {}: {}", gating.controller, gating.said())));
-        let standby = self.standby().map(|said| printable(&said));
+            .map(|gating| printable(&format!("controller {}: {}", gating.controller, gating.text())));
+        let standby = self.standby().map(|text| printable(&text));
         let providers = self.providers.iter().filter_map(of);
         providers.chain(gated).chain(standby).collect()
     }
@@ -239,13 +239,13 @@ impl Row {
         let reason = self
             .reason
             .clone()
-            .or_else(|| Some(self.blocked()?.said()))
+            .or_else(|| Some(self.blocked()?.text()))
             .or_else(|| {
                 let (_, worst) = self.worst()?;
                 Some(format!("{}: {}", worst.object, worst.error))
             });
-        let said: Vec<&str> = reason.iter().chain(&self.warnings).map(String::as_str).collect();
-        said.join("; ")
+        let text: Vec<&str> = reason.iter().chain(&self.warnings).map(String::as_str).collect();
+        text.join("; ")
     }
 
     /// The watched kinds.

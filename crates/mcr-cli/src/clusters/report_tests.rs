@@ -207,7 +207,7 @@ fn all_is_known_once_each_provider_has_spoken() {
 }
 
 #[test]
-fn a_watch_of_the_hub_that_keeps_all_requests_waiting_and_a_standby_are_told() {
+fn a_watch_of_the_hub_that_keeps_all_requests_waiting_and_a_standby_are_reported() {
     let report = |blocked: bool, role: &str| {
         let watch = json!({"cluster": "hub", "watch": "secrets", "reason": "forbidden", "blocked": blocked});
         Report::of(json!({

@@ -132,7 +132,7 @@ pub(super) async fn follow(
     pause: Duration,
 ) -> anyhow::Result<()> {
     let mut known = LastReport::default();
-    let mut told = None;
+    let mut reported = None;
     let mut ticks = interval(pause);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -142,7 +142,7 @@ pub(super) async fn follow(
         };
         match looked {
             Ok(report) => {
-                told = None;
+                reported = None;
                 let now = Timestamp::now();
                 for change in known.update(&report) {
                     if !print_line(&change.line(now, output))? {
@@ -153,10 +153,10 @@ pub(super) async fn follow(
             Err(error) if error.is::<Ambiguous>() => return Err(error),
             Err(error) => {
                 let text = format!("{error:#}");
-                if told.as_ref() != Some(&text) {
+                if reported.as_ref() != Some(&text) {
                     eprintln!("{}; trying again", printable(&text));
                 }
-                told = Some(text);
+                reported = Some(text);
             }
         }
     }
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn each_change_is_told_once() {
+    fn each_change_is_reported_once() {
         let mut known = LastReport::default();
         let mut lines = |rows: &[_]| -> Vec<String> {
             let changes = known.update(&report(rows));

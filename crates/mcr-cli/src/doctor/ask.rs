@@ -11,7 +11,7 @@ use kube::{Api, Client, api::PostParams};
 use tokio::time::{Instant, timeout};
 
 use super::facts::{Api as ApiFacts, Right, Version};
-use crate::session::said;
+use crate::session::text_of;
 
 /// A kind that a controller works on: `configmaps`, `deployments.apps`, `pods/log`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -177,7 +177,7 @@ pub(super) async fn in_time<T>(
 ) -> Result<T, String> {
     match timeout(limit, question).await {
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(error)) => Err(said(&error)),
+        Ok(Err(error)) => Err(text_of(&error)),
         Err(_) => Err(format!("no answer within {}", crate::values::seconds(limit))),
     }
 }

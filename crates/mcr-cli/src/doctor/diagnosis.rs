@@ -39,7 +39,7 @@ struct Diagnosis<'a> {
 }
 
 impl Diagnosis<'_> {
-    fn say(&mut self, check: Check, result: Level, saw: impl Into<String>, fix: Option<Fix>) {
+    fn add(&mut self, check: Check, result: Level, saw: impl Into<String>, fix: Option<Fix>) {
         self.found.push(Finding {
             provider: Some(self.facts.provider.clone()),
             cluster: Some(self.facts.name.clone()),
@@ -55,7 +55,7 @@ impl Diagnosis<'_> {
         let reason = facts.reason.as_deref().unwrap_or("the reason is unknown");
         match facts.state.as_str() {
             "Broken" => {
-                self.say(
+                self.add(
                     Check::Description,
                     Level::Problem,
                     reason,
@@ -70,13 +70,13 @@ impl Diagnosis<'_> {
                     Some(found) => (found.level, found.saw, found.fix),
                     None => (Level::Warning, reason.to_owned(), advice::wake(&facts.origin)),
                 };
-                self.say(Check::State, level, format!("suspended: {saw}"), fix);
+                self.add(Check::State, level, format!("suspended: {saw}"), fix);
                 return;
             }
             _ => {}
         }
         for warning in &facts.warnings {
-            self.say(
+            self.add(
                 Check::Description,
                 Level::Warning,
                 warning.as_str(),
@@ -90,13 +90,13 @@ impl Diagnosis<'_> {
         if let Some(api) = &facts.api {
             self.api(api);
         }
-        let told = self.found.iter().any(|finding| finding.result == Level::Problem);
+        let reported = self.found.iter().any(|finding| finding.result == Level::Problem);
         match facts.state.as_str() {
             "Ready" => {
                 // The only finding about such a cluster.
                 if let Origin::KcpWorkspace { address, path, .. } = &facts.origin {
                     let workspace = path.as_deref().unwrap_or(address);
-                    self.say(
+                    self.add(
                         Check::State,
                         Level::Ok,
                         format!("Ready; workspace {workspace}"),
@@ -105,9 +105,9 @@ impl Diagnosis<'_> {
                 }
             }
             // The finding of an earlier step explains this state already.
-            _ if !reached || told => {}
+            _ if !reached || reported => {}
             _ if reason.contains("401") => {
-                self.say(
+                self.add(
                     Check::Credentials,
                     Level::Problem,
                     reason,
@@ -115,7 +115,7 @@ impl Diagnosis<'_> {
                 );
             }
             _ if reason.contains("exec plugin ") => {
-                self.say(
+                self.add(
                     Check::Credentials,
                     Level::Problem,
                     reason,
@@ -124,9 +124,9 @@ impl Diagnosis<'_> {
             }
             "Connecting" | "Discovered" => {
                 let saw = "the API server does not answer requests with these credentials in time";
-                self.say(Check::State, Level::Problem, saw, advice::look_closer(self.facts));
+                self.add(Check::State, Level::Problem, saw, advice::look_closer(self.facts));
             }
-            state => self.say(
+            state => self.add(
                 Check::State,
                 Level::Problem,
                 format!("{state}: {reason}"),
@@ -139,7 +139,7 @@ impl Diagnosis<'_> {
     fn connection(&mut self, connection: &Connection) -> bool {
         if connection.insecure {
             let saw = "insecure-skip-tls-verify is set: anyone on the way to the server can read and change everything";
-            self.say(
+            self.add(
                 Check::Tls,
                 Level::Warning,
                 saw,
@@ -149,7 +149,7 @@ impl Diagnosis<'_> {
         let reached = match &connection.reach {
             Some(reach) => self.reach(connection, reach),
             None if connection.proxied => {
-                self.say(
+                self.add(
                     Check::Connection,
                     Level::Ok,
                     format!("{}, by a proxy: not looked at", connection.address),
@@ -167,7 +167,7 @@ impl Diagnosis<'_> {
         match &reach.resolved {
             Some(Err(failure)) => {
                 let fix = Command::Resolve(connection.host.clone());
-                self.say(
+                self.add(
                     Check::Dns,
                     self.in_the_way(),
                     failure.text.as_str(),
@@ -177,7 +177,7 @@ impl Diagnosis<'_> {
             }
             Some(Ok(addresses)) => {
                 let shown: Vec<String> = addresses.iter().take(4).map(ToString::to_string).collect();
-                self.say(
+                self.add(
                     Check::Dns,
                     Level::Ok,
                     format!("{} is {}", connection.host, shown.join(", ")),
@@ -188,13 +188,13 @@ impl Diagnosis<'_> {
         }
         if let Some(refused) = &reach.forbidden {
             let fix = advice::other_address(&self.facts.origin, refused);
-            self.say(Check::Address, Level::Problem, refused.as_str(), Some(fix));
+            self.add(Check::Address, Level::Problem, refused.as_str(), Some(fix));
             return false;
         }
         match &reach.connected {
             Some(Err(failure)) => {
                 let fix = advice::unreached(&self.facts.origin, connection, failure);
-                self.say(
+                self.add(
                     Check::Connection,
                     self.in_the_way(),
                     format!("{}: {}", connection.address, failure.text),
@@ -204,7 +204,7 @@ impl Diagnosis<'_> {
             }
             Some(Ok(took)) => {
                 let saw = format!("{} in {} ms", connection.address, took.as_millis());
-                self.say(Check::Connection, Level::Ok, saw, None);
+                self.add(Check::Connection, Level::Ok, saw, None);
             }
             None => {}
         }
@@ -212,7 +212,7 @@ impl Diagnosis<'_> {
         match &reach.greeted {
             Some(Err(failure)) => {
                 let fix = advice::unanswered(&self.facts.origin, connection, failure);
-                self.say(Check::Tls, self.in_the_way(), failure.text.as_str(), Some(fix));
+                self.add(Check::Tls, self.in_the_way(), failure.text.as_str(), Some(fix));
                 return false;
             }
             Some(Ok(tls)) => good = self.tls(connection, tls),
@@ -221,7 +221,7 @@ impl Diagnosis<'_> {
         match &reach.answered {
             Some(Err(failure)) => {
                 let fix = advice::unanswered(&self.facts.origin, connection, failure);
-                self.say(Check::Answer, self.in_the_way(), failure.text.as_str(), Some(fix));
+                self.add(Check::Answer, self.in_the_way(), failure.text.as_str(), Some(fix));
                 return false;
             }
             Some(Ok(answer)) => {
@@ -230,7 +230,7 @@ impl Diagnosis<'_> {
                         "an answer took {:.1} s; it may be overloaded or far away",
                         answer.took.as_secs_f32()
                     );
-                    self.say(Check::Answer, Level::Warning, saw, None);
+                    self.add(Check::Answer, Level::Warning, saw, None);
                 }
                 self.clock(answer.ahead);
             }
@@ -260,13 +260,13 @@ impl Diagnosis<'_> {
                 Bad::NotYetValid => advice::compare_clocks(),
                 Bad::OtherName => advice::other_name(&self.facts.origin),
             };
-            self.say(Check::Tls, self.in_the_way(), text.as_str(), Some(fix));
+            self.add(Check::Tls, self.in_the_way(), text.as_str(), Some(fix));
             return false;
         }
         match tls.expires.map(|at| at.duration_since(now)) {
             Some(Ok(left)) if left < SOON => {
                 let saw = format!("the server's certificate expires in {}", long(left));
-                self.say(Check::Tls, Level::Warning, saw, Some(advice::renew_certificate()));
+                self.add(Check::Tls, Level::Warning, saw, Some(advice::renew_certificate()));
             }
             Some(Err(_)) => {
                 let level = if connection.insecure {
@@ -274,7 +274,7 @@ impl Diagnosis<'_> {
                 } else {
                     Level::Problem
                 };
-                self.say(
+                self.add(
                     Check::Tls,
                     level,
                     "the server's certificate has expired",
@@ -288,7 +288,7 @@ impl Diagnosis<'_> {
                     }
                     _ => "the server's certificate was not verified; it claims to be valid",
                 };
-                self.say(
+                self.add(
                     Check::Tls,
                     Level::Ok,
                     format!("{verified} for {}", long(left)),
@@ -298,7 +298,7 @@ impl Diagnosis<'_> {
             None => {}
         }
         if tls.valid_from.is_some_and(|from| from > now) {
-            self.say(
+            self.add(
                 Check::Clock,
                 Level::Warning,
                 "the server's certificate is not valid yet",
@@ -316,11 +316,11 @@ impl Diagnosis<'_> {
         let saw = format!("its clock is {span} {where_to} this machine's");
         let fix = advice::set_clock();
         match by {
-            0..=SKEW_WARNS => self.say(Check::Clock, Level::Ok, "the clocks agree", None),
-            _ if by < SKEW_BREAKS => self.say(Check::Clock, Level::Warning, saw, Some(fix)),
+            0..=SKEW_WARNS => self.add(Check::Clock, Level::Ok, "the clocks agree", None),
+            _ if by < SKEW_BREAKS => self.add(Check::Clock, Level::Warning, saw, Some(fix)),
             _ => {
                 let saw = format!("{saw}; tokens and certificates are refused as expired or not yet valid");
-                self.say(Check::Clock, Level::Problem, saw, Some(fix));
+                self.add(Check::Clock, Level::Problem, saw, Some(fix));
             }
         }
     }
@@ -330,7 +330,7 @@ impl Diagnosis<'_> {
         let credential = &connection.credential;
         if credential.none {
             let saw = "the kubeconfig has no credentials for its user";
-            self.say(
+            self.add(
                 Check::Credentials,
                 Level::Warning,
                 saw,
@@ -346,7 +346,7 @@ impl Diagnosis<'_> {
             match expires.duration_since(now) {
                 Err(ago) => {
                     let saw = format!("the {what} has expired {} ago", long(ago.duration()));
-                    self.say(
+                    self.add(
                         Check::Credentials,
                         Level::Problem,
                         saw,
@@ -356,7 +356,7 @@ impl Diagnosis<'_> {
                 // A token that is valid for hours only has some process that renews it.
                 Ok(left) if left < SOON && credential.plugin.is_none() && !is_file(&self.facts.origin) => {
                     let saw = format!("the {what} expires in {}", long(left));
-                    self.say(
+                    self.add(
                         Check::Credentials,
                         Level::Warning,
                         saw,
@@ -364,7 +364,7 @@ impl Diagnosis<'_> {
                     );
                 }
                 Ok(left) => {
-                    self.say(
+                    self.add(
                         Check::Credentials,
                         Level::Ok,
                         format!("the {what} is valid for {}", long(left)),
@@ -384,14 +384,14 @@ impl Diagnosis<'_> {
                     Some(minor) if !SUPPORTED.contains(minor) => {
                         let range = format!("1.{} to 1.{}", SUPPORTED.start(), SUPPORTED.end());
                         let saw = format!("{saw}; mcr is made for {range} and not tested with this one");
-                        self.say(Check::Version, Level::Warning, saw, None);
+                        self.add(Check::Version, Level::Warning, saw, None);
                     }
-                    _ => self.say(Check::Version, Level::Ok, saw, None),
+                    _ => self.add(Check::Version, Level::Ok, saw, None),
                 }
             }
             Err(why) => {
                 let saw = format!("/version can't be read: {why}");
-                self.say(Check::Version, Level::Warning, saw, None);
+                self.add(Check::Version, Level::Warning, saw, None);
             }
         }
         for right in &api.rights {
@@ -408,16 +408,16 @@ impl Diagnosis<'_> {
         match &right.denied {
             Ok(denied) if denied.is_empty() => {
                 let saw = format!("may {} {resource} {place}", right.verbs.join(", "));
-                self.say(Check::Rights, Level::Ok, saw, None);
+                self.add(Check::Rights, Level::Ok, saw, None);
             }
             Ok(denied) => {
                 let saw = format!("may not {} {resource} {place} (403)", denied.join(", "));
                 let fix = advice::grant(&self.facts.origin, right, api);
-                self.say(Check::Rights, Level::Problem, saw, Some(fix));
+                self.add(Check::Rights, Level::Problem, saw, Some(fix));
             }
             Err(why) => {
                 let saw = format!("it is unknown whether {resource} may be read {place}: {why}");
-                self.say(Check::Rights, Level::Warning, saw, None);
+                self.add(Check::Rights, Level::Warning, saw, None);
             }
         }
     }

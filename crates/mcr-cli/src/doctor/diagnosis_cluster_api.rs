@@ -146,7 +146,7 @@ mod tests {
     const DESCRIBE: &str = "kubectl -n fleet describe clusters.cluster.x-k8s.io eu-1";
 
     #[test]
-    fn a_cluster_that_is_not_initialized_is_told_with_its_phase_and_condition() {
+    fn a_cluster_that_is_not_initialized_is_reported_with_its_phase_and_condition() {
         let mut cluster = ManagedCluster {
             initialized: false,
             ..initialized()
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_left_or_is_not_selected_is_told_before_its_state() {
+    fn a_cluster_that_left_or_is_not_selected_is_reported_before_its_state() {
         let mut deleting = facts(initialized(), Some("eu-1"));
         deleting.cluster.as_mut().unwrap().deleting = true;
         found(

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_that_is_elsewhere_or_not_selected_is_told_before_its_deletion() {
+    fn a_profile_that_is_elsewhere_or_not_selected_is_reported_before_its_deletion() {
         let mut one = facts();
         assert_eq!(absent(&one), None);
         one.deleting = true;

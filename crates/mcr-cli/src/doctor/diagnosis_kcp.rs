@@ -17,14 +17,14 @@ const BINDINGS: &str = "apibindings.apis.kcp.io";
 const EXPORTS: &str = "apiexports.apis.kcp.io";
 
 /// The findings about a hub.
-pub(super) fn hub(provider: &str, hub: &KcpHub, say: &mut impl FnMut(Check, Level, String, Option<Fix>)) {
+pub(super) fn hub(provider: &str, hub: &KcpHub, add: &mut impl FnMut(Check, Level, String, Option<Fix>)) {
     // The error of the provider says so already.
     if !hub.is_workspace {
         return;
     }
     if let Some(connection) = &hub.connection {
         let answers = hub.error.as_deref().map_or(Ok(()), Err);
-        of_connection(provider, "workspace", connection, answers, hub, say);
+        of_connection(provider, "workspace", connection, answers, hub, add);
     }
     if hub.error.is_some() {
         return;
@@ -41,7 +41,7 @@ pub(super) fn hub(provider: &str, hub: &KcpHub, say: &mut impl FnMut(Check, Leve
     if let Some(or) = missing {
         let fix = "correct the workspace in the server of the kubeconfig, or choose another context with --hub-context";
         let fix = Fix::action(fix).and_run(Command::ShowContexts);
-        say(
+        add(
             Check::Hub,
             Level::Problem,
             format!("there is no workspace at {}{or}", hub.address),
@@ -50,22 +50,22 @@ pub(super) fn hub(provider: &str, hub: &KcpHub, say: &mut impl FnMut(Check, Leve
         return;
     }
     let user = hub.user.as_deref().unwrap_or("USER");
-    say(
+    add(
         Check::Hub,
         Level::Ok,
         format!("workspace {}; asked as {user}", hub.address),
         None,
     );
     if let Some(right) = &hub.slice_right {
-        of_right(right, "", None, hub, say);
+        of_right(right, "", None, hub, add);
     }
     // Without a slice, the provider's own finding has the error and the fix.
     if let Ok(Some(slice)) = &hub.slice {
         match hub.api.of_type() {
-            Some(word) => of_type(slice, word, say),
-            None => of_slice(slice, hub, say),
+            Some(word) => of_type(slice, word, add),
+            None => of_slice(slice, hub, add),
         }
-        of_endpoints(provider, slice, hub, say);
+        of_endpoints(provider, slice, hub, add);
     }
 }
 
@@ -111,17 +111,17 @@ pub(super) fn bind(hub: &KcpHub) -> Option<Fix> {
 }
 
 /// The provider's own finding has the error and the fix if the type has no initializer or terminator.
-fn of_type(of_type: &KcpSlice, word: &str, say: &mut impl FnMut(Check, Level, String, Option<Fix>)) {
+fn of_type(of_type: &KcpSlice, word: &str, add: &mut impl FnMut(Check, Level, String, Option<Fix>)) {
     let endpoints = match of_type.urls.len() {
         0 => "no endpoints yet".to_owned(),
         1 => "1 endpoint".to_owned(),
         count => format!("{count} endpoints"),
     };
     let saw = format!("WorkspaceType {} has {endpoints} for its {word}", of_type.name);
-    say(Check::Type, Level::Ok, saw, None);
+    add(Check::Type, Level::Ok, saw, None);
 }
 
-fn of_slice(slice: &KcpSlice, hub: &KcpHub, say: &mut impl FnMut(Check, Level, String, Option<Fix>)) {
+fn of_slice(slice: &KcpSlice, hub: &KcpHub, add: &mut impl FnMut(Check, Level, String, Option<Fix>)) {
     let KcpSlice { name, export, .. } = slice;
     let of = slice
         .path
@@ -137,7 +137,7 @@ fn of_slice(slice: &KcpSlice, hub: &KcpHub, say: &mut impl FnMut(Check, Level, S
                 resource: EXPORTS,
                 name: Some(export.clone()),
             });
-            say(
+            add(
                 Check::Slice,
                 Level::Problem,
                 format!("{serves}, but its condition {invalid}"),
@@ -146,10 +146,10 @@ fn of_slice(slice: &KcpSlice, hub: &KcpHub, say: &mut impl FnMut(Check, Level, S
         }
         (None, 0) => {
             let why = "it has no endpoints, which is normal: kcp adds one for a shard with the first APIBinding there";
-            say(Check::Slice, Level::Ok, format!("{serves}; {why}"), None);
+            add(Check::Slice, Level::Ok, format!("{serves}; {why}"), None);
         }
-        (None, 1) => say(Check::Slice, Level::Ok, format!("{serves} at 1 endpoint"), None),
-        (None, count) => say(
+        (None, 1) => add(Check::Slice, Level::Ok, format!("{serves} at 1 endpoint"), None),
+        (None, count) => add(
             Check::Slice,
             Level::Ok,
             format!("{serves} at {count} endpoints"),
@@ -162,7 +162,7 @@ fn of_endpoints(
     provider: &str,
     slice: &KcpSlice,
     hub: &KcpHub,
-    say: &mut impl FnMut(Check, Level, String, Option<Fix>),
+    add: &mut impl FnMut(Check, Level, String, Option<Fix>),
 ) {
     let export = &slice.export;
     if let Some(right) = &hub.content_right {
@@ -170,14 +170,14 @@ fn of_endpoints(
             KcpApi::Export => format!(" of APIExport {export}"),
             KcpApi::Initializing | KcpApi::Terminating => format!(" with the name {export}"),
         };
-        of_right(right, &of, Some(export), hub, say);
+        of_right(right, &of, Some(export), hub, add);
     }
     let mut all = Vec::new();
     for endpoint in &hub.endpoints {
-        of_endpoint(provider, endpoint, export, hub, say);
+        of_endpoint(provider, endpoint, export, hub, add);
         all.extend(endpoint.bindings.iter().flatten());
     }
-    of_claims(&all, hub, say);
+    of_claims(&all, hub, add);
 }
 
 fn of_endpoint(
@@ -185,13 +185,13 @@ fn of_endpoint(
     endpoint: &KcpEndpoint,
     export: &str,
     hub: &KcpHub,
-    say: &mut impl FnMut(Check, Level, String, Option<Fix>),
+    add: &mut impl FnMut(Check, Level, String, Option<Fix>),
 ) {
     let url = &endpoint.url;
     let Some(connection) = &endpoint.connection else {
         let why = endpoint.bindings.as_ref().err().map_or("", String::as_str);
         let fix = Fix::action("correct spec.virtualWorkspaceURL of its Shard");
-        say(
+        add(
             Check::Slice,
             Level::Problem,
             format!("endpoint {url:?} is not used: {why}"),
@@ -203,7 +203,7 @@ fn of_endpoint(
         Err(why) if !endpoint.forbidden => Err(why.as_str()),
         _ => Ok(()),
     };
-    of_connection(provider, "endpoint", connection, state, hub, say);
+    of_connection(provider, "endpoint", connection, state, hub, add);
     match &endpoint.bindings {
         Ok(bindings) => {
             let (check, (.., kind)) = match hub.api {
@@ -214,7 +214,7 @@ fn of_endpoint(
                 1 => format!("1 {kind}"),
                 count => format!("{count} {kind}s"),
             };
-            say(
+            add(
                 check,
                 Level::Ok,
                 format!("{url}: {saw}{}", by_state(bindings)),
@@ -233,12 +233,12 @@ fn of_endpoint(
                 denied: Ok(Vec::new()),
             };
             // The finding about the right has the same fix.
-            let told = hub
+            let reported = hub
                 .content_right
                 .as_ref()
                 .is_some_and(|right| right.denied != Ok(Vec::new()));
-            let fix = (!told).then(|| grant(&right, Some(export), hub));
-            say(Check::Rights, Level::Problem, saw, fix);
+            let fix = (!reported).then(|| grant(&right, Some(export), hub));
+            add(Check::Rights, Level::Problem, saw, fix);
         }
         Err(_) => {}
     }
@@ -272,7 +272,7 @@ fn by_state(bindings: &[KcpBinding]) -> String {
 fn of_claims(
     bindings: &[&KcpBinding],
     hub: &KcpHub,
-    say: &mut impl FnMut(Check, Level, String, Option<Fix>),
+    add: &mut impl FnMut(Check, Level, String, Option<Fix>),
 ) {
     let mut claims: BTreeMap<&str, (usize, Vec<&KcpBinding>)> = BTreeMap::new();
     for binding in bindings {
@@ -287,7 +287,7 @@ fn of_claims(
         let all = granted + refused.len();
         let Some(first) = refused.first() else {
             let saw = format!("the claim on {kind} is accepted by all {all} consumers");
-            say(Check::Claims, Level::Ok, saw, None);
+            add(Check::Claims, Level::Ok, saw, None);
             continue;
         };
         let named: Vec<String> = refused
@@ -312,7 +312,7 @@ fn of_claims(
             resource: BINDINGS,
             name: Some(first.name.clone()),
         });
-        say(Check::Claims, Level::Warning, saw, Some(fix));
+        add(Check::Claims, Level::Warning, saw, Some(fix));
     }
 }
 
@@ -334,18 +334,18 @@ fn of_right(
     of: &str,
     name: Option<&str>,
     hub: &KcpHub,
-    say: &mut impl FnMut(Check, Level, String, Option<Fix>),
+    add: &mut impl FnMut(Check, Level, String, Option<Fix>),
 ) {
     let user = hub.user.as_deref().unwrap_or("USER");
     let resource = &right.resource;
     match &right.denied {
         Ok(denied) if denied.is_empty() => {
             let saw = format!("may {} {resource}{of}", right.verbs.join(", "));
-            say(Check::Rights, Level::Ok, saw, None);
+            add(Check::Rights, Level::Ok, saw, None);
         }
         Ok(denied) => {
             let saw = format!("{user} may not {} {resource}{of} (403)", denied.join(", "));
-            say(Check::Rights, Level::Problem, saw, Some(grant(right, name, hub)));
+            add(Check::Rights, Level::Problem, saw, Some(grant(right, name, hub)));
         }
         Err(why) => {
             let saw = format!(
@@ -360,7 +360,7 @@ fn of_right(
                 true => (Level::Problem, Some(Fix::action(fix))),
                 false => (Level::Warning, None),
             };
-            say(Check::Rights, level, saw, fix);
+            add(Check::Rights, level, saw, fix);
         }
     }
 }
@@ -390,7 +390,7 @@ fn of_connection(
     connection: &Connection,
     answers: Result<(), &str>,
     hub: &KcpHub,
-    say: &mut impl FnMut(Check, Level, String, Option<Fix>),
+    add: &mut impl FnMut(Check, Level, String, Option<Fix>),
 ) {
     let facts = ClusterFacts {
         name: connection.address.clone(),
@@ -412,7 +412,7 @@ fn of_connection(
             true => format!("{what} {saw}"),
             false => format!("{what} {}: {saw}", connection.host),
         };
-        say(finding.check, finding.result, saw, finding.fix);
+        add(finding.check, finding.result, saw, finding.fix);
     }
 }
 

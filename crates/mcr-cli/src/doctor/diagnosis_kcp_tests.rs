@@ -91,7 +91,7 @@ fn of(clusters: usize, error: Option<&str>, hub: KcpHub) -> Vec<Finding> {
     })
 }
 
-fn says(found: &[Finding], check: Check, part: &str) {
+fn reports(found: &[Finding], check: Check, part: &str) {
     let found = found
         .iter()
         .any(|finding| finding.check == check && finding.saw.contains(part));
@@ -99,7 +99,7 @@ fn says(found: &[Finding], check: Check, part: &str) {
 }
 
 #[test]
-fn a_hub_in_order_is_told_with_its_endpoints_and_bindings() {
+fn a_hub_in_order_is_reported_with_its_endpoints_and_bindings() {
     let found = of(2, None, facts());
     fine(&found);
     for (check, part) in [
@@ -127,7 +127,7 @@ fn a_hub_in_order_is_told_with_its_endpoints_and_bindings() {
             "the claim on configmaps is accepted by all 2 consumers",
         ),
     ] {
-        says(&found, check, part);
+        reports(&found, check, part);
     }
 }
 
@@ -192,7 +192,7 @@ fn a_slice_that_is_missing_invalid_or_without_endpoints() {
     let none = of(0, None, slice(|_| ()));
     let found = only(&none, Level::Warning);
     found.advises("add an APIBinding for APIExport widgets of workspace root:provider");
-    says(&none, Check::Slice, "it has no endpoints, which is normal");
+    reports(&none, Check::Slice, "it has no endpoints, which is normal");
     let invalid = slice(|slice| slice.invalid = Some("APIExportValid is False: gone".into()));
     let found = only(&of(1, None, invalid), Level::Problem);
     assert!(
@@ -211,7 +211,7 @@ fn a_slice_that_is_missing_invalid_or_without_endpoints() {
 }
 
 #[test]
-fn missing_rights_are_told_with_the_commands_that_grant_them() {
+fn missing_rights_are_reported_with_the_commands_that_grant_them() {
     let mut hub = facts();
     hub.slice_right = Some(right(SLICES, &["watch"]));
     let found = only(&of(2, None, hub), Level::Problem);
@@ -230,22 +230,22 @@ fn missing_rights_are_told_with_the_commands_that_grant_them() {
     hub.endpoints[0].forbidden = true;
     let grants = |found: &[Finding]| found.iter().filter_map(Finding::fix_text).collect::<Vec<_>>();
     let grant = "--verb=list,watch --resource=apiexports.apis.kcp.io/content --resource-name=widgets; ";
-    let told = grants(&of(0, Some("forbidden"), hub.clone()));
+    let reported = grants(&of(0, Some("forbidden"), hub.clone()));
     assert!(
-        told.len() == 1 && told[0].contains(grant) && told[0].ends_with("--user=robot"),
-        "{told:?}"
+        reported.len() == 1 && reported[0].contains(grant) && reported[0].ends_with("--user=robot"),
+        "{reported:?}"
     );
     // A user from outside of the workspace may not even ask.
     hub.content_right = Some(Right {
         denied: Err("selfsubjectaccessreviews.authorization.k8s.io is forbidden: access denied".into()),
         ..right(CONTENT, &[])
     });
-    let told = grants(&of(0, Some("forbidden"), hub.clone()));
-    assert!(told[0].contains("verbs: [\"access\"]"), "{told:?}");
+    let reported = grants(&of(0, Some("forbidden"), hub.clone()));
+    assert!(reported[0].contains("verbs: [\"access\"]"), "{reported:?}");
     // The export of another workspace: only its endpoint tells.
     hub.content_right = None;
-    let told = grants(&of(0, Some("forbidden"), hub));
-    assert!(told.len() == 1 && told[0].contains(grant), "{told:?}");
+    let reported = grants(&of(0, Some("forbidden"), hub));
+    assert!(reported.len() == 1 && reported[0].contains(grant), "{reported:?}");
 }
 
 #[test]
@@ -313,7 +313,7 @@ fn bindings_are_counted_by_state_and_claims_that_are_not_accepted_are_named() {
     let mut hub = facts();
     hub.endpoints = vec![endpoint(bindings)];
     let found = of(9, None, hub);
-    says(
+    reports(
         &found,
         Check::Bindings,
         "10 APIBindings: 1 Binding, 1 Bound and not Ready, 1 being deleted, 5 ready, 1 ready without \
@@ -350,19 +350,19 @@ fn of_type() -> KcpHub {
 }
 
 #[test]
-fn a_type_in_order_is_told_with_its_endpoints_and_the_workspaces_that_wait() {
+fn a_type_in_order_is_reported_with_its_endpoints_and_the_workspaces_that_wait() {
     for clusters in [0, 1] {
         let found = of(clusters, None, of_type());
         let fine = |finding: &Finding| finding.result == Level::Ok && finding.fix.is_none();
         assert!(found.iter().all(fine), "{found:#?}");
-        says(
+        reports(
             &found,
             Check::Type,
             "WorkspaceType widgets has 1 endpoint for its terminator",
         );
         let right = "may terminate workspacetypes.tenancy.kcp.io with the name widgets";
-        says(&found, Check::Rights, right);
-        says(&found, Check::Workspaces, "1 LogicalCluster: 1 being deleted");
+        reports(&found, Check::Rights, right);
+        reports(&found, Check::Workspaces, "1 LogicalCluster: 1 being deleted");
     }
 }
 

@@ -21,7 +21,7 @@ const ENGINES: [&str; 3] = ["docker", "nerdctl", "podman"];
 /// The findings about a provider.
 pub(super) fn provider(facts: &ProviderFacts) -> Vec<Finding> {
     let mut found = Vec::new();
-    let mut say = |check, result, saw: String, fix: Option<Fix>| {
+    let mut add = |check, result, saw: String, fix: Option<Fix>| {
         found.push(Finding {
             provider: Some(facts.name.clone()),
             cluster: None,
@@ -49,7 +49,7 @@ pub(super) fn provider(facts: &ProviderFacts) -> Vec<Finding> {
                 ),
                 _ => None,
             };
-            say(check, Level::Problem, error.clone(), fix);
+            add(check, Level::Problem, error.clone(), fix);
         }
         (None, true) => {
             let saw = match facts.clusters {
@@ -61,7 +61,7 @@ pub(super) fn provider(facts: &ProviderFacts) -> Vec<Finding> {
                 _ if facts.clusters == 0 => Level::Warning,
                 _ => Level::Ok,
             };
-            say(check, level, saw, none_hint(facts));
+            add(check, level, saw, none_hint(facts));
         }
         (None, false)
             if let Source::Served(hub) = &facts.of
@@ -69,11 +69,11 @@ pub(super) fn provider(facts: &ProviderFacts) -> Vec<Finding> {
         {
             let (group, title) = hub.api.group();
             let saw = format!("the hub does not serve {group}, {title}");
-            say(check, Level::Problem, saw, Some(look_at_another_hub(hub.api)));
+            add(check, Level::Problem, saw, Some(look_at_another_hub(hub.api)));
         }
         (None, false) => {
             let saw = "it has not said in time which clusters there are".to_owned();
-            say(
+            add(
                 check,
                 Level::Problem,
                 saw,
@@ -89,12 +89,12 @@ pub(super) fn provider(facts: &ProviderFacts) -> Vec<Finding> {
                     true => Level::Problem,
                     false => Level::Warning,
                 };
-                say(Check::Files, level, saw, Some(look_at_file(file)));
+                add(Check::Files, level, saw, Some(look_at_file(file)));
             }
         }
-        Source::Secrets(hub) => of_hub(hub, &mut say),
-        Source::Served(hub) => of_served(hub, &mut say),
-        Source::Kcp(hub) => diagnosis_kcp::hub(&facts.name, hub, &mut say),
+        Source::Secrets(hub) => of_hub(hub, &mut add),
+        Source::Served(hub) => of_served(hub, &mut add),
+        Source::Kcp(hub) => diagnosis_kcp::hub(&facts.name, hub, &mut add),
         Source::Engine | Source::NoHub | Source::Other => {}
     }
     found
@@ -182,24 +182,24 @@ fn none_hint(facts: &ProviderFacts) -> Option<Fix> {
 }
 
 /// The findings about a hub whose objects of an API describe clusters.
-fn of_served(found: &ServedHub, say: &mut impl FnMut(Check, Level, String, Option<Fix>)) {
+fn of_served(found: &ServedHub, add: &mut impl FnMut(Check, Level, String, Option<Fix>)) {
     let (group, title) = found.api.group();
     match &found.versions {
         // The error of the provider says so already. Rights on a kind that is not there say nothing.
         Ok(versions) if versions.is_empty() => return,
         Ok(versions) => {
             let saw = format!("serves {group} in {}", versions.join(", "));
-            say(Check::Hub, Level::Ok, saw, None);
+            add(Check::Hub, Level::Ok, saw, None);
         }
         Err(why) => {
             let saw = format!("it is unknown whether {title} is installed: {why}");
-            say(Check::Hub, Level::Warning, saw, None);
+            add(Check::Hub, Level::Warning, saw, None);
         }
     }
-    of_hub(&found.hub, say);
+    of_hub(&found.hub, add);
 }
 
-fn of_hub(hub: &Hub, say: &mut impl FnMut(Check, Level, String, Option<Fix>)) {
+fn of_hub(hub: &Hub, add: &mut impl FnMut(Check, Level, String, Option<Fix>)) {
     let place = match &hub.namespace {
         Some(namespace) => format!("in namespace {namespace}"),
         None => "in all namespaces".to_owned(),
@@ -211,13 +211,13 @@ fn of_hub(hub: &Hub, say: &mut impl FnMut(Check, Level, String, Option<Fix>)) {
             version.shown,
             version.took.as_millis()
         );
-        say(Check::Hub, Level::Ok, saw, None);
+        add(Check::Hub, Level::Ok, saw, None);
     }
     if let (Some(namespace), Some(false)) = (&hub.namespace, hub.exists) {
         let saw = format!("the hub has no namespace {namespace}");
         let fix = Fix::action("choose another namespace with -n, or create this one")
             .and_run(Command::CreateNamespace(namespace.clone()));
-        say(Check::Hub, Level::Problem, saw, Some(fix));
+        add(Check::Hub, Level::Problem, saw, Some(fix));
         // Rights in a namespace that does not exist say nothing.
         return;
     }
@@ -229,7 +229,7 @@ fn of_hub(hub: &Hub, say: &mut impl FnMut(Check, Level, String, Option<Fix>)) {
         };
         match &right.denied {
             Ok(denied) if denied.is_empty() => {
-                say(
+                add(
                     Check::Rights,
                     Level::Ok,
                     format!("may {} {resource} {place}", right.verbs.join(", ")),
@@ -256,14 +256,14 @@ fn of_hub(hub: &Hub, say: &mut impl FnMut(Check, Level, String, Option<Fix>)) {
                     name: right.name.clone(),
                     user: hub.user.clone(),
                 }));
-                say(Check::Rights, level, saw, Some(grant.into()));
+                add(Check::Rights, level, saw, Some(grant.into()));
             }
             Err(why) => {
                 let saw = format!(
                     "it is unknown whether {user} may {} {resource} {place}: {why}",
                     right.verbs.join(", ")
                 );
-                say(Check::Rights, Level::Warning, saw, None);
+                add(Check::Rights, Level::Warning, saw, None);
             }
         }
     }
@@ -281,7 +281,7 @@ fn role(right: &Right) -> String {
 
 /// The findings about a name that no provider announces.
 pub(super) fn missing(facts: &MissingFacts) -> Vec<Finding> {
-    let say = |provider: Option<&str>, result: Level, saw: String, fix: Option<Fix>| Finding {
+    let add = |provider: Option<&str>, result: Level, saw: String, fix: Option<Fix>| Finding {
         provider: provider.map(str::to_owned),
         cluster: Some(facts.name.clone()),
         check: Check::Name,
@@ -291,13 +291,13 @@ pub(super) fn missing(facts: &MissingFacts) -> Vec<Finding> {
     };
     let of_secrets = facts.secrets.iter().map(|secret| {
         let (saw, fix) = of_secret(secret);
-        say(Some(&secret.provider), Level::Problem, saw, Some(fix))
+        add(Some(&secret.provider), Level::Problem, saw, Some(fix))
     });
     let of_object = |provider: &str, found: Option<Obstacle>, in_order: String| match found {
-        Some(found) => say(Some(provider), found.level, found.saw, found.fix),
+        Some(found) => add(Some(provider), found.level, found.saw, found.fix),
         None => {
             let saw = format!("{in_order}, and the provider has not said so yet");
-            say(Some(provider), Level::Problem, saw, Some(Fix::action("repeat")))
+            add(Some(provider), Level::Problem, saw, Some(Fix::action("repeat")))
         }
     };
     let of_clusters = facts.clusters.iter().map(|cluster| {
@@ -316,7 +316,7 @@ pub(super) fn missing(facts: &MissingFacts) -> Vec<Finding> {
     let of_workspaces = facts.workspaces.iter().map(|(provider, cluster)| {
         let saw = format!("this is the path of a workspace, whose cluster is named {cluster}");
         let fix = Fix::action(format!("repeat with the name {cluster}"));
-        say(Some(provider), Level::Problem, saw, Some(fix))
+        add(Some(provider), Level::Problem, saw, Some(fix))
     });
     let of_objects: Vec<Finding> = of_secrets
         .chain(of_clusters)
@@ -342,7 +342,7 @@ pub(super) fn missing(facts: &MissingFacts) -> Vec<Finding> {
     };
     let fix = Fix::action("look at the clusters that there are, with the same flags")
         .and_run(Command::ListClusters);
-    vec![say(
+    vec![add(
         None,
         Level::Problem,
         format!("no provider has a cluster of this name ({there})"),

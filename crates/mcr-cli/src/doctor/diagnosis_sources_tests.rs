@@ -42,7 +42,7 @@ fn hub(namespace: Option<&str>) -> Hub {
 }
 
 #[test]
-fn a_provider_that_fails_is_told_with_its_own_words() {
+fn a_provider_that_fails_is_reported_with_its_own_words() {
     let mut engine = facts(Source::Engine);
     engine.error = Some("docker can't reach its engine".into());
     let found = only(&provider(&engine), Level::Problem);
@@ -60,7 +60,7 @@ fn a_provider_that_fails_is_told_with_its_own_words() {
 }
 
 #[test]
-fn a_provider_without_clusters_is_told_with_how_to_make_one() {
+fn a_provider_without_clusters_is_reported_with_how_to_make_one() {
     let hint = |of| {
         let mut facts = facts(of);
         facts.clusters = 0;
@@ -154,7 +154,7 @@ fn a_namespace_that_does_not_exist_is_the_problem_and_not_the_rights_in_it() {
 }
 
 #[test]
-fn rights_at_the_hub_are_told_with_the_role_to_create() {
+fn rights_at_the_hub_are_reported_with_the_role_to_create() {
     let denied = |which: usize, namespace| {
         let mut hub = hub(namespace);
         hub.rights[which].denied = Ok(vec!["watch".into()]);
@@ -199,7 +199,7 @@ fn secret(namespace: &str, labelled: Option<&str>) -> MissingFacts {
 }
 
 #[test]
-fn a_secret_that_is_no_cluster_is_told_with_what_it_lacks() {
+fn a_secret_that_is_no_cluster_is_reported_with_what_it_lacks() {
     let label = "kubectl -n fleet label --overwrite secret eu-1 example.com/l=true";
     let found = only(&missing(&secret("fleet", None)), Level::Problem);
     found.shows("without the label");
@@ -214,7 +214,7 @@ fn a_secret_that_is_no_cluster_is_told_with_what_it_lacks() {
 }
 
 #[test]
-fn a_name_that_nobody_knows_is_told_with_those_that_are_known() {
+fn a_name_that_nobody_knows_is_answered_with_those_that_are_known() {
     let mut facts = secret("fleet", None);
     facts.secrets.clear();
     facts.known = vec!["kind#eu-1".into(), "kind#us-1".into()];
@@ -244,11 +244,14 @@ fn management(versions: Result<&[&str], &str>) -> ProviderFacts {
 }
 
 #[test]
-fn a_hub_without_cluster_api_is_told_once() {
+fn a_hub_without_cluster_api_is_reported_once() {
     let served = provider(&management(Ok(&["v1beta2", "v1beta1"])));
     fine(&served);
-    let said = |text: &str| served.iter().any(|finding| finding.saw == text);
-    assert!(said("serves cluster.x-k8s.io in v1beta2, v1beta1"), "{served:#?}");
+    let text_of = |text: &str| served.iter().any(|finding| finding.saw == text);
+    assert!(
+        text_of("serves cluster.x-k8s.io in v1beta2, v1beta1"),
+        "{served:#?}"
+    );
 
     let mut nowhere = management(Ok(&[]));
     nowhere.error = Some("the hub has no Cluster API".into());
@@ -271,7 +274,7 @@ fn a_hub_without_cluster_api_is_told_once() {
 }
 
 #[test]
-fn a_hub_without_shoots_is_told_although_its_provider_goes_on_to_ask() {
+fn a_hub_without_shoots_is_reported_although_its_provider_goes_on_to_ask() {
     let mut nowhere = management(Ok(&[]));
     let Source::Served(hub) = &mut nowhere.of else {
         panic!("it is one")
@@ -335,7 +338,7 @@ fn a_right_on_clusters_has_a_role_of_its_own() {
 }
 
 #[test]
-fn a_cluster_of_cluster_api_that_is_missing_is_told_with_its_obstacle() {
+fn a_cluster_of_cluster_api_that_is_missing_is_reported_with_its_obstacle() {
     let mut facts = secret("fleet", None);
     facts.secrets.clear();
     facts.clusters.push(ClusterApiFacts {

@@ -25,7 +25,7 @@ fn nothing_is_wrong_with_what_is_in_order() {
 }
 
 #[test]
-fn a_description_that_can_not_be_used_is_the_only_thing_to_say() {
+fn a_description_that_can_not_be_used_is_the_only_thing_to_report() {
     let mut facts = well();
     facts.state = "Broken".into();
     facts.reason = Some("users[name=\"x\"].user.exec: names a program".into());
@@ -105,7 +105,7 @@ fn a_cluster_of_cluster_api_that_waits_has_the_fix_of_its_obstacle() {
 }
 
 #[test]
-fn the_step_that_fails_is_the_one_that_is_told() {
+fn the_step_that_fails_is_the_one_that_is_reported() {
     let dns = unreached(|reach| {
         *reach = Reach {
             resolved: failure(FailureKind::UnknownHost),
@@ -228,7 +228,7 @@ fn a_known_context_is_asked_with_its_kubeconfig() {
 }
 
 #[test]
-fn what_is_not_verified_is_told_and_its_certificate_is_not_held_against_it() {
+fn what_is_not_verified_is_reported_and_its_certificate_is_not_held_against_it() {
     let mut facts = well();
     let connection = facts.connection.as_mut().unwrap();
     connection.insecure = true;
@@ -243,7 +243,7 @@ fn what_is_not_verified_is_told_and_its_certificate_is_not_held_against_it() {
 }
 
 #[test]
-fn certificates_and_tokens_are_told_of_in_time() {
+fn certificates_and_tokens_are_reported_in_time() {
     let server = |seconds: u64| {
         let mut facts = well();
         let reach = facts.connection.as_mut().unwrap().reach.as_mut().unwrap();
@@ -290,7 +290,7 @@ fn certificates_and_tokens_are_told_of_in_time() {
 }
 
 #[test]
-fn clocks_are_told_of_from_five_seconds_and_break_things_at_a_minute() {
+fn clocks_are_reported_from_five_seconds_and_break_things_at_a_minute() {
     let skewed = |ahead| {
         let mut facts = well();
         let reach = facts.connection.as_mut().unwrap().reach.as_mut().unwrap();
@@ -321,7 +321,7 @@ fn clocks_are_told_of_from_five_seconds_and_break_things_at_a_minute() {
 }
 
 #[test]
-fn refused_credentials_are_told_as_such_however_they_are_refused() {
+fn refused_credentials_are_reported_as_such_however_they_are_refused() {
     let mut facts = unreached(|_| {});
     facts.reason = Some("the API server refuses the credentials (401 Unauthorized)".into());
     let found = only(&diagnose(&facts), Level::Problem);
@@ -339,7 +339,7 @@ fn refused_credentials_are_told_as_such_however_they_are_refused() {
 }
 
 #[test]
-fn a_cluster_that_answers_and_is_not_ready_is_told_with_the_fleets_words() {
+fn a_cluster_that_answers_and_is_not_ready_is_reported_with_the_fleets_words() {
     let mut facts = unreached(|_| {});
     let found = only(&diagnose(&facts), Level::Problem);
     assert_eq!(
@@ -374,7 +374,7 @@ fn a_cluster_that_answers_and_is_not_ready_is_told_with_the_fleets_words() {
 }
 
 #[test]
-fn what_is_forbidden_is_told_with_the_rule_to_add() {
+fn what_is_forbidden_is_reported_with_the_rule_to_add() {
     let mut facts = well();
     let right = &mut facts.api.as_mut().unwrap().rights[0];
     right.denied = Ok(vec!["list".into()]);
@@ -395,7 +395,7 @@ fn what_is_forbidden_is_told_with_the_rule_to_add() {
 }
 
 #[test]
-fn versions_beyond_those_that_are_tested_are_told() {
+fn versions_beyond_those_that_are_tested_are_reported() {
     let version = |minor| {
         let mut facts = well();
         let api = facts.api.as_mut().unwrap();
@@ -418,7 +418,7 @@ fn versions_beyond_those_that_are_tested_are_told() {
 }
 
 #[test]
-fn a_slow_answer_and_a_proxy_are_told() {
+fn a_slow_answer_and_a_proxy_are_reported() {
     let mut facts = well();
     let connection = facts.connection.as_mut().unwrap();
     connection.reach.as_mut().unwrap().answered = Some(Ok(Answer {

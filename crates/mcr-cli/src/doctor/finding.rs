@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn findings_are_told_by_subject() {
+    fn findings_are_reported_by_subject() {
         let finding = |cluster: Option<&str>, result, fix: Option<&str>| Finding {
             provider: Some("file".into()),
             cluster: cluster.map(Into::into),

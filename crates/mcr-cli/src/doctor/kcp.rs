@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     providers::{KcpApi, ProviderOptions},
-    session::{Session, is_forbidden, said},
+    session::{Session, is_forbidden, text_of},
 };
 
 /// The verbs that the provider uses on the object that has the endpoints.
@@ -278,7 +278,7 @@ async fn in_pages(
         }
     });
     match listed.await {
-        Ok(listed) => listed.map_err(|error| (said(&error), is_forbidden(&error))),
+        Ok(listed) => listed.map_err(|error| (text_of(&error), is_forbidden(&error))),
         Err(_) => Err((
             format!("no complete answer within {}", crate::values::seconds(limit)),
             false,

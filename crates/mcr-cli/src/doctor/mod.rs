@@ -113,7 +113,7 @@ pub(crate) async fn run(args: DoctorArgs, linked: &[Linked]) -> anyhow::Result<b
     let options = ProviderOptions::new(args.clusters.clone());
     let running = crate::providers::start(chosen, options.clone()).await?;
     let looked = tokio::select! {
-        found = look(&args, &running, &options, &stop) => Some(found),
+        found = examine(&args, &running, &options, &stop) => Some(found),
         () = stop.cancelled() => None,
     };
     drop(options);
@@ -133,7 +133,7 @@ pub(crate) async fn run(args: DoctorArgs, linked: &[Linked]) -> anyhow::Result<b
     Ok(good)
 }
 
-async fn look(
+async fn examine(
     args: &DoctorArgs,
     running: &Running,
     options: &ProviderOptions,
@@ -142,7 +142,7 @@ async fn look(
     let deadline = Instant::now() + args.timeout;
     let limit = (args.timeout / 3).max(Duration::from_millis(100));
     let mut progress = Progress::new();
-    let snapshot = running.decided(deadline, stop, |text| progress.say(text)).await;
+    let snapshot = running.decided(deadline, stop, |text| progress.show(text)).await;
     let known: Vec<String> = snapshot
         .clusters
         .iter()
@@ -151,25 +151,25 @@ async fn look(
     let mut wanted = Wanted::new(&args.names);
     wanted.find(&known.iter().map(String::as_str).collect::<Vec<_>>(), true)?;
 
-    progress.say("looking at providers");
+    progress.show("looking at providers");
     let mut found = Vec::new();
     for facts in sources::providers(running, options, limit).await {
         found.extend(diagnosis_sources::provider(&facts));
     }
     let asked = |status: &ClusterStatus| wanted.means(&status.name);
-    let looks: Vec<ClusterStatus> = snapshot.clusters.into_iter().filter(asked).collect();
-    let all = looks.len();
-    let mut looking = stream::iter(looks)
+    let asked_clusters: Vec<ClusterStatus> = snapshot.clusters.into_iter().filter(asked).collect();
+    let all = asked_clusters.len();
+    let mut looking = stream::iter(asked_clusters)
         .map(|status| cluster(status, args, running, options, limit))
         .buffered(AT_ONCE)
         .enumerate();
-    progress.say(&format!("looking at {all} clusters"));
+    progress.show(&format!("looking at {all} clusters"));
     while let Some((number, facts)) = looking.next().await {
-        progress.say(&format!("looked at {} of {all} clusters", number + 1));
+        progress.show(&format!("looked at {} of {all} clusters", number + 1));
         found.extend(diagnosis::diagnose(&facts));
     }
     for name in wanted.missing() {
-        progress.say(&format!("looking for {name}"));
+        progress.show(&format!("looking for {name}"));
         let facts = sources::missing(name, &known, running, options, limit).await;
         found.extend(diagnosis_sources::missing(&facts));
     }
@@ -278,8 +278,8 @@ async fn origin(name: &str, status: &ClusterStatus, running: &Running, options: 
         Kind::Kubeconfig => {
             // A cluster that was never usable has no properties, but the announcement of its provider names the faulty
             // object.
-            let heard = tap.heard();
-            let object = heard
+            let received = tap.received();
+            let object = received
                 .broken
                 .get(plain)
                 .and_then(|(object, _)| Some(object.strip_prefix("Secret ")?.split(',').next()?.to_owned()));
@@ -310,8 +310,8 @@ async fn origin(name: &str, status: &ClusterStatus, running: &Running, options: 
         }
         Kind::Gardener => {
             // A cluster that was never usable has no properties, but the announcement of its provider names the Shoot.
-            let heard = tap.heard();
-            let object = heard
+            let received = tap.received();
+            let object = received
                 .broken
                 .get(plain)
                 .and_then(|(object, _)| object.strip_prefix("Shoot ")?.split_once('/'));
@@ -341,8 +341,8 @@ async fn origin(name: &str, status: &ClusterStatus, running: &Running, options: 
             (Some(path), Some(context)) => Origin::File { path, context },
             _ => {
                 // A cluster that was never usable has no properties, but the announcement of its provider names the file.
-                let heard = tap.heard();
-                let path = heard.broken.get(plain).map(|(object, _)| file_of(object));
+                let received = tap.received();
+                let path = received.broken.get(plain).map(|(object, _)| file_of(object));
                 let path = path.unwrap_or(plain).to_owned();
                 Origin::File {
                     path,

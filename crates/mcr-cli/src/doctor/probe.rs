@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_paused_server_is_told_from_a_firewall_by_the_stage_that_gets_no_answer() {
+    async fn a_paused_server_is_distinguished_from_a_firewall_by_the_stage_that_gets_no_answer() {
         let policy = AddressPolicy::any();
         let text = |failure: Failure| {
             assert_eq!(failure.kind, FailureKind::TimedOut);

@@ -30,14 +30,14 @@ pub(super) async fn providers(
 ) -> Vec<ProviderFacts> {
     let mut found = Vec::new();
     for tap in &running.taps {
-        let heard = tap.heard();
-        let mut names: Vec<&String> = heard.specs.keys().chain(heard.broken.keys()).collect();
+        let received = tap.received();
+        let mut names: Vec<&String> = received.specs.keys().chain(received.broken.keys()).collect();
         names.sort_unstable();
         names.dedup();
         found.push(ProviderFacts {
             name: tap.name().to_owned(),
-            error: heard.error,
-            synced: heard.synced,
+            error: received.error,
+            synced: received.synced,
             clusters: names.len(),
             of: source(tap.kind, options, limit).await,
         });

@@ -240,7 +240,7 @@ users: [{name: u, user: {token: e30.eyJleHAiOjYwfQ.c2ln}}]
     }
 
     #[test]
-    fn a_certificate_tells_its_time() {
+    fn a_certificate_reports_its_time() {
         let mut params = rcgen::CertificateParams::new(["a".to_owned()]).unwrap();
         params.not_after = rcgen::date_time_ymd(2031, 1, 1);
         let made = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();

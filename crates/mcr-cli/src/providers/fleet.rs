@@ -103,7 +103,7 @@ impl Running {
 
     pub(crate) fn spec(&self, cluster: &str) -> Option<ClusterSpec> {
         let (tap, name) = self.origin(cluster)?;
-        tap.heard().specs.remove(name)
+        tap.received().specs.remove(name)
     }
 
     /// The providers and clusters that are not decided yet, as text for people. `None` once each provider is synced or
@@ -120,8 +120,13 @@ impl Running {
                 .any(|cluster| cluster.name.as_str() == name)
         };
         let announced = self.taps.iter().flat_map(|tap| {
-            let heard = tap.heard();
-            let names: Vec<String> = heard.specs.keys().chain(heard.broken.keys()).cloned().collect();
+            let received = tap.received();
+            let names: Vec<String> = received
+                .specs
+                .keys()
+                .chain(received.broken.keys())
+                .cloned()
+                .collect();
             names.into_iter().map(|name| self.shown(tap, &name))
         });
         let coming = announced.filter(|name| !there(name)).count();

@@ -15,12 +15,12 @@ pub(crate) struct Tap {
     name: Arc<str>,
     pub(crate) kind: Kind,
     provider: Arc<dyn Provider>,
-    heard: Arc<Mutex<Heard>>,
+    received: Arc<Mutex<Received>>,
 }
 
 /// The announcements of a provider so far.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Heard {
+pub(crate) struct Received {
     /// The specs, by the provider's own names.
     pub(crate) specs: BTreeMap<String, ClusterSpec>,
     /// The faulty object or file, and its error.
@@ -30,7 +30,7 @@ pub(crate) struct Heard {
     pub(crate) error: Option<String>,
 }
 
-impl Heard {
+impl Received {
     fn hear(&mut self, change: &Change) {
         match change {
             Change::Upsert(spec) => {
@@ -60,18 +60,18 @@ impl Tap {
             name: name.into(),
             kind,
             provider: Arc::from(provider),
-            heard: Arc::default(),
+            received: Arc::default(),
         }
     }
 
-    pub(crate) fn heard(&self) -> Heard {
-        self.heard.lock().clone()
+    pub(crate) fn received(&self) -> Received {
+        self.received.lock().clone()
     }
 
     /// Whether the provider is synced or has failed.
     pub(crate) fn has_spoken(&self) -> bool {
-        let heard = self.heard.lock();
-        heard.synced || heard.error.is_some()
+        let received = self.received.lock();
+        received.synced || received.error.is_some()
     }
 }
 
@@ -89,33 +89,34 @@ impl Provider for Tap {
     }
 
     fn discover_with(&self, stop: CancellationToken, settings: &DiscoverySettings) -> Discovery {
-        let heard = self.heard.clone();
-        let ended = (heard.clone(), stop.clone());
-        let update = |heard: &Mutex<Heard>, change: &dyn Fn(&mut Heard)| {
-            change(&mut heard.lock());
+        let received = self.received.clone();
+        let ended = (received.clone(), stop.clone());
+        let update = |received: &Mutex<Received>, change: &dyn Fn(&mut Received)| {
+            change(&mut received.lock());
         };
-        let said = self
+        let text_of = self
             .provider
             .discover_with(stop, settings)
             .inspect(move |item| match item {
-                Ok(change) => update(&heard, &|heard| heard.hear(change)),
+                Ok(change) => update(&received, &|received| received.hear(change)),
                 Err(error) => {
                     let why = explain_all(error.as_ref());
-                    update(&heard, &|heard| heard.error = Some(why.clone()));
+                    update(&received, &|received| received.error = Some(why.clone()));
                 }
             });
         // A discovery that ends by itself has failed too.
         let end = stream::once(async move {
-            let (heard, stop) = ended;
+            let (received, stop) = ended;
             if !stop.is_cancelled() {
-                update(&heard, &|heard| {
-                    heard
+                update(&received, &|received| {
+                    received
                         .error
                         .get_or_insert_with(|| "its discovery ended".to_owned());
                 });
             }
         });
-        said.map(Some)
+        text_of
+            .map(Some)
             .chain(end.map(|()| None))
             .filter_map(async |item| item)
             .boxed()
@@ -143,17 +144,20 @@ mod tests {
     fn the_last_word_on_a_cluster_counts() {
         let name = || ClusterName::new("a").unwrap();
         let spec = ClusterSpec::new(name(), Access::kubeconfig("", Trust::Untrusted));
-        let mut heard = Heard::default();
-        heard.hear(&Change::Broken(BrokenCluster::new(name(), "file x", "is empty")));
-        assert_eq!(heard.broken["a"], ("file x".into(), "is empty".into()));
-        heard.hear(&Change::Upsert(spec));
-        assert!(heard.broken.is_empty() && heard.specs.contains_key("a"));
-        heard.hear(&Change::Broken(BrokenCluster::new(name(), "file x", "is empty")));
-        assert!(heard.specs.contains_key("a"), "the last good description goes on");
-        heard.error = Some("x".into());
-        heard.hear(&Change::Synced);
-        assert!(heard.synced && heard.error.is_none());
-        heard.hear(&Change::Remove(name()));
-        assert!(heard.broken.is_empty() && heard.specs.is_empty());
+        let mut received = Received::default();
+        received.hear(&Change::Broken(BrokenCluster::new(name(), "file x", "is empty")));
+        assert_eq!(received.broken["a"], ("file x".into(), "is empty".into()));
+        received.hear(&Change::Upsert(spec));
+        assert!(received.broken.is_empty() && received.specs.contains_key("a"));
+        received.hear(&Change::Broken(BrokenCluster::new(name(), "file x", "is empty")));
+        assert!(
+            received.specs.contains_key("a"),
+            "the last good description goes on"
+        );
+        received.error = Some("x".into());
+        received.hear(&Change::Synced);
+        assert!(received.synced && received.error.is_none());
+        received.hear(&Change::Remove(name()));
+        assert!(received.broken.is_empty() && received.specs.is_empty());
     }
 }

@@ -27,7 +27,7 @@ use super::{
 use crate::{
     doctor::LABEL,
     output::print_line,
-    session::{Session, is_forbidden, said},
+    session::{Session, is_forbidden, text_of},
     values,
 };
 
@@ -98,7 +98,7 @@ impl Member {
             ),
             // A user who may not read namespaces may still write in one.
             Err(error) if is_forbidden(&error) => Ok(()),
-            Err(error) => bail!("namespace {name} in {}: {}", plan.member, said(&error)),
+            Err(error) => bail!("namespace {name} in {}: {}", plan.member, text_of(&error)),
         }
     }
 
@@ -113,7 +113,7 @@ impl Member {
             // A user who may not read roles may still write them. The apply then fails on a conflict with another
             // manager.
             Err(error) if is_forbidden(&error) => return Ok(()),
-            Err(error) => bail!("{}: {}; nothing was written", shown(&role), said(&error)),
+            Err(error) => bail!("{}: {}; nothing was written", shown(&role), text_of(&error)),
         };
         if !is_ours(&found)
             && (found.data["rules"] != role["rules"] || !found.data["aggregationRule"].is_null())
@@ -159,7 +159,7 @@ impl Member {
     async fn binding(&self, plan: &Plan, binding: &Value) -> anyhow::Result<Option<DynamicObject>> {
         match api(&self.client, binding).get_opt(&plan.binding()).await {
             Err(error) if !is_forbidden(&error) => {
-                bail!("{}: {}; nothing was written", shown(binding), said(&error))
+                bail!("{}: {}; nothing was written", shown(binding), text_of(&error))
             }
             found => Ok(found.ok().flatten()),
         }
@@ -188,7 +188,7 @@ impl Member {
                 plan.member
             ),
             Err(error) if is_forbidden(&error) => Ok(()),
-            Err(error) => bail!("ServiceAccount {}: {}", plan.account, said(&error)),
+            Err(error) => bail!("ServiceAccount {}: {}", plan.account, text_of(&error)),
         }
     }
 
@@ -227,7 +227,7 @@ impl Member {
                 plan.member,
                 plan.remote_namespace,
                 plan.account,
-                said(&error)
+                text_of(&error)
             ),
         };
         let status = answer.status.unwrap_or_default();
@@ -274,7 +274,10 @@ pub(super) async fn try_token(plan: &Plan, token: &str) -> anyhow::Result<()> {
         Ok(Ok(review)) => review.status.and_then(|status| status.user_info?.username),
         // An API server that is too old for this request, or forbids it, has accepted the token nevertheless.
         Ok(Err(kube::Error::Api(status))) if matches!(status.code, 403 | 404) => return Ok(()),
-        Ok(Err(error)) => bail!("the fresh token was tried, and does not work: {}", said(&error)),
+        Ok(Err(error)) => bail!(
+            "the fresh token was tried, and does not work: {}",
+            text_of(&error)
+        ),
         Err(_) => bail!(
             "the fresh token was tried: no answer within {} s",
             WITHIN.as_secs()
@@ -312,7 +315,7 @@ impl Hub {
         );
         let found = match self.secrets.get_opt(&plan.name).await {
             Ok(found) => found,
-            Err(error) => bail!("{place}: {}; nothing was written", said(&error)),
+            Err(error) => bail!("{place}: {}; nothing was written", text_of(&error)),
         };
         if let Some(secret) = &found
             && secret.labels().get(LABEL).map(String::as_str) != Some("true")
@@ -343,7 +346,7 @@ impl Hub {
             Err(error) => bail!(
                 "the hub ({}) would not take the Secret: {}; nothing was written",
                 plan.hub,
-                said(&error)
+                text_of(&error)
             ),
         }
     }
@@ -378,7 +381,7 @@ impl Hub {
             }
             Err(error) => bail!(
                 "{name}: {}; the cluster is prepared and the hub is as it was: repeat the command",
-                said(&error)
+                text_of(&error)
             ),
         }
     }
@@ -451,9 +454,9 @@ fn explained(plan: &Plan, object: &Value, error: &kube::Error) -> String {
                 }
                 _ => "",
             };
-            format!("{}{hint}", said(error))
+            format!("{}{hint}", text_of(error))
         }
-        error => format!("{} (context {})", said(error), plan.member),
+        error => format!("{} (context {})", text_of(error), plan.member),
     }
 }
 

@@ -195,7 +195,7 @@ fn a_repetition_keeps_labels_and_overwrites_no_other_cluster() {
 }
 
 #[test]
-fn a_rotation_asks_the_cluster_only_about_its_own_token_and_says_what_to_name() {
+fn a_rotation_asks_the_cluster_only_about_its_own_token_and_reports_what_to_name() {
     let rotated = |secret: Option<&Secret>| {
         let mut plan = plan(&[])?;
         plan.rotate(secret).map(|()| plan)

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
+    fn what_is_wrong_is_reported_with_its_place() {
         assert!(error("rules: []").contains("rules: is empty"));
         assert!(error("rules:\n- resources: [a]\n  verbs: [get]").contains("rules[0].apiGroups"));
         assert!(error("rules:\n- apiGroups: ['']\n  resources: [a]\n  verbs: []").contains("rules[0].verbs"));

@@ -47,7 +47,7 @@ pub(super) fn explain(report: &Report, target: &Target, now: Timestamp) -> Expla
     };
     let standby = report.standby();
     if let Some(standby) = &standby {
-        explaining.say(None, "leader", Level::Warning, standby.as_str());
+        explaining.add(None, "leader", Level::Warning, standby.as_str());
     }
     let rows = report.clusters.iter().filter(|row| row.name == target.cluster);
     for row in rows.filter(|_| target.is_known) {
@@ -67,7 +67,7 @@ pub(super) fn explain(report: &Report, target: &Target, now: Timestamp) -> Expla
                         true => Level::Problem,
                         false => Level::Warning,
                     };
-                    explaining.say(Some(controller.name), "gate", level, gate(&gating));
+                    explaining.add(Some(controller.name), "gate", level, gate(&gating));
                 }
             }
             explaining.controller(&controller, running(report, target, controller.name));
@@ -75,11 +75,11 @@ pub(super) fn explain(report: &Report, target: &Target, now: Timestamp) -> Expla
         if row.controllers().is_empty() {
             let saw = "no controller works on this cluster, so nothing reconciles the object; look at the selectors of \
                        the controllers";
-            explaining.say(None, "controllers", Level::Problem, saw);
+            explaining.add(None, "controllers", Level::Problem, saw);
         }
     }
     if !target.is_known {
-        explaining.say(None, "cluster", Level::Problem, unknown(report));
+        explaining.add(None, "cluster", Level::Problem, unknown(report));
     }
     let findings = explaining.found;
     let count = |level| findings.iter().filter(|finding| finding.result == level).count();
@@ -94,7 +94,7 @@ pub(super) fn explain(report: &Report, target: &Target, now: Timestamp) -> Expla
 }
 
 fn gate(gating: &Gating<'_>) -> String {
-    let (cluster, kind) = (gating.cluster, gating.kind.said());
+    let (cluster, kind) = (gating.cluster, gating.kind.text());
     format!(
         "gate of cluster {cluster}: closed: all requests of the controller wait for a watch there: {kind}"
     )
@@ -128,7 +128,7 @@ struct Explaining<'a> {
 }
 
 impl Explaining<'_> {
-    fn say(&mut self, controller: Option<&str>, check: &'static str, result: Level, saw: impl Into<String>) {
+    fn add(&mut self, controller: Option<&str>, check: &'static str, result: Level, saw: impl Into<String>) {
         self.found.push(Finding {
             controller: controller.map(str::to_owned),
             check,
@@ -150,14 +150,14 @@ impl Explaining<'_> {
         if let Some(reason) = &row.reason {
             let _ = write!(saw, ": {reason}");
         }
-        self.say(None, "cluster", level, saw);
+        self.add(None, "cluster", level, saw);
         for warning in &row.warnings {
-            self.say(None, "cluster", Level::Warning, warning.as_str());
+            self.add(None, "cluster", Level::Warning, warning.as_str());
         }
         let kinds = row.kinds();
         let listed = kinds.iter().filter(|kind| kind.synced).count();
         if !kinds.is_empty() && listed == kinds.len() {
-            self.say(
+            self.add(
                 None,
                 "kinds",
                 Level::Ok,
@@ -166,9 +166,9 @@ impl Explaining<'_> {
         }
         for kind in kinds {
             if kind.blocked {
-                self.say(None, "kinds", Level::Problem, kind.said());
+                self.add(None, "kinds", Level::Problem, kind.text());
             } else if !kind.synced || kind.problem.is_some() {
-                self.say(None, "kinds", Level::Warning, kind.said());
+                self.add(None, "kinds", Level::Warning, kind.text());
             }
         }
     }
@@ -182,15 +182,15 @@ impl Explaining<'_> {
                 watches.join("; "),
                 self.object
             );
-            self.say(None, "watched", Level::Ok, saw);
+            self.add(None, "watched", Level::Ok, saw);
         }
     }
 
     fn controller(&mut self, of: &InController<'_>, running: Option<u64>) {
         let name = Some(of.name);
-        let kinds: Vec<String> = of.waits_for.iter().map(|kind| kind.said()).collect();
+        let kinds: Vec<String> = of.waits_for.iter().map(|kind| kind.text()).collect();
         match of.gate {
-            "open" => self.say(name, "kinds", Level::Ok, "kinds of this cluster: listed"),
+            "open" => self.add(name, "kinds", Level::Ok, "kinds of this cluster: listed"),
             gate => {
                 let level = match gate {
                     "blocked" => Level::Problem,
@@ -200,21 +200,21 @@ impl Explaining<'_> {
                     "kinds of this cluster: no object of the cluster is reconciled before these are listed: {}",
                     kinds.join("; ")
                 );
-                self.say(name, "kinds", level, saw);
+                self.add(name, "kinds", level, saw);
             }
         }
         if of.parked {
             let saw = "parked: the requests of the cluster wait until it answers again";
-            self.say(name, "queue", Level::Warning, saw);
+            self.add(name, "queue", Level::Warning, saw);
         }
         let saw = format!(
             "{} ready, {} delayed, {} running in this cluster",
             of.ready, of.delayed, of.running
         );
-        self.say(name, "queue", Level::Ok, saw);
+        self.add(name, "queue", Level::Ok, saw);
         if let Some(seconds) = running {
             let span = long(std::time::Duration::from_secs(seconds));
-            self.say(
+            self.add(
                 name,
                 "running",
                 Level::Ok,
@@ -251,7 +251,7 @@ impl Explaining<'_> {
                 Some(_) => "; the next try is due".to_owned(),
                 None => "; no further try is planned before the object changes".to_owned(),
             });
-            self.say(name, "failing", Level::Problem, saw);
+            self.add(name, "failing", Level::Problem, saw);
         }
         let listed = of.failing.len() as u64;
         match of.failing_count {
@@ -259,18 +259,18 @@ impl Explaining<'_> {
             None => {
                 let saw =
                     "this controller does not report failing objects; its version of mcr may be too old";
-                self.say(name, "failing", Level::Warning, saw);
+                self.add(name, "failing", Level::Warning, saw);
             }
             Some(count) if count > listed => {
                 let saw = format!(
                     "the report has only {listed} of {count} failing objects, and {} is not among them",
                     self.object
                 );
-                self.say(name, "failing", Level::Warning, saw);
+                self.add(name, "failing", Level::Warning, saw);
             }
             Some(_) => {
                 let saw = format!("{} is not among the failing objects", self.object);
-                self.say(name, "failing", Level::Ok, saw);
+                self.add(name, "failing", Level::Ok, saw);
             }
         }
     }

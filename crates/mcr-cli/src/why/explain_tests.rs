@@ -46,7 +46,7 @@ fn why(asked: &str) -> Explanation {
 
 /// For each line `controller | level | part`: there is such a finding. Without a controller it is about the cluster.
 #[track_caller]
-fn says(explanation: &Explanation, lines: &str) {
+fn reports(explanation: &Explanation, lines: &str) {
     for line in lines.trim().lines() {
         let (controller, rest) = line.split_once('|').unwrap();
         let (level, part) = rest.split_once('|').unwrap();
@@ -88,12 +88,12 @@ fn a_failing_object_is_explained_with_its_error_and_its_next_try() {
         (&json["problems"], &json["object"]),
         (&json!(1), &json!("red/lab"))
     );
-    says(
+    reports(
         &why("za/red/zoo"),
         "animals | Problem | no further try is planned",
     );
     // Without the namespace, it may be the one in any.
-    says(
+    reports(
         &why("za/zoo"),
         "animals | Problem | red/zoo: attempt 1 failed: late",
     );
@@ -102,13 +102,13 @@ fn a_failing_object_is_explained_with_its_error_and_its_next_try() {
 #[test]
 fn a_closed_gate_and_a_cluster_that_does_not_answer_are_why_an_object_waits() {
     let blocked = why("us/red/lab");
-    says(
+    reports(
         &blocked,
         "| Problem | configmaps: forbidden
          animals | Problem | kinds of this cluster: no object of the cluster is reconciled before these are listed: configmaps: forbidden",
     );
     let parked = why("eu/red/lab");
-    says(
+    reports(
         &parked,
         "| Problem | Unreachable for 60 minutes: connection refused
         animals | Warning | parked: ",
@@ -117,31 +117,31 @@ fn a_closed_gate_and_a_cluster_that_does_not_answer_are_why_an_object_waits() {
 }
 
 #[test]
-fn it_says_if_nothing_is_known() {
+fn it_reports_if_nothing_is_known() {
     let well = why("well/red/blue");
     assert_eq!((well.problems, well.warnings), (0, 0));
-    says(&well, "animals | Ok | red/blue is not among the failing objects");
+    reports(&well, "animals | Ok | red/blue is not among the failing objects");
     assert!(well.text(Colours::Off).ends_with(
         "nothing is known of this object that keeps it waiting: it was reconciled, or is in the queue, or does not \
          exist, or no controller watches it\n"
     ));
     let watched =
         "the controllers watch configmaps with labels greet=yes; kubectl get shows whether red/blue is there";
-    says(&well, &format!("| Ok | {watched}"));
+    reports(&well, &format!("| Ok | {watched}"));
     for named in ["za/red/lab", "well/red/lab"] {
         let findings = why(named).findings;
         assert!(findings.iter().all(|found| found.check != "watched"), "{named}");
     }
-    says(&why("well/red/lab"), "animals | Ok | running for 2 minutes");
+    reports(&why("well/red/lab"), "animals | Ok | running for 2 minutes");
     // The report of an older version.
     let old = why("old/red/lab");
-    says(&old, "animals | Warning | does not report failing objects");
+    reports(&old, "animals | Warning | does not report failing objects");
     assert_eq!(old.problems, 0);
-    says(
+    reports(
         &why("alone/red/lab"),
         "| Problem | no controller works on this cluster",
     );
-    says(
+    reports(
         &why("asia/red/lab"),
         "| Problem | (it has za, us, eu, well, old and 1 more)",
     );
@@ -164,8 +164,8 @@ const GATE_OF_HUB: &str =
 fn a_watch_of_the_hub_that_all_requests_wait_for_is_a_problem() {
     for blocked in [true, false] {
         let explanation = gated(blocked, json!(null));
-        says(&explanation, &format!("animals | Problem | {GATE_OF_HUB}"));
-        says(&explanation, "animals | Ok | kinds of this cluster: listed");
+        reports(&explanation, &format!("animals | Problem | {GATE_OF_HUB}"));
+        reports(&explanation, "animals | Ok | kinds of this cluster: listed");
         assert_eq!(explanation.problems, 1);
         let text = explanation.text(Colours::Off);
         assert!(
@@ -176,12 +176,12 @@ fn a_watch_of_the_hub_that_all_requests_wait_for_is_a_problem() {
 }
 
 #[test]
-fn a_standby_says_last_whom_to_ask() {
+fn a_standby_reports_last_whom_to_ask() {
     let standby = |blocked: bool, holder: Value| gated(blocked, json!({"role": "standby", "holder": holder}));
     for (blocked, level) in [(true, "Problem"), (false, "Warning")] {
         let explanation = standby(blocked, json!(null));
-        says(&explanation, &format!("animals | {level} | {GATE_OF_HUB}"));
-        says(
+        reports(&explanation, &format!("animals | {level} | {GATE_OF_HUB}"));
+        reports(
             &explanation,
             "| Warning | is a standby and reconciles nothing; there is no leader now",
         );

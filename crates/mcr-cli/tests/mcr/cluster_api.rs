@@ -70,7 +70,7 @@ async fn clusters_that_wait_are_shown_with_the_reason_and_the_doctor_has_the_fix
     let hub = management(&member).await;
     let user = User::with([hub.kubeconfig()]);
     let flags = "--provider cluster-api --allow-loopback --timeout 60s";
-    let (shown, said, unknown, unselected, all) = futures::join!(
+    let (shown, text_of, unknown, unselected, all) = futures::join!(
         user.run(format!("clusters {flags} -n fleet")),
         user.run(format!("doctor {flags} -n fleet -o json")),
         // Names that nobody announces.
@@ -90,15 +90,15 @@ async fn clusters_that_wait_are_shown_with_the_reason_and_the_doctor_has_the_fix
     );
     assert_eq!(shown.out.lines().count(), 6, "{}", shown.out);
 
-    let said = said.ended(1);
-    said.of_provider("hub", "serves cluster.x-k8s.io in v1beta2, v1beta1");
+    let text_of = text_of.ended(1);
+    text_of.of_provider("hub", "serves cluster.x-k8s.io in v1beta2, v1beta1");
     for right in [
         "may list, watch clusters.cluster.x-k8s.io in namespace fleet",
         "may list, watch, get secrets in namespace fleet",
     ] {
-        assert_eq!(said.of_provider("rights", right)["result"], "ok");
+        assert_eq!(text_of.of_provider("rights", right)["result"], "ok");
     }
-    said.finds(
+    text_of.finds(
         "ready      | connection  | ok      | |
          waits      | state       | warning | is not initialized (phase Provisioning; InfrastructureReady: no quota) | kubectl -n fleet describe clusters.cluster.x-k8s.io
          without    | state       | problem | there is no Secret without-kubeconfig | control plane provider
@@ -130,21 +130,21 @@ async fn a_hub_without_cluster_api_and_missing_rights_have_their_own_findings() 
     hub.cluster().set_user("reader", reader);
     let users = [plain.kubeconfig(), hub.kubeconfig_with_token("reader")].map(|hub| User::with([hub]));
     let doctor = "doctor --provider cluster-api -o json --timeout 60s";
-    let (nothing, said) = futures::join!(
+    let (nothing, text_of) = futures::join!(
         users[0].run(doctor),
         users[1].run(format!("{doctor} -n fleet --allow-loopback"))
     );
-    let (nothing, said) = (nothing.ended(1), said.ended(1));
+    let (nothing, text_of) = (nothing.ended(1), text_of.ended(1));
     nothing.finds(
         "| provider | problem | the hub has no Cluster API | --hub-context
          | provider | problem | the hub has no Cluster API | install Cluster API",
     );
     assert_eq!(nothing.json()["problems"], 1, "{}", nothing.out);
 
-    let found = said.of_provider("rights", "may not get secrets in namespace fleet (403)");
+    let found = text_of.of_provider("rights", "may not get secrets in namespace fleet (403)");
     let role = "kubectl create role mcr-secrets -n fleet --verb=list,watch,get";
     assert!(found["fix"].as_str().unwrap().starts_with(role), "{found}");
-    let found = said.of_provider("rights", "may not create, patch events");
+    let found = text_of.of_provider("rights", "may not create, patch events");
     assert_eq!(found["result"], "warning");
-    said.finds("ready | description | problem | can't be read in the hub |");
+    text_of.finds("ready | description | problem | can't be read in the hub |");
 }

@@ -133,7 +133,7 @@ async fn profiles_that_wait_are_shown_with_the_reason_and_the_doctor_has_the_fix
         "{FLAGS} cluster-inventory --clusterprofile-provider-file {}",
         provider_file(&user)
     );
-    let (shown, said, unknown, unselected) = futures::join!(
+    let (shown, text_of, unknown, unselected) = futures::join!(
         user.run(format!("clusters {flags}")),
         user.run(format!("doctor {flags} -o json")),
         user.run(format!("doctor {flags} -o json deleting elsewhere")),
@@ -152,11 +152,11 @@ async fn profiles_that_wait_are_shown_with_the_reason_and_the_doctor_has_the_fix
     );
     assert_eq!(shown.out.lines().count(), 10, "{}", shown.out);
 
-    let said = said.ended(1);
-    said.of_provider("hub", "serves multicluster.x-k8s.io in v1alpha");
+    let text_of = text_of.ended(1);
+    text_of.of_provider("hub", "serves multicluster.x-k8s.io in v1alpha");
     let right = "may list, watch clusterprofiles.multicluster.x-k8s.io in namespace fleet";
-    assert_eq!(said.of_provider("rights", right)["result"], "ok");
-    said.finds(
+    assert_eq!(text_of.of_provider("rights", right)["result"], "ok");
+    text_of.finds(
         "ready     | connection  | ok      | |
          ready     | tls         | ok      | signed by a trusted authority |
          twin      | state       | warning | ClusterProfile ready is older | inventory-member-id
@@ -169,7 +169,7 @@ async fn profiles_that_wait_are_shown_with_the_reason_and_the_doctor_has_the_fix
          missing   | credentials | problem | install the add-on | /nowhere/plugin
          failing   | credentials | problem | failed (exit status: 3) | run the program",
     );
-    assert!(!said.out.contains("token-of-member"));
+    assert!(!text_of.out.contains("token-of-member"));
     unknown.ended(1).finds(
         "deleting  | name | problem | is being deleted | kubectl -n fleet describe clusterprofiles.multicluster.x-k8s.io deleting
          elsewhere | name | problem | provider looks in fleet | repeat with -n other",
@@ -209,12 +209,12 @@ async fn a_hub_without_the_api_missing_rights_and_a_missing_provider_file_have_t
 
     bare.ended(1)
         .finds("ready | state | problem | knows no access provider | --clusterprofile-provider-file PATH");
-    let said = secrets.ended(1);
+    let text_of = secrets.ended(1);
     assert_eq!(
-        said.of_provider("rights", "may list, watch secrets")["result"],
+        text_of.of_provider("rights", "may list, watch secrets")["result"],
         "ok"
     );
-    said.finds("ready | state | problem | no Secret in namespace fleet | --consumer");
+    text_of.finds("ready | state | problem | no Secret in namespace fleet | --consumer");
 
     // A wrong file is a wrong command line, and the error names the access provider.
     let file = users[2].file("wrong.json", r#"{"providers": [{"name": "p"}]}"#);
@@ -249,6 +249,6 @@ async fn the_plugins_of_the_provider_file_are_not_for_kubeconfigs_of_other_provi
     });
     hub.cluster().create(secret).or_fail();
     let both = format!("clusters {FLAGS} kubeconfig,cluster-inventory --clusterprofile-provider-file {file}");
-    let said = user.run(both).await.ended(0);
-    said.shows("cluster-inventory#ready | Ready |\n kubeconfig#thief | Broken | plugin");
+    let text_of = user.run(both).await.ended(0);
+    text_of.shows("cluster-inventory#ready | Ready |\n kubeconfig#thief | Broken | plugin");
 }

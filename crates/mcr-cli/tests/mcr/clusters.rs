@@ -36,23 +36,23 @@ async fn clusters_are_shown_with_what_is_wrong() {
     ] {
         user.file(name, text);
     }
-    let said = user
+    let text_of = user
         .run("clusters --kubeconfig-dirs .")
         .await
         .ended(0)
         .prints("NAME");
     let line = |part: &str| {
-        let line = said.out.lines().find(|line| line.contains(part));
-        line.unwrap_or_else(|| panic!("no {part} in {}", said.out))
+        let line = text_of.out.lines().find(|line| line.contains(part));
+        line.unwrap_or_else(|| panic!("no {part} in {}", text_of.out))
     };
-    said.shows("eu | Ready | v1.\n eu | Ready | file\n down | | connection refused");
+    text_of.shows("eu | Ready | v1.\n eu | Ready | file\n down | | connection refused");
     let half = line("half.kubeconfig");
     assert!(half.contains("Broken") && half.contains("line "), "{half}");
 
     assert!(
-        !said.out.contains('\x1b'),
+        !text_of.out.contains('\x1b'),
         "colours are for terminals: {}",
-        said.out
+        text_of.out
     );
     let coloured = ["clusters", "--kubeconfig-dirs", "."];
     user.mcr_with("CLICOLOR_FORCE", "1", coloured)
@@ -93,25 +93,25 @@ async fn clusters_are_shown_with_what_is_wrong() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn several_providers_keep_their_names_apart_and_one_that_fails_is_told() {
+async fn several_providers_keep_their_names_apart_and_one_that_fails_is_reported() {
     let sim = sim("eu").await;
     let user = User::new();
     user.file("eu.kubeconfig", sim.kubeconfig());
     let eu = "--kubeconfigs eu.kubeconfig";
     let all = format!("clusters --provider file,single,namespace {eu} --hub-kubeconfig eu.kubeconfig");
-    let said = user.run(all).await.ended(0);
-    let said = said
+    let text_of = user.run(all).await.ended(0);
+    let text_of = text_of
         .prints("file#")
         .prints("single#local")
         .prints("namespace#default");
     assert!(
-        said.out.lines().skip(1).all(|line| line.contains("Ready")),
+        text_of.out.lines().skip(1).all(|line| line.contains("Ready")),
         "{}",
-        said.out
+        text_of.out
     );
     let two = format!("clusters --provider file --provider single {eu} --hub-context x");
-    let said = user.run(two).await.ended(0).prints("file#");
-    said.tells("provider single").tells("--hub-context x");
+    let text_of = user.run(two).await.ended(0).prints("file#");
+    text_of.tells("provider single").tells("--hub-context x");
     user.runs("3 | clusters --provider single --hub-kubeconfig none | | can't read kubeconfig none")
         .await;
 }
@@ -159,11 +159,11 @@ async fn the_unique_end_of_a_name_is_enough_to_read() {
     for command in ["clusters", "doctor"] {
         let run = async |name: &str| user.mcr([command, "--kubeconfig-dirs", ".", name]).await;
         let code = if command == "doctor" { 1 } else { 0 };
-        let said = run("zoo").await.ended(code).prints("lab/zoo");
-        assert!(!said.out.contains("/down"), "{}", said.out);
+        let text_of = run("zoo").await.ended(code).prints("lab/zoo");
+        assert!(!text_of.out.contains("/down"), "{}", text_of.out);
         run("old/down").await.ended(code).prints("old/down");
-        let said = run("down").await.ended(3).tells("several clusters end in down: ");
-        said.tells("lab/down, ").tells("old/down; ");
+        let text_of = run("down").await.ended(3).tells("several clusters end in down: ");
+        text_of.tells("lab/down, ").tells("old/down; ");
     }
     let mut lines = user.start(["clusters", "--kubeconfig-dirs", ".", "--watch", "zoo"]);
     let [line] = lines.with(["added"]).await;
@@ -181,10 +181,10 @@ async fn a_name_that_hides_something_is_refused_and_shown_escaped() {
     user.file("c.kubeconfig", down.replace("name: down", "name: \"d\\u2066n\""));
     user.file("e.kubeconfig", &down);
     for command in ["clusters", "doctor"] {
-        let said = user.mcr([command, "--kubeconfig-dirs", "."]).await;
-        let said = said.prints("down").prints("has U+2066 at byte");
-        let said = said.prints(r"\u{202e}b.kubeconfig");
-        for text in [&said.out, &said.err] {
+        let text_of = user.mcr([command, "--kubeconfig-dirs", "."]).await;
+        let text_of = text_of.prints("down").prints("has U+2066 at byte");
+        let text_of = text_of.prints(r"\u{202e}b.kubeconfig");
+        for text in [&text_of.out, &text_of.err] {
             assert!(!text.contains(['\u{202e}', '\u{2066}']), "{text:?}");
         }
     }
@@ -242,18 +242,19 @@ async fn a_controller_that_runs_is_asked() {
     assert!(time.parse::<jiff::Timestamp>().is_ok(), "{line}");
     assert_eq!(lines.interrupt().await, Some(0));
     let asked = format!("clusters --server {server}");
-    let said = user.run(&asked).await.ended(0).prints("\"eu x\"");
-    said.prints("Unreachable")
+    let text_of = user.run(&asked).await.ended(0).prints("\"eu x\"");
+    text_of
+        .prints("Unreachable")
         .prints("KINDS  QUEUE  FAILING")
         .prints(" 1/1 ");
     let why = async |object: &str| user.mcr(["why", object, "--server", &server]).await;
-    let said = why("eu x/red/lab").await.ended(0).prints("Ready for ");
-    let said = said.prints("1 of 1 kinds are listed").prints("controller c");
-    said.prints("the controllers watch configmaps; kubectl get");
-    let said = why("down/red/lab").await.ended(1);
-    said.prints("connection refused").prints("1 problem");
-    let said = why("eu-9/red/lab").await.ended(1);
-    said.prints("no cluster of this name (it has down, eu x)");
+    let text_of = why("eu x/red/lab").await.ended(0).prints("Ready for ");
+    let text_of = text_of.prints("1 of 1 kinds are listed").prints("controller c");
+    text_of.prints("the controllers watch configmaps; kubectl get");
+    let text_of = why("down/red/lab").await.ended(1);
+    text_of.prints("connection refused").prints("1 problem");
+    let text_of = why("eu-9/red/lab").await.ended(1);
+    text_of.prints("no cluster of this name (it has down, eu x)");
     why("eu").await.ended(3).tells("CLUSTER/NAMESPACE/NAME");
     let json = ["why", "down/lab", "--server", &server, "-o", "json"];
     assert_eq!(user.mcr(json).await.ended(1).json()["object"], "lab");

@@ -22,13 +22,13 @@ async fn the_help_is_as_it_was_written_down() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcr/help");
     let mut wrong = Vec::new();
     for command in COMMANDS {
-        let said = user.mcr(command.iter().chain(&["--help"])).await.ended(0);
+        let text_of = user.mcr(command.iter().chain(&["--help"])).await.ended(0);
         let name = [&["mcr"], command].concat().join("-");
         let path = folder.join(format!("{name}.txt"));
         if std::env::var_os("MCR_UPDATE_SNAPSHOTS").is_some() {
-            std::fs::write(&path, &said.out).unwrap();
+            std::fs::write(&path, &text_of.out).unwrap();
         }
-        if std::fs::read_to_string(&path).unwrap_or_default() != said.out {
+        if std::fs::read_to_string(&path).unwrap_or_default() != text_of.out {
             wrong.push(name);
         }
     }
@@ -76,13 +76,13 @@ async fn the_help_fills_the_width_of_the_terminal() {
 async fn completions_and_manual_pages_know_all_commands() {
     let user = User::new();
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
-        let said = user.mcr(["completions", shell]).await.ended(0);
+        let text_of = user.mcr(["completions", shell]).await.ended(0);
         for word in COMMANDS
             .iter()
             .flat_map(|command| command.iter())
             .chain(&["rotate", "fail-unless-ready"])
         {
-            assert!(said.out.contains(word), "{word} in {shell}");
+            assert!(text_of.out.contains(word), "{word} in {shell}");
         }
     }
     let page = user.mcr(["man"]).await.ended(0).out;

@@ -117,8 +117,8 @@ async fn each_fault_is_found_where_it_is() {
         let line = format!("doctor --kubeconfig-dirs {folder} --timeout {limit} -o json");
         user.run(line).await.ended(1)
     };
-    let (said, said_of_slow) = futures::join!(doctor("prompt", "60s"), doctor("slow", "4500ms"));
-    said.finds(
+    let (text_of, announced_of_slow) = futures::join!(doctor("prompt", "60s"), doctor("slow", "4500ms"));
+    text_of.finds(
         "well          | connection  | ok      | |
          well          | tls         | ok      | |
          well          | clock       | ok      | |
@@ -136,12 +136,12 @@ async fn each_fault_is_found_where_it_is() {
          overloaded    | state       | problem | 500 |
          clock         | clock       | problem | ahead of this machine's |",
     );
-    said_of_slow.finds(
+    announced_of_slow.finds(
         "silent  | tls | problem | TLS gets no answer: the API server is paused or hangs |
          nowhere | dns | problem | |",
     );
     // Files that are no kubeconfig are named by their path.
-    let json = said.json();
+    let json = text_of.json();
     let half = json["findings"].as_array().unwrap().iter().find(|finding| {
         finding["cluster"]
             .as_str()
@@ -179,22 +179,27 @@ async fn what_never_answers_ends_in_time() {
     let user = User::new();
     user.file("hole.kubeconfig", proxy.kubeconfig_with_token("admin"));
     let hole = "--kubeconfigs hole.kubeconfig --timeout 1500ms -o json";
-    let said = user.run(format!("doctor {hole}")).await.ended(1);
-    let json = said.json();
+    let text_of = user.run(format!("doctor {hole}")).await.ended(1);
+    let json = text_of.json();
     let timed_out = json["findings"].as_array().unwrap().iter().any(|finding| {
         let saw = finding["saw"].as_str().unwrap();
         finding["result"] == "problem"
             && saw.contains("no TCP connection")
             && saw.contains("(waited for 0.5 s)")
     });
-    assert!(timed_out, "{}", said.out);
+    assert!(timed_out, "{}", text_of.out);
     // It was not even waited for until the fleet had given it up, which is what both commands wait for.
-    let said = user.run(format!("clusters {hole}")).await.ended(0);
-    assert_eq!(said.json()["clusters"][0]["state"], "Connecting", "{}", said.out);
+    let text_of = user.run(format!("clusters {hole}")).await.ended(0);
+    assert_eq!(
+        text_of.json()["clusters"][0]["state"],
+        "Connecting",
+        "{}",
+        text_of.out
+    );
 }
 
 #[tokio::test]
-async fn an_engine_that_is_not_there_or_not_running_is_told() {
+async fn an_engine_that_is_not_there_or_not_running_is_reported() {
     let user = User::new();
     let bin = user.home().join("bin");
     std::fs::create_dir(&bin).unwrap();
@@ -209,10 +214,10 @@ async fn an_engine_that_is_not_there_or_not_running_is_told() {
                   echo 'Cannot connect to the Docker daemon at unix:///x.sock.' >&2\nexit 1\n";
     std::fs::write(&docker, script).unwrap();
     std::fs::set_permissions(&docker, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let said = user.mcr_with("PATH", &path, doctor).await.ended(1);
-    said.prints("can't reach its engine").prints("fix: docker ps");
+    let text_of = user.mcr_with("PATH", &path, doctor).await.ended(1);
+    text_of.prints("can't reach its engine").prints("fix: docker ps");
     // A source that can't be read is an error, not an empty list.
     let clusters = "clusters --provider kind --timeout 30s --fail-unless-ready".split(' ');
-    let said = user.mcr_with("PATH", &path, clusters).await.ended(1);
-    said.tells("can't reach its engine");
+    let text_of = user.mcr_with("PATH", &path, clusters).await.ended(1);
+    text_of.tells("can't reach its engine");
 }

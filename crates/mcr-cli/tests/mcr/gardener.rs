@@ -49,7 +49,7 @@ async fn shoots_are_shown_with_what_they_wait_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_doctor_says_what_a_shoot_waits_for_and_which_right_is_missing() {
+async fn the_doctor_reports_what_a_shoot_waits_for_and_which_right_is_missing() {
     let garden = garden().await;
     let reader = [
         SimRule::new(["core.gardener.cloud"], ["shoots"], ["list", "watch"]),
@@ -59,19 +59,19 @@ async fn the_doctor_says_what_a_shoot_waits_for_and_which_right_is_missing() {
     garden.cluster().set_user("reader", reader);
     let users = [garden.kubeconfig_with_token("reader"), garden.kubeconfig()].map(|hub| User::with([hub]));
     let doctor = "doctor --provider gardener -n garden-dev -o json --timeout 60s";
-    let (said, missing) = futures::join!(
+    let (text_of, missing) = futures::join!(
         users[0].run(doctor),
         users[1].run(format!("{doctor} -l env=prod dev/two other/three dev/none"))
     );
-    let (said, missing) = (said.ended(1), missing.ended(1));
-    said.finds("dev/one | state | warning | suspended: it is hibernated | kubectl -n garden-dev describe shoots.core.gardener.cloud one");
+    let (text_of, missing) = (text_of.ended(1), missing.ended(1));
+    text_of.finds("dev/one | state | warning | suspended: it is hibernated | kubectl -n garden-dev describe shoots.core.gardener.cloud one");
     for part in [
         "serves core.gardener.cloud in v1beta1",
         "may list, watch shoots.core.gardener.cloud in namespace garden-dev",
         "robot may not create shoots.core.gardener.cloud/adminkubeconfig in namespace garden-dev (403)",
         "kubectl create role mcr-shoots-adminkubeconfig -n garden-dev --verb=create",
     ] {
-        assert!(said.out.contains(part), "{part}:\n{}", said.out);
+        assert!(text_of.out.contains(part), "{part}:\n{}", text_of.out);
     }
     missing.finds(
         "dev/two     | name | problem | do not match --selector | --selector
@@ -96,11 +96,11 @@ async fn the_shoots_of_a_seed_are_shown() {
     let seed = seed.serve().await.or_fail();
     let user = User::with([seed.kubeconfig()]);
     let flags = "--provider gardener --seed --allow-loopback --timeout 60s";
-    let (shown, said) = futures::join!(
+    let (shown, text_of) = futures::join!(
         user.run(format!("clusters {flags}")),
         user.run(format!("doctor -o json {flags}"))
     );
-    let (shown, said) = (shown.ended(0), said.ended(0));
+    let (shown, text_of) = (shown.ended(0), text_of.ended(0));
     shown.shows(
         "dev/one | Ready |
          dev/two | | its Secret shoot--dev--two/gardener with the kubeconfig is not there",
@@ -110,6 +110,6 @@ async fn the_shoots_of_a_seed_are_shown() {
         "may list, watch clusters.extensions.gardener.cloud in all namespaces",
         "may list, watch, get secrets named gardener in all namespaces",
     ] {
-        assert!(said.out.contains(part), "{part}:\n{}", said.out);
+        assert!(text_of.out.contains(part), "{part}:\n{}", text_of.out);
     }
 }

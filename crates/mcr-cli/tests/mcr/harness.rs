@@ -240,8 +240,8 @@ impl User {
     pub(crate) async fn runs(&self, lines: &str) {
         for line in lines.trim().lines() {
             let [code, command, out, err] = columns(line);
-            let said = self.run(command).await.ended(code.parse().unwrap());
-            said.prints(out).tells(err);
+            let text_of = self.run(command).await.ended(code.parse().unwrap());
+            text_of.prints(out).tells(err);
         }
     }
 

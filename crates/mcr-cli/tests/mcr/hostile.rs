@@ -103,26 +103,26 @@ async fn hostile_secrets_are_explained_and_hurt_only_themselves() {
         .or_fail();
 
     let doctor = "doctor --provider kubeconfig --timeout 60s -o json -n fleet";
-    let said = user.run(format!("{doctor} --allow-loopback")).await.ended(1);
+    let text_of = user.run(format!("{doctor} --allow-loopback")).await.ended(1);
     for (name, _, part) in &hostile {
-        let (level, saw, fix) = said.found(name, "description");
+        let (level, saw, fix) = text_of.found(name, "description");
         assert!(level == "problem" && saw.contains(part), "{name}: {level} {saw}");
         assert!(fix.contains(&format!("--name {name} -n fleet")), "{name}: {fix}");
     }
     for check in ["connection", "tls", "clock", "version", "rights"] {
-        assert_eq!(said.found("zoo", check).0, "ok", "{check}");
+        assert_eq!(text_of.found("zoo", check).0, "ok", "{check}");
     }
     assert!(!ran.exists(), "a program from a Secret was run");
     // Without that flag it is as in a controller: what is on this machine is refused, however it is called.
-    let said = user.run(doctor).await.ended(1);
-    said.finds(
+    let text_of = user.run(doctor).await.ended(1);
+    text_of.finds(
         "zoo     | description | problem | loopback | --server https://
          zoo     | description | problem | | --allow-loopback
          by-name | address     | problem | loopback | --server",
     );
     // One that no provider names is looked for.
-    let said = user.run(format!("{doctor} stranger")).await.ended(1);
-    let (level, saw, fix) = said.found("stranger", "name");
+    let text_of = user.run(format!("{doctor} stranger")).await.ended(1);
+    let (level, saw, fix) = text_of.found("stranger", "name");
     assert!(level == "problem" && saw.contains("without the label"), "{saw}");
     assert!(
         fix.starts_with("kubectl -n fleet label --overwrite secret stranger"),
@@ -130,24 +130,24 @@ async fn hostile_secrets_are_explained_and_hurt_only_themselves() {
     );
     // What is printed works when it is typed.
     user.types(&fix);
-    let said = user.run(format!("{doctor} --allow-loopback stranger")).await;
-    said.ended(0).finds("stranger | rights | ok | |");
+    let text_of = user.run(format!("{doctor} --allow-loopback stranger")).await;
+    text_of.ended(0).finds("stranger | rights | ok | |");
     secrets(&hub, "fleet")
         .patch("stranger", &PatchParams::default(), &unlabelled)
         .await
         .or_fail();
     let elsewhere = doctor.replace("-n fleet", "-n default zoo");
-    let said = user.run(elsewhere).await.ended(1);
-    said.finds("zoo | name | problem | in namespace fleet, but the provider looks in default |");
+    let text_of = user.run(elsewhere).await.ended(1);
+    text_of.finds("zoo | name | problem | in namespace fleet, but the provider looks in default |");
 
     // A namespace that does not exist is the problem, and not that it has no Secrets.
     let nowhere = doctor.replace("-n fleet", "-n nons");
-    let said = user.run(&nowhere).await.ended(1);
-    let missing = said.of_provider("hub", "the hub has no namespace nons");
+    let text_of = user.run(&nowhere).await.ended(1);
+    let missing = text_of.of_provider("hub", "the hub has no namespace nons");
     assert_eq!(missing["result"], "problem");
     user.types("kubectl create namespace nons");
-    let said = user.run(nowhere).await.ended(0).json();
-    assert_eq!(said["problems"], 0, "{said}");
+    let text_of = user.run(nowhere).await.ended(0).json();
+    assert_eq!(text_of["problems"], 0, "{text_of}");
 
     // A user who may not read Secrets gets that as the error, with advice.
     let robot = hub
@@ -158,29 +158,29 @@ async fn hostile_secrets_are_explained_and_hurt_only_themselves() {
         .or_fail();
     let weak = User::with([robot.kubeconfig()]);
     let doctor = "doctor --provider kubeconfig -n fleet --timeout 9s";
-    let said = weak.run(format!("{doctor} -q")).await.ended(1);
-    let said = said.prints("robot may not watch secrets in namespace fleet (403)");
-    let said = said
+    let text_of = weak.run(format!("{doctor} -q")).await.ended(1);
+    let text_of = text_of.prints("robot may not watch secrets in namespace fleet (403)");
+    let text_of = text_of
         .prints("kubectl create role mcr-secrets -n fleet")
         .prints("may not create, patch events.events.k8s.io");
-    let fixes = said
+    let fixes = text_of
         .out
         .lines()
         .filter_map(|line| line.trim().strip_prefix("fix: kubectl create role "));
     let fixes: Vec<&str> = fixes.collect();
-    assert_eq!(fixes.len(), 2, "{}", said.out);
+    assert_eq!(fixes.len(), 2, "{}", text_of.out);
     for fix in fixes {
         user.types(&format!("kubectl create role {fix}"));
     }
     let hub_only = format!("{doctor} no-such");
     // An API server takes a moment until it grants what a new role allows.
     let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
-    let mut said = weak.run(&hub_only).await.ended(1);
-    while said.out.contains("(403)") && tokio::time::Instant::now() < deadline {
-        said = weak.run(&hub_only).await.ended(1);
+    let mut text_of = weak.run(&hub_only).await.ended(1);
+    while text_of.out.contains("(403)") && tokio::time::Instant::now() < deadline {
+        text_of = weak.run(&hub_only).await.ended(1);
     }
-    let said = said.prints("may list, watch secrets in namespace fleet");
-    said.prints("may create, patch events.events.k8s.io in namespace fleet");
+    let text_of = text_of.prints("may list, watch secrets in namespace fleet");
+    text_of.prints("may create, patch events.events.k8s.io in namespace fleet");
 
     // A controller says the same: on the Secret, and at /clusters.
     let locally = AccessPolicy::default().addresses(AddressPolicy::default().allow_loopback(true));

@@ -70,13 +70,13 @@ async fn workspaces_are_clusters_and_the_doctor_looks_at_slice_endpoints_binding
     );
     let user = User::with([server.kubeconfig("root:provider")]).traced();
     let by_export = "clusters --provider kcp --export widgets --timeout 60s --name-prefix w+ --readiness permission-claims-applied";
-    let (shown, only_b, said, by_path) = futures::join!(
+    let (shown, only_b, text_of, by_path) = futures::join!(
         user.run(by_export),
         user.run(format!("{by_export} root:b")),
         user.run(DOCTOR),
         user.run(format!("{DOCTOR} root:b")),
     );
-    for output in [&shown, &only_b, &said, &by_path] {
+    for output in [&shown, &only_b, &text_of, &by_path] {
         assert!(
             !output.out.contains(token) && !output.err.contains(token),
             "{output:?}"
@@ -100,9 +100,9 @@ async fn workspaces_are_clusters_and_the_doctor_looks_at_slice_endpoints_binding
         only_b.out
     );
 
-    let said = said.ended(0);
+    let text_of = text_of.ended(0);
     let front = server.kcp().url(b.id());
-    said.finds(&format!(
+    text_of.finds(&format!(
         "| provider   | ok      | 2 clusters |
          | hub        | ok      | /clusters/root:provider; asked as |
          | connection | ok      | workspace https://127.0.0.1: |
@@ -116,17 +116,17 @@ async fn workspaces_are_clusters_and_the_doctor_looks_at_slice_endpoints_binding
     ));
     for shard in server.kcp().shards() {
         let url = format!("{}/services/apiexport/", shard.url());
-        said.finds(&format!(
+        text_of.finds(&format!(
             "| connection | ok | endpoint {url} |\n| bindings | ok | {url} |"
         ));
     }
     assert_eq!(
-        (&said.json()["problems"], &said.json()["warnings"]),
+        (&text_of.json()["problems"], &text_of.json()["warnings"]),
         (&json!(0), &json!(1)),
         "{}",
-        said.out
+        text_of.out
     );
-    let state = said.found(a.id(), "state");
+    let state = text_of.found(a.id(), "state");
     assert_eq!((&*state.0, &*state.1), ("ok", "Ready; workspace root:a"));
 
     let (level, saw, advice) = by_path.ended(1).found("root:b", "name");
@@ -152,7 +152,7 @@ async fn no_consumer_is_normal_and_a_binding_that_is_not_ready_suspends_its_work
 
     let a = consumer(&server, "a", "root", "Accepted");
     let wait = "--readiness permission-claims-applied";
-    let (shown, said) = futures::join!(
+    let (shown, text_of) = futures::join!(
         user.run(format!("clusters {OF_SLICE} {wait}")),
         user.run(format!("{DOCTOR} {wait}"))
     );
@@ -160,8 +160,8 @@ async fn no_consumer_is_normal_and_a_binding_that_is_not_ready_suspends_its_work
         .ended(0)
         .prints("Suspended")
         .prints("condition PermissionClaimsApplied");
-    let said = said.ended(0);
-    let (level, saw, advice) = said.found(a.id(), "state");
+    let text_of = text_of.ended(0);
+    let (level, saw, advice) = text_of.found(a.id(), "state");
     assert!(
         level == "warning" && saw.contains("PermissionClaimsApplied"),
         "{saw}"
@@ -274,12 +274,12 @@ async fn workspaces_that_wait_are_clusters_and_the_doctor_looks_at_the_type_and_
             "{line}"
         );
     }
-    for (said, waits, verb, word, state, shard) in [
+    for (text_of, waits, verb, word, state, shard) in [
         (starts, &a, "initialize", "initializer", "Initializing", "root"),
         (ends, &b, "terminate", "terminator", "being deleted", "shard-1"),
     ] {
-        let said = said.ended(0);
-        said.finds(&format!(
+        let text_of = text_of.ended(0);
+        text_of.finds(&format!(
             "| provider | ok | 1 cluster |
              | hub      | ok | /clusters/root:provider; asked as |
              | rights   | ok | may list, watch workspacetypes.tenancy.kcp.io |
@@ -287,18 +287,18 @@ async fn workspaces_that_wait_are_clusters_and_the_doctor_looks_at_the_type_and_
              | type     | ok | WorkspaceType managed has 2 endpoints for its {word} |"
         ));
         for shard in server.kcp().shards() {
-            said.of_provider("connection", &format!("endpoint {}/services/", shard.url()));
+            text_of.of_provider("connection", &format!("endpoint {}/services/", shard.url()));
         }
         let url = server.kcp().shard(shard).unwrap().url().to_owned();
-        let found = said.of_provider("workspaces", &format!(": 1 LogicalCluster: 1 {state}"));
+        let found = text_of.of_provider("workspaces", &format!(": 1 LogicalCluster: 1 {state}"));
         assert!(found["saw"].as_str().unwrap().starts_with(&url), "{found}");
         assert_eq!(
-            (&said.json()["problems"], &said.json()["warnings"]),
+            (&text_of.json()["problems"], &text_of.json()["warnings"]),
             (&json!(0), &json!(0)),
             "{}",
-            said.out
+            text_of.out
         );
-        let state = said.found(waits.id(), "state");
+        let state = text_of.found(waits.id(), "state");
         assert_eq!(state.1, format!("Ready; workspace {}", waits.path()));
     }
 }

@@ -96,18 +96,18 @@ async fn a_cluster_is_handed_over_and_its_token_rotated() {
     assert!(secrets(&hub, "fleet").get_opt("eu-1").await.or_fail().is_none());
     namespace(&member, "fleet").await;
 
-    let said = user.run(format!("{create} --label region=eu")).await.ended(0);
-    let said = said
+    let text_of = user.run(format!("{create} --label region=eu")).await.ended(0);
+    let text_of = text_of
         .prints("clusterrole/mcr-eu-1 applied to eu-1")
         .prints("secret/eu-1 in namespace fleet applied to hub");
-    let said = said
+    let text_of = text_of
         .tells("warning: controllers will not use this kubeconfig")
         .tells("loopback")
         .tells("--server");
     let first = secrets(&hub, "fleet").get("eu-1").await.or_fail();
     assert_eq!(first.labels()["region"], "eu");
     assert_eq!(first.type_.as_deref(), Some("Opaque"));
-    assert!(!format!("{}{}", said.out, said.err).contains(&token_in(&first)));
+    assert!(!format!("{}{}", text_of.out, text_of.err).contains(&token_in(&first)));
     let config = kubeconfig_in(&first);
     assert_eq!(config["clusters"][0]["cluster"]["server"], member.url());
     assert_eq!(config["users"][0]["name"], "multicluster-kubeconfig-provider");
@@ -120,18 +120,19 @@ async fn a_cluster_is_handed_over_and_its_token_rotated() {
     // A Secret of that name elsewhere takes neither its role nor, by a rotation, a token of its account.
     let before = writes(&member).await;
     let other = "kubeconfig-secret create --context eu-1 --remote-namespace fleet";
-    let said = user.run(format!("{other} -a other")).await.ended(3);
-    said.tells("was made for the Secret fleet/eu-1")
+    let text_of = user.run(format!("{other} -a other")).await.ended(3);
+    text_of
+        .tells("was made for the Secret fleet/eu-1")
         .tells("choose another --name");
     put(&hub, "default", "eu-1", "x").await;
-    let said = user.run(format!("{other} --rotate")).await.ended(3);
-    said.tells("nothing in eu-1 proves");
+    let text_of = user.run(format!("{other} --rotate")).await.ended(3);
+    text_of.tells("nothing in eu-1 proves");
     assert_eq!(writes(&member).await, before);
 
     // Once more: nothing is different but the token.
     let again = format!("{create} --token-lifetime 10m");
-    let said = user.run(&again).await.ended(0);
-    assert!(!said.err.contains("still grants"), "{}", said.err);
+    let text_of = user.run(&again).await.ended(0);
+    assert!(!text_of.err.contains("still grants"), "{}", text_of.err);
     let narrower = user.run(format!("{again} --role-type role")).await.ended(0);
     narrower.tells("clusterrolebinding/mcr-eu-1-binding in eu-1, of an earlier --role-type, still grants");
     let again = secrets(&hub, "fleet").get("eu-1").await.or_fail();
@@ -269,7 +270,7 @@ async fn engages(hub: &ControlPlane) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_can_not_be_done_is_told_before_anything_is_written() {
+async fn what_can_not_be_done_is_reported_before_anything_is_written() {
     let etcd = Etcd::start().await.or_fail();
     let hub = ControlPlane::builder()
         .name("hub")
@@ -312,8 +313,9 @@ async fn what_can_not_be_done_is_told_before_anything_is_written() {
         .await
         .or_fail();
     let weak = User::with([reader.kubeconfig(), member.kubeconfig()]);
-    let said = weak.run(create).await.ended(3);
-    said.tells("would not take the Secret")
+    let text_of = weak.run(create).await.ended(3);
+    text_of
+        .tells("would not take the Secret")
         .tells("nothing was written");
 
     // A Secret that was made by another tool.
@@ -323,16 +325,17 @@ async fn what_can_not_be_done_is_told_before_anything_is_written() {
         .create(&PostParams::default(), &stranger)
         .await
         .or_fail();
-    let said = user.run(create).await.ended(3);
-    said.tells("is no cluster's").tells("nothing was written");
-    let said = user.run(format!("{create} --rotate")).await.ended(3);
-    said.tells("is no cluster's");
+    let text_of = user.run(create).await.ended(3);
+    text_of.tells("is no cluster's").tells("nothing was written");
+    let text_of = user.run(format!("{create} --rotate")).await.ended(3);
+    text_of.tells("is no cluster's");
     let stranger = secrets(&hub, "default").get("kind-a").await.or_fail();
     assert!(stranger.labels().is_empty());
 
     // A role of others is left as it is.
-    let said = user.run(format!("{create} --name view")).await.ended(3);
-    said.tells("clusterrole/mcr-view")
+    let text_of = user.run(format!("{create} --name view")).await.ended(3);
+    text_of
+        .tells("clusterrole/mcr-view")
         .tells("was made by others")
         .tells("nothing was written");
     assert!(secrets(&hub, "default").get_opt("view").await.or_fail().is_none());
@@ -360,9 +363,9 @@ async fn what_can_not_be_done_is_told_before_anything_is_written() {
         "{create} --name a -t role -r {} -a robot --server https://a.example:6443/ --remote-namespace kube-system",
         rules.display()
     );
-    let said = user.run(own).await.ended(0);
+    let text_of = user.run(own).await.ended(0);
     // The name of this address leads nowhere, so nothing is wrong with where it leads.
-    assert!(!said.err.contains("warning"), "{}", said.err);
+    assert!(!text_of.err.contains("warning"), "{}", text_of.err);
     let role: Role = Api::namespaced(member.client(), "kube-system")
         .get("mcr-a")
         .await
@@ -389,8 +392,8 @@ async fn what_can_not_be_done_is_told_before_anything_is_written() {
     );
     let whose = who(&client(&member, &rotated).await).await.or_fail();
     assert_eq!(whose, "system:serviceaccount:kube-system:robot");
-    let said = user.run(format!("{rotate} -a other")).await.ended(3);
-    said.tells("ServiceAccount kube-system/robot");
+    let text_of = user.run(format!("{rotate} -a other")).await.ended(3);
+    text_of.tells("ServiceAccount kube-system/robot");
 
     half_way(&hub, &member).await;
     no_token_is_ever_shown(&hub, &member).await;
@@ -408,19 +411,20 @@ async fn half_way(hub: &ControlPlane, member: &ControlPlane) {
     ];
     let weak = member.user("weak").rules(some).create().await.or_fail();
     let user = User::with([hub.kubeconfig(), weak.kubeconfig().replace("kind-a", "weak")]);
-    let said = user.run(format!("{create} half")).await.ended(3);
-    let said =
-        said.tells("serviceaccount/multicluster-kubeconfig-provider had been applied, which does no harm");
-    said.tells("forbidden")
+    let text_of = user.run(format!("{create} half")).await.ended(3);
+    let text_of =
+        text_of.tells("serviceaccount/multicluster-kubeconfig-provider had been applied, which does no harm");
+    text_of
+        .tells("forbidden")
         .tells("--role-type role")
         .prints("serviceaccount/multicluster-kubeconfig-provider applied");
     assert!(none("half").await);
     // It is enough for one whose rights are arranged elsewhere. This API server gives short tokens, and that is told.
-    let said = user
+    let text_of = user
         .run(format!("{create} half --skip-create-rbac"))
         .await
         .ended(0);
-    said.tells("note: 365d was asked for").tells("valid for 59m");
+    text_of.tells("note: 365d was asked for").tells("valid for 59m");
 
     // Something in between that makes every token that of its own administrator.
     let proxy = FaultProxy::builder(Upstream::admin_of(member))
@@ -429,8 +433,9 @@ async fn half_way(hub: &ControlPlane, member: &ControlPlane) {
         .await
         .or_fail();
     let user = User::with([hub.kubeconfig(), proxy.kubeconfig_without_credentials()]);
-    let said = user.run(format!("{create} taken")).await.ended(3);
-    said.tells("the fresh token was tried")
+    let text_of = user.run(format!("{create} taken")).await.ended(3);
+    text_of
+        .tells("the fresh token was tried")
         .tells("no Secret was written");
     assert!(none("taken").await);
     let before = secrets(hub, "default").get("half").await.or_fail();
@@ -447,27 +452,27 @@ async fn no_token_is_ever_shown(hub: &ControlPlane, member: &ControlPlane) {
     let user = User::with([hub.kubeconfig(), member.kubeconfig()]).traced();
     let create = "kubeconfig-secret create -c kind-a --name canary";
     let of_secrets = "--provider kubeconfig,file -n default --allow-loopback";
-    let mut said = vec![user.run(create).await.ended(0)];
+    let mut text_of = vec![user.run(create).await.ended(0)];
     let first = token_in(&secrets(hub, "default").get("canary").await.or_fail());
-    said.push(user.run(format!("{create} --rotate")).await.ended(0));
+    text_of.push(user.run(format!("{create} --rotate")).await.ended(0));
     let second = token_in(&secrets(hub, "default").get("canary").await.or_fail());
-    said.push(user.run(format!("{create} --dry-run")).await.ended(0));
+    text_of.push(user.run(format!("{create} --dry-run")).await.ended(0));
     let shown = user.run(format!("clusters {of_secrets}")).await.ended(0);
-    said.push(shown.prints("kubeconfig#canary"));
-    said.push(user.run(format!("clusters -o json {of_secrets}")).await.ended(0));
-    said.push(user.run(format!("doctor kubeconfig#canary {of_secrets}")).await);
+    text_of.push(shown.prints("kubeconfig#canary"));
+    text_of.push(user.run(format!("clusters -o json {of_secrets}")).await.ended(0));
+    text_of.push(user.run(format!("doctor kubeconfig#canary {of_secrets}")).await);
     // A kubeconfig that is half a token.
     let half = format!("users: [{{name: x, user: {{token: {first}}}}}]\ncontexts: [");
     put(hub, "default", "broken", half).await;
-    said.push(user.run(format!("doctor {of_secrets}")).await.ended(1));
-    let logged: usize = said.iter().map(|said| said.err.len()).sum();
+    text_of.push(user.run(format!("doctor {of_secrets}")).await.ended(1));
+    let logged: usize = text_of.iter().map(|text_of| text_of.err.len()).sum();
     assert!(logged > 50_000, "there is a log to look into: {logged}");
-    for said in &said {
+    for text_of in &text_of {
         for token in [&first, &second] {
             // The signature is what makes it one.
             let signature = token.rsplit('.').next().unwrap();
-            assert!(!said.out.contains(signature), "a token in stdout");
-            let line = said.err.lines().find(|line| line.contains(signature));
+            assert!(!text_of.out.contains(signature), "a token in stdout");
+            let line = text_of.err.lines().find(|line| line.contains(signature));
             assert!(line.is_none(), "a token in the log: {}", line.unwrap_or_default());
         }
     }

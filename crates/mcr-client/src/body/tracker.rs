@@ -35,7 +35,7 @@ pub(crate) struct BodyTracker {
     state: Arc<TransportState>,
     class: RequestClass,
     /// Whether its bytes show that an API server answers.
-    is_heard: bool,
+    is_received: bool,
     /// The transport was closed, or the cluster became unreachable.
     ended: Pin<Box<WaitForCancellationFutureOwned>>,
     rotation: Rotation,
@@ -56,7 +56,7 @@ impl BodyTracker {
     pub(crate) fn new(
         state: Arc<TransportState>,
         class: RequestClass,
-        is_heard: bool,
+        is_received: bool,
         rotated: &CancellationToken,
         ends: &CancellationToken,
     ) -> Self {
@@ -66,7 +66,7 @@ impl BodyTracker {
             rotation: Rotation::Current(Box::pin(rotated.clone().cancelled_owned())),
             state,
             class,
-            is_heard,
+            is_received,
             at_line_start: true,
         }
     }
@@ -117,8 +117,8 @@ impl BodyTracker {
 
     /// Records that `data` has arrived.
     pub(super) fn record(&mut self, data: &[u8]) {
-        if self.is_heard {
-            self.state.heard();
+        if self.is_received {
+            self.state.received();
         }
         if let Some(last) = data.last() {
             self.at_line_start = *last == b'\n';

@@ -62,7 +62,7 @@ async fn requests_carry_the_credential_and_the_path_of_the_server() {
 }
 
 #[tokio::test]
-async fn failures_to_connect_say_why() {
+async fn failures_to_connect_report_why() {
     let refused = Endpoint::new("https://127.0.0.1:1".parse().unwrap());
     let error = failure(&refused, Trust::Trusted).await;
     assert_eq!(

@@ -278,14 +278,14 @@ async fn while_the_link_is_down_nothing_is_sent_and_the_error_has_the_reason() {
     transport.swap(channel(&server, "one"));
     transport.set_link(LinkState::down("hibernated"));
     assert_eq!(fails(&transport), format!("{not_connected}hibernated"));
-    assert_eq!(transport.last_heard(), None);
+    assert_eq!(transport.last_received(), None);
     transport.set_link(LinkState::Up(EndpointNumber::default()));
     // The time of the last byte is recorded in milliseconds.
     let short = Duration::from_millis(2);
     let (date, before) = (SystemTime::now() - short, Instant::now() - short);
     assert_eq!(transport.send(get("/x")).await.unwrap().status(), StatusCode::OK);
-    assert!((date..=SystemTime::now() + short).contains(&transport.last_heard().unwrap()));
-    assert!((before..=Instant::now()).contains(&transport.last_heard_at().unwrap()));
+    assert!((date..=SystemTime::now() + short).contains(&transport.last_received().unwrap()));
+    assert!((before..=Instant::now()).contains(&transport.last_received_at().unwrap()));
     assert_eq!(server.seen().len(), 1);
 }
 
@@ -323,8 +323,8 @@ async fn a_401_is_tried_once_more_with_newer_credentials() {
         async move {
             loop {
                 // A call after a cancelled one returns, too.
-                let told = tokio::time::timeout(Duration::ZERO, transport.unauthorized()).await;
-                if told.is_err() {
+                let reported = tokio::time::timeout(Duration::ZERO, transport.unauthorized()).await;
+                if reported.is_err() {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                     continue;
                 }

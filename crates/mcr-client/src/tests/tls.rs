@@ -78,7 +78,7 @@ async fn request(stream: &mut TlsStream<TcpStream>) {
 
 /// An attacker can close a connection, but can't send close_notify (RFC 8446, section 6.1).
 #[tokio::test]
-async fn an_answer_without_a_length_is_whole_only_if_the_server_says_that_it_ends() {
+async fn an_answer_without_a_length_is_whole_only_if_the_server_reports_that_it_ends() {
     for version in VERSIONS {
         for (method, ends) in [("GET", true), ("GET", false), ("POST", true), ("POST", false)] {
             let authority = Authority::new();
@@ -154,11 +154,11 @@ async fn an_idle_connection_is_of_no_use_once_the_server_speaks_or_ends_it() {
         for then in [Then::Speaks, Then::Ends, Then::Closes] {
             let authority = Authority::new();
             let go = Arc::new(Notify::new());
-            let told = go.clone();
+            let reported = go.clone();
             let (endpoint, _server) = listen(config(&authority, version), move |mut stream| {
-                let told = told.clone();
+                let reported = reported.clone();
                 async move {
-                    told.notified().await;
+                    reported.notified().await;
                     match then {
                         Then::Speaks => stream.write_all(b"HTTP/1.1 408 Late\r\n\r\n").await.unwrap(),
                         Then::Ends => stream.get_mut().1.send_close_notify(),

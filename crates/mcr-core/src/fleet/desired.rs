@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_great_loss_is_held_until_someone_says_so() {
+    fn a_great_loss_is_held_until_someone_reports_so() {
         let mut desired = Desired::default();
         let now = Instant::now();
         desired.begin_round(0);

@@ -180,7 +180,7 @@ impl<'a> Engagement<'a> {
         times.into_iter().flatten().min()
     }
 
-    /// What is due, when the timer has come. A cluster may have been heard meanwhile.
+    /// What is due, when the timer has come. A cluster may have answered meanwhile.
     fn due(&self) -> Option<Event> {
         let now = Instant::now();
         let has_come = |at: Option<Instant>| at.is_some_and(|at| at <= now);
@@ -199,8 +199,8 @@ impl<'a> Engagement<'a> {
 
     /// When the cluster counts as silent, if nothing is received until then.
     fn silent_at(&self) -> Instant {
-        let (heard, probed) = (self.cluster.transport().last_heard_at(), self.life.last_probe);
-        heard.map_or(probed, |heard| heard.max(probed)) + self.fleet.probe_after()
+        let (received, probed) = (self.cluster.transport().last_received_at(), self.life.last_probe);
+        received.map_or(probed, |received| received.max(probed)) + self.fleet.probe_after()
     }
 
     /// Takes the newest announcement of the provider.

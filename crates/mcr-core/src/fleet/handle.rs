@@ -184,7 +184,8 @@ impl Fleet {
 
     /// The current status of every cluster, provider and scope endpoint.
     pub fn snapshot(&self) -> FleetSnapshot {
-        const HELD: &str = "discovery no longer names it, but too many were lost at once to believe it";
+        const HELD: &str =
+            "kept: its provider lost most of its clusters at once, which looks like a fault of the source";
         let known = self.0.context.registry.with_draining();
         let mut clusters: Vec<ClusterStatus> = known.iter().map(ClusterStatus::of).collect();
         show_duplicates(&mut clusters, self.0.context.resources.identities.duplicates());
@@ -255,16 +256,16 @@ impl Fleet {
     /// Waits at most `limit`, for example if a cluster is dead. Returns earlier if the fleet stops. Does not wait for clusters
     /// that are suspended, are leaving or have an unusable description.
     pub async fn ready(&self, limit: Duration) -> FleetSnapshot {
-        let settled = async {
+        let decided = async {
             let mut again = self.discovered().await;
             // While it waits for one cluster, others may join or become unready.
             while std::mem::take(&mut again) {
                 for cluster in self.clusters() {
-                    again |= cluster.settled().await;
+                    again |= cluster.wait_until_synced().await;
                 }
             }
         };
-        let _ = timeout(limit, self.0.context.token().run_until_cancelled(settled)).await;
+        let _ = timeout(limit, self.0.context.token().run_until_cancelled(decided)).await;
         self.snapshot()
     }
 

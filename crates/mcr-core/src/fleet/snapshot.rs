@@ -68,7 +68,7 @@ pub struct ClusterStatus {
     pub properties: BTreeMap<String, String>,
     /// When anything was last received from it.
     #[serde(serialize_with = "rfc3339_option")]
-    pub last_heard: Option<SystemTime>,
+    pub last_received: Option<SystemTime>,
     /// When anything was last received on one of its watches.
     #[serde(serialize_with = "rfc3339_option")]
     pub last_event: Option<SystemTime>,
@@ -125,7 +125,7 @@ impl ClusterStatus {
             warnings: info.warning.iter().cloned().collect(),
             labels: info.spec.labels.to_map(),
             properties: info.spec.properties.to_map(),
-            last_heard: connection.last_heard,
+            last_received: connection.last_received,
             last_event: kinds.iter().filter_map(|kind| kind.last_event).max(),
             last_probe: connection.info.last_probe,
             credential_expires: connection.info.credential_expires,
@@ -149,7 +149,7 @@ impl ClusterStatus {
             warnings: Vec::new(),
             labels: BTreeMap::new(),
             properties: BTreeMap::new(),
-            last_heard: None,
+            last_received: None,
             last_event: None,
             last_probe: None,
             credential_expires: None,
@@ -234,7 +234,7 @@ pub struct ScopeStatus {
     pub clusters: usize,
     /// When anything was last received from it.
     #[serde(serialize_with = "rfc3339_option")]
-    pub last_heard: Option<SystemTime>,
+    pub last_received: Option<SystemTime>,
     /// When it was last probed.
     #[serde(serialize_with = "rfc3339_option")]
     pub last_probe: Option<SystemTime>,

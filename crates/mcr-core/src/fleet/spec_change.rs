@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_three_kinds_of_change_are_told_apart() {
+    fn the_three_kinds_of_change_are_distinguished() {
         let old = resolved(Some("a"), "https://one", "x");
         assert_eq!(classify(&old, &old.clone()), SpecChange::Info);
         assert_eq!(

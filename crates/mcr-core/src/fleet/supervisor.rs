@@ -81,11 +81,11 @@ impl Supervisors {
             }
             Some(Supervision::Member(member)) => {
                 member.set(desired);
-                self.settle(&mut names, &name);
+                self.apply(&mut names, &name);
             }
             None if desired.spec.scoped().is_some() => {
                 names.insert(name.clone(), Supervision::Member(ScopeMember::new(desired)));
-                self.settle(&mut names, &name);
+                self.apply(&mut names, &name);
             }
             None => self.start_task(&mut names, desired),
         }
@@ -101,7 +101,7 @@ impl Supervisors {
             }
             Some(Supervision::Member(member)) => {
                 member.unset();
-                self.settle(&mut names, name);
+                self.apply(&mut names, name);
             }
             None => {}
         }
@@ -113,7 +113,7 @@ impl Supervisors {
         let mut names = self.names();
         let all: Vec<ClusterName> = names.keys().cloned().collect();
         for name in all {
-            self.settle(&mut names, &name);
+            self.apply(&mut names, &name);
         }
     }
 }
@@ -143,7 +143,7 @@ impl Supervisors {
             }
             Some(desired) if desired.spec.scoped().is_some() => {
                 names.insert(name.clone(), Supervision::Member(ScopeMember::new(desired)));
-                self.settle(&mut names, name);
+                self.apply(&mut names, name);
             }
             Some(_) => return false,
         }
@@ -177,7 +177,7 @@ async fn supervise(
 /// Clusters in scopes.
 impl Supervisors {
     /// Takes steps for a member until nothing more can be done at once.
-    fn settle(self: &Arc<Self>, names: &mut Names, name: &ClusterName) {
+    fn apply(self: &Arc<Self>, names: &mut Names, name: &ClusterName) {
         loop {
             let Some(Supervision::Member(member)) = names.get_mut(name) else {
                 return;
@@ -198,7 +198,7 @@ impl Supervisors {
         };
         let next = self.with_context(|context| member.replace(context, cluster, endpoint));
         if self.follow(&mut names, name, next) {
-            self.settle(&mut names, name);
+            self.apply(&mut names, name);
         }
     }
 
@@ -224,7 +224,7 @@ impl Supervisors {
                     if let Some(Supervision::Member(member)) = names.get_mut(name) {
                         member.drained();
                     }
-                    supervisors.settle(&mut names, name);
+                    supervisors.apply(&mut names, name);
                 });
             }
         }

@@ -250,10 +250,12 @@ async fn fell_silent(
     after: Duration,
     limit: Duration,
 ) -> ConnectError {
-    let mut since = transport.last_heard_at().unwrap_or_else(Instant::now);
+    let mut since = transport.last_received_at().unwrap_or_else(Instant::now);
     loop {
         sleep_until(since + after).await;
-        since = transport.last_heard_at().map_or(since, |heard| heard.max(since));
+        since = transport
+            .last_received_at()
+            .map_or(since, |received| received.max(since));
         if since.elapsed() < after {
             continue;
         }

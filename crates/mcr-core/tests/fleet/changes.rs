@@ -48,7 +48,7 @@ async fn a_cluster_without_credentials_is_ready_only_if_the_operator_allows_anon
 
 /// Another address of the same cluster: one list and a comparison, which finds what was deleted meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_address_of_the_same_cluster_keeps_the_store_and_tells_missed_deletes() {
+async fn another_address_of_the_same_cluster_keeps_the_store_and_reports_missed_deletes() {
     let etcd = Etcd::start().await.or_fail();
     let one = ControlPlane::builder().etcd(&etcd).start().await.or_fail();
     let two = ControlPlane::builder()

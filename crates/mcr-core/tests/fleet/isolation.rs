@@ -125,14 +125,14 @@ async fn engaging_a_hundred_clusters_costs_little_more_than_a_hundred_lists() {
         audit.count(|event| event.user_agent.starts_with("mcr/") && event.is_start() && of(event))
     };
     let who = |event: &AuditEvent| event.verb == "get" && event.name == "kube-system";
-    let told = [
+    let reported = [
         asked(&|event| event.is_list("configmaps")),
         asked(&|event| event.is_watch_start("configmaps")),
         asked(&who),
         asked(&|_| true),
     ];
     assert_eq!(
-        told,
+        reported,
         [CLUSTERS, CLUSTERS, CLUSTERS, 3 * CLUSTERS],
         "lists, watches, questions and all requests"
     );

@@ -47,7 +47,7 @@ async fn the_store_equals_an_etcd_that_was_restored_and_the_deletion_after_it_is
         names(held.iter().map(|map| &**map)) == there
     })
     .await;
-    let told = (log.count("-goes"), log.count("-lost-0"), log.count("-stays"));
-    assert_eq!(told, (1, 1, 0), "{:?}", log.lines());
+    let reported = (log.count("-goes"), log.count("-lost-0"), log.count("-stays"));
+    assert_eq!(reported, (1, 1, 0), "{:?}", log.lines());
     running.stop().await;
 }

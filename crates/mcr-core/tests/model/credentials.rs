@@ -18,8 +18,8 @@ use tokio::{
 use mcr_doubles::place::{MAPS, Place, WIDGETS};
 
 use crate::{
+    announced::{Description, Facts},
     promises::Plain,
-    said::{Description, Looks},
     witness::{Problems, Witness},
     world::{maps, metadata, no_values, widgets},
 };
@@ -140,7 +140,7 @@ async fn answer(socket: &mut BufReader<TcpStream>, place: &Place, tokens: &Token
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn promise_6_any_rotation_costs_no_list_and_no_delete_is_missed_or_told_twice() {
+async fn promise_6_any_rotation_costs_no_list_and_no_delete_is_missed_or_reported_twice() {
     let seed: u64 = rand::random();
     println!("seed {seed}");
     let mut random = SmallRng::seed_from_u64(seed);
@@ -155,10 +155,10 @@ async fn promise_6_any_rotation_costs_no_list_and_no_delete_is_missed_or_told_tw
     });
     let swaps = || plain.fleet.counts().credentials.renewed;
     let announce = |token: &str| {
-        let looks = Looks::at(0);
+        let facts = Facts::at(0);
         let source = StaticCredential::new(Credential::token(token));
         let access = Access::from(EndpointAccess::new(Endpoint::new(server.clone()), source));
-        let description = Description::Good(looks.spec("a", &access).into(), looks);
+        let description = Description::Good(facts.spec("a", &access).into(), facts);
         plain.provider.set("a", description);
     };
     tokens.take("token-0");

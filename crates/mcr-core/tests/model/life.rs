@@ -8,9 +8,9 @@ use proptest::prelude::*;
 use mcr_doubles::place::{Fault, MAPS, WIDGETS};
 
 use crate::{
+    announced::{Description, Facts},
     config,
     paused::paused,
-    said::{Description, Looks},
     world::{ADDRESSES, World},
 };
 
@@ -20,7 +20,7 @@ const PLACES: usize = 3;
 
 #[derive(Debug, Clone)]
 enum Step {
-    Upsert(usize, usize, Looks),
+    Upsert(usize, usize, Facts),
     Broken(usize, usize),
     Remove(usize, usize),
     /// The provider's discovery ends, with an error or without.
@@ -34,10 +34,10 @@ enum Step {
     Wait(u64),
 }
 
-fn looks() -> impl Strategy<Value = Looks> {
+fn facts() -> impl Strategy<Value = Facts> {
     let suspended = prop::bool::weighted(0.2);
     (0..PLACES, 0..ADDRESSES, any::<bool>(), suspended, 0..3u8).prop_map(
-        |(place, address, declared, suspended, label)| Looks {
+        |(place, address, declared, suspended, label)| Facts {
             place,
             address,
             declared,
@@ -60,7 +60,7 @@ fn step() -> impl Strategy<Value = Step> {
     let name = 0..4usize;
     let place = 0..PLACES;
     prop_oneof![
-        8 => (provider(), name.clone(), looks()).prop_map(|(p, n, l)| Step::Upsert(p, n, l)),
+        8 => (provider(), name.clone(), facts()).prop_map(|(p, n, l)| Step::Upsert(p, n, l)),
         1 => (provider(), name.clone()).prop_map(|(p, n)| Step::Broken(p, n)),
         3 => (provider(), name).prop_map(|(p, n)| Step::Remove(p, n)),
         1 => (provider(), any::<bool>()).prop_map(|(p, e)| Step::Interrupt(p, e)),
@@ -78,12 +78,12 @@ fn step() -> impl Strategy<Value = Step> {
 /// Of providers that have some clusters each and start again and again, with more of them or fewer.
 fn step_of_discovery() -> impl Strategy<Value = Step> {
     let (provider, name) = (0..2usize, 0..NAMES.len());
-    let looks = |name: usize| Looks {
+    let facts = |name: usize| Facts {
         declared: true,
-        ..Looks::at(name % PLACES)
+        ..Facts::at(name % PLACES)
     };
     prop_oneof![
-        6 => (provider.clone(), name.clone()).prop_map(move |(p, n)| Step::Upsert(p, n, looks(n))),
+        6 => (provider.clone(), name.clone()).prop_map(move |(p, n)| Step::Upsert(p, n, facts(n))),
         3 => (provider.clone(), name).prop_map(|(p, n)| Step::Remove(p, n)),
         4 => (provider, any::<bool>()).prop_map(|(p, e)| Step::Interrupt(p, e)),
         1 => Just(Step::ReleaseHeld),
@@ -107,12 +107,12 @@ async fn run(world: &World, steps: &[Step]) {
     let mut speaker = 0;
     for step in steps {
         if step.provider().is_some_and(|provider| provider != speaker) || matches!(step, Step::ReleaseHeld) {
-            world.settle().await;
+            world.converge().await;
         }
         speaker = step.provider().unwrap_or(speaker);
         let kind = |widget: bool| if widget { WIDGETS } else { MAPS };
         match step {
-            Step::Upsert(provider, name, looks) => world.set(*provider, NAMES[*name], looks),
+            Step::Upsert(provider, name, facts) => world.set(*provider, NAMES[*name], facts),
             Step::Broken(provider, name) => world.providers[*provider].set(NAMES[*name], Description::Broken),
             Step::Remove(provider, name) => world.providers[*provider].remove(NAMES[*name]),
             Step::Interrupt(provider, error) => world.providers[*provider].interrupt(*error),
@@ -173,15 +173,15 @@ proptest! {
 #[test]
 fn a_suspended_cluster_is_not_spoken_to_and_goes_on_where_it_was() {
     paused(|| async {
-        let (world, mut looks) = (World::new(1), Looks::at(0));
+        let (world, mut facts) = (World::new(1), Facts::at(0));
         let place = &world.places[0];
         place.put(MAPS, "n/k0", "kept");
-        world.set(0, "a", &looks);
+        world.set(0, "a", &facts);
         tokio::time::sleep(Duration::from_secs(5)).await;
         let cluster = world.fleet.get("a").unwrap();
-        looks.suspended = true;
-        world.set(0, "a", &looks);
-        world.settle().await;
+        facts.suspended = true;
+        world.set(0, "a", &facts);
+        world.converge().await;
         let asked = place.requests();
         place.put(MAPS, "n/k1", "put while it slept");
         tokio::time::sleep(Duration::from_secs(600)).await;
@@ -190,8 +190,8 @@ fn a_suspended_cluster_is_not_spoken_to_and_goes_on_where_it_was() {
         assert!(mcr_core::explain_error(&error).contains("asleep"), "{error}");
         assert_eq!(place.requests(), asked);
         assert_eq!(cluster.store::<ConfigMap>().unwrap().len().unwrap(), 1);
-        looks.suspended = false;
-        world.set(0, "a", &looks);
+        facts.suspended = false;
+        world.set(0, "a", &facts);
         let lists = place.lists();
         world.converges().await;
         assert_eq!(place.lists(), lists, "it is the same cluster at the same place");
@@ -202,12 +202,12 @@ fn a_suspended_cluster_is_not_spoken_to_and_goes_on_where_it_was() {
 #[test]
 fn labels_change_without_a_request() {
     paused(|| async {
-        let (world, mut looks) = (World::new(1), Looks::at(0));
-        world.set(0, "a", &looks);
+        let (world, mut facts) = (World::new(1), Facts::at(0));
+        world.set(0, "a", &facts);
         tokio::time::sleep(Duration::from_secs(5)).await;
         let (cluster, asked) = (world.fleet.get("a").unwrap(), world.places[0].requests());
-        looks.label = 1;
-        world.set(0, "a", &looks);
+        facts.label = 1;
+        world.set(0, "a", &facts);
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert_eq!(cluster.label("label").as_deref(), Some("1"));
         assert_eq!(world.places[0].requests(), asked);
@@ -218,10 +218,10 @@ fn labels_change_without_a_request() {
 /// Schedules that once went wrong, in the words of the model: a seed is worth nothing once the steps change.
 #[test]
 fn what_went_wrong_before_goes_well() {
-    let at = |place, address, declared| Looks {
+    let at = |place, address, declared| Facts {
         address,
         declared,
-        ..Looks::at(place)
+        ..Facts::at(place)
     };
     let schedules = [
         // Known only by what was declared, and now by nothing but another client: the old store went on.

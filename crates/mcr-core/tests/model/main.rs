@@ -11,12 +11,12 @@
 
 use proptest::{prelude::ProptestConfig, test_runner::FileFailurePersistence};
 
+mod announced;
 mod credentials;
 mod life;
 #[path = "../common/paused.rs"]
 mod paused;
 mod promises;
-mod said;
 mod stress;
 #[path = "../../../mcr-watch/tests/driver/witness.rs"]
 mod witness;

@@ -17,8 +17,8 @@ use rand::{Rng, SeedableRng, rngs::SmallRng};
 use mcr_doubles::place::{Fault, Gauge, MAPS, Place, WIDGETS};
 
 use crate::{
+    announced::{Description, Facts, Model, Scripted},
     paused::{alive, paused},
-    said::{Description, Looks, Model, Scripted},
     world::{World, maps, widgets},
 };
 
@@ -50,9 +50,9 @@ impl Plain {
     }
 
     fn add(&self, name: &str, place: &Place) {
-        let spec = Looks::at(0).spec(name, &place.client().into());
+        let spec = Facts::at(0).spec(name, &place.client().into());
         self.provider
-            .set(name, Description::Good(spec.into(), Looks::at(0)));
+            .set(name, Description::Good(spec.into(), Facts::at(0)));
     }
 
     pub(crate) async fn until(&self, what: &str, mut true_now: impl FnMut(&Fleet) -> bool) {
@@ -277,11 +277,11 @@ fn promise_4_same_name_other_identity_and_the_old_cache_is_never_readable_again(
             let world = World::new(2);
             world.places[0].put(MAPS, "n/same-name", "old");
             world.places[1].put(MAPS, "n/same-name", "new");
-            let looks = |place| Looks {
+            let facts = |place| Facts {
                 declared,
-                ..Looks::at(place)
+                ..Facts::at(place)
             };
-            world.set(0, "a", &looks(0));
+            world.set(0, "a", &facts(0));
             tokio::time::sleep(Duration::from_secs(5)).await;
             let old = world.fleet.get("a").unwrap();
             let (store, client) = (old.store::<ConfigMap>().unwrap(), old.client());
@@ -297,7 +297,7 @@ fn promise_4_same_name_other_identity_and_the_old_cache_is_never_readable_again(
                     .collect()
             };
             assert_eq!(values(&world), BTreeSet::from(["old".into()]));
-            world.set(0, "a", &looks(1));
+            world.set(0, "a", &facts(1));
             let mut replaced = false;
             for _ in 0..20_000 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -321,20 +321,20 @@ fn promise_4_same_name_other_identity_and_the_old_cache_is_never_readable_again(
 }
 
 #[test]
-fn promise_4_a_cluster_that_never_said_who_it_was_leaves_nothing_to_the_next() {
+fn promise_4_a_cluster_that_never_proved_who_it_was_leaves_nothing_to_the_next() {
     paused(|| async {
         let world = World::new(2);
         world.places[0].put(MAPS, "n/k1", "old");
         world.places[1].put(MAPS, "n/k2", "new");
         // Its lists come, but late, and the question who it is gets no answer.
         world.places[0].slow(Duration::from_millis(600));
-        world.set(0, "a", &Looks::at(0));
+        world.set(0, "a", &Facts::at(0));
         tokio::time::sleep(Duration::from_millis(100)).await;
         world.places[0].fail(Some(Fault::Hang));
         tokio::time::sleep(Duration::from_millis(700)).await;
         let held = world.witness("a", &maps()).held();
         assert_eq!(held.len(), 1, "the list has come: {held:?}");
-        world.set(0, "a", &Looks::at(1));
+        world.set(0, "a", &Facts::at(1));
         world.converges().await;
         world.end().await;
     });
@@ -345,10 +345,10 @@ fn promise_5_one_kind_failing_leaves_the_clusters_other_kinds_running() {
     paused(|| async {
         let world = World::new(1);
         world.places[0].forbid(Some(WIDGETS));
-        world.set(0, "a", &Looks::at(0));
+        world.set(0, "a", &Facts::at(0));
         tokio::time::sleep(Duration::from_secs(60)).await;
         world.places[0].put(MAPS, "n/k1", "value");
-        world.settle().await;
+        world.converge().await;
         let cluster = world.fleet.get("a").unwrap();
         assert!(cluster.state().is_ready());
         assert_eq!(cluster.store_of::<ConfigMap>(&maps()).unwrap().len().unwrap(), 1);
@@ -419,10 +419,10 @@ fn promise_13_no_event_reaches_another_cluster() {
                 world.set(
                     0,
                     name,
-                    &Looks {
+                    &Facts {
                         declared: round % 3 == 0,
                         address: round % 2,
-                        ..Looks::at(place)
+                        ..Facts::at(place)
                     },
                 );
             }
@@ -442,32 +442,32 @@ fn promise_14_silence_is_impossible() {
             for key in 0..4 {
                 world.places[0].put(MAPS, &format!("n/k{key}"), "value");
             }
-            world.set(0, "a", &Looks::at(0));
+            world.set(0, "a", &Facts::at(0));
             tokio::time::sleep(Duration::from_secs(5)).await;
             world.places[0].fail(Some(fault));
             world.places[0].put(MAPS, "n/k1", "changed");
             world.places[0].compact();
             tokio::time::sleep(Duration::from_secs(30)).await;
             let status = world.fleet.snapshot().clusters.remove(0);
-            let told = format!("{fault:?}: {status:#?}");
+            let reported = format!("{fault:?}: {status:#?}");
             assert!(
-                status.last_event.is_some() && status.last_heard.is_some(),
-                "{told}"
+                status.last_event.is_some() && status.last_received.is_some(),
+                "{reported}"
             );
-            let unheard = matches!(fault, Fault::Refuse | Fault::Hang);
-            if unheard {
-                assert_eq!(status.state, "Unreachable", "{told}");
-                assert!(status.reason.is_some_and(|why| !why.is_empty()), "{told}");
-                assert!(status.last_probe.is_some(), "{told}");
+            let silent = matches!(fault, Fault::Refuse | Fault::Hang);
+            if silent {
+                assert_eq!(status.state, "Unreachable", "{reported}");
+                assert!(status.reason.is_some_and(|why| !why.is_empty()), "{reported}");
+                assert!(status.last_probe.is_some(), "{reported}");
             }
             // What is open goes on with credentials that are no longer taken, and a stale list is no fault that
             // anyone could see.
-            let invisible = unheard || matches!(fault, Fault::Unauthorized | Fault::StaleList);
+            let invisible = silent || matches!(fault, Fault::Unauthorized | Fault::StaleList);
             let shown = status
                 .kinds
                 .iter()
                 .any(|kind| kind.problem.is_some() || kind.skipped > 0);
-            assert!(shown || invisible, "{told}");
+            assert!(shown || invisible, "{reported}");
             world.converges().await;
             world.end().await;
         });
@@ -495,7 +495,7 @@ async fn soak(rounds: u64, seed: u64, measured: bool) {
             }
         }
         for (i, name) in names.iter().enumerate() {
-            world.set(0, name, &Looks::at(i % 4));
+            world.set(0, name, &Facts::at(i % 4));
         }
         world.converges().await;
         let bytes = world
@@ -510,9 +510,9 @@ async fn soak(rounds: u64, seed: u64, measured: bool) {
             memory = resident();
         }
     }
-    let settled = &figures[figures.len() / 4..];
+    let converged = &figures[figures.len() / 4..];
     assert!(
-        settled.iter().all(|figure| figure == &settled[0]),
+        converged.iter().all(|figure| figure == &converged[0]),
         "(tasks, objects) by round: {figures:?}"
     );
     if let Some(before) = memory {

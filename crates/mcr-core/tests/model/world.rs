@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use mcr_doubles::place::{Fault, MAPS, Place, Stored, WIDGETS};
 
 use crate::{
-    said::{Description, GRACE, Looks, Model, Scripted},
+    announced::{Description, Facts, GRACE, Model, Scripted},
     witness::{Problems, Witness},
 };
 
@@ -192,14 +192,14 @@ impl World {
     }
 
     /// Lets everything happen that happens without time going on.
-    pub(crate) async fn settle(&self) {
+    pub(crate) async fn converge(&self) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 
-    pub(crate) fn set(&self, provider: usize, name: &str, looks: &Looks) {
-        let access = &self.addresses[looks.place][looks.address];
-        let spec = looks.spec(name, access);
-        self.providers[provider].set(name, Description::Good(spec.into(), looks.clone()));
+    pub(crate) fn set(&self, provider: usize, name: &str, facts: &Facts) {
+        let access = &self.addresses[facts.place][facts.address];
+        let spec = facts.spec(name, access);
+        self.providers[provider].set(name, Description::Good(spec.into(), facts.clone()));
     }
 
     pub(crate) fn witness(&self, name: &str, request: &WatchRequest) -> Arc<Witness> {
@@ -218,13 +218,13 @@ impl World {
         match random.random_range(0..12) {
             0 | 1 => self.providers[0].remove(name),
             2..5 => {
-                let looks = Looks {
+                let facts = Facts {
                     address: random.random_range(0..ADDRESSES),
                     declared: random.random(),
                     suspended: random.random_ratio(1, 8),
-                    ..Looks::at(place)
+                    ..Facts::at(place)
                 };
-                self.set(0, name, &looks);
+                self.set(0, name, &facts);
             }
             5 => self.providers[0].set(name, Description::Broken),
             6 => self.places[place].fail(faults.choose(random).copied().filter(|_| random.random())),
@@ -317,7 +317,7 @@ impl World {
             }
         }
         let followed = self.followed.lock().unwrap();
-        for (name, looks) in &wanted {
+        for (name, facts) in &wanted {
             let engagement = followed
                 .engaged
                 .get(name)
@@ -331,26 +331,26 @@ impl World {
                     model.engagements(name)
                 )
             })?;
-            self.check_cluster(name, looks, engagement)
-                .map_err(|why| format!("{name} ({looks:?}): {why}"))?;
+            self.check_cluster(name, facts, engagement)
+                .map_err(|why| format!("{name} ({facts:?}): {why}"))?;
         }
         Ok(())
     }
 
-    fn check_cluster(&self, name: &str, looks: &Looks, engagement: &Engagement) -> Result<(), String> {
+    fn check_cluster(&self, name: &str, facts: &Facts, engagement: &Engagement) -> Result<(), String> {
         let cluster = self.fleet.get(name).map_err(|error| error.to_string())?;
         ensure(cluster.is_same(&engagement.cluster), || {
             "another engagement than the one told".into()
         })?;
-        same("label", &cluster.label("label"), &Some(looks.label.to_string()))?;
-        let place = &self.places[looks.place];
-        match (cluster.state(), looks.suspended) {
+        same("label", &cluster.label("label"), &Some(facts.label.to_string()))?;
+        let place = &self.places[facts.place];
+        match (cluster.state(), facts.suspended) {
             (ClusterState::Suspended { .. }, true) | (ClusterState::Ready, false) => {}
             (state, _) => return Err(format!("it is {state}")),
         }
-        if !looks.suspended {
-            let identity = format!("identity-{}", looks.place);
-            let identity = if looks.declared { identity } else { place.uid() };
+        if !facts.suspended {
+            let identity = format!("identity-{}", facts.place);
+            let identity = if facts.declared { identity } else { place.uid() };
             let shown = cluster.identity().map(|shown| shown.to_string());
             same("identity", &shown, &Some(identity))?;
         }
@@ -386,7 +386,7 @@ impl World {
                 &witness.unwrap().1.held(),
                 &held,
             )?;
-            if !looks.suspended {
+            if !facts.suspended {
                 same(&format!("{request} here and at the server"), &held, &there)?;
             }
         }
@@ -406,7 +406,7 @@ impl World {
         for (value, names) in expected.iter().filter(|_| stores.maps.is_synced()) {
             same(&format!("the index of {value}"), &by_value(value)?, names)?;
         }
-        if !looks.suspended {
+        if !facts.suspended {
             for kind in cluster.kinds() {
                 ensure(kind.synced && kind.problem.is_none(), || {
                     format!("{}: {:?}", kind.watch, kind.problem)
@@ -428,7 +428,7 @@ impl World {
                 provider.remove(&name);
             }
         }
-        self.settle().await;
+        self.converge().await;
         self.fleet.release_held();
         self.model.lock().unwrap().release_held();
         self.eventually(PATIENCE, "the fleet is empty", || {

@@ -182,7 +182,7 @@ fn kcp_an_uncertain_deletion_waits_while_its_endpoint_is_not_connected() {
 }
 
 #[test]
-fn kcp_an_uncertain_deletion_is_told_if_no_move_follows() {
+fn kcp_an_uncertain_deletion_is_reported_if_no_move_follows() {
     paused(|| async {
         let (a, b) = (shard("a", 100, &["zoo", "jungle"]), shard("b", 500, &[]));
         a.put("zoo", "default", "stays", "1");
@@ -208,8 +208,8 @@ fn kcp_an_uncertain_deletion_is_told_if_no_move_follows() {
 }
 
 #[test]
-fn kcp_a_deletion_that_no_move_can_explain_is_told_at_once() {
-    let told_at_once = |scope: fn(&Shard, &Shard) -> Scope, before: fn(&Shard)| {
+fn kcp_a_deletion_that_no_move_can_explain_is_reported_at_once() {
+    let reported_at_once = |scope: fn(&Shard, &Shard) -> Scope, before: fn(&Shard)| {
         paused(|| async move {
             let (a, b) = (shard("a", 100, &["zoo"]), shard("b", 500, &[]));
             let running = running(FOR_EVER);
@@ -233,14 +233,14 @@ fn kcp_a_deletion_that_no_move_can_explain_is_told_at_once() {
         });
     };
     // No other endpoint can show the cluster.
-    told_at_once(|a, _| scope(&[("a", a)]), |_| ());
+    reported_at_once(|a, _| scope(&[("a", a)]), |_| ());
     // This API has no other reason to remove an object than its deletion.
     const CERTAIN: Layout = Layout {
         deletions_are_certain: || true,
         ..WORKSPACES
     };
-    told_at_once(|a, b| scope_of(CERTAIN, &[("a", a), ("b", b)]), |_| ());
-    told_at_once(
+    reported_at_once(|a, b| scope_of(CERTAIN, &[("a", a), ("b", b)]), |_| ());
+    reported_at_once(
         |a, b| scope(&[("a", a), ("b", b)]),
         |a| a.begin_deletion("zoo", "default", "of-zoo"),
     );

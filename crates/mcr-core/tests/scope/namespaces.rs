@@ -26,7 +26,7 @@ const ASTRAY: Layout = Layout {
 };
 
 #[test]
-fn the_default_namespace_in_a_scope_is_what_the_layout_says_of_the_place() {
+fn the_default_namespace_in_a_scope_is_what_the_layout_reports_of_the_place() {
     paused(|| async {
         let running = Running::start();
         let endpoint = silent("of-the-endpoint");

@@ -143,7 +143,7 @@ async fn a_client_reaches_its_own_workspace_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_that_moves_keeps_its_store_and_is_told_the_difference_once() {
+async fn a_cluster_that_moves_keeps_its_store_and_is_reported_the_difference_once() {
     let (a, b) = (shard(5000, &["zoo", "jungle"]), shard(100, &["island"]));
     for name in ["goes", "changes", "stays"] {
         a.put("zoo", "default", name, "1");

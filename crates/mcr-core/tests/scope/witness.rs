@@ -17,11 +17,11 @@ use crate::harness::*;
 pub(crate) struct Witness {
     pub(crate) cluster: Cluster,
     pub(crate) watch: WatchHandle,
-    told: Arc<Told>,
+    reported: Arc<Reported>,
 }
 
 #[derive(Default)]
-struct Told {
+struct Reported {
     state: Mutex<State>,
     /// Where nothing may be that is told to be deleted.
     shards: Vec<Shard>,
@@ -45,7 +45,7 @@ fn seen(object: &Object) -> Seen {
     )
 }
 
-impl ChangeSink for Told {
+impl ChangeSink for Reported {
     fn changed(&self, change: &ObjectChange) {
         let key = change.key().unwrap().to_string();
         let mut state = self.state.lock().unwrap();
@@ -79,29 +79,29 @@ impl Witness {
 
     /// One that looks, at every delete it is told, whether the object is really on none of these shards.
     pub(crate) fn watchful(cluster: &Cluster, shards: Vec<Shard>) -> Self {
-        let told = Arc::new(Told {
+        let reported = Arc::new(Reported {
             shards,
-            ..Told::default()
+            ..Reported::default()
         });
         let watch = cluster
-            .watch(WatchRequest::of::<ConfigMap>(), Some(told.clone()))
+            .watch(WatchRequest::of::<ConfigMap>(), Some(reported.clone()))
             .or_fail();
         Self {
             cluster: cluster.clone(),
             watch,
-            told,
+            reported,
         }
     }
 
     /// What was told, in the order of the objects and for each in the order it was told.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let mut lines = self.told.state.lock().unwrap().lines.clone();
+        let mut lines = self.reported.state.lock().unwrap().lines.clone();
         lines.sort_by(|a, b| a[1..].cmp(&b[1..]));
         lines
     }
 
     pub(crate) fn forget_lines(&self) {
-        self.told.state.lock().unwrap().lines.clear();
+        self.reported.state.lock().unwrap().lines.clear();
     }
 
     pub(crate) fn has(&self, line: &str) -> bool {
@@ -109,7 +109,7 @@ impl Witness {
     }
 
     pub(crate) fn faults(&self) -> Vec<String> {
-        self.told.state.lock().unwrap().faults.clone()
+        self.reported.state.lock().unwrap().faults.clone()
     }
 
     /// What the store holds; none if the cluster is gone.
@@ -136,17 +136,17 @@ impl Witness {
     /// What differs between the store, what was told, and the shard.
     pub(crate) fn difference(&self, shard: &Shard) -> Option<String> {
         let (store, there) = (self.store(), shard.has(self.cluster.name().as_str()));
-        let told = self.told.state.lock().unwrap();
-        if !told.faults.is_empty() {
-            return Some(format!("{}: {:?}", self.cluster.name(), told.faults));
+        let reported = self.reported.state.lock().unwrap();
+        if !reported.faults.is_empty() {
+            return Some(format!("{}: {:?}", self.cluster.name(), reported.faults));
         }
-        if store.as_ref() == Some(&there) && told.objects == there {
+        if store.as_ref() == Some(&there) && reported.objects == there {
             return None;
         }
         Some(format!(
             "{}: store {store:?}\n  told {:?}\n  shard {there:?}",
             self.cluster.name(),
-            told.objects
+            reported.objects
         ))
     }
 

@@ -71,7 +71,7 @@ async fn all_connections_of_a_removed_cluster_close_at_once() {
 /// While the fleet waits for an answer of a cluster that may be dead it must still notice that it was removed.
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_is_being_probed_can_be_removed() {
-    let server = Server::in_memory(says_nothing_more);
+    let server = Server::in_memory(reports_nothing_more);
     let running = Running::start_with(|settings| {
         in_an_hour(settings);
         settings.probe_after = Duration::from_millis(200);
@@ -104,7 +104,7 @@ async fn fifty_clusters_that_came_and_went_leave_no_task_and_no_socket() {
     // One round first: what a process makes once is not a leak.
     round(&server, &running).await;
     let metrics = tokio::runtime::Handle::current().metrics();
-    let (tasks, files) = settled(|| (metrics.num_alive_tasks(), open_files())).await;
+    let (tasks, files) = stable(|| (metrics.num_alive_tasks(), open_files())).await;
     for _ in 0..50 {
         round(&server, &running).await;
     }
@@ -134,7 +134,7 @@ async fn round(server: &Server, running: &Running) {
 }
 
 /// What is measured, once it no longer changes.
-async fn settled<T: PartialEq + Copy>(measure: impl Fn() -> T) -> T {
+async fn stable<T: PartialEq + Copy>(measure: impl Fn() -> T) -> T {
     loop {
         let before = measure();
         for_millis(200).await;

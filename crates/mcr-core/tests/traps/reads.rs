@@ -13,11 +13,11 @@ use mcr_doubles::scripted::{Answer, Server};
 use crate::{harness::*, ready::gated};
 
 fn quiet_in_memory() -> Server {
-    Server::in_memory(says_nothing_more)
+    Server::in_memory(reports_nothing_more)
 }
 
 /// `cluster/name` of the objects, and the texts of the missing clusters.
-fn told<K: ResourceExt>(read: &FleetObjects<K>) -> (Vec<String>, Vec<String>) {
+fn reported<K: ResourceExt>(read: &FleetObjects<K>) -> (Vec<String>, Vec<String>) {
     let objects = read.objects.iter();
     let objects = objects.map(|(cluster, object)| format!("{}/{}", cluster.name(), object.name_any()));
     assert_eq!(read.is_complete(), read.missing.is_empty());
@@ -58,7 +58,7 @@ async fn a_read_over_the_fleet_names_every_cluster_that_is_missing() {
         StoreError::NotListed { problem: None, .. }
     ));
     assert!(read.missing[0].cluster.is_same(&hub) && read.missing[1].cluster.is_same(&unlisted));
-    let (objects, missing) = told(&read);
+    let (objects, missing) = reported(&read);
     assert_eq!(objects, ["good/a"]);
     assert_eq!(missing.len(), 2);
     let remedy = "Return the error to try again, or wait with Store::wait_synced. For an optional kind, \
@@ -68,7 +68,7 @@ async fn a_read_over_the_fleet_names_every_cluster_that_is_missing() {
         missing[1],
         format!("cluster late: configmaps is not listed yet. {remedy}")
     );
-    let why = told(&fleet.list::<Secret>()).1.pop().unwrap();
+    let why = reported(&fleet.list::<Secret>()).1.pop().unwrap();
     let expected = format!(
         "cluster late: secrets is not listed yet: {}. {remedy}",
         forbidden.error
@@ -76,7 +76,7 @@ async fn a_read_over_the_fleet_names_every_cluster_that_is_missing() {
     assert_eq!(why, expected);
 
     // An index that nobody has registered.
-    let (objects, missing) = told(&fleet.by_index::<ConfigMap>("by", "a"));
+    let (objects, missing) = reported(&fleet.by_index::<ConfigMap>("by", "a"));
     assert!(objects.is_empty());
     assert!(
         missing[0].starts_with("cluster good: no index \"by\" over ConfigMap"),
@@ -86,7 +86,7 @@ async fn a_read_over_the_fleet_names_every_cluster_that_is_missing() {
     gate.add_permits(1);
     log.becomes(&["+a"]).await;
     synced(&maps).await;
-    let (objects, missing) = told(&fleet.by_index::<ConfigMap>("by", "a"));
+    let (objects, missing) = reported(&fleet.by_index::<ConfigMap>("by", "a"));
     assert_eq!(
         (objects, missing.len()),
         (vec!["good/a".into(), "late/a".into()], 1)
@@ -96,7 +96,7 @@ async fn a_read_over_the_fleet_names_every_cluster_that_is_missing() {
     good.fall_silent();
     unreachable(&listed, "").await;
     let read = fleet.list::<ConfigMap>();
-    assert_eq!(told(&read).0, ["good/a", "late/a"]);
+    assert_eq!(reported(&read).0, ["good/a", "late/a"]);
     assert!(!read.objects[0].0.state().is_ready() && read.objects[1].0.state().is_ready());
 
     // A cluster that has left is not a cluster of the fleet.
@@ -105,7 +105,7 @@ async fn a_read_over_the_fleet_names_every_cluster_that_is_missing() {
     }
     eventually("they are gone", || fleet.clusters().len() == 1).await;
     let read = fleet.list::<ConfigMap>();
-    assert_eq!(told(&read), (vec!["late/a".into()], Vec::new()));
+    assert_eq!(reported(&read), (vec!["late/a".into()], Vec::new()));
     running.stop().await;
 }
 
@@ -128,7 +128,7 @@ async fn a_kind_known_at_run_time_has_all_that_a_typed_one_has() {
     fleet.index_with::<DynamicObject>(&maps, "late", by_name);
 
     let all = fleet.list_with::<DynamicObject>(&maps);
-    let (mut names, missing) = told(&all);
+    let (mut names, missing) = reported(&all);
     names.sort();
     assert_eq!(
         (names, missing),
@@ -137,7 +137,7 @@ async fn a_kind_known_at_run_time_has_all_that_a_typed_one_has() {
     assert_eq!(all.objects[0].1.types.as_ref().unwrap().kind, "ConfigMap");
     for index in ["early", "late"] {
         let found = fleet.by_index_with::<DynamicObject>(&maps, index, "b");
-        assert_eq!(told(&found), (vec!["eu/b".to_owned()], Vec::new()));
+        assert_eq!(reported(&found), (vec!["eu/b".to_owned()], Vec::new()));
     }
     let stores = fleet.stores_with::<DynamicObject>(&maps);
     assert_eq!((stores.len(), stores[0].1.len().unwrap()), (1, 2));

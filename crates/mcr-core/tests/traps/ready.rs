@@ -19,7 +19,7 @@ use crate::{
 const AN_HOUR: Duration = Duration::from_secs(3600);
 
 /// A fleet that does not run yet, whose discovery ends when the test says so.
-fn told() -> (Clusters, Fleet) {
+fn reported() -> (Clusters, Fleet) {
     let (clusters, provider) = announced(false);
     (clusters, Fleet::builder().provider(provider).build())
 }
@@ -45,7 +45,7 @@ fn why(fleet: &FleetSnapshot) -> Vec<(&str, Option<String>)> {
 #[tokio::test(start_paused = true)]
 async fn after_discovery_every_announced_cluster_is_in_the_fleet() {
     const CLUSTERS: usize = 500;
-    let (clusters, fleet) = told();
+    let (clusters, fleet) = reported();
     let mut discovered = Box::pin(fleet.discovered());
     assert!(poll!(&mut discovered).is_pending(), "the fleet does not run");
     let running = run(&fleet);
@@ -66,7 +66,7 @@ async fn after_discovery_every_announced_cluster_is_in_the_fleet() {
 
 #[tokio::test(start_paused = true)]
 async fn a_fleet_that_stops_ends_every_wait_for_its_clusters() {
-    let (clusters, fleet) = told();
+    let (clusters, fleet) = reported();
     let started = Instant::now();
     let (discovered, ready) = tokio::join!(
         tokio::spawn({
@@ -93,8 +93,8 @@ async fn a_fleet_that_stops_ends_every_wait_for_its_clusters() {
 
 /// A snapshot without clusters must not read as a fleet in which everything is ready.
 #[tokio::test(start_paused = true)]
-async fn a_report_waits_for_discovery_until_the_limit_and_says_that_it_is_not_complete() {
-    let (clusters, fleet) = told();
+async fn a_report_waits_for_discovery_until_the_limit_and_reports_that_it_is_not_complete() {
+    let (clusters, fleet) = reported();
     let limit = Duration::from_secs(30);
     let started = Instant::now();
     let idle = fleet.ready(limit).await;

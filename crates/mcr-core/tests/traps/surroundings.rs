@@ -7,7 +7,7 @@ use crate::harness::*;
 
 /// kube sends no User-Agent, which API servers count requests and set priorities by.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_request_says_who_asks_and_wants_json_as_it_is() {
+async fn every_request_reports_who_asks_and_wants_json_as_it_is() {
     let server = quiet_server().await;
     let one = One::of(&server).await;
     eventually("watched", || server.live() == 1).await;

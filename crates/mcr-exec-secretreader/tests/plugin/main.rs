@@ -208,7 +208,7 @@ async fn one_get_of_one_secret_answers_both_versions_of_the_protocol() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn failures_say_what_to_do_and_show_nothing_secret() {
+async fn failures_report_what_to_do_and_show_nothing_secret() {
     let hub = Hub::new().await;
     let name = |name: &str| json!({"name": name, "key": "value"});
     run(None, hub.kubeconfig())
@@ -333,8 +333,8 @@ async fn a_hub_that_answers_nonsense_or_nothing_is_given_up() {
     let made = std::process::Command::new("mkfifo").arg(&pipe).status();
     assert!(made.unwrap().success());
     let (silent, blocked) = tokio::join!(with(None), run(Some(&request), pipe));
-    for said in [silent, blocked] {
-        said.fails("the hub did not answer within 20 s");
+    for announced in [silent, blocked] {
+        announced.fails("the hub did not answer within 20 s");
     }
 }
 

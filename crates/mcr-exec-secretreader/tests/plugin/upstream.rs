@@ -161,7 +161,7 @@ fn kubeconfigs() -> Vec<(&'static str, String, Outcome)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_upstream_plugins_and_this_program_differ_only_as_the_readme_says() {
+async fn the_upstream_plugins_and_this_program_differ_only_as_the_readme_reports() {
     let Some(folder) = std::env::var_os("MCR_UPSTREAM_INVENTORY") else {
         return skipped(
             "upstream plugins",
@@ -173,9 +173,9 @@ async fn the_upstream_plugins_and_this_program_differ_only_as_the_readme_says() 
     let hub = Hub::new().await;
     let mut wrong = Vec::new();
     let mut check = async |upstream: &Path, request: String, expected: Outcome| {
-        let (outcome, told) = compare(&hub, upstream, &request).await;
+        let (outcome, text_of) = compare(&hub, upstream, &request).await;
         if outcome != expected {
-            wrong.push(format!("{request}: {outcome:?}, not {expected:?}\n{told}"));
+            wrong.push(format!("{request}: {outcome:?}, not {expected:?}\n{text_of}"));
         }
     };
     let v1 = |config: Value| info(ApiVersion::V1, config);

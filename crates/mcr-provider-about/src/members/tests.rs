@@ -59,7 +59,7 @@ fn found(id: Option<u8>) -> Properties {
 }
 
 /// What a listener knows of a cluster, and what the inner provider has said of it.
-struct Heard {
+struct Received {
     inner: ClusterSpec,
     broken: bool,
     shown: ClusterSpec,
@@ -72,7 +72,7 @@ struct Heard {
 struct World {
     members: Members,
     now: Instant,
-    heard: BTreeMap<ClusterName, Heard>,
+    received: BTreeMap<ClusterName, Received>,
     probes: Vec<Probe>,
 }
 
@@ -81,7 +81,7 @@ impl World {
         Self {
             members: new_members(BTreeMap::new()),
             now: Instant::now(),
-            heard: BTreeMap::new(),
+            received: BTreeMap::new(),
             probes: Vec::new(),
         }
     }
@@ -93,13 +93,13 @@ impl World {
             match change {
                 Change::Remove(_) => removed = true,
                 Change::Upsert(spec) => {
-                    let heard = self
-                        .heard
+                    let received = self
+                        .received
                         .get_mut(&spec.name)
                         .expect("only what the inner provider has announced");
                     let id = spec.properties.get(CLUSTER_ID).cloned();
-                    let before = heard.shown.identity.clone();
-                    if let (Some(was), Some(is)) = (&heard.id, &id)
+                    let before = received.shown.identity.clone();
+                    if let (Some(was), Some(is)) = (&received.id, &id)
                         && was != is
                     {
                         let another = matches!((&before, &spec.identity), (Some(was), Some(is)) if was != is);
@@ -110,8 +110,8 @@ impl World {
                     } else {
                         assert!(!removed, "removed without a reason");
                     }
-                    heard.id = id.or(heard.id.take());
-                    heard.shown = spec;
+                    received.id = id.or(received.id.take());
+                    received.shown = spec;
                     removed = false;
                 }
                 other => panic!("{other:?}"),
@@ -121,22 +121,25 @@ impl World {
     }
 
     fn upsert(&mut self, spec: ClusterSpec) {
-        let heard = self.heard.entry(spec.name.clone()).or_insert_with(|| Heard {
-            shown: spec.clone(),
-            inner: spec.clone(),
-            broken: false,
-            id: None,
-            answers: Vec::new(),
-        });
-        let other = matches!((&heard.inner.identity, &spec.identity), (Some(was), Some(is)) if was != is);
+        let received = self
+            .received
+            .entry(spec.name.clone())
+            .or_insert_with(|| Received {
+                shown: spec.clone(),
+                inner: spec.clone(),
+                broken: false,
+                id: None,
+                answers: Vec::new(),
+            });
+        let other = matches!((&received.inner.identity, &spec.identity), (Some(was), Some(is)) if was != is);
         if other {
-            heard.id = None;
-            heard.answers.clear();
+            received.id = None;
+            received.answers.clear();
         }
-        let obsolete = other || !access::is_same(&heard.inner.access, &spec.access);
+        let obsolete = other || !access::is_same(&received.inner.access, &spec.access);
         let name = spec.name.clone();
-        heard.inner = spec.clone();
-        heard.broken = false;
+        received.inner = spec.clone();
+        received.broken = false;
         let changes = self.members.upsert(spec, self.now);
         assert!(!changes.is_empty(), "an announcement is passed on at once");
         let running = self
@@ -162,12 +165,12 @@ impl World {
         };
         let obsolete = probe.stop.is_cancelled();
         if let (false, Ok(found)) = (obsolete, &answer) {
-            let heard = self
-                .heard
+            let received = self
+                .received
                 .get_mut(&name)
                 .expect("the probe of a removed cluster is cancelled");
-            assert!(!heard.broken, "the probe of a broken cluster is cancelled");
-            heard.answers.push(found.clone());
+            assert!(!received.broken, "the probe of a broken cluster is cancelled");
+            received.answers.push(found.clone());
         }
         // Whether or not the probe notices in time that it was cancelled.
         let changes = self.members.probed(&name, probe.ticket, Some(answer), self.now);
@@ -180,13 +183,13 @@ impl World {
 
     fn start_probes(&mut self) {
         while let Some(probe) = self.members.start_probe(self.now) {
-            let heard = &self.heard[&probe.spec.name];
+            let received = &self.received[&probe.spec.name];
             assert!(
-                !heard.broken && can_be_probed(&heard.inner),
+                !received.broken && can_be_probed(&received.inner),
                 "{}",
                 probe.spec.name
             );
-            assert!(access::is_same(&probe.spec.access, &heard.inner.access));
+            assert!(access::is_same(&probe.spec.access, &received.inner.access));
             self.probes.push(probe);
         }
         let running = self.probes.iter().filter(|probe| !probe.stop.is_cancelled());
@@ -205,8 +208,8 @@ impl World {
     }
 
     fn check(&self) {
-        for (name, heard) in &self.heard {
-            let (inner, shown) = (&heard.inner, &heard.shown);
+        for (name, received) in &self.received {
+            let (inner, shown) = (&received.inner, &received.shown);
             assert_eq!(shown.availability, inner.availability);
             assert!(access::is_same(&shown.access, &inner.access));
             let added = |found: &Properties| {
@@ -218,15 +221,15 @@ impl World {
             };
             // A broken cluster is shown as it was.
             assert!(
-                heard.broken
-                    || heard
+                received.broken
+                    || received
                         .answers
                         .last()
                         .map_or(shown.properties == inner.properties, added),
                 "{name}: {:?} of {:?} and {:?}",
                 shown.properties,
                 inner.properties,
-                heard.answers
+                received.answers
             );
             let (declared, announced) = (inner.identity.as_deref(), shown.identity.as_deref());
             assert!(
@@ -264,14 +267,14 @@ impl World {
             Step::Broken(name) => {
                 let name = ClusterName::new(NAMES[name]).unwrap();
                 self.members.broken(&name);
-                if let Some(heard) = self.heard.get_mut(&name) {
-                    heard.broken = true;
+                if let Some(received) = self.received.get_mut(&name) {
+                    received.broken = true;
                 }
             }
             Step::Remove(name) => {
                 let name = ClusterName::new(NAMES[name]).unwrap();
                 self.members.remove(&name);
-                self.heard.remove(&name);
+                self.received.remove(&name);
                 assert!(self.members.status(&name).is_none());
             }
             Step::Synced => self.members.synced(),
@@ -282,20 +285,20 @@ impl World {
                 self.members = new_members(memory);
                 self.probes.clear();
                 let specs: Vec<_> = self
-                    .heard
+                    .received
                     .values()
-                    .map(|heard| (heard.inner.clone(), heard.broken))
+                    .map(|received| (received.inner.clone(), received.broken))
                     .collect();
                 for (spec, broken) in specs {
                     let name = spec.name.clone();
-                    let before = self.heard[&name].shown.identity.clone();
+                    let before = self.received[&name].shown.identity.clone();
                     self.upsert(spec);
-                    let heard = self.heard.get_mut(&name).unwrap();
+                    let received = self.received.get_mut(&name).unwrap();
                     assert_eq!(
-                        heard.shown.identity, before,
+                        received.shown.identity, before,
                         "another discovery is no other cluster"
                     );
-                    heard.broken = broken;
+                    received.broken = broken;
                     if broken {
                         self.members.broken(&name);
                     }
@@ -312,7 +315,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_announced_is_what_the_inner_provider_says_with_the_properties_of_the_clusters(
+    fn what_is_announced_is_what_the_inner_provider_reports_with_the_properties_of_the_clusters(
         steps in prop::collection::vec(step(), 0..60),
     ) {
         let mut world = World::new();
@@ -326,9 +329,9 @@ proptest! {
                 world.step(Step::Answer(0, Ok(Some(7))));
             }
         }
-        for (name, heard) in &world.heard {
-            if can_be_probed(&heard.inner) && !heard.broken {
-                prop_assert_eq!(heard.answers.last(), Some(&found(Some(7))), "{}", name);
+        for (name, received) in &world.received {
+            if can_be_probed(&received.inner) && !received.broken {
+                prop_assert_eq!(received.answers.last(), Some(&found(Some(7))), "{}", name);
             }
         }
     }

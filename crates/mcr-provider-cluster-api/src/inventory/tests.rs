@@ -278,21 +278,21 @@ fn a_secret_that_the_watch_does_not_know_yet_is_read_once() {
     if let Answer::Read(read) = &mut unlabelled {
         read.labelled = false;
     }
-    let said = answer(&mut inventory, &asked, unlabelled);
+    let announced = answer(&mut inventory, &asked, unlabelled);
     assert!(
-        said.len() == 1 && said[0].starts_with('~') && said[0].ends_with(NO_SECRET),
-        "{said:?}"
+        announced.len() == 1 && announced[0].starts_with('~') && announced[0].ends_with(NO_SECRET),
+        "{announced:?}"
     );
 }
 
 #[test]
-fn a_read_that_fails_is_told_and_tried_again() {
+fn a_read_that_fails_is_reported_and_tried_again() {
     let mut inventory = synced();
     inventory.secret(&secret_key(), Some(stamp("1")));
     let asked = inventory.cluster(&key(), ready("u"));
-    let told = "!Secret fleet/a-kubeconfig, key \"value\": forbidden";
+    let reported = "!Secret fleet/a-kubeconfig, key \"value\": forbidden";
     let again = inventory.answered(read(&asked), failed());
-    assert_eq!(shown(&again), [told, "?0"]);
+    assert_eq!(shown(&again), [reported, "?0"]);
     assert_eq!(read(&again).failures, 1);
     let again = inventory.answered(read(&again), failed());
     assert_eq!(shown(&again), ["?0"], "told once");
@@ -305,7 +305,7 @@ fn a_read_that_fails_is_told_and_tried_again() {
 }
 
 #[test]
-fn a_broken_secret_is_told_with_an_event_and_so_is_its_end() {
+fn a_broken_secret_is_reported_with_an_event_and_so_is_its_end() {
     let mut inventory = synced();
     engaged(&mut inventory);
     let asked = inventory.secret(&secret_key(), Some(stamp("2")));
@@ -378,7 +378,7 @@ fn a_hub_without_uids_has_clusters_without_identity() {
 }
 
 #[test]
-fn synced_comes_once_after_all_that_can_be_said() {
+fn synced_comes_once_after_all_that_can_be_announced() {
     let mut inventory = inventory();
     assert_eq!(
         shown(&inventory.cluster(&key(), ready("u"))),
@@ -443,13 +443,13 @@ fn a_cluster_that_cannot_be_decoded_is_broken_and_keeps_what_it_has() {
         facts.state = State::Unreadable("not a Cluster".into());
         Arc::new(facts)
     };
-    let told = "!Cluster fleet/a: not a Cluster";
+    let reported = "!Cluster fleet/a: not a Cluster";
     let mut inventory = synced();
-    assert_eq!(shown(&inventory.cluster(&key(), unreadable())), [told]);
+    assert_eq!(shown(&inventory.cluster(&key(), unreadable())), [reported]);
     assert_eq!(shown(&inventory.cluster(&key(), waiting("u"))), [NOT_YET]);
     let mut inventory = synced();
     engaged(&mut inventory);
-    assert_eq!(shown(&inventory.cluster(&key(), unreadable())), [told]);
+    assert_eq!(shown(&inventory.cluster(&key(), unreadable())), [reported]);
     assert_eq!(
         shown(&inventory.cluster(&key(), ready("u"))),
         ["+one"],

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use mcr_core::WatchSettings;
 use mcr_provider_cluster_api::{CLUSTER_NAME_LABEL, ClusterApiProvider, ClusterApiProviderBuilder};
-pub(crate) use mcr_testkit::discovery::{Followed as Heard, line, locally};
+pub(crate) use mcr_testkit::discovery::{Followed as Received, line, locally};
 use mcr_testkit::sim::{SimBuilder, SimCluster};
 use serde_json::{Value, json};
 

@@ -146,11 +146,11 @@ fn another_id_is_another_cluster_also_in_the_next_discovery_and_one_that_comes_o
             if restarts {
                 inventory = with(inventory.memory.clone());
             }
-            let mut said = inventory.profile(&key("a"), with_ids(member, cluster));
+            let mut announced = inventory.profile(&key("a"), with_ids(member, cluster));
             // Until then, an older profile of the same cluster may come.
-            said.extend(inventory.profiles_synced());
-            let removed = said.iter().any(|change| matches!(change, Change::Remove(_)));
-            assert_eq!(removed, another, "{member} {cluster}: {said:?}");
+            announced.extend(inventory.profiles_synced());
+            let removed = announced.iter().any(|change| matches!(change, Change::Remove(_)));
+            assert_eq!(removed, another, "{member} {cluster}: {announced:?}");
         }
     }
 }
@@ -262,19 +262,19 @@ fn a_waiting_cluster_that_is_broken_does_not_wait_any_more() {
     };
     let mut inventory = synced();
     inventory.profile(&key("a"), without_access("u"));
-    let said = applied(&mut inventory, "a", broken());
+    let announced = applied(&mut inventory, "a", broken());
     assert!(
-        said.len() == 2 && said[0] == "-a" && said[1].starts_with("!a"),
-        "{said:?}"
+        announced.len() == 2 && announced[0] == "-a" && announced[1].starts_with("!a"),
+        "{announced:?}"
     );
     // One that was engaged goes on with what it had.
     let mut inventory = synced();
     inventory.profile(&key("a"), ready("u", "one"));
     inventory.profile(&key("a"), healthy("u", "False"));
-    let said = applied(&mut inventory, "a", broken());
+    let announced = applied(&mut inventory, "a", broken());
     assert!(
-        said.len() == 2 && said[0] == "+a one" && said[1].starts_with("!a"),
-        "{said:?}"
+        announced.len() == 2 && announced[0] == "+a one" && announced[1].starts_with("!a"),
+        "{announced:?}"
     );
 }
 
@@ -292,13 +292,13 @@ fn of_two_profiles_of_the_same_cluster_the_older_counts() {
         let mut inventory = inventory();
         for name in order {
             let created = if name == "old" { 1 } else { 2 };
-            let said = inventory.profile(&key(name), member(name, "m", created));
-            assert_eq!(shown(&said), [""; 0], "the other may come yet");
+            let announced = inventory.profile(&key(name), member(name, "m", created));
+            assert_eq!(shown(&announced), [""; 0], "the other may come yet");
         }
-        let mut said = shown(&inventory.profiles_synced());
-        assert_eq!(said.pop().unwrap(), "synced");
-        said.sort();
-        assert_eq!(said, ["+old one".to_owned(), duplicate("young", "old")]);
+        let mut announced = shown(&inventory.profiles_synced());
+        assert_eq!(announced.pop().unwrap(), "synced");
+        announced.sort();
+        assert_eq!(announced, ["+old one".to_owned(), duplicate("young", "old")]);
         // A third one changes nothing, and the next one takes over.
         assert_eq!(
             applied(&mut inventory, "third", member("third", "m", 3)),
@@ -377,18 +377,18 @@ fn a_profile_that_cannot_be_decoded_is_broken_and_keeps_what_it_has() {
         facts.state = State::Unreadable("not a ClusterProfile".into());
         Arc::new(facts)
     };
-    let told = "!a: ClusterProfile fleet/a: not a ClusterProfile";
+    let reported = "!a: ClusterProfile fleet/a: not a ClusterProfile";
     let mut inventory = synced();
-    assert_eq!(applied(&mut inventory, "a", unreadable()), [told]);
+    assert_eq!(applied(&mut inventory, "a", unreadable()), [reported]);
     assert_eq!(applied(&mut inventory, "a", ready("u", "one")), ["+a one"]);
-    assert_eq!(applied(&mut inventory, "a", unreadable()), [told]);
+    assert_eq!(applied(&mut inventory, "a", unreadable()), [reported]);
     assert_eq!(applied(&mut inventory, "a", ready("u", "one")), ["+a one"]);
     inventory.profile(&key("a"), unreadable());
     assert_eq!(applied(&mut inventory, "a", ready("v", "two")), ["-a", "+a two"]);
     // A new discovery that sees it unreadable first.
     let mut inventory = with(inventory.memory.clone());
     inventory.profiles_synced();
-    assert_eq!(applied(&mut inventory, "a", unreadable()), [told]);
+    assert_eq!(applied(&mut inventory, "a", unreadable()), [reported]);
     assert_eq!(applied(&mut inventory, "a", ready("w", "one")), ["-a", "+a one"]);
 }
 

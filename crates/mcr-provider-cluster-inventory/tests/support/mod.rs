@@ -21,7 +21,7 @@ use mcr_provider_cluster_inventory::{
     AccessProviderConfig, AccessProviders, CONSUMER_LABEL, ClusterInventoryProvider,
     ClusterInventoryProviderBuilder, DECISION_KEY_LABEL, PLACEMENT_KEY_LABEL, PROFILE_LABEL,
 };
-pub(crate) use mcr_testkit::discovery::{Followed as Heard, line};
+pub(crate) use mcr_testkit::discovery::{Followed as Received, line};
 use mcr_testkit::{
     discovery,
     sim::{SimBuilder, SimCluster, SimRule, SimUser},

@@ -47,7 +47,7 @@ impl Folder {
 }
 
 /// A provider with notifications that does not poll, so that a test fails if notifications don't work.
-pub fn told() -> FileProviderBuilder {
+pub fn reported() -> FileProviderBuilder {
     FileProvider::builder()
         .environment(Environment::empty())
         .poll_interval(Duration::from_secs(3600))
@@ -56,7 +56,7 @@ pub fn told() -> FileProviderBuilder {
 
 /// A provider that polls.
 pub fn polling() -> FileProviderBuilder {
-    told()
+    reported()
         .notifications(false)
         .poll_interval(Duration::from_millis(20))
 }
@@ -77,7 +77,7 @@ pub fn kubeconfig_with_token(names: &[&str], token: &str) -> String {
 }
 
 /// The announcements so far.
-pub struct Heard {
+pub struct Received {
     discovery: Discovery,
     /// The state of each cluster: `ok`, or its object and error.
     pub clusters: BTreeMap<String, String>,
@@ -87,7 +87,7 @@ pub struct Heard {
     folder: String,
 }
 
-impl Heard {
+impl Received {
     /// Starts a discovery. The folder is shown as `.`.
     pub fn new(provider: &FileProvider, folder: &Folder) -> Self {
         Self {
@@ -101,13 +101,13 @@ impl Heard {
 
     /// Starts a discovery and listens until it is synced.
     pub async fn synced(builder: FileProviderBuilder, folder: &Folder) -> Self {
-        let mut heard = Self::new(&builder.build().unwrap(), folder);
-        heard.until_synced().await;
-        heard
+        let mut received = Self::new(&builder.build().unwrap(), folder);
+        received.until_synced().await;
+        received
     }
 
     pub async fn until_synced(&mut self) {
-        self.until(|heard| heard.log.iter().any(|item| item == "synced"))
+        self.until(|received| received.log.iter().any(|item| item == "synced"))
             .await;
     }
 
@@ -125,17 +125,21 @@ impl Heard {
 
     /// Listens until exactly these clusters are announced, and all are good.
     pub async fn until_names(&mut self, names: &[&str]) {
-        self.until(|heard| heard.clusters.keys().eq(names) && heard.clusters.values().all(|c| c == "ok"))
-            .await;
+        self.until(|received| {
+            received.clusters.keys().eq(names) && received.clusters.values().all(|c| c == "ok")
+        })
+        .await;
     }
 
     /// Listens until all earlier changes have been announced: writes and removes a marker file, and waits for both
     /// announcements. The provider must read a file with this name. The marker is not recorded.
-    pub async fn settled(&mut self, folder: &Folder, marker: &str) {
+    pub async fn unchanged(&mut self, folder: &Folder, marker: &str) {
         let path = folder.write(marker, kubeconfig(&["marker"]));
-        self.until(|heard| heard.clusters.contains_key("marker")).await;
+        self.until(|received| received.clusters.contains_key("marker"))
+            .await;
         fs::remove_file(path).unwrap();
-        self.until(|heard| !heard.clusters.contains_key("marker")).await;
+        self.until(|received| !received.clusters.contains_key("marker"))
+            .await;
         self.log.retain(|item| item != "+marker" && item != "-marker");
     }
 

@@ -52,7 +52,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     /// Whatever the order in which two watches tell it.
     #[test]
-    fn what_was_told_last_is_what_is_there(steps in prop::collection::vec(step(), 0..20)) {
+    fn what_was_reported_last_is_what_is_there(steps in prop::collection::vec(step(), 0..20)) {
         let control_plane: Arc<str> = "shoot--dev--one".into();
         let mut facts = Facts::of(&shoot("garden-dev", "one"));
         facts.state = State::Ready;
@@ -61,7 +61,7 @@ proptest! {
             facts: Arc::new(facts),
         });
         let mut seed = Seed::default();
-        let (mut there, mut secret, mut told) = (false, None, None);
+        let (mut there, mut secret, mut reported) = (false, None, None);
         let mut synced = (false, false);
         for step in steps {
             let events = match step {
@@ -82,18 +82,18 @@ proptest! {
                 match event {
                     // It is told once more when its Secret is known.
                     ShootEvent::Applied(..) if early => prop_assert!(false),
-                    ShootEvent::Applied(_, facts) => told = Some(facts),
-                    ShootEvent::Deleted(_) => told = None,
+                    ShootEvent::Applied(_, facts) => reported = Some(facts),
+                    ShootEvent::Deleted(_) => reported = None,
                     ShootEvent::Synced => prop_assert_eq!(synced, (true, true)),
                     ShootEvent::Failing => prop_assert!(false),
                 }
             }
-            prop_assert!(there || told.is_none());
-            if let Some(facts) = &told {
+            prop_assert!(there || reported.is_none());
+            if let Some(facts) = &reported {
                 prop_assert_eq!(&facts.state, &State::Ready);
             }
             if there && (synced.1 || secret.is_some()) {
-                let facts = told.as_ref().unwrap();
+                let facts = reported.as_ref().unwrap();
                 let place = Fingerprint::of(&(cluster.facts.place, secret.as_ref()));
                 prop_assert_eq!(facts.place, place);
             }

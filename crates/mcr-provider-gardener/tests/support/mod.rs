@@ -18,7 +18,7 @@ use std::{
 
 use mcr_core::{Fleet, FleetSettings, WatchSettings};
 use mcr_provider_gardener::{GardenerProvider, GardenerProviderBuilder};
-pub(crate) use mcr_testkit::discovery::{Followed as Heard, line, locally};
+pub(crate) use mcr_testkit::discovery::{Followed as Received, line, locally};
 use mcr_testkit::{
     garden::{Garden, Issued},
     sim::SimCluster,
@@ -116,8 +116,8 @@ impl World {
             )
     }
 
-    pub(crate) fn heard(&self) -> Heard {
-        Heard::of(&self.builder().build().unwrap())
+    pub(crate) fn received(&self) -> Received {
+        Received::of(&self.builder().build().unwrap())
     }
 }
 

@@ -10,7 +10,7 @@ use mcr_testkit::{
 };
 use serde_json::{Value, json};
 
-use super::{Heard, PATIENCE, kubeconfig, locally};
+use super::{PATIENCE, Received, kubeconfig, locally};
 
 pub(crate) const CLUSTERS: &str = "clusters.extensions.gardener.cloud";
 
@@ -98,7 +98,7 @@ impl SeedWorld {
             .times(watch, PATIENCE, (PATIENCE, PATIENCE), Duration::from_millis(20))
     }
 
-    pub(crate) fn heard(&self) -> Heard {
-        Heard::of(&self.builder().build().unwrap())
+    pub(crate) fn received(&self) -> Received {
+        Received::of(&self.builder().build().unwrap())
     }
 }

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_condition_needs_no_reason_and_is_true_only_if_it_says_so() {
+    fn a_condition_needs_no_reason_and_is_true_only_if_it_reports_so() {
         let conditions: Vec<Condition> = serde_json::from_str(
             r#"[{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-02T03:04:05Z"},
                 {"type": "APIExportValid", "status": "False", "severity": "Error", "reason": "NotFound"},

@@ -62,12 +62,12 @@ async fn kcp_a_workspace_is_a_cluster_until_its_initializer_is_removed() {
 async fn kcp_an_initializer_that_somebody_else_removes_lets_the_workspace_leave_at_once() {
     let stages = Stages::with_shards(1, json!({"initializer": true})).await;
     let provider = stages.initializing().build().or_fail();
-    let mut heard = Heard::of(&provider);
-    heard.says(&[synced()]).await;
+    let mut received = Received::of(&provider);
+    received.receives(&[synced()]).await;
     let a = stages.workspace("a", "root");
-    heard.says(&[comes(&a)]).await;
+    received.receives(&[comes(&a)]).await;
     stages.set(&a, "initializers", &[]).await;
-    heard.says(&[leaves(&a)]).await;
+    received.receives(&[leaves(&a)]).await;
     let late = stages.client_at(
         "initializingworkspaces",
         "managed",
@@ -84,15 +84,15 @@ async fn kcp_an_initializer_that_somebody_else_removes_lets_the_workspace_leave_
 async fn kcp_a_workspace_that_is_deleted_while_it_waits_leaves() {
     // The terminator keeps the LogicalCluster, with its initializer.
     let stages = Stages::with_shards(1, json!({"initializer": true, "terminator": true})).await;
-    let mut heard = Heard::of(&stages.initializing().build().or_fail());
-    let mut terminating = Heard::of(&stages.terminating().build().or_fail());
-    heard.says(&[synced()]).await;
-    terminating.says(&[synced()]).await;
+    let mut received = Received::of(&stages.initializing().build().or_fail());
+    let mut terminating = Received::of(&stages.terminating().build().or_fail());
+    received.receives(&[synced()]).await;
+    terminating.receives(&[synced()]).await;
     let a = stages.workspace("a", "root");
-    heard.says(&[comes(&a)]).await;
+    received.receives(&[comes(&a)]).await;
     stages.delete(&a);
-    heard.says(&[leaves(&a)]).await;
-    terminating.says(&[comes(&a)]).await;
+    received.receives(&[leaves(&a)]).await;
+    terminating.receives(&[comes(&a)]).await;
     let cluster = a
         .get(LOGICAL_CLUSTERS, "cluster")
         .expect("it waits for its terminator");
@@ -109,13 +109,13 @@ async fn kcp_several_controllers_remove_their_own_initializers_at_the_same_time(
     for of_type in &types {
         stages.of_type(of_type, json!({"initializer": true}));
     }
-    let mut first = Heard::of(&stages.initializing().workspace_type("type-0").build().or_fail());
-    first.says(&[synced()]).await;
+    let mut first = Received::of(&stages.initializing().workspace_type("type-0").build().or_fail());
+    first.receives(&[synced()]).await;
     let a = stages.workspace("a", "root");
     let mut names: Vec<String> = types.iter().map(|of_type| stages.name_of(of_type)).collect();
     names.push(stages.name_of("managed"));
     stages.set(&a, "initializers", &names).await;
-    first.says(&[comes(&a)]).await;
+    first.receives(&[comes(&a)]).await;
     let token = stages.server.kcp().admin_token();
     let removals = types.iter().map(|of_type| {
         let client = stages.client_at("initializingworkspaces", of_type, a.id(), token);
@@ -125,7 +125,7 @@ async fn kcp_several_controllers_remove_their_own_initializers_at_the_same_time(
     for removal in futures::future::join_all(removals).await {
         assert_eq!(removal.or_fail().or_fail(), Removal::Removed);
     }
-    first.says(&[leaves(&a)]).await;
+    first.receives(&[leaves(&a)]).await;
     let cluster = a.get(LOGICAL_CLUSTERS, "cluster").expect("it exists");
     assert_eq!(
         (&cluster["status"]["initializers"], &cluster["status"]["phase"]),
@@ -145,12 +145,12 @@ async fn kcp_a_workspace_that_waits_for_two_initializers_leaves_each_provider_wi
             .provider_name(of_type);
         builder.name_prefix(format!("{of_type}-")).build().or_fail()
     });
-    let mut heard = providers.each_ref().map(Heard::of);
-    for heard in &mut heard {
-        heard.says(&[synced()]).await;
+    let mut received = providers.each_ref().map(Received::of);
+    for received in &mut received {
+        received.receives(&[synced()]).await;
     }
     let a = stages.workspace("a", "root");
-    heard[0].says(&[format!("+managed-{}", a.id())]).await;
+    received[0].receives(&[format!("+managed-{}", a.id())]).await;
     let paths = providers.each_ref().map(InitializingWorkspaces::paths);
     let named = paths[0].cluster_at("root:a").expect("it is announced");
     assert_eq!(named.as_str(), format!("managed-{}", a.id()));
@@ -163,7 +163,7 @@ async fn kcp_a_workspace_that_waits_for_two_initializers_leaves_each_provider_wi
             &["managed", "other"].map(|of_type| stages.name_of(of_type)),
         )
         .await;
-    heard[1].says(&[format!("+other-{}", a.id())]).await;
+    received[1].receives(&[format!("+other-{}", a.id())]).await;
     // kcp refuses it each time, so nobody else is to blame.
     let token = stages.server.kcp().admin_token();
     let wrong = stages.client_at("initializingworkspaces", "other", a.id(), token);
@@ -176,7 +176,9 @@ async fn kcp_a_workspace_that_waits_for_two_initializers_leaves_each_provider_wi
         let client = stages.client_at("initializingworkspaces", of_type, a.id(), token);
         let removed = initializer(&providers[number]).remove(&client).await.or_fail();
         assert_eq!(removed, Removal::Removed);
-        heard[number].says(&[format!("-{of_type}-{}", a.id())]).await;
+        received[number]
+            .receives(&[format!("-{of_type}-{}", a.id())])
+            .await;
         assert_eq!(paths[number].cluster_at("root:a"), None);
     }
     let cluster = a.get(LOGICAL_CLUSTERS, "cluster").expect("it exists");
@@ -190,15 +192,15 @@ async fn kcp_a_new_process_finds_the_workspaces_that_wait() {
     let mut expected = [comes(&a), comes(&b)];
     expected.sort();
     for _ in 0..2 {
-        let mut heard = Heard::of(&stages.initializing().build().or_fail());
-        let mut said = [heard.next().await, heard.next().await];
-        said.sort();
-        assert_eq!(said, expected);
-        heard.says(&[synced()]).await;
+        let mut received = Received::of(&stages.initializing().build().or_fail());
+        let mut announced = [received.next().await, received.next().await];
+        announced.sort();
+        assert_eq!(announced, expected);
+        received.receives(&[synced()]).await;
     }
     stages.set(&a, "initializers", &[]).await;
-    let mut heard = Heard::of(&stages.initializing().build().or_fail());
-    heard.says(&[comes(&b), synced()]).await;
+    let mut received = Received::of(&stages.initializing().build().or_fail());
+    received.receives(&[comes(&b), synced()]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -317,7 +319,7 @@ async fn kcp_other_kinds_are_refused_with_the_way_that_works() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kcp_a_type_that_can_not_work_is_an_error_that_says_what_to_do() {
+async fn kcp_a_type_that_can_not_work_is_an_error_that_reports_what_to_do() {
     let stages = Stages::with_shards(1, json!({"terminator": true})).await;
     for (provider, expected) in [
         (
@@ -330,12 +332,12 @@ async fn kcp_a_type_that_can_not_work_is_an_error_that_says_what_to_do() {
              to true",
         ),
     ] {
-        let mut heard = Heard::of(&provider);
-        let error = heard.next().await;
+        let mut received = Received::of(&provider);
+        let error = received.next().await;
         assert!(error.starts_with('!') && error.contains(expected), "{error}");
     }
-    let mut heard = Heard::of(&stages.terminating().build().or_fail());
-    heard.says(&[synced()]).await;
+    let mut received = Received::of(&stages.terminating().build().or_fail());
+    received.receives(&[synced()]).await;
 }
 
 /// Nobody else can finish the workspaces that still wait.
@@ -415,8 +417,8 @@ async fn kcp_a_missing_right_is_named_and_the_least_rights_are_enough() {
         "the verb initialize on workspacetypes.tenancy.kcp.io with the name managed in workspace {} to the credentials in use",
         stages.home.id()
     );
-    let mut heard = Heard::of(&with("reader"));
-    let error = heard.next().await;
+    let mut received = Received::of(&with("reader"));
+    let error = received.next().await;
     assert!(error.starts_with('!') && error.contains(&advice), "{error}");
     let own = Initializer::new(stages.home.id(), "managed").or_fail();
     let refused = stages.client_at("initializingworkspaces", "managed", a.id(), "reader");
@@ -441,20 +443,20 @@ async fn kcp_many_workspaces_are_one_list_and_one_watch_for_each_shard() {
     let shards = ["root", "shard-1", "shard-2"];
     let workspace = |number: usize| stages.workspace(&format!("w-{number}"), shards[number % shards.len()]);
     let mut workspaces: Vec<_> = (0..WORKSPACES / 2).map(workspace).collect();
-    let mut heard = Heard::of(&provider);
+    let mut received = Received::of(&provider);
     for _ in &workspaces {
-        assert!(heard.next().await.starts_with('+'));
+        assert!(received.next().await.starts_with('+'));
     }
-    heard.says(&[synced()]).await;
+    received.receives(&[synced()]).await;
     workspaces.extend((WORKSPACES / 2..WORKSPACES).map(workspace));
     for _ in WORKSPACES / 2..WORKSPACES {
-        assert!(heard.next().await.starts_with('+'));
+        assert!(received.next().await.starts_with('+'));
     }
     for workspace in &workspaces {
         stages.set(workspace, "initializers", &[]).await;
     }
     for _ in &workspaces {
-        assert!(heard.next().await.starts_with('-'));
+        assert!(received.next().await.starts_with('-'));
     }
     for shard in shards {
         assert_eq!(asked(&stages, shard), (1, 1), "{shard}");

@@ -38,7 +38,7 @@ enum Step {
     /// They end, and can't go on where they were.
     Compact(usize),
     /// Everything so far is seen before the next step.
-    Settle,
+    Converge,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -49,7 +49,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => of().prop_map(Step::Rebind),
         1 => shard().prop_map(Step::EndWatches),
         1 => shard().prop_map(Step::Compact),
-        2 => Just(Step::Settle),
+        2 => Just(Step::Converge),
     ]
 }
 
@@ -157,7 +157,7 @@ async fn run(steps: Vec<Step>) {
     // What each workspace has, and everything that was ever there.
     let mut model = vec![BTreeMap::<&str, usize>::new(); WORKSPACES];
     let mut ever = BTreeSet::new();
-    let settled = async |model: &[BTreeMap<&str, usize>]| {
+    let converged = async |model: &[BTreeMap<&str, usize>]| {
         for (workspace, wanted) in workspaces.iter().zip(model) {
             let wanted: Vec<String> = wanted
                 .iter()
@@ -169,7 +169,7 @@ async fn run(steps: Vec<Step>) {
             .await;
         }
     };
-    let steps = steps.into_iter().chain([Step::Settle]);
+    let steps = steps.into_iter().chain([Step::Converge]);
     for (number, step) in steps.enumerate() {
         match step {
             Step::Put(at, name) => {
@@ -202,7 +202,7 @@ async fn run(steps: Vec<Step>) {
                 shard.end_watches();
                 shard.compact(shard.resource_version());
             }
-            Step::Settle => settled(&model).await,
+            Step::Converge => converged(&model).await,
         }
     }
 
@@ -212,8 +212,8 @@ async fn run(steps: Vec<Step>) {
             let key = (workspace.id().to_owned(), format!("default/{name}"));
             eventually(PATIENCE, format!("{key:?} is reconciled"), || {
                 let events = workspace.list("events.events.k8s.io", "");
-                let told = events.iter().any(|event| event["regarding"]["name"] == **name);
-                (told && seen.lock().unwrap().requests.contains(&key)).then_some(())
+                let reported = events.iter().any(|event| event["regarding"]["name"] == **name);
+                (reported && seen.lock().unwrap().requests.contains(&key)).then_some(())
             })
             .await;
         }

@@ -81,7 +81,7 @@ async fn left_to(cluster: &Cluster, wanted: usize) -> Vec<String> {
 }
 
 /// Removes the initializer or terminator as a controller does, which tries again after a failure.
-async fn let_go(running: &Running, name: &str, remove: impl AsyncFn() -> Result<Removal, LifecycleError>) {
+async fn released(running: &Running, name: &str, remove: impl AsyncFn() -> Result<Removal, LifecycleError>) {
     let tries = async {
         while !matches!(remove().await, Ok(Removal::Removed | Removal::Left)) {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -328,7 +328,7 @@ async fn kcp_a_workspace_that_moves_while_it_waits_stays_the_same_cluster() {
                 id: id.clone(),
             };
             if deleted {
-                let_go(&running, &id, async || initializer.remove(&one.client()).await).await;
+                released(&running, &id, async || initializer.remove(&one.client()).await).await;
                 workspace_is(&kcp, &at, |answer| answer.json["status"]["phase"] == "Ready").await;
                 let mut map = kcps::config_map("held");
                 map["metadata"]["finalizers"] = json!(["example.io/hold"]);
@@ -348,10 +348,10 @@ async fn kcp_a_workspace_that_moves_while_it_waits_stays_the_same_cluster() {
             if deleted {
                 release(&one).await;
                 let name = format!("end-{id}");
-                let_go(&running, &name, async || terminator.remove(&one.client()).await).await;
+                released(&running, &name, async || terminator.remove(&one.client()).await).await;
                 workspace_is(&kcp, &at, |answer| answer.code == 404).await;
             } else {
-                let_go(&running, &id, async || initializer.remove(&one.client()).await).await;
+                released(&running, &id, async || initializer.remove(&one.client()).await).await;
                 workspace_is(&kcp, &at, |answer| answer.json["status"]["phase"] == "Ready").await;
             }
         }

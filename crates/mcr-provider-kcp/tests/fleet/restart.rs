@@ -86,7 +86,7 @@ async fn kcp_a_restart_costs_at_most_a_list_of_each_kind_and_no_deletion() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kcp_what_happens_while_kcp_is_down_is_told_once_after_it() {
+async fn kcp_what_happens_while_kcp_is_down_is_reported_once_after_it() {
     let world = World::with_shards(2).await;
     let workspaces = consumers(&world, ["leaves", "stays", "comes", "changes"]);
     let [leaves, stays, comes, changes] = &workspaces[..] else {

@@ -59,11 +59,11 @@ impl OnShard {
     }
 
     /// What each cluster is, since when, and what it has told of its objects.
-    fn told(&self) -> Vec<(ClusterState, SystemTime, Vec<String>)> {
+    fn reported(&self) -> Vec<(ClusterState, SystemTime, Vec<String>)> {
         let clusters = self.clusters.iter().zip(&self.seen);
-        let told =
+        let reported =
             |(cluster, seen): (&Cluster, &Witness)| (cluster.state(), cluster.state_since(), seen.lines());
-        clusters.map(told).collect()
+        clusters.map(reported).collect()
     }
 }
 
@@ -103,7 +103,7 @@ async fn kcp_many_workspaces_are_one_watch_for_each_shard_and_kind_also_after_a_
     let [untouched, remembers, forgets] = &shards[..] else {
         panic!("three shards")
     };
-    let before = (untouched.told(), asked(&untouched.shard));
+    let before = (untouched.reported(), asked(&untouched.shard));
     for lost in [remembers, forgets] {
         world.server.stop_shard(lost.shard.name());
     }
@@ -121,11 +121,11 @@ async fn kcp_many_workspaces_are_one_watch_for_each_shard_and_kind_also_after_a_
         watched(&back.shard, lists).await;
         let (is, name) = (asked(&back.shard).map(|asked| asked.lists), back.shard.name());
         assert_eq!(is, [lists; 2], "{name}");
-        let mut told = back.told().into_iter().map(|(_, _, lines)| lines);
-        assert_eq!(told.next().unwrap(), ["+default/w", "~default/w"], "{name}");
-        assert!(told.all(|lines| lines == ["+default/w"]), "{name}");
+        let mut reported = back.reported().into_iter().map(|(_, _, lines)| lines);
+        assert_eq!(reported.next().unwrap(), ["+default/w", "~default/w"], "{name}");
+        assert!(reported.all(|lines| lines == ["+default/w"]), "{name}");
     }
-    assert_eq!((untouched.told(), asked(&untouched.shard)), before);
+    assert_eq!((untouched.reported(), asked(&untouched.shard)), before);
     let is_same = |cluster: &Cluster| {
         let now = running.fleet.get(cluster.name());
         now.is_ok_and(|now| now.is_same(cluster))

@@ -121,12 +121,12 @@ impl Stages {
 }
 
 /// What a discovery says, in words.
-pub(crate) struct Heard {
+pub(crate) struct Received {
     stream: Discovery,
     _stop: DropGuard,
 }
 
-impl Heard {
+impl Received {
     pub(crate) fn of(provider: &impl Provider) -> Self {
         let stop = CancellationToken::new();
         Self {
@@ -151,7 +151,7 @@ impl Heard {
     }
 
     /// Fails unless the discovery says this next.
-    pub(crate) async fn says(&mut self, expected: &[String]) {
+    pub(crate) async fn receives(&mut self, expected: &[String]) {
         for expected in expected {
             assert_eq!(self.next().await, *expected);
         }

@@ -85,13 +85,13 @@ async fn kcp_a_deleted_workspace_is_a_cluster_until_its_terminator_is_removed() 
 async fn kcp_the_first_event_of_a_terminating_workspace_may_be_modified() {
     let stages = Stages::with_shards(1, json!({"terminator": true})).await;
     let provider = stages.terminating().build().or_fail();
-    let mut heard = Heard::of(&provider);
-    heard.says(&[synced()]).await;
+    let mut received = Received::of(&provider);
+    received.receives(&[synced()]).await;
     let a = stages.workspace("a", "root");
     stages.delete(&a);
-    heard.says(&[comes(&a)]).await;
+    received.receives(&[comes(&a)]).await;
     stages.set(&a, "terminators", &[]).await;
-    heard.says(&[leaves(&a)]).await;
+    received.receives(&[leaves(&a)]).await;
     gone(&stages, &a).await;
 }
 
@@ -158,17 +158,17 @@ async fn kcp_a_deletion_waits_for_two_terminators() {
             .provider_name(of_type);
         builder.build().or_fail()
     });
-    let mut heard = providers.each_ref().map(Heard::of);
-    for heard in &mut heard {
-        heard.says(&[synced()]).await;
+    let mut received = providers.each_ref().map(Received::of);
+    for received in &mut received {
+        received.receives(&[synced()]).await;
     }
     let a = stages.workspace("a", "root");
     a.create(held_map()).or_fail();
     let both = ["managed", "other"].map(|of_type| stages.name_of(of_type));
     stages.set(&a, "terminators", &both).await;
     stages.delete(&a);
-    for heard in &mut heard {
-        heard.says(&[comes(&a)]).await;
+    for received in &mut received {
+        received.receives(&[comes(&a)]).await;
     }
     let token = stages.server.kcp().admin_token();
     let client = |of_type| stages.client_at("terminatingworkspaces", of_type, a.id(), token);
@@ -177,7 +177,7 @@ async fn kcp_a_deletion_waits_for_two_terminators() {
         terminator(&providers[0]).remove(&first).await.or_fail(),
         Removal::Removed
     );
-    heard[0].says(&[leaves(&a)]).await;
+    received[0].receives(&[leaves(&a)]).await;
     assert_eq!(
         terminator(&providers[0]).remove(&first).await.or_fail(),
         Removal::Absent
@@ -187,7 +187,7 @@ async fn kcp_a_deletion_waits_for_two_terminators() {
         terminator(&providers[1]).remove(&last).await.or_fail(),
         Removal::Removed
     );
-    heard[1].says(&[leaves(&a)]).await;
+    received[1].receives(&[leaves(&a)]).await;
     gone(&stages, &a).await;
 }
 
@@ -335,8 +335,8 @@ async fn kcp_a_new_process_finds_the_workspaces_that_are_terminating() {
     let a = stages.deleted("a", "root");
     for _ in 0..2 {
         let provider = stages.terminating().build().or_fail();
-        let mut heard = Heard::of(&provider);
-        heard.says(&[comes(&a), synced()]).await;
+        let mut received = Received::of(&provider);
+        received.receives(&[comes(&a), synced()]).await;
         assert_eq!(provider.name(), "kcp-terminating");
     }
     assert_eq!(asked(&stages, "root").0, 2);

@@ -10,7 +10,7 @@ use std::{
 use mcr_provider_kind::KindProvider;
 use mcr_testkit::e2e::{self, E2e};
 
-use crate::{kind::Kind, say, world::World};
+use crate::{announce, kind::Kind, world::World};
 
 /// A program that says it is an engine's, whose engine never answers.
 fn silent(folder: &Path, name: &str, greeting: &str) {
@@ -65,7 +65,7 @@ async fn of_two_engines_the_silent_one_is_explained_and_does_not_stand_in_the_wa
     );
     let world = World::start(kind, provider());
     let trouble = world.trouble().await;
-    say(&format!("of an engine that does not answer: {trouble}"));
+    announce(&format!("of an engine that does not answer: {trouble}"));
     for word in ["docker", "podman", "nerdctl"] {
         assert!(trouble.contains(word), "{trouble}");
     }

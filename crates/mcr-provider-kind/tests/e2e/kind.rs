@@ -8,7 +8,7 @@ use std::{
 use mcr_testkit::e2e::{E2e, E2eKind};
 use tokio::process::Command;
 
-use crate::{DEADLINE, say};
+use crate::{DEADLINE, announce};
 
 /// Makes clusters whose names begin with what no others do, and removes them.
 pub(crate) struct Kind {
@@ -47,7 +47,7 @@ impl Kind {
     pub(crate) async fn create(&self, cluster: &str) {
         let start = Instant::now();
         run(self.creation(cluster)).await;
-        say(&format!("kind made a cluster in {:?}", start.elapsed()));
+        announce(&format!("kind made a cluster in {:?}", start.elapsed()));
     }
 
     pub(crate) async fn delete(&self, cluster: &str) {

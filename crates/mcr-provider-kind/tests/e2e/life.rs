@@ -8,14 +8,14 @@ use mcr_testkit::e2e::{self, E2e};
 use tokio::process::Command;
 
 use crate::{
-    NEVER,
+    NEVER, announce,
     kind::{Kind, run},
-    say, until,
+    until,
     world::World,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn real_clusters_are_found_followed_and_let_go() {
+async fn real_clusters_are_found_followed_and_released() {
     let Some(e2e) = E2e::from_env() else { return };
     let kind = Kind::new(&e2e, "life");
     // The provider notices changes only by events, because it never polls.
@@ -36,7 +36,7 @@ async fn real_clusters_are_found_followed_and_let_go() {
     let noticed = seen_at.duration_since(world.kind.started("a").await);
     let noticed = noticed.unwrap_or_default();
     let ready = a_took.max(b_took);
-    say(&format!(
+    announce(&format!(
         "a container was noticed {noticed:?} after it ran; clusters were ready {ready:?} after kind was done"
     ));
     world.reconciles(&a, "one").await;
@@ -46,7 +46,7 @@ async fn real_clusters_are_found_followed_and_let_go() {
     let (node, start) = (world.kind.node("a"), Instant::now());
     let stop_it = ["stop", node.as_str()];
     let stopping = tokio::join!(world.kind.engine(&stop_it), world.suspended("a"));
-    say(&format!(
+    announce(&format!(
         "a node was stopped and its cluster suspended in {:?} ({})",
         start.elapsed(),
         stopping.0
@@ -55,14 +55,14 @@ async fn real_clusters_are_found_followed_and_let_go() {
     world.kind.engine(&["start", &world.kind.node("a")]).await;
     let start = Instant::now();
     let again = world.ready("a").await;
-    say(&format!("a started node was Ready after {:?}", start.elapsed()));
+    announce(&format!("a started node was Ready after {:?}", start.elapsed()));
     assert!(again.is_same(&a), "the same cluster");
     world.reconciles(&again, "two").await;
 
     // Made anew under the same name: another cluster.
     world.kind.delete("a").await;
     let took = world.gone("a", Instant::now()).await;
-    say(&format!(
+    announce(&format!(
         "a deleted cluster was gone {took:?} after kind was done"
     ));
     assert_eq!(a.state(), ClusterState::Gone);
@@ -90,7 +90,7 @@ async fn real_clusters_are_found_followed_and_let_go() {
             control("start").await;
             let start = Instant::now();
             let (same_a, same_b) = (world.ready("a").await, world.ready("b").await);
-            say(&format!(
+            announce(&format!(
                 "clusters were Ready {:?} after the engine was started again",
                 start.elapsed()
             ));
@@ -115,7 +115,7 @@ async fn real_clusters_are_found_followed_and_let_go() {
         .engine(&["rm", "-f", "-v", &world.kind.node("b")])
         .await;
     let took = world.gone("b", Instant::now()).await;
-    say(&format!(
+    announce(&format!(
         "a cluster whose container was removed was gone after {took:?}"
     ));
     world.kind.delete("a").await;
@@ -140,7 +140,7 @@ async fn a_cluster_left_half_made_is_explained_and_hurts_no_other() {
         world.state("a").filter(|(state, _)| *state == "Broken")
     })
     .await;
-    say(&format!("a half-made cluster is {state}: {reason}"));
+    announce(&format!("a half-made cluster is {state}: {reason}"));
     for word in [world.kind.node("a").as_str(), "kind"] {
         assert!(reason.contains(word), "{reason}");
     }

@@ -22,7 +22,7 @@ const DEADLINE: Duration = Duration::from_secs(120);
 const NEVER: Duration = Duration::from_secs(3600);
 
 /// Writes past libtest, which hides what a passing test prints.
-fn say(text: &str) {
+fn announce(text: &str) {
     let _ = writeln!(std::io::stderr(), "e2e: {text}");
 }
 

@@ -11,12 +11,12 @@ use mcr::{Action, Cluster, Controller, Epoch, Fleet, Manager, ManagerError, Requ
 use mcr_provider_kind::KindProviderBuilder;
 use mcr_testkit::waiting::Background;
 
-use crate::{DEADLINE, kind::Kind, say, until};
+use crate::{DEADLINE, announce, kind::Kind, until};
 
 /// Which engagements of which clusters saw which ConfigMaps.
 pub(crate) type Seen = Arc<Mutex<Vec<(String, Epoch, String)>>>;
 
-pub(crate) async fn look(request: Request<ConfigMap>, seen: Arc<Seen>) -> Result<Action, kube::Error> {
+pub(crate) async fn observe(request: Request<ConfigMap>, seen: Arc<Seen>) -> Result<Action, kube::Error> {
     if request.live().is_some() {
         let cluster = &request.cluster;
         let line = (
@@ -43,7 +43,7 @@ impl World {
         let seen = Seen::default();
         let controller = Controller::<ConfigMap>::new("look")
             .watch_request(|watch| watch.namespace("default"))
-            .build(look, Arc::new(seen.clone()));
+            .build(observe, Arc::new(seen.clone()));
         let manager = Manager::builder()
             .provider(provider)
             .controller(controller)
@@ -160,9 +160,9 @@ impl World {
         }
         let written = start.elapsed();
         let line = (cluster.name().to_string(), cluster.epoch(), name.to_owned());
-        let told = || self.seen.lock().unwrap().contains(&line).then_some(());
-        until(&format!("{line:?} is reconciled"), told).await;
-        say(&format!(
+        let reported = || self.seen.lock().unwrap().contains(&line).then_some(());
+        until(&format!("{line:?} is reconciled"), reported).await;
+        announce(&format!(
             "a ConfigMap could be written after {written:?} and was reconciled after {:?}",
             start.elapsed()
         ));

@@ -2,7 +2,7 @@
 
 use mcr_provider_kind::{Engine, KindProvider, KindProviderBuilder};
 
-use crate::support::{Heard, ScriptedEngine};
+use crate::support::{Received, ScriptedEngine};
 
 /// Looks for programs in the engine's folder only, and ignores the variable of the environment.
 fn builder(engine: &ScriptedEngine) -> KindProviderBuilder {
@@ -12,13 +12,13 @@ fn builder(engine: &ScriptedEngine) -> KindProviderBuilder {
 }
 
 async fn error(builder: KindProviderBuilder) -> String {
-    Heard::of(&builder.build().unwrap()).error().await
+    Received::of(&builder.build().unwrap()).error().await
 }
 
 /// The engine in the properties of the announced cluster.
 async fn found_in(builder: KindProviderBuilder) -> String {
-    let said = Heard::of(&builder.build().unwrap()).until("synced").await;
-    said[0]
+    let announced = Received::of(&builder.build().unwrap()).until("synced").await;
+    announced[0]
         .split(" in ")
         .nth(1)
         .unwrap()

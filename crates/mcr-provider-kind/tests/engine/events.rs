@@ -2,31 +2,33 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Heard, ScriptedEngine, admin_conf, container};
+use crate::support::{Received, ScriptedEngine, admin_conf, container};
 
 #[tokio::test]
-async fn what_is_there_is_said_and_then_that_this_was_all() {
+async fn what_is_there_is_announced_and_then_that_this_was_all() {
     let engine = ScriptedEngine::start();
     engine.up("a", "a1", 1001);
     engine.put("b1", &container("b", "b1", "exited", 1002));
     engine.put("c1", &container("c", "c1", "running", 1003));
-    let mut heard = Heard::of(&engine.told().build().unwrap());
-    let mut said = heard.until("synced").await;
-    said.sort();
-    assert_eq!(said[1], "+a is a1 at 127.0.0.1:1001");
-    assert_eq!(said[2], "+b is b1 at 127.0.0.1:1002, its node is stopped");
+    let mut received = Received::of(&engine.reported().build().unwrap());
+    let mut announced = received.until("synced").await;
+    announced.sort();
+    assert_eq!(announced[1], "+a is a1 at 127.0.0.1:1001");
+    assert_eq!(announced[2], "+b is b1 at 127.0.0.1:1002, its node is stopped");
     assert!(
-        said[0].starts_with("!c (kind cluster c in docker): admin.conf of node c-control-plane can't be read: it is not there yet"),
-        "{said:?}"
+        announced[0].starts_with("!c (kind cluster c in docker): admin.conf of node c-control-plane can't be read: it is not there yet"),
+        "{announced:?}"
     );
-    assert_eq!(said.len(), 4, "{said:?}");
+    assert_eq!(announced.len(), 4, "{announced:?}");
 }
 
 #[tokio::test]
 async fn an_engine_without_clusters_is_no_error() {
     let engine = ScriptedEngine::start();
     assert_eq!(
-        Heard::of(&engine.told().build().unwrap()).until("synced").await,
+        Received::of(&engine.reported().build().unwrap())
+            .until("synced")
+            .await,
         ["synced"]
     );
 }
@@ -35,11 +37,11 @@ async fn an_engine_without_clusters_is_no_error() {
 #[tokio::test]
 async fn events_are_noticed_at_once_and_silence_costs_little() {
     let engine = ScriptedEngine::start();
-    let mut heard = Heard::of(&engine.told().build().unwrap());
-    heard.until("synced").await;
-    heard.settled(&engine).await;
+    let mut received = Received::of(&engine.reported().build().unwrap());
+    received.until("synced").await;
+    received.quiet(&engine).await;
     // Time to ask, for one that asks without an event.
-    heard.nothing_for(Duration::from_millis(500)).await;
+    received.nothing_for(Duration::from_millis(500)).await;
     for (action, change, expected) in [
         ("start", "running", "+a is a1 at 127.0.0.1:1001"),
         ("die", "exited", "+a is a1 at 127.0.0.1:1001, its node is stopped"),
@@ -48,16 +50,16 @@ async fn events_are_noticed_at_once_and_silence_costs_little() {
         engine.up("a", "a1", 1001);
         engine.put("a1", &container("a", "a1", change, 1001));
         engine.event(action, "a");
-        assert_eq!(heard.next().await.unwrap(), expected);
+        assert_eq!(received.next().await.unwrap(), expected);
     }
     // Events that are none of its business, its own commands' above all, cause no question.
     engine.event("exec_start: cat", "a");
     engine.event("exec_die", "a");
     engine.event("health_status: healthy", "a");
-    heard.nothing_for(Duration::from_millis(500)).await;
+    received.nothing_for(Duration::from_millis(500)).await;
     engine.remove("a1");
     engine.event("destroy", "a");
-    assert_eq!(heard.next().await.unwrap(), "-a");
+    assert_eq!(received.next().await.unwrap(), "-a");
     // Two looks before there were events, one for each that mattered, and one reading for each start.
     assert_eq!(
         (engine.calls("ps"), engine.calls("exec")),
@@ -69,17 +71,17 @@ async fn events_are_noticed_at_once_and_silence_costs_little() {
 #[tokio::test]
 async fn a_storm_of_events_is_a_few_questions() {
     let engine = ScriptedEngine::start();
-    let mut heard = Heard::of(&engine.told().build().unwrap());
-    heard.until("synced").await;
-    heard.settled(&engine).await;
+    let mut received = Received::of(&engine.reported().build().unwrap());
+    received.until("synced").await;
+    received.quiet(&engine).await;
     let (before, at) = (engine.calls("ps"), Instant::now());
     for _ in 0..100 {
         for _ in 0..50 {
             engine.event("start", "a");
         }
-        heard.nothing_for(Duration::from_millis(10)).await;
+        received.nothing_for(Duration::from_millis(10)).await;
     }
-    heard
+    received
         .nothing_until("it is asked", || engine.calls("ps") > before)
         .await;
     let looks = engine.calls("ps") - before;
@@ -92,36 +94,36 @@ async fn a_storm_of_events_is_a_few_questions() {
 async fn a_half_made_cluster_is_found_soon_after_it_is_complete() {
     let engine = ScriptedEngine::start();
     engine.put("a1", &container("a", "a1", "running", 1001));
-    let mut heard = Heard::of(&engine.told().build().unwrap());
-    assert!(heard.until("synced").await[0].starts_with("!a"));
-    heard
+    let mut received = Received::of(&engine.reported().build().unwrap());
+    assert!(received.until("synced").await[0].starts_with("!a"));
+    received
         .nothing_until("it is tried again", || engine.calls("exec") >= 4)
         .await;
     // Nothing tells of it, and nothing but these attempts reads it within the hour.
     engine.conf("a1", "clusters: [{name: a, clu");
     assert!(
-        heard
+        received
             .next()
             .await
             .unwrap()
             .contains("can't be used: it is not YAML")
     );
     engine.conf("a1", &admin_conf("a", "t0ken"));
-    assert_eq!(heard.next().await.unwrap(), "+a is a1 at 127.0.0.1:1001");
+    assert_eq!(received.next().await.unwrap(), "+a is a1 at 127.0.0.1:1001");
 }
 
 #[tokio::test]
 async fn a_cluster_made_anew_between_two_questions_is_another_one() {
     let engine = ScriptedEngine::start();
     engine.up("a", "a1", 1001);
-    let mut heard = Heard::of(&engine.asking().build().unwrap());
-    heard.until("synced").await;
+    let mut received = Received::of(&engine.asking().build().unwrap());
+    received.until("synced").await;
     engine.conf("a2", &admin_conf("a", "t0ken"));
     engine.put("a2", &container("a", "a2", "created", 1001));
     engine.remove("a1");
     engine.up("a", "a2", 1001);
-    let said = heard.until("+a is a2").await;
-    assert_eq!(said[0], "-a", "{said:?}");
+    let announced = received.until("+a is a2").await;
+    assert_eq!(announced[0], "-a", "{announced:?}");
 }
 
 #[tokio::test]
@@ -129,17 +131,17 @@ async fn renewed_certificates_are_noticed() {
     let engine = ScriptedEngine::start();
     engine.up("a", "a1", 1001);
     let provider = engine
-        .told()
+        .reported()
         .refresh_interval(Duration::from_millis(100))
         .build()
         .unwrap();
-    let mut heard = Heard::of(&provider);
-    heard.until("synced").await;
-    heard
+    let mut received = Received::of(&provider);
+    received.until("synced").await;
+    received
         .nothing_until("it is read again", || engine.calls("exec") >= 3)
         .await;
     engine.conf("a1", &admin_conf("a", "renewed"));
-    assert_eq!(heard.next().await.unwrap(), "+a is a1 at 127.0.0.1:1001");
+    assert_eq!(received.next().await.unwrap(), "+a is a1 at 127.0.0.1:1001");
 }
 
 #[tokio::test]
@@ -147,16 +149,16 @@ async fn without_events_it_is_asked_more_often() {
     let engine = ScriptedEngine::start();
     std::fs::write(engine.at("no-events"), "").unwrap();
     let provider = engine
-        .told()
+        .reported()
         .poll_interval_without_events(Duration::from_millis(100))
         .build()
         .unwrap();
     let begun = Instant::now();
-    let mut heard = Heard::of(&provider);
-    heard.until("synced").await;
+    let mut received = Received::of(&provider);
+    received.until("synced").await;
     engine.up("a", "a1", 1001);
-    assert_eq!(heard.next().await.unwrap(), "+a is a1 at 127.0.0.1:1001");
-    heard
+    assert_eq!(received.next().await.unwrap(), "+a is a1 at 127.0.0.1:1001");
+    received
         .nothing_until("it is tried three times to follow events", || {
             engine.calls("events") >= 3
         })
@@ -167,7 +169,7 @@ async fn without_events_it_is_asked_more_often() {
     assert!(passed >= least, "{tries} attempts to follow events in {passed:?}");
     // They are back.
     std::fs::remove_file(engine.at("no-events")).unwrap();
-    heard
+    received
         .nothing_until("events are followed again", || engine.followed() == 1)
         .await;
 }
@@ -176,8 +178,8 @@ async fn without_events_it_is_asked_more_often() {
 async fn another_port_is_another_address_of_the_same_cluster() {
     let engine = ScriptedEngine::start();
     engine.up("a", "a1", 1001);
-    let mut heard = Heard::of(&engine.asking().build().unwrap());
-    heard.until("synced").await;
+    let mut received = Received::of(&engine.asking().build().unwrap());
+    received.until("synced").await;
     engine.put("a1", &container("a", "a1", "running", 1002));
-    assert_eq!(heard.next().await.unwrap(), "+a is a1 at 127.0.0.1:1002");
+    assert_eq!(received.next().await.unwrap(), "+a is a1 at 127.0.0.1:1002");
 }

@@ -4,17 +4,17 @@ use std::time::{Duration, Instant};
 
 use mcr_core::{ClusterName, Fleet};
 
-use crate::support::{DEADLINE, Heard, NEVER, ScriptedEngine, admin_conf, container};
+use crate::support::{DEADLINE, NEVER, Received, ScriptedEngine, admin_conf, container};
 
 #[tokio::test]
-async fn what_is_wrong_with_the_engine_is_told_with_what_to_do() {
+async fn what_is_wrong_with_the_engine_is_reported_with_what_to_do() {
     let engine = ScriptedEngine::start();
-    let hasty = || engine.told().command_deadline(Duration::from_millis(500));
+    let hasty = || engine.reported().command_deadline(Duration::from_millis(500));
     for (fault, provider, expected) in [
-        ("denied", engine.told(), "usermod -aG docker"),
+        ("denied", engine.reported(), "usermod -aG docker"),
         (
             "garbage",
-            engine.told(),
+            engine.reported(),
             "ps -a -q …` printed what can't be read: it should be IDs of containers",
         ),
         ("hang", hasty(), "did not finish within 500ms and was killed"),
@@ -22,13 +22,13 @@ async fn what_is_wrong_with_the_engine_is_told_with_what_to_do() {
     ] {
         engine.fault(fault);
         // One after another that failed waits for the engine, so each has a provider of its own.
-        let error = Heard::of(&provider.build().unwrap()).error().await;
+        let error = Received::of(&provider.build().unwrap()).error().await;
         assert!(error.contains(expected), "{fault}: {error}");
         assert!(!error.contains("c4nary"), "{error}");
     }
     engine.fault("");
     engine.stop();
-    let error = Heard::of(&engine.told().build().unwrap()).error().await;
+    let error = Received::of(&engine.reported().build().unwrap()).error().await;
     assert!(error.contains("start the engine"), "{error}");
 }
 
@@ -36,23 +36,23 @@ async fn what_is_wrong_with_the_engine_is_told_with_what_to_do() {
 async fn an_engine_that_stops_ends_the_discovery_and_the_next_one_waits_for_it() {
     let engine = ScriptedEngine::start();
     engine.up("a", "a1", 1001);
-    let provider = engine.told().build().unwrap();
-    let mut heard = Heard::of(&provider);
-    heard.until("synced").await;
-    heard.settled(&engine).await;
+    let provider = engine.reported().build().unwrap();
+    let mut received = Received::of(&provider);
+    received.until("synced").await;
+    received.quiet(&engine).await;
     // Nothing is asked within the hour, so the end of the events is what tells of it.
     engine.stop();
-    let error = heard.error().await;
+    let error = received.error().await;
     assert!(error.contains("start the engine"), "{error}");
 
-    let mut heard = Heard::of(&provider);
+    let mut received = Received::of(&provider);
     let before = engine.calls("ps");
-    heard
+    received
         .nothing_until("it is tried again", || engine.calls("ps") >= before + 2)
         .await;
     engine.run();
     assert_eq!(
-        heard.until("synced").await,
+        received.until("synced").await,
         ["+a is a1 at 127.0.0.1:1001", "synced"]
     );
 }
@@ -62,7 +62,9 @@ async fn a_fleet_removes_nothing_while_the_engine_is_away() {
     let engine = ScriptedEngine::start();
     engine.up("a", "a1", 1);
     engine.up("b", "b1", 1);
-    let fleet = Fleet::builder().provider(engine.told().build().unwrap()).build();
+    let fleet = Fleet::builder()
+        .provider(engine.reported().build().unwrap())
+        .build();
     let stop = tokio_util::sync::CancellationToken::new();
     let running = tokio::spawn({
         let (fleet, stop) = (fleet.clone(), stop.clone());
@@ -118,30 +120,30 @@ async fn a_node_in_which_commands_hang_delays_nobody() {
         std::fs::write(engine.at("hang-exec").join(sick), "").unwrap();
     }
     // The others are there although the commands in these would hang for an hour.
-    let mut heard = Heard::of(&engine.told().command_deadline(NEVER).build().unwrap());
+    let mut received = Received::of(&engine.reported().command_deadline(NEVER).build().unwrap());
     for _ in 0..6 {
-        assert!(heard.next().await.unwrap().starts_with('+'));
+        assert!(received.next().await.unwrap().starts_with('+'));
     }
-    drop(heard);
+    drop(received);
     // And for no longer than is allowed.
     let provider = engine
-        .told()
+        .reported()
         .command_deadline(Duration::from_secs(3))
         .build()
         .unwrap();
-    let mut said = Heard::of(&provider).until("synced").await;
-    said.sort();
-    assert_eq!(said.len(), 10, "{said:?}");
+    let mut announced = Received::of(&provider).until("synced").await;
+    announced.sort();
+    assert_eq!(announced.len(), 10, "{announced:?}");
     assert!(
-        said[..3]
+        announced[..3]
             .iter()
-            .all(|said| said.starts_with("!c") && said.contains("did not finish within 3s")),
-        "{said:?}"
+            .all(|announced| announced.starts_with("!c") && announced.contains("did not finish within 3s")),
+        "{announced:?}"
     );
 }
 
 #[tokio::test]
-async fn what_goes_wrong_with_one_cluster_is_told_of_that_one() {
+async fn what_goes_wrong_with_one_cluster_is_reported_that_one() {
     let engine = ScriptedEngine::start();
     engine.up("a", "a1", 1001);
     engine.up("b", "b1", 1002);
@@ -157,18 +159,19 @@ async fn what_goes_wrong_with_one_cluster_is_told_of_that_one() {
     odd["NetworkSettings"] = serde_json::json!("c4nary");
     odd["HostConfig"]["PortBindings"] = serde_json::json!([]);
     engine.put("c1", &odd);
-    let mut heard = Heard::of(&engine.told().build().unwrap());
-    let mut said = heard.until("synced").await;
-    said.sort();
+    let mut received = Received::of(&engine.reported().build().unwrap());
+    let mut announced = received.until("synced").await;
+    announced.sort();
     assert!(
-        said[0].contains("!b") && said[0].contains("untrusted kubeconfigs may not"),
-        "{said:?}"
+        announced[0].contains("!b") && announced[0].contains("untrusted kubeconfigs may not"),
+        "{announced:?}"
     );
     assert!(
-        said[1].contains("!c") && said[1].contains("port 6443 of container c-control-plane is not mapped"),
-        "{said:?}"
+        announced[1].contains("!c")
+            && announced[1].contains("port 6443 of container c-control-plane is not mapped"),
+        "{announced:?}"
     );
-    assert_eq!(said[2..], ["+a is a1 at 127.0.0.1:1001", "synced"]);
+    assert_eq!(announced[2..], ["+a is a1 at 127.0.0.1:1001", "synced"]);
 }
 
 #[tokio::test]
@@ -176,14 +179,14 @@ async fn a_discovery_that_is_dropped_or_stopped_kills_what_it_runs() {
     let engine = ScriptedEngine::start();
     engine.up("a", "a1", 1001);
     std::fs::write(engine.at("hang-exec/a1"), "").unwrap();
-    let provider = engine.told().build().unwrap();
+    let provider = engine.reported().build().unwrap();
     for round in 0..6 {
-        let mut heard = Heard::of(&provider);
-        heard
+        let mut received = Received::of(&provider);
+        received
             .nothing_until("a command hangs", || engine.calls("exec") > round)
             .await;
         if round % 2 == 0 {
-            heard.stop.cancel();
+            received.stop.cancel();
         }
     }
     let folder = engine.folder().display().to_string();

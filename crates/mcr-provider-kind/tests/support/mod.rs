@@ -62,7 +62,7 @@ impl ScriptedEngine {
     }
 
     /// A provider with events that does not poll, so that a test fails if events don't work.
-    pub fn told(&self) -> KindProviderBuilder {
+    pub fn reported(&self) -> KindProviderBuilder {
         KindProvider::builder()
             .program(self.at("docker"))
             .poll_interval(NEVER)
@@ -72,7 +72,7 @@ impl ScriptedEngine {
 
     /// A provider that polls.
     pub fn asking(&self) -> KindProviderBuilder {
-        self.told()
+        self.reported()
             .events(false)
             .poll_interval_without_events(Duration::from_millis(50))
     }
@@ -166,12 +166,12 @@ pub fn admin_conf(cluster: &str, token: &str) -> String {
 }
 
 /// Reads the changes of a discovery.
-pub struct Heard {
+pub struct Received {
     discovery: Discovery,
     pub stop: CancellationToken,
 }
 
-impl Heard {
+impl Received {
     pub fn of(provider: &KindProvider) -> Self {
         let stop = CancellationToken::new();
         Self {
@@ -184,16 +184,16 @@ impl Heard {
     pub async fn next(&mut self) -> Result<String, BoxError> {
         let next = tokio::time::timeout(DEADLINE, self.discovery.next()).await;
         let next = next.expect("nothing was said").expect("the discovery ended");
-        next.map(|change| told(&change))
+        next.map(|change| reported(&change))
     }
 
     /// The announcements up to `end`.
     pub async fn until(&mut self, end: &str) -> Vec<String> {
-        let mut said = Vec::new();
+        let mut announced = Vec::new();
         loop {
-            said.push(self.next().await.unwrap());
-            if said.last().is_some_and(|last| last.starts_with(end)) {
-                return said;
+            announced.push(self.next().await.unwrap());
+            if announced.last().is_some_and(|last| last.starts_with(end)) {
+                return announced;
             }
         }
     }
@@ -223,7 +223,7 @@ impl Heard {
 
     /// Listens until the provider follows events, and until its second look, which it takes a moment later in case of
     /// changes in between. After that it notices changes by events only.
-    pub async fn settled(&mut self, engine: &ScriptedEngine) {
+    pub async fn quiet(&mut self, engine: &ScriptedEngine) {
         self.nothing_until("events are followed", || engine.followed() == 1)
             .await;
         // The first and the second look.
@@ -233,13 +233,13 @@ impl Heard {
     }
 
     pub async fn nothing_for(&mut self, quiet: Duration) {
-        if let Ok(said) = tokio::time::timeout(quiet, self.discovery.next()).await {
-            panic!("nothing should be said, and there was {said:?}");
+        if let Ok(announced) = tokio::time::timeout(quiet, self.discovery.next()).await {
+            panic!("nothing should be said, and there was {announced:?}");
         }
     }
 }
 
-pub fn told(change: &Change) -> String {
+pub fn reported(change: &Change) -> String {
     match change {
         Change::Upsert(spec) => {
             let shown = address_and_token(&spec.access);

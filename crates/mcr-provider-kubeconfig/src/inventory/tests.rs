@@ -124,7 +124,7 @@ fn a_secret_that_never_had_a_kubeconfig_is_broken_and_one_that_lost_it_is_remove
 }
 
 #[test]
-fn a_broken_kubeconfig_removes_nothing_and_is_told_once() {
+fn a_broken_kubeconfig_removes_nothing_and_is_reported_once() {
     let mut inventory = inventory();
     put(&mut inventory, with(kubeconfig("a")));
     let broken = put(&mut inventory, with("half: [a"));
@@ -202,14 +202,14 @@ fn each_kind_of_hostile_kubeconfig_is_broken_with_what_to_do() {
         ("[1, 2]".to_owned(), "the kubeconfig can't be read"),
         ("<html></html>".to_owned(), "the kubeconfig can't be read"),
     ] {
-        let said = put(&mut inventory(), with(&kubeconfig));
+        let announced = put(&mut inventory(), with(&kubeconfig));
         let start = &kubeconfig[..kubeconfig.len().min(100)];
-        assert_eq!(said.len(), 1, "{start}: {said:?}");
+        assert_eq!(announced.len(), 1, "{start}: {announced:?}");
         assert!(
-            said[0].starts_with("!a") && said[0].contains(problem),
-            "{start}: {said:?}"
+            announced[0].starts_with("!a") && announced[0].contains(problem),
+            "{start}: {announced:?}"
         );
-        assert!(said[0].len() < 1000, "{start}: {said:?}");
+        assert!(announced[0].len() < 1000, "{start}: {announced:?}");
     }
     assert!(put(&mut inventory(), with(b"a: \xff\x00"))[0].contains("not UTF-8"));
     assert!(put(&mut inventory(), with(b"\xff\xfe\x00"))[0].starts_with('!'));
@@ -218,12 +218,12 @@ fn each_kind_of_hostile_kubeconfig_is_broken_with_what_to_do() {
 }
 
 #[test]
-fn what_a_policy_allows_is_good_and_what_it_could_allow_says_where() {
+fn what_a_policy_allows_is_good_and_what_it_could_allow_reports_where() {
     let insecure = kubeconfig("a").replace("6443'", "6443', insecure-skip-tls-verify: true");
     let (strict, lenient) = (AccessPolicy::default, || {
         AccessPolicy::default().allow_insecure_tls(true)
     });
-    let said = |policy: Option<AccessPolicy>, fleet_policy: AccessPolicy| {
+    let announced = |policy: Option<AccessPolicy>, fleet_policy: AccessPolicy| {
         let rules = Rules {
             policy,
             fleet_policy,
@@ -232,20 +232,20 @@ fn what_a_policy_allows_is_good_and_what_it_could_allow_says_where() {
         put(&mut Inventory::new(Arc::new(rules)), with(&insecure)).remove(0)
     };
     let allow = "allow it with AccessPolicy::allow_insecure_tls";
-    let refused = said(None, strict());
+    let refused = announced(None, strict());
     assert!(
         refused.ends_with(&format!(
             "{allow}; the policy is in `FleetSettings::access_policy`"
         )),
         "{refused}"
     );
-    assert_eq!(said(None, lenient()), "+a", "the fleet's policy");
-    let refused = said(Some(strict()), lenient());
+    assert_eq!(announced(None, lenient()), "+a", "the fleet's policy");
+    let refused = announced(Some(strict()), lenient());
     let both =
         "both policies must allow it: the `access_policy` of the provider and `FleetSettings::access_policy`";
     assert!(refused.ends_with(&format!("{allow}; {both}")), "{refused}");
     assert_eq!(
-        said(Some(lenient()), strict()),
+        announced(Some(lenient()), strict()),
         "+a",
         "the fleet refuses it when it connects"
     );
@@ -306,10 +306,10 @@ fn labels_and_annotations_are_those_of_the_cluster() {
     secret["metadata"]["annotations"]["example.com/touched"] = "today".into();
     assert_eq!(put(&mut inventory, secret.clone()), [""; 0]);
     secret["metadata"]["annotations"]["mcr.dev/context"] = "three".into();
-    let said = put(&mut inventory, secret);
+    let announced = put(&mut inventory, secret);
     assert!(
-        said[0].contains("context \"three\" is not defined (there are \"one\", \"two\")"),
-        "{said:?}"
+        announced[0].contains("context \"three\" is not defined (there are \"one\", \"two\")"),
+        "{announced:?}"
     );
 }
 
@@ -374,14 +374,14 @@ fn in_all_namespaces_names_have_the_namespace() {
 }
 
 #[test]
-fn what_is_told_on_a_secret_has_nothing_of_its_kubeconfig() {
+fn what_is_reported_on_a_secret_has_nothing_of_its_kubeconfig() {
     let mut inventory = inventory();
     let notice = |inventory: &mut Inventory, secret: Value| applied(inventory, secret).notice;
     let wrong = kubeconfig("a").replace("cluster: c, user: u", "cluster: sesame, user: u");
-    let told = notice(&mut inventory, with(&wrong)).unwrap();
-    assert_eq!(&*told.uid, "1");
-    let Kind::Broken(text) = told.kind else {
-        panic!("{told:?}")
+    let reported = notice(&mut inventory, with(&wrong)).unwrap();
+    assert_eq!(&*reported.uid, "1");
+    let Kind::Broken(text) = reported.kind else {
+        panic!("{reported:?}")
     };
     assert_eq!(
         &*text,

@@ -110,7 +110,7 @@ async fn p_24_and_25_secrets_without_a_kubeconfig_are_broken_and_others_work() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hostile_secrets_hurt_only_themselves_and_nothing_of_them_is_told() {
+async fn hostile_secrets_hurt_only_themselves_and_nothing_of_them_is_reported() {
     let etcd = Etcd::start().await.or_fail();
     let [hub, zoo] = planes(&etcd).await;
     let hub = Hub::new(hub, "hostile").await;
@@ -250,7 +250,7 @@ async fn hostile_secrets_hurt_only_themselves_and_nothing_of_them_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_the_right_to_write_events_all_else_works_and_the_log_says_so_once() {
+async fn without_the_right_to_write_events_all_else_works_and_the_log_reports_so_once() {
     let etcd = Etcd::start().await.or_fail();
     let [hub, zoo] = planes(&etcd).await;
     let hub = Hub::new(hub, "silent").await;

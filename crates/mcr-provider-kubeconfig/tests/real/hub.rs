@@ -28,7 +28,7 @@ async fn provider(hub: &Hub, blocked_for: Duration) -> KubeconfigProvider {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hub_that_restarts_changes_nothing_and_is_told_once() {
+async fn a_hub_that_restarts_changes_nothing_and_is_reported_once() {
     let etcd = Etcd::start().await.or_fail();
     let [hub, member, other] = planes(&etcd).await;
     let hub = Hub::new(hub, "outage").await;
@@ -73,7 +73,7 @@ async fn a_hub_that_restarts_changes_nothing_and_is_told_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hub_that_forbids_changes_nothing_and_is_told_once() {
+async fn a_hub_that_forbids_changes_nothing_and_is_reported_once() {
     let etcd = Etcd::start().await.or_fail();
     let [hub, member, other] = planes(&etcd).await;
     let hub = Hub::new(hub, "forbids").await;
@@ -135,7 +135,7 @@ async fn tried_again(namespace: &str, times: usize) {
 
 /// Synced is only said of what was listed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hub_that_was_never_listed_has_not_said_everything() {
+async fn a_hub_that_was_never_listed_has_not_announced_everything() {
     let etcd = Etcd::start().await.or_fail();
     let [hub] = planes(&etcd).await;
     let hub = Hub::new(hub, "never").await;

@@ -7,7 +7,7 @@ use mcr_testkit::{control_plane::Etcd, waiting::OrFail};
 use crate::harness::{Hub, PATIENCE, Running, create, is_fed, lists, planes};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rotated_kubeconfig_costs_no_list_and_the_old_credentials_are_let_go_of() {
+async fn a_rotated_kubeconfig_costs_no_list_and_the_old_credentials_are_released() {
     let etcd = Etcd::start().await.or_fail();
     let [hub, member] = planes(&etcd).await;
     let hub = Hub::new(hub, "rotation").await;

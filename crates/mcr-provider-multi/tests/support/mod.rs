@@ -157,22 +157,22 @@ pub(crate) fn now(discovery: &mut Discovery) -> Vec<String> {
 /// All that is heard within a time.
 pub(crate) async fn within(discovery: &mut Discovery, time: Duration) -> Vec<String> {
     let end = Instant::now() + time;
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     while let Ok(item) = timeout_at(end, discovery.next()).await {
-        heard.push(shown(&item.expect("the discovery goes on").unwrap()));
+        received.push(shown(&item.expect("the discovery goes on").unwrap()));
     }
-    heard
+    received
 }
 
 /// What is heard until this is.
 pub(crate) async fn until(discovery: &mut Discovery, line: &str) -> Vec<String> {
-    let mut heard = Vec::new();
-    while heard.last().is_none_or(|last| last != line) {
+    let mut received = Vec::new();
+    while received.last().is_none_or(|last| last != line) {
         let item = tokio::time::timeout(Duration::from_secs(600), discovery.next()).await;
         let Ok(item) = item else {
-            panic!("not heard: {line}, but {heard:?}")
+            panic!("not heard: {line}, but {received:?}")
         };
-        heard.push(shown(&item.expect("the discovery goes on").unwrap()));
+        received.push(shown(&item.expect("the discovery goes on").unwrap()));
     }
-    heard
+    received
 }

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_forms_stay_and_broken_ones_are_told() {
+    fn odd_forms_stay_and_broken_ones_are_reported() {
         let many = answers(field_rules::of("", "configmaps"), true);
         for odd in [
             json!([]),

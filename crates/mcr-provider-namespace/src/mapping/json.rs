@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_compared_as_what_they_say_and_duplicates_are_all_seen() {
+    fn keys_are_compared_as_what_they_report_and_duplicates_are_all_seen() {
         let object = whole(br#"{"\u0061":"x","a":"y","m":null,"m":{"a":"z"}}"#).unwrap();
         assert_eq!(
             at_a(object).unwrap().unwrap(),

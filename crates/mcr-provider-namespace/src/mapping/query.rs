@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn watches_are_told_as_the_api_server_does() {
+    fn watches_are_reported_as_the_api_server_does() {
         for yes in [
             "watch=true",
             "watch=1",

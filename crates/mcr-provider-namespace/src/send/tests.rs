@@ -214,7 +214,7 @@ async fn the_table_of_kinds_is_asked_for_once_and_again_only_after_a_while() {
 }
 
 #[tokio::test]
-async fn a_host_that_does_not_tell_its_kinds_is_quoted() {
+async fn a_host_that_does_not_report_its_kinds_is_quoted() {
     let host = Fake::new(|_| reply(503, "application/json", r#"{"kind":"Status","code":503}"#));
     let (code, body) = host.get("/api/v1/configmaps").await;
     assert_eq!((code.as_u16(), &*body), (503, r#"{"kind":"Status","code":503}"#));

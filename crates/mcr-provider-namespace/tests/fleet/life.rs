@@ -261,7 +261,7 @@ async fn with_kept_names_objects_are_where_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_host_that_can_not_be_reached_is_told_and_tried_again() {
+async fn a_host_that_can_not_be_reached_is_reported_and_tried_again() {
     let plane = ControlPlane::start().await.or_fail();
     plane.stop().await.or_fail();
     let provider = provider(&plane).build().or_fail();

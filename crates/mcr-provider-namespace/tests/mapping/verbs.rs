@@ -181,7 +181,7 @@ async fn with_kept_names_the_namespace_is_called_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_watch_tells_of_the_namespace_only() {
+async fn a_watch_reports_of_the_namespace_only() {
     let world = world().await;
     let events = |api: Api<ConfigMap>, version: &str| {
         let version = version.to_owned();

@@ -16,12 +16,12 @@ use super::{
 use crate::{desired::Desired, link::Link, mirror, name::is_valid};
 
 /// The error of a function of the user, in words. It never has a value of the object.
-type Told<T> = Result<T, String>;
+type Reported<T> = Result<T, String>;
 pub(crate) type Names<S, T> = Arc<dyn Fn(&S, Option<&T>) -> BTreeSet<String> + Send + Sync>;
 pub(crate) type Labels<S, T> = Arc<dyn Fn(&S, Option<&T>) -> BTreeMap<String, String> + Send + Sync>;
-pub(crate) type Choose<S, T> = Arc<dyn Fn(&S, Option<&T>, &Value) -> Told<bool> + Send + Sync>;
-pub(crate) type Make<S> = Arc<dyn Fn(&S, &Value) -> Told<Value> + Send + Sync>;
-pub(crate) type Name<S> = Arc<dyn Fn(&S, &Value) -> Told<String> + Send + Sync>;
+pub(crate) type Choose<S, T> = Arc<dyn Fn(&S, Option<&T>, &Value) -> Reported<bool> + Send + Sync>;
+pub(crate) type Make<S> = Arc<dyn Fn(&S, &Value) -> Reported<Value> + Send + Sync>;
+pub(crate) type Name<S> = Arc<dyn Fn(&S, &Value) -> Reported<String> + Send + Sync>;
 
 pub(crate) enum Selection<S, T> {
     Names(Names<S, T>),
@@ -89,7 +89,7 @@ impl<S, T> Rule<S, T> {
     }
 
     /// Whether the function of the user chooses this object. Without such a function it does.
-    pub(crate) fn chooses(&self, source: &S, target: Option<&T>, object: &Value) -> Told<bool> {
+    pub(crate) fn chooses(&self, source: &S, target: Option<&T>, object: &Value) -> Reported<bool> {
         match &self.selection {
             Some(Selection::Choose(choose)) => choose(source, target, object),
             _ => Ok(true),
@@ -103,7 +103,7 @@ impl<S, T> Rule<S, T> {
         origin: &RequestKey,
         object: &DynamicObject,
         link: &Link<'_>,
-    ) -> Told<(String, Desired)> {
+    ) -> Reported<(String, Desired)> {
         let live = crate::api::value(object);
         let name = match &self.name {
             Some(name) => name(source, &live)?,

@@ -56,7 +56,7 @@ async fn sync_source_that_is_made_anew_while_the_watch_lags_keeps_its_target_and
         // The deletion is seen, and hangs.
         allow(&world.berlin, &["get", "list", "watch", "create", "patch"]);
         delete(&world.team_a, "w");
-        world.told("w", "RequestFailed", "").await;
+        world.reported("w", "RequestFailed", "").await;
         world.team_gate.now().lag = LAG;
         let source = get(&world.team_a, "w").unwrap();
         let kept = made_anew(&world.team_a, &world.berlin, &source);
@@ -111,7 +111,7 @@ async fn sync_target_of_a_cluster_that_is_back_at_the_last_moment_stays() {
 
 /// The source loses its finalizer by hand and is deleted. A list shows it. A new one comes before its server is asked.
 #[tokio::test(start_paused = true)]
-async fn sync_target_of_a_source_that_is_made_anew_is_not_told_as_an_orphan() {
+async fn sync_target_of_a_source_that_is_made_anew_is_not_reported_as_an_orphan() {
     for limited in [false, true] {
         let world = synced(limited).await;
         let source = get(&world.team_a, "w").unwrap();

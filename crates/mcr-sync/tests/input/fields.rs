@@ -50,7 +50,7 @@ async fn fight(cluster: &SimCluster, name: &str, seconds: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sync_fields_that_the_target_server_drops_are_told_and_sent_again_each_day_and_at_each_start() {
+async fn sync_fields_that_the_target_server_drops_are_reported_and_sent_again_each_day_and_at_each_start() {
     let text = json!({"type": "string"});
     let tags = |tag: Value| json!({"type": "array", "items": strict(tag)});
     let old = strict(json!({"size": {"type": "integer"}, "tags": tags(json!({"name": text}))}));
@@ -76,7 +76,7 @@ async fn sync_fields_that_the_target_server_drops_are_told_and_sent_again_each_d
         }
         world.begin(in_mode(mode));
         is_there(&world.berlin, target, 1).await;
-        let message = world.told("w", "FieldsDropped", "").await;
+        let message = world.reported("w", "FieldsDropped", "").await;
         let words = format!("the server of cluster berlin does not store these fields of default/{target}: ");
         let fields = "spec.backup, spec.tags[0].color; ";
         assert!(message.starts_with(&(words + fields)), "{message}");
@@ -108,7 +108,7 @@ async fn sync_fields_that_the_target_server_drops_are_told_and_sent_again_each_d
 }
 
 #[tokio::test(start_paused = true)]
-async fn sync_field_that_somebody_else_sets_again_and_again_is_told_and_written_once_a_minute() {
+async fn sync_field_that_somebody_else_sets_again_and_again_is_reported_and_written_once_a_minute() {
     let apply = Some(Conflicts::Revert);
     for (mode, source, target) in [(None, "w", "w"), (apply, "w", "w"), (None, "settings", "copy")] {
         let mut world = with_spec(target, &json!({"size": 1, "mode": "canary"}));
@@ -126,25 +126,25 @@ async fn sync_field_that_somebody_else_sets_again_and_again_is_told_and_written_
         // The simulated server forgets each time that the apply took over the fields, which is a patch of its own.
         let is_write = |it: &SimAuditEvent| it.verb == "patch" && it.uri.contains("force=") == mode.is_some();
         let writes = || world.berlin.audit().count(is_write);
-        let (before, told) = (writes(), count(&world.team_a, "patch"));
+        let (before, reported) = (writes(), count(&world.team_a, "patch"));
         fight(&world.berlin, target, 1800).await;
-        let message = world.told("w", "FieldFight", "").await;
+        let message = world.reported("w", "FieldFight", "").await;
         let words = format!(
             "somebody else sets these fields of default/{target} in cluster berlin again and again: spec.size; "
         );
         let advice = "leave them out of the projection, or let the other one leave them alone. \
             The sync sets them at most once a minute";
         assert_eq!(message, words + advice, "{mode:?}");
-        let (writes, told) = (writes() - before, count(&world.team_a, "patch") - told);
+        let (writes, reported) = (writes() - before, count(&world.team_a, "patch") - reported);
         assert!((30..45).contains(&writes), "{writes} writes, {mode:?}");
-        assert!(told <= 3, "the condition stays");
+        assert!(reported <= 3, "the condition stays");
         // Another desired state is written at once.
         world.size(source, 2);
         is_there_at_once(2).await;
         world.synced("w").await;
         // A fight that is over is no longer told.
         fight(&world.berlin, target, 10).await;
-        world.told("w", "FieldFight", "").await;
+        world.reported("w", "FieldFight", "").await;
         is_there(&world.berlin, target, 2).await;
         sleep(CALM).await;
         world.synced("w").await;

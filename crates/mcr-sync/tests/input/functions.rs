@@ -15,7 +15,7 @@ fn call(function: &str, object: &DynamicObject) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sync_function_that_panics_is_told_for_its_source_until_that_changes() {
+async fn sync_function_that_panics_is_reported_for_its_source_until_that_changes() {
     // The rule for adoption is asked about the object in the target cluster.
     let mut world = World::with(&["adoption", "well"]);
     let taken = json!({"size": 2, "panics": "adoption"});
@@ -59,11 +59,11 @@ async fn sync_function_that_panics_is_told_for_its_source_until_that_changes() {
             // Nobody knows whether it is selected, so nothing is written to it.
             assert_eq!(world.condition(source), None);
         } else {
-            let message = world.told(source, "FunctionFailed", &words).await;
+            let message = world.reported(source, "FunctionFailed", &words).await;
             assert!(!message.contains(CANARY), "{message}");
         }
     }
-    let message = world.told("related", "FunctionFailed", "it panicked").await;
+    let message = world.reported("related", "FunctionFailed", "it panicked").await;
     assert!(!message.contains(CANARY), "{message}");
     is_there(&world.berlin, "related", 1).await;
     assert_eq!(world.failing().len(), 5);

@@ -118,5 +118,5 @@ async fn sync_mirror_and_default_copy_of_a_service_account_token_are_refused_in_
     world.fails(words).await;
     world.stop().await;
     world.begin(sync().related(token.named(|_, _| ["token"])));
-    world.told("w", "FunctionFailed", words).await;
+    world.reported("w", "FunctionFailed", words).await;
 }

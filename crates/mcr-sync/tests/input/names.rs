@@ -5,7 +5,7 @@ use mcr_sync::{BuildError, NameTemplate, TargetNamespace, hashed};
 use crate::world::widgets::*;
 
 #[tokio::test(start_paused = true)]
-async fn sync_name_that_is_too_long_or_not_valid_is_told_once_and_others_are_synced() {
+async fn sync_name_that_is_too_long_or_not_valid_is_reported_once_and_others_are_synced() {
     let long = "x".repeat(253);
     let mut world = World::with(&["well", &long]);
     // Its name makes names that no object may have.
@@ -18,7 +18,7 @@ async fn sync_name_that_is_too_long_or_not_valid_is_told_once_and_others_are_syn
     world.waits(too_long).await;
     let bad = "the template makes the name \"shop/team-w\", which Kubernetes does not allow";
     world.waits(bad).await;
-    world.told(&long, "InvalidName", too_long).await;
+    world.reported(&long, "InvalidName", too_long).await;
     for source in [get(&world.team_a, &long), get(&scoped, "w")] {
         let finalizers = &source.unwrap()["metadata"]["finalizers"];
         assert!(finalizers.is_null(), "there is nothing to clean up: {finalizers}");

@@ -6,7 +6,7 @@ const WORDS: &str =
     "cluster://berlin/default/lost was made for cluster://team-a/default/lost, which no longer exists";
 
 #[tokio::test(start_paused = true)]
-async fn sync_target_whose_source_is_gone_without_its_finalizer_is_told_and_stays() {
+async fn sync_target_whose_source_is_gone_without_its_finalizer_is_reported_and_stays() {
     for is_replaced in [false, true] {
         let mut world = World::of(&["lost", "back"], sync()).await;
         world.stop().await;
@@ -41,7 +41,7 @@ async fn sync_target_whose_source_is_gone_without_its_finalizer_is_told_and_stay
 }
 
 #[tokio::test(start_paused = true)]
-async fn sync_target_that_is_gone_before_its_watch_tells_is_no_orphan() {
+async fn sync_target_that_is_gone_before_its_watch_reports_is_no_orphan() {
     let world = World::of(&["w"], sync()).await;
     world.berlin_gate.now().lag = secs(30);
     // The event of this change comes when source and target are gone, and that of the deletion after it.
@@ -63,7 +63,8 @@ async fn sync_target_that_is_gone_before_its_watch_tells_is_no_orphan() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sync_source_that_vanishes_with_its_finalizer_while_the_program_runs_is_told_and_its_target_stays() {
+async fn sync_source_that_vanishes_with_its_finalizer_while_the_program_runs_is_reported_and_its_target_stays()
+ {
     let world = World::of(&["lost"], sync()).await;
     // No event tells what happens now, as when the storage of the cluster is replaced by a backup.
     world.team_gate.now().lag = secs(100_000);

@@ -29,7 +29,7 @@ fn asked(cluster: &SimCluster, but: &str) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sync_record_with_a_name_that_no_object_can_have_is_told_and_leads_to_no_request() {
+async fn sync_record_with_a_name_that_no_object_can_have_is_reported_and_leads_to_no_request() {
     let world = World::of(&["w"], sync()).await;
     // Another generation each time, so that the new words are told at once.
     let write = |generation: usize, record: &Value| {
@@ -53,7 +53,7 @@ async fn sync_record_with_a_name_that_no_object_can_have_is_told_and_leads_to_no
 }
 
 #[tokio::test(start_paused = true)]
-async fn sync_link_with_a_name_that_no_object_can_have_is_told_and_leads_to_no_request() {
+async fn sync_link_with_a_name_that_no_object_can_have_is_reported_and_leads_to_no_request() {
     let places = HOSTILE
         .into_iter()
         .flat_map(|hostile| [(hostile, "y"), ("x", hostile)]);

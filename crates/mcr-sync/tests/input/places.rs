@@ -26,7 +26,7 @@ async fn sync_target_cluster_that_answers_is_never_given_up() {
             world.clusters.add(berlin.label("role", "retired"));
             world.size("w", 2);
             is_there(&world.lyon, "w", 2).await;
-            world.told("w", "RequestFailed", "berlin").await;
+            world.reported("w", "RequestFailed", "berlin").await;
         }
         delete(&world.team_a, "w");
         is_gone(&world.lyon, "w").await;
@@ -63,7 +63,7 @@ async fn sync_wait_for_a_cluster_begins_anew_for_another_source_of_the_name() {
     // Its owner gives it up by hand, and makes it anew.
     set(&world.team_a, "w", &["metadata", "finalizers"], json!([]));
     make(&world.team_a, "w", json!({"size": 1}));
-    world.told("w", "ClusterAway", "").await;
+    world.reported("w", "ClusterAway", "").await;
     delete(&world.team_a, "w");
     sleep(AWAY * 3 / 4).await;
     assert!(get(&world.team_a, "w").is_some(), "given up before its time");
@@ -74,7 +74,7 @@ async fn sync_wait_for_a_cluster_begins_anew_for_another_source_of_the_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sync_target_that_was_given_up_is_told_without_a_claim_about_an_object_that_never_was() {
+async fn sync_target_that_was_given_up_is_reported_without_a_claim_about_an_object_that_never_was() {
     for was_made in [false, true] {
         let log = Log::of_this_thread(tracing::Level::WARN);
         let mut world = World::with(&["w"]);
@@ -83,7 +83,7 @@ async fn sync_target_that_was_given_up_is_told_without_a_claim_about_an_object_t
             is_there(&world.berlin, "w", 1).await;
         }
         world.berlin_gate.now().silence = Silence::All;
-        world.told("w", "ClusterAway", "").await;
+        world.reported("w", "ClusterAway", "").await;
         give_up(&world.team_a, "w");
         world.ends("w").await;
         let words = "gave up default/w in cluster berlin, which is away; \
@@ -91,9 +91,12 @@ async fn sync_target_that_was_given_up_is_told_without_a_claim_about_an_object_t
         let event = format!("Warning TargetAbandoned {words}");
         world.event("w", &event).await;
         sleep(LONG).await;
-        let mut told = log.lines_with("mcr_sync::");
-        told.retain(|line| !line.contains("ClusterAway"));
-        assert!(told.len() == 1 && told[0].contains(words), "{told:#?}");
+        let mut reported = log.lines_with("mcr_sync::");
+        reported.retain(|line| !line.contains("ClusterAway"));
+        assert!(
+            reported.len() == 1 && reported[0].contains(words),
+            "{reported:#?}"
+        );
         // What is left is told when the cluster is back.
         world.clusters.remove("berlin");
         sleep(LONG).await;

@@ -21,7 +21,7 @@ async fn is_tried_later_and_later(world: &World, source: &str) {
 }
 
 /// `berlin` does not take a source until that is mended, and may take others.
-async fn is_told(
+async fn is_reported(
     source: &str,
     takes_others: bool,
     broken: impl Fn(&World),
@@ -34,16 +34,16 @@ async fn is_told(
     make(&world.team_a, source, json!({"size": 1}));
     world.begin(to_each());
     is_there(&world.lyon, source, 1).await;
-    let message = world.told(source, reason, "").await;
+    let message = world.reported(source, reason, "").await;
     has(&message, words);
     assert_eq!(message.contains("Grant"), words.contains(&GRANT), "{message}");
     // Some words are other ones each time, and stay for a minute.
-    let told = count(&world.team_a, "patch");
+    let reported = count(&world.team_a, "patch");
     match reason {
         "RequestFailed" | "NameTaken" => is_tried_later_and_later(&world, source).await,
         _ => sleep(secs(30)).await,
     }
-    assert!(count(&world.team_a, "patch") - told <= 1);
+    assert!(count(&world.team_a, "patch") - reported <= 1);
     make(&world.team_a, "well", json!({"size": 0}));
     is_there(&world.lyon, "well", 0).await;
     if takes_others {
@@ -63,41 +63,41 @@ async fn is_told(
 }
 
 #[tokio::test(start_paused = true)]
-async fn sync_kind_that_a_target_cluster_does_not_serve_is_told_and_synced_when_it_does() {
+async fn sync_kind_that_a_target_cluster_does_not_serve_is_reported_and_synced_when_it_does() {
     let broken = |world: &World| world.berlin.delete(CRDS, WIDGETS).unwrap();
     let words = "the state of default/w in cluster berlin is not known, because its kind can't be listed there: \
         the API server does not serve this kind (404). Install its CRD, or check group, version and plural";
     let mended = |world: &World| drop(world.berlin.create(crd()).unwrap());
-    is_told("w", false, broken, ("NotListed", &[words]), mended).await;
+    is_reported("w", false, broken, ("NotListed", &[words]), mended).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn sync_refusal_of_an_admission_webhook_is_told_and_tried_later_and_later() {
+async fn sync_refusal_of_an_admission_webhook_is_reported_and_tried_later_and_later() {
     for (code, reason) in [
         (400, "BadRequest"),
         (403, "Forbidden"),
         (500, "InternalError"),
         (422, "Invalid"),
     ] {
-        let told = [CREATE, WEBHOOK];
+        let reported = [CREATE, WEBHOOK];
         let broken = |world: &World| world.berlin_gate.now().refuses = Some(("w", code, reason));
         let mended = |world: &World| world.berlin_gate.now().refuses = None;
-        is_told("w", true, broken, ("RequestFailed", &told), mended).await;
+        is_reported("w", true, broken, ("RequestFailed", &reported), mended).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn sync_target_that_its_schema_refuses_is_told_with_the_words_of_the_server() {
+async fn sync_target_that_its_schema_refuses_is_reported_with_the_words_of_the_server() {
     let words = [CREATE, "spec.size", "should be less than or equal to 0"];
     let broken = |world: &World| schema(&world.berlin, sized(0));
     let mended = |world: &World| schema(&world.berlin, sized(10));
-    is_told("w", true, broken, ("RequestFailed", &words), mended).await;
+    is_reported("w", true, broken, ("RequestFailed", &words), mended).await;
     // It is mended in the source.
     let world = World::of(&["w"], sync()).await;
     schema(&world.team_a, sized(1000));
     world.size("w", 12);
     let words = "could not update cluster://berlin/default/w: ";
-    world.told("w", "RequestFailed", words).await;
+    world.reported("w", "RequestFailed", words).await;
     assert_eq!(get(&world.berlin, "w").unwrap()["spec"]["size"], 1);
     world.size("w", 3);
     is_there(&world.berlin, "w", 3).await;
@@ -114,7 +114,7 @@ fn finalize(cluster: &SimCluster, name: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sync_namespace_that_ends_is_told_and_made_anew_and_others_are_synced() {
+async fn sync_namespace_that_ends_is_reported_and_made_anew_and_others_are_synced() {
     let broken = |world: &World| {
         for cluster in [&world.team_a, &world.berlin] {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ends"}});
@@ -127,15 +127,15 @@ async fn sync_namespace_that_ends_is_told_and_made_anew_and_others_are_synced() 
         "could not create cluster://berlin/ends/w: ",
         "it is being terminated",
     ];
-    is_told("ends/w", true, broken, ("RequestFailed", &words), mended).await;
+    is_reported("ends/w", true, broken, ("RequestFailed", &words), mended).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn sync_name_of_an_object_that_the_server_does_not_show_is_told_as_taken() {
+async fn sync_name_of_an_object_that_the_server_does_not_show_is_reported_as_taken() {
     let broken = |world: &World| world.berlin_gate.now().refuses = Some(("w", 409, "AlreadyExists"));
     let mended = |world: &World| world.berlin_gate.now().refuses = None;
     let words = "an object that these credentials may not see has the name cluster://berlin/default/w; rename or delete it";
-    is_told("w", true, broken, ("NameTaken", &[words]), mended).await;
+    is_reported("w", true, broken, ("NameTaken", &[words]), mended).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,18 +158,18 @@ async fn sync_namespace_that_somebody_deletes_again_and_again_is_made_once_a_min
 }
 
 #[tokio::test(start_paused = true)]
-async fn sync_target_cluster_without_the_right_to_create_is_told_and_others_are_served() {
+async fn sync_target_cluster_without_the_right_to_create_is_reported_and_others_are_served() {
     let broken = |world: &World| allow(&world.berlin, &["get", "list", "watch", "patch", "delete"]);
     let mended = |world: &World| allow(&world.berlin, &["*"]);
     let words = [CREATE, "cannot create resource \"widgets\"", GRANT];
-    is_told("w", false, broken, ("RequestFailed", &words), mended).await;
+    is_reported("w", false, broken, ("RequestFailed", &words), mended).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn sync_source_cluster_without_the_right_to_patch_holds_no_other() {
     // What is allowed, what is told, and whether targets are made.
     let read = &["get", "list", "watch"][..];
-    for (resource, verbs, told, right, is_made) in [
+    for (resource, verbs, reported, right, is_made) in [
         ("*", read, "update", "\"widgets\"", false),
         (
             "widgets",
@@ -185,8 +185,8 @@ async fn sync_source_cluster_without_the_right_to_patch_holds_no_other() {
         world.begin(sync());
         is_there(&world.berlin, "well", 1).await;
         is_tried_later_and_later(&world, "default/w").await;
-        let told = format!("could not {told} cluster://team-a/default/w: ");
-        let failure = world.fails(&told).await;
+        let reported = format!("could not {reported} cluster://team-a/default/w: ");
+        let failure = world.fails(&reported).await;
         has(
             &failure.error,
             &["User \"admin\" cannot patch resource ", right, GRANT],

@@ -71,7 +71,7 @@ fn sync() -> ObjectSync<Source, Target> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sync_tells_no_value_of_any_object() {
+async fn sync_reports_no_value_of_any_object() {
     let log = Log::of_this_thread(tracing::Level::TRACE);
     let mut world = World::with(&["source", "target", "related-type", "related-name"]);
     make(&world.team_a, "related-project", json!({"size": 1}));
@@ -104,7 +104,7 @@ async fn sync_tells_no_value_of_any_object() {
     target["status"] = json!({"port": "canary-target"});
     world.berlin.restore(target).unwrap();
 
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for (source, words) in [
         ("source", "the decoding of the source failed"),
         ("new-source", "the decoding of the source failed"),
@@ -121,19 +121,19 @@ async fn sync_tells_no_value_of_any_object() {
     ] {
         until(format!("{words:?} for {source}"), || {
             let condition = world.condition(source).map(|(_, message)| message);
-            let mut told = condition.into_iter().chain(world.events(source));
-            told.any(|text| text.contains(words))
+            let mut reported = condition.into_iter().chain(world.events(source));
+            reported.any(|text| text.contains(words))
         })
         .await;
-        told.extend(world.events(source));
-        told.push(get(&world.team_a, source).unwrap()["status"].to_string());
+        reported.extend(world.events(source));
+        reported.push(get(&world.team_a, source).unwrap()["status"].to_string());
     }
-    told.extend(world.failing().into_iter().map(|failing| failing.error));
+    reported.extend(world.failing().into_iter().map(|failing| failing.error));
     // At level debug, kube logs each refusal as it comes.
     let of_kube = "kube_client::client: Unsuccessful";
-    told.extend(log.text().lines().map(str::to_owned));
-    told.retain(|text| text.contains("canary") && !text.contains(of_kube));
-    assert_eq!(told, [""; 0]);
+    reported.extend(log.text().lines().map(str::to_owned));
+    reported.retain(|text| text.contains("canary") && !text.contains(of_kube));
+    assert_eq!(reported, [""; 0]);
 
     // A source that can't be decoded keeps its target, and is released when it is deleted.
     assert!(get(&world.berlin, "source").is_some());

@@ -92,7 +92,7 @@ async fn sync_status_of_all_targets_comes_up_while_one_place_fails() {
             allow(&world.berlin, &["get", "list", "watch"]);
         }
         set(&world.team_a, "w", &["spec"], json!({"size": 2, "fails": fails}));
-        world.told("w", reason, "").await;
+        world.reported("w", reason, "").await;
         for (cluster, phase) in [(&world.lyon, "Failed"), (&world.berlin, "Stopped")] {
             set_status(cluster, json!({"phase": phase}));
             let what = format!("{fails}: {phase} of {}", cluster.name());

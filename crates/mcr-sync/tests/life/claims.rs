@@ -52,14 +52,14 @@ async fn sync_name_that_is_taken_by_another_object_is_used_once_it_is_free() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sync_an_object_that_names_a_source_and_is_not_its_target_is_told_and_not_touched() {
+async fn sync_an_object_that_names_a_source_and_is_not_its_target_is_reported_and_not_touched() {
     let mut world = World::of(&["w"], sync()).await;
     // Somebody copies the target under another name.
     let mut copy = anew(&get(&world.berlin, "w").unwrap());
     copy["metadata"]["name"] = "copy".into();
     let kept = world.berlin.create(copy).unwrap();
     let words = "default/copy in cluster berlin names this source too";
-    world.told("w", "ClaimedTwice", words).await;
+    world.reported("w", "ClaimedTwice", words).await;
     // The target is still kept as it should be.
     size(&world.berlin, "w", 7);
     is_there(&world.berlin, "w", 1).await;

@@ -36,7 +36,7 @@ async fn sync_mutations_change_each_target_for_its_cluster_and_an_error_holds_on
     world.clusters.add(berlin.label("region", "eu"));
     let words = "the mutation of the source failed; it is tried again when the source changes: \
         the cluster has no label region";
-    world.told("db", "FunctionFailed", words).await;
+    world.reported("db", "FunctionFailed", words).await;
     assert_eq!(get(&world.berlin, "db"), None, "it lists");
     has(&world.berlin, "eu").await;
     world.waits(words).await;

@@ -113,7 +113,7 @@ async fn sync_targets_of_another_owner_are_no_orphans_and_belong_to_somebody_els
     // Another cluster of the same name, in the fleet of another owner: its sources have the same names.
     let asia = program(&berlin, "asia");
     make(&asia.team_a, "a", json!({"size": 2}));
-    asia.told("a", "NameTaken", "").await;
+    asia.reported("a", "NameTaken", "").await;
     delete(&asia.team_a, "a");
     is_gone(&asia.team_a, "a").await;
     assert_eq!(get(&berlin, "a").unwrap()["spec"]["size"], 1);

@@ -47,7 +47,7 @@ pub async fn play(seed: u64, template: &SimCluster) -> (u64, u64, Option<String>
             history.act().await;
         }
     }
-    if let Err(fault) = history.settle().await {
+    if let Err(fault) = history.converge().await {
         history.world().fail(fault);
     }
     let programs = std::mem::take(&mut history.leaders).into_iter();
@@ -55,7 +55,7 @@ pub async fn play(seed: u64, template: &SimCluster) -> (u64, u64, Option<String>
         history.end(program, false).await;
     }
     let world = history.world();
-    (world.steps, world.writes, world.told())
+    (world.steps, world.writes, world.reported())
 }
 
 #[derive(Default)]
@@ -324,7 +324,7 @@ impl History {
     }
 
     /// Ends all trouble. First everything comes to rest without the clusters that are away, then with them.
-    async fn settle(&mut self) -> Result<(), String> {
+    async fn converge(&mut self) -> Result<(), String> {
         self.note("the end of all trouble");
         self.world().unblock();
         self.reap().await;

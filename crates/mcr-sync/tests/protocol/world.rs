@@ -201,7 +201,7 @@ impl World {
     }
 
     /// The fault, with the last lines of the history.
-    pub fn told(&self) -> Option<String> {
+    pub fn reported(&self) -> Option<String> {
         let last = self.log[self.log.len().saturating_sub(300)..].join("\n");
         self.fault.as_ref().map(|fault| format!("{fault}\n{last}"))
     }

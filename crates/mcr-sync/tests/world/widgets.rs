@@ -115,12 +115,12 @@ pub fn limited(sync: Widgets) -> BuiltController {
     built.unwrap()
 }
 
-/// Counts the looks at sources.
+/// Counts the reconciles at sources.
 pub fn counted(sync: Widgets) -> (Widgets, Arc<AtomicUsize>) {
-    let looks = Arc::new(AtomicUsize::new(0));
-    let counter = looks.clone();
+    let reconciles = Arc::new(AtomicUsize::new(0));
+    let counter = reconciles.clone();
     let count = move |_: &DynamicObject| counter.fetch_add(1, Ordering::Relaxed) < usize::MAX;
-    (sync.filter(count), looks)
+    (sync.filter(count), reconciles)
 }
 
 /// The name of a source in `team-a`.
@@ -318,7 +318,7 @@ impl World {
     }
 
     /// Waits for the condition of a problem, and for an event with the same text.
-    pub async fn told(&self, name: &str, reason: &str, words: &str) -> String {
+    pub async fn reported(&self, name: &str, reason: &str, words: &str) -> String {
         let message = self.condition_is(name, reason, words).await;
         // kube names an event after its object, and adds up to 20 characters.
         if name.len() <= 230 {

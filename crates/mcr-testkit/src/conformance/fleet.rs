@@ -124,17 +124,17 @@ impl Running {
 
     /// Waits until the provider has made this announcement more than `before` times, and until the fleet has acted on
     /// it.
-    async fn until_said<S: Subject>(&self, subject: &mut S, line: String, before: usize) {
+    async fn until_reported<S: Subject>(&self, subject: &mut S, line: String, before: usize) {
         self.until(format!("the provider says {line}"), || {
             self.tap.count(&line) > before
         })
         .await;
-        self.settled(subject).await;
+        self.converged(subject).await;
     }
 
     /// Waits for the subject's [`quiet`](Subject::quiet) time. Then adds a marker, if the subject can, and waits until it
     /// is engaged: by then the fleet has acted on all earlier announcements.
-    async fn settled<S: Subject>(&self, subject: &mut S) {
+    async fn converged<S: Subject>(&self, subject: &mut S) {
         sleep(self.quiet).await;
         if S::CAN.contains(&Add) {
             let number = MARKERS + self.markers.fetch_add(1, Ordering::Relaxed);
@@ -239,7 +239,7 @@ pub(super) async fn the_fleet_keeps_a_cluster_over_rotations_and_changes<S: Subj
         let before = running.tap.count(&line);
         draft = draft.rotated();
         subject.rotate(&draft).await;
-        running.until_said(&mut subject, line.clone(), before).await;
+        running.until_reported(&mut subject, line.clone(), before).await;
         running.same(&cluster, "only its credentials changed");
     }
     // Without a declared identity, and as the cluster does not answer, the fleet takes another address for another
@@ -247,7 +247,7 @@ pub(super) async fn the_fleet_keeps_a_cluster_over_rotations_and_changes<S: Subj
     if S::CAN.contains(&Change) && cluster.identity().is_some() {
         let before = running.tap.count(&line);
         subject.change(&draft.changed()).await;
-        running.until_said(&mut subject, line, before).await;
+        running.until_reported(&mut subject, line, before).await;
         running.same(&cluster, "only its labels or address changed");
     }
     running.stop().await;
@@ -266,7 +266,7 @@ pub(super) async fn the_fleet_keeps_a_cluster_whose_description_broke<S: Subject
     running
         .until("the broken description is shown as a warning", warned)
         .await;
-    running.settled(&mut subject).await;
+    running.converged(&mut subject).await;
     running.same(&cluster, "its last good description goes on");
     subject.repair(&drafts[0]).await;
     running
@@ -296,7 +296,7 @@ pub(super) async fn the_fleet_keeps_a_cluster_being_deleted<S: Subject>() {
     let running = Running::start(&subject, &names).await;
     let cluster = running.get(&names[0]);
     subject.begin_deletion(&drafts[0]).await;
-    running.settled(&mut subject).await;
+    running.converged(&mut subject).await;
     running.same(
         &cluster,
         "finalizers in it must be releasable while its object is being deleted",

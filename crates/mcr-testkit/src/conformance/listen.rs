@@ -21,7 +21,7 @@ const STOPPING: (u32, Duration) = (100, Duration::from_millis(20));
 /// The first number of a marker: a cluster that is added only to wait until it is announced.
 const MARKERS: usize = 1000;
 
-pub(super) struct Heard {
+pub(super) struct Received {
     discovery: Discovery,
     stop: CancellationToken,
     _stop_on_drop: DropGuard,
@@ -38,7 +38,7 @@ pub(super) struct Heard {
     markers: BTreeMap<ClusterName, bool>,
 }
 
-impl Heard {
+impl Received {
     pub(super) fn start<S: Subject>(subject: &S) -> Self {
         let stop = CancellationToken::new();
         Self {
@@ -57,13 +57,13 @@ impl Heard {
 
     /// Starts a discovery and listens until it is synced.
     pub(super) async fn synced<S: Subject>(subject: &S) -> Self {
-        let mut heard = Self::start(subject);
-        heard
-            .until("Synced, once all that exists has been said", |heard| {
-                heard.syncs > 0
+        let mut received = Self::start(subject);
+        received
+            .until("Synced, once all that exists has been said", |received| {
+                received.syncs > 0
             })
             .await;
-        heard
+        received
     }
 
     /// Listens until the condition holds. `what` completes the failure: what the provider should have announced.
@@ -94,8 +94,8 @@ impl Heard {
         what: &str,
         so: impl Fn(&ClusterSpec) -> bool,
     ) {
-        self.until(format!("an Upsert of {name} with {what}"), |heard| {
-            heard.clusters.get(name).is_some_and(&so)
+        self.until(format!("an Upsert of {name} with {what}"), |received| {
+            received.clusters.get(name).is_some_and(&so)
         })
         .await;
     }
@@ -105,17 +105,17 @@ impl Heard {
     }
 
     pub(super) async fn until_gone(&mut self, name: &ClusterName) {
-        self.until(format!("a Remove of {name}"), |heard| {
-            !heard.clusters.contains_key(name) && !heard.broken.contains_key(name)
+        self.until(format!("a Remove of {name}"), |received| {
+            !received.clusters.contains_key(name) && !received.broken.contains_key(name)
         })
         .await;
     }
 
     /// Listens until the next `Upsert` of a cluster.
-    pub(super) async fn until_said_again(&mut self, name: &ClusterName) {
+    pub(super) async fn until_announced_again(&mut self, name: &ClusterName) {
         let (line, from) = (format!("+{name}"), self.log.len());
-        self.until(format!("an Upsert of {name}"), move |heard| {
-            heard.log[from..].contains(&line)
+        self.until(format!("an Upsert of {name}"), move |received| {
+            received.log[from..].contains(&line)
         })
         .await;
     }
@@ -130,17 +130,19 @@ impl Heard {
         if S::CAN.contains(&Ability::Add) {
             let marker = subject.add(&Draft::new(MARKERS + self.markers.len())).await;
             self.markers.insert(marker.clone(), false);
-            self.until(format!("an Upsert of {marker}"), |heard| heard.markers[&marker])
-                .await;
+            self.until(format!("an Upsert of {marker}"), |received| {
+                received.markers[&marker]
+            })
+            .await;
         }
         self.log[from..].to_vec()
     }
 
     /// Fails if anything is announced during [`listen`](Self::listen).
     pub(super) async fn silence<S: Subject>(&mut self, subject: &mut S, why: impl Display) {
-        let said = self.listen(subject).await;
-        if !said.is_empty() {
-            self.wrong(format!("the provider said {said:?}, though {why}"));
+        let announced = self.listen(subject).await;
+        if !announced.is_empty() {
+            self.wrong(format!("the provider said {announced:?}, though {why}"));
         }
     }
 

@@ -7,7 +7,7 @@ use mcr_core::{Access, Availability, ClusterName};
 use super::{
     Ability::{self, Add, Break, Change, Delete, Remove, Replace, Rotate, Suspend},
     Draft, Subject,
-    listen::Heard,
+    listen::Received,
 };
 use crate::{discovery::address_and_token, suite::fail};
 
@@ -15,15 +15,15 @@ pub(super) fn needs(check: &str) -> &'static [Ability] {
     match check {
         "many_clusters_at_once_are_all_announced" | "an_added_cluster_is_announced" => &[Add],
         "a_removed_cluster_is_removed_and_may_come_back" => &[Add, Remove],
-        "what_happens_to_a_cluster_is_told_in_order" => &[Add, Change, Remove],
+        "what_happens_to_a_cluster_is_reported_in_order" => &[Add, Change, Remove],
         "a_change_is_an_upsert" => &[Add, Change],
         "a_rotation_is_an_upsert_with_the_new_credentials" => &[Add, Rotate],
         "another_cluster_of_the_same_name_has_another_identity" => &[Add, Replace],
         "a_broken_description_is_shown_and_removes_nothing"
         | "a_broken_description_leaves_the_neighbours_alone"
-        | "what_was_broken_from_the_start_is_said_before_synced"
+        | "what_was_broken_from_the_start_is_announced_before_synced"
         | "a_repaired_description_is_an_upsert" => &[Add, Break],
-        "a_suspended_cluster_says_so_and_stays" => &[Add, Suspend],
+        "a_suspended_cluster_reports_so_and_stays" => &[Add, Suspend],
         "a_cluster_being_deleted_stays_until_it_is_gone" => &[Add, Delete],
         _ => &[],
     }
@@ -74,10 +74,13 @@ pub(super) async fn names_are_those_expected_and_stay_the_same<S: Subject>() {
     let (subject, _, names) = world::<S>(3).await;
     let expected = expected(&subject, &names);
     for _ in 0..2 {
-        let heard = Heard::synced(&subject).await;
-        heard.must(
-            heard.names() == expected,
-            format!("the clusters should be {expected:?} and are {:?}", heard.names()),
+        let received = Received::synced(&subject).await;
+        received.must(
+            received.names() == expected,
+            format!(
+                "the clusters should be {expected:?} and are {:?}",
+                received.names()
+            ),
         );
     }
 }
@@ -86,58 +89,58 @@ pub(super) async fn synced_comes_once_after_all_that_exists<S: Subject>() {
     for count in [0, 3] {
         let (mut subject, _, names) = world::<S>(count).await;
         let expected = expected(&subject, &names);
-        let mut heard = Heard::synced(&subject).await;
-        heard.must(
-            heard.names() == expected,
+        let mut received = Received::synced(&subject).await;
+        received.must(
+            received.names() == expected,
             format!("{expected:?} existed before Synced was said"),
         );
         if S::CAN.contains(&Add) {
-            // `Heard` fails at any time if `Synced` is announced a second time.
+            // `Received` fails at any time if `Synced` is announced a second time.
             let name = subject.add(&Draft::new(count)).await;
-            heard.until_there(&name).await;
+            received.until_there(&name).await;
         }
-        heard.listen(&mut subject).await;
+        received.listen(&mut subject).await;
     }
 }
 
-pub(super) async fn a_restarted_discovery_says_everything_anew<S: Subject>() {
+pub(super) async fn a_restarted_discovery_reports_everything_anew<S: Subject>() {
     let (mut subject, drafts, names) = world::<S>(3).await;
     let mut expected = expected(&subject, &names);
-    let heard = Heard::synced(&subject).await;
-    heard.stopped().await;
+    let received = Received::synced(&subject).await;
+    received.stopped().await;
     // The second discovery must announce the result of changes that happened between the two.
     if S::CAN.contains(&Remove) && S::CAN.contains(&Add) {
         subject.remove(&drafts[1]).await;
         expected.remove(&names[1]);
         expected.insert(subject.add(&Draft::new(7)).await);
     }
-    let heard = Heard::synced(&subject).await;
-    heard.must(
-        heard.names() == expected,
+    let received = Received::synced(&subject).await;
+    received.must(
+        received.names() == expected,
         format!(
             "a restarted discovery should say {expected:?} and said {:?}",
-            heard.names()
+            received.names()
         ),
     );
 }
 
-pub(super) async fn nothing_is_said_twice_without_a_change<S: Subject>() {
+pub(super) async fn nothing_is_announced_twice_without_a_change<S: Subject>() {
     let (mut subject, _, _) = world::<S>(3).await;
-    let mut heard = Heard::synced(&subject).await;
-    let once: BTreeSet<&String> = heard.log.iter().collect();
-    heard.must(
-        once.len() == heard.log.len(),
+    let mut received = Received::synced(&subject).await;
+    let once: BTreeSet<&String> = received.log.iter().collect();
+    received.must(
+        once.len() == received.log.len(),
         "the first round says something twice",
     );
-    heard.silence(&mut subject, "nothing has changed").await;
+    received.silence(&mut subject, "nothing has changed").await;
     if S::CAN.contains(&Add) {
         let name = subject.add(&Draft::new(3)).await;
-        heard.until_there(&name).await;
-        heard
+        received.until_there(&name).await;
+        received
             .silence(&mut subject, format!("only {name} was added"))
             .await;
-        heard.must(
-            heard.log.iter().filter(|line| line.starts_with('+')).count() == heard.names().len(),
+        received.must(
+            received.log.iter().filter(|line| line.starts_with('+')).count() == received.names().len(),
             "adding one cluster says others again",
         );
     }
@@ -145,65 +148,70 @@ pub(super) async fn nothing_is_said_twice_without_a_change<S: Subject>() {
 
 pub(super) async fn many_clusters_at_once_are_all_announced<S: Subject>() {
     let mut subject = S::start().await;
-    let mut heard = Heard::synced(&subject).await;
+    let mut received = Received::synced(&subject).await;
     for number in 0..40 {
         let name = subject.add(&Draft::new(number)).await;
-        heard.must(
-            !heard.clusters.contains_key(&name),
+        received.must(
+            !received.clusters.contains_key(&name),
             format!("{name} is the name of two clusters"),
         );
     }
     let count = subject.fixed().len() + 40;
-    heard
-        .until(format!("{count} clusters"), |heard| heard.clusters.len() == count)
+    received
+        .until(format!("{count} clusters"), |received| {
+            received.clusters.len() == count
+        })
         .await;
-    let again = Heard::synced(&subject).await;
-    again.must(again.names() == heard.names(), "another discovery says the same");
+    let again = Received::synced(&subject).await;
+    again.must(
+        again.names() == received.names(),
+        "another discovery says the same",
+    );
 }
 
 pub(super) async fn an_added_cluster_is_announced<S: Subject>() {
     let mut subject = S::start().await;
-    let mut heard = Heard::synced(&subject).await;
+    let mut received = Received::synced(&subject).await;
     let name = subject.add(&Draft::new(0)).await;
-    heard.until_there(&name).await;
+    received.until_there(&name).await;
 }
 
 pub(super) async fn a_removed_cluster_is_removed_and_may_come_back<S: Subject>() {
     let (mut subject, drafts, names) = world::<S>(3).await;
-    let mut heard = Heard::synced(&subject).await;
-    let others: BTreeSet<ClusterName> = heard
+    let mut received = Received::synced(&subject).await;
+    let others: BTreeSet<ClusterName> = received
         .names()
         .into_iter()
         .filter(|name| *name != names[1])
         .collect();
     subject.remove(&drafts[1]).await;
-    heard.until_gone(&names[1]).await;
-    heard
+    received.until_gone(&names[1]).await;
+    received
         .silence(
             &mut subject,
             "the removed cluster is gone and the others are as before",
         )
         .await;
-    heard.must(heard.names() == others, "another cluster went as well");
+    received.must(received.names() == others, "another cluster went as well");
     let back = subject.add(&drafts[1]).await;
-    heard.must(back == names[1], "a cluster that comes back has its old name");
-    heard.until_there(&back).await;
+    received.must(back == names[1], "a cluster that comes back has its old name");
+    received.until_there(&back).await;
 }
 
-pub(super) async fn what_happens_to_a_cluster_is_told_in_order<S: Subject>() {
+pub(super) async fn what_happens_to_a_cluster_is_reported_in_order<S: Subject>() {
     let (mut subject, _, _) = world::<S>(1).await;
-    let mut heard = Heard::synced(&subject).await;
+    let mut received = Received::synced(&subject).await;
     for _ in 0..3 {
         let draft = Draft::new(5);
         let name = subject.add(&draft).await;
         // Without a pause: the provider may announce several changes as one, but never in another order.
         subject.change(&draft.clone().changed()).await;
-        heard.until_there(&name).await;
+        received.until_there(&name).await;
         subject.change(&draft.clone().changed().changed()).await;
         subject.remove(&draft).await;
-        heard.until_gone(&name).await;
-        let late = heard.listen(&mut subject).await;
-        heard.must(
+        received.until_gone(&name).await;
+        let late = received.listen(&mut subject).await;
+        received.must(
             late.is_empty(),
             format!("after the Remove of {name} came {late:?}"),
         );
@@ -212,18 +220,18 @@ pub(super) async fn what_happens_to_a_cluster_is_told_in_order<S: Subject>() {
 
 pub(super) async fn a_change_is_an_upsert<S: Subject>() {
     let (mut subject, drafts, names) = world::<S>(2).await;
-    let mut heard = Heard::synced(&subject).await;
-    let identity = heard.spec(&names[0]).identity.clone();
+    let mut received = Received::synced(&subject).await;
+    let identity = received.spec(&names[0]).identity.clone();
     subject.change(&drafts[0].clone().changed()).await;
-    heard.until_said_again(&names[0]).await;
-    heard.listen(&mut subject).await;
-    only_upserts(&heard, &names, "a change of address or labels");
-    let after = heard.spec(&names[0]);
-    heard.must(
+    received.until_announced_again(&names[0]).await;
+    received.listen(&mut subject).await;
+    only_upserts(&received, &names, "a change of address or labels");
+    let after = received.spec(&names[0]);
+    received.must(
         after.identity == identity,
         "a change of address or labels is none of the identity",
     );
-    heard.must(
+    received.must(
         after.availability == Availability::Available,
         "the cluster is still available",
     );
@@ -231,11 +239,11 @@ pub(super) async fn a_change_is_an_upsert<S: Subject>() {
 
 pub(super) async fn a_rotation_is_an_upsert_with_the_new_credentials<S: Subject>() {
     let (mut subject, drafts, names) = world::<S>(2).await;
-    let mut heard = Heard::synced(&subject).await;
-    let identity = heard.spec(&names[0]).identity.clone();
+    let mut received = Received::synced(&subject).await;
+    let identity = received.spec(&names[0]).identity.clone();
     let rotated = drafts[0].clone().rotated();
     subject.rotate(&rotated).await;
-    heard
+    received
         .until_spec(&names[0], "the new credentials", |spec| match &spec.access {
             Access::Kubeconfig(_) => address_and_token(&spec.access).contains(&rotated.token()),
             Access::Endpoint(access) if access.credentials.known().is_some() => {
@@ -245,23 +253,29 @@ pub(super) async fn a_rotation_is_an_upsert_with_the_new_credentials<S: Subject>
             _ => true,
         })
         .await;
-    heard.listen(&mut subject).await;
-    only_upserts(&heard, &names, "a change of credentials");
-    heard.must(
-        heard.spec(&names[0]).identity == identity,
+    received.listen(&mut subject).await;
+    only_upserts(&received, &names, "a change of credentials");
+    received.must(
+        received.spec(&names[0]).identity == identity,
         "other credentials don't make another cluster",
     );
 }
 
 /// Fails if the first cluster was removed meanwhile, or another cluster was announced again.
 #[track_caller]
-fn only_upserts(heard: &Heard, names: &[ClusterName], what: &str) {
-    let count = |line: String| heard.log.iter().filter(|said| **said == line).count();
-    heard.must(
+fn only_upserts(received: &Received, names: &[ClusterName], what: &str) {
+    let count = |line: String| {
+        received
+            .log
+            .iter()
+            .filter(|announced| **announced == line)
+            .count()
+    };
+    received.must(
         count(format!("-{}", names[0])) == 0,
         format!("{what} is an Upsert, not a Remove and another cluster"),
     );
-    heard.must(
+    received.must(
         count(format!("+{}", names[1])) == 1,
         format!("{what} of {} said {} again", names[0], names[1]),
     );
@@ -269,18 +283,18 @@ fn only_upserts(heard: &Heard, names: &[ClusterName], what: &str) {
 
 pub(super) async fn another_cluster_of_the_same_name_has_another_identity<S: Subject>() {
     let (mut subject, drafts, names) = world::<S>(2).await;
-    let mut heard = Heard::synced(&subject).await;
-    let before = heard.spec(&names[0]).identity.clone();
-    let from = heard.log.len();
+    let mut received = Received::synced(&subject).await;
+    let before = received.spec(&names[0]).identity.clone();
+    let from = received.log.len();
     subject.replace(&drafts[0].clone().replaced()).await;
-    heard.until_said_again(&names[0]).await;
-    heard.listen(&mut subject).await;
-    let removed = heard.log[from..].contains(&format!("-{}", names[0]));
-    let after = heard
+    received.until_announced_again(&names[0]).await;
+    received.listen(&mut subject).await;
+    let removed = received.log[from..].contains(&format!("-{}", names[0]));
+    let after = received
         .clusters
         .get(&names[0])
         .and_then(|spec| spec.identity.clone());
-    heard.must(
+    received.must(
         removed || (before.is_some() && after.is_some() && before != after),
         format!(
             "the cluster was replaced, but neither removed nor given another identity ({before:?}, {after:?})"
@@ -290,86 +304,86 @@ pub(super) async fn another_cluster_of_the_same_name_has_another_identity<S: Sub
 
 pub(super) async fn a_broken_description_is_shown_and_removes_nothing<S: Subject>() {
     let (mut subject, drafts, names) = world::<S>(2).await;
-    let mut heard = Heard::synced(&subject).await;
+    let mut received = Received::synced(&subject).await;
     let name = subject.break_it(&drafts[0]).await;
-    heard.must(name == names[0], "a broken cluster keeps its name");
-    heard
-        .until(format!("Broken({name})"), |heard| {
-            heard.broken.contains_key(&name)
+    received.must(name == names[0], "a broken cluster keeps its name");
+    received
+        .until(format!("Broken({name})"), |received| {
+            received.broken.contains_key(&name)
         })
         .await;
-    heard.listen(&mut subject).await;
-    heard.must(
-        heard.clusters.contains_key(&name),
+    received.listen(&mut subject).await;
+    received.must(
+        received.clusters.contains_key(&name),
         "a broken description is no Remove",
     );
 }
 
 pub(super) async fn a_broken_description_leaves_the_neighbours_alone<S: Subject>() {
     let (mut subject, mut drafts, mut names) = world::<S>(3).await;
-    let mut heard = Heard::synced(&subject).await;
-    let from = heard.log.len();
+    let mut received = Received::synced(&subject).await;
+    let from = received.log.len();
     let name = subject.break_it(&drafts[1]).await;
-    heard
-        .until(format!("Broken({name})"), |heard| {
-            heard.broken.contains_key(&name)
+    received
+        .until(format!("Broken({name})"), |received| {
+            received.broken.contains_key(&name)
         })
         .await;
-    heard.listen(&mut subject).await;
-    let others = heard.log[from..]
+    received.listen(&mut subject).await;
+    let others = received.log[from..]
         .iter()
         .filter(|line| !line.ends_with(name.as_str()))
         .count();
-    heard.must(
+    received.must(
         others == 0,
         format!("what is wrong with {name} made the provider speak of others"),
     );
     // The discovery must go on after that.
     drafts.push(Draft::new(3));
     names.push(subject.add(&drafts[3]).await);
-    heard.until_there(&names[3]).await;
+    received.until_there(&names[3]).await;
     if S::CAN.contains(&Remove) {
         subject.remove(&drafts[0]).await;
-        heard.until_gone(&names[0]).await;
+        received.until_gone(&names[0]).await;
         subject.remove(&drafts[1]).await;
-        heard.until_gone(&names[1]).await;
+        received.until_gone(&names[1]).await;
     }
 }
 
-pub(super) async fn what_was_broken_from_the_start_is_said_before_synced<S: Subject>() {
+pub(super) async fn what_was_broken_from_the_start_is_announced_before_synced<S: Subject>() {
     let (mut subject, _, names) = world::<S>(1).await;
     // A cluster that was never good. It must have the same name once it is good.
     let broken = subject.break_it(&Draft::new(1)).await;
-    let mut heard = Heard::synced(&subject).await;
-    heard.must(
-        !heard.broken.is_empty(),
+    let mut received = Received::synced(&subject).await;
+    received.must(
+        !received.broken.is_empty(),
         format!("what describes {broken} is broken, which nobody was told before Synced"),
     );
-    heard.must(
-        heard.clusters.contains_key(&names[0]),
+    received.must(
+        received.clusters.contains_key(&names[0]),
         "a broken neighbour keeps a cluster out",
     );
-    heard.must(
-        !heard.clusters.contains_key(&broken),
+    received.must(
+        !received.clusters.contains_key(&broken),
         "there is nothing to announce yet",
     );
     subject.repair(&Draft::new(1)).await;
-    let repaired = heard.clusters.len() + 1;
-    heard
-        .until("an Upsert of the repaired cluster", |heard| {
-            heard.clusters.len() == repaired
+    let repaired = received.clusters.len() + 1;
+    received
+        .until("an Upsert of the repaired cluster", |received| {
+            received.clusters.len() == repaired
         })
         .await;
 }
 
 pub(super) async fn a_repaired_description_is_an_upsert<S: Subject>() {
     let (mut subject, drafts, names) = world::<S>(2).await;
-    let mut heard = Heard::synced(&subject).await;
+    let mut received = Received::synced(&subject).await;
     for round in 0..2 {
         let name = subject.break_it(&drafts[0]).await;
-        heard
-            .until(format!("Broken({name})"), |heard| {
-                heard.broken.contains_key(&name)
+        received
+            .until(format!("Broken({name})"), |received| {
+                received.broken.contains_key(&name)
             })
             .await;
         // Repaired to its old state in the first round, and to another state in the second.
@@ -379,27 +393,27 @@ pub(super) async fn a_repaired_description_is_an_upsert<S: Subject>() {
             drafts[0].clone().changed()
         };
         subject.repair(&repaired).await;
-        heard.until_said_again(&names[0]).await;
+        received.until_announced_again(&names[0]).await;
     }
-    heard.must(heard.broken.is_empty(), "nothing is broken any more");
+    received.must(received.broken.is_empty(), "nothing is broken any more");
 }
 
-pub(super) async fn a_suspended_cluster_says_so_and_stays<S: Subject>() {
+pub(super) async fn a_suspended_cluster_reports_so_and_stays<S: Subject>() {
     let (mut subject, drafts, names) = world::<S>(2).await;
-    let mut heard = Heard::synced(&subject).await;
+    let mut received = Received::synced(&subject).await;
     subject.suspend(&drafts[0]).await;
     let name = &names[0];
     let suspended = |availability: &Availability| match availability {
         Availability::Suspended { reason } => !reason.is_empty(),
         _ => false,
     };
-    heard
+    received
         .until_spec(name, "Suspended and a reason", |spec| {
             suspended(&spec.availability)
         })
         .await;
-    heard.silence(&mut subject, "a suspended cluster stays").await;
-    let again = Heard::synced(&subject).await;
+    received.silence(&mut subject, "a suspended cluster stays").await;
+    let again = Received::synced(&subject).await;
     again.must(
         again
             .clusters
@@ -408,38 +422,38 @@ pub(super) async fn a_suspended_cluster_says_so_and_stays<S: Subject>() {
         "a restarted discovery says that it is suspended",
     );
     subject.resume(&drafts[0]).await;
-    heard
+    received
         .until_spec(name, "Available", |spec| {
             spec.availability == Availability::Available
         })
         .await;
-    heard.must(
-        !heard.log.contains(&format!("-{name}")),
+    received.must(
+        !received.log.contains(&format!("-{name}")),
         "suspending is no Remove",
     );
 }
 
 pub(super) async fn a_cluster_being_deleted_stays_until_it_is_gone<S: Subject>() {
     let (mut subject, drafts, names) = world::<S>(2).await;
-    let mut heard = Heard::synced(&subject).await;
+    let mut received = Received::synced(&subject).await;
     subject.begin_deletion(&drafts[0]).await;
-    heard.listen(&mut subject).await;
+    received.listen(&mut subject).await;
     let stays =
         "finalizers must be releasable, so a cluster whose object is being deleted stays until that is gone";
-    heard.must(heard.clusters.contains_key(&names[0]), stays);
-    let again = Heard::synced(&subject).await;
+    received.must(received.clusters.contains_key(&names[0]), stays);
+    let again = Received::synced(&subject).await;
     again.must(
         again.clusters.contains_key(&names[0]),
         format!("after a restart too: {stays}"),
     );
     subject.finish_deletion(&drafts[0]).await;
-    heard.until_gone(&names[0]).await;
-    heard.must(heard.clusters.contains_key(&names[1]), "the neighbour stays");
+    received.until_gone(&names[0]).await;
+    received.must(received.clusters.contains_key(&names[1]), "the neighbour stays");
 }
 
 pub(super) async fn the_stop_token_ends_the_discovery<S: Subject>() {
     let (subject, _, _) = world::<S>(3).await;
-    for heard in [Heard::start(&subject), Heard::synced(&subject).await] {
-        heard.stopped().await;
+    for received in [Received::start(&subject), Received::synced(&subject).await] {
+        received.stopped().await;
     }
 }

@@ -16,7 +16,7 @@ struct Inner {
     /// Whether discoveries may begin.
     open: watch::Sender<bool>,
     running: Mutex<CancellationToken>,
-    said: Mutex<Vec<String>>,
+    announced: Mutex<Vec<String>>,
 }
 
 impl Tap {
@@ -25,7 +25,7 @@ impl Tap {
             provider,
             open: watch::Sender::new(true),
             running: Mutex::default(),
-            said: Mutex::default(),
+            announced: Mutex::default(),
         }))
     }
 
@@ -41,7 +41,12 @@ impl Tap {
 
     /// How often this announcement was made.
     pub(super) fn count(&self, line: &str) -> usize {
-        self.0.said.lock().iter().filter(|said| *said == line).count()
+        self.0
+            .announced
+            .lock()
+            .iter()
+            .filter(|announced| *announced == line)
+            .count()
     }
 }
 
@@ -75,7 +80,7 @@ impl Provider for Tap {
                     Ok(_) => return,
                     Err(error) => format!("error: {error}"),
                 };
-                tap.said.lock().push(line);
+                tap.announced.lock().push(line);
             })
         };
         stream::once(begin)

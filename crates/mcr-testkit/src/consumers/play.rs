@@ -40,19 +40,20 @@ async fn steps<C: Consumer>(scenario: &Scenario) -> Result<(), Failure> {
         before: Fleet::new(),
     };
     for (number, step) in scenario.steps.iter().enumerate() {
-        let told = |error: Failure| -> Failure { format!("step {number} ({}): {error}", step.about).into() };
+        let reported =
+            |error: Failure| -> Failure { format!("step {number} ({}): {error}", step.about).into() };
         if step.restart
             && let Some(consumer) = consumer.take()
         {
             consumer.stop().await;
         }
         let mark = world.hub.audit().mark();
-        act(&world, checks.version, step).map_err(told)?;
+        act(&world, checks.version, step).map_err(reported)?;
         let marker = json!({"metadata": {"name": format!("marker-{number}")}, "status": null});
         world
             .hub
             .create(world.profile(checks.version, &marker))
-            .map_err(|error| told(error.into()))?;
+            .map_err(|error| reported(error.into()))?;
         let running = match &mut consumer {
             Some(running) => running,
             None => consumer.insert(C::start(&setup).await),
@@ -64,7 +65,7 @@ async fn steps<C: Consumer>(scenario: &Scenario) -> Result<(), Failure> {
             let mut fleet = running.fleet().await;
             let noticed = fleet.contains_key(&marker);
             fleet.retain(|key, _| !key.starts_with(MARKER));
-            world.take_runs(&mut runs).map_err(told)?;
+            world.take_runs(&mut runs).map_err(reported)?;
             let so = match noticed {
                 true => checks.compare(step, &fleet, &runs),
                 false => Err(format!(
@@ -80,7 +81,7 @@ async fn steps<C: Consumer>(scenario: &Scenario) -> Result<(), Failure> {
                     let waited = C::patience();
                     let why =
                         format!("{why}\nwaited {waited:?}; the fleet is {fleet:#?}\nplugins: {runs:#?}");
-                    return Err(told(why.into()));
+                    return Err(reported(why.into()));
                 }
                 Err(_) => sleep(Duration::from_millis(5)).await,
             }
@@ -88,7 +89,7 @@ async fn steps<C: Consumer>(scenario: &Scenario) -> Result<(), Failure> {
         let lists = world.lists_since(mark);
         if let Some(most) = step.lists.filter(|most| lists > *most) {
             let why = format!("ClusterProfiles were listed {lists} times, and at most {most} times is right");
-            return Err(told(why.into()));
+            return Err(reported(why.into()));
         }
         let others = world.of_another_version(checks.version);
         if !others.is_empty() {
@@ -96,7 +97,7 @@ async fn steps<C: Consumer>(scenario: &Scenario) -> Result<(), Failure> {
                 "{} is the version to read, and these were asked for: {others:?}",
                 checks.version
             );
-            return Err(told(why.into()));
+            return Err(reported(why.into()));
         }
     }
     if let Some(consumer) = consumer {

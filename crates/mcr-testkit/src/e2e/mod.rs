@@ -187,16 +187,16 @@ pub struct E2eKind {
 /// Prints that a test did not run, and why. `cargo xtask e2e` then counts the test as skipped. For a part of a
 /// test use [`skipped_in_part`], which does not count so.
 pub fn skipped(what: &str, why: &str) {
-    say(&format!("SKIPPED {what}: {why}"));
+    print(&format!("SKIPPED {what}: {why}"));
 }
 
 /// Prints that a part of a test did not run, and why.
 pub fn skipped_in_part(what: &str, why: &str) {
-    say(&format!("SKIPPED in part {what}: {why}"));
+    print(&format!("SKIPPED in part {what}: {why}"));
 }
 
 /// On the real stderr: libtest hides what a test that passes prints with `eprintln!`.
-fn say(line: &str) {
+fn print(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 

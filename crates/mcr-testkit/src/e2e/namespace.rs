@@ -13,7 +13,7 @@ use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::config::Kubeconfig;
 use kube::{Api, Client, Resource};
 
-use super::{DEADLINE, E2e, E2eCluster, say};
+use super::{DEADLINE, E2e, E2eCluster, print};
 
 const ASKED: &str = "mcr-e2e";
 const ANSWERED: &str = "cluster";
@@ -240,7 +240,7 @@ impl Drop for E2eNamespace {
             .stderr(Stdio::null())
             .status();
         if !deleted.is_ok_and(|status| status.success()) {
-            say(&format!("the namespace {} stays", self.name));
+            print(&format!("the namespace {} stays", self.name));
         }
     }
 }

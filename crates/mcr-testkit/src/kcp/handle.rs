@@ -58,7 +58,7 @@ impl Kcp {
             "spec": { "location": { "selector": { "matchLabels": { "name": shard } } } },
         });
         Write::new(&kind, "", name, "kcp").run(&on.view(&entry.id), Verb::Create(object))?;
-        self.inner.settle();
+        self.inner.reconcile();
         self.inner.schedule_now(&(entry.id.clone(), name.to_owned()));
         let path = format!("{}:{name}", entry.path);
         self.workspace(&path).ok_or_else(|| no_workspace(&path))

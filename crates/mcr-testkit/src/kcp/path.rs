@@ -172,7 +172,7 @@ pub(super) fn answer(inner: &Inner, entry: Entry, mut parts: Parts, body: &Bytes
         }
     };
     if writes {
-        inner.settle();
+        inner.reconcile();
     }
     response
 }

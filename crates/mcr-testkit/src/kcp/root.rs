@@ -14,5 +14,5 @@ pub(super) fn make(inner: &Inner) {
     }
     shard.add("root", LOGICAL_CLUSTERS, object);
     shard.add("root", "namespaces", namespace("default"));
-    inner.settle();
+    inner.reconcile();
 }

@@ -87,7 +87,7 @@ impl KcpWorkspace {
 
     fn change<T>(&self, write: impl FnOnce(SimCluster) -> Result<T, SimError>) -> Result<T, SimError> {
         let done = write(self.cluster()?)?;
-        self.inner.settle();
+        self.inner.reconcile();
         Ok(done)
     }
 

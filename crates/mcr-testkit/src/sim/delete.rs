@@ -43,14 +43,14 @@ impl Write<'_> {
                 self.remove(cluster, store, &live);
             }
             let last = store.version;
-            let told = if self.dry_run {
+            let reported = if self.dry_run {
                 live
             } else {
                 Arc::new(live.at(last))
             };
             return Ok(Done {
                 removed: true,
-                ..Done::with(told)
+                ..Done::with(reported)
             });
         }
         let grace = if graceful { grace_of(options, &object) } else { 0 };

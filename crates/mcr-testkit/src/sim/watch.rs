@@ -42,7 +42,7 @@ pub(crate) struct Watch {
     next_bookmark: Instant,
     timer: Pin<Box<Sleep>>,
     /// A table has its columns in the first event only.
-    told_columns: bool,
+    sent_columns: bool,
     ended: bool,
     lines: Vec<u8>,
     /// The entry of the audit log, which is written when the watch ends.
@@ -99,7 +99,7 @@ impl Watch {
             deadline,
             next_bookmark,
             timer: Box::pin(tokio::time::sleep_until(deadline.min(next_bookmark))),
-            told_columns: false,
+            sent_columns: false,
             ended: false,
             lines: Vec::new(),
             audited: None,
@@ -111,9 +111,9 @@ impl Watch {
             return Poll::Ready(None);
         }
         loop {
-            self.tell_initial();
+            self.send_initial();
             if self.lines.is_empty() {
-                self.tell_news(context);
+                self.send_changes(context);
             }
             if !self.lines.is_empty() {
                 let lines = std::mem::take(&mut self.lines);
@@ -148,7 +148,7 @@ impl Watch {
         self.timer.as_mut().reset(next);
     }
 
-    fn tell_initial(&mut self) {
+    fn send_initial(&mut self) {
         while self.lines.len() < CHUNK {
             let Some(object) = self.initial.next() else {
                 if std::mem::take(&mut self.announce) {
@@ -156,12 +156,12 @@ impl Watch {
                 }
                 return;
             };
-            self.tell(Change::Added, &object);
+            self.send(Change::Added, &object);
         }
     }
 
     /// Writes the events since `version`. If there are none, registers the reader to be woken by the next write.
-    fn tell_news(&mut self, context: &mut Context<'_>) {
+    fn send_changes(&mut self, context: &mut Context<'_>) {
         let cluster = self.cluster.clone();
         let mut store = cluster.store();
         if cluster.epoch() != self.epoch {
@@ -185,13 +185,13 @@ impl Watch {
             self.ended = true;
             return;
         }
-        let mut told = self.version;
+        let mut reported = self.version;
         let news: Vec<Event> = store.since(&self.kind.table, self.version).cloned().collect();
         for event in &news {
             if self.lines.len() >= CHUNK {
                 break;
             }
-            told = event.object.version;
+            reported = event.object.version;
             if !event.object.key.starts_with(&*self.prefix) || !self.selector.shows(&event.object) {
                 continue;
             }
@@ -199,34 +199,34 @@ impl Watch {
             let before = event.previous.as_ref().is_some_and(matches);
             let after = event.change != Change::Deleted && matches(&event.object);
             match (before, after) {
-                (false, true) => self.tell(Change::Added, &event.object),
-                (true, true) => self.tell(Change::Modified, &event.object),
+                (false, true) => self.send(Change::Added, &event.object),
+                (true, true) => self.send(Change::Modified, &event.object),
                 (true, false) => match (&event.previous, event.change) {
                     // The object no longer matches the selector: the event has its previous state, with the version of
                     // the write.
                     (Some(previous), Change::Modified) => {
                         let object = previous.at(event.object.version);
-                        self.tell(Change::Deleted, &object);
+                        self.send(Change::Deleted, &object);
                     }
-                    _ => self.tell(Change::Deleted, &event.object),
+                    _ => self.send(Change::Deleted, &event.object),
                 },
                 (false, false) => {}
             }
         }
         if self.lines.len() < CHUNK {
             // The client may have got a newer version than this store's from another replica. That version is kept.
-            told = told.max(store.version.max(self.version));
+            reported = reported.max(store.version.max(self.version));
         }
-        self.version = told;
+        self.version = reported;
         if self.lines.is_empty() {
             store.wait(&self.kind.table, self.number, context.waker().clone());
         }
     }
 
-    fn tell(&mut self, change: Change, object: &Object) {
+    fn send(&mut self, change: Change, object: &Object) {
         let head = format!("{{\"type\":\"{}\",\"object\":", change.word());
         self.lines.extend_from_slice(head.as_bytes());
-        let columns = !std::mem::replace(&mut self.told_columns, true);
+        let columns = !std::mem::replace(&mut self.sent_columns, true);
         let form = match self.form {
             Form::Metadata { .. } => Form::Metadata { list: false },
             form => form,

@@ -137,9 +137,9 @@ macro_rules! flaws {
             #[allow(non_snake_case)]
             fn $flaw() {
                 assert_eq!(Flaw::ALL[$number], Flaw::$flaw);
-                let said = caught::<$number>(stringify!($check)).expect("the flaw is caught");
-                assert!(said.contains($words), "{said}");
-                assert!(!said.contains("canary-5e5a11fb-"), "the suite itself shows a secret: {said}");
+                let announced = caught::<$number>(stringify!($check)).expect("the flaw is caught");
+                assert!(announced.contains($words), "{announced}");
+                assert!(!announced.contains("canary-5e5a11fb-"), "the suite itself shows a secret: {announced}");
             }
         )*
 
@@ -158,19 +158,19 @@ flaws! {
     5 BrokenRemoves: a_broken_description_is_shown_and_removes_nothing, "Broken(cluster-0)";
     6 BrokenLeaks: a_broken_description_is_shown_and_removes_nothing, "secret";
     7 BrokenEnds: a_broken_description_leaves_the_neighbours_alone, "ended with an error";
-    8 BrokenIsSilent: what_was_broken_from_the_start_is_said_before_synced, "which nobody was told";
+    8 BrokenIsSilent: what_was_broken_from_the_start_is_announced_before_synced, "which nobody was told";
     9 IgnoresStop: the_stop_token_ends_the_discovery, "did not end";
     10 LeaksTasks: a_discovery_leaves_nothing_behind, "left tasks";
     11 LeaksThreads: a_discovery_leaves_nothing_behind, "left tasks";
-    12 RepeatsAll: nothing_is_said_twice_without_a_change, "though nothing has changed";
+    12 RepeatsAll: nothing_is_announced_twice_without_a_change, "though nothing has changed";
     13 SameIdentity: another_cluster_of_the_same_name_has_another_identity, "neither removed nor";
     14 IdentityByToken: the_fleet_keeps_a_cluster_over_rotations_and_changes, "only its credentials";
     15 ForgetsRotations: a_rotation_is_an_upsert_with_the_new_credentials, "the new credentials";
-    16 ForgetsSuspension: a_suspended_cluster_says_so_and_stays, "Suspended and a reason";
+    16 ForgetsSuspension: a_suspended_cluster_reports_so_and_stays, "Suspended and a reason";
     17 RemovesTheDeleting: a_cluster_being_deleted_stays_until_it_is_gone, "finalizers";
-    18 RemembersItsRounds: a_restarted_discovery_says_everything_anew, "was not there";
+    18 RemembersItsRounds: a_restarted_discovery_reports_everything_anew, "was not there";
     19 LongName: the_provider_has_a_short_name, "can't be a label";
-    20 RemovesLate: what_happens_to_a_cluster_is_told_in_order, "";
+    20 RemovesLate: what_happens_to_a_cluster_is_reported_in_order, "";
     21 SuspendedIsRemoved: the_fleet_shows_a_suspended_cluster, "Suspended";
     22 LosesSome: many_clusters_at_once_are_all_announced, "40 clusters";
     23 TearsDown: a_rotation_is_an_upsert_with_the_new_credentials, "not a Remove";

@@ -90,7 +90,7 @@ impl Provider for Memory {
         let running = Running {
             flaw: self.flaw,
             world: self.world.0.subscribe(),
-            said: Clusters::new(),
+            announced: Clusters::new(),
             remembered: self.remembered.clone(),
             ready: VecDeque::new(),
             begun: false,
@@ -111,7 +111,7 @@ impl Provider for Memory {
 struct Running {
     flaw: Flaw,
     world: watch::Receiver<Clusters>,
-    said: Clusters,
+    announced: Clusters,
     remembered: Arc<Mutex<Clusters>>,
     ready: VecDeque<Result<Change, BoxError>>,
     begun: bool,
@@ -145,13 +145,13 @@ impl Running {
             Flaw::LeaksThreads => {
                 std::thread::spawn(std::thread::park);
             }
-            Flaw::RemembersItsRounds => self.said = self.remembered.lock().unwrap().clone(),
-            Flaw::SyncedFirst => self.say_synced(),
+            Flaw::RemembersItsRounds => self.announced = self.remembered.lock().unwrap().clone(),
+            Flaw::SyncedFirst => self.announce_synced(),
             _ => {}
         }
     }
 
-    fn say_synced(&mut self) {
+    fn announce_synced(&mut self) {
         self.synced = true;
         self.ready.push_back(Ok(Change::Synced));
     }
@@ -166,7 +166,7 @@ impl Running {
             _ => true,
         });
         let mut removes = Vec::new();
-        for name in self.said.keys().filter(|name| !now.contains_key(*name)) {
+        for name in self.announced.keys().filter(|name| !now.contains_key(*name)) {
             removes.push(Ok(Change::Remove(ClusterName::new(name.as_str()).unwrap())));
         }
         if !matches!(flaw, Flaw::NeverRemoves | Flaw::RemovesLate) {
@@ -174,7 +174,7 @@ impl Running {
                 .append(&mut VecDeque::from(std::mem::take(&mut removes)));
         }
         for (name, entry) in &now {
-            let before = self.said.get(name);
+            let before = self.announced.get(name);
             let same = before.is_some_and(|before| match flaw {
                 Flaw::ForgetsRotations => {
                     before.draft.server() == entry.draft.server() && before.state == entry.state
@@ -187,26 +187,32 @@ impl Running {
                 self.ready.push_back(Ok(Change::Remove(name)));
             }
             if !same {
-                say(flaw, entry, before.is_none(), self.synced, &mut self.ready);
+                announce(flaw, entry, before.is_none(), self.synced, &mut self.ready);
             }
         }
         if flaw == Flaw::RemovesLate {
             // The flaw: a cluster that is gone is announced as removed only with the next change.
-            let gone = self.said.iter().filter(|(name, _)| !now.contains_key(*name));
+            let gone = self.announced.iter().filter(|(name, _)| !now.contains_key(*name));
             now.extend(
                 gone.map(|(name, entry)| (name.clone(), entry.clone()))
                     .collect::<Vec<_>>(),
             );
         }
-        self.said.clone_from(&now);
+        self.announced.clone_from(&now);
         *self.remembered.lock().unwrap() = now;
         if flaw != Flaw::NeverSynced && (!self.synced || flaw == Flaw::SyncedTwice) {
-            self.say_synced();
+            self.announce_synced();
         }
     }
 }
 
-fn say(flaw: Flaw, entry: &Entry, first: bool, synced: bool, ready: &mut VecDeque<Result<Change, BoxError>>) {
+fn announce(
+    flaw: Flaw,
+    entry: &Entry,
+    first: bool,
+    synced: bool,
+    ready: &mut VecDeque<Result<Change, BoxError>>,
+) {
     let name = ClusterName::new(entry.draft.name()).unwrap();
     let good = entry
         .good

@@ -90,7 +90,7 @@ async fn a_black_hole_swallows_connections_and_gives_them_back() {
 }
 
 #[tokio::test]
-async fn a_silent_proxy_accepts_and_says_nothing() {
+async fn a_silent_proxy_accepts_and_reports_nothing() {
     let (server, proxy, _raw, mut watch) = watched().await;
     proxy.set(Fault::Silent).await;
     server.send("ADDED", "c");

@@ -93,8 +93,11 @@ async fn a_type_inherits_the_initializers_of_its_base_and_nobody_removes_those_o
         assert_eq!(own.code, 200, "{own:?}");
         let rest = json!([both[1]]);
         for kind in ["MODIFIED", "DELETED"] {
-            let told = next_of(&mut first, &id, "initializers").await;
-            assert_eq!(told, (kind.to_owned(), false, initializing.clone(), rest.clone()));
+            let reported = next_of(&mut first, &id, "initializers").await;
+            assert_eq!(
+                reported,
+                (kind.to_owned(), false, initializing.clone(), rest.clone())
+            );
         }
         let (kind, _, _, names) = next_of(&mut second, &id, "initializers").await;
         assert_eq!((&*kind, names), ("MODIFIED", rest));
@@ -123,10 +126,10 @@ async fn a_workspace_deleted_while_it_is_initialized_leaves_with_its_initializer
         delete(&world.at(&world.url("root")), &at).await;
         let initializing = Value::from("Initializing");
         loop {
-            let told = next_of(&mut events, &id, "initializers").await;
+            let reported = next_of(&mut events, &id, "initializers").await;
             // kcp may still write what it did before the deletion.
-            if told.1 {
-                let (kind, _, phase, names) = told;
+            if reported.1 {
+                let (kind, _, phase, names) = reported;
                 assert_eq!((&phase, &names), (&initializing, &own));
                 if kind == "DELETED" {
                     break;
@@ -185,17 +188,19 @@ async fn a_deletion_waits_for_all_terminators_but_the_content_does_not() {
         }
         let own = remove(&one, "terminators", 0).await;
         assert_eq!(own.code, 200, "{own:?}");
-        let mut told;
+        let mut reported;
         loop {
-            told = next_of(&mut events, &id, "terminators").await;
-            if told.3 != json!(both) {
+            reported = next_of(&mut events, &id, "terminators").await;
+            if reported.3 != json!(both) {
                 break;
             }
         }
-        assert_eq!((&*told.0, &told.3), ("MODIFIED", &json!([both[1]])));
-        let left = |told: &(String, bool, Value, Value)| told.0 == "DELETED" && told.3 == json!([both[1]]);
-        while !left(&told) {
-            told = next_of(&mut events, &id, "terminators").await;
+        assert_eq!((&*reported.0, &reported.3), ("MODIFIED", &json!([both[1]])));
+        let left = |reported: &(String, bool, Value, Value)| {
+            reported.0 == "DELETED" && reported.3 == json!([both[1]])
+        };
+        while !left(&reported) {
+            reported = next_of(&mut events, &id, "terminators").await;
         }
         until(&one, CLUSTER, |answer| answer.code == 404).await;
         let release = json!({ "metadata": { "finalizers": null } });

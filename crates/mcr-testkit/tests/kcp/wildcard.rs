@@ -232,8 +232,8 @@ async fn a_watch_goes_on_after_the_last_unbinding() {
         .await;
         bind(&one, &provider, json!([])).await;
         create(&one.client, IN_DEFAULT, &widget("second")).await;
-        let told = events.find(|event| event["type"] == "ADDED").await;
-        assert_eq!(told["object"]["metadata"]["name"], "second");
+        let reported = events.find(|event| event["type"] == "ADDED").await;
+        assert_eq!(reported["object"]["metadata"]["name"], "second");
     }
 }
 

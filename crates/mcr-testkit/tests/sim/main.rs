@@ -49,7 +49,7 @@ async fn kube_creates_lists_watches_patches_and_deletes() {
 }
 
 #[tokio::test]
-async fn users_are_told_apart_and_refused() {
+async fn users_are_distinguished_and_refused() {
     let cluster = SimCluster::new();
     let reader =
         SimUser::new("reader").rule(SimRule::new([""], ["configmaps"], ["list"]).in_namespace("default"));
@@ -86,7 +86,7 @@ async fn serves_over_tls_with_tokens_and_certificates() {
 }
 
 #[tokio::test]
-async fn a_watch_of_forgotten_history_is_told_410() {
+async fn a_watch_of_forgotten_history_is_reported_410() {
     let cluster = SimCluster::builder().history(3).build();
     let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client());
     cluster.create(map("a")).unwrap();
@@ -251,7 +251,7 @@ fn errors_are_those_of_the_server() {
 
 /// kubectl takes aggregated discovery for the old form, and finds no kind, unless the media type says so.
 #[tokio::test]
-async fn discovery_says_its_form_and_openapi_says_that_fields_are_validated() {
+async fn discovery_reports_its_form_and_openapi_reports_that_fields_are_validated() {
     let cluster = SimCluster::new();
     let service = cluster.service().with_token(&cluster.admin_token());
     let get = async |path: &str, accept: &str| {
@@ -296,7 +296,7 @@ async fn discovery_says_its_form_and_openapi_says_that_fields_are_validated() {
 }
 
 #[tokio::test]
-async fn a_refusal_of_what_is_not_simulated_says_so() {
+async fn a_refusal_of_what_is_not_simulated_reports_so() {
     let cluster = SimCluster::new();
     let service = cluster.service().with_token(&cluster.admin_token());
     let post = async |path: &str, media: &str| {

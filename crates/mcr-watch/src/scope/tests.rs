@@ -50,7 +50,7 @@ enum Op {
     Delay(usize),
     Abort(usize),
     Fail(usize),
-    Heard(usize),
+    Received(usize),
     Join(usize, usize, usize),
     Leave(usize),
     Index,
@@ -68,7 +68,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => scope.clone().prop_map(Op::Delay),
         1 => scope.clone().prop_map(Op::Abort),
         1 => scope.clone().prop_map(Op::Fail),
-        1 => scope.clone().prop_map(Op::Heard),
+        1 => scope.clone().prop_map(Op::Received),
         6 => (watch.clone(), scope, 0..PLACES).prop_map(|(w, s, p)| Op::Join(w, s, p)),
         2 => watch.prop_map(Op::Leave),
         1 => Just(Op::Index),
@@ -77,7 +77,7 @@ fn op() -> impl Strategy<Value = Op> {
 
 /// Applies the changes that it receives, and records changes that contradict the earlier ones.
 #[derive(Default)]
-struct Told(Mutex<(Objects, Vec<String>)>);
+struct Reported(Mutex<(Objects, Vec<String>)>);
 
 fn seen(object: &Object) -> (u8, u32, bool) {
     let map: ConfigMap = object.decode().unwrap();
@@ -86,18 +86,18 @@ fn seen(object: &Object) -> (u8, u32, bool) {
     (uid, version, map.metadata.deletion_timestamp.is_some())
 }
 
-impl ChangeSink for Told {
+impl ChangeSink for Reported {
     fn changed(&self, change: &ObjectChange) {
-        let mut told = self.0.lock();
+        let mut reported = self.0.lock();
         let name = change.key().unwrap().name.to_string();
         let before = match &change.new {
-            Some(new) => told.0.insert(name.clone(), seen(new)),
-            None => told.0.remove(&name),
+            Some(new) => reported.0.insert(name.clone(), seen(new)),
+            None => reported.0.remove(&name),
         };
         if before.is_some() != change.old.is_some() && !change.is_delete()
             || change.is_delete() && before.is_none()
         {
-            told.1.push(format!("{name}: {change:?} after {before:?}"));
+            reported.1.push(format!("{name}: {change:?} after {before:?}"));
         }
     }
 }
@@ -173,7 +173,7 @@ impl Scoped {
 /// The watch of one cluster, and the expected objects.
 struct Reading {
     watch: Arc<SharedWatch>,
-    told: Arc<Told>,
+    reported: Arc<Reported>,
     at: Option<(usize, usize)>,
     /// The objects that the watch brought from elsewhere, until a list that began after its arrival has ended.
     waits: Option<Objects>,
@@ -186,11 +186,11 @@ impl Reading {
             WatchRequest::of::<ConfigMap>(),
             CancellationToken::new(),
         ));
-        let told = Arc::new(Told::default());
-        watch.subscribe(told.clone());
+        let reported = Arc::new(Reported::default());
+        watch.subscribe(reported.clone());
         Self {
             watch,
-            told,
+            reported,
             at: None,
             waits: None,
             synced: false,
@@ -311,7 +311,7 @@ impl World {
                 self.scopes[s].apply(TargetEvent::Failed(WatchError::Unauthorized));
                 self.scopes[s].problem = true;
             }
-            Op::Heard(s) => {
+            Op::Received(s) => {
                 self.scopes[s].apply(TargetEvent::Recovered);
                 self.scopes[s].problem = false;
             }
@@ -319,14 +319,14 @@ impl World {
             Op::Leave(w) => {
                 self.stop_waiting(w);
                 let left = std::mem::replace(&mut self.readings[w], Reading::new());
-                let before = left.told.0.lock().0.clone();
+                let before = left.reported.0.lock().0.clone();
                 left.watch.stop();
                 // A watch that leaves receives no deletes.
-                assert_eq!(left.told.0.lock().0, before);
+                assert_eq!(left.reported.0.lock().0, before);
                 if let Some((s, _)) = left.at {
                     let alone = !self.readings.iter().any(|r| r.at.is_some_and(|at| at.0 == s));
-                    let told = self.scopes[s].unread.swap(0, Ordering::SeqCst);
-                    assert_eq!(told, usize::from(alone));
+                    let reported = self.scopes[s].unread.swap(0, Ordering::SeqCst);
+                    assert_eq!(reported, usize::from(alone));
                 }
             }
             Op::Index => {
@@ -397,8 +397,8 @@ impl World {
         }
         if let Some((left, _)) = before.filter(|before| before.0 != s) {
             let alone = !self.readings.iter().any(|r| r.at.is_some_and(|at| at.0 == left));
-            let told = self.scopes[left].unread.swap(0, Ordering::SeqCst);
-            assert_eq!(told, usize::from(alone));
+            let reported = self.scopes[left].unread.swap(0, Ordering::SeqCst);
+            assert_eq!(reported, usize::from(alone));
         }
     }
 
@@ -422,8 +422,8 @@ impl World {
                 .map(|object| (object.key().name.to_string(), seen(object)))
                 .collect();
             assert_eq!(held, expected);
-            let told = reading.told.0.lock();
-            assert_eq!((&told.0, &told.1), (&expected, &Vec::new()));
+            let reported = reading.reported.0.lock();
+            assert_eq!((&reported.0, &reported.1), (&expected, &Vec::new()));
             if self.indexed && reading.at.is_some() {
                 let of_uid = |uid: u8| cache.store().by_index("uid", &uid.to_string()).unwrap().len();
                 assert_eq!(of_uid(0) + of_uid(1), expected.len());

@@ -219,7 +219,7 @@ proptest! {
 }
 
 #[test]
-fn what_was_deleted_during_each_fault_is_told_as_deleted_once() {
+fn what_was_deleted_during_each_fault_is_reported_as_deleted_once() {
     for fault in Fault::ALL {
         paused(|| async move {
             let world = World::new(5, None).await;
@@ -241,7 +241,7 @@ fn what_was_deleted_during_each_fault_is_told_as_deleted_once() {
 }
 
 #[test]
-fn what_was_never_held_is_not_told_as_deleted() {
+fn what_was_never_held_is_not_reported_as_deleted() {
     paused(|| async {
         // `n/k1` can't be read.
         let world = World::new(3, Some(Fault::Unreadable)).await;

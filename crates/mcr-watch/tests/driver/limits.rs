@@ -89,7 +89,7 @@ async fn a_first_list_that_holds_too_much_is_never_readable() {
 
 #[tokio::test(start_paused = true)]
 async fn exactly_the_limit_is_not_too_much() {
-    let (_server, one) = One::on(says_nothing_more);
+    let (_server, one) = One::on(reports_nothing_more);
     synced(&one.watch).await;
     let held = one.cluster.store::<ConfigMap>().unwrap().held_bytes();
     let server = Server::in_memory(lists(|_| list(1, [])));

@@ -134,7 +134,7 @@ async fn nothing_of_a_page_that_broke_off_counts() {
 /// Once a watch has continued from a list of several versions, all is known, and a later list may come in pages.
 #[tokio::test(start_paused = true)]
 async fn after_a_watch_has_continued_lists_come_in_pages_again() {
-    for said in [bookmark(95), event("MODIFIED", map("c", 95))] {
+    for announced in [bookmark(95), event("MODIFIED", map("c", 95))] {
         let (server, one) = One::on(move |asked| match (asked.is_watch(), asked.nth) {
             (false, 0) => list(10, [map("a", 1)]),
             (false, 1) => page(20, "t", [map("a", 1)]),
@@ -144,7 +144,7 @@ async fn after_a_watch_has_continued_lists_come_in_pages_again() {
             (true, 0) => too_old(),
             (true, 1) => {
                 let gone = event("ERROR", status_object(410, "Expired", "too old"));
-                Answer::short_watch([&said, &gone])
+                Answer::short_watch([&announced, &gone])
             }
             (true, _) => quiet(),
         });
@@ -248,7 +248,7 @@ async fn a_large_kind_behind_a_slow_link_is_listed_however_long_it_takes() {
 
 /// Before the last page has arrived, nobody knows of the first one.
 #[tokio::test(start_paused = true)]
-async fn nothing_of_a_list_is_told_or_readable_before_it_is_complete() {
+async fn nothing_of_a_list_is_reported_or_readable_before_it_is_complete() {
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     let last = gate.clone();
     let (server, one) = One::on(lists(move |asked| match asked.nth {

@@ -18,7 +18,7 @@ use crate::harness::*;
 
 #[tokio::test(start_paused = true)]
 async fn two_who_watch_the_same_cost_one_list_and_one_watch() {
-    let server = Server::in_memory(says_nothing_more);
+    let server = Server::in_memory(reports_nothing_more);
     let one = One::of(&server);
     let (_also, at_once) = one.cluster.follow(WatchRequest::of::<ConfigMap>());
     eventually("watched", || server.live() == 1).await;
@@ -43,7 +43,7 @@ async fn two_who_watch_the_same_cost_one_list_and_one_watch() {
 
 #[tokio::test(start_paused = true)]
 async fn the_connection_of_a_watch_closes_with_its_last_handle() {
-    let server = Server::in_memory(says_nothing_more);
+    let server = Server::in_memory(reports_nothing_more);
     let one = One::of(&server);
     let (second, log) = one.cluster.follow(WatchRequest::of::<ConfigMap>());
     eventually("watched", || server.live() == 1).await;
@@ -135,7 +135,7 @@ async fn an_index_that_panics_leaves_the_object_out_of_itself_only() {
 
 /// The statuses end with what is: whoever follows them must not be left with a problem that is over.
 #[tokio::test(start_paused = true)]
-async fn the_last_status_told_is_the_one_that_is() {
+async fn the_last_status_reported_is_the_one_that_is() {
     let (server, one) = One::on(lists(|asked| match asked.nth {
         0..4 => Answer::status(500, "InternalError", "no"),
         _ => list(10, [map("a", 1)]),

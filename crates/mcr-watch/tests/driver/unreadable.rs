@@ -84,7 +84,7 @@ async fn an_event_whose_object_cannot_be_read_is_left_out_and_the_watch_goes_on(
 
 /// kube fails the whole list of a kind if one object of it does not decode.
 #[tokio::test(start_paused = true)]
-async fn an_object_that_is_not_of_its_rust_type_is_told_apart_from_one_that_is_not_there() {
+async fn an_object_that_is_not_of_its_rust_type_is_distinguished_from_one_that_is_not_there() {
     let server = Server::in_memory(|asked| {
         let mut odd = map("odd", 2);
         odd["data"] = json!("canary-odd");

@@ -167,7 +167,7 @@ async fn a_watch_that_falls_silent_after_a_bookmark_goes_on_over_another_connect
 
 /// kcp's watches of what no workspace has yet deliver nothing for ever, whatever comes later.
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_never_said_a_word_is_followed_by_a_list() {
+async fn a_watch_that_sent_nothing_is_followed_by_a_list() {
     let server = Server::in_memory(|asked| match (asked.is_watch(), asked.nth) {
         (false, 0) => list(10, []),
         (false, _) => list(20, [map("a", 11)]),
@@ -183,7 +183,7 @@ async fn a_watch_that_never_said_a_word_is_followed_by_a_list() {
 
 /// A watch that is refused at once although it may be listed must not look like a healthy one.
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_may_be_listed_but_not_watched_is_listed_once_and_says_so() {
+async fn a_kind_that_may_be_listed_but_not_watched_is_listed_once_and_reports_so() {
     let (server, one) = One::on(|asked| match asked.is_watch() {
         false => list(10, [map("a", 1)]),
         true => Answer::status(403, "Forbidden", "cannot watch"),
@@ -197,7 +197,7 @@ async fn a_kind_that_may_be_listed_but_not_watched_is_listed_once_and_says_so() 
 
 /// A problem that comes back on every try is one problem, and has lasted since it began.
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_opens_and_fails_each_time_is_not_told_as_recovered_in_between() {
+async fn a_watch_that_opens_and_fails_each_time_is_not_reported_as_recovered_in_between() {
     let (server, one) = One::on(|asked| match asked.is_watch() {
         false => list(10, [map("a", 1)]),
         true => Answer::watch([&event(

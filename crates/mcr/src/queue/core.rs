@@ -198,7 +198,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash, E: Clone + PartialEq> QueueCore
         slot.orphans += std::mem::take(&mut slot.running);
         let (dropped, old) = slot.items.disown(&self.hasher);
         self.counters.dropped += dropped as u64;
-        self.settle(at);
+        self.update(at);
         self.remove_if_unused(at);
         Some((dropped, old, epoch))
     }
@@ -257,7 +257,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash, E: Clone + PartialEq> QueueCore
             return false;
         };
         change(&mut self.slots[at as usize]);
-        self.settle(at);
+        self.update(at);
         true
     }
 
@@ -323,7 +323,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash, E: Clone + PartialEq> QueueCore
         let new = self.slots[at as usize].items.add(key, add, &self.hasher);
         self.counters.adds += 1;
         self.counters.coalesced += u64::from(!new);
-        self.settle(at);
+        self.update(at);
     }
 
     /// Drops `key` of `cluster`, with its back-off history, unless it is running. Returns whether it was pending.
@@ -333,7 +333,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash, E: Clone + PartialEq> QueueCore
         };
         let forgotten = self.slots[at as usize].items.forget(key, &self.hasher);
         self.counters.dropped += u64::from(forgotten);
-        self.settle(at);
+        self.update(at);
         forgotten
     }
 
@@ -342,7 +342,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash, E: Clone + PartialEq> QueueCore
         let now = self.tick(now);
         if let Some(at) = self.engaged(cluster) {
             self.slots[at as usize].items.retry_now(now);
-            self.settle(at);
+            self.update(at);
         }
     }
 
@@ -384,7 +384,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash, E: Clone + PartialEq> QueueCore
         }
         self.running += 1;
         self.counters.dispatched += 1;
-        self.settle(at);
+        self.update(at);
         Some(work)
     }
 
@@ -438,7 +438,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash, E: Clone + PartialEq> QueueCore
         }
         self.running -= 1;
         self.counters.retries += u64::from(failed);
-        self.settle(at);
+        self.update(at);
         self.remove_if_unused(at);
         current
     }
@@ -484,13 +484,13 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash, E: Clone + PartialEq> QueueCore
             }
             let moved = slot.items.move_due(now, budget);
             budget = budget.saturating_sub(moved.max(1));
-            self.settle(at);
+            self.update(at);
         }
         false
     }
 
     /// Updates the ring, the timers and the totals after a change of a slot.
-    fn settle(&mut self, at: u32) {
+    fn update(&mut self, at: u32) {
         let slot = &mut self.slots[at as usize];
         let open = slot.epoch.is_some() && !slot.gated && !slot.parked;
         let free = self

@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn filters_are_read_and_mistakes_are_told() {
+    fn filters_are_read_and_mistakes_are_reported() {
         let filter = ClusterFilter::parse("name=a%2Fb&state=ready&name=c+d&state=Broken").unwrap();
         assert_eq!(filter.names, ["a/b", "c d"]);
         assert_eq!(filter.states, ["Ready", "Broken"]);

@@ -412,7 +412,7 @@ async fn a_leader_task_runs_in_each_term_and_ends_with_it() {
 }
 
 #[tokio::test]
-async fn settings_that_could_not_work_are_told_when_the_manager_is_built() {
+async fn settings_that_could_not_work_are_reported_when_the_manager_is_built() {
     let cluster = SimCluster::new();
     let builder = Manager::single(cluster.client())
         .leader_election(LeaderElection::new("lock").renew_deadline(Duration::from_secs(20)));

@@ -378,7 +378,7 @@ impl Running {
     }
 
     /// All that can be asked of a fleet, as text: for people and for programs.
-    pub(crate) fn all_that_is_said(&self) -> String {
+    pub(crate) fn all_reports(&self) -> String {
         let report = FleetReport::of(&self.fleet, &self.controllers);
         let (fleet, snapshot) = (&self.fleet, self.fleet.snapshot());
         format!(

@@ -129,7 +129,7 @@ async fn promise_15_hostile_servers_and_kubeconfigs_leak_nothing_and_hurt_nobody
             specs.push(ClusterSpec::new(name, Access::kubeconfig(bytes, trust)));
         }
     }
-    let mut said: Vec<String> = specs.iter().map(|spec| format!("{spec:?}")).collect();
+    let mut announced: Vec<String> = specs.iter().map(|spec| format!("{spec:?}")).collect();
     let running = Running::start(
         specs,
         |seen| {
@@ -161,7 +161,7 @@ async fn promise_15_hostile_servers_and_kubeconfigs_leak_nothing_and_hurt_nobody
                 proxy.reset_connections().await;
             }
         }
-        said.push(running.all_that_is_said());
+        announced.push(running.all_reports());
         // Not where an object is well-formed and of another type than asked for: what kube logs of that can't be kept
         // from the log here, see `kube_itself_logs_well_formed_answers_of_another_type` in mcr-core.
         let undecodable = faults
@@ -175,7 +175,7 @@ async fn promise_15_hostile_servers_and_kubeconfigs_leak_nothing_and_hurt_nobody
             let secrets = cluster.namespaced::<Secret>("default");
             let read = tokio::time::timeout(Duration::from_millis(200), secrets.get("hello"));
             if let Ok(Err(error)) = read.await {
-                said.push(format!("{error} {error:?} {}", mcr::core::explain_error(&error)));
+                announced.push(format!("{error} {error:?} {}", mcr::core::explain_error(&error)));
             }
         }
         // What is healthy does not notice.
@@ -210,7 +210,7 @@ async fn promise_15_hostile_servers_and_kubeconfigs_leak_nothing_and_hurt_nobody
     running.stop().await;
     for canary in [IN_SECRETS, IN_TOKENS, IN_KUBECONFIGS] {
         assert_eq!(log.lines_with(canary), [] as [String; 0]);
-        let leaks: Vec<_> = said.iter().filter(|text| text.contains(canary)).collect();
+        let leaks: Vec<_> = announced.iter().filter(|text| text.contains(canary)).collect();
         assert!(leaks.is_empty(), "{leaks:?}");
     }
 }

@@ -73,7 +73,7 @@ pub(crate) async fn show_and_recover(world: &World, faults: &[Rule]) {
     let running = Running::start(world.specs(), noting, hasty);
     // Each that does not work says why.
     for (sick, rule) in world.sick.iter().zip(faults.iter().cycle()) {
-        while !says_why(&running, &sick.name, rule) {
+        while !reports_why(&running, &sick.name, rule) {
             assert!(
                 started.elapsed() < PATIENCE,
                 "{} with {rule} does not say so: {:?}",
@@ -101,7 +101,7 @@ pub(crate) async fn show_and_recover(world: &World, faults: &[Rule]) {
     running.stop().await;
 }
 
-fn says_why(running: &Running, name: &str, rule: &Rule) -> bool {
+fn reports_why(running: &Running, name: &str, rule: &Rule) -> bool {
     let snapshot = running.fleet.snapshot();
     let Some(cluster) = snapshot.clusters.iter().find(|cluster| *cluster.name == *name) else {
         return false;

@@ -170,8 +170,8 @@ async fn promise_6_fifty_rotations_under_live_watches_cost_no_list_and_no_delete
         assert!(starts(i) >= 4, "the watches began again and again");
         for object in &expected {
             let key = format!("c{i} object-{object}");
-            let told = deleted.lock().unwrap().get(&key).copied();
-            assert_eq!(told, Some(1), "{key} was deleted once");
+            let reported = deleted.lock().unwrap().get(&key).copied();
+            assert_eq!(reported, Some(1), "{key} was deleted once");
         }
     }
     assert_eq!(

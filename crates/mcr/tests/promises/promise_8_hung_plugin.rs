@@ -116,8 +116,8 @@ async fn promise_8_a_hung_plugin_dies_at_its_deadline_unnoticed_by_others_and_un
         begun.elapsed()
     );
     eventually(PATIENCE, "it is killed", || !is_alive(&pid)).await;
-    let said = running.all_that_is_said();
-    assert!(!said.contains(CANARY), "{said}");
+    let announced = running.all_reports();
+    assert!(!announced.contains(CANARY), "{announced}");
     running.stop().await;
     assert!(!log.lines_with("exec plugin").is_empty(), "the log is captured");
     assert_eq!(log.lines_with(CANARY), [] as [String; 0]);

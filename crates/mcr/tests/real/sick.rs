@@ -14,7 +14,7 @@ use crate::harness::*;
 /// Of ten contexts, one never answers, one refuses connections and one may not list. The other seven reconcile, although the
 /// connect timeout is an hour here. The status of the two that answer shows the reason, and the forbidden one recovers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn seven_of_ten_contexts_reconcile_at_once_and_three_say_why_not() {
+async fn seven_of_ten_contexts_reconcile_at_once_and_three_report_why_not() {
     let plane = ControlPlane::start().await.or_fail();
     create(&plane, "hello").await;
     let nobody = plane.user("nobody").create().await.or_fail();
@@ -72,7 +72,7 @@ async fn seven_of_ten_contexts_reconcile_at_once_and_three_say_why_not() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_black_hole_says_so_when_it_was_dialled_for_long_enough() {
+async fn a_black_hole_reports_so_when_it_was_dialled_for_long_enough() {
     let hole = BlackHole::dig();
     let token = Credentials::Token("t".to_owned());
     let context = (

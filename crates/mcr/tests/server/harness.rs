@@ -31,19 +31,19 @@ use crate::{
     support::{ApiAccess, name},
 };
 
-pub(crate) type Said = Result<Change, String>;
+pub(crate) type Announced = Result<Change, String>;
 
 /// A provider that sends the changes and errors of the test. After an error, it continues with the next change.
-pub(crate) struct Told(Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Said>>>);
+pub(crate) struct Scripted(Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Announced>>>);
 
-impl Provider for Told {
+impl Provider for Scripted {
     fn name(&self) -> &str {
         "told"
     }
     fn discover(&self, stop: CancellationToken) -> Discovery {
         stream::unfold(self.0.clone(), |receiver| async move {
-            let said = receiver.lock().await.recv().await?;
-            Some((said.map_err(Into::into), receiver))
+            let announced = receiver.lock().await.recv().await?;
+            Some((announced.map_err(Into::into), receiver))
         })
         .take_until(stop.cancelled_owned())
         .boxed()
@@ -54,7 +54,7 @@ impl Provider for Told {
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
     pub(crate) fleet: Fleet,
-    pub(crate) say: mpsc::UnboundedSender<Said>,
+    pub(crate) announce: mpsc::UnboundedSender<Announced>,
     pub(crate) stop: CancellationToken,
     pub(crate) running: JoinHandle<Result<(), ManagerError>>,
 }
@@ -77,11 +77,11 @@ pub(crate) fn serve_with(
     head_within: Duration,
     with: impl FnOnce(ManagerBuilder) -> ManagerBuilder,
 ) -> Served {
-    let (say, said) = mpsc::unbounded_channel();
+    let (announce, announced) = mpsc::unbounded_channel();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let builder = Manager::builder()
-        .provider(Told(Arc::new(tokio::sync::Mutex::new(said))))
+        .provider(Scripted(Arc::new(tokio::sync::Mutex::new(announced))))
         .controller(Controller::<ConfigMap>::new("animals").build(done, Arc::new(())))
         .serve(ServerOptions::from(listener).head_within(head_within));
     let manager = with(builder).build().unwrap();
@@ -90,7 +90,7 @@ pub(crate) fn serve_with(
     Served {
         address,
         fleet,
-        say,
+        announce,
         stop,
         running,
     }
@@ -136,12 +136,12 @@ impl Served {
         ask(self.address, "GET", path).await
     }
 
-    pub(crate) fn say(&self, change: Change) {
-        self.say.send(Ok(change)).unwrap();
+    pub(crate) fn announce(&self, change: Change) {
+        self.announce.send(Ok(change)).unwrap();
     }
 
     pub(crate) fn join(&self, cluster: &str, api: &ApiAccess) {
-        self.say(Change::Upsert(ClusterSpec::new(
+        self.announce(Change::Upsert(ClusterSpec::new(
             name(cluster),
             api.access.clone(),
         )));

@@ -78,7 +78,7 @@ async fn paths_methods_and_what_they_answer() {
 }
 
 #[tokio::test]
-async fn ready_once_every_provider_has_said_everything() {
+async fn ready_once_every_provider_has_announced_everything() {
     let served = serve(|builder| builder);
     let before = served.get("/readyz").await;
     assert_eq!(before.status, 503);
@@ -88,7 +88,7 @@ async fn ready_once_every_provider_has_said_everything() {
     );
     assert_eq!(served.get("/healthz").await.status, 200, "not ready is not dead");
     served
-        .say
+        .announce
         .send(Err("the directory is missing".to_owned()))
         .unwrap();
     let failing = until_answer(&served, |answer| answer.body.contains("missing")).await;
@@ -97,7 +97,7 @@ async fn ready_once_every_provider_has_said_everything() {
     let dead = ApiAccess::new(Api::default());
     dead.down(true);
     served.join("dead", &dead);
-    served.say(Change::Synced);
+    served.announce(Change::Synced);
     let ready = until_answer(&served, |answer| answer.status == 200).await;
     assert_eq!(ready.json(), json!({"ready": true}));
     let report = served
@@ -126,7 +126,7 @@ async fn while_the_manager_stops_it_is_not_ready_but_alive() {
             Ok(())
         })
     });
-    served.say(Change::Synced);
+    served.announce(Change::Synced);
     until_answer(&served, |answer| answer.status == 200).await;
     served.stop.cancel();
     let stopping = until_answer(&served, |answer| answer.status == 503).await;
@@ -269,7 +269,7 @@ async fn many_ask_while_clusters_churn() {
     for round in 0..100 {
         served.join(&format!("c{}", round % 7), &api);
         sleep(Duration::from_millis(3)).await;
-        served.say(Change::Remove(name(&format!("c{}", (round + 3) % 7))));
+        served.announce(Change::Remove(name(&format!("c{}", (round + 3) % 7))));
     }
     for asking in asking {
         asking.await.unwrap();

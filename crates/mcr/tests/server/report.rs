@@ -38,7 +38,7 @@ fn steady(value: &mut Value) {
             for (key, value) in fields.iter_mut() {
                 let changes = [
                     "since",
-                    "lastHeard",
+                    "lastReceived",
                     "lastEvent",
                     "lastProbe",
                     "identity",
@@ -63,20 +63,20 @@ async fn clusters_as_json_have_stable_fields() {
     berlin.put_map("default/a", "1");
     lyon.forbid("configmaps");
     let spec = |cluster: &str, api: &ApiAccess| ClusterSpec::new(name(cluster), api.access.clone());
-    served.say(Change::Upsert(
+    served.announce(Change::Upsert(
         spec("berlin", &berlin)
             .identity("uid-1")
             .label("env", "prod")
             .property("region", "eu"),
     ));
-    served.say(Change::Upsert(spec("lyon", &lyon)));
-    served.say(Change::Upsert(spec("rome", &lyon).suspended("hibernated")));
-    served.say(Change::Broken(BrokenCluster::new(
+    served.announce(Change::Upsert(spec("lyon", &lyon)));
+    served.announce(Change::Upsert(spec("rome", &lyon).suspended("hibernated")));
+    served.announce(Change::Broken(BrokenCluster::new(
         name("x"),
         "Secret fleet/x",
         "no kubeconfig in it",
     )));
-    served.say(Change::Synced);
+    served.announce(Change::Synced);
     let report = served
         .clusters(|report| {
             report["clusters"].as_array().unwrap().len() == 4
@@ -101,7 +101,7 @@ async fn clusters_as_json_have_stable_fields() {
         "warnings": [],
         "labels": {"env": "prod"},
         "properties": {"region": "eu"},
-        "lastHeard": "<lastHeard>",
+        "lastReceived": "<lastReceived>",
         "lastEvent": "<lastEvent>",
         "lastProbe": "<lastProbe>",
         "credentialExpires": null,
@@ -300,7 +300,7 @@ async fn credentials_show_when_they_expire_and_what_came_of_their_renewal() {
         may: may.clone(),
     };
     let access = EndpointAccess::new(endpoint, issuer).into();
-    served.say(Change::Upsert(ClusterSpec::new(name("berlin"), access)));
+    served.announce(Change::Upsert(ClusterSpec::new(name("berlin"), access)));
     let report = served
         .clusters(|report| report["clusters"][0]["credentialExpires"].is_string())
         .await;
@@ -347,7 +347,7 @@ async fn credentials_are_in_no_answer() {
          clusters: [{{name: a, cluster: {{server: 'https://127.0.0.1:1'}}}}], users: [{{name: a, user: {{token: {SECRET}}}}}]}}"
     );
     let access = mcr::Access::kubeconfig(kubeconfig, mcr::Trust::Untrusted);
-    served.say(Change::Upsert(ClusterSpec::new(name("secretive"), access)));
+    served.announce(Change::Upsert(ClusterSpec::new(name("secretive"), access)));
     let report = served
         .clusters(|report| report["clusters"][0]["state"] == "Unreachable")
         .await;
@@ -365,8 +365,8 @@ async fn a_name_that_leaves_and_is_broken_already_is_shown_twice_and_has_one_ser
     berlin.spawn(async move {
         let _ = wait.await;
     });
-    served.say(Change::Remove(name("berlin")));
-    served.say(Change::Broken(BrokenCluster::new(
+    served.announce(Change::Remove(name("berlin")));
+    served.announce(Change::Broken(BrokenCluster::new(
         name("berlin"),
         "Secret fleet/berlin",
         "it is empty",

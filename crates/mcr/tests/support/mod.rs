@@ -110,7 +110,7 @@ impl Api {
         meta["uid"] = uid;
         meta["resourceVersion"] = json!(version);
         state.objects.insert(at, object.clone());
-        state.tell(plural, if old { "MODIFIED" } else { "ADDED" }, &object);
+        state.send(plural, if old { "MODIFIED" } else { "ADDED" }, &object);
     }
 
     /// A ConfigMap with one entry.
@@ -127,7 +127,7 @@ impl Api {
             .remove(&(plural.to_owned(), namespace.to_owned(), name.to_owned()))
             .unwrap();
         object["metadata"]["resourceVersion"] = json!((state.version + 1).to_string());
-        state.tell(plural, "DELETED", &object);
+        state.send(plural, "DELETED", &object);
     }
 
     pub fn forbid(&self, plural: &str) {
@@ -272,7 +272,7 @@ impl Api {
 }
 
 impl State {
-    fn tell(&mut self, plural: &str, kind: &str, object: &Value) {
+    fn send(&mut self, plural: &str, kind: &str, object: &Value) {
         let line = json!({"type": kind, "object": object});
         self.watchers.retain(|(_, watcher)| !watcher.is_closed());
         for (_, watcher) in self
@@ -286,9 +286,9 @@ impl State {
 }
 
 /// A provider that sends the changes of the test.
-struct Told(Mutex<Option<mpsc::UnboundedReceiver<Change>>>);
+struct Scripted(Mutex<Option<mpsc::UnboundedReceiver<Change>>>);
 
-impl Provider for Told {
+impl Provider for Scripted {
     fn name(&self) -> &str {
         "told"
     }
@@ -337,7 +337,7 @@ impl World {
     pub fn with_settings(change: impl FnOnce(&mut FleetSettings)) -> Self {
         let (changes, receiver) = mpsc::unbounded_channel();
         let fleet = Fleet::builder()
-            .provider(Told(Mutex::new(Some(receiver))))
+            .provider(Scripted(Mutex::new(Some(receiver))))
             .settings(change)
             .build();
         let stop_fleet = CancellationToken::new();

@@ -194,7 +194,7 @@ impl Workspace {
     }
 
     /// The condition `Synced` has this reason. Returns its message.
-    pub(crate) async fn told(&self, reason: &str) -> Result<String> {
+    pub(crate) async fn reported(&self, reason: &str) -> Result<String> {
         let message = |object: &Value| {
             let list = object["status"]["conditions"].as_array()?;
             let synced = list.iter().find(|condition| condition["type"] == "Synced")?;

@@ -156,7 +156,7 @@ impl Script {
     }
 }
 
-fn said(what: &str) -> Result<String> {
+fn announced(what: &str) -> Result<String> {
     Ok(what.to_owned())
 }
 
@@ -180,7 +180,7 @@ async fn proxy(world: &World) -> Result<(FaultProxy, String)> {
 
 async fn publish(world: &mut World) -> Result<String> {
     world.publish().await?;
-    said("schema, export, and a user with the least rights")
+    announced("schema, export, and a user with the least rights")
 }
 
 fn through(world: &World, proxy: &FaultProxy) -> Access {
@@ -192,7 +192,7 @@ async fn controller(world: &mut World, proxy: &FaultProxy) -> Result<String> {
     world.start_at(through(world, proxy))?;
     world.knows_its_clusters().await?;
     ensure!(world.endpoints().await? == 0, "the export has an endpoint");
-    said("it runs without a consumer: the export has no endpoint")
+    announced("it runs without a consumer: the export has no endpoint")
 }
 
 async fn bind(world: &World) -> Result<String> {
@@ -215,7 +215,7 @@ async fn order(world: &World) -> Result<String> {
     }
     let count = world.databases().await?.len();
     ensure!(count == 2, "{count} databases on the service cluster");
-    said("orders → two databases on the service cluster → both consumers see Ready")
+    announced("orders → two databases on the service cluster → both consumers see Ready")
 }
 
 async fn connect(world: &World) -> Result<String> {
@@ -226,14 +226,14 @@ async fn connect(world: &World) -> Result<String> {
             "no address"
         );
     }
-    said("each consumer has the Secret orders-connection")
+    announced("each consumer has the Secret orders-connection")
 }
 
 async fn event(world: &World) -> Result<String> {
     for workspace in [&world.shop, &world.bank] {
         workspace.event("Ready", "the database runs").await?;
     }
-    said("each consumer has an event Ready")
+    announced("each consumer has an event Ready")
 }
 
 async fn change(world: &World) -> Result<String> {
@@ -246,14 +246,14 @@ async fn change(world: &World) -> Result<String> {
     world.shop.orders("updated", wanted).await?;
     let other = world.placed(&world.bank).await?.context("bank has no database")?;
     ensure!(other["spec"]["version"] == "6.0.5", "bank's database has changed");
-    said("shop sees 7.0.1 with three members; the database of bank is as it was")
+    announced("shop sees 7.0.1 with three members; the database of bank is as it was")
 }
 
 async fn password(world: &World) -> Result<String> {
     world.shop.password("another").await?;
     world.shop.secret("orders-connection", "another").await?;
     world.bank.secret("orders-connection", "change-me").await?;
-    said("the password of shop reached its database and came back")
+    announced("the password of shop reached its database and came back")
 }
 
 async fn drift(world: &World) -> Result<String> {
@@ -269,7 +269,7 @@ async fn drift(world: &World) -> Result<String> {
     let another = |now: &Value| now["metadata"]["uid"] != before["metadata"]["uid"];
     world.runs(&world.shop, "made again", another).await?;
     world.shop.phase("Ready").await?;
-    said("what was changed is as ordered, and what was deleted is there again")
+    announced("what was changed is as ordered, and what was deleted is there again")
 }
 
 async fn failing(world: &mut World) -> Result<String> {
@@ -290,10 +290,10 @@ async fn failing(world: &mut World) -> Result<String> {
 async fn away(world: &World, proxy: &FaultProxy) -> Result<String> {
     proxy.set(Fault::Refuse).await;
     world.shop.change(json!({"version": "7.0.2"})).await?;
-    let message = world.shop.told("ClusterAway").await?;
+    let message = world.shop.reported("ClusterAway").await?;
     proxy.clear().await;
     world.shop.runs_version("7.0.2").await?;
-    world.shop.told("Synced").await?;
+    world.shop.reported("Synced").await?;
     Ok(format!(
         "shop read \"{message}\"; the order was carried out when it was back"
     ))
@@ -312,7 +312,7 @@ async fn moved(world: &World) -> Result<String> {
         before["metadata"]["uid"] == after["metadata"]["uid"],
         "the database is another one"
     );
-    said("shop is on another shard and has the same database")
+    announced("shop is on another shard and has the same database")
 }
 
 async fn restart(world: &mut World, proxy: &FaultProxy) -> Result<String> {
@@ -325,7 +325,7 @@ async fn restart(world: &mut World, proxy: &FaultProxy) -> Result<String> {
     world.bank.gone(SECRET, "default/orders-connection").await?;
     let count = world.databases().await?.len();
     ensure!(count == 1, "{count} databases on the service cluster");
-    said("the new controller carried out both; one database is left")
+    announced("the new controller carried out both; one database is left")
 }
 
 async fn unbind(world: &World) -> Result<String> {
@@ -336,7 +336,7 @@ async fn unbind(world: &World) -> Result<String> {
         world.is_in_fleet(workspace, false).await?;
     }
     world.has_endpoints(0).await?;
-    said("the database is gone, both workspaces have left, and the export has no endpoint")
+    announced("the database is gone, both workspaces have left, and the export has no endpoint")
 }
 
 async fn rebind(world: &World) -> Result<String> {
@@ -345,10 +345,10 @@ async fn rebind(world: &World) -> Result<String> {
     world.shop.phase("Ready").await?;
     world.shop.unbind().await?;
     world.shop.gone(BINDING, "mongodb").await?;
-    said("shop had a database again, and left")
+    announced("shop had a database again, and left")
 }
 
 async fn end(world: World) -> Result<String> {
     world.end().await?;
-    said("programs, workspaces and namespaces")
+    announced("programs, workspaces and namespaces")
 }

@@ -58,8 +58,8 @@ impl Page {
     }
 
     /// What it tells of an object was seen as often as it says, and no other deletion.
-    pub(super) fn tells_all(&self, seen: &[String]) {
-        let told: Vec<&String> = self
+    pub(super) fn reports_all(&self, seen: &[String]) {
+        let reported: Vec<&String> = self
             .steps
             .iter()
             .filter_map(|step| match step {
@@ -69,14 +69,14 @@ impl Page {
             .flatten()
             .collect();
         let count = |of: &String| {
-            let (told, seen) = (told.iter().filter(|line| **line == of), seen.iter());
-            (told.count(), seen.filter(|line| *line == of).count())
+            let (reported, seen) = (reported.iter().filter(|line| **line == of), seen.iter());
+            (reported.count(), seen.filter(|line| *line == of).count())
         };
-        let objects = told.iter().copied().filter(|line| line.starts_with("live "));
+        let objects = reported.iter().copied().filter(|line| line.starts_with("live "));
         for line in objects.chain(seen.iter().filter(|line| line.starts_with("deleted "))) {
-            let (told, times) = count(line);
+            let (reported, times) = count(line);
             assert_eq!(
-                told,
+                reported,
                 times,
                 "{line}: how often the page says it, and how often it was seen\n{}",
                 seen.join("\n")
@@ -130,7 +130,7 @@ fn a_page_that_leaves_something_out_is_found() {
     let page = Page::parse("\n```sh\na\n```\n\n```text\nlive  a  b/c\n```\n");
     let holds = |seen: &[&str]| {
         let seen: Vec<String> = seen.iter().map(|line| (*line).to_owned()).collect();
-        std::panic::catch_unwind(|| page.tells_all(&seen)).is_ok()
+        std::panic::catch_unwind(|| page.reports_all(&seen)).is_ok()
     };
     assert!(holds(&["$ a", "live a b/c", "live other b/c"]));
     assert!(!holds(&["live a b/c", "live a b/c"]), "seen twice");

@@ -47,7 +47,7 @@ async fn mongodb_a_workspace_that_moves_to_another_shard_keeps_its_database() ->
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mongodb_a_service_cluster_that_is_away_is_told_to_consumers_and_loses_nothing() -> Result<()> {
+async fn mongodb_a_service_cluster_that_is_away_is_reported_to_consumers_and_loses_nothing() -> Result<()> {
     let mut world = new_world(1).await?;
     let proxy = FaultProxy::start(world.service.upstream()?).await?;
     let through = proxy.kubeconfig_with_token(world.service.token());
@@ -60,14 +60,14 @@ async fn mongodb_a_service_cluster_that_is_away_is_told_to_consumers_and_loses_n
     world.shop.change(json!({"version": "7.0.1"})).await?;
     world.bind(&world.bank).await?;
     world.order(&world.bank).await?;
-    let message = world.bank.told("ClusterAway").await?;
+    let message = world.bank.reported("ClusterAway").await?;
     assert!(message.contains("cluster hub is away"), "{message}");
-    world.shop.told("ClusterAway").await?;
+    world.shop.reported("ClusterAway").await?;
     proxy.clear().await;
     world.bank.phase("Ready").await?;
     world.shop.runs_version("7.0.1").await?;
     for workspace in [&world.shop, &world.bank] {
-        workspace.told("Synced").await?;
+        workspace.reported("Synced").await?;
     }
     let after = world.placed(&world.shop).await?.unwrap();
     assert_eq!(before["metadata"]["uid"], after["metadata"]["uid"]);

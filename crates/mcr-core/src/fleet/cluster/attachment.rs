@@ -43,5 +43,5 @@ pub(crate) trait ScopePlacement: Send + Sync {
 pub(crate) struct ConnectionInfo {
     pub(crate) info: Arc<ClusterInfo>,
     /// When anything was last received.
-    pub(crate) last_heard: Option<SystemTime>,
+    pub(crate) last_received: Option<SystemTime>,
 }

@@ -302,7 +302,7 @@ impl Cluster {
         let endpoint = self.placement().and_then(|placement| placement.connection());
         endpoint.unwrap_or_else(|| ConnectionInfo {
             info: self.info(),
-            last_heard: self.last_heard(),
+            last_received: self.last_received(),
         })
     }
 
@@ -352,8 +352,8 @@ impl Cluster {
     }
 
     /// When anything was last received through its own transport.
-    pub(crate) fn last_heard(&self) -> Option<SystemTime> {
-        self.0.transport.get()?.last_heard()
+    pub(crate) fn last_received(&self) -> Option<SystemTime> {
+        self.0.transport.get()?.last_received()
     }
 
     /// The channel between its supervisor and the drivers of its watches.

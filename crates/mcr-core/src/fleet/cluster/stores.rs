@@ -110,7 +110,7 @@ impl Cluster {
 
     /// Waits until the cluster answers and each of its watches has read a complete list, or until the cluster is
     /// suspended or leaves. Returns whether there was anything to wait for. Cancel safe.
-    pub(crate) async fn settled(&self) -> bool {
+    pub(crate) async fn wait_until_synced(&self) -> bool {
         let mut waited = false;
         loop {
             let (state, mut watches) = (self.state(), self.0.watches.all().into_iter());

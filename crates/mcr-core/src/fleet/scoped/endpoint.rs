@@ -172,7 +172,7 @@ impl ScopeEndpoint {
     }
 }
 
-/// The places behind an endpoint of a scope, as its layout tells them apart.
+/// The places behind an endpoint of a scope, as its layout distinguishes them.
 struct PlacesBehind(Scope, Arc<str>);
 
 impl Places for PlacesBehind {
@@ -308,7 +308,7 @@ impl ScopeEndpoint {
             reason: shown.reason().map(Arc::from),
             warnings: info.and_then(|info| info.warning.clone()).into_iter().collect(),
             clusters: state.clusters.len(),
-            last_heard: connection.and_then(Cluster::last_heard),
+            last_received: connection.and_then(Cluster::last_received),
             last_probe: info.and_then(|info| info.last_probe),
             credential_expires: info.and_then(|info| info.credential_expires),
             watches,

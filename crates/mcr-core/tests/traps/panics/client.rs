@@ -17,7 +17,7 @@ use mcr_doubles::{
 use mcr_testkit::waiting::eventually;
 
 use super::{At, CANARY, SOON, Trap, unreachable};
-use crate::harness::{MAPS, Running, event, follow, gone, map, name, ready, says_nothing_more};
+use crate::harness::{MAPS, Running, event, follow, gone, map, name, ready, reports_nothing_more};
 
 /// The client of a cluster with the ConfigMap `a`, whose second watch says that there is `b`.
 pub(super) struct Client {
@@ -31,7 +31,7 @@ impl Client {
             trap: Trap::at(at),
             server: Server::in_memory(|asked| match (asked.is_watch(), asked.nth) {
                 (true, 1..) => Answer::watch([&event("ADDED", map("b", 12))]),
-                _ => says_nothing_more(asked),
+                _ => reports_nothing_more(asked),
             }),
         }
     }
@@ -170,7 +170,7 @@ async fn a_watch_whose_answer_panics_in_the_middle_begins_again_and_misses_nothi
 
 /// kube's client calls its service on a task of its own, which ends with a panic, and the client with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_has_ended_with_a_panic_is_told_apart_and_another_one_takes_its_place() {
+async fn a_client_that_has_ended_with_a_panic_is_distinguished_and_another_one_takes_its_place() {
     let running = Running::start();
     let dead = Client::at(At::Called);
     let cluster = running.join_by("a", dead.access()).await;

@@ -97,13 +97,13 @@ async fn a_credential_source_that_panics_before_expiry_leaves_the_cluster_as_it_
     let cluster = running.join_by("a", source.access(&server)).await;
     ready(&cluster).await;
     source.trap.set(At::Awaited);
-    let told = || {
+    let reported = || {
         let status = running.fleet.snapshot().clusters.remove(0);
         let of_it = |warning: &&Arc<str>| warning.contains(OF_THE_SOURCE);
         let warning = status.warnings.iter().find(of_it)?.clone();
         Some((status.state, warning))
     };
-    let (state, warning) = eventually(SOON, "the cluster has a warning", told).await;
+    let (state, warning) = eventually(SOON, "the cluster has a warning", reported).await;
     assert_eq!(state, "Ready");
     assert!(!warning.contains(CANARY), "{warning}");
     source.trap.panics_again(1).await;

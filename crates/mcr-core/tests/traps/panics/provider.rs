@@ -21,20 +21,20 @@ struct Sick {
     access: Access,
 }
 
-struct Telling {
+struct Announcing {
     trap: Trap,
-    says: stream::BoxStream<'static, Result<Change, BoxError>>,
+    changes: stream::BoxStream<'static, Result<Change, BoxError>>,
 }
 
-impl stream::Stream for Telling {
+impl stream::Stream for Announcing {
     type Item = Result<Change, BoxError>;
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.trap.pass(At::Listened);
-        self.says.poll_next_unpin(context)
+        self.changes.poll_next_unpin(context)
     }
 }
 
-impl Drop for Telling {
+impl Drop for Announcing {
     fn drop(&mut self) {
         self.trap.pass(At::StreamDropped);
     }
@@ -63,20 +63,20 @@ impl Provider for Sick {
         let fails = matches!(now, At::Shown | At::StreamDropped);
         let failure = fails.then(|| Err(Unspeakable(self.trap.clone()).into()));
         let spec = ClusterSpec::new(name(&self.name), self.access.clone());
-        let says = [Ok(Change::Upsert(spec)), Ok(Change::Synced)].into_iter();
-        let says = failure.into_iter().chain(says);
-        let says = stream::iter(says)
+        let changes = [Ok(Change::Upsert(spec)), Ok(Change::Synced)].into_iter();
+        let changes = failure.into_iter().chain(changes);
+        let changes = stream::iter(changes)
             .chain(stream::pending())
             .take_until(stop.cancelled_owned());
-        Box::pin(Telling {
+        Box::pin(Announcing {
             trap: self.trap.clone(),
-            says: says.boxed(),
+            changes: changes.boxed(),
         })
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_provider_that_panics_says_so_and_its_discovery_is_started_again() {
+async fn a_provider_that_panics_reports_so_and_its_discovery_is_started_again() {
     let log = mcr_testkit::log::Log::of_this_process();
     let access = Client::at(At::Nowhere).access();
     let ways = [At::Started, At::Listened, At::Shown, At::StreamDropped];
@@ -97,7 +97,7 @@ async fn a_provider_that_panics_says_so_and_its_discovery_is_started_again() {
     let runs = fleet.clone();
     let running = Background::start(|stop| async move { runs.run(stop).await });
     // All at once: the pauses of one that is left to panic grow.
-    let looked_at = ways.iter().zip(&traps).map(|(at, trap)| {
+    let checks = ways.iter().zip(&traps).map(|(at, trap)| {
         let (provider, fleet) = (format!("{at:?}").to_lowercase(), &fleet);
         async move {
             let status = || {
@@ -128,7 +128,7 @@ async fn a_provider_that_panics_says_so_and_its_discovery_is_started_again() {
             eventually(SOON, "all was said", || status().synced).await;
         }
     });
-    futures::future::join_all(looked_at).await;
+    futures::future::join_all(checks).await;
     traps[1].set(At::StreamDropped);
     running.stop().await;
     assert!(fleet.snapshot().clusters.is_empty());

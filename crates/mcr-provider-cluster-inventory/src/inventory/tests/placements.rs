@@ -42,12 +42,12 @@ fn one(name: &str, facts: Arc<Facts>) -> HubChange {
     HubChange::Profile(0, key(name), Some(facts))
 }
 
-fn said(inventories: &mut Inventories, batch: Vec<HubChange>) -> Vec<String> {
-    let mut said = shown(&inventories.apply(batch));
-    let synced = said.last().is_some_and(|last| last == "synced");
-    let end = said.len() - usize::from(synced);
-    said[..end].sort();
-    said
+fn announced(inventories: &mut Inventories, batch: Vec<HubChange>) -> Vec<String> {
+    let mut announced = shown(&inventories.apply(batch));
+    let synced = announced.last().is_some_and(|last| last == "synced");
+    let end = announced.len() - usize::from(synced);
+    announced[..end].sort();
+    announced
 }
 
 const NOTHING: [&str; 0] = [];
@@ -57,23 +57,29 @@ fn a_profile_joins_when_any_of_the_decisions_names_it_and_leaves_when_none_does(
     let mut clusters = chosen(&Arc::default(), 1);
     let profiles = ["a", "b", "c"].map(|name| one(name, ready(name, name)));
     assert_eq!(
-        said(&mut clusters, profiles.into()),
+        announced(&mut clusters, profiles.into()),
         NOTHING,
         "nobody has chosen yet"
     );
-    assert_eq!(said(&mut clusters, vec![HubChange::ProfilesSynced(0)]), NOTHING);
+    assert_eq!(
+        announced(&mut clusters, vec![HubChange::ProfilesSynced(0)]),
+        NOTHING
+    );
     let first = decision("slice-0", slice(&["a", "nowhere"]));
     assert_eq!(
-        said(&mut clusters, vec![first]),
+        announced(&mut clusters, vec![first]),
         ["+a a"],
         "one that is named may join at once"
     );
-    assert_eq!(said(&mut clusters, vec![HubChange::DecisionsSynced]), ["synced"]);
+    assert_eq!(
+        announced(&mut clusters, vec![HubChange::DecisionsSynced]),
+        ["synced"]
+    );
     let second = decision("slice-1", slice(&["a", "b"]));
-    assert_eq!(said(&mut clusters, vec![second]), ["+b b"]);
+    assert_eq!(announced(&mut clusters, vec![second]), ["+b b"]);
     let without = decision("slice-0", slice(&[]));
     assert_eq!(
-        said(&mut clusters, vec![without]),
+        announced(&mut clusters, vec![without]),
         NOTHING,
         "the other one names it still"
     );
@@ -82,27 +88,30 @@ fn a_profile_joins_when_any_of_the_decisions_names_it_and_leaves_when_none_does(
         decision("slice-1", slice(&["b"])),
         decision("slice-0", slice(&["a"])),
     ];
-    assert_eq!(said(&mut clusters, moved), NOTHING);
-    assert_eq!(said(&mut clusters, vec![decision("slice-1", None)]), ["-b"]);
+    assert_eq!(announced(&mut clusters, moved), NOTHING);
+    assert_eq!(announced(&mut clusters, vec![decision("slice-1", None)]), ["-b"]);
     // What happens to it meanwhile is known when it joins again.
     assert_eq!(
-        said(&mut clusters, vec![one("b", ready("b", "elsewhere"))]),
+        announced(&mut clusters, vec![one("b", ready("b", "elsewhere"))]),
         NOTHING
     );
     assert_eq!(
-        said(&mut clusters, vec![decision("slice-2", slice(&["b"]))]),
+        announced(&mut clusters, vec![decision("slice-2", slice(&["b"]))]),
         ["+b elsewhere"]
     );
     assert_eq!(
-        said(&mut clusters, vec![HubChange::Profile(0, key("b"), None)]),
+        announced(&mut clusters, vec![HubChange::Profile(0, key("b"), None)]),
         ["-b"]
     );
     assert_eq!(
-        said(&mut clusters, vec![decision("slice-2", slice(&["b", "c"]))]),
+        announced(&mut clusters, vec![decision("slice-2", slice(&["b", "c"]))]),
         ["+c c"]
     );
     // One that is named before it exists.
-    assert_eq!(said(&mut clusters, vec![one("b", ready("b2", "b"))]), ["+b b"]);
+    assert_eq!(
+        announced(&mut clusters, vec![one("b", ready("b2", "b"))]),
+        ["+b b"]
+    );
 }
 
 #[test]
@@ -125,27 +134,30 @@ fn as_long_as_decisions_are_not_all_known_nothing_leaves_because_of_them() {
         HubChange::ProfilesSynced(0),
     ];
     assert_eq!(
-        said(&mut clusters, profiles),
+        announced(&mut clusters, profiles),
         NOTHING,
         "no `synced`, at which the fleet removes the rest"
     );
     assert_eq!(
-        said(&mut clusters, vec![decision("slice-0", slice(&["a"]))]),
+        announced(&mut clusters, vec![decision("slice-0", slice(&["a"]))]),
         ["+a a"]
     );
     assert_eq!(
-        said(&mut clusters, vec![decision("slice-0", slice(&[]))]),
+        announced(&mut clusters, vec![decision("slice-0", slice(&[]))]),
         NOTHING
     );
-    assert_eq!(said(&mut clusters, vec![one("a", ready("a", "two"))]), ["+a two"]);
     assert_eq!(
-        said(
+        announced(&mut clusters, vec![one("a", ready("a", "two"))]),
+        ["+a two"]
+    );
+    assert_eq!(
+        announced(
             &mut clusters,
             vec![decision("slice-0", slice(&["a"])), HubChange::DecisionsSynced]
         ),
         ["-b", "synced"]
     );
-    assert!(memory.knows(&key("a")) && !memory.knows(&key("b")));
+    assert!(memory.contains(&key("a")) && !memory.contains(&key("b")));
 }
 
 #[test]
@@ -159,9 +171,9 @@ fn a_decision_that_cannot_be_read_takes_no_cluster_away_and_gives_none() {
         HubChange::ProfilesSynced(0),
         HubChange::DecisionsSynced,
     ];
-    assert_eq!(said(&mut clusters, all), ["+a a", "synced"]);
+    assert_eq!(announced(&mut clusters, all), ["+a a", "synced"]);
     assert_eq!(
-        said(&mut clusters, vec![decision("slice-0", unreadable())]),
+        announced(&mut clusters, vec![decision("slice-0", unreadable())]),
         NOTHING,
         "it counts as before"
     );
@@ -174,17 +186,17 @@ fn a_decision_that_cannot_be_read_takes_no_cluster_away_and_gives_none() {
         HubChange::ProfilesSynced(0),
         HubChange::DecisionsSynced,
     ];
-    assert_eq!(said(&mut clusters, all), ["+a a", "synced"]);
+    assert_eq!(announced(&mut clusters, all), ["+a a", "synced"]);
     assert_eq!(
-        said(&mut clusters, vec![decision("slice-0", slice(&["b"]))]),
+        announced(&mut clusters, vec![decision("slice-0", slice(&["b"]))]),
         ["+b b", "-a"]
     );
     // It is deleted instead of corrected.
     assert_eq!(
-        said(&mut clusters, vec![decision("slice-0", unreadable())]),
+        announced(&mut clusters, vec![decision("slice-0", unreadable())]),
         NOTHING
     );
-    assert_eq!(said(&mut clusters, vec![decision("slice-0", None)]), ["-b"]);
+    assert_eq!(announced(&mut clusters, vec![decision("slice-0", None)]), ["-b"]);
 }
 
 #[test]
@@ -197,21 +209,21 @@ fn duplicates_are_looked_for_among_the_chosen_ones_only() {
         HubChange::ProfilesSynced(0),
     ];
     assert_eq!(
-        said(&mut clusters, all),
+        announced(&mut clusters, all),
         NOTHING,
         "a decision that names the older one may come yet"
     );
     assert_eq!(
-        said(&mut clusters, vec![HubChange::DecisionsSynced]),
+        announced(&mut clusters, vec![HubChange::DecisionsSynced]),
         ["+young one", "synced"]
     );
-    let both = said(&mut clusters, vec![decision("slice-1", slice(&["old"]))]);
+    let both = announced(&mut clusters, vec![decision("slice-1", slice(&["old"]))]);
     assert!(
         both[0] == "+old one" && both[1].starts_with("~young: ClusterProfile old is older"),
         "{both:?}"
     );
     let swapped = vec![decision("slice-1", slice(&[]))];
-    assert_eq!(said(&mut clusters, swapped), ["+young one", "-old"]);
+    assert_eq!(announced(&mut clusters, swapped), ["+young one", "-old"]);
 }
 
 #[test]
@@ -226,13 +238,13 @@ fn inventories_are_in_sync_when_all_are_and_share_nothing_but_decisions() {
         HubChange::ProfilesSynced(0),
         HubChange::DecisionsSynced,
     ];
-    assert_eq!(said(&mut clusters, all), NOTHING);
+    assert_eq!(announced(&mut clusters, all), NOTHING);
     assert_eq!(
-        said(&mut clusters, vec![HubChange::DecisionsSynced]),
+        announced(&mut clusters, vec![HubChange::DecisionsSynced]),
         ["+fleet/a one"]
     );
     assert_eq!(
-        said(&mut clusters, vec![HubChange::ProfilesSynced(1)]),
+        announced(&mut clusters, vec![HubChange::ProfilesSynced(1)]),
         ["+other/a one", "synced"]
     );
 }
@@ -301,16 +313,16 @@ proptest! {
                     (profiles.chain(decisions).chain(sync()).collect(), true)
                 }
             };
-            let mut told = BTreeSet::new();
+            let mut reported = BTreeSet::new();
             for change in clusters.apply(batch) {
                 match change {
                     Change::Upsert(spec) => {
-                        told.insert(spec.name.to_string());
+                        reported.insert(spec.name.to_string());
                         fleet.insert(spec.name.to_string());
                     }
                     Change::Remove(name) => _ = fleet.remove(name.as_str()),
                     // The fleet removes what a new discovery has not named by now.
-                    Change::Synced if listed => fleet.retain(|name| told.contains(name)),
+                    Change::Synced if listed => fleet.retain(|name| reported.contains(name)),
                     _ => {}
                 }
             }

@@ -99,11 +99,11 @@ impl World {
             Step::Restart => return self.restart(inventory),
         };
         let key = key(NAMES[which]);
-        let said = match self.hub.get(&which) {
+        let announced = match self.hub.get(&which) {
             Some(there) => inventory.profile(&key, there.facts()),
             None => inventory.profile_gone(&key),
         };
-        self.follow(&said);
+        self.follow(&announced);
     }
 
     fn change(&mut self, which: usize, change: impl FnOnce(&mut There)) -> usize {
@@ -116,12 +116,12 @@ impl World {
     /// The fleet keeps what it has, and removes what the new discovery has not named when it is in sync.
     fn restart(&mut self, inventory: &mut Inventory) {
         *inventory = with(inventory.memory.clone());
-        let mut said = Vec::new();
+        let mut announced = Vec::new();
         for (which, there) in &self.hub {
-            said.extend(inventory.profile(&key(NAMES[*which]), there.facts()));
+            announced.extend(inventory.profile(&key(NAMES[*which]), there.facts()));
         }
-        said.extend(inventory.profiles_synced());
-        self.follow(&said);
+        announced.extend(inventory.profiles_synced());
+        self.follow(&announced);
         let there: Vec<&str> = self.hub.keys().map(|which| NAMES[*which]).collect();
         self.fleet.retain(|name, _| there.contains(&name.as_str()));
     }

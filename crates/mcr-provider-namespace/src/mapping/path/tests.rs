@@ -89,7 +89,7 @@ fn names_with_colons_and_dots_are_names() {
 }
 
 #[test]
-fn the_kind_namespace_is_told_from_what_is_in_one() {
+fn the_kind_namespace_is_distinguished_from_what_is_in_one() {
     let cases = [
         ("/api/v1/namespaces", None, None),
         ("/api/v1/namespaces/default", Some("default"), None),

@@ -96,7 +96,7 @@ fn a_uid_that_is_not_canonical_is_held_as_it_is() {
 }
 
 #[test]
-fn an_error_says_why_json_is_not_an_object() {
+fn an_error_reports_why_json_is_not_an_object() {
     let text = |json: &str| parse(json).unwrap_err().to_string();
     assert_eq!(
         text("[1]"),

@@ -59,7 +59,7 @@ fn errors_of_truncated_bodies_do_not_quote_them() {
 }
 
 #[test]
-fn events_are_told_apart() {
+fn events_are_distinguished() {
     assert!(matches!(
         parse_event(br#"{"type":"ADDED","object":{}}"#),
         Ok(WatchEvent::Put(_))

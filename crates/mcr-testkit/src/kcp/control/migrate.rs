@@ -26,7 +26,7 @@ impl Inner {
         to: usize,
         order: KcpMove,
     ) -> bool {
-        self.settle_in(state);
+        self.reconcile_in(state);
         let Some(entry) = self.directory.by_id(id) else {
             return false;
         };
@@ -91,7 +91,7 @@ impl Inner {
             run.state.moving.insert(id.clone(), moving);
             run.later(self.delays.copy, Step::Copy(id.clone()));
         }
-        self.settle_in(state);
+        self.reconcile_in(state);
         true
     }
 }

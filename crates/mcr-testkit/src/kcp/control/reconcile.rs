@@ -17,9 +17,9 @@ pub(super) struct Reconcile<'a> {
 
 impl Inner {
     /// Does all steps that what was written makes necessary, but for those with a delay.
-    pub(in crate::kcp) fn settle(&self) {
+    pub(in crate::kcp) fn reconcile(&self) {
         let mut state = self.control.lock();
-        self.settle_in(&mut state);
+        self.reconcile_in(&mut state);
     }
 
     /// Makes the logical cluster of a Workspace without delay.
@@ -30,10 +30,10 @@ impl Inner {
             state: &mut state,
         }
         .schedule(workspace);
-        self.settle_in(&mut state);
+        self.reconcile_in(&mut state);
     }
 
-    pub(super) fn settle_in(&self, state: &mut State) {
+    pub(super) fn reconcile_in(&self, state: &mut State) {
         Reconcile { inner: self, state }.run();
     }
 }

@@ -19,7 +19,7 @@ pub(in crate::kcp) async fn run(inner: Weak<Inner>, timed: Arc<Notify>) {
             () = tokio::time::sleep_until(next) => {}
         }
         match inner.upgrade() {
-            Some(inner) => inner.settle(),
+            Some(inner) => inner.reconcile(),
             None => return,
         }
     }

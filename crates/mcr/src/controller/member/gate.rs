@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_cant_be_listed_blocks_and_says_why() {
+    fn a_kind_that_cant_be_listed_blocks_and_reports_why() {
         let mut gate = SyncGate::default();
         gate.add_watch(0, "configmaps".into());
         gate.add_watch(1, "secrets".into());

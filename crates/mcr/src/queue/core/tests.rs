@@ -274,7 +274,7 @@ fn debounce_does_not_postpone_what_was_due_earlier() {
 }
 
 #[test]
-fn a_completion_told_twice_does_not_end_the_next_run() {
+fn a_completion_reported_twice_does_not_end_the_next_run() {
     let (mut q, now) = queue();
     q.add(&"a", 1, Live, now);
     let first = q.pop(now).unwrap();
@@ -339,7 +339,7 @@ fn the_oldest_item_overtakes_under_a_flood_of_live_ones() {
 }
 
 #[test]
-fn introspection_tells_ready_from_delayed_from_running() {
+fn introspection_reports_ready_from_delayed_from_running() {
     let (mut q, now) = queue();
     (0..3).for_each(|key| assert!(q.add(&"a", key, Live, now + ms(u64::from(key)))));
     q.add_after(&"a", 9, Live, ms(500), now);

@@ -11,7 +11,7 @@ use crate::codec::{
 };
 
 /// All that a list says, or its error.
-type Said = Result<(Vec<Result<String, String>>, String, Option<String>), ListError>;
+type Announced = Result<(Vec<Result<String, String>>, String, Option<String>), ListError>;
 
 fn items_of(items: &RawObjects<'_>) -> Vec<Result<String, String>> {
     let mut encoder = Encoder::plain(Encoding::new("v1", "ConfigMap"));
@@ -24,7 +24,7 @@ fn items_of(items: &RawObjects<'_>) -> Vec<Result<String, String>> {
     all
 }
 
-fn at_once(body: &[u8]) -> Said {
+fn at_once(body: &[u8]) -> Announced {
     let ListPage {
         items,
         resource_version,
@@ -33,7 +33,7 @@ fn at_once(body: &[u8]) -> Said {
     Ok((items_of(&items), resource_version, continue_token))
 }
 
-fn in_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Said {
+fn in_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Announced {
     let mut list = ListDecoder::default();
     let mut items = Vec::new();
     for part in parts {
@@ -204,7 +204,7 @@ fn a_single_value_longer_than_16_mib_is_refused() {
 }
 
 #[test]
-fn small_parts_are_not_looked_at_again_and_again() {
+fn small_parts_are_not_scanned_again_and_again() {
     // The third item is none that the scanner reads.
     let body = list_of([
         object(0, 1 << 13),
@@ -218,10 +218,7 @@ fn small_parts_are_not_looked_at_again_and_again() {
             list.buffer().extend(part);
             list.read().unwrap();
         }
-        assert!(
-            list.reader.looked_at <= 3 * body.len(),
-            "in parts of {size} bytes"
-        );
+        assert!(list.reader.scanned <= 3 * body.len(), "in parts of {size} bytes");
         list.finish().unwrap();
     }
 }

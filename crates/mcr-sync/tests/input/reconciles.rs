@@ -54,7 +54,7 @@ async fn sync_paused_source_is_left_alone_until_it_goes_on_or_is_deleted() {
 #[tokio::test(start_paused = true)]
 async fn sync_request_of_another_watch_of_build_with_leads_to_a_look() {
     let factor = Arc::new(Mutex::new(1));
-    let (seen, told) = (factor.clone(), factor);
+    let (seen, reported) = (factor.clone(), factor);
     let sync = sync().project(move |_, _| {
         let mut target = DynamicObject::new("", &crate::world::widgets());
         target.data = json!({"spec": {"size": *seen.lock().unwrap()}});
@@ -62,7 +62,7 @@ async fn sync_request_of_another_watch_of_build_with_leads_to_a_look() {
     });
     let settings = move |settings: Watched<ConfigMap>| {
         let size = settings.object.data.as_ref()?.get("size")?.parse().ok()?;
-        *told.lock().unwrap() = size;
+        *reported.lock().unwrap() = size;
         Some(ObjectKey::namespaced("default", "w"))
     };
     let mut world = World::with(&["w"]);
@@ -101,7 +101,7 @@ async fn sync_labels_of_a_cluster_that_change_during_a_reconcile_lead_to_another
 
 /// As the test of `orphans.rs`, with a watch that has a selector.
 #[tokio::test(start_paused = true)]
-async fn sync_source_that_vanishes_from_a_watch_with_a_selector_is_told() {
+async fn sync_source_that_vanishes_from_a_watch_with_a_selector_is_reported() {
     let mut world = World::with(&["lost"]);
     world.begin_with(limited(sync()));
     world.synced("lost").await;
@@ -129,7 +129,7 @@ impl Provider for Never {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sync_problems_and_status_are_told_although_a_provider_never_announces_its_clusters() {
+async fn sync_problems_and_status_are_reported_although_a_provider_never_announces_its_clusters() {
     let with_size = || {
         to_each().status(
             |_, targets| json!({"size": targets.first().map(|(_, it)| it.data["spec"]["size"].clone())}),
@@ -194,13 +194,13 @@ async fn sync_origin_of_a_copy_is_asked_for_once_and_not_for_each_place() {
 
 /// The synced source is looked at again: a cluster of its target is another one under the same name, and after a second claim.
 #[tokio::test(start_paused = true)]
-async fn sync_source_without_a_change_is_looked_at_again_for_a_replaced_cluster_and_a_second_claim() {
+async fn sync_source_without_a_change_is_reconciled_again_for_a_replaced_cluster_and_a_second_claim() {
     let mut world = World::of(&["w"], sync()).await;
     sleep(secs(60)).await;
     let mut copy = anew(&get(&world.berlin, "w").unwrap());
     copy["metadata"]["name"] = "copy".into();
     world.berlin.create(copy).unwrap();
-    world.told("w", "ClaimedTwice", "default/copy").await;
+    world.reported("w", "ClaimedTwice", "default/copy").await;
     delete(&world.berlin, "copy");
     world.synced("w").await;
     sleep(secs(60)).await;

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 /// What a provider can say of a cluster, in the terms of the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Looks {
+pub(crate) struct Facts {
     pub(crate) place: usize,
     /// Which of the addresses of the place.
     pub(crate) address: usize,
@@ -24,7 +24,7 @@ pub(crate) struct Looks {
     pub(crate) label: u8,
 }
 
-impl Looks {
+impl Facts {
     /// Nothing but a place.
     pub(crate) fn at(place: usize) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl Looks {
 
 #[derive(Debug, Clone)]
 pub(crate) enum Description {
-    Good(Box<ClusterSpec>, Looks),
+    Good(Box<ClusterSpec>, Facts),
     Broken,
 }
 
@@ -69,7 +69,7 @@ type Unknown = Box<dyn Fn(&str, bool) -> bool + Send>;
 pub(crate) struct Model {
     claims: BTreeMap<String, Vec<Claim>>,
     /// What is in force, and what was when an engagement may have begun.
-    in_force: BTreeMap<String, Looks>,
+    in_force: BTreeMap<String, Facts>,
     /// How many engagements of a name there may have been.
     engagements: BTreeMap<String, u64>,
     /// The last epoch that was taken back.
@@ -84,7 +84,7 @@ pub(crate) struct Model {
 #[derive(Debug, Clone)]
 struct Claim {
     provider: usize,
-    looks: Option<Looks>,
+    facts: Option<Facts>,
     broken: bool,
     round: u64,
     missing: Option<Missing>,
@@ -100,7 +100,7 @@ pub(crate) const GRACE: Duration = Duration::from_secs(30);
 
 impl Model {
     /// What should be engaged, and how it should look.
-    pub(crate) fn engaged(&self) -> BTreeMap<String, Looks> {
+    pub(crate) fn engaged(&self) -> BTreeMap<String, Facts> {
         self.in_force.clone()
     }
 
@@ -127,7 +127,7 @@ impl Model {
     pub(crate) fn never_good(&self) -> Vec<String> {
         self.claims
             .iter()
-            .filter(|(_, claims)| claims[0].looks.is_none())
+            .filter(|(_, claims)| claims[0].facts.is_none())
             .map(|(name, _)| name.clone())
             .collect()
     }
@@ -139,7 +139,7 @@ impl Model {
         let at = at.unwrap_or_else(|| {
             claims.push(Claim {
                 provider,
-                looks: None,
+                facts: None,
                 broken: false,
                 round,
                 missing: None,
@@ -152,12 +152,12 @@ impl Model {
     }
 
     /// Notes what is in force now.
-    fn settle(&mut self, name: &str) {
+    fn converge(&mut self, name: &str) {
         // A description that was never usable keeps no name.
         if let Some(claims) = self.claims.get_mut(name) {
-            claims.sort_by_key(|claim| claim.looks.is_none());
+            claims.sort_by_key(|claim| claim.facts.is_none());
         }
-        let now = self.claims.get(name).and_then(|claims| claims[0].looks.clone());
+        let now = self.claims.get(name).and_then(|claims| claims[0].facts.clone());
         let Some(now) = now else {
             self.in_force.remove(name);
             return;
@@ -181,17 +181,17 @@ impl Model {
         self.in_force.insert(name.to_owned(), now);
     }
 
-    fn said(&mut self, provider: usize, name: &str, what: &Description) {
+    fn announced(&mut self, provider: usize, name: &str, what: &Description) {
         self.sweep();
         let claim = self.claim(provider, name);
         match what {
-            Description::Good(_, looks) => {
-                claim.looks = Some(looks.clone());
+            Description::Good(_, facts) => {
+                claim.facts = Some(facts.clone());
                 claim.broken = false;
             }
             Description::Broken => claim.broken = true,
         }
-        self.settle(name);
+        self.converge(name);
     }
 
     fn removed(&mut self, provider: usize, name: &str) {
@@ -208,7 +208,7 @@ impl Model {
         if at == 0 {
             // Taken back: whoever inherits the name is another cluster.
             self.in_force.remove(name);
-            self.settle(name);
+            self.converge(name);
         }
     }
 
@@ -230,7 +230,7 @@ impl Model {
         self.sweep();
         self.rounds[provider] += 1;
         for (name, what) in world {
-            self.said(provider, name, what);
+            self.announced(provider, name, what);
         }
         let round = self.rounds[provider];
         let all = self.claims.values_mut().flatten();
@@ -324,12 +324,12 @@ impl Scripted {
     /// The cluster looks like this now. While no discovery runs, the fleet is not told.
     pub(crate) fn set(&self, name: &str, what: Description) {
         let mut state = self.state();
-        let told = state
+        let reported = state
             .live
             .as_ref()
             .is_some_and(|live| live.send(Ok(change(name, &what))).is_ok());
-        if told {
-            self.model().said(self.0.id, name, &what);
+        if reported {
+            self.model().announced(self.0.id, name, &what);
         }
         state.world.insert(name.to_owned(), what);
     }
