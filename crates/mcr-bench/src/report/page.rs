@@ -166,7 +166,7 @@ fn limits(rows: &[Row]) -> String {
         let _ = writeln!(
             text,
             "\nThe {objects} objects themselves are {} MB of JSON without managedFields: {} of what go-serial takes in all, and {} of what \
-             kube-rs-tuned does, before there is any connection. Below that, it is a matter of what objects have in common.",
+             kube-rs-tuned does.",
             rounded(objects * json / 1e6),
             part("go-serial"),
             part("kube-rs-tuned"),
@@ -193,15 +193,14 @@ pub fn page(rows: &[Row], verdicts: &[Verdict], machine: &Machine) -> String {
         .collect();
     let mut text = format!(
         "# Benchmarks\n\n\
-         Written by `cargo xtask bench` on {}: {}, {} cores, {} GB, {}.\n{}.\n\n\
-         Each subject runs in a process of its own and does the same job; memory and CPU time are what the kernel counts for that process. Each family \
-         is a program of its own, as it would be deployed: `mcr`, both of kube-rs, both of Go, the floor; those in Rust are built with \
-         the profile `deployed` (fat LTO, one codegen unit). Each has its default runtime, tokio's or Go's, with a thread \
-         for each core; the server shares the cores. In variant `threads N` each has so many. Subjects take turns within a run, figures are medians of the runs. `cargo xtask bench fleet --kubeconfig FILE` measures on clusters of yours, `--help` \
-         has the rest.\n\n\
+         Written by `cargo xtask bench --write` on {}: {}, {} cores, {} GB, {}.\n{}.\n\n\
+         Each subject runs in a process of its own and does the same job; the kernel reports its memory and CPU time. Each family is a \
+         program of its own, as it would be deployed: `mcr`, both of kube-rs, both of Go, the floor; those in Rust are built with the \
+         profile `deployed` (fat LTO, one codegen unit). Each has its default runtime, tokio's or Go's, with a thread for each core \
+         (variant `threads N`: with so many); the server shares the cores. Subjects take turns within a run, figures are medians of the \
+         runs. `cargo xtask bench fleet --kubeconfig FILE` measures on clusters of yours.\n\n\
          ## Targets\n\n\
-         Ratios are of one call on one machine. The rows behind them are below. \
-         Suites that the last call did not measure keep the rows of an earlier call, which may have run on another machine.\n\n{}\n",
+         Ratios are of one call on one machine. Suites that the last call did not measure keep the rows of an earlier call, which may have run on another machine.\n\n{}\n",
         machine.date,
         machine.processor,
         machine.cores,

@@ -1,6 +1,7 @@
 //! The subjects: programs that do the same job, each in a process of its own.
 //!
-//! The job: every ConfigMap of every context of a kubeconfig, or every object of the kinds it was started with, passes the reconciler once, and from then on whenever it changes.
+//! The job: every ConfigMap of every context of a kubeconfig, or every object of the kinds it was started with, passes the
+//! reconciler once, and from then on whenever it changes.
 //! [`message`] has their messages on stdout and the questions on stdin.
 //!
 //! No code here names all subjects, or the linker would put all of them into each program.
