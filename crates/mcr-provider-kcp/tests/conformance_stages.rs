@@ -10,7 +10,7 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use mcr_core::{Access, ClusterName, Provider, Trust};
-use mcr_provider_kcp::{InitializingWorkspaces, TerminatingWorkspaces, api::core::v1alpha1::LogicalCluster};
+use mcr_provider_kcp::{InitializingWorkspaces, LogicalCluster, TerminatingWorkspaces};
 use mcr_testkit::{
     conformance::{Ability, Ability::*, Draft, Subject},
     kcp::{Kcp, KcpServer, KcpWorkspace},

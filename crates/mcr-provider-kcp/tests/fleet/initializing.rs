@@ -5,9 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, api::ListParams};
 use mcr_core::{ClusterState, Provider, WatchRequest};
-use mcr_provider_kcp::{
-    Initializer, InitializingWorkspaces, LifecycleError, Removal, api::core::v1alpha1::LogicalCluster,
-};
+use mcr_provider_kcp::{Initializer, InitializingWorkspaces, LifecycleError, LogicalCluster, Removal};
 use mcr_testkit::{
     kcp::{KcpMove, KcpUser, KcpWorkspace},
     log::Log,

@@ -10,8 +10,8 @@ use kube::{
 };
 use mcr_core::{Access, Cluster, Fleet, Trust, WatchRequest};
 use mcr_provider_kcp::{
-    Initializer, InitializingWorkspaces, LifecycleBuilder, LifecycleError, Removal, TerminatingWorkspaces,
-    Terminator, api::core::v1alpha1::LogicalCluster,
+    Initializer, InitializingWorkspaces, LifecycleBuilder, LifecycleError, LogicalCluster, Removal,
+    TerminatingWorkspaces, Terminator,
 };
 use mcr_testkit::{kcp::KcpUser, sim::SimRule};
 use serde_json::{Value, json};

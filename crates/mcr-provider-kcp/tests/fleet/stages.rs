@@ -10,9 +10,7 @@ use kube::{
     runtime::events::{Event, EventType, Recorder},
 };
 use mcr_core::{Access, Availability, Change, Discovery, Provider, Trust, WatchRequest};
-use mcr_provider_kcp::{
-    InitializingWorkspaces, LifecycleBuilder, TerminatingWorkspaces, api::core::v1alpha1::LogicalCluster,
-};
+use mcr_provider_kcp::{InitializingWorkspaces, LifecycleBuilder, LogicalCluster, TerminatingWorkspaces};
 use mcr_testkit::kcp::{Kcp, KcpBuilder, KcpServer, KcpWorkspace};
 use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};

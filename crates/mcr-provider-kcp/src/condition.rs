@@ -27,12 +27,12 @@ pub struct Condition {
 }
 
 /// The condition of a type. `None` if kcp has not set it.
-pub fn find<'c>(conditions: &'c [Condition], type_: &str) -> Option<&'c Condition> {
+pub(crate) fn find<'c>(conditions: &'c [Condition], type_: &str) -> Option<&'c Condition> {
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 
 /// Whether a condition is set and true.
-pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
+pub(crate) fn is_true(conditions: &[Condition], type_: &str) -> bool {
     find(conditions, type_).is_some_and(|condition| condition.status == "True")
 }
 
