@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use mcr_bench::row::Row;
-use mcr_testkit::kcp::Kcp;
+use mcr_kcp_double::Kcp;
 use tokio::process::Command;
 
 /// The rows, by subject and variant.

@@ -3,10 +3,13 @@
 //! A custom resource can't have the subresources `adminkubeconfig` and `viewerkubeconfig` of a Shoot. A [`Garden`] stands in front of an
 //! API server that has Shoots as a custom resource, real or simulated, and answers these two itself: as the test says.
 //!
+//! The crate is not published, because only the tests of the provider and of the CLI use it.
+//!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 //! use std::time::Duration;
-//! use mcr_testkit::{garden::{Garden, Issued}, sim::SimCluster};
+//! use mcr_garden_double::{Garden, Issued};
+//! use mcr_testkit::sim::SimCluster;
 //!
 //! let server = SimCluster::builder().build();
 //! server.create(Garden::crd())?;
@@ -23,6 +26,9 @@
 //! assert_eq!(garden.asked("garden-dev/one"), 0);
 //! # Ok::<_, mcr_testkit::sim::SimError>(()) }).unwrap();
 //! ```
+
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
 
 use std::{
     collections::HashMap,

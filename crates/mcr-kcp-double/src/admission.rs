@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use super::directory::Directory;
 use super::kinds::{BINDINGS, EXPORTS, LOGICAL_CLUSTERS, SCHEMAS, TYPES, WORKSPACES};
 use super::names;
-use crate::sim::cause::Cause;
-use crate::sim::error::SimError;
-use crate::sim::kinds::Kind;
-use crate::sim::object::{metadata_mut, text};
-use crate::sim::state::Admission;
+use mcr_testkit::sim::SimError;
+use mcr_testkit::sim::cause::Cause;
+use mcr_testkit::sim::kinds::Kind;
+use mcr_testkit::sim::object::{metadata_mut, text};
+use mcr_testkit::sim::state::Admission;
 
 /// The label on an APIBinding with the hash of its export.
 pub(super) const EXPORT_LABEL: &str = "internal.apis.kcp.io/export";

@@ -17,10 +17,10 @@ use super::shard::Shard;
 use super::state::State;
 use super::user::{ADMINS, KcpUser, Users};
 use super::{kinds, root};
-use crate::sim::SimServerError;
-use crate::sim::kinds::Kinds;
-use crate::sim::state::{ServerState, Settings};
-use crate::sim::store::Store;
+use mcr_testkit::sim::SimServerError;
+use mcr_testkit::sim::kinds::Kinds;
+use mcr_testkit::sim::state::{ServerState, Settings};
+use mcr_testkit::sim::store::Store;
 
 /// Describes a [`Kcp`].
 #[derive(Debug)]
@@ -161,7 +161,7 @@ impl KcpBuilder {
             };
             let store = Store::shared(self.settings.window, Kinds::over(kinds::everywhere()));
             let seed = seed.wrapping_add(number as u64);
-            let users = crate::sim::auth::Users::default();
+            let users = mcr_testkit::sim::auth::Users::default();
             let server = ServerState::new(
                 seed,
                 self.settings.clone(),

@@ -11,8 +11,8 @@ use super::service::KcpService;
 use super::shard_handle::KcpShard;
 use super::user::KcpUser;
 use super::workspace::KcpWorkspace;
-use crate::sim::SimError;
-use crate::sim::write::{Verb, Write};
+use mcr_testkit::sim::SimError;
+use mcr_testkit::sim::write::{Verb, Write};
 
 /// A double of kcp in memory: a front proxy, shards with logical clusters, and kcp's control plane.
 ///

@@ -6,10 +6,10 @@ use std::sync::{Arc, OnceLock};
 use serde_json::{Value, json};
 
 use super::conversion;
-use crate::sim::crd;
-use crate::sim::error::SimError;
-use crate::sim::kinds::{Conversion, Custom, Kind, Versions, builtins, resource_id};
-use crate::sim::object::text;
+use mcr_testkit::sim::SimError;
+use mcr_testkit::sim::crd;
+use mcr_testkit::sim::kinds::{Conversion, Custom, Kind, Versions, builtins, resource_id};
+use mcr_testkit::sim::object::text;
 
 /// Groups of Kubernetes of which a workspace serves everything that the simulator knows.
 const GROUPS: &[&str] = &[

@@ -1,4 +1,4 @@
-//! A double of kcp, in memory, over the [simulator](crate::sim).
+//! A double of kcp, in memory, over the [simulator](mcr_testkit::sim).
 //!
 //! A [`Kcp`] has a front proxy, one or more shards, logical clusters, the virtual workspaces of APIExports and
 //! WorkspaceTypes, and a small control plane. [`Kcp::client`] calls it without sockets; [`KcpBuilder::serve`] puts it behind TLS: one port for the
@@ -6,7 +6,7 @@
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-//! use mcr_testkit::kcp::Kcp;
+//! use mcr_kcp_double::Kcp;
 //! use serde_json::json;
 //!
 //! let kcp = Kcp::builder().shards(2).build();
@@ -39,16 +39,22 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(()) }).unwrap();
 //! ```
 //!
+//! It is not published: it follows kcp only where the tests, examples and measurements of this workspace read it, and it is
+//! built on hidden parts of the simulator. What users test their controllers with is in `mcr-testkit`.
+//!
 //! The facts about kcp that it follows, with the test of each, are in `docs/design/kcp.md` of the repository. The same
 //! tests run on a real kcp when `MCR_KCP_KUBECONFIG` names a kubeconfig of its admin.
 //!
 //! # What it does not
 //!
-//! - All that the [simulator](crate::sim#what-it-does-not) does not.
+//! - All that the [simulator](mcr_testkit::sim#what-it-does-not) does not.
 //! - RBAC objects in workspaces are stored, not evaluated: rights are those of [`KcpUser`].
 //! - No conversion of `apis.kcp.io/v1alpha1` that keeps what only v1alpha2 can say; no partitions, no cached resources,
 //!   no mounts, no maximal permission policy, no virtual storage, no naming conflicts between bindings.
 //! - Conflicts of server-side apply in virtual workspaces; the annotation `kcp.io/original-api-version`.
+
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
 
 mod admission;
 mod builder;

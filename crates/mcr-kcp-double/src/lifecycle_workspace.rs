@@ -15,17 +15,17 @@ use super::names::lifecycle_label;
 use super::rewrite::{add_label, refuse};
 use super::shard::Shard;
 use super::user::KcpUser;
-use crate::sim::answer::Answer;
-use crate::sim::auth::Attributes;
-use crate::sim::cause::Cause;
-use crate::sim::error::SimError;
-use crate::sim::handle::{Caller, handle_for};
-use crate::sim::kinds::{Kind, Kinds};
-use crate::sim::object::text;
-use crate::sim::query::Query;
-use crate::sim::route::{Route, Target};
-use crate::sim::state::{Admission, ClusterState};
-use crate::sim::{SimBody, SimRule, SimUser};
+use mcr_testkit::sim::SimError;
+use mcr_testkit::sim::answer::Answer;
+use mcr_testkit::sim::auth::Attributes;
+use mcr_testkit::sim::cause::Cause;
+use mcr_testkit::sim::handle::{Caller, handle_for};
+use mcr_testkit::sim::kinds::{Kind, Kinds};
+use mcr_testkit::sim::object::text;
+use mcr_testkit::sim::query::Query;
+use mcr_testkit::sim::route::{Route, Target};
+use mcr_testkit::sim::state::{Admission, ClusterState};
+use mcr_testkit::sim::{SimBody, SimRule, SimUser};
 
 /// The part of the life of a workspace that is waited in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

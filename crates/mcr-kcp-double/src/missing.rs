@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::kinds::WORKSPACES;
-use crate::sim::SimError;
+use mcr_testkit::sim::SimError;
 
 /// The 404 of a path without a workspace.
 pub(super) fn no_workspace(name: &str) -> SimError {

@@ -14,10 +14,10 @@ use super::missing::no_workspace;
 use super::rewrite::{refuse, set_path};
 use super::shard::Shard;
 use super::user::KcpUser;
-use crate::sim::SimBody;
-use crate::sim::error::SimError;
-use crate::sim::handle::{Caller, handle_for};
-use crate::sim::request::header;
+use mcr_testkit::sim::SimBody;
+use mcr_testkit::sim::SimError;
+use mcr_testkit::sim::handle::{Caller, handle_for};
+use mcr_testkit::sim::request::header;
 
 /// Through which door a request comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

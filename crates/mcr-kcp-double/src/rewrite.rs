@@ -4,10 +4,10 @@ use http::request::Parts;
 use http::{Response, Uri};
 
 use super::shard::Shard;
-use crate::sim::SimBody;
-use crate::sim::answer::Answer;
-use crate::sim::error::SimError;
-use crate::sim::handle::{Caller, handle_for};
+use mcr_testkit::sim::SimBody;
+use mcr_testkit::sim::SimError;
+use mcr_testkit::sim::answer::Answer;
+use mcr_testkit::sim::handle::{Caller, handle_for};
 
 /// Replaces the path of a request.
 pub(super) fn set_path(parts: &mut Parts, path: &str, query: Option<&str>) {

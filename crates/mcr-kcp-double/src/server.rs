@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 
 use super::handle::Kcp;
 use super::path::{self, Entry};
-use crate::sim::kubeconfig;
-use crate::sim::server::{Answers, Listening, listen_for};
-use crate::sim::{SimBody, SimServerError, SimTls};
+use mcr_testkit::sim::kubeconfig;
+use mcr_testkit::sim::{Answers, Listening, listen_for};
+use mcr_testkit::sim::{SimBody, SimServerError, SimTls};
 
 /// A double of kcp behind TLS on 127.0.0.1: the front proxy and each shard on a port of its own. Dropping it closes the
 /// ports and all connections.

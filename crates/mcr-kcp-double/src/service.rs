@@ -12,7 +12,7 @@ use http_body_util::BodyExt;
 use super::inner::Inner;
 use super::path::{self, Entry};
 use super::rewrite::set_path;
-use crate::sim::SimBody;
+use mcr_testkit::sim::SimBody;
 
 /// The front proxy or a shard of the double as a tower service, for any request body.
 #[derive(Clone, Debug)]

@@ -3,11 +3,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::sim::clock;
-use crate::sim::kinds::{Kind, Kinds};
-use crate::sim::object::{self, Object, has_finalizers, metadata_mut, text};
-use crate::sim::state::{CLUSTER_ANNOTATION, ClusterState, ServerState};
-use crate::sim::write::{Verb, Write};
+use mcr_testkit::sim::clock;
+use mcr_testkit::sim::kinds::{Kind, Kinds};
+use mcr_testkit::sim::object::{self, Object, has_finalizers, metadata_mut, text};
+use mcr_testkit::sim::state::{CLUSTER_ANNOTATION, ClusterState, ServerState};
+use mcr_testkit::sim::write::{Verb, Write};
 
 /// A shard: one store, with one resource version, for all its logical clusters.
 #[derive(Debug)]

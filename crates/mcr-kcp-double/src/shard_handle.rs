@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use super::inner::Inner;
 use super::shard::Shard;
-use crate::sim::SimAuditLog;
+use mcr_testkit::sim::SimAuditLog;
 
 /// A shard of the double. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::kinds;
-use crate::sim::kinds::{Kind, Kinds};
+use mcr_testkit::sim::kinds::{Kind, Kinds};
 
 /// A cluster-scoped object of kcp: the id of its logical cluster, and its name.
 pub(super) type Key = (Arc<str>, String);
@@ -183,7 +183,7 @@ impl Claim {
         }
         let tables = self.groups().into_iter();
         tables
-            .map(|group| crate::sim::kinds::resource_id(group, &self.resource))
+            .map(|group| mcr_testkit::sim::kinds::resource_id(group, &self.resource))
             .collect()
     }
 

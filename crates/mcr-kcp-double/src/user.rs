@@ -1,14 +1,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::sim::SimRule;
-use crate::sim::auth::{Attributes, SimUser};
-use crate::sim::error::SimError;
+use mcr_testkit::sim::SimError;
+use mcr_testkit::sim::SimRule;
+use mcr_testkit::sim::auth::{Attributes, SimUser};
 
 /// A user of the double of kcp, with rules per workspace.
 ///
 /// ```
-/// use mcr_testkit::kcp::{Kcp, KcpUser};
+/// use mcr_kcp_double::{Kcp, KcpUser};
 ///
 /// # fn main() -> Result<(), mcr_testkit::sim::SimError> {
 /// let kcp = Kcp::new();

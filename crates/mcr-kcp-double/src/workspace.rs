@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::directory::Entry;
 use super::inner::Inner;
 use super::missing::no_workspace;
-use crate::sim::{SimCluster, SimError};
+use mcr_testkit::sim::{SimCluster, SimError};
 
 /// A workspace: one logical cluster. Cheap to clone.
 #[derive(Clone, Debug)]

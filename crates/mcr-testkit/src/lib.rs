@@ -17,19 +17,11 @@ pub mod discovery;
 pub mod e2e;
 #[cfg(all(unix, feature = "faults"))]
 pub mod faults;
-#[cfg(feature = "garden")]
-pub mod garden;
-#[cfg(feature = "kcp")]
-pub mod kcp;
 #[cfg(feature = "log")]
 pub mod log;
 #[cfg(feature = "conformance")]
 pub mod schema;
 #[cfg(feature = "sim")]
-#[cfg_attr(
-    not(feature = "kcp"),
-    allow(dead_code, reason = "the double of kcp is built on it")
-)]
 pub mod sim;
 #[cfg(any(feature = "conformance", all(unix, feature = "consumers")))]
 mod suite;

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeSet, fs, path::PathBuf, time::Duration};
 
+use mcr_kcp_double::{KcpServer, KcpUser, KcpWorkspace};
 use mcr_testkit::{
-    kcp::{KcpServer, KcpUser, KcpWorkspace},
     sim::{SimAuditEvent, SimRule},
     waiting::OrFail,
 };

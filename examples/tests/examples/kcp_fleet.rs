@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use mcr::{Access, Fleet, HUB, KubeconfigAccess, Manager, Trust};
+use mcr_kcp_double::{Kcp, KcpServer, KcpWorkspace};
 use mcr_provider_kcp::KcpProvider;
 use mcr_provider_single::SingleProvider;
 use mcr_testkit::{
-    kcp::{Kcp, KcpServer, KcpWorkspace},
     sim::SimCluster,
     waiting::{Background, OrFail, eventually},
 };

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use mcr_testkit::{
-    kcp::{Kcp, KcpWorkspace},
-    waiting::{OrFail, eventually},
-};
+use mcr_kcp_double::{Kcp, KcpWorkspace};
+use mcr_testkit::waiting::{OrFail, eventually};
 use serde_json::{Value, json};
 
 use crate::{

@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use super::condition;
 use super::reconcile::Reconcile;
-use crate::kcp::kinds::{BINDINGS, bound_table};
-use crate::kcp::shard::Shard;
-use crate::kcp::state::{Binding, Exported, Key, Step};
-use crate::sim::object::{metadata_mut, text};
+use crate::kinds::{BINDINGS, bound_table};
+use crate::shard::Shard;
+use crate::state::{Binding, Exported, Key, Step};
+use mcr_testkit::sim::object::{metadata_mut, text};
 
 pub(super) const FINALIZER: &str = "apis.kcp.io/apibinding-finalizer";
 
@@ -190,7 +190,7 @@ impl Reconcile<'_> {
     }
 }
 
-impl crate::kcp::state::OnShard {
+impl crate::state::OnShard {
     pub(super) fn count(&mut self, cluster: &Arc<str>, more: bool) {
         let count = self.bound.entry(cluster.clone()).or_default();
         *count = if more { *count + 1 } else { count.saturating_sub(1) };

@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use super::condition;
 use super::reconcile::Reconcile;
-use crate::kcp::kinds::BINDINGS;
-use crate::kcp::shard::Shard;
-use crate::kcp::state::{Applied, CLAIM_PREFIX, Claim, Key};
-use crate::sim::object::{metadata_mut, text};
+use crate::kinds::BINDINGS;
+use crate::shard::Shard;
+use crate::state::{Applied, CLAIM_PREFIX, Claim, Key};
+use mcr_testkit::sim::object::{metadata_mut, text};
 
 impl Reconcile<'_> {
     /// Applies the claims that a binding accepts, and takes back those that it no longer accepts.

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use crate::sim::clock;
+use mcr_testkit::sim::clock;
 
 /// Sets a condition as kcp does: `Ready` first, then by name; the time changes with the status.
 pub(super) fn set(object: &mut Value, kind: &str, status: &str, why: Option<(&str, &str)>) {

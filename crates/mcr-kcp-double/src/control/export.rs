@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use super::condition;
 use super::reconcile::Reconcile;
-use crate::kcp::kinds::{self, BINDINGS, EXPORTS, SCHEMAS, SLICES};
-use crate::kcp::shard::Shard;
-use crate::kcp::state::{Claim, Exported, Key, Step};
-use crate::sim::kinds::{Kind, Kinds, resource_id};
-use crate::sim::object::text;
+use crate::kinds::{self, BINDINGS, EXPORTS, SCHEMAS, SLICES};
+use crate::shard::Shard;
+use crate::state::{Claim, Exported, Key, Step};
+use mcr_testkit::sim::kinds::{Kind, Kinds, resource_id};
+use mcr_testkit::sim::object::text;
 
 /// Annotation and label with which an export says that it wants no endpoint slice of its own.
 const SKIP_SLICE: &str = "apiexports.apis.kcp.io/skip-endpointslice";

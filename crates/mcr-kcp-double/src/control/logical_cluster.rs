@@ -6,12 +6,12 @@ use serde_json::Value;
 use super::reconcile::Reconcile;
 use super::schedule::{DELETION, INITIALIZING, ON_WORKSPACE, set_lifecycle_labels, set_phase};
 use super::unbind::drop_finalizer;
-use crate::kcp::kinds::{BINDINGS, LOGICAL_CLUSTERS, WORKSPACES};
-use crate::kcp::shard::Shard;
-use crate::kcp::state::{Key, Step};
-use crate::sim::clock;
-use crate::sim::kinds::NAMESPACES;
-use crate::sim::object::{metadata_mut, text};
+use crate::kinds::{BINDINGS, LOGICAL_CLUSTERS, WORKSPACES};
+use crate::shard::Shard;
+use crate::state::{Key, Step};
+use mcr_testkit::sim::clock;
+use mcr_testkit::sim::kinds::NAMESPACES;
+use mcr_testkit::sim::object::{metadata_mut, text};
 
 const CLUSTER: &str = "cluster";
 

@@ -3,10 +3,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::reconcile::Reconcile;
-use crate::kcp::inner::Inner;
-use crate::kcp::kinds::BINDINGS;
-use crate::kcp::shard::Shard;
-use crate::kcp::state::{Binding, Key, Moving, State, Step};
+use crate::inner::Inner;
+use crate::kinds::BINDINGS;
+use crate::shard::Shard;
+use crate::state::{Binding, Key, Moving, State, Step};
 
 /// Which shard tells first that a workspace moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,13 +19,7 @@ pub enum KcpMove {
 
 impl Inner {
     /// Moves a logical cluster to another shard, where its objects get new resource versions.
-    pub(in crate::kcp) fn migrate(
-        &self,
-        state: &mut State,
-        id: &Arc<str>,
-        to: usize,
-        order: KcpMove,
-    ) -> bool {
+    pub(crate) fn migrate(&self, state: &mut State, id: &Arc<str>, to: usize, order: KcpMove) -> bool {
         self.reconcile_in(state);
         let Some(entry) = self.directory.by_id(id) else {
             return false;
@@ -124,7 +118,7 @@ impl Reconcile<'_> {
 fn arrive(new: &Shard, id: &str, moving: &Moving) {
     for (table, _, object) in &moving.content[moving.first_other..] {
         let mut object = object.clone();
-        if **table == *crate::kcp::kinds::LOGICAL_CLUSTERS {
+        if **table == *crate::kinds::LOGICAL_CLUSTERS {
             object["metadata"]["annotations"]["core.kcp.io/shard"] = (*new.name).into();
         }
         new.take_over(id, table, object);

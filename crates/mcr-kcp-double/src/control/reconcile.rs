@@ -4,10 +4,10 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::kcp::inner::Inner;
-use crate::kcp::kinds::{BINDINGS, EXPORTS, LOGICAL_CLUSTERS, SCHEMAS, SLICES, TYPES, WORKSPACES};
-use crate::kcp::shard::Shard;
-use crate::kcp::state::{Export, Key, State, Step};
+use crate::inner::Inner;
+use crate::kinds::{BINDINGS, EXPORTS, LOGICAL_CLUSTERS, SCHEMAS, SLICES, TYPES, WORKSPACES};
+use crate::shard::Shard;
+use crate::state::{Export, Key, State, Step};
 
 /// A run of the controllers, under the lock of their state.
 pub(super) struct Reconcile<'a> {
@@ -17,13 +17,13 @@ pub(super) struct Reconcile<'a> {
 
 impl Inner {
     /// Does all steps that what was written makes necessary, but for those with a delay.
-    pub(in crate::kcp) fn reconcile(&self) {
+    pub(crate) fn reconcile(&self) {
         let mut state = self.control.lock();
         self.reconcile_in(&mut state);
     }
 
     /// Makes the logical cluster of a Workspace without delay.
-    pub(in crate::kcp) fn schedule_now(&self, workspace: &Key) {
+    pub(crate) fn schedule_now(&self, workspace: &Key) {
         let mut state = self.control.lock();
         Reconcile {
             inner: self,

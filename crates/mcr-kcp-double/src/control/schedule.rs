@@ -3,18 +3,18 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::reconcile::Reconcile;
-use crate::kcp::admission::PATH_ANNOTATION;
-use crate::kcp::kinds::{LOGICAL_CLUSTERS, TYPES, WORKSPACES};
-use crate::kcp::names;
-use crate::kcp::shard::Shard;
-use crate::kcp::state::{Key, Step};
-use crate::sim::clock;
-use crate::sim::object::{metadata_mut, text};
+use crate::admission::PATH_ANNOTATION;
+use crate::kinds::{LOGICAL_CLUSTERS, TYPES, WORKSPACES};
+use crate::names;
+use crate::shard::Shard;
+use crate::state::{Key, Step};
+use mcr_testkit::sim::clock;
+use mcr_testkit::sim::object::{metadata_mut, text};
 
 pub(super) const ON_WORKSPACE: &str = "core.kcp.io/logicalcluster";
 /// The label with the phase.
-pub(in crate::kcp) const PHASE: &str = "tenancy.kcp.io/phase";
-pub(in crate::kcp) const INITIALIZING: &str = "Initializing";
+pub(crate) const PHASE: &str = "tenancy.kcp.io/phase";
+pub(crate) const INITIALIZING: &str = "Initializing";
 pub(super) const DELETION: &str = "core.kcp.io/logicalcluster-deletion";
 const TERMINATORS: &str = "kcp.io/has-terminators";
 
@@ -138,7 +138,7 @@ impl Reconcile<'_> {
 }
 
 /// A LogicalCluster of these initializers and terminators.
-pub(in crate::kcp) fn logical_cluster(
+pub(crate) fn logical_cluster(
     url: &str,
     path: &str,
     shard: &str,
@@ -195,7 +195,7 @@ pub(super) fn set_lifecycle_labels(object: &mut Value) {
     metadata_mut(object).insert("labels".to_owned(), labels.into());
 }
 
-pub(in crate::kcp) fn namespace(name: &str) -> Value {
+pub(crate) fn namespace(name: &str) -> Value {
     json!({
         "metadata": {
             "name": name, "creationTimestamp": clock::now(), "labels": { "kubernetes.io/metadata.name": name },

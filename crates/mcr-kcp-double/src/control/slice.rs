@@ -2,8 +2,8 @@ use serde_json::{Value, json};
 
 use super::condition;
 use super::reconcile::Reconcile;
-use crate::kcp::kinds::SLICES;
-use crate::kcp::state::Key;
+use crate::kinds::SLICES;
+use crate::state::Key;
 
 impl Reconcile<'_> {
     /// A slice was written.

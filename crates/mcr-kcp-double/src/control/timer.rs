@@ -4,10 +4,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::kcp::inner::Inner;
+use crate::inner::Inner;
 
 /// Does the steps with a delay when they are due, until the last handle of the double is dropped.
-pub(in crate::kcp) async fn run(inner: Weak<Inner>, timed: Arc<Notify>) {
+pub(crate) async fn run(inner: Weak<Inner>, timed: Arc<Notify>) {
     loop {
         let next = match inner.upgrade() {
             Some(inner) => inner.control.lock().timers.keys().next().map(|(due, _)| *due),

@@ -3,9 +3,9 @@ use serde_json::Value;
 use super::binding::FINALIZER;
 use super::condition;
 use super::reconcile::Reconcile;
-use crate::kcp::kinds::BINDINGS;
-use crate::kcp::state::Key;
-use crate::sim::object::text;
+use crate::kinds::BINDINGS;
+use crate::state::Key;
+use mcr_testkit::sim::object::text;
 
 impl Reconcile<'_> {
     /// Deletes the bound objects of a binding that is being deleted. When the last one is gone, the binding goes.

@@ -3,11 +3,11 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::reconcile::Reconcile;
-use crate::kcp::admission::{EXPORT_LABEL, PATH_ANNOTATION};
-use crate::kcp::kinds::{BINDINGS, EXPORTS, TYPES};
-use crate::kcp::names;
-use crate::kcp::shard::Shard;
-use crate::kcp::state::Key;
+use crate::admission::{EXPORT_LABEL, PATH_ANNOTATION};
+use crate::kinds::{BINDINGS, EXPORTS, TYPES};
+use crate::names;
+use crate::shard::Shard;
+use crate::state::Key;
 
 impl Reconcile<'_> {
     /// A WorkspaceType was written: it names both virtual workspaces of every shard.

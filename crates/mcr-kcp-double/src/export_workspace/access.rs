@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
-use crate::kcp::inner::Inner;
-use crate::kcp::shard::Shard;
-use crate::kcp::state::Applied;
-use crate::sim::error::SimError;
-use crate::sim::kinds::{Kind, Kinds};
+use crate::inner::Inner;
+use crate::shard::Shard;
+use crate::state::Applied;
+use mcr_testkit::sim::SimError;
+use mcr_testkit::sim::kinds::{Kind, Kinds};
 
 use super::Asked;
 
@@ -94,7 +94,7 @@ impl Access {
             return Source::Exported;
         }
         match claim {
-            Some(claim) if &*kind.table != crate::kcp::kinds::BINDINGS => Source::Claimed {
+            Some(claim) if &*kind.table != crate::kinds::BINDINGS => Source::Claimed {
                 label: &claim.label,
                 verbs: &claim.verbs,
                 applied: self.applied.iter().find(|claim| has(&claim.tables)),
@@ -109,7 +109,7 @@ impl Access {
             claim
                 .tables
                 .iter()
-                .any(|table| &**table == crate::kcp::kinds::BINDINGS)
+                .any(|table| &**table == crate::kinds::BINDINGS)
         })
     }
 }

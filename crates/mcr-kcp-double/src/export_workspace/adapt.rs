@@ -8,20 +8,20 @@ use serde_json::Value;
 
 use super::access::{Access, Source};
 use super::{Asked, body as text, lossy_apply};
-use crate::kcp::admission::EXPORT_LABEL;
-use crate::kcp::inner::Inner;
-use crate::kcp::rewrite::{add_label, refuse, set_path};
-use crate::kcp::shard::Shard;
-use crate::kcp::state::allows;
-use crate::kcp::user::KcpUser;
-use crate::sim::error::SimError;
-use crate::sim::handle::{Caller, handle_for};
-use crate::sim::kinds::Kind;
-use crate::sim::query::Query;
-use crate::sim::request::header;
-use crate::sim::route::{Route, Target};
-use crate::sim::state::ClusterState;
-use crate::sim::{SimBody, SimRule};
+use crate::admission::EXPORT_LABEL;
+use crate::inner::Inner;
+use crate::rewrite::{add_label, refuse, set_path};
+use crate::shard::Shard;
+use crate::state::allows;
+use crate::user::KcpUser;
+use mcr_testkit::sim::SimError;
+use mcr_testkit::sim::handle::{Caller, handle_for};
+use mcr_testkit::sim::kinds::Kind;
+use mcr_testkit::sim::query::Query;
+use mcr_testkit::sim::request::header;
+use mcr_testkit::sim::route::{Route, Target};
+use mcr_testkit::sim::state::ClusterState;
+use mcr_testkit::sim::{SimBody, SimRule};
 
 /// A part that no logical cluster has: a view of it has no objects.
 const NOWHERE: &str = "-";
@@ -35,7 +35,7 @@ struct Adapted {
 }
 
 /// Answers a request to the virtual workspace of an export.
-pub(in crate::kcp) fn answer(
+pub(crate) fn answer(
     inner: &Inner,
     shard: &Shard,
     asked: &Asked,
@@ -122,7 +122,7 @@ impl Call<'_> {
     }
 
     fn as_is(&self, access: &Access, part: &str, parts: Parts, body: Bytes) -> Adapted {
-        let user = crate::sim::SimUser::new(self.user.name.clone()).rule(SimRule::all());
+        let user = mcr_testkit::sim::SimUser::new(self.user.name.clone()).rule(SimRule::all());
         Adapted {
             view: self.shard.view_of(part, Some(access.kinds.clone())),
             parts,
@@ -244,7 +244,7 @@ impl Call<'_> {
         if let Some(label) = &wanted
             && !path.name.is_empty()
         {
-            let key = crate::sim::object::key("", &path.namespace, &path.name);
+            let key = mcr_testkit::sim::object::key("", &path.namespace, &path.name);
             let live = self.shard.get(id, &kind.table, &key);
             let seen = live
                 .as_ref()

@@ -4,10 +4,10 @@ use bytes::Bytes;
 use form_urlencoded::Serializer;
 use serde_json::{Value, json};
 
-use crate::kcp::rewrite::pairs;
-use crate::sim::answer::Answer;
-use crate::sim::kinds::Kind;
-use crate::sim::object::metadata_mut;
+use crate::rewrite::pairs;
+use mcr_testkit::sim::answer::Answer;
+use mcr_testkit::sim::kinds::Kind;
+use mcr_testkit::sim::object::metadata_mut;
 
 /// A query of a watch without anything that would make it tell the objects that there are.
 pub(super) fn only_watch(query: Option<&str>) -> String {

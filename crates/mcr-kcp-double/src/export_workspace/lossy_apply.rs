@@ -5,15 +5,15 @@ use http::Method;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
 
-use crate::kcp::rewrite::set_path;
-use crate::sim::apply;
-use crate::sim::error::SimError;
-use crate::sim::kinds::Kind;
-use crate::sim::object::{metadata_mut, text};
-use crate::sim::query::Query;
-use crate::sim::route::Target;
-use crate::sim::state::ClusterState;
-use crate::sim::{read, request};
+use crate::rewrite::set_path;
+use mcr_testkit::sim::SimError;
+use mcr_testkit::sim::apply;
+use mcr_testkit::sim::kinds::Kind;
+use mcr_testkit::sim::object::{metadata_mut, text};
+use mcr_testkit::sim::query::Query;
+use mcr_testkit::sim::route::Target;
+use mcr_testkit::sim::state::ClusterState;
+use mcr_testkit::sim::{read, request};
 
 /// Makes the PUT (or the POST of a new object) that a virtual workspace makes of a server-side apply: the merge is
 /// computed here, so fields that an earlier apply had and this one has not stay.

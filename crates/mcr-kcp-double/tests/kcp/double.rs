@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mcr_testkit::kcp::{Kcp, KcpDelays, KcpMove, KcpUser, KcpWorkspace};
+use mcr_kcp_double::{Kcp, KcpDelays, KcpMove, KcpUser, KcpWorkspace};
 use serde_json::{Value, json};
 
 use crate::world::{BINDINGS, WIDGETS, Workspace, condition, export, get, names, schema, watch, widget};
@@ -272,7 +272,7 @@ async fn kcp_behind_tls_stops_and_restarts_at_the_same_addresses() {
 }
 
 /// With the credentials of the server's kubeconfig, as a provider uses them for endpoints too.
-async fn tls_client(server: &mcr_testkit::kcp::KcpServer, url: &str) -> kube::Client {
+async fn tls_client(server: &mcr_kcp_double::KcpServer, url: &str) -> kube::Client {
     let yaml = server.kubeconfig("root");
     let kubeconfig = kube::config::Kubeconfig::from_yaml(&yaml).unwrap();
     let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default())

@@ -1,6 +1,6 @@
 //! Rules of the double that no other test would miss.
 
-use mcr_testkit::kcp::{Kcp, KcpUser, KcpWorkspace};
+use mcr_kcp_double::{Kcp, KcpUser, KcpWorkspace};
 use mcr_testkit::sim::SimRule;
 use serde_json::json;
 

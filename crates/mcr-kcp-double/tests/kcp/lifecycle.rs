@@ -352,9 +352,8 @@ async fn an_initializer_needs_the_verb_on_its_type_and_leaves_others_alone() {
         let kcp = world.double().unwrap();
         let rule =
             |verb: &str| mcr_testkit::sim::SimRule::new(["tenancy.kcp.io"], ["workspacetypes"], [verb]);
-        let user = |verb: &str| {
-            mcr_testkit::kcp::KcpUser::new("someone").rule(&home.id, rule(verb).names(["waits"]))
-        };
+        let user =
+            |verb: &str| mcr_kcp_double::KcpUser::new("someone").rule(&home.id, rule(verb).names(["waits"]));
         kcp.set_user("may", user("initialize"));
         kcp.set_user("may-not", user("get"));
         let at = |token: &str| kcp.client_at(&format!("{url}/clusters/*"), token).unwrap();

@@ -1,6 +1,6 @@
 //! How much the double bears.
 
-use mcr_testkit::kcp::Kcp;
+use mcr_kcp_double::Kcp;
 use serde_json::json;
 
 use crate::world::{WIDGETS, export, get, schema, widget};

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use http_body_util::BodyExt;
 use kube::client::Body;
-use mcr_testkit::kcp::{Kcp, KcpMove, KcpServer, KcpUser};
+use mcr_kcp_double::{Kcp, KcpMove, KcpServer, KcpUser};
 use serde_json::{Value, json};
 
 const LONG: Duration = Duration::from_secs(60);

@@ -7,11 +7,9 @@ use kube::{
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
 use mcr_core::{Access, Trust};
+use mcr_kcp_double::{Kcp as Double, KcpServer};
 use mcr_provider_kcp::KcpProvider;
-use mcr_testkit::{
-    kcp::{Kcp as Double, KcpServer},
-    waiting::OrFail,
-};
+use mcr_testkit::waiting::OrFail;
 use serde_json::{Value, json};
 
 use crate::{

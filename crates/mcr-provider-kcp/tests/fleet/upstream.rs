@@ -6,7 +6,7 @@ use kube::{
     runtime::events::{Event, EventType},
 };
 use mcr_core::{Cluster, FleetObjects, WatchRequest};
-use mcr_testkit::kcp::KcpWorkspace;
+use mcr_kcp_double::KcpWorkspace;
 use serde_json::json;
 
 use crate::world::*;

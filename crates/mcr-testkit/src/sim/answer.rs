@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::watch::Watch;
 
 /// The answer to a request.
-pub(crate) enum Answer {
+pub enum Answer {
     Json(u16, Vec<u8>),
     /// JSON of this media type.
     Typed(&'static str, Vec<u8>),
@@ -14,7 +14,7 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    pub(crate) fn value(code: u16, value: &Value) -> Self {
+    pub fn value(code: u16, value: &Value) -> Self {
         Self::Json(code, value.to_string().into_bytes())
     }
 }

@@ -10,7 +10,7 @@ use super::schema::ListKind;
 
 /// Server-side apply: merges the configuration into the live object, removes the fields that its
 /// manager no longer names, and records the owners of fields.
-pub(crate) fn apply(
+pub fn apply(
     kind: &Kind,
     subresource: &str,
     manager: &str,

@@ -17,7 +17,8 @@ use super::{list, object};
 /// Cheap to clone; clones are the same cluster. It has no task and no socket of its own.
 #[derive(Clone)]
 pub struct SimCluster {
-    pub(crate) inner: Arc<ClusterState>,
+    #[doc(hidden)]
+    pub inner: Arc<ClusterState>,
 }
 
 impl SimCluster {

@@ -10,7 +10,7 @@ use super::schema::Schema;
 
 /// Fills in what an API server and its controllers add to a CRD: it is established at once, where a
 /// real one takes some writes and up to a second.
-pub(crate) fn complete(crd: &mut Value, now: &str) {
+pub fn complete(crd: &mut Value, now: &str) {
     let name = crd["spec"]["names"]["kind"]
         .as_str()
         .unwrap_or_default()
@@ -56,7 +56,7 @@ fn versions(crd: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// The kinds a CRD brings.
-pub(crate) fn kinds(crd: &Value) -> Result<Vec<Arc<Kind>>, SimError> {
+pub fn kinds(crd: &Value) -> Result<Vec<Arc<Kind>>, SimError> {
     let spec = &crd["spec"];
     let names = &spec["names"];
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();

@@ -10,7 +10,7 @@ use super::table::{self, Include};
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub enum Form {
     Full,
     /// `PartialObjectMetadata`, or a list of such.
     Metadata {
@@ -21,16 +21,16 @@ pub(crate) enum Form {
 
 /// The parsed `Accept` header.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Accepted {
-    pub(crate) form: Form,
-    pub(crate) yaml: bool,
+pub struct Accepted {
+    pub form: Form,
+    pub yaml: bool,
     /// The aggregated form of discovery.
-    pub(crate) aggregated: bool,
+    pub aggregated: bool,
 }
 
 impl Accepted {
     /// Chooses the first known media type.
-    pub(crate) fn parse(header: &str, include: &str) -> Result<Self, SimError> {
+    pub fn parse(header: &str, include: &str) -> Result<Self, SimError> {
         let plain = Self {
             form: Form::Full,
             yaml: false,
@@ -90,7 +90,7 @@ fn include_of(text: &str) -> Result<Include, SimError> {
 }
 
 /// One object, as an answer or in a watch event.
-pub(crate) fn write_object(
+pub fn write_object(
     kind: &Kind,
     object: &Object,
     form: Form,
@@ -179,7 +179,7 @@ fn write_item(kind: &Kind, object: &Arc<Object>, form: Form, to: &mut Vec<u8>) {
 }
 
 /// A bookmark has no data except a version.
-pub(crate) fn bookmark(kind: &Kind, form: Form, version: u64, initial_end: bool) -> Value {
+pub fn bookmark(kind: &Kind, form: Form, version: u64, initial_end: bool) -> Value {
     let mut metadata = json!({ "resourceVersion": version.to_string() });
     if initial_end {
         metadata["annotations"] = json!({ "k8s.io/initial-events-end": "true" });

@@ -24,7 +24,7 @@ use super::write::{Verb, Write};
 use super::{clock, discovery, openapi, read, review, route, scale};
 
 /// Answers a request. Nothing here waits.
-pub(crate) fn handle(
+pub fn handle(
     cluster: &Arc<ClusterState>,
     parts: &Parts,
     body: &Bytes,
@@ -43,14 +43,14 @@ pub(crate) fn handle(
 }
 
 /// The user of a request, or the answer that it has before it is looked at.
-pub(crate) enum Caller {
+pub enum Caller {
     User(Arc<SimUser>),
     /// With the name of the user for the audit log.
     Answered(String, Result<Answer, SimError>),
 }
 
 /// Answers a request of an authenticated user. The audit log gets `uri`, of which the path of `parts` may be a part.
-pub(crate) fn handle_for(
+pub fn handle_for(
     cluster: &Arc<ClusterState>,
     parts: &Parts,
     body: &Bytes,

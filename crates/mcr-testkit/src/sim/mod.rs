@@ -55,50 +55,75 @@
 //! - A version of the future is refused at once, where a real server waits three seconds. Bookmarks come
 //!   when [`bookmark_interval`](SimBuilder::bookmark_interval) says and at the end of a watch.
 
-pub(crate) mod answer;
-pub(crate) mod apply;
-pub(crate) mod audit;
-pub(crate) mod auth;
-pub(crate) mod body;
+mod audit;
+mod body;
 mod builder;
-pub(crate) mod builtin;
-pub(crate) mod cause;
-pub(crate) mod clock;
-pub(crate) mod cluster;
-pub(crate) mod crd;
+mod builtin;
+mod cluster;
 mod defaults;
 mod delete;
 mod discovery;
-pub(crate) mod error;
-pub(crate) mod form;
-pub(crate) mod handle;
-pub(crate) mod kinds;
-pub(crate) mod kubeconfig;
+mod error;
 mod list;
 mod managed;
 mod merge_strategy;
-pub(crate) mod object;
 mod openapi;
-mod patch;
 mod protobuf;
-pub(crate) mod query;
-pub(crate) mod read;
-pub(crate) mod request;
 mod review;
-pub(crate) mod route;
 mod scale;
-mod schema;
-mod selector;
-pub(crate) mod server;
+mod server;
 mod server_error;
 mod service;
-pub(crate) mod state;
-pub(crate) mod store;
-mod table;
-pub(crate) mod tls;
+mod tls;
 mod update;
-mod watch;
-pub(crate) mod write;
+
+// The double of kcp is built on these modules. They are public for it alone, and no part of the API of this crate.
+#[doc(hidden)]
+pub mod answer;
+#[doc(hidden)]
+pub mod apply;
+#[doc(hidden)]
+pub mod auth;
+#[doc(hidden)]
+pub mod cause;
+#[doc(hidden)]
+pub mod clock;
+#[doc(hidden)]
+pub mod crd;
+#[doc(hidden)]
+pub mod form;
+#[doc(hidden)]
+pub mod handle;
+#[doc(hidden)]
+pub mod kinds;
+#[doc(hidden)]
+pub mod kubeconfig;
+#[doc(hidden)]
+pub mod object;
+#[doc(hidden)]
+pub mod patch;
+#[doc(hidden)]
+pub mod query;
+#[doc(hidden)]
+pub mod read;
+#[doc(hidden)]
+pub mod request;
+#[doc(hidden)]
+pub mod route;
+#[doc(hidden)]
+pub mod schema;
+#[doc(hidden)]
+pub mod selector;
+#[doc(hidden)]
+pub mod state;
+#[doc(hidden)]
+pub mod store;
+#[doc(hidden)]
+pub mod table;
+#[doc(hidden)]
+pub mod watch;
+#[doc(hidden)]
+pub mod write;
 
 pub use audit::{SimAuditEvent, SimAuditLog, SimAuditMark};
 pub use auth::{SimRule, SimUser};
@@ -106,6 +131,8 @@ pub use body::SimBody;
 pub use builder::SimBuilder;
 pub use cluster::SimCluster;
 pub use error::SimError;
+#[doc(hidden)]
+pub use server::{Answers, Listening, listen_for};
 pub use server::{SimFleet, SimServer};
 pub use server_error::SimServerError;
 pub use service::SimService;

@@ -8,7 +8,7 @@ use super::schema::ListKind;
 
 /// A patch that is not an apply.
 #[derive(Debug)]
-pub(crate) enum Patch {
+pub enum Patch {
     Json(json_patch::Patch),
     Merge(Value),
     /// Merges the lists whose items have names; `$patch: replace` and `delete`, `$deleteFromPrimitiveList`
@@ -20,7 +20,7 @@ const FORMATS: &str =
     "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
 
 impl Patch {
-    pub(crate) fn parse(kind: &Kind, media: &str, body: &[u8]) -> Result<Self, SimError> {
+    pub fn parse(kind: &Kind, media: &str, body: &[u8]) -> Result<Self, SimError> {
         let custom = kind.custom.is_some();
         match media {
             "application/json-patch+json" => {
@@ -38,7 +38,7 @@ impl Patch {
         }
     }
 
-    pub(crate) fn unknown_format(kind: &Kind) -> SimError {
+    pub fn unknown_format(kind: &Kind) -> SimError {
         if kind.custom.is_some() {
             SimError::unsupported_media_type(FORMATS)
         } else {
@@ -59,7 +59,7 @@ impl Patch {
     }
 
     /// The patched object.
-    pub(crate) fn apply(&self, kind: &Kind, before: &Value) -> Result<Value, SimError> {
+    pub fn apply(&self, kind: &Kind, before: &Value) -> Result<Value, SimError> {
         let mut object = before.clone();
         match self {
             Self::Json(patch) => {

@@ -5,24 +5,24 @@ use super::selector::Selector;
 
 /// The query of a request, decoded.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Query(Vec<(String, String)>);
+pub struct Query(Vec<(String, String)>);
 
 impl Query {
-    pub(crate) fn parse(query: Option<&str>) -> Self {
+    pub fn parse(query: Option<&str>) -> Self {
         let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
         Self(pairs.into_owned().collect())
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+    pub fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(key, _)| key == name);
         found.map(|(_, value)| value.as_str())
     }
 
-    pub(crate) fn text(&self, name: &str) -> &str {
+    pub fn text(&self, name: &str) -> &str {
         self.get(name).unwrap_or_default()
     }
 
-    pub(crate) fn flag(&self, name: &str) -> Option<bool> {
+    pub fn flag(&self, name: &str) -> Option<bool> {
         self.get(name)
             .filter(|value| !value.is_empty())
             .map(|value| !matches!(value, "false" | "0"))
@@ -41,7 +41,7 @@ impl Query {
     }
 
     /// Whether the write is a dry run.
-    pub(crate) fn dry_run(&self, options: &str) -> Result<bool, SimError> {
+    pub fn dry_run(&self, options: &str) -> Result<bool, SimError> {
         match self.get("dryRun") {
             None => Ok(false),
             Some("All") => Ok(true),
@@ -55,7 +55,7 @@ impl Query {
 
 /// The resource version that a list or watch requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum From {
+pub enum From {
     /// No version: the newest.
     Newest,
     /// `0`: any.
@@ -65,22 +65,22 @@ pub(crate) enum From {
 
 /// The options of a list or watch.
 #[derive(Clone, Debug)]
-pub(crate) struct ListOptions {
-    pub(crate) selector: Selector,
-    pub(crate) from: From,
-    pub(crate) exact: bool,
+pub struct ListOptions {
+    pub selector: Selector,
+    pub from: From,
+    pub exact: bool,
     /// Whether the request has a `resourceVersionMatch`.
-    pub(crate) matching: bool,
-    pub(crate) limit: Option<u64>,
-    pub(crate) token: Option<String>,
-    pub(crate) timeout: Option<u64>,
-    pub(crate) bookmarks: bool,
+    pub matching: bool,
+    pub limit: Option<u64>,
+    pub token: Option<String>,
+    pub timeout: Option<u64>,
+    pub bookmarks: bool,
     /// `sendInitialEvents`, if the request has it.
-    pub(crate) initial: Option<bool>,
+    pub initial: Option<bool>,
 }
 
 impl ListOptions {
-    pub(crate) fn parse(kind: &Kind, query: &Query) -> Result<Self, SimError> {
+    pub fn parse(kind: &Kind, query: &Query) -> Result<Self, SimError> {
         let watch = query.flag("watch") == Some(true);
         let limit = query.number("limit")?;
         let timeout = query.number("timeoutSeconds")?;

@@ -21,7 +21,7 @@ fn parse(media: &str, body: &[u8]) -> Result<Value, String> {
 }
 
 /// The object in a body, of the kind that the path names.
-pub(crate) fn object(kind: &Kind, media: &str, body: &[u8]) -> Result<Value, SimError> {
+pub fn object(kind: &Kind, media: &str, body: &[u8]) -> Result<Value, SimError> {
     if !matches!(media, "" | "application/json" | "application/yaml") {
         let decoded = (media == PROTOBUF).then(|| protobuf::object(body)).flatten();
         if let Some(object) = decoded.filter(|_| kind.custom.is_none()) {
@@ -87,7 +87,7 @@ fn check_kind(kind: &Kind, object: &Value) -> Result<(), SimError> {
 }
 
 /// An apply configuration.
-pub(crate) fn apply(kind: &Kind, media: &str, body: &[u8]) -> Result<Value, SimError> {
+pub fn apply(kind: &Kind, media: &str, body: &[u8]) -> Result<Value, SimError> {
     if !media.ends_with("yaml") {
         return Err(super::patch::Patch::unknown_format(kind));
     }
@@ -105,7 +105,7 @@ pub(crate) fn apply(kind: &Kind, media: &str, body: &[u8]) -> Result<Value, SimE
     Ok(object)
 }
 
-pub(crate) fn apply_options(query: &Query) -> Result<(), SimError> {
+pub fn apply_options(query: &Query) -> Result<(), SimError> {
     if query.text("fieldManager").is_empty() {
         let cause = Cause::required("fieldManager", "is required for apply patch");
         return Err(SimError::invalid_options("PatchOptions", &[cause]));
@@ -113,7 +113,7 @@ pub(crate) fn apply_options(query: &Query) -> Result<(), SimError> {
     Ok(())
 }
 
-pub(crate) fn patch_options(query: &Query) -> Result<(), SimError> {
+pub fn patch_options(query: &Query) -> Result<(), SimError> {
     if query.flag("force").is_some() {
         let cause = Cause::forbidden("force", "may not be specified for non-apply patch");
         return Err(SimError::invalid_options("PatchOptions", &[cause]));
@@ -122,7 +122,7 @@ pub(crate) fn patch_options(query: &Query) -> Result<(), SimError> {
 }
 
 /// The `DeleteOptions` of a body, or of the query where there is no body.
-pub(crate) fn delete_options(media: &str, body: &[u8], query: &Query) -> Result<Value, SimError> {
+pub fn delete_options(media: &str, body: &[u8], query: &Query) -> Result<Value, SimError> {
     let mut options = json!({});
     if body.is_empty() {
         for name in ["propagationPolicy", "gracePeriodSeconds", "orphanDependents"] {
@@ -144,7 +144,7 @@ pub(crate) fn delete_options(media: &str, body: &[u8], query: &Query) -> Result<
     Ok(options)
 }
 
-pub(crate) fn to_yaml(json: &[u8]) -> Option<String> {
+pub fn to_yaml(json: &[u8]) -> Option<String> {
     let value: Value = serde_json::from_slice(json).ok()?;
     serde_saphyr::to_string(&value).ok()
 }

@@ -6,11 +6,11 @@ use super::object::{Object, text};
 
 /// The selectors of a list or watch.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Selector {
+pub struct Selector {
     labels: Vec<Label>,
     fields: Vec<Field>,
     /// Objects that are not being deleted are left out, whether they match or not.
-    pub(crate) only_deleting: bool,
+    pub only_deleting: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +37,7 @@ struct Field {
 }
 
 impl Selector {
-    pub(crate) fn parse(kind: &Kind, labels: &str, fields: &str) -> Result<Self, SimError> {
+    pub fn parse(kind: &Kind, labels: &str, fields: &str) -> Result<Self, SimError> {
         Ok(Self {
             labels: Parser::new(labels).requirements()?,
             fields: parse_fields(kind, fields)?,
@@ -46,15 +46,15 @@ impl Selector {
     }
 
     /// Whether an object that matches is shown.
-    pub(crate) fn shows(&self, object: &Object) -> bool {
+    pub fn shows(&self, object: &Object) -> bool {
         !self.only_deleting || !text(&object.value(), "deletionTimestamp").is_empty()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    pub(crate) fn matches(&self, object: &Object) -> bool {
+    pub fn matches(&self, object: &Object) -> bool {
         if !self.labels.iter().all(|label| label.matches(object)) {
             return false;
         }

@@ -48,9 +48,10 @@ struct FleetInner {
 struct Clusters(Mutex<HashMap<Arc<str>, SimCluster>>);
 
 /// An open port. Dropping it closes the port and all its connections.
+#[doc(hidden)]
 #[derive(Debug)]
-pub(crate) struct Listening {
-    pub(crate) address: SocketAddr,
+pub struct Listening {
+    pub address: SocketAddr,
     tls: SimTls,
     handshakes: Arc<Handshakes>,
     stop: CancellationToken,
@@ -95,7 +96,8 @@ enum Serves {
 }
 
 /// A server of its own behind the listener.
-pub(crate) trait Answers: Send + Sync + std::fmt::Debug {
+#[doc(hidden)]
+pub trait Answers: Send + Sync + std::fmt::Debug {
     fn answer(&self, parts: Parts, body: Bytes) -> Response<SimBody>;
 }
 
@@ -255,7 +257,8 @@ impl SimFleet {
 }
 
 /// Serves something else than simulated clusters on a port of 127.0.0.1.
-pub(crate) async fn listen_for(
+#[doc(hidden)]
+pub async fn listen_for(
     port: u16,
     tls: &SimTls,
     server: Arc<dyn Answers>,

@@ -8,7 +8,7 @@ use super::object::Object;
 
 /// The part of its object that a row of a table has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Include {
+pub enum Include {
     None,
     Metadata,
     Object,
@@ -18,7 +18,7 @@ pub(crate) enum Include {
 ///
 /// Custom resources have the columns of their CRD. Built-in ones have name and age only, where real
 /// servers know columns for most of them.
-pub(crate) fn table(kind: &Kind, metadata: Value, rows: Vec<Value>, with_columns: bool) -> Value {
+pub fn table(kind: &Kind, metadata: Value, rows: Vec<Value>, with_columns: bool) -> Value {
     let columns = if with_columns { columns(kind) } else { Value::Null };
     json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
@@ -52,7 +52,7 @@ fn columns(kind: &Kind) -> Value {
     Value::Array(columns)
 }
 
-pub(crate) fn row(kind: &Kind, object: &Object, include: Include) -> Value {
+pub fn row(kind: &Kind, object: &Object, include: Include) -> Value {
     let value = object.value_as(kind);
     let mut cells = vec![json!(object.name())];
     match &kind.custom {

@@ -22,7 +22,7 @@ const CHUNK: usize = 64 * 1024;
 
 /// A running watch. It has no task: polling the body reads the next events from the store, and a write to the store
 /// wakes the reader of the body.
-pub(crate) struct Watch {
+pub struct Watch {
     cluster: Arc<ClusterState>,
     number: u64,
     epoch: u64,
@@ -50,7 +50,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn start(
+    pub fn start(
         cluster: &Arc<ClusterState>,
         store: &Store,
         kind: &Arc<Kind>,
@@ -106,7 +106,7 @@ impl Watch {
         }
     }
 
-    pub(crate) fn poll_lines(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+    pub fn poll_lines(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if self.ended {
             return Poll::Ready(None);
         }

@@ -5,10 +5,8 @@ use std::time::Duration;
 use anyhow::Result;
 use kube::Client;
 use mcr::{Access, LeaderElection, Manager, ManagerBuilder, Trust};
-use mcr_testkit::{
-    faults::{Fault, FaultProxy},
-    kcp::KcpMove,
-};
+use mcr_kcp_double::KcpMove;
+use mcr_testkit::faults::{Fault, FaultProxy};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
