@@ -69,23 +69,3 @@ impl Directory {
         maps.by_id.get(id).cloned()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cluster_is_found_by_id_by_path_and_by_a_path_under_an_id() {
-        let directory = Directory::default();
-        directory.add("root".into(), "root".into(), 0);
-        directory.add("abc".into(), "root:org".into(), 0);
-        directory.add("def".into(), "root:org:team".into(), 1);
-        for name in ["def", "root:org:team", "abc:team"] {
-            assert_eq!(&*directory.find(name).unwrap().id, "def", "{name}");
-        }
-        assert!(directory.find("root:team").is_none());
-        directory.add("new".into(), "root:org:team".into(), 0);
-        directory.remove("def");
-        assert_eq!(&*directory.find("root:org:team").unwrap().id, "new");
-    }
-}

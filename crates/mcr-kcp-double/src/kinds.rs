@@ -5,10 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
 
-use super::conversion;
 use mcr_testkit::sim::SimError;
 use mcr_testkit::sim::crd;
-use mcr_testkit::sim::kinds::{Conversion, Custom, Kind, Versions, builtins, resource_id};
+use mcr_testkit::sim::kinds::{Custom, Kind, Versions, builtins, resource_id};
 use mcr_testkit::sim::object::text;
 
 /// Groups of Kubernetes of which a workspace serves everything that the simulator knows.
@@ -49,8 +48,7 @@ struct Row {
     group: &'static str,
     names: [&'static str; 3],
     short: &'static str,
-    /// The stored version first.
-    versions: &'static [&'static str],
+    version: &'static str,
     has_status: bool,
 }
 
@@ -58,14 +56,14 @@ const fn row(
     group: &'static str,
     names: [&'static str; 3],
     short: &'static str,
-    versions: &'static [&'static str],
+    version: &'static str,
     has_status: bool,
 ) -> Row {
     Row {
         group,
         names,
         short,
-        versions,
+        version,
         has_status,
     }
 }
@@ -80,16 +78,16 @@ pub(super) const LOGICAL_CLUSTERS: &str = "logicalclusters.core.kcp.io";
 
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
-    row("apis.kcp.io", ["apiexports", "apiexport", "APIExport"], "", &["v1alpha2", "v1alpha1"], true),
-    row("apis.kcp.io", ["apibindings", "apibinding", "APIBinding"], "", &["v1alpha2", "v1alpha1"], true),
-    row("apis.kcp.io", ["apiexportendpointslices", "apiexportendpointslice", "APIExportEndpointSlice"], "", &["v1alpha1"], true),
-    row("apis.kcp.io", ["apiresourceschemas", "apiresourceschema", "APIResourceSchema"], "", &["v1alpha1"], false),
-    row("apis.kcp.io", ["apiconversions", "apiconversion", "APIConversion"], "", &["v1alpha1"], false),
-    row("tenancy.kcp.io", ["workspaces", "workspace", "Workspace"], "ws", &["v1alpha1"], true),
-    row("tenancy.kcp.io", ["workspacetypes", "workspacetype", "WorkspaceType"], "", &["v1alpha1"], true),
-    row("core.kcp.io", ["logicalclusters", "logicalcluster", "LogicalCluster"], "", &["v1alpha1"], true),
-    row("topology.kcp.io", ["partitions", "partition", "Partition"], "", &["v1alpha1"], false),
-    row("topology.kcp.io", ["partitionsets", "partitionset", "PartitionSet"], "", &["v1alpha1"], true),
+    row("apis.kcp.io", ["apiexports", "apiexport", "APIExport"], "", "v1alpha2", true),
+    row("apis.kcp.io", ["apibindings", "apibinding", "APIBinding"], "", "v1alpha2", true),
+    row("apis.kcp.io", ["apiexportendpointslices", "apiexportendpointslice", "APIExportEndpointSlice"], "", "v1alpha1", true),
+    row("apis.kcp.io", ["apiresourceschemas", "apiresourceschema", "APIResourceSchema"], "", "v1alpha1", false),
+    row("apis.kcp.io", ["apiconversions", "apiconversion", "APIConversion"], "", "v1alpha1", false),
+    row("tenancy.kcp.io", ["workspaces", "workspace", "Workspace"], "ws", "v1alpha1", true),
+    row("tenancy.kcp.io", ["workspacetypes", "workspacetype", "WorkspaceType"], "", "v1alpha1", true),
+    row("core.kcp.io", ["logicalclusters", "logicalcluster", "LogicalCluster"], "", "v1alpha1", true),
+    row("topology.kcp.io", ["partitions", "partition", "Partition"], "", "v1alpha1", false),
+    row("topology.kcp.io", ["partitionsets", "partitionset", "PartitionSet"], "", "v1alpha1", true),
 ];
 
 /// What every workspace serves, made once.
@@ -107,10 +105,8 @@ pub(super) fn everywhere() -> &'static Versions {
             }
         }
         for row in ROWS {
-            for version in row.versions {
-                let at = (Cow::Borrowed(row.group), Cow::Borrowed(*version));
-                versions.entry(at).or_default().push(Arc::new(own(row, version)));
-            }
+            let at = (Cow::Borrowed(row.group), Cow::Borrowed(row.version));
+            versions.entry(at).or_default().push(Arc::new(own(row)));
         }
         versions
     })
@@ -122,24 +118,12 @@ pub(super) fn nothing() -> &'static Versions {
     &NONE
 }
 
-fn own(row: &Row, version: &'static str) -> Kind {
+fn own(row: &Row) -> Kind {
     let [plural, singular, kind] = row.names;
-    let storage = row.versions.first() == Some(&version);
-    let conversion = match (kind, storage) {
-        ("APIExport", false) => Some(Conversion {
-            to_stored: conversion::export_to_stored,
-            from_stored: conversion::export_from_stored,
-        }),
-        ("APIBinding", false) => Some(Conversion {
-            to_stored: conversion::binding_to_stored,
-            from_stored: conversion::binding_from_stored,
-        }),
-        _ => None,
-    };
     let age = ("Age", "date", ".metadata.creationTimestamp");
     Kind {
         group: row.group.into(),
-        version: version.into(),
+        version: row.version.into(),
         plural: plural.into(),
         singular: singular.into(),
         kind: kind.into(),
@@ -153,7 +137,6 @@ fn own(row: &Row, version: &'static str) -> Kind {
         namespaced: false,
         has_status: row.has_status,
         has_generation: true,
-        has_scale: false,
         create_on_update: false,
         update_needs_version: true,
         delete_answers_object: false,
@@ -165,8 +148,7 @@ fn own(row: &Row, version: &'static str) -> Kind {
             schema: None,
             columns: vec![(age.0.to_owned(), age.1.to_owned(), age.2.to_owned(), 0)],
             selectable: Vec::new(),
-            storage,
-            conversion,
+            storage: true,
         }),
     }
 }

@@ -49,7 +49,7 @@
 //!
 //! - All that the [simulator](mcr_testkit::sim#what-it-does-not) does not.
 //! - RBAC objects in workspaces are stored, not evaluated: rights are those of [`KcpUser`].
-//! - No conversion of `apis.kcp.io/v1alpha1` that keeps what only v1alpha2 can say; no partitions, no cached resources,
+//! - APIExports and APIBindings are served in v1alpha2 alone; no partitions, no cached resources,
 //!   no mounts, no maximal permission policy, no virtual storage, no naming conflicts between bindings.
 //! - Conflicts of server-side apply in virtual workspaces; the annotation `kcp.io/original-api-version`.
 
@@ -59,7 +59,6 @@
 mod admission;
 mod builder;
 mod control;
-mod conversion;
 mod delays;
 mod directory;
 mod export_workspace;

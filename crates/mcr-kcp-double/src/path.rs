@@ -232,34 +232,3 @@ fn cluster(
     let caller = Caller::User(Arc::new(user.within(&found.id)));
     handle_for(&shard.view(&found.id), parts, body, caller, whole)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_are_taken_apart() {
-        let cluster = |name: &str, rest: &str| KcpPath::Cluster {
-            name: name.to_owned(),
-            rest: rest.to_owned(),
-        };
-        assert_eq!(
-            KcpPath::of("/clusters/root:org/api/v1"),
-            cluster("root:org", "/api/v1")
-        );
-        assert_eq!(KcpPath::of("/clusters/root%3Aorg"), cluster("root:org", "/"));
-        let export = |target: Option<&str>, rest: &str| KcpPath::Export {
-            cluster: "abc".to_owned(),
-            export: "widgets".to_owned(),
-            target: target.map(str::to_owned),
-            rest: rest.to_owned(),
-        };
-        let base = "/services/apiexport/abc/widgets";
-        assert_eq!(
-            KcpPath::of(&format!("{base}/clusters/%2A/apis")),
-            export(Some("*"), "/apis")
-        );
-        assert_eq!(KcpPath::of(&format!("{base}/api")), export(None, "/"));
-        assert_eq!(KcpPath::of("/readyz"), KcpPath::Health);
-    }
-}

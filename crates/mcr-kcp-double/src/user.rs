@@ -25,8 +25,6 @@ pub struct KcpUser {
 
 /// The group of the user who may do everything in every workspace.
 pub(super) const ADMINS: &str = "system:kcp:admin";
-/// The group of the user who may also read across workspaces.
-pub(super) const MASTERS: &str = "system:masters";
 
 impl KcpUser {
     /// A user without rights.
@@ -66,11 +64,6 @@ impl KcpUser {
         self.groups.iter().any(|own| own == group)
     }
 
-    /// Whether the user may read across workspaces, as kcp's `shard-admin`.
-    pub(super) fn is_master(&self) -> bool {
-        self.has_group(MASTERS)
-    }
-
     /// The user as one logical cluster knows it.
     pub(super) fn within(&self, cluster: &str) -> SimUser {
         let mut user = SimUser::new(self.name.clone());
@@ -84,7 +77,7 @@ impl KcpUser {
 
     /// Fails with 403 where the user has no access to a workspace at all.
     pub(super) fn may_enter(&self, cluster: &str) -> Result<(), SimError> {
-        if self.has_group(ADMINS) || self.is_master() || self.rules.contains_key(cluster) {
+        if self.has_group(ADMINS) || self.rules.contains_key(cluster) {
             return Ok(());
         }
         let message = format!(

@@ -178,20 +178,6 @@ fn labels(claims: Option<&Vec<Applied>>, table: &Arc<str>, object: &Value) -> Ve
 /// Whether the selector of an accepted claim selects an object.
 pub(super) fn selects(selector: &Value, object: &Value) -> bool {
     let own = |key: &str| object["metadata"]["labels"][key].as_str();
-    let equal = selector["matchLabels"].as_object().into_iter().flatten();
-    let mut equal = equal.map(|(key, value)| own(key) == value.as_str());
-    let expressions = selector["matchExpressions"].as_array().into_iter().flatten();
-    let mut expressions = expressions.map(|expression| {
-        let value = own(expression["key"].as_str().unwrap_or_default());
-        let values = expression["values"].as_array();
-        let listed = values.is_some_and(|values| values.iter().any(|word| word.as_str() == value));
-        match expression["operator"].as_str() {
-            Some("In") => value.is_some() && listed,
-            Some("NotIn") => value.is_none() || !listed,
-            Some("Exists") => value.is_some(),
-            Some("DoesNotExist") => value.is_none(),
-            _ => false,
-        }
-    });
-    equal.all(|fits| fits) && expressions.all(|fits| fits)
+    let mut equal = selector["matchLabels"].as_object().into_iter().flatten();
+    equal.all(|(key, value)| own(key) == value.as_str())
 }

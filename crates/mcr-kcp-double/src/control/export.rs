@@ -10,9 +10,6 @@ use crate::state::{Claim, Exported, Key, Step};
 use mcr_testkit::sim::kinds::{Kind, Kinds, resource_id};
 use mcr_testkit::sim::object::text;
 
-/// Annotation and label with which an export says that it wants no endpoint slice of its own.
-const SKIP_SLICE: &str = "apiexports.apis.kcp.io/skip-endpointslice";
-
 impl Reconcile<'_> {
     pub(super) fn schema(&mut self, shard: &Shard, at: &Key) {
         let uses = |export: &Value| {
@@ -157,9 +154,7 @@ impl Reconcile<'_> {
 
     /// kcp makes an endpoint slice with the name of the export.
     fn own_slice(&self, shard: &Shard, at: &Key, export: &Value) {
-        let metadata = &export["metadata"];
-        let skips = |map: &str| metadata[map].get(SKIP_SLICE).is_some();
-        if skips("annotations") || skips("labels") || shard.get(&at.0, SLICES, &at.1).is_some() {
+        if shard.get(&at.0, SLICES, &at.1).is_some() {
             return;
         }
         let path = self

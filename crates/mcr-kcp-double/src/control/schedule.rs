@@ -100,9 +100,6 @@ impl Reconcile<'_> {
                 object["status"]["terminators"] = json!(terminators);
             }
         });
-        if let Some((key, object)) = &of_type {
-            self.default_bindings(shard, &id, key, object);
-        }
         if ready {
             parent.edit(&at.0, WORKSPACES, &at.1, |object| set_phase(object, "Ready"));
         }

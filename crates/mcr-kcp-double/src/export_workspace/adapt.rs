@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Response;
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
+use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use serde_json::Value;
 
@@ -72,7 +72,7 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    fn adapt(&self, mut parts: Parts, body: Bytes) -> Result<Adapted, SimError> {
+    fn adapt(&self, parts: Parts, body: Bytes) -> Result<Adapted, SimError> {
         let Some(target) = self.asked.target.as_deref() else {
             return Err(denied(
                 "a virtual workspace is used with /clusters/* or /clusters/<id> behind its URL",
@@ -93,13 +93,6 @@ impl Call<'_> {
         if !all && !access.is_bound {
             return Err(denied("access denied"));
         }
-        let accept = header(&parts.headers, ACCEPT).to_owned();
-        if accept.contains("as=APIGroupDiscoveryList") {
-            let rest = text::without_aggregated(&accept).ok_or_else(SimError::not_acceptable)?;
-            if let Ok(rest) = HeaderValue::from_str(&rest) {
-                parts.headers.insert(ACCEPT, rest);
-            }
-        }
         let Route::Resource(path) = &route else {
             return Ok(self.as_is(&access, if all { "" } else { target }, parts, body));
         };
@@ -111,9 +104,6 @@ impl Call<'_> {
                 denied("access denied")
             });
         };
-        if path.subresource == "scale" {
-            return Err(SimError::no_such_resource());
-        }
         if all {
             self.all(&access, &kind, path, verb, &query, parts, body)
         } else {

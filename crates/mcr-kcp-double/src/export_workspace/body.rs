@@ -35,12 +35,3 @@ pub(super) fn dead_list(kind: &Arc<Kind>) -> Answer {
     let list = json!({ "kind": kind.list_kind, "apiVersion": kind.api_version(), "items": [] });
     Answer::value(200, &list)
 }
-
-/// An `Accept` header without aggregated discovery. `None` if nothing is left.
-pub(super) fn without_aggregated(accept: &str) -> Option<String> {
-    let rest = accept
-        .split(',')
-        .filter(|media| !media.contains("as=APIGroupDiscoveryList"));
-    let rest: Vec<&str> = rest.map(str::trim).filter(|media| !media.is_empty()).collect();
-    (!rest.is_empty()).then(|| rest.join(", "))
-}

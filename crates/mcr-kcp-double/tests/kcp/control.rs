@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use crate::world::{SLICE, condition, create, delete, export, get, schema, until, worlds};
+use crate::world::{SLICE, condition, delete, get, until, worlds};
 
 const EXPORTS: &str = "/apis/apis.kcp.io/v1alpha2/apiexports";
 
@@ -20,42 +20,6 @@ async fn an_export_has_an_identity() {
             export.json["metadata"]["annotations"]["kcp.io/path"],
             provider.path
         );
-    }
-}
-
-#[tokio::test]
-async fn an_export_may_have_no_slice_of_its_own() {
-    for world in worlds(1).await {
-        let provider = world.workspace("sliceless").await;
-        create(
-            &provider.client,
-            "/apis/apis.kcp.io/v1alpha1/apiresourceschemas",
-            &schema("v1"),
-        )
-        .await;
-        let mut object = export(json!([]));
-        let skip = json!({ "apiexports.apis.kcp.io/skip-endpointslice": "true" });
-        object["metadata"]["annotations"] = skip.clone();
-        object["metadata"]["labels"] = skip;
-        create(&provider.client, EXPORTS, &object).await;
-        let own = json!({
-            "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIExportEndpointSlice", "metadata": { "name": "mine" },
-            "spec": { "export": { "path": provider.path, "name": "widgets" } },
-        });
-        create(
-            &provider.client,
-            "/apis/apis.kcp.io/v1alpha1/apiexportendpointslices",
-            &own,
-        )
-        .await;
-        let consumer = world.workspace("sliceless-one").await;
-        crate::world::bind(&consumer, &provider, json!([])).await;
-        let mine = SLICE.replace("/widgets", "/mine");
-        until(&provider.client, &mine, |answer| {
-            answer.json["status"]["endpoints"].is_array()
-        })
-        .await;
-        assert_eq!(get(&provider.client, SLICE).await.code, 404);
     }
 }
 

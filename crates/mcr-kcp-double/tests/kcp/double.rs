@@ -176,31 +176,6 @@ async fn the_steps_of_a_binding_take_the_configured_time() {
 }
 
 #[tokio::test]
-async fn a_stopped_shard_refuses_connections_and_keeps_its_data() {
-    let kcp = Kcp::builder().shards(2).build();
-    let provider = provider(&kcp);
-    let one = consumer(&kcp, &provider, "one", "shard-1");
-    one.create(widget("w")).unwrap();
-    let client = all(&kcp, &urls(&provider)[0]);
-    let mut events = watch(&client, &format!("{WIDGETS}?watch=true")).await;
-    events.next().await.unwrap();
-    let shard = kcp.shard("shard-1").unwrap();
-    shard.stop();
-    assert!(events.next().await.is_none());
-    let request = http::Request::get(WIDGETS)
-        .body(kube::client::Body::empty())
-        .unwrap();
-    assert!(client.send(request).await.is_err());
-    assert_eq!(get(&kcp.client(one.path()), WIDGETS).await.code, 502);
-    assert_eq!(
-        get(&kcp.client(provider.path()), "/api/v1/namespaces").await.code,
-        200
-    );
-    shard.start();
-    assert_eq!(names(&get(&client, WIDGETS).await), ["w"]);
-}
-
-#[tokio::test]
 async fn a_provider_needs_the_slices_and_the_content_of_its_export_only() {
     let kcp = Kcp::new();
     let provider = provider(&kcp);

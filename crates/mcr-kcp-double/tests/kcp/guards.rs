@@ -4,7 +4,7 @@ use mcr_kcp_double::{Kcp, KcpUser, KcpWorkspace};
 use mcr_testkit::sim::SimRule;
 use serde_json::json;
 
-use crate::world::{IN_DEFAULT, WIDGETS, Workspace, binding, export, get, post, schema, widget};
+use crate::world::{WIDGETS, Workspace, binding, export, get, post, schema};
 
 /// A provider with the export `widgets`, a consumer, and the URL of the export's virtual workspace.
 fn exported(kcp: &Kcp, schema: serde_json::Value) -> (KcpWorkspace, KcpWorkspace, String) {
@@ -70,33 +70,6 @@ async fn the_content_of_an_export_needs_the_right_to_it_by_its_name() {
     assert!(refused.text.contains("apiexports/content"), "{}", refused.text);
 }
 
-/// The workspace itself serves it.
-#[tokio::test]
-async fn scale_is_served_in_the_workspace_and_not_in_the_virtual_one() {
-    let kcp = Kcp::new();
-    let mut with_scale = schema("v1");
-    with_scale["spec"]["versions"][0]["schema"] = json!({
-        "type": "object",
-        "properties": {
-            "spec": {"type": "object", "properties": {"replicas": {"type": "integer"}}},
-            "status": {"type": "object", "properties": {"replicas": {"type": "integer"}}},
-        },
-    });
-    with_scale["spec"]["versions"][0]["subresources"] =
-        json!({"scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}});
-    let (_, consumer, url) = exported(&kcp, with_scale);
-    let mut object = widget("w");
-    object["spec"] = json!({"replicas": 1});
-    consumer.create(object).unwrap();
-    let path = format!("{IN_DEFAULT}/w/scale");
-    assert_eq!(get(&kcp.client(consumer.path()), &path).await.code, 200);
-    let scoped = kcp
-        .client_at(&format!("{url}/clusters/{}", consumer.id()), kcp.admin_token())
-        .unwrap();
-    assert_eq!(get(&scoped, &format!("{IN_DEFAULT}/w")).await.code, 200);
-    assert_eq!(get(&scoped, &path).await.code, 404);
-}
-
 #[tokio::test]
 async fn nothing_is_created_across_workspaces() {
     let kcp = Kcp::new();
@@ -114,28 +87,4 @@ async fn nothing_is_created_across_workspaces() {
         .client_at(&format!("{url}/clusters/{}", consumer.id()), kcp.admin_token())
         .unwrap();
     assert_eq!(post(&scoped, WIDGETS, &object).await.code, 201);
-}
-
-#[tokio::test]
-async fn a_stopped_shard_answers_neither_its_workspaces_nor_its_virtual_ones() {
-    let kcp = Kcp::new();
-    let (_, consumer, url) = exported(&kcp, schema("v1"));
-    let shard = kcp.shard("root").unwrap();
-    let of_shard = [
-        format!("{url}/clusters/*"),
-        format!("{}/clusters/{}", shard.url(), consumer.id()),
-    ];
-    shard.stop();
-    for url in &of_shard {
-        let client = kcp.client_at(url, kcp.admin_token()).unwrap();
-        let request = http::Request::get(WIDGETS)
-            .body(kube::client::Body::empty())
-            .unwrap();
-        assert!(client.send(request).await.is_err(), "{url}");
-    }
-    shard.start();
-    for url in &of_shard {
-        let client = kcp.client_at(url, kcp.admin_token()).unwrap();
-        assert_eq!(get(&client, WIDGETS).await.code, 200, "{url}");
-    }
 }

@@ -10,7 +10,6 @@ mod control;
 mod double;
 mod guards;
 mod lifecycle;
-mod scale;
 mod slice;
 mod urls;
 mod wildcard;

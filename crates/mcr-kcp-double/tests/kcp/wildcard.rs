@@ -3,8 +3,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::world::{
-    BINDING, IN_DEFAULT, WIDGETS, bind, call, create, delete, get, merge, names, post, until, watch, widget,
-    worlds,
+    BINDING, BINDINGS, IN_DEFAULT, WIDGETS, bind, call, create, delete, get, merge, names, post, until,
+    watch, widget, worlds,
 };
 
 #[tokio::test]
@@ -275,20 +275,18 @@ async fn a_type_that_the_export_does_not_have_is_a_404_for_all_and_a_403_for_one
 }
 
 #[tokio::test]
-async fn bindings_are_readable_in_both_versions_and_not_writable() {
+async fn bindings_are_readable_and_not_writable() {
     for world in worlds(1).await {
         let provider = world.provider("readable", json!([])).await;
         let (one, url) = world.consumer("readable-one", &provider, json!([])).await;
         let all = world.at(&format!("{url}/clusters/*"));
-        for version in ["v1alpha1", "v1alpha2"] {
-            let list = get(&all, &format!("/apis/apis.kcp.io/{version}/apibindings")).await;
-            assert_eq!(names(&list), ["widgets"], "{list:?}");
-            let item = &list.json["items"][0]["metadata"]["annotations"];
-            assert_eq!(
-                (&item["kcp.io/cluster"], &item["kcp.io/path"]),
-                (&json!(one.id), &json!(one.path))
-            );
-        }
+        let list = get(&all, BINDINGS).await;
+        assert_eq!(names(&list), ["widgets"], "{list:?}");
+        let item = &list.json["items"][0]["metadata"]["annotations"];
+        assert_eq!(
+            (&item["kcp.io/cluster"], &item["kcp.io/path"]),
+            (&json!(one.id), &json!(one.path))
+        );
         let scoped = world.at(&format!("{url}/clusters/{}", one.id));
         let labels = json!({ "metadata": { "labels": { "a": "b" } } });
         assert_eq!(merge(&scoped, BINDING, &labels).await.code, 403);

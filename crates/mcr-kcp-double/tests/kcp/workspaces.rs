@@ -96,15 +96,13 @@ async fn a_deleted_workspace_keeps_its_bindings_until_its_objects_are_gone() {
 }
 
 #[tokio::test]
-async fn a_type_brings_bindings_with_accepted_claims() {
+async fn a_type_has_both_kinds_of_urls() {
     for world in worlds(1).await {
-        let (claims, _) = crate::world::claim();
-        let provider = world.provider("types", claims).await;
+        let provider = world.provider("types", json!([])).await;
         let of_type = json!({
             "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "WorkspaceType", "metadata": { "name": "bound" },
             "spec": {
                 "extend": { "with": [{ "name": "universal", "path": "root" }] },
-                "defaultAPIBindings": [{ "path": provider.path, "export": "widgets" }],
             },
         });
         create(
@@ -122,72 +120,5 @@ async fn a_type_brings_bindings_with_accepted_claims() {
         for kind in ["initializing", "terminating"] {
             assert!(urls.iter().any(|url| url["type"] == kind), "{urls:?}");
         }
-        let spec = json!({ "type": { "name": "bound", "path": provider.path } });
-        let one = world.workspace_with("types-one", spec).await;
-        let bound = |answer: &crate::world::Answer| {
-            let items = answer.json["items"].as_array().cloned().unwrap_or_default();
-            items.iter().any(|item| {
-                item["metadata"]["name"]
-                    .as_str()
-                    .is_some_and(|name| name.starts_with("widgets-"))
-                    && item["status"]["phase"] == "Bound"
-                    && item["spec"]["permissionClaims"][0]["state"] == "Accepted"
-            })
-        };
-        until(&one.client, BINDINGS, bound).await;
-    }
-}
-
-#[tokio::test]
-async fn an_initializer_keeps_a_workspace_initializing() {
-    for world in worlds(1).await {
-        let types = world.workspace("initializers").await;
-        let of_type = json!({
-            "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "WorkspaceType", "metadata": { "name": "slow" },
-            "spec": { "initializer": true, "extend": { "with": [{ "name": "universal", "path": "root" }] } },
-        });
-        create(
-            &types.client,
-            "/apis/tenancy.kcp.io/v1alpha1/workspacetypes",
-            &of_type,
-        )
-        .await;
-        if world.is_real() {
-            // Nobody may enter a workspace that is being initialized: the rest needs the virtual workspace.
-            continue;
-        }
-        let spec = json!({ "type": { "name": "slow", "path": types.path } });
-        let one = world.workspace_with("slow-one", spec).await;
-        let at = "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster";
-        let inside = get(&one.client, at).await.json;
-        assert_eq!(
-            inside["status"]["initializers"],
-            json!([format!("{}:slow", types.id)])
-        );
-        assert_eq!(inside["status"]["phase"], "Initializing");
-        let labels = inside["metadata"]["labels"].as_object().unwrap();
-        assert!(
-            labels
-                .keys()
-                .any(|key| key.starts_with("initializer.internal.kcp.io/")),
-            "{labels:?}"
-        );
-        merge(
-            &one.client,
-            &format!("{at}/status"),
-            &json!({ "status": { "initializers": [] } }),
-        )
-        .await;
-        until(&one.client, at, |answer| {
-            answer.json["status"]["phase"] == "Ready"
-        })
-        .await;
-        let root = world.at(&world.url("root"));
-        let name = one.path.strip_prefix("root:").unwrap();
-        let ready = until(&root, &format!("{WORKSPACES}/{name}"), |answer| {
-            answer.json["status"]["phase"] == "Ready"
-        })
-        .await;
-        assert_eq!(ready.json["status"].get("initializers"), None);
     }
 }

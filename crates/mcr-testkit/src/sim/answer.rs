@@ -7,8 +7,6 @@ use super::watch::Watch;
 /// The answer to a request.
 pub enum Answer {
     Json(u16, Vec<u8>),
-    /// JSON of this media type.
-    Typed(&'static str, Vec<u8>),
     Text(u16, Cow<'static, str>),
     Watch(Box<Watch>),
 }

@@ -56,18 +56,6 @@ impl SimRule {
         }
     }
 
-    /// These verbs on paths that are no resources, such as `/metrics` or `/logs/*`.
-    pub fn paths<P: Into<String>, V: Into<String>>(
-        paths: impl IntoIterator<Item = P>,
-        verbs: impl IntoIterator<Item = V>,
-    ) -> Self {
-        Self {
-            paths: strings(paths),
-            verbs: strings(verbs),
-            ..Self::default()
-        }
-    }
-
     /// The rules of a Role or ClusterRole in YAML.
     ///
     /// # Errors
@@ -278,7 +266,6 @@ pub struct Users {
     tokens: HashMap<String, Arc<SimUser>>,
     /// By the certificate, DER. Only certificates of `SimTls::client_certificate` are in it.
     certificates: HashMap<Vec<u8>, Arc<SimUser>>,
-    pub(super) anonymous: bool,
 }
 
 impl Users {
@@ -319,7 +306,7 @@ impl Users {
             .map(|(_, token)| token.trim());
         match token {
             Some(token) => self.tokens.get(token).cloned().ok_or_else(SimError::unauthorized),
-            None if certificate.is_some() || !self.anonymous => Err(SimError::unauthorized()),
+            None if certificate.is_some() => Err(SimError::unauthorized()),
             None => Ok(Arc::new(SimUser::anonymous())),
         }
     }

@@ -12,13 +12,6 @@ pub fn now_precise() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }
 
-pub fn after(seconds: i64) -> String {
-    let end = Timestamp::now().checked_add(jiff::SignedDuration::from_secs(seconds));
-    end.unwrap_or(Timestamp::MAX)
-        .strftime("%Y-%m-%dT%H:%M:%SZ")
-        .to_string()
-}
-
 /// The time since then.
 pub fn since(time: &str) -> Option<Duration> {
     let time: Timestamp = time.parse().ok()?;

@@ -138,13 +138,8 @@ impl SimError {
         Self::new(405, "MethodNotAllowed", message).with(json!({}))
     }
 
-    pub(crate) fn not_acceptable_to_built_in() -> Self {
-        let message = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml";
-        Self::new(406, "NotAcceptable", message).with(json!({}))
-    }
-
     pub fn not_acceptable() -> Self {
-        let message = "only the following media types are accepted: application/json, application/yaml";
+        let message = "only the following media types are accepted: application/json";
         Self::new(406, "NotAcceptable", message)
     }
 

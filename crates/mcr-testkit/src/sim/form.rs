@@ -19,33 +19,20 @@ pub enum Form {
     Table(Include),
 }
 
-/// The parsed `Accept` header.
-#[derive(Clone, Copy, Debug)]
-pub struct Accepted {
-    pub form: Form,
-    pub yaml: bool,
-    /// The aggregated form of discovery.
-    pub aggregated: bool,
-}
-
-impl Accepted {
-    /// Chooses the first known media type.
+impl Form {
+    /// Chooses the first known media type of an `Accept` header.
     pub fn parse(header: &str, include: &str) -> Result<Self, SimError> {
-        let plain = Self {
-            form: Form::Full,
-            yaml: false,
-            aggregated: false,
-        };
         if header.trim().is_empty() {
-            return Ok(plain);
+            return Ok(Self::Full);
         }
         for media in header.split(',') {
             let mut parts = media.split(';').map(str::trim);
-            let yaml = match parts.next().unwrap_or_default() {
-                "application/json" | "application/*" | "*/*" => false,
-                "application/yaml" => true,
-                _ => continue,
-            };
+            if !matches!(
+                parts.next().unwrap_or_default(),
+                "application/json" | "application/*" | "*/*"
+            ) {
+                continue;
+            }
             let parameter = |name: &str| {
                 media
                     .split(';')
@@ -54,8 +41,8 @@ impl Accepted {
                     .map(|(_, value)| value)
             };
             let wanted = (parameter("as"), parameter("g"), parameter("v"));
-            let form = match wanted {
-                (None, ..) => Form::Full,
+            return Ok(match wanted {
+                (None, ..) => Self::Full,
                 (Some("Table"), Some("meta.k8s.io"), Some("v1")) => Form::Table(include_of(include)?),
                 (Some("PartialObjectMetadata"), Some("meta.k8s.io"), Some("v1")) => {
                     Form::Metadata { list: false }
@@ -63,16 +50,8 @@ impl Accepted {
                 (Some("PartialObjectMetadataList"), Some("meta.k8s.io"), Some("v1")) => {
                     Form::Metadata { list: true }
                 }
-                (Some("APIGroupDiscoveryList"), Some("apidiscovery.k8s.io"), Some("v2")) => {
-                    return Ok(Self {
-                        aggregated: true,
-                        yaml,
-                        ..plain
-                    });
-                }
                 _ => continue,
-            };
-            return Ok(Self { form, yaml, ..plain });
+            });
         }
         Err(SimError::not_acceptable())
     }

@@ -24,7 +24,6 @@ pub struct Kind {
     pub namespaced: bool,
     pub has_status: bool,
     pub has_generation: bool,
-    pub has_scale: bool,
     pub create_on_update: bool,
     pub update_needs_version: bool,
     pub delete_answers_object: bool,
@@ -46,15 +45,6 @@ pub struct Custom {
     pub columns: Vec<(String, String, String, i64)>,
     pub selectable: Vec<String>,
     pub storage: bool,
-    /// For a version whose fields are not those of the stored version.
-    pub conversion: Option<Conversion>,
-}
-
-/// Converts objects between a version and the stored version.
-#[derive(Clone, Copy, Debug)]
-pub struct Conversion {
-    pub to_stored: fn(&mut Value),
-    pub from_stored: fn(&mut Value),
 }
 
 impl Kind {
@@ -113,26 +103,6 @@ impl Kind {
         }
     }
 
-    pub fn is_converted(&self) -> bool {
-        self.conversion().is_some()
-    }
-
-    pub fn to_stored(&self, object: &mut Value) {
-        if let Some(conversion) = self.conversion() {
-            (conversion.to_stored)(object);
-        }
-    }
-
-    pub fn to_served(&self, object: &mut Value) {
-        if let Some(conversion) = self.conversion() {
-            (conversion.from_stored)(object);
-        }
-    }
-
-    fn conversion(&self) -> Option<Conversion> {
-        self.custom.as_ref().and_then(|custom| custom.conversion)
-    }
-
     pub fn is_namespaces(&self) -> bool {
         self.group.is_empty() && self.plural == "namespaces"
     }
@@ -168,7 +138,6 @@ pub fn builtins() -> &'static Versions {
                 namespaced: has('N'),
                 has_status: has('S'),
                 has_generation: has('G'),
-                has_scale: has('C'),
                 create_on_update: has('U'),
                 update_needs_version: has('V'),
                 delete_answers_object: has('R'),

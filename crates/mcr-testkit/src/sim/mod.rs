@@ -28,12 +28,12 @@
 //!
 //! Lists with pages, selectors and every form of `resourceVersion`; watches with history, bookmarks,
 //! `timeoutSeconds`, streaming lists and 410; create, update, JSON, merge, strategic and apply patches,
-//! deletion with finalizers, preconditions and policies, deletion of collections; optimistic
-//! concurrency; the status, scale and finalize subresources; custom resources with their versions, schema,
-//! defaults and columns; metadata-only and table forms, YAML; discovery, also aggregated; reviews of
-//! oneself; users by token or certificate, impersonation, 401 and 403; an audit log; dry runs;
+//! deletion with finalizers and preconditions, deletion of collections; optimistic
+//! concurrency; the status and finalize subresources; custom resources with their versions, schema,
+//! defaults and columns; metadata-only and table forms; discovery; reviews of
+//! oneself; users by token or certificate, 401 and 403; an audit log; dry runs;
 //! `managedFields`. A suite of scripts, written ones and random ones, is run against it and a real
-//! kube-apiserver 1.36, and the answers, messages included, must be the same.
+//! kube-apiserver 1.36, and the answers must be the same. Of requests that are malformed or invalid, code and reason are.
 //!
 //! # What it does not
 //!
@@ -46,7 +46,7 @@
 //!   list that is not known is replaced as a whole by apply and strategic patches. `$setElementOrder` and
 //!   `$retainKeys` are ignored.
 //! - RBAC objects are stored, not evaluated: rights are those of [`SimUser`].
-//! - Nothing acts on its own: no garbage collection (`Foreground` and `Orphan` leave their finalizer), no
+//! - Nothing acts on its own: no garbage collection, no policies and grace periods of deletions, no
 //!   tokens of service accounts, a deleted namespace stays `Terminating` (but see
 //!   [`finish_namespaces`](SimBuilder::finish_namespaces)).
 //! - No protobuf but in the bodies that `kubectl create` sends for a ConfigMap, Secret, Namespace or
@@ -70,7 +70,6 @@ mod merge_strategy;
 mod openapi;
 mod protobuf;
 mod review;
-mod scale;
 mod server;
 mod server_error;
 mod service;

@@ -85,13 +85,6 @@ impl Object {
 
     /// The object as a version of its resource serves it.
     pub fn value_as(&self, kind: &Kind) -> Value {
-        let mut value = self.stored(kind);
-        kind.to_served(&mut value);
-        value
-    }
-
-    /// As [`value_as`](Self::value_as), with the fields of the stored version.
-    pub fn stored(&self, kind: &Kind) -> Value {
         let mut value = self.value();
         value["apiVersion"] = kind.api_version().into();
         value["kind"] = (*kind.kind).into();
@@ -103,10 +96,6 @@ impl Object {
     }
 
     pub fn write_as(&self, kind: &Kind, to: &mut Vec<u8>) {
-        if kind.is_converted() {
-            to.extend_from_slice(self.value_as(kind).to_string().as_bytes());
-            return;
-        }
         let (api_version, name) = (kind.api_version(), &kind.kind);
         to.extend_from_slice(format!("{{\"apiVersion\":\"{api_version}\",\"kind\":\"{name}\",").as_bytes());
         // There is always metadata: never an empty object.

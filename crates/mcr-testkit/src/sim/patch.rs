@@ -16,20 +16,13 @@ pub enum Patch {
     Strategic(Value),
 }
 
-const FORMATS: &str =
-    "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
-
 impl Patch {
     pub fn parse(kind: &Kind, media: &str, body: &[u8]) -> Result<Self, SimError> {
         let custom = kind.custom.is_some();
         match media {
             "application/json-patch+json" => {
-                let patch = serde_json::from_slice(body).map_err(|_| {
-                    let found = go_name(body);
-                    SimError::bad_request(format!(
-                        "error decoding patch: json: cannot unmarshal {found} into Go value of type []handlers.jsonPatchOp"
-                    ))
-                })?;
+                let patch = serde_json::from_slice(body)
+                    .map_err(|error| SimError::bad_request(format!("error decoding patch: {error}")))?;
                 Ok(Self::Json(patch))
             }
             "application/merge-patch+json" => Ok(Self::Merge(Self::object(body)?)),
@@ -39,23 +32,16 @@ impl Patch {
     }
 
     pub fn unknown_format(kind: &Kind) -> SimError {
-        if kind.custom.is_some() {
-            SimError::unsupported_media_type(FORMATS)
-        } else {
-            let message = "415: Unsupported Media Type";
-            SimError::new(415, "UnsupportedMediaType", message).with(serde_json::json!({}))
-        }
+        let formats = match kind.custom {
+            Some(_) => "application/json-patch+json, application/merge-patch+json",
+            None => "JSON, merge and strategic merge patches",
+        };
+        SimError::unsupported_media_type(formats)
     }
 
     fn object(body: &[u8]) -> Result<Value, SimError> {
-        match serde_json::from_slice(body) {
-            Ok(value @ Value::Object(_)) => Ok(value),
-            Ok(_) => Err(SimError::bad_request(format!(
-                "error decoding patch: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
-                go_name(body)
-            ))),
-            Err(error) => Err(SimError::bad_request(format!("error decoding patch: {error}"))),
-        }
+        let object = serde_json::from_slice(body).ok().filter(Value::is_object);
+        object.ok_or_else(|| SimError::bad_request("error decoding patch: it is no JSON object"))
     }
 
     /// The patched object.
@@ -91,16 +77,6 @@ fn tests_that_nothing_is_there(operation: &PatchOperation, object: &Value) -> bo
         .rsplit_once('/')
         .and_then(|(parent, _)| object.pointer(parent));
     test.value.is_null() && parent.is_some_and(Value::is_object) && object.pointer(path).is_none()
-}
-
-fn go_name(body: &[u8]) -> &'static str {
-    match serde_json::from_slice::<Value>(body) {
-        Ok(Value::Object(_)) => "object",
-        Ok(Value::Array(_)) => "array",
-        Ok(Value::String(_)) => "string",
-        Ok(Value::Number(_)) => "number",
-        _ => "bool",
-    }
 }
 
 fn merge(strategy: MergeStrategy<'_>, value: &mut Value, patch: &Value) {

@@ -121,74 +121,23 @@ impl ListOptions {
     }
 }
 
-/// Checks the combination of options, with the messages of Kubernetes.
+/// Refuses the combinations of options that Kubernetes refuses.
 fn validate(query: &Query, watch: bool) -> Result<(), SimError> {
     const MATCH: &str = "resourceVersionMatch";
     let (version, matching) = (query.text("resourceVersion"), query.text(MATCH));
     let continued = !query.text("continue").is_empty();
-    let mut causes = Vec::new();
-    let mut forbid = |field: &str, why: &str| causes.push(Cause::forbidden(field, why));
-    if watch {
-        match query.flag("sendInitialEvents") {
-            Some(_) => {
-                if matching != "NotOlderThan" {
-                    forbid(
-                        MATCH,
-                        "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-                    );
-                    if !matching.is_empty() {
-                        let shown = format!("\"{matching}\"");
-                        causes.push(Cause::unsupported(MATCH, shown, &["NotOlderThan"]));
-                    }
-                }
-                if continued {
-                    let why = "resourceVersionMatch is forbidden when continue is provided";
-                    causes.push(Cause::forbidden(MATCH, why));
-                }
-            }
-            None => {
-                if !matching.is_empty() {
-                    let why =
-                        "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-                    forbid(MATCH, why);
-                }
-                if continued {
-                    forbid(
-                        MATCH,
-                        "resourceVersionMatch is forbidden when continue is provided",
-                    );
-                }
-            }
-        }
-    } else {
-        if query.flag("sendInitialEvents").is_some() {
-            forbid("sendInitialEvents", "sendInitialEvents is forbidden for list");
-        }
-        if !matching.is_empty() {
-            if version.is_empty() {
-                forbid(
-                    MATCH,
-                    "resourceVersionMatch is forbidden unless resourceVersion is provided",
-                );
-            }
-            if continued {
-                forbid(
-                    MATCH,
-                    "resourceVersionMatch is forbidden when continue is provided",
-                );
-            }
-            if !matches!(matching, "Exact" | "NotOlderThan") {
-                let shown = format!("\"{matching}\"");
-                causes.push(Cause::unsupported(MATCH, shown, &["Exact", "NotOlderThan", ""]));
-            } else if matching == "Exact" && version == "0" {
-                let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
-                causes.push(Cause::forbidden(MATCH, why));
-            }
-        }
+    let initial = query.flag("sendInitialEvents").is_some();
+    let refused = match (watch, matching) {
+        (true, "NotOlderThan") if initial => continued,
+        (true, matching) => initial || continued || !matching.is_empty(),
+        (false, "") => initial,
+        (false, "NotOlderThan") => initial || continued || version.is_empty(),
+        (false, "Exact") => initial || continued || matches!(version, "" | "0"),
+        (false, _) => true,
+    };
+    if refused {
+        let cause = Cause::forbidden(MATCH, "it does not fit the other options");
+        return Err(SimError::invalid_options("ListOptions", &[cause]));
     }
-    if causes.is_empty() {
-        Ok(())
-    } else {
-        Err(SimError::invalid_options("ListOptions", &causes))
-    }
+    Ok(())
 }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, USER_AGENT};
+use http::header::{CONTENT_TYPE, HeaderMap, USER_AGENT};
 use http::request::Parts;
 
 use super::form::Form;
@@ -18,11 +18,6 @@ pub struct Request<'a> {
 }
 
 impl Request<'_> {
-    pub fn accepts_json(&self) -> bool {
-        let accept = header(&self.parts.headers, ACCEPT);
-        accept.contains("application/json") || accept.contains("application/yaml")
-    }
-
     /// The media type of the body, without parameters.
     pub fn content_type(&self) -> &str {
         let whole = header(&self.parts.headers, CONTENT_TYPE);

@@ -94,7 +94,6 @@ impl<'a> Write<'a> {
     }
 
     fn create(&self, cluster: &ClusterState, store: &mut Store, mut object: Value) -> Result<Done, SimError> {
-        self.kind.to_stored(&mut object);
         self.check_namespace(&mut object)?;
         if !text(&object, "resourceVersion").is_empty() {
             return Err(SimError::internal(

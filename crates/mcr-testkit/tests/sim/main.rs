@@ -249,52 +249,6 @@ fn errors_are_those_of_the_server() {
     assert_eq!(cluster.update(stale).unwrap_err().reason(), "Conflict");
 }
 
-/// kubectl takes aggregated discovery for the old form, and finds no kind, unless the media type says so.
-#[tokio::test]
-async fn discovery_reports_its_form_and_openapi_reports_that_fields_are_validated() {
-    let cluster = SimCluster::new();
-    let service = cluster.service().with_token(&cluster.admin_token());
-    let get = async |path: &str, accept: &str| {
-        let request = http::Request::get(path).header("accept", accept);
-        let request = request.body(http_body_util::Empty::new()).unwrap();
-        let response = service.answer(request).await;
-        let media = response.headers()["content-type"].to_str().unwrap().to_owned();
-        let body = http_body_util::BodyExt::collect(response.into_body())
-            .await
-            .unwrap();
-        let value: Value = serde_json::from_slice(&body.to_bytes()).unwrap();
-        (media, value)
-    };
-    let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-    for path in ["/api", "/apis"] {
-        let (media, value) = get(path, &format!("{aggregated},application/json")).await;
-        assert_eq!(
-            (&*media, &value["kind"]),
-            (aggregated, &json!("APIGroupDiscoveryList"))
-        );
-        let (media, value) = get(path, "application/json").await;
-        assert_eq!(media, "application/json");
-        assert_ne!(value["kind"], "APIGroupDiscoveryList");
-    }
-    let (_, index) = get("/openapi/v3", "application/json").await;
-    for (group_version, path) in [
-        ("api/v1", "/api/v1/namespaces/{namespace}/configmaps/{name}"),
-        (
-            "apis/apps/v1",
-            "/apis/apps/v1/namespaces/{namespace}/deployments/{name}",
-        ),
-    ] {
-        let url = index["paths"][group_version]["serverRelativeURL"]
-            .as_str()
-            .unwrap();
-        let (_, document) = get(url, "application/json").await;
-        assert_eq!(
-            document["paths"][path]["patch"]["parameters"][0]["name"],
-            "fieldValidation"
-        );
-    }
-}
-
 #[tokio::test]
 async fn a_refusal_of_what_is_not_simulated_reports_so() {
     let cluster = SimCluster::new();

@@ -108,7 +108,6 @@ pub(super) fn remove() -> Script {
                 &at(MAPS, "/a"),
                 json!({ "preconditions": { "resourceVersion": "1" } }),
             ),
-            delete_with(&at(MAPS, "/a"), json!({ "propagationPolicy": "Sideways" })),
             delete_with(
                 &at(MAPS, "/a"),
                 json!({ "propagationPolicy": "Background", "preconditions": { "uid": "{uid}", "resourceVersion": "{rv}" } }),
@@ -160,9 +159,9 @@ pub(super) fn finalizers() -> Script {
             get(&at(MAPS, "/a")),
             get(&at(MAPS, "?watch=true&timeoutSeconds=1&resourceVersion={rv}")),
             post(MAPS, map("f")),
-            delete_with(&at(MAPS, "/f"), json!({ "propagationPolicy": "Foreground" })),
+            delete(&at(MAPS, "/f")),
             post(MAPS, map("o")),
-            delete_with(&at(MAPS, "/o"), json!({ "propagationPolicy": "Orphan" })),
+            delete(&at(MAPS, "/o")),
             post(
                 WIDGETS,
                 json!({ "apiVersion": "example.com/v1", "kind": "Widget", "metadata": { "name": "w", "finalizers": ["example.com/hold"] }, "spec": { "size": 1 } }),
