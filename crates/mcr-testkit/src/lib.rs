@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+#[cfg(any(feature = "sim", all(unix, feature = "control-plane")))]
+mod audit;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 #[cfg(all(unix, feature = "consumers"))]

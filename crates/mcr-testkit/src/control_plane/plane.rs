@@ -9,9 +9,9 @@ use super::api_server::{self, Arguments, Files};
 use super::pki::{Authority, SigningKey};
 use super::process::Process;
 use super::{
-    AuditLog, AuditMark, ControlPlaneError, Credentials, Etcd, KubeconfigBuilder, controller_manager, crd,
-    kubeconfig, port,
+    ControlPlaneError, Credentials, Etcd, KubeconfigBuilder, controller_manager, crd, kubeconfig, port,
 };
+use crate::audit::{AuditLog, AuditMark};
 
 /// A running kube-apiserver, and the credentials of its administrator.
 ///
@@ -263,21 +263,6 @@ impl ControlPlane {
         let _lifecycle = self.inner.lifecycle.lock().await;
         let serving = self.running().serving.clone();
         self.relaunch(serving).await
-    }
-
-    /// As [`restart`](Self::restart), with a new certificate authority. Clients that trust only the
-    /// old authority can't connect; later kubeconfigs have the new one. Users and tokens stay
-    /// valid. Call [`client`](Self::client) again for a client that trusts the new authority.
-    ///
-    /// # Errors
-    ///
-    /// As [`restart`](Self::restart).
-    pub async fn restart_with_new_ca(&self) -> Result<(), ControlPlaneError> {
-        let _lifecycle = self.inner.lifecycle.lock().await;
-        let serving = Arc::new(Authority::new(&format!("{} renewed", self.name()))?);
-        self.inner.files.write_serving(&serving)?;
-        self.relaunch(serving).await?;
-        self.start_controller_manager().await
     }
 
     /// Freezes the API server (SIGSTOP): connections stay open, the kernel accepts new ones, and no

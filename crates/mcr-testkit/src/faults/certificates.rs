@@ -26,7 +26,6 @@ pub(super) enum Face {
 
 pub(super) struct Certificates {
     pub(super) ca_pem: String,
-    pub(super) wrong_ca_pem: String,
     good: Arc<ServerConfig>,
     wrong_ca: Arc<ServerConfig>,
     expired: Arc<ServerConfig>,
@@ -57,7 +56,6 @@ impl Certificates {
             expired: server(&ca, &local, true)?,
             wrong_host: server(&ca, &["elsewhere.invalid"], false)?,
             ca_pem: ca.pem(),
-            wrong_ca_pem: other.pem(),
         })
     }
 

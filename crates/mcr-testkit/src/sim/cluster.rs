@@ -2,7 +2,6 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::audit::SimAuditLog;
 use super::auth::SimUser;
 use super::error::SimError;
 use super::kinds::{Kind, NAMESPACES};
@@ -11,6 +10,7 @@ use super::service::SimService;
 use super::state::ClusterState;
 use super::write::{Verb, Write};
 use super::{list, object};
+use crate::audit::AuditLog;
 
 /// One simulated cluster: an API server over memory.
 ///
@@ -96,7 +96,7 @@ impl SimCluster {
     }
 
     /// The requests so far.
-    pub fn audit(&self) -> SimAuditLog {
+    pub fn audit(&self) -> AuditLog {
         self.inner.audit()
     }
 

@@ -7,7 +7,6 @@ use http::{Method, Response};
 use serde_json::json;
 
 use super::answer::Answer;
-use super::audit::{COMPLETE, Pending, STARTED, SimAuditEvent};
 use super::auth::{Attributes, SimUser};
 use super::body::SimBody;
 use super::error::SimError;
@@ -22,6 +21,7 @@ use super::state::ClusterState;
 use super::watch::Watch;
 use super::write::{Verb, Write};
 use super::{clock, discovery, openapi, read, review};
+use crate::audit::{AuditEvent, COMPLETE, STARTED};
 
 /// Answers a request. Nothing here waits.
 pub fn handle(
@@ -303,20 +303,15 @@ impl Request<'_> {
         Ok(Answer::Json(code, bytes))
     }
 
-    fn audit(&self, route: &Route, user: String, received: String, uri: &str) -> SimAuditEvent {
-        let mut event = SimAuditEvent {
+    fn audit(&self, route: &Route, user: String, received: String, uri: &str) -> AuditEvent {
+        let mut event = AuditEvent {
             stage: COMPLETE,
             verb: self.parts.method.as_str().to_lowercase(),
             uri: uri.to_owned(),
             user,
             user_agent: header(&self.parts.headers, USER_AGENT).to_owned(),
-            group: String::new(),
-            resource: String::new(),
-            subresource: String::new(),
-            namespace: String::new(),
-            name: String::new(),
-            code: 0,
             received,
+            ..AuditEvent::default()
         };
         if let Route::Resource(target) = route {
             target
@@ -331,7 +326,7 @@ impl Request<'_> {
         event
     }
 
-    fn respond(&self, outcome: Result<Answer, SimError>, mut event: SimAuditEvent) -> Response<SimBody> {
+    fn respond(&self, outcome: Result<Answer, SimError>, mut event: AuditEvent) -> Response<SimBody> {
         let answer = outcome
             .unwrap_or_else(|error| Answer::Json(error.code(), error.to_status().to_string().into_bytes()));
         let (code, media, body) = match answer {
@@ -343,7 +338,7 @@ impl Request<'_> {
             Answer::Watch(mut watch) => {
                 event.code = 200;
                 event.stage = STARTED;
-                watch.audited = Some(Pending(Box::new(event.clone())));
+                watch.audited = Some(Box::new(event.clone()));
                 (200, "application/json", SimBody::watch(watch))
             }
             Answer::Json(code, mut bytes) => {

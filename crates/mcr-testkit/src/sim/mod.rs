@@ -55,7 +55,6 @@
 //! - A version of the future is refused at once, where a real server waits three seconds. Bookmarks come
 //!   when [`bookmark_interval`](SimBuilder::bookmark_interval) says and at the end of a watch.
 
-mod audit;
 mod body;
 mod builder;
 mod builtin;
@@ -124,7 +123,7 @@ pub mod watch;
 #[doc(hidden)]
 pub mod write;
 
-pub use audit::{SimAuditEvent, SimAuditLog, SimAuditMark};
+pub use crate::audit::{AuditEvent as SimAuditEvent, AuditLog as SimAuditLog, AuditMark as SimAuditMark};
 pub use auth::{SimRule, SimUser};
 pub use body::SimBody;
 pub use builder::SimBuilder;

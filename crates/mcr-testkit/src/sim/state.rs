@@ -6,12 +6,12 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value};
 
-use super::audit::{COMPLETE, Pending, SimAuditEvent, SimAuditLog};
 use super::auth::Users;
 use super::error::SimError;
 use super::kinds::{Kind, Kinds};
 use super::object;
 use super::store::Store;
+use crate::audit::{AuditEvent, AuditLog, COMPLETE};
 
 /// A simulated cluster, as requests see it: all data of a server, or one logical cluster of many in it.
 pub struct ClusterState {
@@ -33,7 +33,7 @@ pub struct ServerState {
     admission: Option<Arc<dyn Admission>>,
     store: Mutex<Store>,
     users: Mutex<Users>,
-    audit: Mutex<SimAuditLog>,
+    audit: Mutex<AuditLog>,
     ids: Ids,
     watches: AtomicUsize,
     watch_numbers: AtomicU64,
@@ -266,17 +266,17 @@ impl ServerState {
         self.epoch.load(Ordering::Acquire)
     }
 
-    pub fn audit(&self) -> SimAuditLog {
+    pub fn audit(&self) -> AuditLog {
         self.audit.lock().clone()
     }
 
-    pub fn audit_push(&self, event: SimAuditEvent) {
+    pub fn audit_push(&self, event: AuditEvent) {
         self.audit.lock().push(event, self.settings.audit_limit);
     }
 
-    pub(crate) fn audit_end(&self, Pending(mut event): Pending) {
+    pub(crate) fn audit_end(&self, mut event: AuditEvent) {
         event.stage = COMPLETE;
-        self.audit_push(*event);
+        self.audit_push(event);
     }
 
     pub fn uid(&self) -> String {

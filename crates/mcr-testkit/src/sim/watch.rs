@@ -16,6 +16,7 @@ use super::query::{From, ListOptions};
 use super::selector::Selector;
 use super::state::ClusterState;
 use super::store::{Change, Event, Store};
+use crate::audit::AuditEvent;
 
 /// A chunk of the body ends after the event with which it reaches this many bytes.
 const CHUNK: usize = 64 * 1024;
@@ -46,7 +47,7 @@ pub struct Watch {
     ended: bool,
     lines: Vec<u8>,
     /// The entry of the audit log, which is written when the watch ends.
-    pub(crate) audited: Option<super::audit::Pending>,
+    pub(crate) audited: Option<Box<AuditEvent>>,
 }
 
 impl Watch {
@@ -255,7 +256,7 @@ impl Drop for Watch {
         self.cluster.watch_ended();
         self.cluster.store().forget_watch(&self.kind.table, self.number);
         if let Some(pending) = self.audited.take() {
-            self.cluster.audit_end(pending);
+            self.cluster.audit_end(*pending);
         }
     }
 }

@@ -8,7 +8,6 @@
 mod answers;
 mod connections;
 #[cfg(all(feature = "conformance", feature = "control-plane", feature = "waiting"))]
-mod fleet;
 #[cfg(feature = "control-plane")]
 mod real;
 mod schedules;

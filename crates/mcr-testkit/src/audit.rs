@@ -1,15 +1,15 @@
+//! The audit log of an API server, real or simulated.
+
 use std::collections::VecDeque;
 
-/// One request, as the simulated API server saw it. The fields are those of
-/// `control_plane::AuditEvent`, so a test can count the same way in both.
+/// One request, as an API server saw it.
 ///
-/// A request is logged when it is answered (`ResponseComplete`). A watch is logged twice: when it
-/// starts (`ResponseStarted`) and when it ends (`ResponseComplete`), so count watches with
-/// [`is_start`](Self::is_start).
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A request is logged when its answer is complete (`ResponseComplete`). A watch is logged twice: when it starts
+/// (`ResponseStarted`) and when it ends (`ResponseComplete`), so count watches with [`is_start`](Self::is_start).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct SimAuditEvent {
-    /// `ResponseStarted` or `ResponseComplete`.
+pub struct AuditEvent {
+    /// `ResponseStarted` or `ResponseComplete`; empty for a stage that is neither.
     pub stage: &'static str,
     /// `get`, `list`, `watch`, `create`, …; for a non-resource request the HTTP method in lower case.
     pub verb: String,
@@ -17,6 +17,8 @@ pub struct SimAuditEvent {
     pub uri: String,
     /// The user's name.
     pub user: String,
+    /// The certificate or token that a real server recognised the user by: `X509SHA256=…` or `JTI=…`; or empty.
+    pub credential: String,
     /// The `User-Agent` header.
     pub user_agent: String,
     /// The API group; empty for the core group and non-resource requests.
@@ -29,13 +31,16 @@ pub struct SimAuditEvent {
     pub namespace: String,
     /// The object's name; or empty.
     pub name: String,
-    /// The HTTP status of the answer.
+    /// The HTTP status of the answer; 0 if there was none.
     pub code: u16,
     /// When the request arrived (RFC 3339).
     pub received: String,
 }
 
-impl SimAuditEvent {
+pub(crate) const STARTED: &str = "ResponseStarted";
+pub(crate) const COMPLETE: &str = "ResponseComplete";
+
+impl AuditEvent {
     /// Whether this is the one event that stands for its request: the start of a watch, the end of
     /// anything else.
     pub fn is_start(&self) -> bool {
@@ -56,69 +61,58 @@ impl SimAuditEvent {
     }
 }
 
-pub(crate) const STARTED: &str = "ResponseStarted";
-pub(crate) const COMPLETE: &str = "ResponseComplete";
-
-/// A position in the audit log. [`SimAuditLog::since`] returns the events after it.
+/// A position in the audit log. [`AuditLog::since`] returns the events after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SimAuditMark(u64);
+pub struct AuditMark(pub(crate) u64);
 
-/// The requests a cluster was sent, oldest first.
+/// The requests that a server was sent, oldest first.
 #[derive(Clone, Debug, Default)]
-pub struct SimAuditLog {
-    events: VecDeque<SimAuditEvent>,
-    /// The number of the first event.
-    start: u64,
+pub struct AuditLog {
+    /// With their positions.
+    pub(crate) events: VecDeque<(u64, AuditEvent)>,
+    pub(crate) end: u64,
+    pub(crate) forgotten: u64,
 }
 
-impl SimAuditLog {
+impl AuditLog {
     /// All events that are remembered.
-    pub fn events(&self) -> impl Iterator<Item = &SimAuditEvent> {
-        self.events.iter()
+    pub fn events(&self) -> impl Iterator<Item = &AuditEvent> {
+        self.events.iter().map(|(_, event)| event)
     }
 
     /// The number of events for which the predicate holds.
-    pub fn count(&self, mut predicate: impl FnMut(&SimAuditEvent) -> bool) -> usize {
+    pub fn count(&self, mut predicate: impl FnMut(&AuditEvent) -> bool) -> usize {
         self.events().filter(|event| predicate(event)).count()
     }
 
     /// The end of this log.
-    pub fn mark(&self) -> SimAuditMark {
-        SimAuditMark(self.end())
+    pub fn mark(&self) -> AuditMark {
+        AuditMark(self.end)
     }
 
     /// The events after a mark.
     #[must_use]
-    pub fn since(&self, mark: SimAuditMark) -> Self {
-        let skipped = mark.0.saturating_sub(self.start);
-        let skip = usize::try_from(skipped)
-            .unwrap_or(usize::MAX)
-            .min(self.events.len());
+    pub fn since(&self, mark: AuditMark) -> Self {
+        let first = self.events.partition_point(|(at, _)| *at < mark.0);
         Self {
-            events: self.events.range(skip..).cloned().collect(),
-            start: self.start.max(mark.0),
+            events: self.events.range(first..).cloned().collect(),
+            end: self.end,
+            forgotten: self.forgotten,
         }
     }
 
-    /// How many events were dropped because the log was full. If this is not 0, counts are too low.
-    /// See `SimBuilder::audit_limit`.
+    /// How many events were dropped because the log of a simulated server was full. If this is not 0, counts are too low.
     pub fn forgotten(&self) -> u64 {
-        self.start
+        self.forgotten
     }
 
-    fn end(&self) -> u64 {
-        self.start + u64::try_from(self.events.len()).unwrap_or(0)
-    }
-
-    pub(crate) fn push(&mut self, event: SimAuditEvent, limit: usize) {
-        self.events.push_back(event);
+    #[cfg(feature = "sim")]
+    pub(crate) fn push(&mut self, event: AuditEvent, limit: usize) {
+        self.events.push_back((self.end, event));
+        self.end += 1;
         while self.events.len() > limit {
             self.events.pop_front();
-            self.start += 1;
+            self.forgotten += 1;
         }
     }
 }
-
-/// A watch whose end is still to be logged.
-#[derive(Debug)]
-pub(crate) struct Pending(pub(crate) Box<SimAuditEvent>);
