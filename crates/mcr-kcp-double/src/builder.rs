@@ -98,18 +98,6 @@ impl KcpBuilder {
         self
     }
 
-    /// Sets how often a watch that wants bookmarks gets one. Default: each minute.
-    pub fn bookmark_interval(mut self, interval: Duration) -> Self {
-        self.settings.bookmark_interval = interval;
-        self
-    }
-
-    /// Sets when a watch without `timeoutSeconds` ends. Default: after half an hour.
-    pub fn watch_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.watch_timeout = timeout;
-        self
-    }
-
     /// Sets how many requests the audit log of each shard keeps. Default: 10,000; 0 for no log.
     pub fn audit_limit(mut self, requests: usize) -> Self {
         self.settings.audit_limit = requests;

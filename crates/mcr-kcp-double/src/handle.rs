@@ -151,13 +151,6 @@ impl Kcp {
     /// A client of the user of a token at any URL of the double, without sockets: an endpoint of a slice with
     /// `/clusters/*` or `/clusters/<id>` behind it. `None` if the URL is not of this kcp.
     pub fn client_at(&self, url: &str, token: &str) -> Option<kube::Client> {
-        let service = self.service_at(url)?;
-        Some(kube::Client::new(service.with_token(token), "default"))
-    }
-
-    /// The server at a URL of the double as a tower service, for requests with paths below that URL. `None` if the URL
-    /// is not of this kcp.
-    pub fn service_at(&self, url: &str) -> Option<KcpService> {
         let of_shard = self.inner.shards.iter().find(|shard| is_below(url, &shard.url));
         let (entry, base) = match of_shard {
             Some(shard) => (Entry::Shard(shard.number), &shard.url),
@@ -165,7 +158,8 @@ impl Kcp {
             None => return None,
         };
         let path = url.strip_prefix(base.as_str())?.trim_end_matches('/');
-        Some(KcpService::new(self.inner.clone(), entry).below(path))
+        let service = KcpService::new(self.inner.clone(), entry).below(path);
+        Some(kube::Client::new(service.with_token(token), "default"))
     }
 }
 

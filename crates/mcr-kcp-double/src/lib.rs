@@ -84,7 +84,6 @@ pub use control::KcpMove;
 pub use delays::KcpDelays;
 pub use handle::Kcp;
 pub use server::KcpServer;
-pub use service::KcpService;
 pub use shard_handle::KcpShard;
 pub use user::KcpUser;
 pub use workspace::KcpWorkspace;

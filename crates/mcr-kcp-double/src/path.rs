@@ -143,7 +143,14 @@ pub(super) fn answer(inner: &Inner, entry: Entry, mut parts: Parts, body: &Bytes
     let response = match KcpPath::of(parts.uri.path()) {
         KcpPath::Cluster { name, rest } => {
             set_path(&mut parts, &rest, query.as_deref());
-            cluster(inner, entry, own, &name, &parts, body, &user, &whole)
+            let visit = Visit {
+                inner,
+                entry,
+                own,
+                user: &user,
+                whole: &whole,
+            };
+            cluster(visit, &name, &parts, body)
         }
         KcpPath::Export {
             cluster,
@@ -177,17 +184,25 @@ pub(super) fn answer(inner: &Inner, entry: Entry, mut parts: Parts, body: &Bytes
     response
 }
 
-#[allow(clippy::too_many_arguments)]
-fn cluster(
-    inner: &Inner,
+/// Who comes through which door, and with which whole path.
+#[derive(Clone, Copy)]
+struct Visit<'a> {
+    inner: &'a Inner,
     entry: Entry,
-    own: &Shard,
-    name: &str,
-    parts: &Parts,
-    body: &Bytes,
-    user: &KcpUser,
-    whole: &str,
-) -> Response<SimBody> {
+    own: &'a Shard,
+    user: &'a KcpUser,
+    whole: &'a str,
+}
+
+/// Answers a request to a workspace.
+fn cluster(visit: Visit<'_>, name: &str, parts: &Parts, body: &Bytes) -> Response<SimBody> {
+    let Visit {
+        inner,
+        entry,
+        own,
+        user,
+        whole,
+    } = visit;
     let refused = |error: SimError| refuse(own, parts, &user.name, error, whole);
     if name == "*" {
         // Across the workspaces of a shard only kcp itself reads.

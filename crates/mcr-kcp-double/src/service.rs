@@ -16,7 +16,7 @@ use mcr_testkit::sim::SimBody;
 
 /// The front proxy or a shard of the double as a tower service, for any request body.
 #[derive(Clone, Debug)]
-pub struct KcpService {
+pub(super) struct KcpService {
     inner: Arc<Inner>,
     entry: Entry,
     /// Comes before the path of each request.
@@ -40,8 +40,7 @@ impl KcpService {
     }
 
     /// Adds this bearer token to requests that have none.
-    #[must_use]
-    pub fn with_token(mut self, token: &str) -> Self {
+    pub(super) fn with_token(mut self, token: &str) -> Self {
         self.authorization = HeaderValue::from_str(&format!("Bearer {token}")).ok();
         self
     }
@@ -51,7 +50,7 @@ impl KcpService {
     /// # Errors
     ///
     /// With `ConnectionRefused` while the shard is stopped, and if the body of the request ends early.
-    pub async fn answer<B>(&self, request: Request<B>) -> io::Result<Response<SimBody>>
+    async fn answer<B>(&self, request: Request<B>) -> io::Result<Response<SimBody>>
     where
         B: http_body::Body<Data = Bytes>,
     {
@@ -59,9 +58,12 @@ impl KcpService {
         let Ok(body) = body.collect().await else {
             return Err(io::ErrorKind::UnexpectedEof.into());
         };
-        let is_up = || match self.entry.is_stopped(&self.inner) {
-            true => Err(io::ErrorKind::ConnectionRefused),
-            false => Ok(()),
+        let is_up = || {
+            if self.entry.is_stopped(&self.inner) {
+                Err(io::ErrorKind::ConnectionRefused)
+            } else {
+                Ok(())
+            }
         };
         is_up()?;
         if let Some(authorization) = &self.authorization {

@@ -21,6 +21,11 @@ pub mod e2e;
 pub mod faults;
 #[cfg(feature = "log")]
 pub mod log;
+#[cfg(any(
+    feature = "sim",
+    all(unix, any(feature = "control-plane", feature = "faults"))
+))]
+mod pki;
 #[cfg(feature = "conformance")]
 pub mod schema;
 #[cfg(feature = "sim")]

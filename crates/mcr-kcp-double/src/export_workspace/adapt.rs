@@ -64,6 +64,16 @@ pub(crate) fn answer(
     }
 }
 
+/// A request for a resource, as it is parsed.
+#[derive(Clone, Copy)]
+struct Wanted<'a> {
+    access: &'a Access,
+    kind: &'a Arc<Kind>,
+    path: &'a Target,
+    verb: &'a str,
+    query: &'a Query,
+}
+
 struct Call<'a> {
     inner: &'a Inner,
     shard: &'a Shard,
@@ -104,10 +114,17 @@ impl Call<'_> {
                 denied("access denied")
             });
         };
+        let wanted = Wanted {
+            access: &access,
+            kind: &kind,
+            path,
+            verb,
+            query: &query,
+        };
         if all {
-            self.all(&access, &kind, path, verb, &query, parts, body)
+            self.all(wanted, parts, body)
         } else {
-            self.one(&access, &kind, path, verb, &query, parts, body)
+            self.one(wanted, parts, body)
         }
     }
 
@@ -122,17 +139,14 @@ impl Call<'_> {
     }
 
     /// A request for all bound logical clusters of the shard.
-    #[allow(clippy::too_many_arguments)]
-    fn all(
-        &self,
-        access: &Access,
-        kind: &Arc<Kind>,
-        path: &Target,
-        verb: &str,
-        query: &Query,
-        mut parts: Parts,
-        body: Bytes,
-    ) -> Result<Adapted, SimError> {
+    fn all(&self, wanted: Wanted<'_>, mut parts: Parts, body: Bytes) -> Result<Adapted, SimError> {
+        let Wanted {
+            access,
+            kind,
+            path,
+            verb,
+            query,
+        } = wanted;
         if !matches!(verb, "list" | "watch") {
             return Err(SimError::no_such_resource());
         }
@@ -175,20 +189,17 @@ impl Call<'_> {
     }
 
     /// A request for one logical cluster.
-    #[allow(clippy::too_many_arguments)]
-    fn one(
-        &self,
-        access: &Access,
-        kind: &Arc<Kind>,
-        path: &Target,
-        verb: &str,
-        query: &Query,
-        mut parts: Parts,
-        mut body: Bytes,
-    ) -> Result<Adapted, SimError> {
+    fn one(&self, wanted: Wanted<'_>, mut parts: Parts, mut body: Bytes) -> Result<Adapted, SimError> {
+        let Wanted {
+            access,
+            kind,
+            path,
+            verb,
+            query,
+        } = wanted;
         let id = self.asked.target.as_deref().unwrap_or_default();
         let reads = matches!(verb, "get" | "list" | "watch");
-        let mut wanted = None;
+        let mut label_of = None;
         match access.source(kind) {
             Source::Exported => {}
             Source::Bindings if !reads && !access.claims_bindings() => {
@@ -197,7 +208,7 @@ impl Call<'_> {
                     kind.resource
                 )));
             }
-            Source::Bindings => wanted = Some((EXPORT_LABEL.to_owned(), access.hash.clone())),
+            Source::Bindings => label_of = Some((EXPORT_LABEL.to_owned(), access.hash.clone())),
             Source::Claimed { applied: None, .. } => {
                 return Err(denied(&format!(
                     "the claim on {} is not accepted here",
@@ -215,7 +226,7 @@ impl Call<'_> {
                         kind.resource
                     )));
                 }
-                wanted = Some(label.clone());
+                label_of = Some(label.clone());
                 if verb == "create" {
                     let equal = claim.selector["matchLabels"]
                         .as_object()
@@ -231,7 +242,7 @@ impl Call<'_> {
         }
         let applies =
             verb == "patch" && header(&parts.headers, CONTENT_TYPE).starts_with("application/apply-patch+");
-        if let Some(label) = &wanted
+        if let Some(label) = &label_of
             && !path.name.is_empty()
         {
             let key = mcr_testkit::sim::object::key("", &path.namespace, &path.name);
@@ -249,7 +260,7 @@ impl Call<'_> {
         if applies {
             let view = self.shard.view_of(id, Some(access.kinds.clone()));
             (parts, body) = lossy_apply::as_update(&view, kind, path, query, parts, &body)?;
-            if let Some((key, value)) = wanted {
+            if let Some((key, value)) = label_of {
                 body = text::with_labels(&body, [(key, value.into())]);
             }
         }

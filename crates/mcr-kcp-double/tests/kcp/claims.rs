@@ -15,43 +15,6 @@ fn has(name: &str) -> impl Fn(&crate::world::Answer) -> bool {
 }
 
 #[tokio::test]
-async fn claimed_objects_are_visible_when_they_are_labelled() {
-    for world in worlds(1).await {
-        let (claims, accepted) = claim();
-        let provider = world.provider("claims", claims).await;
-        let before = world.workspace("claims-one").await;
-        create(&before.client, IN_DEFAULT, &config_map("old")).await;
-        bind(&before, &provider, accepted).await;
-        let url = world.endpoint(&provider).await;
-        let all = world.at(&format!("{url}/clusters/*"));
-        until(&before.client, BINDING, |answer| {
-            condition(&answer.json, "PermissionClaimsApplied") == "True"
-        })
-        .await;
-        until(&all, MAPS, has("old")).await;
-        create(&before.client, IN_DEFAULT, &config_map("new")).await;
-        until(&all, MAPS, has("new")).await;
-        let map = get(&before.client, &format!("{IN_DEFAULT}/old")).await;
-        let labels = map.json["metadata"]["labels"].as_object().unwrap();
-        assert!(
-            labels
-                .keys()
-                .any(|key| key.starts_with("claimed.internal.apis.kcp.io/")),
-            "{labels:?}"
-        );
-        let binding = get(&before.client, BINDING).await;
-        assert_eq!(
-            binding.json["status"]["appliedPermissionClaims"][0]["resource"],
-            "configmaps"
-        );
-        assert_eq!(
-            binding.json["status"]["exportPermissionClaims"][0]["resource"],
-            "configmaps"
-        );
-    }
-}
-
-#[tokio::test]
 async fn an_object_created_through_the_virtual_workspace_is_labelled_at_once() {
     for world in worlds(1).await {
         let (claims, accepted) = claim();

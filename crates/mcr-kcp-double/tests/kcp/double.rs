@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mcr_kcp_double::{Kcp, KcpDelays, KcpMove, KcpUser, KcpWorkspace};
+use mcr_kcp_double::{Kcp, KcpDelays, KcpMove, KcpWorkspace};
 use serde_json::{Value, json};
 
 use crate::world::{BINDINGS, WIDGETS, Workspace, condition, export, get, names, schema, watch, widget};
@@ -173,51 +173,6 @@ async fn the_steps_of_a_binding_take_the_configured_time() {
     assert!(kcp.workspace("root:slow").is_none());
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(kcp.workspace("root:slow").is_some());
-}
-
-#[tokio::test]
-async fn a_provider_needs_the_slices_and_the_content_of_its_export_only() {
-    let kcp = Kcp::new();
-    let provider = provider(&kcp);
-    let one = consumer(&kcp, &provider, "one", "root");
-    kcp.set_user(
-        "token",
-        KcpUser::new("system:serviceaccount:default:provider").provider(provider.id(), "widgets"),
-    );
-    let at = |url: &str| kcp.client_at(url, "token").unwrap();
-    let slices = "/apis/apis.kcp.io/v1alpha1/apiexportendpointslices";
-    assert_eq!(get(&at(&kcp.url(provider.path())), slices).await.code, 200);
-    assert_eq!(
-        get(&at(&kcp.url(provider.path())), "/api/v1/secrets").await.code,
-        403
-    );
-    assert_eq!(get(&at(&kcp.url(one.path())), WIDGETS).await.code, 403);
-    let url = urls(&provider)[0].clone();
-    assert_eq!(get(&at(&format!("{url}/clusters/*")), WIDGETS).await.code, 200);
-    assert_eq!(
-        get(&at(&format!("{url}/clusters/{}", one.id())), WIDGETS)
-            .await
-            .code,
-        200
-    );
-    // The verbs are those on the content.
-    let reads =
-        mcr_testkit::sim::SimRule::new(["apis.kcp.io"], ["apiexports/content"], ["get", "list", "watch"]);
-    kcp.set_user("reader", KcpUser::new("reader").rule(provider.id(), reads));
-    let reader = kcp
-        .client_at(&format!("{url}/clusters/{}", one.id()), "reader")
-        .unwrap();
-    assert_eq!(get(&reader, WIDGETS).await.code, 200);
-    assert_eq!(
-        crate::world::post(&reader, crate::world::IN_DEFAULT, &widget("x"))
-            .await
-            .code,
-        403
-    );
-    // An expired token is a 401 everywhere.
-    assert!(kcp.remove_user("token"));
-    assert_eq!(get(&at(&format!("{url}/clusters/*")), WIDGETS).await.code, 401);
-    assert_eq!(get(&at(&kcp.url(provider.path())), slices).await.code, 401);
 }
 
 #[tokio::test]

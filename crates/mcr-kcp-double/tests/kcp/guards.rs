@@ -4,7 +4,7 @@ use mcr_kcp_double::{Kcp, KcpUser, KcpWorkspace};
 use mcr_testkit::sim::SimRule;
 use serde_json::json;
 
-use crate::world::{WIDGETS, Workspace, binding, export, get, post, schema};
+use crate::world::{WIDGETS, Workspace, binding, export, get, schema};
 
 /// A provider with the export `widgets`, a consumer, and the URL of the export's virtual workspace.
 fn exported(kcp: &Kcp, schema: serde_json::Value) -> (KcpWorkspace, KcpWorkspace, String) {
@@ -68,23 +68,4 @@ async fn the_content_of_an_export_needs_the_right_to_it_by_its_name() {
     let refused = get(&client, WIDGETS).await;
     assert_eq!(refused.code, 403);
     assert!(refused.text.contains("apiexports/content"), "{}", refused.text);
-}
-
-#[tokio::test]
-async fn nothing_is_created_across_workspaces() {
-    let kcp = Kcp::new();
-    let mut of_cluster = schema("v1");
-    of_cluster["spec"]["scope"] = "Cluster".into();
-    let (_, consumer, url) = exported(&kcp, of_cluster);
-    let all = kcp
-        .client_at(&format!("{url}/clusters/*"), kcp.admin_token())
-        .unwrap();
-    let object = json!({"apiVersion": "example.io/v1", "kind": "Widget", "metadata": {"name": "w"}});
-    let before = kcp.shard("root").unwrap().objects();
-    assert_eq!(post(&all, WIDGETS, &object).await.code, 404);
-    assert_eq!(kcp.shard("root").unwrap().objects(), before);
-    let scoped = kcp
-        .client_at(&format!("{url}/clusters/{}", consumer.id()), kcp.admin_token())
-        .unwrap();
-    assert_eq!(post(&scoped, WIDGETS, &object).await.code, 201);
 }

@@ -109,42 +109,6 @@ async fn a_type_inherits_the_initializers_of_its_base_and_nobody_removes_those_o
 }
 
 #[tokio::test]
-async fn a_workspace_deleted_while_it_is_initialized_leaves_with_its_initializer() {
-    for world in worlds(1).await {
-        let (home, url) = of_type(&world, "deleted", json!({ "initializer": true })).await;
-        let (id, at) = waiting(&world, "one", &home).await;
-        let one = world.at(&format!("{url}/clusters/{id}"));
-        let own = json!([format!("{}:waits", home.id)]);
-        until(&one, CLUSTER, |answer| {
-            answer.json["status"]["initializers"] == own
-        })
-        .await;
-        let all = world.at(&format!("{url}/clusters/*"));
-        let mut events = watch(&all, &format!("{CLUSTERS}?watch=true")).await;
-        let (kind, deleting, ..) = next_of(&mut events, &id, "initializers").await;
-        assert_eq!((&*kind, deleting), ("ADDED", false));
-        delete(&world.at(&world.url("root")), &at).await;
-        let initializing = Value::from("Initializing");
-        loop {
-            let reported = next_of(&mut events, &id, "initializers").await;
-            // kcp may still write what it did before the deletion.
-            if reported.1 {
-                let (kind, _, phase, names) = reported;
-                assert_eq!((&phase, &names), (&initializing, &own));
-                if kind == "DELETED" {
-                    break;
-                }
-                assert_eq!(kind, "MODIFIED");
-            }
-        }
-        until(&one, CLUSTER, |answer| answer.code == 404).await;
-        // kcp answers 500 when the workspace is gone.
-        assert!(matches!(get(&one, MAPS).await.code, 403 | 500));
-        until(&world.at(&world.url("root")), &at, |answer| answer.code == 404).await;
-    }
-}
-
-#[tokio::test]
 async fn a_deletion_waits_for_all_terminators_but_the_content_does_not() {
     for world in worlds(1).await {
         let (home, urls, id, at) = of_two(&world, "terminators", "terminator").await;
@@ -220,53 +184,6 @@ async fn a_deletion_waits_for_all_terminators_but_the_content_does_not() {
 }
 
 #[tokio::test]
-async fn an_initializer_sees_its_workspaces_until_it_has_removed_itself() {
-    for world in worlds(1).await {
-        let (home, url) = of_type(&world, "initializing", json!({ "initializer": true })).await;
-        let all = world.at(&format!("{url}/clusters/*"));
-        let mut events = watch(&all, &format!("{CLUSTERS}?watch=true")).await;
-        let (id, at) = waiting(&world, "one", &home).await;
-        let of_id =
-            |event: &serde_json::Value| event["object"]["metadata"]["annotations"]["kcp.io/cluster"] == *id;
-        events.find(of_id).await;
-        until(&all, CLUSTERS, |list| !names(list).is_empty()).await;
-        assert_eq!(get(&all, "/api/v1/configmaps").await.code, 404);
-
-        let one = world.at(&format!("{url}/clusters/{id}"));
-        // kcp has one of its own, for the bindings of the type.
-        let own = json!([format!("{}:waits", home.id)]);
-        until(&one, CLUSTER, |answer| {
-            answer.json["status"]["initializers"] == own
-        })
-        .await;
-        assert_eq!(get(&one, CLUSTERS).await.code, 405);
-        assert_eq!(
-            merge(&one, CLUSTER, &json!({ "metadata": { "labels": { "a": "b" } } }))
-                .await
-                .code,
-            405
-        );
-        create(&one, MAPS, &config_map("made")).await;
-
-        let done = json!({ "status": { "initializers": [] } });
-        assert_eq!(merge(&one, &format!("{CLUSTER}/status"), &done).await.code, 200);
-        events
-            .find(|event| of_id(event) && event["type"] == "MODIFIED")
-            .await;
-        events
-            .find(|event| of_id(event) && event["type"] == "DELETED")
-            .await;
-        until(&one, CLUSTER, |answer| answer.code == 404).await;
-        let content = get(&one, MAPS).await;
-        assert_eq!(content.code, 403);
-        let own = format!("initializer \"{}:waits\" cannot access this workspace\n", home.id);
-        assert_eq!(content.text, own);
-        let root = world.at(&world.url("root"));
-        until(&root, &at, |answer| answer.json["status"]["phase"] == "Ready").await;
-    }
-}
-
-#[tokio::test]
 async fn a_type_that_is_deleted_leaves_its_workspaces_and_closes_their_content() {
     for world in worlds(1).await {
         let (home, url) = of_type(&world, "orphans", json!({ "initializer": true })).await;
@@ -320,28 +237,6 @@ async fn a_terminator_sees_a_workspace_first_as_modified_and_holds_it() {
         let done = json!({ "status": { "terminators": [] } });
         assert_eq!(merge(&one, &format!("{CLUSTER}/status"), &done).await.code, 200);
         until(&root, &at, |answer| answer.code == 404).await;
-    }
-}
-
-#[tokio::test]
-async fn the_rules_of_a_type_limit_its_initializer() {
-    for world in worlds(1).await {
-        let fields = json!({
-            "initializer": true,
-            "initializerPermissions": [{ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"] }],
-        });
-        let (home, url) = of_type(&world, "limited", fields).await;
-        let (id, _) = waiting(&world, "one", &home).await;
-        let one = world.at(&format!("{url}/clusters/{id}"));
-        until(&one, CLUSTER, |answer| answer.code == 200).await;
-        create(&one, MAPS, &config_map("made")).await;
-        let refused = get(&one, "/api/v1/namespaces/default/secrets").await;
-        assert_eq!(refused.code, 403);
-        let why = format!(
-            "initializer \"{}:waits\" denied by initializerPermissions: {}\n",
-            home.id, "no rule allows list on core/secrets in namespace default"
-        );
-        assert_eq!(refused.text, why);
     }
 }
 

@@ -1,8 +1,6 @@
 use serde_json::json;
 
-use crate::world::{
-    BINDING, BINDINGS, SLICE, bind, binding, create, delete, get, on_shard, until, watch, worlds,
-};
+use crate::world::{BINDINGS, SLICE, bind, get, on_shard, until, worlds};
 
 const NO_URL: fn(&crate::world::Answer) -> bool = |answer| answer.json["status"]["endpoints"].is_null();
 
@@ -14,48 +12,6 @@ async fn an_export_has_a_slice_and_an_unused_one_has_no_endpoints() {
         assert_eq!(slice.json["spec"]["export"]["name"], "widgets");
         assert_eq!(slice.json["metadata"]["ownerReferences"][0]["kind"], "APIExport");
         assert!(NO_URL(&slice), "{slice:?}");
-    }
-}
-
-#[tokio::test]
-async fn an_endpoint_comes_with_the_first_binding_and_goes_with_the_last() {
-    for world in worlds(1).await {
-        let provider = world.provider("comes", json!([])).await;
-        let (one, url) = world.consumer("comes-one", &provider, json!([])).await;
-        assert!(
-            url.ends_with(&format!("/services/apiexport/{}/widgets", provider.id)),
-            "{url}"
-        );
-        let (two, _) = world.consumer("comes-two", &provider, json!([])).await;
-        delete(&one.client, BINDING).await;
-        until(&one.client, BINDING, |answer| answer.code == 404).await;
-        assert!(!NO_URL(&get(&provider.client, SLICE).await));
-        delete(&two.client, BINDING).await;
-        until(&provider.client, SLICE, NO_URL).await;
-        bind(&one, &provider, json!([])).await;
-        assert_eq!(world.endpoint(&provider).await, url);
-    }
-}
-
-#[tokio::test]
-async fn the_endpoint_is_there_before_the_binding_is_bound() {
-    // Which of the two a watcher sees first depends on timing on a real kcp.
-    for world in worlds(1).await.into_iter().take(1) {
-        let provider = world.provider("early", json!([])).await;
-        let consumer = world.workspace("early-one").await;
-        let mut slices = watch(
-            &provider.client,
-            "/apis/apis.kcp.io/v1alpha1/apiexportendpointslices?watch=true",
-        )
-        .await;
-        let mut bindings = watch(&consumer.client, &format!("{BINDINGS}?watch=true")).await;
-        create(&consumer.client, BINDINGS, &binding(&provider, json!([]))).await;
-        slices
-            .find(|event| event["object"]["status"]["endpoints"].is_array())
-            .await;
-        bindings
-            .find(|event| event["object"]["status"]["phase"] == "Bound")
-            .await;
     }
 }
 

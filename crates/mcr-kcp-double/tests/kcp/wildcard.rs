@@ -8,33 +8,6 @@ use crate::world::{
 };
 
 #[tokio::test]
-async fn a_list_has_the_objects_of_all_bound_workspaces_with_their_cluster() {
-    for world in worlds(1).await {
-        let provider = world.provider("list", json!([])).await;
-        let (one, url) = world.consumer("list-one", &provider, json!([])).await;
-        let (two, _) = world.consumer("list-two", &provider, json!([])).await;
-        for consumer in [&one, &two] {
-            create(&consumer.client, IN_DEFAULT, &widget("same")).await;
-        }
-        let all = world.at(&format!("{url}/clusters/*"));
-        let list = get(&all, WIDGETS).await;
-        assert_eq!(names(&list), ["same", "same"]);
-        let items = list.json["items"].as_array().unwrap();
-        let clusters = items.iter().map(|item| {
-            item["metadata"]["annotations"]["kcp.io/cluster"]
-                .as_str()
-                .unwrap()
-        });
-        let mut clusters: Vec<&str> = clusters.collect();
-        clusters.sort_unstable();
-        let mut expected = [&*one.id, &*two.id];
-        expected.sort_unstable();
-        assert_eq!(clusters, expected);
-        assert!(list.json["metadata"]["resourceVersion"].is_string());
-    }
-}
-
-#[tokio::test]
 async fn pages_and_selectors_work() {
     for world in worlds(1).await {
         let provider = world.provider("pages", json!([])).await;
@@ -165,29 +138,6 @@ async fn tables_and_metadata_are_served_and_protobuf_is_not() {
         let item = &metadata.json["items"][0]["metadata"];
         assert_eq!(item["annotations"]["kcp.io/cluster"], one.id, "{metadata:?}");
         assert_eq!(ask("application/vnd.kubernetes.protobuf").await.code, 406);
-    }
-}
-
-#[tokio::test]
-async fn discovery_is_never_aggregated() {
-    for world in worlds(1).await {
-        let provider = world.provider("discovery", json!([])).await;
-        let (_, url) = world.consumer("discovery-one", &provider, json!([])).await;
-        let all = world.at(&format!("{url}/clusters/*"));
-        let groups = get(&all, "/apis").await;
-        assert_eq!(groups.code, 200);
-        assert!(
-            groups.text.contains("example.io") && groups.text.contains("apis.kcp.io"),
-            "{groups:?}"
-        );
-        let resources = get(&all, "/apis/example.io/v1").await;
-        assert!(resources.text.contains("widgets/status"), "{resources:?}");
-        let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-        let answer = call(&all, "GET", "/apis", "", aggregated, &Value::Null).await;
-        assert_eq!(answer.code, 406, "{answer:?}");
-        let fallback = format!("{aggregated},application/json");
-        let answer = call(&all, "GET", "/apis", "", &fallback, &Value::Null).await;
-        assert_eq!((answer.code, &answer.json["kind"]), (200, &json!("APIGroupList")));
     }
 }
 

@@ -1,8 +1,7 @@
-use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
-use serde::Deserialize;
+use serde_json::Value;
 
 use super::ControlPlaneError;
 use crate::audit::{AuditEvent, AuditLog, AuditMark, COMPLETE, STARTED};
@@ -40,8 +39,8 @@ impl AuditLog {
                 break;
             }
             // Only a line that a kill of the server has cut off does not decode.
-            if let Ok(raw) = serde_json::from_slice::<Raw>(line) {
-                log.events.push_back((log.end, raw.into()));
+            if let Ok(raw) = serde_json::from_slice(line) {
+                log.events.push_back((log.end, event(&raw)));
             }
             log.end += u64::try_from(line.len()).unwrap_or(0);
         }
@@ -49,78 +48,33 @@ impl AuditLog {
     }
 }
 
-/// The fields of an `audit.k8s.io/v1` Event that this module reads.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Raw {
-    stage: String,
-    verb: String,
-    #[serde(rename = "requestURI")]
-    request_uri: String,
-    #[serde(default)]
-    user: RawUser,
-    #[serde(default)]
-    user_agent: String,
-    #[serde(default)]
-    object_ref: RawObject,
-    #[serde(default)]
-    response_status: RawStatus,
-    #[serde(default)]
-    request_received_timestamp: String,
-}
+/// Where Kubernetes keeps the ID of a credential, as a JSON pointer.
+const CREDENTIAL: &str = "/user/extra/authentication.kubernetes.io~1credential-id/0";
 
-#[derive(Default, Deserialize)]
-struct RawUser {
-    #[serde(default)]
-    username: String,
-    #[serde(default)]
-    extra: BTreeMap<String, Vec<String>>,
-}
-
-/// Where Kubernetes keeps the ID of a credential.
-const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct RawObject {
-    api_group: String,
-    resource: String,
-    subresource: String,
-    namespace: String,
-    name: String,
-}
-
-#[derive(Default, Deserialize)]
-struct RawStatus {
-    #[serde(default)]
-    code: u16,
-}
-
-impl From<Raw> for AuditEvent {
-    fn from(raw: Raw) -> Self {
-        Self {
-            stage: match &*raw.stage {
-                STARTED => STARTED,
-                COMPLETE => COMPLETE,
-                _ => "",
-            },
-            verb: raw.verb,
-            uri: raw.request_uri,
-            credential: raw
-                .user
-                .extra
-                .get(CREDENTIAL)
-                .and_then(|ids| ids.first().cloned())
-                .unwrap_or_default(),
-            user: raw.user.username,
-            user_agent: raw.user_agent,
-            group: raw.object_ref.api_group,
-            resource: raw.object_ref.resource,
-            subresource: raw.object_ref.subresource,
-            namespace: raw.object_ref.namespace,
-            name: raw.object_ref.name,
-            code: raw.response_status.code,
-            received: raw.request_received_timestamp,
-        }
+/// Reads an `audit.k8s.io/v1` Event.
+fn event(raw: &Value) -> AuditEvent {
+    let word = |at: &str| {
+        let word = raw.pointer(at).and_then(Value::as_str);
+        word.unwrap_or_default().to_owned()
+    };
+    let code = raw["responseStatus"]["code"].as_u64();
+    AuditEvent {
+        stage: match &*word("/stage") {
+            STARTED => STARTED,
+            COMPLETE => COMPLETE,
+            _ => "",
+        },
+        verb: word("/verb"),
+        uri: word("/requestURI"),
+        user: word("/user/username"),
+        credential: word(CREDENTIAL),
+        user_agent: word("/userAgent"),
+        group: word("/objectRef/apiGroup"),
+        resource: word("/objectRef/resource"),
+        subresource: word("/objectRef/subresource"),
+        namespace: word("/objectRef/namespace"),
+        name: word("/objectRef/name"),
+        code: code.and_then(|code| u16::try_from(code).ok()).unwrap_or_default(),
+        received: word("/requestReceivedTimestamp"),
     }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::api_server::{self, Arguments, Files};
-use super::pki::{Authority, SigningKey};
+use super::pki::{self, Authority, SigningKey};
 use super::process::Process;
 use super::{
     ControlPlaneError, Credentials, Etcd, KubeconfigBuilder, controller_manager, crd, kubeconfig, port,
@@ -78,8 +78,8 @@ impl Identity {
         let (clients, serving) = match authority {
             Some(authority) => (authority.clone(), authority),
             None => (
-                Arc::new(Authority::new(&format!("clients of {name}"))?),
-                Arc::new(Authority::new(&format!("{name} {number}"))?),
+                Arc::new(pki::authority(&format!("clients of {name}"))?),
+                Arc::new(pki::authority(&format!("{name} {number}"))?),
             ),
         };
         Ok(Self {
@@ -113,9 +113,7 @@ impl ControlPlane {
                 settings.authority,
             )?),
         };
-        let admin = identity
-            .clients
-            .client("admin", &["system:masters".to_owned()], None)?;
+        let admin = pki::client(&identity.clients, "admin", &["system:masters".to_owned()], None)?;
         let folder = tempfile::Builder::new()
             .prefix("mcr-control-plane-")
             .tempdir()
@@ -330,7 +328,7 @@ impl ControlPlane {
         groups: &[String],
         valid_for: Option<Duration>,
     ) -> Result<Credentials, ControlPlaneError> {
-        self.inner.identity.clients.client(user, groups, valid_for)
+        pki::client(&self.inner.identity.clients, user, groups, valid_for)
     }
 
     async fn relaunch(&self, serving: Arc<Authority>) -> Result<(), ControlPlaneError> {

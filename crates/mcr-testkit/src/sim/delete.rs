@@ -72,23 +72,19 @@ impl Write<'_> {
             details["kind"] = (*self.kind.kind).into();
             Err(SimError::new(409, "Conflict", message).with(details))
         };
-        let uid = text(object, "uid");
-        if let Some(wanted) = wanted["uid"].as_str()
-            && wanted != uid
-        {
-            return refuse(format!(
-                "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might \
-                 have been deleted and then recreated"
-            ));
-        }
-        let version = text(object, "resourceVersion");
-        if let Some(wanted) = wanted["resourceVersion"].as_str()
-            && wanted != version
-        {
-            return refuse(format!(
-                "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record \
-                 ({version}). The object might have been modified"
-            ));
+        for (field, what) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
+            let live = text(object, field);
+            if let Some(wanted) = wanted[field].as_str()
+                && wanted != live
+            {
+                let changed = match field {
+                    "uid" => "The object might have been deleted and then recreated",
+                    _ => "The object might have been modified",
+                };
+                return refuse(format!(
+                    "the {what} in the precondition ({wanted}) does not match the {what} in record ({live}). {changed}"
+                ));
+            }
         }
         Ok(())
     }

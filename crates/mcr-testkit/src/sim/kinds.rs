@@ -69,22 +69,9 @@ impl Kind {
         details
     }
 
-    /// In the order in which discovery lists them.
     pub fn verbs(&self) -> Vec<&'static str> {
         if self.create_only {
             return vec!["create"];
-        }
-        if self.custom.is_some() {
-            return vec![
-                "delete",
-                "deletecollection",
-                "get",
-                "list",
-                "patch",
-                "create",
-                "update",
-                "watch",
-            ];
         }
         let mut verbs = vec!["create", "delete"];
         if self.has_collection_delete {

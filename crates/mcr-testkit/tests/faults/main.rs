@@ -81,7 +81,6 @@ impl Raw {
         let body = body.collect().await.map_err(|error| chain(&error))?.to_bytes();
         Ok(Answer {
             status: parts.status,
-            headers: parts.headers,
             body,
         })
     }
@@ -98,7 +97,6 @@ impl Raw {
 
 struct Answer {
     status: StatusCode,
-    headers: http::HeaderMap,
     body: Bytes,
 }
 
