@@ -3,9 +3,9 @@
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-pub mod api;
 mod binding;
 mod builder;
+mod condition;
 mod config;
 mod connections;
 mod credentials;
@@ -15,6 +15,7 @@ mod error;
 mod layout;
 mod lifecycle;
 mod lifecycle_provider;
+mod logical_cluster;
 mod members;
 mod paths;
 mod provider;
@@ -25,9 +26,11 @@ mod stage;
 mod url;
 
 pub use builder::KcpProviderBuilder;
+pub use condition::Condition;
 pub use error::KcpError;
 pub use lifecycle::{Initializer, LifecycleError, Removal, Terminator};
 pub use lifecycle_provider::{InitializingWorkspaces, LifecycleBuilder, TerminatingWorkspaces};
+pub use logical_cluster::{LogicalCluster, LogicalClusterOwner, LogicalClusterSpec, LogicalClusterStatus};
 pub use paths::Paths;
 pub use provider::KcpProvider;
 pub use readiness::Readiness;

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeSet, fs, path::PathBuf, time::Duration};
 
+use mcr_kcp_double::{Kcp, KcpServer, KcpUser, KcpWorkspace};
 use mcr_testkit::{
-    kcp::{Kcp, KcpServer, KcpUser, KcpWorkspace},
     sim::{SimAuditEvent, SimRule},
     waiting::OrFail,
 };

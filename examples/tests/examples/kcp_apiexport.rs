@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeSet, fs};
 
+use mcr_kcp_double::{Kcp, KcpWorkspace};
 use mcr_testkit::{
-    kcp::{Kcp, KcpWorkspace},
     waiting::{OrFail, eventually},
 };
 use serde_json::{Value, json};

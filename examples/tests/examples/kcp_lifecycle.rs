@@ -2,10 +2,8 @@
 
 use std::{collections::BTreeSet, fs};
 
-use mcr_testkit::{
-    kcp::{Kcp, KcpServer, KcpWorkspace},
-    waiting::{OrFail, eventually},
-};
+use mcr_kcp_double::{Kcp, KcpServer, KcpWorkspace};
+use mcr_testkit::waiting::{OrFail, eventually};
 use serde_json::json;
 
 use crate::kcp::{self, Example, PATIENCE, Right, Started, Walk, granted};

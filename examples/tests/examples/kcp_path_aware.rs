@@ -1,7 +1,7 @@
 //! `kcp-path-aware`, on a double of kcp, with the manifests and the commands of its README.
 
+use mcr_kcp_double::{Kcp, KcpWorkspace};
 use mcr_testkit::{
-    kcp::{Kcp, KcpWorkspace},
     waiting::{OrFail, eventually},
 };
 use serde_json::{Value, json};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use mcr_testkit::kcp::{Kcp, KcpServer, KcpShard, KcpWorkspace};
+use mcr_kcp_double::{Kcp, KcpServer, KcpShard, KcpWorkspace};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 

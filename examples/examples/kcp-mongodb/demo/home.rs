@@ -8,10 +8,8 @@ use std::{
 use anyhow::{Context, Result};
 use k8s_openapi::ByteString;
 use kube::config::Kubeconfig;
-use mcr_testkit::{
-    kcp::{Kcp, KcpServer, KcpUser},
-    sim::SimRule,
-};
+use mcr_kcp_double::{Kcp, KcpServer, KcpUser};
+use mcr_testkit::sim::SimRule;
 use serde_json::{Value, json};
 
 use super::server::{Kind, SECRET, Server, Workspace, context, objects, until};

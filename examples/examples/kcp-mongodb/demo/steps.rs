@@ -5,10 +5,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use examples::{Backend, Done, Format, Step, Summary, print};
 use mcr::{Access, Trust};
-use mcr_testkit::{
-    faults::{Fault, FaultProxy},
-    kcp::KcpMove,
-};
+use mcr_kcp_double::KcpMove;
+use mcr_testkit::faults::{Fault, FaultProxy};
 use serde_json::{Value, json};
 
 use crate::{
