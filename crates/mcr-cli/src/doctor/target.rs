@@ -47,22 +47,6 @@ impl fmt::Debug for Target {
     }
 }
 
-impl Target {
-    /// Another address, with the same certificate authorities and credentials. The name that a certificate must have belongs
-    /// to all addresses of an access. `None` if it is no address of a server.
-    pub(crate) fn at(&self, uri: &Uri) -> Option<Self> {
-        let at = at(uri)?;
-        Some(Self {
-            address: at.address,
-            host: at.host,
-            port: at.port,
-            path: at.path,
-            tls: at.tls,
-            ..self.clone()
-        })
-    }
-}
-
 /// The target of an access. `None` for a ready client, for a place in a scope, and for a kubeconfig that can't be read.
 pub(crate) fn of(access: &Access) -> Option<Target> {
     match access {

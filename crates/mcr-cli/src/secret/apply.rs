@@ -20,12 +20,12 @@ use tokio::time::timeout;
 
 use super::{
     args::CreateArgs,
-    document, objects,
+    document,
+    objects::{self, LABEL},
     plan::{Account, Plan},
     show::PLACEHOLDER,
 };
 use crate::{
-    doctor::LABEL,
     output::print_line,
     session::{Session, is_forbidden, text_of},
     values,
