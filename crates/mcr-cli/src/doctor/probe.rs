@@ -28,7 +28,7 @@ use tokio_rustls::TlsConnector;
 
 use super::{
     proxy_variable,
-    target::{Credential, Target, allowed, certificate},
+    target::{Credential, Target, allowed, validity},
 };
 use crate::values::seconds;
 
@@ -124,49 +124,37 @@ fn mention_proxy(mut reach: Reach, host: &str) -> Reach {
 /// time limit.
 async fn reach(target: &Target, policy: &AddressPolicy, limit: Duration) -> Reach {
     let mut reach = Reach::default();
-    let addresses = match resolve(target, limit).await {
-        Ok(addresses) => addresses,
-        Err(failure) => {
-            reach.resolved = Some(Err(failure));
-            return reach;
-        }
-    };
+    let _ = steps(&mut reach, target, policy, limit).await;
+    reach
+}
+
+/// `None` if a step failed.
+async fn steps(reach: &mut Reach, target: &Target, policy: &AddressPolicy, limit: Duration) -> Option<()> {
+    let addresses = or_noted(&mut reach.resolved, resolve(target, limit).await)?;
     if target.host.parse::<IpAddr>().is_err() {
         reach.resolved = Some(Ok(addresses.iter().map(SocketAddr::ip).collect()));
     }
     let addresses = match target.trust {
-        Trust::Untrusted => allowed(addresses, policy),
-        _ => Ok(addresses),
+        Trust::Untrusted => allowed(addresses, policy)
+            .map_err(|forbidden| reach.forbidden = Some(forbidden))
+            .ok()?,
+        Trust::Trusted => addresses,
     };
-    let addresses = match addresses {
-        Ok(addresses) => addresses,
-        Err(forbidden) => {
-            reach.forbidden = Some(forbidden);
-            return reach;
-        }
-    };
-    let stream = match connect(&addresses, limit).await {
-        Ok((stream, took)) => {
-            reach.connected = Some(Ok(took));
-            stream
-        }
-        Err(failure) => {
-            reach.connected = Some(Err(failure));
-            return reach;
-        }
-    };
-    if !target.tls {
-        reach.answered = Some(ask(stream, target, limit).await);
-        return reach;
-    }
-    match greet(stream, target, limit).await {
-        Ok((stream, tls)) => {
-            reach.greeted = Some(Ok(tls));
-            reach.answered = Some(ask(stream, target, limit).await);
-        }
-        Err(failure) => reach.greeted = Some(Err(failure)),
-    }
-    reach
+    let (stream, took) = or_noted(&mut reach.connected, connect(&addresses, limit).await)?;
+    reach.connected = Some(Ok(took));
+    reach.answered = Some(if target.tls {
+        let (stream, tls) = or_noted(&mut reach.greeted, greet(stream, target, limit).await)?;
+        reach.greeted = Some(Ok(tls));
+        ask(stream, target, limit).await
+    } else {
+        ask(stream, target, limit).await
+    });
+    Some(())
+}
+
+/// The result of a step. A failure is noted.
+fn or_noted<T, S>(step: &mut Option<Result<S, String>>, result: Result<T, String>) -> Option<T> {
+    result.map_err(|failure| *step = Some(Err(failure))).ok()
 }
 
 async fn resolve(target: &Target, limit: Duration) -> Result<Vec<SocketAddr>, String> {
@@ -281,11 +269,11 @@ impl ServerCertVerifier for Witness {
             .verifier
             .as_ref()
             .map(|verifier| verifier.verify_server_cert(end_entity, intermediates, name, ocsp, now));
-        let parsed = certificate(end_entity);
+        let (valid_from, expires) = validity(end_entity).unzip();
         let seen = Tls {
             verdict: verified.map(|verified| verified.map_or_else(|error| bad(&error), |_| Verdict::Good)),
-            expires: parsed.as_ref().map(|parsed| parsed.not_after),
-            valid_from: parsed.as_ref().map(|parsed| parsed.not_before),
+            expires,
+            valid_from,
         };
         *self.seen.lock() = Some(seen);
         Ok(ServerCertVerified::assertion())
@@ -474,18 +462,5 @@ mod tests {
         assert_eq!(ahead(date, now, Duration::ZERO), Some(-100));
         assert_eq!(ahead(date, now, Duration::from_secs(20)), Some(-90));
         assert_eq!(ahead("yesterday", now, Duration::ZERO), None);
-    }
-
-    #[test]
-    fn what_is_wrong_with_a_certificate_has_a_name() {
-        let of = |why| match bad(&rustls::Error::InvalidCertificate(why)) {
-            Verdict::Bad { why, .. } => why,
-            Verdict::Good => panic!("it is not"),
-        };
-        assert_eq!(of(CertificateError::UnknownIssuer), Bad::UnknownIssuer);
-        assert_eq!(of(CertificateError::Expired), Bad::Expired);
-        assert_eq!(of(CertificateError::NotValidYet), Bad::NotYetValid);
-        assert_eq!(of(CertificateError::NotValidForName), Bad::OtherName);
-        assert_eq!(of(CertificateError::Revoked), Bad::Other);
     }
 }

@@ -1,6 +1,5 @@
 //! The findings about providers, and about names that no provider announces.
 
-use futures::{StreamExt, stream};
 use mcr_core::{
     DISPLAY_NAME, Provider,
     doctor::{Fault, Finding, Fix, Level},
@@ -16,15 +15,15 @@ use crate::providers::{ProviderOptions, Running, Tap};
 
 /// The findings about each provider.
 pub(super) async fn providers(running: &Running, options: &ProviderOptions, ask: &Asking) -> Vec<Row> {
-    let mut found: Vec<Row> = stream::iter(&running.taps)
-        .then(async |tap| {
-            let findings = provider(tap, ask).await;
-            let row = |finding| Row::new(Some(tap.name()), None, finding);
-            stream::iter(findings.into_iter().map(row).collect::<Vec<_>>())
-        })
-        .flatten()
-        .collect()
-        .await;
+    let mut found = Vec::new();
+    for tap in &running.taps {
+        let findings = provider(tap, ask).await;
+        found.extend(
+            findings
+                .into_iter()
+                .map(|finding| Row::new(Some(tap.name()), None, finding)),
+        );
+    }
     for (linked, why) in &running.failed {
         let action = "choose another hub with --hub-context or --hub-kubeconfig, or look at this one";
         let of_hub = options.hub_error().is_some_and(|error| why.contains(&error));
@@ -120,14 +119,9 @@ pub(super) async fn missing(name: &str, known: &[String], running: &Running, ask
         let prefix = format!("{}#", tap.name());
         let mut findings = hub::missing(&*tap.doctor, name.strip_prefix(&prefix).unwrap_or(name), ask).await;
         let is_shown = |cluster: &&mcr_core::ClusterStatus| {
-            let is_of_tap = running
-                .origin(&cluster.name)
-                .is_some_and(|(of, _)| of.name() == tap.name());
-            is_of_tap
-                && cluster
-                    .properties
-                    .get(DISPLAY_NAME)
-                    .is_some_and(|shown| shown == name)
+            let origin = running.origin(&cluster.name);
+            let shown = cluster.properties.get(DISPLAY_NAME);
+            origin.is_some_and(|(of, _)| of.name() == tap.name()) && shown.is_some_and(|shown| shown == name)
         };
         findings.extend(snapshot.clusters.iter().filter(is_shown).map(|cluster| Finding {
             level: Level::Problem,

@@ -111,31 +111,24 @@ impl Provider for Tap {
     fn discover_with(&self, stop: CancellationToken, settings: &DiscoverySettings) -> Discovery {
         let received = self.received.clone();
         let ended = (received.clone(), stop.clone());
-        let update = |received: &Mutex<Received>, change: &dyn Fn(&mut Received)| {
-            change(&mut received.lock());
-        };
-        let text_of = self
+        let announced = self
             .provider
             .discover_with(stop, settings)
             .inspect(move |item| match item {
-                Ok(change) => update(&received, &|received| received.apply(change)),
-                Err(error) => {
-                    let why = explain_all(error.as_ref());
-                    update(&received, &|received| received.error = Some(why.clone()));
-                }
+                Ok(change) => received.lock().apply(change),
+                Err(error) => received.lock().error = Some(explain_all(error.as_ref())),
             });
-        // A discovery that ends by itself has failed too.
+        // A discovery that ends by itself has failed, too.
         let end = stream::once(async move {
             let (received, stop) = ended;
             if !stop.is_cancelled() {
-                update(&received, &|received| {
-                    received
-                        .error
-                        .get_or_insert_with(|| "its discovery ended".to_owned());
-                });
+                received
+                    .lock()
+                    .error
+                    .get_or_insert_with(|| "its discovery ended".to_owned());
             }
         });
-        text_of
+        announced
             .map(Some)
             .chain(end.map(|()| None))
             .filter_map(async |item| item)

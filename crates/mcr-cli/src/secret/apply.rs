@@ -50,7 +50,7 @@ pub(super) struct Token {
 }
 
 impl Member {
-    pub(super) fn new(client: Client, _: &Plan) -> Self {
+    pub(super) fn new(client: Client) -> Self {
         Self { client }
     }
 

@@ -103,9 +103,10 @@ pub(super) fn secret(plan: &Plan, kubeconfig: &str) -> Value {
 
 /// The Secret, to be read by people.
 pub(super) fn readable_secret(plan: &Plan, kubeconfig: &str) -> Value {
-    let metadata = match plan.is_rotation() {
-        true => json!({"name": plan.name, "namespace": plan.namespace}),
-        false => metadata(plan),
+    let metadata = if plan.is_rotation() {
+        json!({"name": plan.name, "namespace": plan.namespace})
+    } else {
+        metadata(plan)
     };
     json!({
         "apiVersion": "v1",
