@@ -92,6 +92,26 @@ pub struct Advice {
     pub command: &'static str,
 }
 
+impl Right<'_> {
+    /// The right to write events.
+    pub const EVENTS: Right<'static> = Right {
+        without: "the provider can't write events about faulty Secrets",
+        ..Right::new("events.events.k8s.io", &["create", "patch"])
+    };
+}
+
+impl<'a> Right<'a> {
+    /// A right on all objects of a resource, which the provider can't do without.
+    pub const fn new(resource: &'a str, verbs: &'a [&'a str]) -> Self {
+        Self {
+            resource,
+            verbs,
+            name: None,
+            without: "",
+        }
+    }
+}
+
 impl Advice {
     /// A row.
     pub const fn new(on: Fault, when: &'static str, action: &'static str, command: &'static str) -> Self {
@@ -141,6 +161,22 @@ pub struct Kind {
     pub api: &'static str,
     /// What keeps the cluster of an object that is being deleted, in parentheses.
     pub keeps: &'static str,
+}
+
+impl Hub {
+    /// The values for the object of a cluster.
+    pub fn values(namespace: &str, name: &str) -> Values {
+        Values::from([("namespace", namespace.to_owned()), ("name", name.to_owned())])
+    }
+
+    /// The values for a cluster whose name is `namespace/name`, or the name of an object in the first namespace.
+    pub fn values_of_name(&self, cluster: &str) -> Values {
+        match (cluster.split_once('/'), self.namespaces.first()) {
+            (Some((namespace, name)), _) => Self::values(namespace, name),
+            (None, Some(namespace)) => Self::values(namespace, cluster),
+            (None, None) => Values::new(),
+        }
+    }
 }
 
 /// A cluster that a provider announces.
@@ -205,13 +241,13 @@ pub trait Doctor: Send + Sync {
     }
 
     /// The objects that describe clusters.
-    fn hub(&self) -> Option<Hub> {
+    fn hub(&self) -> Option<&Hub> {
         None
     }
 
     /// Where the object of a missing cluster may be: namespaces, or `None` for all of them, and its name.
     fn places(&self, cluster: &str) -> Vec<(Option<String>, String)> {
-        let home = || self.hub()?.namespaces.into_iter().next();
+        let home = || self.hub()?.namespaces.first().cloned();
         let (namespace, name) = match cluster.split_once('/') {
             Some((namespace, name)) => (Some(namespace.to_owned()), name),
             None => (home(), cluster),

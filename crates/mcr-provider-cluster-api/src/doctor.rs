@@ -1,16 +1,15 @@
 //! What `mcr doctor` checks of Clusters of Cluster API.
 
-use std::sync::Arc;
-
 use futures::future::BoxFuture;
+use kube::Client;
 use mcr_core::doctor::{
     Advice, Described, Doctor, Examiner, Fault, Hub, InHub, Kind, Level, Obstacle, Right, Selected, Values,
 };
 use serde_json::Value;
 
-use crate::{config::Config, secret::CLUSTER_NAME_LABEL};
+use crate::secret::CLUSTER_NAME_LABEL;
 
-pub(crate) struct ClusterApiDoctor(pub(crate) Arc<Config>);
+pub(crate) struct ClusterApiDoctor(Hub);
 
 const CLUSTERS: Kind = Kind {
     group: "cluster.x-k8s.io",
@@ -22,24 +21,9 @@ const CLUSTERS: Kind = Kind {
 };
 
 const RIGHTS: &[Right<'static>] = &[
-    Right {
-        resource: "clusters.cluster.x-k8s.io",
-        verbs: &["list", "watch"],
-        name: None,
-        without: "",
-    },
-    Right {
-        resource: "secrets",
-        verbs: &["list", "watch", "get"],
-        name: None,
-        without: "",
-    },
-    Right {
-        resource: "events.events.k8s.io",
-        verbs: &["create", "patch"],
-        name: None,
-        without: "the provider can't write events about faulty Secrets",
-    },
+    Right::new("clusters.cluster.x-k8s.io", &["list", "watch"]),
+    Right::new("secrets", &["list", "watch", "get"]),
+    Right::EVENTS,
 ];
 
 const DESCRIBE: &str = "kubectl -n {namespace} describe clusters.cluster.x-k8s.io {name}";
@@ -137,29 +121,31 @@ const STEPS: [&str; 4] = [
 /// The longest message of a condition that is shown, in characters.
 const SHOWN: usize = 200;
 
+impl ClusterApiDoctor {
+    pub(crate) fn new(client: Client, namespaces: Vec<String>, selector: Option<String>) -> Self {
+        Self(Hub {
+            client,
+            kind: CLUSTERS,
+            namespaces,
+            selector,
+            rights: RIGHTS,
+        })
+    }
+}
+
 impl Doctor for ClusterApiDoctor {
     fn advice(&self) -> &'static [Advice] {
         ADVICE
     }
 
     fn values(&self, cluster: Option<&Described<'_>>) -> Values {
-        let place = cluster.and_then(|cluster| match cluster.name.split_once('/') {
-            Some(place) => Some(place),
-            None => Some((self.0.namespace.as_deref()?, cluster.name)),
-        });
-        let place =
-            place.map(|(namespace, name)| [("namespace", namespace.to_owned()), ("name", name.to_owned())]);
-        place.into_iter().flatten().collect()
+        cluster
+            .map(|cluster| self.0.values_of_name(cluster.name))
+            .unwrap_or_default()
     }
 
-    fn hub(&self) -> Option<Hub> {
-        Some(Hub {
-            client: self.0.client.clone(),
-            kind: CLUSTERS,
-            namespaces: self.0.namespace.clone().into_iter().collect(),
-            selector: self.0.labels.clone(),
-            rights: RIGHTS,
-        })
+    fn hub(&self) -> Option<&Hub> {
+        Some(&self.0)
     }
 
     fn obstacle<'a>(&'a self, of: InHub<'a>, ask: &'a dyn Examiner) -> BoxFuture<'a, Option<Obstacle>> {

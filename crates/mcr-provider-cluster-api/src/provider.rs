@@ -52,7 +52,13 @@ impl Provider for ClusterApiProvider {
     }
 
     fn doctor(&self) -> Option<Arc<dyn Doctor>> {
-        Some(Arc::new(ClusterApiDoctor(self.config.clone())))
+        let config = &self.config;
+        let namespaces = config.namespace.iter().cloned().collect();
+        Some(Arc::new(ClusterApiDoctor::new(
+            config.client.clone(),
+            namespaces,
+            config.labels.clone(),
+        )))
     }
 
     fn searched(&self) -> String {

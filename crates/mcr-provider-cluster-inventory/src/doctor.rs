@@ -1,16 +1,23 @@
 //! What `mcr doctor` checks of ClusterProfiles.
 
-use std::sync::Arc;
-
 use futures::future::BoxFuture;
+use kube::Client;
 use mcr_core::doctor::{
     Advice, Described, Doctor, Examiner, Fault, Hub, InHub, Kind, Level, Obstacle, Right, Selected, Values,
 };
 use serde_json::Value;
 
-use crate::{config::Config, facts::MEMBER_ID_LABEL};
+use crate::{
+    access_providers::AccessProviders,
+    facts::{MANAGER_PROPERTY, MEMBER_ID_LABEL},
+};
 
-pub(crate) struct InventoryDoctor(pub(crate) Arc<Config>);
+pub(crate) struct InventoryDoctor {
+    hub: Hub,
+    /// Whether the kubeconfigs are in Secrets.
+    by_secrets: bool,
+    has_plugins: bool,
+}
 
 /// This version shows all fields, also the deprecated ones.
 const PROFILES: Kind = Kind {
@@ -24,16 +31,9 @@ const PROFILES: Kind = Kind {
 /// The version that a provider reads if the hub serves it. It does not show the deprecated fields.
 const NEWEST: [&str; 3] = [PROFILES.group, "v1alpha2", PROFILES.plural];
 
-const fn right(resource: &'static str) -> Right<'static> {
-    Right {
-        resource,
-        verbs: &["list", "watch"],
-        name: None,
-        without: "",
-    }
-}
-const WITH_PLUGINS: &[Right<'static>] = &[right("clusterprofiles.multicluster.x-k8s.io")];
-const WITH_SECRETS: &[Right<'static>] = &[right("clusterprofiles.multicluster.x-k8s.io"), right("secrets")];
+const READ: Right<'static> = Right::new("clusterprofiles.multicluster.x-k8s.io", &["list", "watch"]);
+const WITH_PLUGINS: &[Right<'static>] = &[READ];
+const WITH_SECRETS: &[Right<'static>] = &[READ, Right::new("secrets", &["list", "watch"])];
 
 const DESCRIBE: &str = "kubectl -n {namespace} describe clusterprofiles.multicluster.x-k8s.io {name}";
 
@@ -114,6 +114,28 @@ const ADVICE: &[Advice] = &[
     ),
 ];
 
+impl InventoryDoctor {
+    /// Without plugins the kubeconfigs are in Secrets.
+    pub(crate) fn new(
+        client: Client,
+        namespaces: Vec<String>,
+        selector: Option<String>,
+        plugins: Option<&AccessProviders>,
+    ) -> Self {
+        Self {
+            hub: Hub {
+                client,
+                kind: PROFILES,
+                namespaces,
+                selector,
+                rights: plugins.map_or(WITH_SECRETS, |_| WITH_PLUGINS),
+            },
+            by_secrets: plugins.is_none(),
+            has_plugins: plugins.is_some_and(|plugins| !plugins.0.is_empty()),
+        }
+    }
+}
+
 impl Doctor for InventoryDoctor {
     fn advice(&self) -> &'static [Advice] {
         ADVICE
@@ -123,36 +145,20 @@ impl Doctor for InventoryDoctor {
         let Some(cluster) = cluster else {
             return Values::new();
         };
-        let place = match cluster.name.split_once('/') {
-            Some(place) => Some(place),
-            None => self
-                .0
-                .namespaces
-                .first()
-                .map(|namespace| (&**namespace, cluster.name)),
-        };
-        let place =
-            place.map(|(namespace, name)| [("namespace", namespace.to_owned()), ("name", name.to_owned())]);
-        let manager = cluster.properties.get(crate::facts::MANAGER_PROPERTY).cloned();
-        let manager = ("manager", manager.unwrap_or_default());
-        place.into_iter().flatten().chain([manager]).collect()
+        let mut values = self.hub.values_of_name(cluster.name);
+        let manager = cluster.properties.get(MANAGER_PROPERTY).cloned();
+        values.extend(manager.map(|manager| ("manager", manager)));
+        values
     }
 
-    fn hub(&self) -> Option<Hub> {
-        let config = &self.0;
-        Some(Hub {
-            client: config.client.clone(),
-            kind: PROFILES,
-            namespaces: config.namespaces.clone(),
-            selector: config.labels.clone(),
-            rights: config.access.consumer().map_or(WITH_PLUGINS, |_| WITH_SECRETS),
-        })
+    fn hub(&self) -> Option<&Hub> {
+        Some(&self.hub)
     }
 
     fn obstacle<'a>(&'a self, of: InHub<'a>, ask: &'a dyn Examiner) -> BoxFuture<'a, Option<Obstacle>> {
         Box::pin(async move {
             let (profile, reason) = (of.object?, of.reason?);
-            let (client, version) = (&self.0.client, PROFILES.version);
+            let (client, version) = (&self.hub.client, PROFILES.version);
             let in_namespace = Selected {
                 namespace: Some(of.namespace),
                 ..Selected::default()
@@ -161,7 +167,7 @@ impl Doctor for InventoryDoctor {
                 .as_str()
                 .unwrap_or_default();
             let mut same = format!("{MEMBER_ID_LABEL}={id}");
-            if let Some(selector) = &self.0.labels {
+            if let Some(selector) = &self.hub.selector {
                 same = format!("{same},{selector}");
             }
             let same = Selected {
@@ -185,12 +191,8 @@ impl Doctor for InventoryDoctor {
                 is_older: !id.is_empty()
                     && same.is_ok_and(|same| same.iter().any(|other| age(other) < age(profile))),
                 hides_deprecated: newest.is_ok(),
-                by_secrets: self.0.access.consumer().is_some(),
-                has_plugins: self
-                    .0
-                    .access
-                    .providers()
-                    .is_some_and(|providers| !providers.0.is_empty()),
+                by_secrets: self.by_secrets,
+                has_plugins: self.has_plugins,
             };
             Some(found(profile, reason, &facts))
         })

@@ -41,7 +41,11 @@ impl Provider for ClusterInventoryProvider {
     }
 
     fn doctor(&self) -> Option<Arc<dyn Doctor>> {
-        Some(Arc::new(InventoryDoctor(self.config.clone())))
+        let config = &self.config;
+        let (client, namespaces) = (config.client.clone(), config.namespaces.clone());
+        let plugins = config.access.providers().map(|plugins| &**plugins);
+        let doctor = InventoryDoctor::new(client, namespaces, config.labels.clone(), plugins);
+        Some(Arc::new(doctor))
     }
 
     fn searched(&self) -> String {

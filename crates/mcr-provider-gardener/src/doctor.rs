@@ -1,12 +1,11 @@
 //! What `mcr doctor` checks of Shoots of Gardener.
 
-use std::sync::Arc;
-
+use kube::Client;
 use mcr_core::doctor::{Advice, Described, Doctor, Fault, Hub, Kind, Right, Values};
 
-use crate::config::{Config, Rights, Topology};
+use crate::config::{Rights, Topology};
 
-pub(crate) struct GardenerDoctor(pub(crate) Arc<Config>);
+pub(crate) struct GardenerDoctor(Hub);
 
 const SHOOTS: Kind = Kind {
     group: "core.gardener.cloud",
@@ -25,29 +24,20 @@ const SEED: Kind = Kind {
     keeps: "",
 };
 
-const fn right(resource: &'static str, verbs: &'static [&'static str]) -> Right<'static> {
-    Right {
-        resource,
-        verbs,
-        name: None,
-        without: "",
-    }
-}
-
-const READ: Right<'static> = right("shoots.core.gardener.cloud", &["list", "watch"]);
+const READ: Right<'static> = Right::new("shoots.core.gardener.cloud", &["list", "watch"]);
 const OF_ADMIN: &[Right<'static>] = &[
     READ,
-    right("shoots.core.gardener.cloud/adminkubeconfig", &["create"]),
+    Right::new("shoots.core.gardener.cloud/adminkubeconfig", &["create"]),
 ];
 const OF_VIEWER: &[Right<'static>] = &[
     READ,
-    right("shoots.core.gardener.cloud/viewerkubeconfig", &["create"]),
+    Right::new("shoots.core.gardener.cloud/viewerkubeconfig", &["create"]),
 ];
 const OF_SEED: &[Right<'static>] = &[
-    right("clusters.extensions.gardener.cloud", &["list", "watch"]),
+    Right::new("clusters.extensions.gardener.cloud", &["list", "watch"]),
     Right {
         name: Some("gardener"),
-        ..right("secrets", &["list", "watch", "get"])
+        ..Right::new("secrets", &["list", "watch", "get"])
     },
 ];
 
@@ -88,6 +78,29 @@ const ADVICE: &[Advice] = &[
     ),
 ];
 
+impl GardenerDoctor {
+    pub(crate) fn new(
+        client: Client,
+        namespaces: Vec<String>,
+        selector: Option<String>,
+        topology: Topology,
+        rights: Rights,
+    ) -> Self {
+        let (kind, rights) = match (topology, rights) {
+            (Topology::Seed, _) => (SEED, OF_SEED),
+            (Topology::Garden, Rights::Admin) => (SHOOTS, OF_ADMIN),
+            (Topology::Garden, Rights::Viewer) => (SHOOTS, OF_VIEWER),
+        };
+        Self(Hub {
+            client,
+            kind,
+            namespaces,
+            selector,
+            rights,
+        })
+    }
+}
+
 impl Doctor for GardenerDoctor {
     fn advice(&self) -> &'static [Advice] {
         ADVICE
@@ -102,37 +115,25 @@ impl Doctor for GardenerDoctor {
             let property = |key: &str| cluster.properties.get(key).map(String::as_str);
             property("namespace").zip(property("shoot")).or(broken)
         });
-        let place =
-            place.map(|(namespace, name)| [("namespace", namespace.to_owned()), ("name", name.to_owned())]);
-        place.into_iter().flatten().collect()
+        place
+            .map(|(namespace, name)| Hub::values(namespace, name))
+            .unwrap_or_default()
     }
 
-    fn hub(&self) -> Option<Hub> {
-        let config = &self.0;
-        let (kind, rights) = match (config.topology, config.rights) {
-            (Topology::Seed, _) => (SEED, OF_SEED),
-            (Topology::Garden, Rights::Admin) => (SHOOTS, OF_ADMIN),
-            (Topology::Garden, Rights::Viewer) => (SHOOTS, OF_VIEWER),
-        };
-        Some(Hub {
-            client: config.client.clone(),
-            kind,
-            namespaces: config.namespace.clone().into_iter().collect(),
-            selector: config.labels.clone(),
-            rights,
-        })
+    fn hub(&self) -> Option<&Hub> {
+        Some(&self.0)
     }
 
     /// The name of a cluster has the name of the Project, whose namespace usually begins with `garden-`. A seed has no Shoots.
     fn places(&self, cluster: &str) -> Vec<(Option<String>, String)> {
-        match (self.0.topology, cluster.split_once('/')) {
-            (Topology::Seed, _) => Vec::new(),
-            (_, Some((project, name))) => vec![
+        match cluster.split_once('/') {
+            _ if self.0.kind.group == SEED.group => Vec::new(),
+            Some((project, name)) => vec![
                 (Some(format!("garden-{project}")), name.to_owned()),
                 (Some(project.to_owned()), name.to_owned()),
             ],
-            (_, None) => vec![
-                (self.0.namespace.clone(), cluster.to_owned()),
+            None => vec![
+                (self.0.namespaces.first().cloned(), cluster.to_owned()),
                 (None, cluster.to_owned()),
             ],
         }

@@ -55,7 +55,11 @@ impl Provider for GardenerProvider {
     }
 
     fn doctor(&self) -> Option<Arc<dyn Doctor>> {
-        Some(Arc::new(GardenerDoctor(self.config.clone())))
+        let config = &self.config;
+        let namespaces = config.namespace.iter().cloned().collect();
+        let (client, labels) = (config.client.clone(), config.labels.clone());
+        let doctor = GardenerDoctor::new(client, namespaces, labels, config.topology, config.rights);
+        Some(Arc::new(doctor))
     }
 
     fn searched(&self) -> String {

@@ -164,10 +164,8 @@ impl KcpDoctor {
             ..Selected::default()
         };
         let right = Right {
-            resource: &resource,
-            verbs: &["list", "watch"],
             name,
-            without: "",
+            ..Right::new(&resource, &["list", "watch"])
         };
         let (user, right, sources) = futures::join!(
             ask.user(&client),
@@ -281,10 +279,8 @@ impl KcpDoctor {
         let mut is_reported = false;
         if is_beside {
             let right = Right {
-                resource,
-                verbs,
                 name: Some(export),
-                without: "",
+                ..Right::new(resource, verbs)
             };
             let right = ask.right(client, right, None, &place).await;
             is_reported = right.level != Level::Ok;

@@ -1,15 +1,15 @@
 //! What `mcr doctor` checks of Secrets with kubeconfigs.
 
-use std::sync::Arc;
-
 use futures::future::BoxFuture;
+use kube::Client;
 use mcr_core::doctor::{
     Advice, Described, Doctor, Examiner, Fault, Hub, InHub, Kind, Level, Obstacle, Right, Values,
 };
 
-use crate::config::Config;
-
-pub(crate) struct KubeconfigDoctor(pub(crate) Arc<Config>);
+pub(crate) struct KubeconfigDoctor {
+    hub: Hub,
+    label: String,
+}
 
 const SECRETS: Kind = Kind {
     group: "",
@@ -20,20 +20,7 @@ const SECRETS: Kind = Kind {
     keeps: "",
 };
 
-const RIGHTS: &[Right<'static>] = &[
-    Right {
-        resource: "secrets",
-        verbs: &["list", "watch"],
-        name: None,
-        without: "",
-    },
-    Right {
-        resource: "events.events.k8s.io",
-        verbs: &["create", "patch"],
-        name: None,
-        without: "the provider can't write events about faulty Secrets",
-    },
-];
+const RIGHTS: &[Right<'static>] = &[Right::new("secrets", &["list", "watch"]), Right::EVENTS];
 
 const CREATE: &str = "mcr kubeconfig-secret create --context CONTEXT --name {name} -n {namespace}";
 const LABEL: &str = "kubectl -n {namespace} label --overwrite secret {name} {label}";
@@ -87,48 +74,58 @@ const ADVICE: &[Advice] = &[
     Advice::new(Fault::Obstacle, "label", "", LABEL),
 ];
 
+impl KubeconfigDoctor {
+    pub(crate) fn new(client: Client, namespaces: Vec<String>, label: String) -> Self {
+        Self {
+            hub: Hub {
+                client,
+                kind: SECRETS,
+                namespaces,
+                // The label is an obstacle, with a command that adds it.
+                selector: None,
+                rights: RIGHTS,
+            },
+            label,
+        }
+    }
+}
+
 impl Doctor for KubeconfigDoctor {
     fn advice(&self) -> &'static [Advice] {
         ADVICE
     }
 
     fn values(&self, cluster: Option<&Described<'_>>) -> Values {
-        let label = ("label", format!("{}=true", self.0.rules.label));
-        let Some(cluster) = cluster else {
-            let namespace = self.0.namespace.as_deref().unwrap_or("NAMESPACE");
-            return Values::from([("namespace", namespace.to_owned()), label]);
+        let mut values = match cluster {
+            None => {
+                let namespace = self.hub.namespaces.first().map_or("NAMESPACE", String::as_str);
+                Values::from([("namespace", namespace.to_owned())])
+            }
+            Some(cluster) => {
+                // A cluster that was never usable has no properties, but its announcement names the Secret.
+                let broken = cluster
+                    .broken
+                    .and_then(|object| object.strip_prefix("Secret ")?.split(',').next());
+                let secret = cluster.properties.get("secret").map(String::as_str).or(broken);
+                let place = secret.and_then(|secret| secret.split_once('/'));
+                place
+                    .map(|(namespace, name)| Hub::values(namespace, name))
+                    .unwrap_or_default()
+            }
         };
-        // A cluster that was never usable has no properties, but its announcement names the Secret.
-        let broken = cluster
-            .broken
-            .and_then(|object| object.strip_prefix("Secret ")?.split(',').next());
-        let secret = cluster.properties.get("secret").map(String::as_str).or(broken);
-        match secret.and_then(|secret| secret.split_once('/')) {
-            Some((namespace, name)) => Values::from([
-                ("namespace", namespace.to_owned()),
-                ("name", name.to_owned()),
-                label,
-            ]),
-            None => Values::new(),
-        }
+        values.insert("label", format!("{}=true", self.label));
+        values
     }
 
-    fn hub(&self) -> Option<Hub> {
-        Some(Hub {
-            client: self.0.client.clone(),
-            kind: SECRETS,
-            namespaces: self.0.namespace.clone().into_iter().collect(),
-            // The label is an obstacle, with a command that adds it.
-            selector: None,
-            rights: RIGHTS,
-        })
+    fn hub(&self) -> Option<&Hub> {
+        Some(&self.hub)
     }
 
     fn obstacle<'a>(&'a self, of: InHub<'a>, _: &'a dyn Examiner) -> BoxFuture<'a, Option<Obstacle>> {
-        let label = &self.0.rules.label;
+        let label = &self.label;
         let secret = format!("there is a Secret {}/{}", of.namespace, of.name);
         let saw = of.object.and_then(|object| {
-            let value = &object["metadata"]["labels"][&**label];
+            let value = &object["metadata"]["labels"][label];
             if value.is_null() {
                 return Some(format!("{secret}, but without the label {label}=true"));
             }

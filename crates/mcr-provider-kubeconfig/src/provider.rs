@@ -51,7 +51,14 @@ impl Provider for KubeconfigProvider {
     }
 
     fn doctor(&self) -> Option<Arc<dyn Doctor>> {
-        Some(Arc::new(KubeconfigDoctor(self.config.clone())))
+        let config = &self.config;
+        let namespaces = config.namespace.iter().cloned().collect();
+        let label = config.rules.label.to_string();
+        Some(Arc::new(KubeconfigDoctor::new(
+            config.client.clone(),
+            namespaces,
+            label,
+        )))
     }
 
     fn searched(&self) -> String {

@@ -116,7 +116,7 @@ pub(super) async fn suspended(
     ask: &Asking,
 ) -> Option<(Obstacle, Option<Fix>)> {
     let (hub, namespace, name) = (doctor.hub()?, values.get("namespace")?, values.get("name")?);
-    let objects = objects(&hub, Some(namespace), name, "", ask).await;
+    let objects = objects(hub, Some(namespace), name, "", ask).await;
     let of = InHub {
         namespace,
         name,
@@ -150,11 +150,11 @@ pub(super) async fn missing(doctor: &dyn Doctor, cluster: &str, ask: &Asking) ->
         .iter()
         .filter(|(_, name)| crate::values::is_subdomain(name))
     {
-        let objects = objects(&hub, namespace.as_deref(), name, "", ask).await;
+        let objects = objects(hub, namespace.as_deref(), name, "", ask).await;
         let found = futures::future::join_all(
             objects
                 .iter()
-                .map(|object| absent(doctor, &hub, name, object, ask)),
+                .map(|object| absent(doctor, hub, name, object, ask)),
         )
         .await;
         if !found.is_empty() {

@@ -2,7 +2,7 @@
 
 use mcr_core::{
     DISPLAY_NAME, Provider,
-    doctor::{Fault, Finding, Fix, Level},
+    doctor::{Fault, Finding, Fix, Hub, Level},
 };
 
 use super::{
@@ -42,7 +42,7 @@ async fn provider(tap: &Tap, ask: &Asking) -> Vec<Finding> {
     let hub = doctor.hub();
     let (of_hub, of_source) = futures::join!(
         async {
-            match &hub {
+            match hub {
                 Some(hub) => hub::examine(hub, ask).await,
                 None => Some(Vec::new()),
             }
@@ -63,9 +63,7 @@ async fn provider(tap: &Tap, ask: &Asking) -> Vec<Finding> {
         ..ok(doctor.check(), saw)
     };
     let clusters = received.names().len();
-    let (group, api) = hub
-        .as_ref()
-        .map_or(("", ""), |hub| (hub.kind.group, hub.kind.api));
+    let (group, api) = hub.map_or(("", ""), |hub| (hub.kind.group, hub.kind.api));
     let other_hub = || advise(doctor, Fault::NotServed, group, &values);
     let first = match (received.error, received.synced) {
         (Some(error), _) if !is_served => problem(error, other_hub()),
@@ -86,7 +84,7 @@ async fn provider(tap: &Tap, ask: &Asking) -> Vec<Finding> {
             Finding {
                 level: if is_normal { Level::Ok } else { Level::Warning },
                 fix: of_provider
-                    .or_else(|| elsewhere(hub.as_ref()?))
+                    .or_else(|| Some(elsewhere(hub?)))
                     .filter(|_| !is_explained),
                 ..ok(doctor.check(), "0 clusters")
             }
@@ -97,17 +95,17 @@ async fn provider(tap: &Tap, ask: &Asking) -> Vec<Finding> {
 }
 
 /// The advice if no object of a hub describes a cluster.
-fn elsewhere(hub: &mcr_core::doctor::Hub) -> Option<Fix> {
+fn elsewhere(hub: &Hub) -> Fix {
     let kind = &hub.kind;
     let look = format!("look at the {}s that there are", kind.kind);
     let action = match hub.namespaces.as_slice() {
         [] => look,
         _ => format!("choose another namespace with -n or -A, or {look}"),
     };
-    Some(Fix {
+    Fix {
         command: format!("kubectl get {}.{} --all-namespaces", kind.plural, kind.group).into(),
         ..plain(&action, "")
-    })
+    }
 }
 
 /// The findings about a name that no provider announces.
