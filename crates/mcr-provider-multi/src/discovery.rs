@@ -99,6 +99,8 @@ impl Running {
                 }
             };
             tokio::select! {
+                // What is announced comes before the wait for more.
+                biased;
                 task = self.discovering.next() => self.tasks.push(task),
                 Some(()) = self.tasks.next(), if !self.tasks.is_empty() => {}
                 () = queue.filled.notified() => {}

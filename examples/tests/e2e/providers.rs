@@ -98,7 +98,7 @@ fn namespace_takes_each_namespace_for_a_cluster() {
             json!({"metadata": {"name": name, "labels": {"type": "animal"}}}),
         )
         .await;
-        program.line("an animal", says(namespace.name(), "default", &name, "live"));
+        program.line("an animal", says(namespace.name(), namespace.name(), &name, "live"));
         program.interrupt();
         for zoo in ["zoo", "jungle", "island"] {
             delete(&here.namespaces(), zoo).await;

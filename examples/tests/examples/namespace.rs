@@ -22,10 +22,10 @@ fn animals_are_seen_in_the_cluster_their_namespace_is() {
     assert_eq!(
         seen(&text),
         [
-            "island default/bird",
-            "jungle default/monkey",
-            "zoo default/elephant",
-            "zoo default/lion"
+            "island island/bird",
+            "jungle jungle/monkey",
+            "zoo zoo/elephant",
+            "zoo zoo/lion"
         ],
         "{}",
         String::from_utf8_lossy(&output.stderr)
@@ -46,7 +46,7 @@ fn a_real_cluster_is_a_fleet_too() {
         for (cluster, name) in [("zoo", "lion"), ("jungle", "monkey"), ("island", "bird")] {
             program.line(name, move |line: &serde_json::Value| {
                 line["cluster"] == cluster
-                    && line["namespace"] == "default"
+                    && line["namespace"] == cluster
                     && line["name"] == name
                     && line["event"] == "live"
             });

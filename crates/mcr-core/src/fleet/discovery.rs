@@ -146,6 +146,13 @@ impl<S: ClusterSink> ProviderSet<S> {
     /// Starts to run the set until `stop` is cancelled: the caller runs each future of
     /// [`Discovering::next`]. The caller may run a set again, after all futures have ended or were dropped.
     pub fn run(self: &Arc<Self>, stop: CancellationToken, settings: DiscoverySettings) -> Discovering<S> {
+        for (id, running) in &self.providers.lock().running {
+            running.status.change(|status| {
+                status.synced = false;
+                status.failing_since = None;
+            });
+            self.desired().begin_run(*id);
+        }
         Discovering {
             set: self.clone(),
             stop,
@@ -194,14 +201,6 @@ impl<S: ClusterSink> ProviderSet<S> {
         settings: &DiscoverySettings,
     ) {
         let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(60));
-        running.status.change(|status| {
-            status.synced = false;
-            status.failing_since = None;
-        });
-        self.change_of(id, |desired| {
-            desired.begin_run(id);
-            Vec::new()
-        });
         loop {
             self.change_of(id, |desired| {
                 desired.begin_round(id);
