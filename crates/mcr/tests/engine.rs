@@ -360,36 +360,6 @@ async fn another_cluster_under_the_same_name_shares_nothing_with_the_old_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dynamic_and_metadata_only_kinds() {
-    let (mut world, a) = World::with_a();
-    a.put("widgets", "ns/w", json!({"spec": {"size": 3}}));
-    a.put("configmaps", "ns/m", json!({"metadata": {"labels": {"l": "v"}}}));
-    let seen: Seen<String> = Seen::default();
-    let widgets = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget"));
-    let dynamic = |request: Request<DynamicObject>, seen: Arc<Seen<String>>| async move {
-        let object = request.live().unwrap();
-        let kind = object.types.as_ref().unwrap();
-        seen.push(format!(
-            "{}/{} {}",
-            kind.api_version, kind.kind, object.data["spec"]["size"]
-        ));
-        Fallible::Ok(())
-    };
-    let metadata = |request: Request<PartialObjectMeta<ConfigMap>>, seen: Arc<Seen<String>>| async move {
-        seen.push(format!("{:?}", request.live().unwrap().metadata.labels));
-        Fallible::Ok(())
-    };
-    let controller = Controller::<DynamicObject>::with("widgets", &widgets);
-    world.run(controller.build(dynamic, Arc::new(seen.clone())).unwrap());
-    let controller = Controller::<PartialObjectMeta<ConfigMap>>::new("metadata");
-    world.run(controller.build(metadata, Arc::new(seen.clone())).unwrap());
-    let mut all = seen.wait_for(2).await;
-    all.sort();
-    assert_eq!(all, ["Some({\"l\": \"v\"})", "example.com/v1/Widget 3"]);
-    world.end().await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn controllers_share_watches_and_many_clusters_are_many_only_once() {
     let mut world = World::new();
     let seen = Seen::default();
