@@ -12,7 +12,6 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta};
 use mcr::{Backoff, BoxError, Controller, Predicate, Request, WatchRequest};
 use serde_json::json;
 use support::{

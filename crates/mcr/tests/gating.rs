@@ -75,12 +75,12 @@ async fn until_ready(handle: &ControllerHandle, cluster: &str) {
 /// Runs a controller with a hub whose lists are delayed by `first_byte`. Returns the first findings of its reconciler in the hub's store,
 /// which has the object.
 async fn findings(first_byte: Duration) -> Vec<bool> {
-    let (hub, eu) = (SimCluster::new(), SimCluster::new());
+    let (control, eu) = (SimCluster::new(), SimCluster::new());
     let meta = json!({"name": "a", "namespace": "default"});
     let object = |kind: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": meta});
-    hub.create(object("Secret")).unwrap();
+    control.create(object("Secret")).unwrap();
     eu.create(object("ConfigMap")).unwrap();
-    let server = hub.serve().await.unwrap();
+    let server = control.serve().await.unwrap();
     let upstream = Upstream::new(server.url()).ca_pem(server.ca_pem());
     let proxy = FaultProxy::start(upstream).await.unwrap();
     let slow = Fault::Slow {
@@ -89,7 +89,7 @@ async fn findings(first_byte: Duration) -> Vec<bool> {
     };
     proxy.set(slow.on(Match::any().resource("secrets"))).await;
     let provider = ClustersProvider::new();
-    let access = Access::kubeconfig(proxy.kubeconfig_with_token(&hub.admin_token()), Trust::Trusted);
+    let access = Access::kubeconfig(proxy.kubeconfig_with_token(&control.admin_token()), Trust::Trusted);
     provider.handle().add(ClusterSpec::new(name(HUB), access));
     provider
         .handle()

@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures::{FutureExt, future::BoxFuture};
-use http::{Request, Response, StatusCode};
+use http::{Request, Response};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, api::ListParams, client::Body};
 use mcr_access::{BoxError, ClusterName};

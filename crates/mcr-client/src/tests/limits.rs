@@ -24,8 +24,8 @@ use tokio::io::AsyncWriteExt;
 
 use super::{
     Settings, get,
-    server::{Server, begin, respond},
-    settings, transport, transport_with, until,
+    server::Server,
+    settings, transport_with, until,
 };
 use crate::{
     answer_body::AnswerBody,

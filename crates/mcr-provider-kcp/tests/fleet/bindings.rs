@@ -1,17 +1,9 @@
 //! Workspaces whose bindings change: how many there are, and whether they are ready.
 
-use std::sync::{Arc, Mutex};
 
-use kube::{
-    Api, ResourceExt,
-    api::{Patch, PatchParams},
-    core::DynamicObject,
-};
-use mcr::{Action, Controller, Request};
-use mcr_core::{Availability, ClusterState, layer};
-use serde_json::json;
+use mcr_core::ClusterState;
 
-use crate::{garbage::of_sick, scripted::*, world::*};
+use crate::world::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kcp_a_workspace_that_is_not_ready_is_suspended_and_comes_back_without_a_list() {

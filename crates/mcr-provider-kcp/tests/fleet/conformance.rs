@@ -177,7 +177,7 @@ impl<const TERMINATING: bool> Subject for Waiting<TERMINATING> {
                 known
             }
             None => {
-                let workspace = self.stages.workspace(draft.name(), SHARDS[draft.number() % 2]);
+                let workspace = self.stages.workspace(&draft.name(), SHARDS[draft.number() % 2]);
                 if TERMINATING {
                     self.stages.delete(&workspace);
                 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, api::ListParams};
-use mcr_core::{ClusterState, Provider, WatchRequest};
+use mcr_core::{ClusterState, WatchRequest};
 use mcr_provider_kcp::{
-    Initializer, InitializingWorkspaces, LifecycleError, Removal, api::core::v1alpha1::LogicalCluster,
+    Initializer, InitializingWorkspaces, LifecycleError, Removal,
 };
 use mcr_testkit::{
     kcp::{KcpMove, KcpUser, KcpWorkspace},

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::core::{ApiResource, GroupVersionKind};
 use mcr_core::WatchRequest;
 use mcr_provider_kcp::{NotServed, wait_until_served};
 use mcr_testkit::kcp::KcpWorkspace;

@@ -1,17 +1,10 @@
 //! How workspaces come, change and go.
 
 use futures::StreamExt;
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
-    core::DynamicObject,
-};
-use mcr_core::{Change, ClusterState, Discovery, Provider};
-use mcr_provider_kcp::Readiness;
-use serde_json::json;
+use mcr_core::{Change, Discovery, Provider};
 use tokio_util::sync::CancellationToken;
 
-use crate::{garbage::of_sick, scripted::*, world::*};
+use crate::world::*;
 
 /// What a discovery has not announced when it is synced counts as gone. So only the first one goes on without a shard.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,10 +1,9 @@
 //! One workspace, two exports: a provider for each of them.
 
-use mcr_core::{Access, ClusterState, Trust};
+use mcr_core::ClusterState;
 use mcr_core::{Fleet, WatchRequest};
 use mcr_provider_kcp::KcpProvider;
-use mcr_provider_multi::MultiProvider;
-use mcr_testkit::{kcp::KcpUser, log::Log, waiting::Background};
+use mcr_testkit::{log::Log, waiting::Background};
 use serde_json::json;
 use tracing::Level;
 

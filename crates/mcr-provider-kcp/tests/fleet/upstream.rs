@@ -1,14 +1,9 @@
 //! The assertions of the tests of kcp's provider for multicluster-runtime (Go), as `docs/design/kcp.md` lists them.
 
-use kube::{
-    Api, Resource,
-    core::DynamicObject,
-    runtime::events::{Event, EventType},
-};
+use kube::core::DynamicObject;
 use mcr_core::{Cluster, FleetObjects, WatchRequest};
 use mcr_provider_kcp::api::apis::v1alpha2::APIBinding;
 use mcr_testkit::kcp::KcpWorkspace;
-use serde_json::json;
 
 use crate::world::*;
 

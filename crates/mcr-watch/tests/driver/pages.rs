@@ -4,12 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use mcr_watch::WatchRequest;
-use serde_json::json;
 
-use mcr_doubles::{
-    scripted::{Answer, Asked, Server},
-    status_object,
-};
+use mcr_doubles::scripted::{Answer, Asked, Server};
 
 use crate::harness::*;
 

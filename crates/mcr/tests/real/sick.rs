@@ -7,10 +7,7 @@ use std::{
 };
 
 use k8s_openapi::api::{core::v1::ConfigMap, rbac::v1::PolicyRule};
-use kube::{
-    api::{Patch, PatchParams},
-    core::{ApiResource, DynamicObject, GroupVersionKind},
-};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use mcr::{
     Action, BuildError, BuiltController, ClusterSpec, Controller, ControllerHandle, Request, RequestObject,
     core::TransportSettings,

@@ -16,14 +16,14 @@ use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
-    time::{Instant, sleep, timeout},
+    time::{Instant, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     harness::{PATIENCE, ask, serve, serve_with, until_answer},
     series::Scrape,
-    support::{Api, ApiAccess, name},
+    support::{Api, ApiAccess},
 };
 
 #[tokio::test]

@@ -3,7 +3,6 @@
 mod clusters;
 
 use super::*;
-use crate::queue::Backoff;
 
 type Queue = QueueCore<&'static str, u32>;
 use Priority::{Initial, Live, Retry};
