@@ -12,7 +12,11 @@ fn animals_are_seen_in_the_cluster_their_namespace_is() {
     let seen = |line: &str| line.split_whitespace().skip(1).collect::<Vec<_>>().join(" ");
     let mut seen: Vec<String> = text.lines().map(seen).collect();
     seen.sort();
-    assert_eq!(seen, ANIMALS, "{}", String::from_utf8_lossy(&output.stderr));
+    let expected = ANIMALS.map(|animal| {
+        let (cluster, name) = animal.split_once(' ').unwrap();
+        format!("{cluster} {cluster}/{name}")
+    });
+    assert_eq!(seen, expected, "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

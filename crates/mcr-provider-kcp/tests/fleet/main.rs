@@ -4,6 +4,7 @@
 
 mod bindings;
 mod claims;
+mod conformance;
 mod endpoints;
 mod events;
 mod garbage;

@@ -212,20 +212,6 @@ async fn kcp_a_service_account_with_the_least_rights_initializes_a_workspace() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kcp_a_workspace_that_is_deleted_while_it_is_initialized_leaves() {
-    for kcp in served_worlds(1).await {
-        let (home, _) = of_type(&kcp, "gone", json!({ "initializer": true })).await;
-        let running = Running::start(initializing(&kcp, &home));
-        let (id, at) = waiting(&kcp, "one", &home).await;
-        running.ready(&id).await;
-        delete(&kcp, &at).await;
-        running.left(&id).await;
-        workspace_is(&kcp, &at, |answer| answer.code == 404).await;
-        running.stop().await;
-    }
-}
-
 /// A workspace of the type that is ready, with a ConfigMap that a finalizer holds.
 async fn held(kcp: &World, name: &str, home: &Workspace, of_type: &str) -> (String, String) {
     let (id, at) = waiting_of(kcp, name, home, of_type).await;

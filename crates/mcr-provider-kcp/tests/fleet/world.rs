@@ -89,18 +89,7 @@ impl World {
 }
 
 pub(crate) fn bind(workspace: &KcpWorkspace) {
-    workspace
-        .create(json!({
-            "apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": "widgets"},
-            "spec": {
-                "reference": {"export": {"path": "root:provider", "name": "widgets"}},
-                "permissionClaims": [{
-                    "group": "", "resource": "configmaps", "verbs": ["*"], "selector": {"matchAll": true},
-                    "state": "Accepted",
-                }],
-            },
-        }))
-        .or_fail();
+    bind_as(workspace, "widgets", "widgets");
 }
 
 pub(crate) fn unbind(workspace: &KcpWorkspace) {

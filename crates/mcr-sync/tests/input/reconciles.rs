@@ -99,22 +99,6 @@ async fn sync_labels_of_a_cluster_that_change_during_a_reconcile_lead_to_another
     until("the zone", zone).await;
 }
 
-/// As the test of `orphans.rs`, with a watch that has a selector.
-#[tokio::test(start_paused = true)]
-async fn sync_source_that_vanishes_from_a_watch_with_a_selector_is_reported() {
-    let mut world = World::with(&["lost"]);
-    world.begin_with(limited(sync()));
-    world.synced("lost").await;
-    world.team_gate.now().lag = secs(100_000);
-    end(&world.team_a, "lost");
-    world.team_a.compact(world.team_a.resource_version());
-    world.team_gate.now().lag = Duration::ZERO;
-    world.team_a.end_watches();
-    world
-        .waits("cluster://team-a/default/lost, which no longer exists")
-        .await;
-}
-
 /// A provider that can't be reached: it never says which clusters it has.
 struct Never;
 
@@ -259,35 +243,6 @@ async fn sync_target_of_a_source_that_the_filter_and_the_finalizer_leave_at_once
     source["metadata"]["finalizers"] = json!([]);
     world.team_a.update(source).unwrap();
     is_gone(&world.berlin, "w").await;
-}
-
-/// Many fleet events during one reconcile, and drift at the same time: nothing is lost.
-#[tokio::test(start_paused = true)]
-async fn sync_placement_that_changes_during_a_reconcile_leads_to_another_one() {
-    let to = |it: &mcr::Cluster| it.label("open").is_some_and(|open| open == "yes");
-    let sync = sync().place(targets(), move |_, _, fleet| {
-        fleet
-            .clusters()
-            .into_iter()
-            .filter(|it| to(it))
-            .map(|it| it.name().clone())
-            .collect()
-    });
-    let mut world = World::with(&["w"]);
-    world.begin(sync);
-    let [berlin, lyon] = [&world.berlin, &world.lyon].map(|it| spec(it, "target"));
-    world.clusters.add(berlin.label("open", "yes"));
-    world.clusters.add(lyon.clone());
-    is_there(&world.berlin, "w", 1).await;
-    world.synced("w").await;
-    sleep(secs(60)).await;
-    let clusters = world.clusters.clone();
-    let change = move || assert!(clusters.add(lyon.label("open", "yes")));
-    world.team_gate.meanwhile("widgets/w", change);
-    size(&world.berlin, "w", 7);
-    world.team_gate.has_happened().await;
-    is_there(&world.lyon, "w", 1).await;
-    is_there(&world.berlin, "w", 1).await;
 }
 
 #[tokio::test(start_paused = true)]
