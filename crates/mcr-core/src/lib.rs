@@ -6,9 +6,9 @@
 mod access;
 mod attempt;
 mod fleet;
+pub mod hub;
 pub mod layer;
 mod layout;
-mod pace;
 mod provider;
 mod rounds;
 pub mod scope;
@@ -25,6 +25,9 @@ pub use spec::{Availability, ClusterSpec, DISPLAY_NAME};
 pub use mcr_store::{Object, ObjectKey};
 pub use mcr_watch::{HubEvent, HubWatch, WatchRequest};
 
+// A provider that asks the clusters themselves.
+pub use fleet::OneOffClients;
+
 // A provider with credentials of its own.
 pub use mcr_access::{
     ApiVersion, Basic, ClientCertificate, Credential, CredentialError, CredentialSource, Endpoint,
@@ -39,8 +42,8 @@ pub use scope::{Capabilities, Placement, Scope, ScopeLayout, ScopeRefusal, Scope
 // A provider that reads kubeconfigs.
 pub use mcr_access::{
     AccessError, AccessPolicy, AddressPolicy, AllowedPlugin, ContextAccess, CredentialPluginPolicy,
-    ForbiddenAddress, KubeconfigAccess, KubeconfigFile, Kubeconfigs, LABELS_EXTENSION, Place, Trust,
-    contexts,
+    ForbiddenAddress, KubeconfigAccess, KubeconfigFile, Kubeconfigs, LABELS_EXTENSION, Place, PluginRefusal,
+    Trust, contexts,
 };
 
 // Why a request failed.
@@ -77,13 +80,11 @@ pub use mcr_client::Settings as TransportSettings;
 #[doc(hidden)]
 pub mod internal {
     pub use crate::attempt::Attempt;
-    pub use crate::fleet::OneOffClients;
-    pub use crate::pace::Pace;
     pub use crate::rounds::{HeldClusters, Rounds};
     pub use mcr_access::internal::{KubeconfigProblem, parse_announced};
     pub use mcr_access::internal::{
-        Line, Outline, PluginRefusal, Schedule, Ticket, claims, is_format, namespace, outline,
-        outline_parsed, parse_rfc3339, process, rfc3339, rfc3339_option,
+        Outline, claims, is_format, namespace, outline, outline_parsed, parse_rfc3339, process, rfc3339,
+        rfc3339_option,
     };
     pub use mcr_client::internal::{Backoff, jitter, tls};
     pub use mcr_store::describe as describe_json_error;

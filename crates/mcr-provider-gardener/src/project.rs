@@ -4,13 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, Error, core::PartialObjectMeta};
-use mcr_core::{explain_error, internal::Backoff};
+use mcr_core::{explain_error, hub::Backoff};
 use tokio::{
     sync::Semaphore,
     time::{Instant, sleep, timeout},
 };
 
-use crate::{config::Config, v1beta1::Project};
+use crate::{provider::Config, v1beta1::Project};
 
 /// The label of a namespace with the name of its Project.
 const LABEL: &str = "project.gardener.cloud/name";
@@ -46,7 +46,7 @@ impl Lookups {
     /// An API server that has just started forbids everything for a moment, and a right may be granted a moment later. So only a
     /// garden that forbids it for a while is believed.
     pub(crate) async fn project(self: Arc<Self>, namespace: Arc<str>) -> Found {
-        let (client, times) = (&self.config.client, &self.config.times);
+        let (client, times) = (&self.config.hub.client, &self.config.hub.times);
         let mut backoff = Backoff::new(times.pauses.0, times.pauses.1);
         let (mut forbidden_since, mut logged) = (None, false);
         loop {
@@ -118,9 +118,10 @@ async fn ask(client: &Client, namespace: &str) -> Result<Answer, Error> {
             Read::Forbidden => forbidden = true,
         }
     }
-    Ok(match forbidden {
-        true => Answer::Forbidden,
-        false => Answer::NoProject,
+    Ok(if forbidden {
+        Answer::Forbidden
+    } else {
+        Answer::NoProject
     })
 }
 
