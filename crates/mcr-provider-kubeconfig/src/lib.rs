@@ -4,9 +4,8 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod builder;
-mod config;
+mod decisions;
 mod error;
-mod inventory;
 mod provider;
 mod secret;
 

@@ -372,6 +372,3 @@ impl<F: Described> Entry<F> {
         self.announced = announced;
     }
 }
-
-#[cfg(test)]
-mod tests;

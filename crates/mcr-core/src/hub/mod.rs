@@ -115,7 +115,6 @@ mod fetch;
 mod inventory;
 mod kubeconfig;
 mod options;
-mod requests;
 
 pub use description::{
     Closure, Decoded, Described, Description, Pairs, decoded, is_wanted, pairs, selection_in_words,
@@ -125,9 +124,8 @@ pub use fetch::{Refused, Versions, fetch, fetch_secret};
 pub use inventory::{Entry, Inventory, Memory, Verdict};
 pub use kubeconfig::{Judge, Kubeconfig, NoKubeconfig, SecretContent};
 pub use options::{Hub, HubOptions, Namespaces, OptionError, Times};
-pub use requests::{Request, Requests, Ticket};
 
 pub use mcr_access::internal::{KubeconfigProblem, parse_rfc3339};
-pub use mcr_client::internal::{Backoff, jitter};
+pub use mcr_client::internal::{Backoff, Request, Requests, Ticket, jitter};
 pub use mcr_store::describe as describe_json_error;
 pub use mcr_watch::internal::{EventPublisher, Notice, NoticeKind};

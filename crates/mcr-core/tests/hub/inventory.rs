@@ -1,10 +1,12 @@
-use std::collections::BTreeMap;
+//! The inventory of the hub kit.
 
+use std::{collections::BTreeMap, sync::Arc};
+
+use mcr_core::{
+    Availability, Change, ClusterName, Credential, Endpoint, EndpointAccess, ObjectKey, StaticCredential,
+    hub::{Decoded, Described, Description, Inventory, Memory, Verdict},
+};
 use proptest::prelude::*;
-
-use super::*;
-use crate::{hub::description::Description, spec::Availability};
-use mcr_access::{Credential, Endpoint, StaticCredential};
 
 #[derive(Debug, PartialEq)]
 struct Facts(Description);

@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, mem::take, time::Duration};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::backoff::Backoff;
 pub use mcr_access::internal::Ticket;
 use mcr_access::internal::{Line, Schedule};
-use mcr_client::internal::Backoff;
 
 /// The time between two attempts, however many objects a hub refuses.
 const INTERVAL: Duration = Duration::from_millis(250);

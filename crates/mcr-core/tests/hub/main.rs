@@ -1,0 +1,6 @@
+//! The kit for providers of a hub: its decisions.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod inventory;
+mod secrets;
