@@ -1,11 +1,14 @@
 use std::{fmt, sync::Arc, time::Duration};
 
-use futures::{StreamExt, stream};
-use mcr_core::{Discovery, DiscoverySettings, Provider};
+use futures::{StreamExt, future::ready};
+use mcr_core::{
+    Discovery, DiscoverySettings, Provider,
+    hub::{Running, discovery},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    discovery::{Options, Running},
+    discovery::{Decisions, Event, Options},
     statuses::{MemberStatus, Shared},
 };
 
@@ -124,17 +127,9 @@ impl Provider for AboutApi {
 
     fn discover_with(&self, stop: CancellationToken, settings: &DiscoverySettings) -> Discovery {
         let inner = self.inner.discover_with(stop.clone(), settings);
-        let running = Running::start(
-            self.options.clone(),
-            self.shared.clone(),
-            inner,
-            &settings.access_policy,
-        );
-        stream::unfold(running, async |mut running| {
-            Some((running.next().await?, running))
-        })
-        .take_until(stop.cancelled_owned())
-        .boxed()
+        let decisions = Decisions::new(&self.options, self.shared.clone(), &settings.access_policy);
+        let running = Running::new(decisions).source(inner.map(Event::Announced));
+        discovery(stop, ready(Ok(running)))
     }
 }
 

@@ -93,8 +93,8 @@ impl Content {
 impl Decide for Decisions {
     type Event = Event;
 
-    fn decide(&mut self, events: Vec<Event>, now: Instant) -> Result<Outcome<Event>, BoxError> {
-        let mut tasks = Vec::new();
+    fn decide(&mut self, events: Vec<Event>, now: Instant) -> Outcome<Event> {
+        let (mut tasks, mut error) = (Vec::new(), None);
         for event in events {
             match event {
                 Event::Cluster(HubEvent::Applied(key, facts)) => self.cluster(&key, facts, now),
@@ -134,19 +134,20 @@ impl Decide for Decisions {
                         self.answered(&key, answer, now);
                     }
                 }
-                Event::Moved(Some(error)) => return Err(error),
+                Event::Moved(moved) => error = error.or(moved),
                 // An outage, which the watch logs.
-                Event::Cluster(_) | Event::Secret(_) | Event::Moved(None) => {}
+                Event::Cluster(_) | Event::Secret(_) => {}
             }
         }
         while let Some(request) = self.requests.start(now) {
             tasks.extend(self.read(request));
         }
-        Ok(Outcome {
+        Outcome {
             changes: self.inventory.take_changes(),
             notices: take(&mut self.notices),
             tasks,
-        })
+            error,
+        }
     }
 
     fn due(&self) -> Option<Instant> {

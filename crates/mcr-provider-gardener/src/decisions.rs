@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use futures::FutureExt;
 use mcr_core::{
-    BoxError, ClusterName, Fingerprint, HubEvent, ObjectKey,
+    ClusterName, Fingerprint, HubEvent, ObjectKey,
     hub::{Decide, Decoded, Inventory, Outcome, Requests, Ticket, Verdict},
 };
 use tokio::time::Instant;
@@ -57,7 +57,7 @@ struct Kubeconfig {
 impl Decide for Decisions {
     type Event = Event;
 
-    fn decide(&mut self, events: Vec<Event>, now: Instant) -> Result<Outcome<Event>, BoxError> {
+    fn decide(&mut self, events: Vec<Event>, now: Instant) -> Outcome<Event> {
         let mut outcome = Outcome::default();
         for event in events {
             match event {
@@ -145,7 +145,7 @@ impl Decide for Decisions {
             );
         }
         outcome.changes = self.inventory.take_changes();
-        Ok(outcome)
+        outcome
     }
 
     fn due(&self) -> Option<Instant> {

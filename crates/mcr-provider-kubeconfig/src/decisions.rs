@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mcr_core::{
-    BoxError, HubEvent, ObjectKey,
+    HubEvent, ObjectKey,
     hub::{Decide, Decoded, Inventory, Judge, Notice, Outcome, Verdict},
 };
 use tokio::time::Instant;
@@ -21,7 +21,7 @@ impl Decide for Decisions {
     /// It parses kubeconfigs.
     const BLOCKS: bool = true;
 
-    fn decide(&mut self, events: Vec<Self::Event>, _: Instant) -> Result<Outcome<Self::Event>, BoxError> {
+    fn decide(&mut self, events: Vec<Self::Event>, _: Instant) -> Outcome<Self::Event> {
         let mut notices = Vec::new();
         for event in events {
             match event {
@@ -36,7 +36,7 @@ impl Decide for Decisions {
             }
         }
         let outcome = Outcome::from(self.inventory.take_changes());
-        Ok(Outcome { notices, ..outcome })
+        Outcome { notices, ..outcome }
     }
 }
 

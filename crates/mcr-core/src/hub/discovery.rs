@@ -29,10 +29,7 @@ pub trait Decide: Send + 'static {
     const BLOCKS: bool = false;
 
     /// Decides what follows from these events, which have happened in this order; from none, if it is [due](Self::due).
-    ///
-    /// # Errors
-    /// Ends the discovery. The fleet starts another one after a pause.
-    fn decide(&mut self, events: Vec<Self::Event>, now: Instant) -> Result<Outcome<Self::Event>, BoxError>;
+    fn decide(&mut self, events: Vec<Self::Event>, now: Instant) -> Outcome<Self::Event>;
 
     /// When to decide again, if nothing happens before. Default: never.
     fn due(&self) -> Option<Instant> {
@@ -48,6 +45,8 @@ pub struct Outcome<E> {
     pub notices: Vec<Notice>,
     /// The tasks to run, with the event that each ends with. They are polled with the discovery, and dropped with it.
     pub tasks: Vec<BoxFuture<'static, E>>,
+    /// Ends the discovery after these changes. The fleet starts another one after a pause.
+    pub error: Option<BoxError>,
 }
 
 impl<E> Default for Outcome<E> {
@@ -58,23 +57,24 @@ impl<E> Default for Outcome<E> {
 
 impl<E> From<Vec<Change>> for Outcome<E> {
     fn from(changes: Vec<Change>) -> Self {
-        let (notices, tasks) = (Vec::new(), Vec::new());
         Self {
             changes,
-            notices,
-            tasks,
+            notices: Vec::new(),
+            tasks: Vec::new(),
+            error: None,
         }
     }
 }
 
 /// A running discovery: sources of events, decisions and tasks.
 pub struct Running<D: Decide> {
-    /// None after an error, which is the last item.
+    /// None after the error, which is the last item.
     decide: Option<D>,
     sources: SelectAll<BoxStream<'static, D::Event>>,
     tasks: FuturesUnordered<BoxFuture<'static, D::Event>>,
     publisher: Option<EventPublisher>,
     ready: VecDeque<Change>,
+    error: Option<BoxError>,
 }
 
 impl<D: Decide> Running<D> {
@@ -86,6 +86,7 @@ impl<D: Decide> Running<D> {
             tasks: FuturesUnordered::new(),
             publisher: None,
             ready: VecDeque::new(),
+            error: None,
         }
     }
 
@@ -115,29 +116,27 @@ impl<D: Decide> Running<D> {
             if let Some(change) = self.ready.pop_front() {
                 return Some(Ok(change));
             }
+            if let Some(error) = self.error.take() {
+                return Some(Err(error));
+            }
             let events = self.events().await?;
-            let outcome = match D::BLOCKS {
-                false => self.decide.as_mut()?.decide(events, Instant::now()),
-                true => {
-                    let mut decide = self.decide.take()?;
-                    let work = move || {
-                        let outcome = decide.decide(events, Instant::now());
-                        (decide, outcome)
-                    };
-                    // After a panic the fleet starts another discovery.
-                    spawn_blocking(work)
-                        .await
-                        .map_err(Into::into)
-                        .and_then(|(decide, outcome)| {
-                            self.decide = Some(decide);
-                            outcome
-                        })
-                }
+            let mut decide = self.decide.take()?;
+            let decided = move || {
+                let outcome = decide.decide(events, Instant::now());
+                (decide, outcome)
+            };
+            let outcome = if D::BLOCKS {
+                // After a panic the fleet starts another discovery.
+                spawn_blocking(decided).await.map_err(Into::into)
+            } else {
+                Ok(decided())
             };
             match outcome {
-                Ok(outcome) => {
+                Ok((decide, outcome)) => {
+                    self.decide = Some(decide).filter(|_| outcome.error.is_none());
                     self.ready.extend(outcome.changes);
                     self.tasks.extend(outcome.tasks);
+                    self.error = outcome.error;
                     if let Some(publisher) = &mut self.publisher {
                         outcome
                             .notices
@@ -145,10 +144,7 @@ impl<D: Decide> Running<D> {
                             .for_each(|notice| publisher.take(notice));
                     }
                 }
-                Err(error) => {
-                    self.decide = None;
-                    return Some(Err(error));
-                }
+                Err(error) => self.error = Some(error),
             }
         }
     }

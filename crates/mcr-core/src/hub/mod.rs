@@ -21,7 +21,7 @@
 //!
 //! use k8s_openapi::api::core::v1::ConfigMap;
 //! use kube::core::ApiResource;
-//! use mcr_core::{BoxError, Discovery, DiscoverySettings, HubEvent, Provider};
+//! use mcr_core::{Discovery, DiscoverySettings, HubEvent, Provider};
 //! use mcr_core::hub::{self, Decide, Decoded, Described, Description, Hub, Inventory, Judge, Kubeconfig, Outcome, Running, Verdict};
 //! use tokio::time::Instant;
 //! use tokio_util::sync::CancellationToken;
@@ -59,7 +59,7 @@
 //!     type Event = HubEvent<Decoded<Facts>>;
 //!     const BLOCKS: bool = true; // parses kubeconfigs
 //!
-//!     fn decide(&mut self, events: Vec<Self::Event>, _: Instant) -> Result<Outcome<Self::Event>, BoxError> {
+//!     fn decide(&mut self, events: Vec<Self::Event>, _: Instant) -> Outcome<Self::Event> {
 //!         for event in events {
 //!             match event {
 //!                 HubEvent::Applied(key, facts) => {
@@ -81,7 +81,7 @@
 //!                 _ => {} // an outage, which is logged
 //!             }
 //!         }
-//!         Ok(self.inventory.take_changes().into())
+//!         self.inventory.take_changes().into()
 //!     }
 //! }
 //!

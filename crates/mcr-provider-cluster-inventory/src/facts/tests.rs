@@ -8,7 +8,7 @@ fn lens() -> Lens {
         AccessProviderConfig::new("q", "/q"),
     ];
     Lens {
-        served: Served::V1Alpha2,
+        version: "v1alpha2",
         selection: Arc::default(),
         providers: Some(Arc::new(AccessProviders::new(providers).unwrap())),
     }
@@ -171,7 +171,7 @@ fn access_providers_win_over_credential_providers_of_the_same_name() {
     let entry = |name: &str, server: &str| json!([{"name": name, "cluster": {"server": server}}]);
     let server = |offer: Offer| match offer {
         Offer::Kubeconfig(offered) => {
-            let text: Value = serde_json::from_str(&offered.text()).unwrap();
+            let text: Value = serde_json::from_slice(&offered.text().unwrap()).unwrap();
             text["clusters"][0]["cluster"]["server"]
                 .as_str()
                 .unwrap()
@@ -226,6 +226,6 @@ fn facts_of_a_thousand_profiles_are_small() {
     let Offer::Kubeconfig(offered) = read(new()).offer else {
         panic!()
     };
-    let length = offered.text().len();
+    let length = offered.text().unwrap().len();
     assert!(length < 700, "{length}");
 }

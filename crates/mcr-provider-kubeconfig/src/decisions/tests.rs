@@ -52,7 +52,7 @@ fn decide(
     decisions: &mut Decisions,
     event: HubEvent<Decoded<SecretFacts>>,
 ) -> Outcome<HubEvent<Decoded<SecretFacts>>> {
-    decisions.decide(vec![event], Instant::now()).unwrap()
+    decisions.decide(vec![event], Instant::now())
 }
 
 fn put(decisions: &mut Decisions, secret: Value) -> Vec<String> {
