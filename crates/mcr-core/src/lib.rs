@@ -46,6 +46,9 @@ pub use mcr_access::{
     Trust, contexts,
 };
 
+// A provider that runs programs.
+pub use mcr_access::internal::process;
+
 // Why a request failed.
 pub use mcr_client::{TransportError, TransportErrorKind, explain_error};
 
@@ -81,12 +84,9 @@ pub use mcr_client::Settings as TransportSettings;
 pub mod internal {
     pub use crate::attempt::Attempt;
     pub use crate::rounds::{HeldClusters, Rounds};
-    pub use mcr_access::internal::{KubeconfigProblem, parse_announced};
     pub use mcr_access::internal::{
-        Outline, claims, is_format, namespace, outline, outline_parsed, parse_rfc3339, process, rfc3339,
-        rfc3339_option,
+        Outline, claims, is_format, outline, outline_parsed, rfc3339, rfc3339_option,
     };
-    pub use mcr_client::internal::{Backoff, jitter, tls};
+    pub use mcr_client::internal::{jitter, tls};
     pub use mcr_store::describe as describe_json_error;
-    pub use mcr_watch::internal::{EventPublisher, Ledger, LoggedWatch, Notice, NoticeKind};
 }

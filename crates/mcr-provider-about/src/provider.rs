@@ -31,6 +31,7 @@ use crate::{
 /// }
 /// # }
 /// ```
+#[must_use]
 #[derive(Clone)]
 pub struct AboutApi {
     inner: Arc<dyn Provider>,
@@ -55,21 +56,18 @@ impl AboutApi {
 
     /// Sets the time between two probes of a cluster, which varies by a tenth. Default 10 minutes. Less than a second counts as a
     /// second.
-    #[must_use]
     pub fn refresh_every(mut self, interval: Duration) -> Self {
         self.options.refresh = interval.max(Duration::from_secs(1));
         self
     }
 
     /// Sets how long a probe may take, with the fetching of a credential. Default 10 seconds.
-    #[must_use]
     pub fn probe_timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = timeout;
         self
     }
 
     /// Sets how many clusters are probed at once. Default 8. 0 counts as 1.
-    #[must_use]
     pub fn probes_at_once(mut self, probes: usize) -> Self {
         self.options.at_once = probes;
         self
@@ -90,7 +88,6 @@ impl AboutApi {
     /// let provider = AboutApi::around(kind).member_properties(["region.example.com"]);
     /// # }
     /// ```
-    #[must_use]
     pub fn member_properties(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let names = names.into_iter().map(Into::into);
         Arc::make_mut(&mut self.options.may_set).extend(names);

@@ -18,6 +18,7 @@ use crate::{
 ///
 /// The closures run in the task that watches the hub: they must be quick and must not block. If one panics, the panic is logged,
 /// and the cluster stays as it is until its Cluster changes.
+#[must_use]
 #[derive(Debug, Clone)]
 pub struct ClusterApiProviderBuilder {
     hub: HubOptions,
@@ -38,14 +39,12 @@ impl ClusterApiProvider {
 
 impl ClusterApiProviderBuilder {
     /// Sets the provider's name. Default: `cluster-api`.
-    #[must_use]
     pub fn provider_name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.hub.name = name.into();
         self
     }
 
     /// Sets the client of the hub: the management cluster, where Cluster API runs.
-    #[must_use]
     pub fn client(mut self, client: Client) -> Self {
         self.hub.client = Some(client);
         self
@@ -53,7 +52,6 @@ impl ClusterApiProviderBuilder {
 
     /// Sets the namespace of the Clusters. Default: the default namespace of the client; in a pod, the namespace of the pod.
     /// A cluster has the name of its Cluster.
-    #[must_use]
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.hub.namespaces = Namespaces::One(namespace.into());
         self
@@ -63,7 +61,6 @@ impl ClusterApiProviderBuilder {
     ///
     /// The client then needs a ClusterRole that reads the Secrets of the whole hub. For a few namespaces, use one provider for
     /// each, or [`select`](Self::select).
-    #[must_use]
     pub fn all_namespaces(mut self) -> Self {
         self.hub.namespaces = Namespaces::All;
         self
@@ -71,21 +68,18 @@ impl ClusterApiProviderBuilder {
 
     /// Selects Clusters by their labels, such as `region=eu,tier!=test`. The API server applies the selector and sends no other
     /// Clusters. A Cluster that does not match any more leaves the fleet.
-    #[must_use]
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
         self.hub.labels = Some(selector.into());
         self
     }
 
     /// Selects Clusters whose infrastructure is of one of these kinds, such as `AWSCluster`. Default: all.
-    #[must_use]
     pub fn infrastructure_kinds<K: Into<String>>(mut self, kinds: impl IntoIterator<Item = K>) -> Self {
         self.selection.infrastructure_kinds = kinds.into_iter().map(Into::into).collect();
         self
     }
 
     /// Selects Clusters with one of these ClusterClasses, by name. Default: all, also those without a class.
-    #[must_use]
     pub fn cluster_classes<C: Into<String>>(mut self, classes: impl IntoIterator<Item = C>) -> Self {
         self.selection.cluster_classes = classes.into_iter().map(Into::into).collect();
         self
@@ -93,7 +87,6 @@ impl ClusterApiProviderBuilder {
 
     /// Selects Clusters by a predicate. It is called at each change of a Cluster; one that it does not select any more leaves the
     /// fleet.
-    #[must_use]
     pub fn select(mut self, select: impl Fn(&Cluster) -> bool + Send + Sync + 'static) -> Self {
         self.selection.select = Some(Closure::new(select));
         self
@@ -103,7 +96,6 @@ impl ClusterApiProviderBuilder {
     ///
     /// It is called at each change of a Cluster. Once it was true for a Cluster, that cluster stays engaged: the fleet finds out by
     /// itself whether a cluster answers.
-    #[must_use]
     pub fn ready_when(mut self, ready: impl Fn(&Cluster) -> bool + Send + Sync + 'static) -> Self {
         self.selection.ready_when = Some(Closure::new(ready));
         self
@@ -113,7 +105,6 @@ impl ClusterApiProviderBuilder {
     /// `<cluster>-kubeconfig` with the key [`value`](crate::KUBECONFIG_KEY).
     ///
     /// The Secret must be in the namespace of the Cluster and have the label [`CLUSTER_NAME_LABEL`](crate::CLUSTER_NAME_LABEL).
-    #[must_use]
     pub fn kubeconfig_secret(
         mut self,
         secret: impl Fn(&Cluster) -> SecretKeyRef + Send + Sync + 'static,
@@ -126,7 +117,6 @@ impl ClusterApiProviderBuilder {
     ///
     /// For controllers that release finalizers in the cluster before it goes. It is called at each change of a Cluster that has a
     /// `deletionTimestamp`.
-    #[must_use]
     pub fn keep_while(mut self, keep: impl Fn(&Cluster) -> bool + Send + Sync + 'static) -> Self {
         self.selection.keep_while = Some(Closure::new(keep));
         self
@@ -136,7 +126,6 @@ impl ClusterApiProviderBuilder {
     ///
     /// The provider announces a kubeconfig that the policy forbids as broken, and reports it on the Secret. The fleet always
     /// checks its own policy before it connects, so this option can forbid more than the fleet does, but never allow more.
-    #[must_use]
     pub fn access_policy(mut self, policy: AccessPolicy) -> Self {
         self.hub.access_policy = Some(policy);
         self
@@ -150,14 +139,12 @@ impl ClusterApiProviderBuilder {
     /// cloud. So can everybody who may write a Secret in the namespace. An [`access_policy`](Self::access_policy) that allows
     /// only the plugin or folder that you need is nearly always the better choice. The policy has no effect on trusted
     /// kubeconfigs.
-    #[must_use]
     pub fn trusted(mut self) -> Self {
         self.hub.trust = Trust::Trusted;
         self
     }
 
     /// Sets whether to write Kubernetes events on Secrets with problems. Default: yes.
-    #[must_use]
     pub fn events(mut self, on: bool) -> Self {
         self.hub.events = on;
         self
@@ -165,7 +152,6 @@ impl ClusterApiProviderBuilder {
 
     /// Reads Clusters as v1beta1, whatever the hub serves. Not part of the API.
     #[doc(hidden)]
-    #[must_use]
     pub fn only_v1beta1(mut self) -> Self {
         self.only = Some(OLD_VERSION);
         self
@@ -175,7 +161,6 @@ impl ClusterApiProviderBuilder {
     /// as something that will not end by itself, how long a read of a Secret may take, and the first pause after one that failed. Not part
     /// of the API.
     #[doc(hidden)]
-    #[must_use]
     pub fn times(
         mut self,
         watch: impl Into<Arc<WatchSettings>>,

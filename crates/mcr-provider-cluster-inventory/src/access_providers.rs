@@ -33,6 +33,7 @@ use crate::error::AccessProvidersError;
 pub struct AccessProviders(pub(crate) Vec<AccessProviderConfig>);
 
 /// One access provider: a plugin, and what a profile may add to its arguments and its environment.
+#[must_use]
 #[derive(Clone, PartialEq, Eq)]
 pub struct AccessProviderConfig {
     pub(crate) name: String,
@@ -230,28 +231,24 @@ impl AccessProviderConfig {
     }
 
     /// Sets the version of the protocol: `client.authentication.k8s.io/v1` or `client.authentication.k8s.io/v1beta1`.
-    #[must_use]
     pub fn api_version(mut self, version: impl Into<String>) -> Self {
         self.api_version = version.into();
         self
     }
 
     /// Adds arguments of the plugin.
-    #[must_use]
     pub fn args<A: Into<String>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.args.extend(args.into_iter().map(Into::into));
         self
     }
 
     /// Adds an environment variable of the plugin. The plugin also gets the environment of this process.
-    #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.env.push((name.into(), value.into()));
         self
     }
 
     /// Sets the advice in the error text if the plugin does not exist.
-    #[must_use]
     pub fn install_hint(mut self, hint: impl Into<String>) -> Self {
         self.install_hint = Some(hint.into());
         self
@@ -259,7 +256,6 @@ impl AccessProviderConfig {
 
     /// Sets whether the plugin gets the cluster in `KUBERNETES_EXEC_INFO`, with the extension
     /// [`EXEC_EXTENSION`](crate::EXEC_EXTENSION) of the profile as its configuration. Default: no.
-    #[must_use]
     pub fn provide_cluster_info(mut self, on: bool) -> Self {
         self.provide_cluster_info = on;
         self
@@ -267,7 +263,6 @@ impl AccessProviderConfig {
 
     /// Sets whether a profile may add arguments. Default: it may not. The arguments are those of
     /// [`profile_args`](Self::profile_args).
-    #[must_use]
     pub fn args_policy(mut self, policy: ArgsPolicy) -> Self {
         self.args_policy = policy;
         self
@@ -275,7 +270,6 @@ impl AccessProviderConfig {
 
     /// Sets whether a profile may set environment variables. Default: it may not. The variables are those of
     /// [`profile_env`](Self::profile_env).
-    #[must_use]
     pub fn env_policy(mut self, policy: EnvPolicy) -> Self {
         self.env_policy = policy;
         self
@@ -283,14 +277,12 @@ impl AccessProviderConfig {
 
     /// Lets a profile add this list of arguments, whole and in this order. `*` stands for one argument that the profile
     /// chooses, which must not be empty and not begin with `-`. May be called several times, for several lists. Default: none.
-    #[must_use]
     pub fn profile_args<A: Into<String>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.profile_args.push(args.into_iter().map(Into::into).collect());
         self
     }
 
     /// Lets a profile set these environment variables, but never `PATH`, `LD_*` and `DYLD_*`. Default: none.
-    #[must_use]
     pub fn profile_env<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.profile_env.extend(names.into_iter().map(Into::into));
         self

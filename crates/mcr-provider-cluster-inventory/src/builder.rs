@@ -20,6 +20,7 @@ use crate::{
 ///
 /// The closures run in the task that watches the hub: they must be quick and must not block. If one panics, the panic is logged,
 /// and the cluster stays as it is until its ClusterProfile changes.
+#[must_use]
 #[derive(Debug, Clone)]
 pub struct ClusterInventoryProviderBuilder {
     hub: HubOptions,
@@ -48,14 +49,12 @@ impl ClusterInventoryProvider {
 
 impl ClusterInventoryProviderBuilder {
     /// Sets the provider's name. Default: `cluster-inventory`.
-    #[must_use]
     pub fn provider_name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.hub.name = name.into();
         self
     }
 
     /// Sets the client of the hub: the cluster that has the ClusterProfiles.
-    #[must_use]
     pub fn client(mut self, client: Client) -> Self {
         self.hub.client = Some(client);
         self
@@ -63,7 +62,6 @@ impl ClusterInventoryProviderBuilder {
 
     /// Sets the plugins with which clusters are reached. The policy of the fleet must allow them: see
     /// [`AccessProviders::plugin_policy`].
-    #[must_use]
     pub fn access_providers(mut self, providers: AccessProviders) -> Self {
         self.providers = Some(Arc::new(providers));
         self
@@ -75,7 +73,6 @@ impl ClusterInventoryProviderBuilder {
     /// ClusterProfile, and has the labels [`CONSUMER_LABEL`](crate::CONSUMER_LABEL) and [`PROFILE_LABEL`](crate::PROFILE_LABEL)
     /// and the key [`KUBECONFIG_KEY`](crate::KUBECONFIG_KEY). A ClusterProfile may have one such Secret. The client needs the
     /// right to list and watch Secrets.
-    #[must_use]
     pub fn consumer_secrets(mut self, consumer: impl Into<Arc<str>>) -> Self {
         self.consumer = Some(consumer.into());
         self
@@ -83,7 +80,6 @@ impl ClusterInventoryProviderBuilder {
 
     /// Sets the namespace of the inventory. Default: the default namespace of the client; in a pod, the namespace of the pod. A
     /// cluster has the name of its ClusterProfile.
-    #[must_use]
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.hub.namespaces = Namespaces::One(namespace.into());
         self
@@ -94,7 +90,6 @@ impl ClusterInventoryProviderBuilder {
     /// Inventories are never merged: a cluster that two namespaces list is in the fleet twice. Each namespace has a watch of its
     /// own, so the client needs rights in these namespaces only. As long as one of them can't be read, the fleet removes no
     /// cluster that a former discovery has announced.
-    #[must_use]
     pub fn namespaces<N: Into<String>>(mut self, namespaces: impl IntoIterator<Item = N>) -> Self {
         self.hub.namespaces = Namespaces::Several(namespaces.into_iter().map(Into::into).collect());
         self
@@ -102,7 +97,6 @@ impl ClusterInventoryProviderBuilder {
 
     /// Uses the inventories of all namespaces instead of one, as [`namespaces`](Self::namespaces) does, with one watch. The client
     /// needs rights in the whole hub.
-    #[must_use]
     pub fn all_namespaces(mut self) -> Self {
         self.hub.namespaces = Namespaces::All;
         self
@@ -110,14 +104,12 @@ impl ClusterInventoryProviderBuilder {
 
     /// Selects ClusterProfiles by their labels, such as `region=eu,tier!=test`. The API server applies the selector and sends no
     /// other ClusterProfiles. One that does not match any more leaves the fleet.
-    #[must_use]
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
         self.hub.labels = Some(selector.into());
         self
     }
 
     /// Selects the ClusterProfiles of these cluster managers, by `spec.clusterManager.name`. Default: all.
-    #[must_use]
     pub fn managers<M: Into<String>>(mut self, managers: impl IntoIterator<Item = M>) -> Self {
         self.selection.managers = managers.into_iter().map(Into::into).collect();
         self
@@ -125,7 +117,6 @@ impl ClusterInventoryProviderBuilder {
 
     /// Selects ClusterProfiles by a predicate. It is called at each change of a ClusterProfile; one that it does not select any more
     /// leaves the fleet.
-    #[must_use]
     pub fn select(mut self, select: impl Fn(&ClusterProfile) -> bool + Send + Sync + 'static) -> Self {
         self.selection.select = Some(Closure::new(select));
         self
@@ -138,7 +129,6 @@ impl ClusterInventoryProviderBuilder {
     /// text is a placement key: see [`PlacementDecisions`] for more. If the hub does not serve them at the start, or forbids to
     /// read them, the discovery ends with an error, and the fleet tries again. Until all of them are known, no cluster leaves
     /// because of them. The client needs the right to list and watch PlacementDecisions.
-    #[must_use]
     pub fn placement(mut self, decisions: impl Into<PlacementDecisions>) -> Self {
         self.placement = Some(decisions.into());
         self
@@ -148,7 +138,6 @@ impl ClusterInventoryProviderBuilder {
     ///
     /// `True`: the cluster is engaged. `False`: it is suspended. `Unknown`, or no such condition: a cluster that is engaged stays
     /// so, and another one waits.
-    #[must_use]
     pub fn ready_condition(mut self, type_: impl Into<Arc<str>>) -> Self {
         self.selection.ready = Ready::Condition(type_.into());
         self
@@ -156,7 +145,6 @@ impl ClusterInventoryProviderBuilder {
 
     /// Sets when a cluster is ready by a predicate instead. It is called at each change of a ClusterProfile. A cluster that is not
     /// ready any more is suspended.
-    #[must_use]
     pub fn ready_when(mut self, ready: impl Fn(&ClusterProfile) -> bool + Send + Sync + 'static) -> Self {
         self.selection.ready = Ready::Predicate(Closure::new(ready));
         self
@@ -167,7 +155,6 @@ impl ClusterInventoryProviderBuilder {
     ///
     /// The provider announces an access that the policy forbids as broken. The fleet always checks its own policy before it
     /// connects, so this option can forbid more than the fleet does, but never allow more.
-    #[must_use]
     pub fn access_policy(mut self, policy: AccessPolicy) -> Self {
         self.hub.access_policy = Some(policy);
         self
@@ -177,7 +164,6 @@ impl ClusterInventoryProviderBuilder {
     ///
     /// For cluster managers that write the deprecated `credentialProviders` and no `accessProviders`: v1alpha2 does not show
     /// these.
-    #[must_use]
     pub fn v1alpha1(mut self) -> Self {
         self.only = Some(OLD_VERSION);
         self
@@ -186,7 +172,6 @@ impl ClusterInventoryProviderBuilder {
     /// Times that tests shorten: those of the watches of the hub, how long the hub has to forbid them before this is
     /// logged as something that will not end by itself, and how long it may take to list its versions. Not part of the API.
     #[doc(hidden)]
-    #[must_use]
     pub fn times(
         mut self,
         watch: impl Into<Arc<WatchSettings>>,

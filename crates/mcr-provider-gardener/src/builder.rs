@@ -23,6 +23,7 @@ const VALID_FOR: Duration = Duration::from_secs(3600);
 ///
 /// The closures run in the task that watches the garden: they must be quick and must not block. If one panics, the panic is
 /// logged, and the cluster stays as it is until its Shoot changes.
+#[must_use]
 #[derive(Debug, Clone)]
 pub struct GardenerProviderBuilder {
     hub: HubOptions,
@@ -54,7 +55,6 @@ impl GardenerProvider {
 
 impl GardenerProviderBuilder {
     /// Sets the provider's name. Default: `gardener`.
-    #[must_use]
     pub fn provider_name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.hub.name = name.into();
         self
@@ -62,7 +62,6 @@ impl GardenerProviderBuilder {
 
     /// Sets the client of the garden's API server (the virtual garden), where the Shoots are; or with
     /// [`topology`](Self::topology) that of a seed.
-    #[must_use]
     pub fn client(mut self, client: Client) -> Self {
         self.hub.client = Some(client);
         self
@@ -81,7 +80,6 @@ impl GardenerProviderBuilder {
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
     pub fn topology(mut self, topology: Topology) -> Self {
         self.topology = topology;
         self
@@ -89,14 +87,12 @@ impl GardenerProviderBuilder {
 
     /// Sets the namespace of the Shoots, which is that of one Project. Default: the default namespace of the client;
     /// in a seed all.
-    #[must_use]
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.hub.namespaces = Namespaces::One(namespace.into());
         self
     }
 
     /// Uses the Shoots of all Projects. Only an operator of the garden may list them.
-    #[must_use]
     pub fn all_namespaces(mut self) -> Self {
         self.hub.namespaces = Namespaces::All;
         self
@@ -104,21 +100,18 @@ impl GardenerProviderBuilder {
 
     /// Selects Shoots by their labels, such as `region=eu,tier!=test`. The garden applies the selector and sends no other Shoots. A
     /// Shoot that does not match any more leaves the fleet.
-    #[must_use]
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
         self.hub.labels = Some(selector.into());
         self
     }
 
     /// Selects Shoots of one of these Projects. Default: all.
-    #[must_use]
     pub fn projects<P: Into<String>>(mut self, projects: impl IntoIterator<Item = P>) -> Self {
         self.selection.projects = projects.into_iter().map(Into::into).collect();
         self
     }
 
     /// Selects Shoots with one of these purposes, such as `production`. Default: all, also those without a purpose.
-    #[must_use]
     pub fn purposes<P: Into<String>>(mut self, purposes: impl IntoIterator<Item = P>) -> Self {
         self.selection.purposes = purposes.into_iter().map(Into::into).collect();
         self
@@ -126,21 +119,18 @@ impl GardenerProviderBuilder {
 
     /// Selects Shoots whose control plane runs on one of these seeds. Default: all. A Shoot that moves to another seed leaves the
     /// fleet.
-    #[must_use]
     pub fn seeds<S: Into<String>>(mut self, seeds: impl IntoIterator<Item = S>) -> Self {
         self.selection.seeds = seeds.into_iter().map(Into::into).collect();
         self
     }
 
     /// Selects Shoots with one of these cloud profiles, by name. Default: all.
-    #[must_use]
     pub fn cloud_profiles<C: Into<String>>(mut self, profiles: impl IntoIterator<Item = C>) -> Self {
         self.selection.cloud_profiles = profiles.into_iter().map(Into::into).collect();
         self
     }
 
     /// Selects Shoots by a predicate. It is called at each change of a Shoot; one that it does not select any more leaves the fleet.
-    #[must_use]
     pub fn select(mut self, select: impl Fn(&Shoot) -> bool + Send + Sync + 'static) -> Self {
         self.selection.select = Some(Closure::new(select));
         self
@@ -150,7 +140,6 @@ impl GardenerProviderBuilder {
     ///
     /// For controllers that release finalizers in the cluster before it goes. It is called at each change of a Shoot that has a
     /// `deletionTimestamp`.
-    #[must_use]
     pub fn keep_while(mut self, keep: impl Fn(&Shoot) -> bool + Send + Sync + 'static) -> Self {
         self.selection.keep_while = Some(Closure::new(keep));
         self
@@ -160,14 +149,12 @@ impl GardenerProviderBuilder {
     /// `adminkubeconfig`.
     ///
     /// A viewer can't read Secrets.
-    #[must_use]
     pub fn viewer(mut self) -> Self {
         self.rights = Rights::Viewer;
         self
     }
 
     /// Sets how long a kubeconfig shall be valid. Default: 1 hour. Gardener grants at least 10 minutes, and may grant less than asked.
-    #[must_use]
     pub fn valid_for(mut self, life: Duration) -> Self {
         self.valid_for = Some(life);
         self
@@ -175,7 +162,6 @@ impl GardenerProviderBuilder {
 
     /// Sets how many kubeconfigs are asked for, or read in a seed, at once, and how many Projects are looked up at once. Default: 10.
     /// 0 counts as 1.
-    #[must_use]
     pub fn requests_at_once(mut self, requests: usize) -> Self {
         self.at_once = requests;
         self
@@ -185,7 +171,6 @@ impl GardenerProviderBuilder {
     ///
     /// The provider announces a kubeconfig that the policy forbids as broken. The fleet always checks its own policy before it
     /// connects, so this option can forbid more than the fleet does, but never allow more.
-    #[must_use]
     pub fn access_policy(mut self, policy: AccessPolicy) -> Self {
         self.hub.access_policy = Some(policy);
         self
@@ -195,7 +180,6 @@ impl GardenerProviderBuilder {
     /// that will not end by itself, how long a first and another request may take, and the first pause after one that failed. Not part of the
     /// API.
     #[doc(hidden)]
-    #[must_use]
     pub fn times(
         mut self,
         watch: impl Into<Arc<WatchSettings>>,

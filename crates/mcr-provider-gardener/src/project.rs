@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Client, Error, core::PartialObjectMeta};
+use kube::{Api, Client, Error};
 use mcr_core::{explain_error, hub::Backoff};
 use tokio::{
     sync::Semaphore,
@@ -100,22 +100,18 @@ enum Answer {
 }
 
 async fn ask(client: &Client, namespace: &str) -> Result<Answer, Error> {
+    let mut forbidden = false;
     let namespaces = Api::<Namespace>::all(client.clone());
-    let there: Read<PartialObjectMeta<Namespace>> = read(namespaces.get_metadata(namespace).await)?;
-    let mut forbidden = matches!(there, Read::Forbidden);
-    if let Read::There(there) = there {
-        let label = there.metadata.labels.and_then(|mut labels| labels.remove(LABEL));
-        if let Some(label) = label.filter(|label| !label.is_empty()) {
-            return Ok(Answer::Project(label));
-        }
+    let there = allowed(namespaces.get_metadata_opt(namespace).await, &mut forbidden)?;
+    let label = there.and_then(|there| there.metadata.labels?.remove(LABEL));
+    if let Some(label) = label.filter(|label| !label.is_empty()) {
+        return Ok(Answer::Project(label));
     }
     if let Some(name) = namespace.strip_prefix("garden-") {
-        match read(Api::<Project>::all(client.clone()).get(name).await)? {
-            Read::There(project) if project.spec.namespace.as_deref() == Some(namespace) => {
-                return Ok(Answer::Project(name.to_owned()));
-            }
-            Read::There(_) | Read::NotThere => {}
-            Read::Forbidden => forbidden = true,
+        let projects = Api::<Project>::all(client.clone());
+        let project = allowed(projects.get_opt(name).await, &mut forbidden)?;
+        if project.is_some_and(|project| project.spec.namespace.as_deref() == Some(namespace)) {
+            return Ok(Answer::Project(name.to_owned()));
         }
     }
     Ok(if forbidden {
@@ -125,17 +121,13 @@ async fn ask(client: &Client, namespace: &str) -> Result<Answer, Error> {
     })
 }
 
-enum Read<T> {
-    There(T),
-    NotThere,
-    Forbidden,
-}
-
-fn read<T>(answer: Result<T, Error>) -> Result<Read<T>, Error> {
+/// None if there is no such object, or if it may not be read.
+fn allowed<T>(answer: Result<Option<T>, Error>, forbidden: &mut bool) -> Result<Option<T>, Error> {
     match answer {
-        Ok(object) => Ok(Read::There(object)),
-        Err(Error::Api(status)) if status.code == 404 => Ok(Read::NotThere),
-        Err(Error::Api(status)) if status.code == 403 => Ok(Read::Forbidden),
-        Err(error) => Err(error),
+        Err(Error::Api(status)) if status.code == 403 => {
+            *forbidden = true;
+            Ok(None)
+        }
+        other => other,
     }
 }

@@ -20,6 +20,7 @@ pub const SECRET_LABEL: &str = "sigs.k8s.io/multicluster-runtime-kubeconfig";
 pub const SECRET_KEY: &str = "kubeconfig";
 
 /// Builds a [`KubeconfigProvider`]. [`KubeconfigProvider::builder`] creates it.
+#[must_use]
 #[derive(Debug, Clone)]
 pub struct KubeconfigProviderBuilder {
     hub: HubOptions,
@@ -40,14 +41,12 @@ impl KubeconfigProvider {
 
 impl KubeconfigProviderBuilder {
     /// Sets the provider's name. Default: `kubeconfig`.
-    #[must_use]
     pub fn provider_name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.hub.name = name.into();
         self
     }
 
     /// Sets the client of the hub, the cluster with the Secrets.
-    #[must_use]
     pub fn client(mut self, client: Client) -> Self {
         self.hub.client = Some(client);
         self
@@ -55,7 +54,6 @@ impl KubeconfigProviderBuilder {
 
     /// Sets the namespace of the Secrets. Default: the default namespace of the client; in a pod, the namespace of the pod.
     /// A cluster has the name of its Secret.
-    #[must_use]
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.hub.namespaces = Namespaces::One(namespace.into());
         self
@@ -65,7 +63,6 @@ impl KubeconfigProviderBuilder {
     ///
     /// The client then needs a ClusterRole to list the Secrets of the whole hub, and everybody who may write Secrets in any
     /// namespace can add clusters.
-    #[must_use]
     pub fn all_namespaces(mut self) -> Self {
         self.hub.namespaces = Namespaces::All;
         self
@@ -73,14 +70,12 @@ impl KubeconfigProviderBuilder {
 
     /// Sets the label of Secrets that describe clusters. Default: [`SECRET_LABEL`], with the value `true`. The API server
     /// applies the selector and sends no other Secrets.
-    #[must_use]
     pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.label = (key.into(), value.into());
         self
     }
 
     /// Sets the key of the kubeconfig in a Secret. Default: [`SECRET_KEY`]. Cluster API uses `value`.
-    #[must_use]
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = key.into();
         self
@@ -90,7 +85,6 @@ impl KubeconfigProviderBuilder {
     ///
     /// The provider announces a kubeconfig that the policy forbids as broken, and reports it on the Secret. The fleet always
     /// checks its own policy before it connects, so this option can forbid more than the fleet does, but never allow more.
-    #[must_use]
     pub fn access_policy(mut self, policy: AccessPolicy) -> Self {
         self.hub.access_policy = Some(policy);
         self
@@ -104,14 +98,12 @@ impl KubeconfigProviderBuilder {
     /// cloud. So can everybody who may write a Secret in the namespace. An [`access_policy`](Self::access_policy) that allows
     /// only the plugin or folder that you need is nearly always the better choice. The policy has no effect on trusted
     /// kubeconfigs.
-    #[must_use]
     pub fn trusted(mut self) -> Self {
         self.hub.trust = Trust::Trusted;
         self
     }
 
     /// Sets whether to write Kubernetes events on Secrets with problems. Default: yes.
-    #[must_use]
     pub fn events(mut self, on: bool) -> Self {
         self.hub.events = on;
         self
@@ -120,7 +112,6 @@ impl KubeconfigProviderBuilder {
     /// Times that tests shorten: those of the watch of the hub, and how long the hub has to forbid it before this is logged as
     /// something that will not end by itself. Not part of the API.
     #[doc(hidden)]
-    #[must_use]
     pub fn times(mut self, watch: impl Into<Arc<WatchSettings>>, blocked_for: Duration) -> Self {
         self.hub.times.watch = Some(watch.into());
         self.hub.times.blocked_for = blocked_for;

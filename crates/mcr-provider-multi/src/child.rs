@@ -2,10 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use mcr_core::{
-    Change, DiscoverySettings, Provider,
-    internal::{Attempt, Backoff},
-};
+use mcr_core::{Change, DiscoverySettings, Provider, hub::Backoff, internal::Attempt};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
