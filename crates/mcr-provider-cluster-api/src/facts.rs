@@ -57,7 +57,7 @@ impl Facts {
         decoded(object, of)
     }
 
-    fn of(cluster: &Cluster, selection: &Selection) -> Self {
+    pub(crate) fn of(cluster: &Cluster, selection: &Selection) -> Self {
         let secret = selection.kubeconfig_secret.as_ref();
         Self {
             description: properties(cluster),

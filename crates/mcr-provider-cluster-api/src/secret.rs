@@ -67,7 +67,7 @@ impl Stamp {
         Some(Arc::new(Self::of(&object.metadata)))
     }
 
-    fn of(metadata: &ObjectMeta) -> Self {
+    pub(crate) fn of(metadata: &ObjectMeta) -> Self {
         let mut owners = metadata.owner_references.iter().flatten();
         let owner = owners.find(|owner| {
             let group = owner.api_version.split_once('/').map(|(group, _)| group);
