@@ -69,7 +69,7 @@ fn is_subdomain(name: &str) -> bool {
 pub(crate) struct Known {
     /// The identity that the inner provider declares.
     declared: Option<Arc<str>>,
-    /// What the last answer said. None before the first one.
+    /// The properties of the last answer. None before the first one.
     pub(crate) found: Option<Properties>,
     /// The last cluster id.
     id: Option<String>,
@@ -80,7 +80,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// Returns true, and forgets everything, if the inner provider says that this is another cluster.
+    /// Returns true, and forgets everything, if the inner provider announces that this is another cluster.
     pub(crate) fn follow(&mut self, spec: &ClusterSpec) -> bool {
         let other = matches!((&self.declared, &spec.identity), (Some(was), Some(is)) if was != is);
         if other {
@@ -90,7 +90,7 @@ impl Known {
         other
     }
 
-    /// What is known of the cluster: what the inner provider says, and else what the cluster says.
+    /// What is known of the cluster: what the inner provider announces, and else what the cluster reports.
     ///
     /// The inner provider wins, because it speaks for those who run the fleet.
     pub(crate) fn properties(&self, spec: &ClusterSpec) -> Properties {

@@ -51,7 +51,7 @@ impl SecretKeyRef {
     }
 }
 
-/// The metadata of a Secret that tell when its content changes, and whose it is.
+/// The metadata of a Secret that show when its content changes, and whose it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) uid: Arc<str>,

@@ -132,7 +132,7 @@ impl Chosen {
             .collect();
     }
 
-    /// Whether a profile is chosen, of which `announced` tells whether an earlier discovery has announced its cluster. A
+    /// Whether a profile is chosen, where `announced` returns whether an earlier discovery has announced its cluster. A
     /// PlacementDecision that could never be read may name each of those.
     pub(crate) fn selects(&self, key: &ObjectKey, announced: impl FnOnce() -> bool) -> bool {
         self.names.contains(key) || (self.slices.values().any(Option::is_none) && announced())

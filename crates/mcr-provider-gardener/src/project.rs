@@ -1,4 +1,4 @@
-//! Looks up the Projects of namespaces.
+//! Reads the Projects of namespaces.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ pub(crate) struct Found {
     pub(crate) project: Option<Arc<str>>,
 }
 
-/// Looks up Projects, and asks for a few at once.
+/// Reads Projects, a few at once.
 pub(crate) struct Lookups {
     config: Arc<Config>,
     places: Semaphore,

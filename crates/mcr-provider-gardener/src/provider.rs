@@ -86,7 +86,7 @@ impl Rights {
 }
 
 impl Config {
-    /// The kind that tells of Shoots: Shoots in a garden, Clusters in a seed.
+    /// The kind that describes Shoots: Shoots in a garden, Clusters in a seed.
     fn resource(&self) -> ApiResource {
         match self.topology {
             Topology::Garden => ApiResource::erase::<Shoot>(&()),

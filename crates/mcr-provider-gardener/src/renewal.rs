@@ -20,14 +20,14 @@ pub(crate) fn renew_after(life: Duration, chance: f64) -> Duration {
     latest - (latest / 5).mul_f64(chance.clamp(0.0, 1.0))
 }
 
-/// The life of a kubeconfig in a seed, which does not say how long it is valid.
+/// The life of a kubeconfig in a seed, where nothing shows how long it is valid.
 pub(crate) const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 /// So long after the time that Gardener has set for a new token, it should be there.
 const LATE: Duration = Duration::from_secs(300);
 /// How often a kubeconfig in a seed is read again if Gardener does not renew it in time.
 const AGAIN: Duration = Duration::from_secs(3600);
 
-/// When to look whether Gardener has renewed a kubeconfig in a seed, although its watch has told nothing.
+/// When to read a kubeconfig in a seed again although its watch has reported nothing.
 ///
 /// `renews_in`: when Gardener wants to renew it. None: it should have done so already.
 pub(crate) fn look_after(renews_in: Option<Duration>) -> Duration {

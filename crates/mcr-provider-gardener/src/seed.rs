@@ -1,4 +1,4 @@
-//! What a seed says of Shoots: its Clusters and the Secrets with their kubeconfigs, joined. No I/O.
+//! The Shoots of a seed: its Clusters and the Secrets with their kubeconfigs, joined. No I/O.
 
 use std::{collections::HashMap, sync::Arc};
 
