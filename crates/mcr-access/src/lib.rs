@@ -55,7 +55,9 @@ pub use fingerprint::Fingerprint;
 pub use kubeconfig::KubeconfigAccess;
 pub use labels::LABELS_EXTENSION;
 pub use name::{ClusterName, InvalidClusterName};
-pub use policy::{AccessPolicy, AddressPolicy, AllowedPlugin, CredentialPluginPolicy, ForbiddenAddress};
+pub use policy::{
+    AccessPolicy, AddressPolicy, AllowedPlugin, CredentialPluginPolicy, ForbiddenAddress, PluginRefusal,
+};
 pub use trust::Trust;
 pub use unprintable::reason;
 
@@ -71,7 +73,6 @@ pub mod internal {
         kubeconfig_problem::{KubeconfigProblem, parse_announced},
         outline::{Outline, outline, outline_parsed},
         parse::{InlineCertificate, InlineCredential, inline_credential},
-        policy::PluginRefusal,
         schedule::{Line, Schedule, Ticket},
         time::{parse_rfc3339, rfc3339, rfc3339_option},
         unprintable::is_format,

@@ -47,6 +47,7 @@ mod user_code;
 // Tools.
 mod backoff;
 mod observable;
+mod requests;
 
 #[cfg(test)]
 mod tests;
@@ -72,6 +73,7 @@ pub mod internal {
         observable::Observable,
         prefix::{AbsolutePath, prefixed},
         request::HeadTimeout,
+        requests::{Request, Requests, Ticket},
     };
 
     pub mod tls {

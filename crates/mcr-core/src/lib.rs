@@ -7,9 +7,9 @@ mod access;
 mod attempt;
 pub mod doctor;
 mod fleet;
+pub mod hub;
 pub mod layer;
 mod layout;
-mod pace;
 mod provider;
 mod rounds;
 pub mod scope;
@@ -29,6 +29,9 @@ pub use mcr_watch::{HubEvent, HubWatch, WatchRequest};
 // A provider that is made of others.
 pub use fleet::{ClusterSink, Discovering, KnownCluster, ProviderSet};
 
+// A provider that asks the clusters themselves.
+pub use fleet::OneOffClients;
+
 // A provider with credentials of its own.
 pub use mcr_access::{
     ApiVersion, Basic, ClientCertificate, Credential, CredentialError, CredentialSource, Endpoint,
@@ -43,9 +46,12 @@ pub use scope::{Capabilities, Placement, Scope, ScopeLayout, ScopeRefusal, Scope
 // A provider that reads kubeconfigs.
 pub use mcr_access::{
     AccessError, AccessPolicy, AddressPolicy, AllowedPlugin, ContextAccess, CredentialPluginPolicy,
-    ForbiddenAddress, KubeconfigAccess, KubeconfigFile, Kubeconfigs, LABELS_EXTENSION, Place, Trust,
-    contexts,
+    ForbiddenAddress, KubeconfigAccess, KubeconfigFile, Kubeconfigs, LABELS_EXTENSION, Place, PluginRefusal,
+    Trust, contexts,
 };
+
+// A provider that runs programs.
+pub use mcr_access::internal::process;
 
 // Why a request failed.
 pub use mcr_client::{TransportError, TransportErrorKind, explain_error};
@@ -80,14 +86,9 @@ pub use mcr_client::Settings as TransportSettings;
 /// For the crates of this workspace. Not part of the API: it may change or go at any time.
 #[doc(hidden)]
 pub mod internal {
-    pub use crate::fleet::OneOffClients;
-    pub use crate::pace::Pace;
-    pub use mcr_access::internal::{KubeconfigProblem, parse_announced};
     pub use mcr_access::internal::{
-        Line, Outline, PluginRefusal, Schedule, Ticket, claims, is_format, namespace, outline,
-        outline_parsed, parse_rfc3339, process, rfc3339, rfc3339_option,
+        Outline, claims, is_format, outline, outline_parsed, rfc3339, rfc3339_option,
     };
-    pub use mcr_client::internal::{Backoff, jitter, tls};
+    pub use mcr_client::internal::{jitter, tls};
     pub use mcr_store::describe as describe_json_error;
-    pub use mcr_watch::internal::{EventPublisher, Ledger, LoggedWatch, Notice, NoticeKind};
 }

@@ -1,18 +1,13 @@
 //! One discovery. It has no task: the inner discovery and the probes are polled with it and dropped with it.
 
-use std::{
-    collections::{BTreeSet, VecDeque},
-    future::pending,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use futures::FutureExt;
 use mcr_core::{
-    AccessPolicy, BoxError, Change, ClusterName, Discovery,
-    internal::{OneOffClients, Ticket},
+    AccessPolicy, BoxError, Change, ClusterName, OneOffClients,
+    hub::{Decide, Outcome, Ticket},
 };
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use crate::{
     known::Properties,
@@ -30,122 +25,94 @@ pub(crate) struct Options {
     pub(crate) may_set: Arc<BTreeSet<String>>,
 }
 
-pub(crate) struct Running {
-    options: Options,
+pub(crate) enum Event {
+    /// The inner provider has announced something.
+    Announced(Result<Change, BoxError>),
+    /// A probe has ended. The answer is none if it was cancelled.
+    Probed(ClusterName, Ticket, Option<Result<Properties, Arc<str>>>),
+}
+
+pub(crate) struct Decisions {
+    timeout: Duration,
     shared: Arc<Shared>,
-    inner: Discovery,
     clients: Arc<OneOffClients>,
     members: Members,
-    probes: FuturesUnordered<BoxFuture<'static, Ended>>,
-    /// What is to be announced before anything else is listened to: what one change of the inner provider, or one answer, has led to.
-    ready: VecDeque<Change>,
 }
 
-/// A probe that has ended. The answer is none if it was cancelled.
-struct Ended {
-    name: ClusterName,
-    ticket: Ticket,
-    answer: Option<Result<Properties, Arc<str>>>,
-}
+impl Decide for Decisions {
+    type Event = Event;
 
-impl Running {
-    pub(crate) fn start(
-        options: Options,
-        shared: Arc<Shared>,
-        inner: Discovery,
-        policy: &AccessPolicy,
-    ) -> Self {
-        let memory = shared.take_memory();
-        Self {
-            members: Members::new(options.refresh, options.at_once, memory).may_set(options.may_set.clone()),
-            clients: Arc::new(OneOffClients::new(policy, MAX_ANSWER)),
-            options,
-            shared,
-            inner,
-            probes: FuturesUnordered::new(),
-            ready: VecDeque::new(),
-        }
-    }
-
-    /// The next change. None when the inner discovery has ended. Cancel safe.
-    pub(crate) async fn next(&mut self) -> Option<Result<Change, BoxError>> {
-        loop {
-            if let Some(change) = self.ready.pop_front() {
-                return Some(Ok(change));
-            }
-            while let Some(probe) = self.members.start_probe(Instant::now()) {
-                self.begin(probe);
-            }
-            let due = self.members.next_due();
-            let due = async {
-                match due {
-                    Some(due) => sleep_until(due).await,
-                    None => pending().await,
+    fn decide(&mut self, events: Vec<Event>, now: Instant) -> Outcome<Event> {
+        let mut outcome = Outcome::default();
+        for event in events {
+            match event {
+                Event::Announced(Ok(change)) => outcome.changes.extend(self.announced(change, now)),
+                Event::Announced(Err(error)) => outcome.error = Some(error),
+                Event::Probed(name, ticket, answer) => {
+                    if let Some(Err(error)) = &answer {
+                        tracing::debug!(cluster = %name, %error, "ClusterProperties not read, the last known ones stay");
+                    }
+                    outcome
+                        .changes
+                        .extend(self.members.probed(&name, ticket, answer, now));
+                    self.show(&name);
                 }
-            };
-            tokio::select! {
-                announced = self.inner.next() => match announced? {
-                    Ok(change) => self.announced(change),
-                    Err(error) => return Some(Err(error)),
-                },
-                Some(ended) = self.probes.next(), if !self.probes.is_empty() => self.ended(ended),
-                () = due => {}
             }
+        }
+        while let Some(Probe { ticket, spec, stop }) = self.members.start_probe(now) {
+            let (clients, limit) = (self.clients.clone(), self.timeout);
+            let name = spec.name.clone();
+            let run = async move {
+                let answer = stop.run_until_cancelled(probe(&clients, spec, limit)).await;
+                Event::Probed(name, ticket, answer)
+            };
+            outcome.tasks.push(run.boxed());
+        }
+        outcome
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.members.next_due()
+    }
+}
+
+impl Decisions {
+    pub(crate) fn new(options: &Options, shared: Arc<Shared>, policy: &AccessPolicy) -> Self {
+        let members = Members::new(options.refresh, options.at_once, shared.take_memory());
+        Self {
+            members: members.may_set(options.may_set.clone()),
+            clients: Arc::new(OneOffClients::new(policy, MAX_ANSWER)),
+            timeout: options.timeout,
+            shared,
         }
     }
 
-    fn begin(&mut self, Probe { ticket, spec, stop }: Probe) {
-        let (clients, limit) = (self.clients.clone(), self.options.timeout);
-        let name = spec.name.clone();
-        let run = async move {
-            let answer = stop.run_until_cancelled(probe(&clients, spec, limit)).await;
-            Ended { name, ticket, answer }
-        };
-        self.probes.push(run.boxed());
-    }
-
-    /// The inner provider has said something. It is passed on in any case.
-    fn announced(&mut self, change: Change) {
+    /// What to announce after a change of the inner provider, which is passed on in any case.
+    fn announced(&mut self, change: Change, now: Instant) -> Vec<Change> {
         match change {
             Change::Upsert(spec) => {
                 let name = spec.name.clone();
-                let changes = self.members.upsert(spec, Instant::now());
-                self.announce(&name, changes);
+                let changes = self.members.upsert(spec, now);
+                self.show(&name);
+                return changes;
             }
-            Change::Broken(broken) => {
-                self.members.broken(&broken.name);
-                self.ready.push_back(Change::Broken(broken));
-            }
-            Change::Remove(name) => {
-                self.members.remove(&name);
-                let removed = vec![Change::Remove(name.clone())];
-                self.announce(&name, removed);
+            Change::Broken(ref broken) => self.members.broken(&broken.name),
+            Change::Remove(ref name) => {
+                self.members.remove(name);
+                self.show(name);
             }
             Change::Synced => {
                 self.members.synced();
-                for name in self.shared.names() {
-                    // An earlier discovery named clusters that this one did not.
-                    if self.members.status(&name).is_none() {
-                        self.announce(&name, Vec::new());
-                    }
-                }
-                self.ready.push_back(Change::Synced);
+                // An earlier discovery named clusters that this one did not.
+                self.shared.names().iter().for_each(|name| self.show(name));
             }
-            other => self.ready.push_back(other),
+            _ => {}
         }
+        vec![change]
     }
 
-    fn ended(&mut self, Ended { name, ticket, answer }: Ended) {
-        if let Some(Err(error)) = &answer {
-            tracing::debug!(cluster = %name, %error, "ClusterProperties not read, the last known ones stay");
-        }
-        let changes = self.members.probed(&name, ticket, answer, Instant::now());
-        self.announce(&name, changes);
-    }
-
-    /// Announces changes of one cluster, and shows what is known of it now.
-    fn announce(&mut self, name: &ClusterName, changes: Vec<Change>) {
-        self.ready.extend(changes);
+    /// Shows what is known of a cluster now.
+    fn show(&self, name: &ClusterName) {
         let mut statuses = self.shared.statuses.lock();
         match self.members.status(name) {
             Some(status) => _ = statuses.insert(name.clone(), status),
@@ -154,7 +121,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for Decisions {
     fn drop(&mut self) {
         self.shared.leave_memory(self.members.take_memory());
     }

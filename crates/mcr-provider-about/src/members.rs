@@ -9,10 +9,10 @@ use std::{
 
 use mcr_core::{
     Access, Availability, Change, ClusterName, ClusterSpec,
-    internal::{Backoff, Line, Schedule, Ticket, jitter},
+    hub::{Requests, Ticket, jitter},
 };
 use tokio::time::Instant;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     access,
@@ -29,7 +29,7 @@ pub(crate) struct Members {
     /// What earlier discoveries knew of clusters that this one has not announced yet.
     remembered: BTreeMap<ClusterName, Known>,
     synced: bool,
-    schedule: Schedule<ClusterName>,
+    probes: Requests<ClusterName>,
     /// The properties that a cluster may set.
     may_set: Arc<BTreeSet<String>>,
 }
@@ -38,11 +38,8 @@ struct Member {
     /// As the inner provider announced it last.
     spec: ClusterSpec,
     known: Known,
-    /// The inner provider said last that its description is unusable.
+    /// The inner provider has announced last that its description is unusable.
     broken: bool,
-    /// The running probe. Dropping the guard cancels it.
-    probe: Option<(Ticket, DropGuard)>,
-    backoff: Backoff,
     error: Option<Arc<str>>,
 }
 
@@ -62,7 +59,7 @@ impl Members {
             members: BTreeMap::new(),
             remembered,
             synced: false,
-            schedule: Schedule::new(at_once),
+            probes: Requests::new(at_once, (FIRST_RETRY.min(refresh), refresh)),
             may_set: Arc::default(),
         }
     }
@@ -86,37 +83,32 @@ impl Members {
             known: self.remembered.remove(&name).unwrap_or_default(),
             spec: spec.clone(),
             broken: false,
-            probe: None,
-            backoff: Backoff::new(FIRST_RETRY.min(self.refresh), self.refresh),
             error: None,
         });
         probe |= member.known.follow(&spec);
         member.spec = spec;
         member.broken = false;
         if !can_be_probed(&member.spec) {
-            self.schedule.cancel(&name);
-            member.probe = None;
+            self.probes.cancel(&name);
         } else if probe {
-            self.schedule.plan(&name, Line::Healthy, now);
-            member.probe = None;
-            member.backoff.reset();
+            self.probes.cancel(&name);
+            self.probes.plan(&name, now);
             member.error = None;
         }
         member.known.announce(&member.spec, &self.may_set)
     }
 
-    /// The inner provider says that the description of a cluster is unusable. It is not probed, as its access may be out of date.
+    /// The inner provider announces that the description of a cluster is unusable. It is not probed, as its access may be out of date.
     pub(crate) fn broken(&mut self, name: &ClusterName) {
-        self.schedule.cancel(name);
+        self.probes.cancel(name);
         if let Some(member) = self.members.get_mut(name) {
             member.broken = true;
-            member.probe = None;
         }
     }
 
-    /// The inner provider says that a cluster is gone.
+    /// The inner provider announces that a cluster is gone.
     pub(crate) fn remove(&mut self, name: &ClusterName) {
-        self.schedule.cancel(name);
+        self.probes.cancel(name);
         self.members.remove(name);
         self.remembered.remove(name);
     }
@@ -128,17 +120,11 @@ impl Members {
 
     /// The next probe that is due, if another one may run.
     pub(crate) fn start_probe(&mut self, now: Instant) -> Option<Probe> {
-        let (name, ticket) = self.schedule.start(now)?;
-        let Some(member) = self.members.get_mut(&name) else {
-            self.schedule.ended(ticket);
-            return None;
-        };
-        let stop = CancellationToken::new();
-        member.probe = Some((ticket, stop.clone().drop_guard()));
+        let request = self.probes.start(now)?;
         Some(Probe {
-            ticket,
-            spec: member.spec.clone(),
-            stop,
+            ticket: request.ticket,
+            spec: self.members.get(&request.key)?.spec.clone(),
+            stop: request.stop,
         })
     }
 
@@ -150,27 +136,17 @@ impl Members {
         answer: Option<Result<Properties, Arc<str>>>,
         now: Instant,
     ) -> Vec<Change> {
-        self.schedule.ended(ticket);
-        let Some(member) = self.members.get_mut(name) else {
-            return Vec::new();
-        };
         // Otherwise the cluster has another access, or another cluster has its name.
-        let current = member
-            .probe
-            .as_ref()
-            .is_some_and(|(running, _)| *running == ticket);
-        let Some(answer) = answer.filter(|_| current) else {
+        let current = self.probes.ended(name, ticket);
+        let (Some(member), Some(answer)) = (self.members.get_mut(name), answer.filter(|_| current)) else {
             return Vec::new();
         };
-        if let Some((_, guard)) = member.probe.take() {
-            guard.disarm();
-        }
         match answer {
             Ok(found) => {
                 let spread = self.refresh / 5;
                 let pause = self.refresh - spread / 2 + jitter(spread);
-                self.schedule.plan(name, Line::Healthy, now + pause);
-                member.backoff.reset();
+                self.probes.succeeded(name, now);
+                self.probes.plan(name, now + pause);
                 member.error = None;
                 let before = member.known.properties(&member.spec);
                 member.known.found = Some(found);
@@ -180,8 +156,7 @@ impl Members {
                 member.known.announce(&member.spec, &self.may_set)
             }
             Err(error) => {
-                let pause = member.backoff.pause();
-                self.schedule.plan(name, Line::Failing, now + pause);
+                self.probes.failed(name, now, Duration::ZERO);
                 member.error = Some(error);
                 Vec::new()
             }
@@ -190,7 +165,7 @@ impl Members {
 
     /// When the next probe is due.
     pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.schedule.next_due()
+        self.probes.next_due()
     }
 
     /// What to show of a cluster. None if there is no such cluster.

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use kube::{Api, Client, Error, Resource, api::ListParams};
-use mcr_core::{ClusterSpec, explain_error, internal::OneOffClients};
+use mcr_core::{ClusterSpec, OneOffClients, explain_error};
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 

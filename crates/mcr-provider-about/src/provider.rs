@@ -1,11 +1,15 @@
 use std::{fmt, sync::Arc, time::Duration};
 
-use futures::{StreamExt, stream};
-use mcr_core::{Discovery, DiscoverySettings, Provider, doctor::Doctor};
+use futures::{StreamExt, future::ready};
+use mcr_core::{
+    Discovery, DiscoverySettings, Provider,
+    doctor::Doctor,
+    hub::{Running, discovery},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    discovery::{Options, Running},
+    discovery::{Decisions, Event, Options},
     statuses::{MemberStatus, Shared},
 };
 
@@ -28,6 +32,7 @@ use crate::{
 /// }
 /// # }
 /// ```
+#[must_use]
 #[derive(Clone)]
 pub struct AboutApi {
     inner: Arc<dyn Provider>,
@@ -52,21 +57,18 @@ impl AboutApi {
 
     /// Sets the time between two probes of a cluster, which varies by a tenth. Default 10 minutes. Less than a second counts as a
     /// second.
-    #[must_use]
     pub fn refresh_every(mut self, interval: Duration) -> Self {
         self.options.refresh = interval.max(Duration::from_secs(1));
         self
     }
 
     /// Sets how long a probe may take, with the fetching of a credential. Default 10 seconds.
-    #[must_use]
     pub fn probe_timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = timeout;
         self
     }
 
     /// Sets how many clusters are probed at once. Default 8. 0 counts as 1.
-    #[must_use]
     pub fn probes_at_once(mut self, probes: usize) -> Self {
         self.options.at_once = probes;
         self
@@ -87,7 +89,6 @@ impl AboutApi {
     /// let provider = AboutApi::around(kind).member_properties(["region.example.com"]);
     /// # }
     /// ```
-    #[must_use]
     pub fn member_properties(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let names = names.into_iter().map(Into::into);
         Arc::make_mut(&mut self.options.may_set).extend(names);
@@ -128,17 +129,9 @@ impl Provider for AboutApi {
 
     fn discover_with(&self, stop: CancellationToken, settings: &DiscoverySettings) -> Discovery {
         let inner = self.inner.discover_with(stop.clone(), settings);
-        let running = Running::start(
-            self.options.clone(),
-            self.shared.clone(),
-            inner,
-            &settings.access_policy,
-        );
-        stream::unfold(running, async |mut running| {
-            Some((running.next().await?, running))
-        })
-        .take_until(stop.cancelled_owned())
-        .boxed()
+        let decisions = Decisions::new(&self.options, self.shared.clone(), &settings.access_policy);
+        let running = Running::new(decisions).source(inner.map(Event::Announced));
+        discovery(stop, ready(Ok(running)))
     }
 }
 

@@ -12,7 +12,7 @@
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
-/// What a ClusterProperty says. Its name is the name of the object.
+/// The value of a ClusterProperty. Its name is the name of the object.
 #[derive(CustomResource, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[kube(
     group = "about.k8s.io",

@@ -1,16 +1,16 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use kube::Client;
-use mcr_core::{AccessPolicy, Trust, WatchSettings, internal::namespace};
+use mcr_core::{
+    AccessPolicy, Trust, WatchSettings,
+    hub::{Closure, HubOptions, Namespaces, OptionError, Times},
+};
 
 use crate::{
-    config::{Config, Times},
-    error::ClusterApiError,
-    memory::Memory,
-    provider::ClusterApiProvider,
+    facts::OLD_VERSION,
+    provider::{ClusterApiProvider, Config},
     secret::SecretKeyRef,
     selection::Selection,
-    served::Served,
     v1beta2::Cluster,
 };
 
@@ -18,40 +18,20 @@ use crate::{
 ///
 /// The closures run in the task that watches the hub: they must be quick and must not block. If one panics, the panic is logged,
 /// and the cluster stays as it is until its Cluster changes.
-#[derive(Clone)]
-pub struct ClusterApiProviderBuilder {
-    name: Arc<str>,
-    client: Option<Client>,
-    namespace: Namespaces,
-    labels: Option<String>,
-    selection: Selection,
-    trust: Trust,
-    policy: Option<AccessPolicy>,
-    events: bool,
-    times: Times,
-    only: Option<Served>,
-}
-
+#[must_use]
 #[derive(Debug, Clone)]
-enum Namespaces {
-    Default,
-    One(String),
-    All,
+pub struct ClusterApiProviderBuilder {
+    hub: HubOptions,
+    selection: Selection,
+    only: Option<&'static str>,
 }
 
 impl ClusterApiProvider {
     /// A builder. [`client`](ClusterApiProviderBuilder::client) is required; all other options have defaults.
     pub fn builder() -> ClusterApiProviderBuilder {
         ClusterApiProviderBuilder {
-            name: "cluster-api".into(),
-            client: None,
-            namespace: Namespaces::Default,
-            labels: None,
+            hub: HubOptions::new("cluster-api"),
             selection: Selection::default(),
-            trust: Trust::Untrusted,
-            policy: None,
-            events: true,
-            times: Times::default(),
             only: None,
         }
     }
@@ -59,24 +39,21 @@ impl ClusterApiProvider {
 
 impl ClusterApiProviderBuilder {
     /// Sets the provider's name. Default: `cluster-api`.
-    #[must_use]
     pub fn provider_name(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.name = name.into();
+        self.hub.name = name.into();
         self
     }
 
     /// Sets the client of the hub: the management cluster, where Cluster API runs.
-    #[must_use]
     pub fn client(mut self, client: Client) -> Self {
-        self.client = Some(client);
+        self.hub.client = Some(client);
         self
     }
 
     /// Sets the namespace of the Clusters. Default: the default namespace of the client; in a pod, the namespace of the pod.
     /// A cluster has the name of its Cluster.
-    #[must_use]
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
-        self.namespace = Namespaces::One(namespace.into());
+        self.hub.namespaces = Namespaces::One(namespace.into());
         self
     }
 
@@ -84,49 +61,43 @@ impl ClusterApiProviderBuilder {
     ///
     /// The client then needs a ClusterRole that reads the Secrets of the whole hub. For a few namespaces, use one provider for
     /// each, or [`select`](Self::select).
-    #[must_use]
     pub fn all_namespaces(mut self) -> Self {
-        self.namespace = Namespaces::All;
+        self.hub.namespaces = Namespaces::All;
         self
     }
 
     /// Selects Clusters by their labels, such as `region=eu,tier!=test`. The API server applies the selector and sends no other
     /// Clusters. A Cluster that does not match any more leaves the fleet.
-    #[must_use]
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
-        self.labels = Some(selector.into());
+        self.hub.labels = Some(selector.into());
         self
     }
 
     /// Selects Clusters whose infrastructure is of one of these kinds, such as `AWSCluster`. Default: all.
-    #[must_use]
     pub fn infrastructure_kinds<K: Into<String>>(mut self, kinds: impl IntoIterator<Item = K>) -> Self {
         self.selection.infrastructure_kinds = kinds.into_iter().map(Into::into).collect();
         self
     }
 
     /// Selects Clusters with one of these ClusterClasses, by name. Default: all, also those without a class.
-    #[must_use]
     pub fn cluster_classes<C: Into<String>>(mut self, classes: impl IntoIterator<Item = C>) -> Self {
         self.selection.cluster_classes = classes.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Selects Clusters by a predicate. It is asked at each change of a Cluster; one that it does not take any more leaves the
+    /// Selects Clusters by a predicate. It is called at each change of a Cluster; one that it does not select any more leaves the
     /// fleet.
-    #[must_use]
     pub fn select(mut self, select: impl Fn(&Cluster) -> bool + Send + Sync + 'static) -> Self {
-        self.selection.select = Some(Arc::new(select));
+        self.selection.select = Some(Closure::new(select));
         self
     }
 
     /// Sets when a cluster can be engaged. Default: [`Cluster::is_control_plane_initialized`].
     ///
-    /// It is asked at each change of a Cluster. Once it was true for a Cluster, that cluster stays engaged: the fleet finds out by
+    /// It is called at each change of a Cluster. Once it was true for a Cluster, that cluster stays engaged: the fleet finds out by
     /// itself whether a cluster answers.
-    #[must_use]
     pub fn ready_when(mut self, ready: impl Fn(&Cluster) -> bool + Send + Sync + 'static) -> Self {
-        self.selection.ready_when = Some(Arc::new(ready));
+        self.selection.ready_when = Some(Closure::new(ready));
         self
     }
 
@@ -134,22 +105,20 @@ impl ClusterApiProviderBuilder {
     /// `<cluster>-kubeconfig` with the key [`value`](crate::KUBECONFIG_KEY).
     ///
     /// The Secret must be in the namespace of the Cluster and have the label [`CLUSTER_NAME_LABEL`](crate::CLUSTER_NAME_LABEL).
-    #[must_use]
     pub fn kubeconfig_secret(
         mut self,
         secret: impl Fn(&Cluster) -> SecretKeyRef + Send + Sync + 'static,
     ) -> Self {
-        self.selection.kubeconfig_secret = Some(Arc::new(secret));
+        self.selection.kubeconfig_secret = Some(Closure::new(secret));
         self
     }
 
     /// Keeps a cluster whose Cluster is being deleted, while the predicate is true. Default: such a cluster leaves at once.
     ///
-    /// For controllers that release finalizers in the cluster before it goes. It is asked at each change of a Cluster that has a
+    /// For controllers that release finalizers in the cluster before it goes. It is called at each change of a Cluster that has a
     /// `deletionTimestamp`.
-    #[must_use]
     pub fn keep_while(mut self, keep: impl Fn(&Cluster) -> bool + Send + Sync + 'static) -> Self {
-        self.selection.keep_while = Some(Arc::new(keep));
+        self.selection.keep_while = Some(Closure::new(keep));
         self
     }
 
@@ -157,9 +126,8 @@ impl ClusterApiProviderBuilder {
     ///
     /// The provider announces a kubeconfig that the policy forbids as broken, and reports it on the Secret. The fleet always
     /// checks its own policy before it connects, so this option can forbid more than the fleet does, but never allow more.
-    #[must_use]
     pub fn access_policy(mut self, policy: AccessPolicy) -> Self {
-        self.policy = Some(policy);
+        self.hub.access_policy = Some(policy);
         self
     }
 
@@ -171,32 +139,28 @@ impl ClusterApiProviderBuilder {
     /// cloud. So can everybody who may write a Secret in the namespace. An [`access_policy`](Self::access_policy) that allows
     /// only the plugin or folder that you need is nearly always the better choice. The policy has no effect on trusted
     /// kubeconfigs.
-    #[must_use]
     pub fn trusted(mut self) -> Self {
-        self.trust = Trust::Trusted;
+        self.hub.trust = Trust::Trusted;
         self
     }
 
     /// Sets whether to write Kubernetes events on Secrets with problems. Default: yes.
-    #[must_use]
     pub fn events(mut self, on: bool) -> Self {
-        self.events = on;
+        self.hub.events = on;
         self
     }
 
     /// Reads Clusters as v1beta1, whatever the hub serves. Not part of the API.
     #[doc(hidden)]
-    #[must_use]
     pub fn only_v1beta1(mut self) -> Self {
-        self.only = Some(Served::V1Beta1);
+        self.only = Some(OLD_VERSION);
         self
     }
 
-    /// Times that tests shorten: those of the watches of the hub, how long the hub has to forbid them before it is told that
-    /// this will not end by itself, how long a read of a Secret may take, and the first pause after one that failed. Not part
+    /// Times that tests shorten: those of the watches of the hub, how long the hub has to forbid them before this is logged
+    /// as something that will not end by itself, how long a read of a Secret may take, and the first pause after one that failed. Not part
     /// of the API.
     #[doc(hidden)]
-    #[must_use]
     pub fn times(
         mut self,
         watch: impl Into<Arc<WatchSettings>>,
@@ -204,10 +168,10 @@ impl ClusterApiProviderBuilder {
         read: Duration,
         first_pause: Duration,
     ) -> Self {
-        self.times = Times {
+        self.hub.times = Times {
             watch: Some(watch.into()),
             blocked_for,
-            read,
+            deadline: read,
             pauses: (first_pause, 8 * first_pause),
         };
         self
@@ -216,57 +180,13 @@ impl ClusterApiProviderBuilder {
     /// Builds the provider. Opens no connection yet.
     ///
     /// # Errors
-    /// [`ClusterApiError`] if there is no client, or if the namespace or the label selector is invalid.
-    pub fn build(self) -> Result<ClusterApiProvider, ClusterApiError> {
-        let client = self.client.ok_or(ClusterApiError::NoHub)?;
-        let namespace = match self.namespace {
-            Namespaces::Default => Some(client.default_namespace().to_owned()),
-            Namespaces::One(namespace) => Some(namespace),
-            Namespaces::All => None,
-        };
-        if let Some(namespace) = namespace
-            .as_ref()
-            .filter(|namespace| !namespace::is_valid(namespace))
-        {
-            return Err(ClusterApiError::Namespace(namespace.clone()));
-        }
-        if let Some(labels) = self.labels.as_ref().filter(|labels| !is_selector(labels)) {
-            return Err(ClusterApiError::Labels(labels.clone()));
-        }
-        Ok(ClusterApiProvider {
-            name: self.name,
-            config: Arc::new(Config {
-                client,
-                namespace,
-                labels: self.labels,
-                selection: Arc::new(self.selection),
-                trust: self.trust,
-                policy: self.policy,
-                events: self.events,
-                memory: Arc::new(Memory::default()),
-                ledger: Arc::default(),
-                times: self.times,
-                only: self.only,
-            }),
-        })
-    }
-}
-
-/// The API server checks the rest. An empty selector would take all Clusters.
-fn is_selector(text: &str) -> bool {
-    !text.trim().is_empty() && !text.chars().any(char::is_control)
-}
-
-impl fmt::Debug for ClusterApiProviderBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClusterApiProviderBuilder")
-            .field("name", &self.name)
-            .field("namespace", &self.namespace)
-            .field("labels", &self.labels)
-            .field("selection", &self.selection)
-            .field("trust", &self.trust)
-            .field("access_policy", &self.policy)
-            .field("events", &self.events)
-            .finish_non_exhaustive()
+    /// [`ClusterApiError`](crate::ClusterApiError) if there is no client, or if the namespace or the label selector is invalid.
+    pub fn build(self) -> Result<ClusterApiProvider, OptionError> {
+        Ok(ClusterApiProvider(Arc::new(Config {
+            hub: self.hub.check()?,
+            selection: self.selection.into(),
+            only: self.only,
+            memory: Arc::default(),
+        })))
     }
 }

@@ -1,16 +1,21 @@
 //! The facts of a Cluster that the provider needs, as the watch of the hub keeps them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
-use mcr_core::{DecodeError, Object};
+use mcr_core::{
+    Object, ObjectKey,
+    hub::{Decoded, Described, Description, decoded},
+};
 
 use crate::{
     secret::{KUBECONFIG_KEY, SUFFIX, SecretKeyRef},
     selection::Selection,
-    served::Served,
     v1beta1,
     v1beta2::Cluster,
 };
+
+/// The version that is read where the hub does not serve v1beta2.
+pub(crate) const OLD_VERSION: &str = "v1beta1";
 
 /// The property with the name of the ClusterClass: `class`.
 pub const CLASS_PROPERTY: &str = "class";
@@ -29,108 +34,50 @@ pub const CLUSTER_PROPERTY: &str = "cluster";
 /// The facts of a Cluster that belongs to the fleet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Facts {
-    /// None if the hub has no UIDs.
-    pub(crate) uid: Option<Arc<str>>,
-    pub(crate) labels: Pairs,
-    pub(crate) properties: Pairs,
+    pub(crate) description: Description,
     /// The Secret with the kubeconfig. None: `<cluster>-kubeconfig` with the key `value`.
     secret: Option<Box<SecretKeyRef>>,
-    pub(crate) state: State,
+    /// Why the cluster can't be engaged yet. None: it can.
+    pub(crate) waits: Option<Arc<str>>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum State {
-    Ready,
-    /// With the reason.
-    Waiting(Arc<str>),
-    /// The Cluster can't be decoded. With the reason.
-    Unreadable(Arc<str>),
-}
-
-/// Names and values. A map would take at least 544 bytes.
-pub(crate) type Pairs = Box<[(Box<str>, Box<str>)]>;
-
-fn pairs<'a>(of: impl IntoIterator<Item = (&'a str, &'a str)>) -> Pairs {
-    of.into_iter()
-        .map(|(name, value)| (name.into(), value.into()))
-        .collect()
-}
-
-pub(crate) fn map(pairs: &Pairs) -> BTreeMap<String, String> {
-    pairs
-        .iter()
-        .map(|(name, value)| (String::from(&**name), String::from(&**value)))
-        .collect()
+impl Described for Facts {
+    fn description(&self) -> &Description {
+        &self.description
+    }
 }
 
 impl Facts {
     /// The facts of an object of the hub. None if it does not belong to the fleet.
-    pub(crate) fn read(object: &Object, served: Served, selection: &Selection) -> Option<Arc<Self>> {
-        match decode(object, served) {
-            Ok(cluster) => selection
-                .takes(&cluster)
-                .then(|| Arc::new(Self::of(&cluster, selection))),
-            Err(error) => Some(Arc::new(Self {
-                uid: None,
-                labels: Pairs::default(),
-                properties: Pairs::default(),
-                secret: None,
-                state: State::Unreadable(error.to_string().into()),
-            })),
+    pub(crate) fn read(object: &Object, version: &str, selection: &Selection) -> Option<Decoded<Self>> {
+        let of = |cluster: Cluster| selection.selects(&cluster).then(|| Self::of(&cluster, selection));
+        if version == OLD_VERSION {
+            return decoded(object, |cluster: v1beta1::Cluster| of(cluster.into()));
         }
+        decoded(object, of)
     }
 
     pub(crate) fn of(cluster: &Cluster, selection: &Selection) -> Self {
-        let labels = cluster.metadata.labels.iter().flatten();
-        let custom = selection
-            .kubeconfig_secret
-            .as_ref()
-            .map(|lookup| Box::new(lookup(cluster)));
+        let secret = selection.kubeconfig_secret.as_ref();
         Self {
-            uid: cluster
-                .metadata
-                .uid
-                .as_deref()
-                .filter(|uid| !uid.is_empty())
-                .map(Arc::from),
-            labels: pairs(labels.map(|(name, value)| (&**name, &**value))),
-            properties: properties(cluster),
-            secret: custom,
-            state: state(cluster, selection),
+            description: properties(cluster),
+            secret: secret.map(|secret| Box::new(secret.call(cluster))),
+            waits: waits(cluster, selection),
         }
     }
 
-    /// The name of the Secret with the kubeconfig of the Cluster of this name.
-    pub(crate) fn secret_name(&self, cluster: &str) -> Arc<str> {
-        match &self.secret {
-            Some(custom) => custom.name.as_str().into(),
-            None => format!("{cluster}{SUFFIX}").into(),
-        }
-    }
-
-    /// The key of the kubeconfig in that Secret.
-    pub(crate) fn secret_key(&self) -> &str {
-        self.secret.as_ref().map_or(KUBECONFIG_KEY, |custom| &custom.key)
-    }
-
-    pub(crate) fn is_readable(&self) -> bool {
-        !matches!(self.state, State::Unreadable(_))
-    }
-
-    /// Whether both describe a cluster in the same way.
-    pub(crate) fn same_description(&self, other: &Self) -> bool {
-        self.uid == other.uid && self.labels == other.labels && self.properties == other.properties
+    /// The Secret with the kubeconfig of this Cluster, and the key of the kubeconfig in it.
+    pub(crate) fn secret(&self, cluster: &ObjectKey) -> (ObjectKey, Arc<str>) {
+        let (name, key) = match &self.secret {
+            Some(custom) => (custom.name.as_str().into(), custom.key.as_str().into()),
+            None => (format!("{}{SUFFIX}", cluster.name).into(), KUBECONFIG_KEY.into()),
+        };
+        let namespace = cluster.namespace.clone();
+        (ObjectKey { namespace, name }, key)
     }
 }
 
-fn decode(object: &Object, served: Served) -> Result<Cluster, DecodeError> {
-    match served {
-        Served::V1Beta2 => object.decode(),
-        Served::V1Beta1 => object.decode::<v1beta1::Cluster>().map(Into::into),
-    }
-}
-
-fn properties(cluster: &Cluster) -> Pairs {
+fn properties(cluster: &Cluster) -> Description {
     let spec = &cluster.spec;
     let topology = spec.topology.as_ref();
     let control_plane = cluster
@@ -142,11 +89,14 @@ fn properties(cluster: &Cluster) -> Pairs {
         .control_plane_endpoint
         .as_ref()
         .filter(|endpoint| !endpoint.host.is_empty());
-    let endpoint = endpoint.map(|endpoint| match endpoint.host.contains(':') {
-        true => format!("[{}]:{}", endpoint.host, endpoint.port),
-        false => format!("{}:{}", endpoint.host, endpoint.port),
+    let endpoint = endpoint.map(|endpoint| {
+        if endpoint.host.contains(':') {
+            format!("[{}]:{}", endpoint.host, endpoint.port)
+        } else {
+            format!("{}:{}", endpoint.host, endpoint.port)
+        }
     });
-    let all = [
+    Description::of(cluster).with_properties([
         (CLASS_PROPERTY, topology.map(|topology| &*topology.class_ref.name)),
         (
             VERSION_PROPERTY,
@@ -162,17 +112,13 @@ fn properties(cluster: &Cluster) -> Pairs {
         (ENDPOINT_PROPERTY, endpoint.as_deref()),
         (NAMESPACE_PROPERTY, cluster.metadata.namespace.as_deref()),
         (CLUSTER_PROPERTY, cluster.metadata.name.as_deref()),
-    ];
-    pairs(
-        all.into_iter()
-            .filter_map(|(name, value)| Some((name, value.filter(|value| !value.is_empty())?))),
-    )
+    ])
 }
 
-fn state(cluster: &Cluster, selection: &Selection) -> State {
+fn waits(cluster: &Cluster, selection: &Selection) -> Option<Arc<str>> {
     let (ready, waits_for) = match &selection.ready_when {
         Some(ready) => (
-            ready(cluster),
+            ready.call(cluster),
             "the Cluster is not ready by the provider's `ready_when`",
         ),
         None => (
@@ -181,7 +127,7 @@ fn state(cluster: &Cluster, selection: &Selection) -> State {
         ),
     };
     if ready {
-        return State::Ready;
+        return None;
     }
     let mut reason = waits_for.to_owned();
     let phase = cluster
@@ -198,5 +144,5 @@ fn state(cluster: &Cluster, selection: &Selection) -> State {
     if let Some(probe) = probe {
         reason.push_str(&format!("; Cluster API can't reach it: {}", probe.message));
     }
-    State::Waiting(mcr_core::reason(&reason).into())
+    Some(mcr_core::reason(&reason).into())
 }

@@ -10,28 +10,23 @@ pub mod v1beta2;
 
 // Options.
 mod builder;
-mod config;
-mod error;
 mod selection;
 
-// Decisions without I/O: what a Cluster and its Secret say, and what to announce.
+// Decisions without I/O: what a Cluster and its Secret contain, and what to announce.
+mod decisions;
 mod facts;
-mod inventory;
-mod member;
-mod memory;
 mod secret;
 
 // I/O.
 mod doctor;
 mod provider;
-mod reader;
-mod served;
 
 pub use builder::ClusterApiProviderBuilder;
-pub use error::ClusterApiError;
 pub use facts::{
     CLASS_PROPERTY, CLUSTER_PROPERTY, ENDPOINT_PROPERTY, INFRASTRUCTURE_PROPERTY, NAMESPACE_PROPERTY,
     VERSION_PROPERTY,
 };
+/// The error of building a [`ClusterApiProvider`]: an invalid option.
+pub use mcr_core::hub::OptionError as ClusterApiError;
 pub use provider::ClusterApiProvider;
 pub use secret::{CLUSTER_NAME_LABEL, KUBECONFIG_KEY, SecretKeyRef};

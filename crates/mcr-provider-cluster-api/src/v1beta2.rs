@@ -209,7 +209,7 @@ impl Cluster {
             .find(|condition| condition.type_ == type_)
     }
 
-    /// Whether the API server of the cluster has answered for the first time, as Cluster API says. Once true it stays true,
+    /// Whether the API server of the cluster has answered for the first time, as Cluster API reports. Once true it stays true,
     /// also while the cluster does not answer.
     ///
     /// By `status.initialization.controlPlaneInitialized`, or by the condition `ControlPlaneInitialized`: the field is never set

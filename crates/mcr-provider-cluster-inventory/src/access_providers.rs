@@ -33,6 +33,7 @@ use crate::error::AccessProvidersError;
 pub struct AccessProviders(pub(crate) Vec<AccessProviderConfig>);
 
 /// One access provider: a plugin, and what a profile may add to its arguments and its environment.
+#[must_use]
 #[derive(Clone, PartialEq, Eq)]
 pub struct AccessProviderConfig {
     pub(crate) name: String,
@@ -230,28 +231,24 @@ impl AccessProviderConfig {
     }
 
     /// Sets the version of the protocol: `client.authentication.k8s.io/v1` or `client.authentication.k8s.io/v1beta1`.
-    #[must_use]
     pub fn api_version(mut self, version: impl Into<String>) -> Self {
         self.api_version = version.into();
         self
     }
 
     /// Adds arguments of the plugin.
-    #[must_use]
     pub fn args<A: Into<String>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.args.extend(args.into_iter().map(Into::into));
         self
     }
 
     /// Adds an environment variable of the plugin. The plugin also gets the environment of this process.
-    #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.env.push((name.into(), value.into()));
         self
     }
 
     /// Sets the advice in the error text if the plugin does not exist.
-    #[must_use]
     pub fn install_hint(mut self, hint: impl Into<String>) -> Self {
         self.install_hint = Some(hint.into());
         self
@@ -259,7 +256,6 @@ impl AccessProviderConfig {
 
     /// Sets whether the plugin gets the cluster in `KUBERNETES_EXEC_INFO`, with the extension
     /// [`EXEC_EXTENSION`](crate::EXEC_EXTENSION) of the profile as its configuration. Default: no.
-    #[must_use]
     pub fn provide_cluster_info(mut self, on: bool) -> Self {
         self.provide_cluster_info = on;
         self
@@ -267,7 +263,6 @@ impl AccessProviderConfig {
 
     /// Sets whether a profile may add arguments. Default: it may not. The arguments are those of
     /// [`profile_args`](Self::profile_args).
-    #[must_use]
     pub fn args_policy(mut self, policy: ArgsPolicy) -> Self {
         self.args_policy = policy;
         self
@@ -275,7 +270,6 @@ impl AccessProviderConfig {
 
     /// Sets whether a profile may set environment variables. Default: it may not. The variables are those of
     /// [`profile_env`](Self::profile_env).
-    #[must_use]
     pub fn env_policy(mut self, policy: EnvPolicy) -> Self {
         self.env_policy = policy;
         self
@@ -283,14 +277,12 @@ impl AccessProviderConfig {
 
     /// Lets a profile add this list of arguments, whole and in this order. `*` stands for one argument that the profile
     /// chooses, which must not be empty and not begin with `-`. May be called several times, for several lists. Default: none.
-    #[must_use]
     pub fn profile_args<A: Into<String>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.profile_args.push(args.into_iter().map(Into::into).collect());
         self
     }
 
     /// Lets a profile set these environment variables, but never `PATH`, `LD_*` and `DYLD_*`. Default: none.
-    #[must_use]
     pub fn profile_env<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.profile_env.extend(names.into_iter().map(Into::into));
         self
@@ -357,110 +349,4 @@ struct Variable {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(provider: &str) -> Result<AccessProviders, AccessProvidersError> {
-        AccessProviders::from_json(format!("{{\"providers\": [{provider}]}}"))
-    }
-
-    const EXEC: &str =
-        r#""execConfig": {"apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/x"}"#;
-
-    #[test]
-    fn a_provider_file_is_read_in_its_order_and_with_its_policies() {
-        let file = r#"{"providers": [
-            {"name": "a", "unknown": 1, "profileSourcedCLIArgsPolicy": "Append", "profileSourcedEnvVarsPolicy": "Replace",
-             "mcr.dev/profileSourcedCLIArgs": [["--tenant", "*"]], "mcr.dev/profileSourcedEnvVars": ["TENANT"],
-             "execConfig": {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "a", "args": ["1", "2"],
-                            "env": [{"name": "A", "value": "1"}], "installHint": "get it", "provideClusterInfo": true,
-                            "interactiveMode": "Always"}},
-            {"name": "b", "profileSourcedCLIArgsPolicy": "Ignore", "profileSourcedEnvVarsPolicy": "AppendIfNotExists",
-             "execConfig": {"apiVersion": "client.authentication.k8s.io/v1", "command": "/b", "args": null, "env": null}}
-        ]}"#;
-        let a = AccessProviderConfig::new("a", "a")
-            .api_version(V1BETA1)
-            .args(["1", "2"])
-            .env("A", "1")
-            .install_hint("get it")
-            .provide_cluster_info(true)
-            .args_policy(ArgsPolicy::Append)
-            .env_policy(EnvPolicy::Replace)
-            .profile_args(["--tenant", "*"])
-            .profile_env(["TENANT"]);
-        let b = AccessProviderConfig::new("b", "/b").env_policy(EnvPolicy::AppendIfNotExists);
-        let read = AccessProviders::from_json(file).unwrap();
-        assert_eq!(read, AccessProviders::new([a, b]).unwrap());
-        let own: Vec<String> = ["1", "2"].map(Into::into).into();
-        let a = AllowedPlugin::new("a")
-            .env_value("A", "1")
-            .cluster_info(true)
-            .args_after(&own, [""; 0])
-            .env(["TENANT"])
-            .args_after(&own, ["--tenant", "*"]);
-        let b = AllowedPlugin::new("/b").args([""; 0]);
-        assert_eq!(read.plugin_policy(), CredentialPluginPolicy::allowlist([a, b]));
-        for empty in ["{}", r#"{"providers": []}"#, r#"{"providers": null}"#] {
-            assert_eq!(
-                AccessProviders::from_json(empty),
-                Ok(AccessProviders::default()),
-                "{empty}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_wrong_provider_file_is_explained_and_none_of_its_values_is_shown() {
-        use AccessProvidersError as E;
-        let named = |more: &str| read(&format!("{{\"name\": \"a\", {more}}}")).unwrap_err();
-        assert_eq!(named("\"x\": 1"), E::NoCommand("a".into()));
-        assert_eq!(named("\"execConfig\": null"), E::NoCommand("a".into()));
-        let no_command = r#""execConfig": {"apiVersion": "client.authentication.k8s.io/v1"}"#;
-        assert_eq!(named(no_command), E::NoCommand("a".into()));
-        let v2 = r#""execConfig": {"apiVersion": "v2", "command": "x"}"#;
-        assert_eq!(named(v2), E::ApiVersion("a".into()));
-        let args = format!(r#"{EXEC}, "profileSourcedCLIArgsPolicy": "Replace""#);
-        assert_eq!(named(&args), E::ArgsPolicy("a".into()));
-        let env = format!(r#"{EXEC}, "profileSourcedEnvVarsPolicy": "Append""#);
-        assert_eq!(named(&env), E::EnvPolicy("a".into()));
-        assert_eq!(read(&format!("{{{EXEC}}}")).unwrap_err(), E::NoName(0));
-        let twice = format!(r#"{{"name": "a", {EXEC}}}, {{"name": "a", {EXEC}}}"#);
-        assert_eq!(read(&twice).unwrap_err(), E::Twice("a".into()));
-        let cut =
-            AccessProviders::from_json(r#"{"providers": [{"name": "a", "execConfig": {"args": ["SECRET"#);
-        assert!(!cut.unwrap_err().to_string().contains("SECRET"));
-        assert!(matches!(
-            AccessProviders::from_json(r#"{"providers": {"SECRET": 1}}"#),
-            Err(E::Json(1, _))
-        ));
-        assert!(matches!(
-            AccessProviders::from_file("/nowhere.json"),
-            Err(E::Read(..))
-        ));
-        let secret = AccessProviderConfig::new("a", "b")
-            .args(["SECRET"])
-            .env("A", "SECRET");
-        assert!(!format!("{secret:?}").contains("SECRET"));
-    }
-
-    #[test]
-    fn a_half_written_provider_file_is_refused_and_none_of_its_values_is_shown() {
-        let file = format!(
-            r#"{{"providers": [{{"name": "a", {}, "args": ["SESAME"], "env": [{{"name": "A", "value": "SESAME"}}]}}}}]}}"#,
-            EXEC.trim_end_matches('}')
-        );
-        assert_eq!(AccessProviders::from_json(&file).unwrap().0[0].args, ["SESAME"]);
-        for end in 0..file.len() {
-            let error = AccessProviders::from_json(&file[..end]).unwrap_err();
-            assert!(matches!(error, AccessProvidersError::Json(..)), "{end}");
-            assert!(!error.to_string().contains("SESAME"), "{error}");
-        }
-        let deep = format!("{{\"providers\": {}{}}}", "[".repeat(9_999), "]".repeat(9_999));
-        for wrong in ["\u{feff}{}", "providers: []", "null", "8", "\0", "{} {}", &deep] {
-            let error = AccessProviders::from_json(wrong).unwrap_err();
-            assert!(matches!(error, AccessProvidersError::Json(..)), "{wrong:.20}");
-        }
-        let folder = AccessProviders::from_file(std::env::temp_dir()).unwrap_err();
-        assert!(matches!(folder, AccessProvidersError::Read(..)), "{folder}");
-    }
-}
+mod tests;

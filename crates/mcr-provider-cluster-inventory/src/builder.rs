@@ -1,17 +1,18 @@
-use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use kube::Client;
-use mcr_core::{AccessPolicy, WatchSettings, internal::namespace};
+use mcr_core::{
+    AccessPolicy, WatchSettings,
+    hub::{Closure, HubOptions, Namespaces, OptionError},
+};
 
 use crate::{
     access_providers::AccessProviders,
-    config::{Access, Config, Times},
     error::ClusterInventoryError,
-    memory::Memory,
+    facts::OLD_VERSION,
     placement::PlacementDecisions,
-    provider::ClusterInventoryProvider,
+    provider::{Access, ClusterInventoryProvider, Config},
     selection::{Ready, Selection},
-    served::Served,
     v1alpha2::ClusterProfile,
 };
 
@@ -19,27 +20,15 @@ use crate::{
 ///
 /// The closures run in the task that watches the hub: they must be quick and must not block. If one panics, the panic is logged,
 /// and the cluster stays as it is until its ClusterProfile changes.
-#[derive(Clone)]
+#[must_use]
+#[derive(Debug, Clone)]
 pub struct ClusterInventoryProviderBuilder {
-    name: Arc<str>,
-    client: Option<Client>,
-    namespaces: Namespaces,
-    labels: Option<String>,
+    hub: HubOptions,
     selection: Selection,
     placement: Option<PlacementDecisions>,
     providers: Option<Arc<AccessProviders>>,
     consumer: Option<Arc<str>>,
-    policy: Option<AccessPolicy>,
-    times: Times,
-    only: Option<Served>,
-}
-
-#[derive(Debug, Clone)]
-enum Namespaces {
-    Default,
-    One(String),
-    Several(Vec<String>),
-    All,
+    only: Option<&'static str>,
 }
 
 impl ClusterInventoryProvider {
@@ -48,16 +37,11 @@ impl ClusterInventoryProvider {
     /// [`consumer_secrets`](ClusterInventoryProviderBuilder::consumer_secrets). All other options have defaults.
     pub fn builder() -> ClusterInventoryProviderBuilder {
         ClusterInventoryProviderBuilder {
-            name: "cluster-inventory".into(),
-            client: None,
-            namespaces: Namespaces::Default,
-            labels: None,
+            hub: HubOptions::new("cluster-inventory"),
             selection: Selection::default(),
             placement: None,
             providers: None,
             consumer: None,
-            policy: None,
-            times: Times::default(),
             only: None,
         }
     }
@@ -65,22 +49,19 @@ impl ClusterInventoryProvider {
 
 impl ClusterInventoryProviderBuilder {
     /// Sets the provider's name. Default: `cluster-inventory`.
-    #[must_use]
     pub fn provider_name(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.name = name.into();
+        self.hub.name = name.into();
         self
     }
 
     /// Sets the client of the hub: the cluster that has the ClusterProfiles.
-    #[must_use]
     pub fn client(mut self, client: Client) -> Self {
-        self.client = Some(client);
+        self.hub.client = Some(client);
         self
     }
 
     /// Sets the plugins with which clusters are reached. The policy of the fleet must allow them: see
     /// [`AccessProviders::plugin_policy`].
-    #[must_use]
     pub fn access_providers(mut self, providers: AccessProviders) -> Self {
         self.providers = Some(Arc::new(providers));
         self
@@ -92,7 +73,6 @@ impl ClusterInventoryProviderBuilder {
     /// ClusterProfile, and has the labels [`CONSUMER_LABEL`](crate::CONSUMER_LABEL) and [`PROFILE_LABEL`](crate::PROFILE_LABEL)
     /// and the key [`KUBECONFIG_KEY`](crate::KUBECONFIG_KEY). A ClusterProfile may have one such Secret. The client needs the
     /// right to list and watch Secrets.
-    #[must_use]
     pub fn consumer_secrets(mut self, consumer: impl Into<Arc<str>>) -> Self {
         self.consumer = Some(consumer.into());
         self
@@ -100,9 +80,8 @@ impl ClusterInventoryProviderBuilder {
 
     /// Sets the namespace of the inventory. Default: the default namespace of the client; in a pod, the namespace of the pod. A
     /// cluster has the name of its ClusterProfile.
-    #[must_use]
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
-        self.namespaces = Namespaces::One(namespace.into());
+        self.hub.namespaces = Namespaces::One(namespace.into());
         self
     }
 
@@ -111,40 +90,35 @@ impl ClusterInventoryProviderBuilder {
     /// Inventories are never merged: a cluster that two namespaces list is in the fleet twice. Each namespace has a watch of its
     /// own, so the client needs rights in these namespaces only. As long as one of them can't be read, the fleet removes no
     /// cluster that a former discovery has announced.
-    #[must_use]
     pub fn namespaces<N: Into<String>>(mut self, namespaces: impl IntoIterator<Item = N>) -> Self {
-        self.namespaces = Namespaces::Several(namespaces.into_iter().map(Into::into).collect());
+        self.hub.namespaces = Namespaces::Several(namespaces.into_iter().map(Into::into).collect());
         self
     }
 
     /// Uses the inventories of all namespaces instead of one, as [`namespaces`](Self::namespaces) does, with one watch. The client
     /// needs rights in the whole hub.
-    #[must_use]
     pub fn all_namespaces(mut self) -> Self {
-        self.namespaces = Namespaces::All;
+        self.hub.namespaces = Namespaces::All;
         self
     }
 
     /// Selects ClusterProfiles by their labels, such as `region=eu,tier!=test`. The API server applies the selector and sends no
     /// other ClusterProfiles. One that does not match any more leaves the fleet.
-    #[must_use]
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
-        self.labels = Some(selector.into());
+        self.hub.labels = Some(selector.into());
         self
     }
 
     /// Selects the ClusterProfiles of these cluster managers, by `spec.clusterManager.name`. Default: all.
-    #[must_use]
     pub fn managers<M: Into<String>>(mut self, managers: impl IntoIterator<Item = M>) -> Self {
         self.selection.managers = managers.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Selects ClusterProfiles by a predicate. It is asked at each change of a ClusterProfile; one that it does not take any more
+    /// Selects ClusterProfiles by a predicate. It is called at each change of a ClusterProfile; one that it does not select any more
     /// leaves the fleet.
-    #[must_use]
     pub fn select(mut self, select: impl Fn(&ClusterProfile) -> bool + Send + Sync + 'static) -> Self {
-        self.selection.select = Some(Arc::new(select));
+        self.selection.select = Some(Closure::new(select));
         self
     }
 
@@ -155,7 +129,6 @@ impl ClusterInventoryProviderBuilder {
     /// text is a placement key: see [`PlacementDecisions`] for more. If the hub does not serve them at the start, or forbids to
     /// read them, the discovery ends with an error, and the fleet tries again. Until all of them are known, no cluster leaves
     /// because of them. The client needs the right to list and watch PlacementDecisions.
-    #[must_use]
     pub fn placement(mut self, decisions: impl Into<PlacementDecisions>) -> Self {
         self.placement = Some(decisions.into());
         self
@@ -165,17 +138,15 @@ impl ClusterInventoryProviderBuilder {
     ///
     /// `True`: the cluster is engaged. `False`: it is suspended. `Unknown`, or no such condition: a cluster that is engaged stays
     /// so, and another one waits.
-    #[must_use]
     pub fn ready_condition(mut self, type_: impl Into<Arc<str>>) -> Self {
         self.selection.ready = Ready::Condition(type_.into());
         self
     }
 
-    /// Sets when a cluster is ready by a predicate instead. It is asked at each change of a ClusterProfile. A cluster that is not
+    /// Sets when a cluster is ready by a predicate instead. It is called at each change of a ClusterProfile. A cluster that is not
     /// ready any more is suspended.
-    #[must_use]
     pub fn ready_when(mut self, ready: impl Fn(&ClusterProfile) -> bool + Send + Sync + 'static) -> Self {
-        self.selection.ready = Ready::Predicate(Arc::new(ready));
+        self.selection.ready = Ready::Predicate(Closure::new(ready));
         self
     }
 
@@ -184,9 +155,8 @@ impl ClusterInventoryProviderBuilder {
     ///
     /// The provider announces an access that the policy forbids as broken. The fleet always checks its own policy before it
     /// connects, so this option can forbid more than the fleet does, but never allow more.
-    #[must_use]
     pub fn access_policy(mut self, policy: AccessPolicy) -> Self {
-        self.policy = Some(policy);
+        self.hub.access_policy = Some(policy);
         self
     }
 
@@ -194,27 +164,22 @@ impl ClusterInventoryProviderBuilder {
     ///
     /// For cluster managers that write the deprecated `credentialProviders` and no `accessProviders`: v1alpha2 does not show
     /// these.
-    #[must_use]
     pub fn v1alpha1(mut self) -> Self {
-        self.only = Some(Served::V1Alpha1);
+        self.only = Some(OLD_VERSION);
         self
     }
 
-    /// Times that tests shorten: those of the watches of the hub, how long the hub has to forbid them before it is told that
-    /// this will not end by itself, and how long it may take to tell its versions. Not part of the API.
+    /// Times that tests shorten: those of the watches of the hub, how long the hub has to forbid them before this is
+    /// logged as something that will not end by itself, and how long it may take to list its versions. Not part of the API.
     #[doc(hidden)]
-    #[must_use]
     pub fn times(
         mut self,
         watch: impl Into<Arc<WatchSettings>>,
         blocked_for: Duration,
         ask: Duration,
     ) -> Self {
-        self.times = Times {
-            watch: Some(watch.into()),
-            blocked_for,
-            ask,
-        };
+        self.hub.times.watch = Some(watch.into());
+        (self.hub.times.blocked_for, self.hub.times.deadline) = (blocked_for, ask);
         self
     }
 
@@ -223,61 +188,41 @@ impl ClusterInventoryProviderBuilder {
     /// # Errors
     /// [`ClusterInventoryError`] if there is no client, if there is not exactly one way to reach clusters, or if a namespace, the
     /// label selector, the placement or the consumer is invalid.
-    pub fn build(self) -> Result<ClusterInventoryProvider, ClusterInventoryError> {
-        let client = self.client.ok_or(ClusterInventoryError::NoHub)?;
-        let access = match (self.providers, self.consumer) {
+    pub fn build(mut self) -> Result<ClusterInventoryProvider, ClusterInventoryError> {
+        // Without a namespace of their own, PlacementDecisions are in those of the inventories.
+        let of_placement = self
+            .placement
+            .as_ref()
+            .and_then(|placement| placement.namespace.clone());
+        if let Some(namespace) = of_placement {
+            let mut options = self.hub.clone();
+            options.namespaces = Namespaces::One(namespace);
+            options.check()?;
+        }
+        self.hub.client.as_ref().ok_or(OptionError::NoHub)?;
+        let access = match (self.providers.take(), self.consumer.take()) {
             (Some(providers), None) => Access::Plugins(providers),
             (None, Some(consumer)) if is_label_value(&consumer) => Access::Secrets(consumer),
             (None, Some(consumer)) => return Err(ClusterInventoryError::Consumer(consumer.to_string())),
             (None, None) => return Err(ClusterInventoryError::NoAccess),
             (Some(_), Some(_)) => return Err(ClusterInventoryError::TwoAccesses),
         };
-        let qualified = matches!(self.namespaces, Namespaces::Several(_) | Namespaces::All);
-        let namespaces = match self.namespaces {
-            Namespaces::Default => vec![client.default_namespace().to_owned()],
-            Namespaces::One(namespace) => vec![namespace],
-            Namespaces::Several(all) if all.is_empty() => return Err(ClusterInventoryError::NoNamespace),
-            // Each once.
-            Namespaces::Several(all) => all.into_iter().collect::<BTreeSet<_>>().into_iter().collect(),
-            Namespaces::All => Vec::new(),
-        };
-        let of_placement = self
-            .placement
-            .as_ref()
-            .and_then(|placement| placement.namespace.as_ref());
-        if let Some(wrong) = namespaces
-            .iter()
-            .chain(of_placement)
-            .find(|name| !namespace::is_valid(name))
-        {
-            return Err(ClusterInventoryError::Namespace(wrong.clone()));
-        }
-        if let Some(placement) = self
-            .placement
+        let hub = self.hub.check()?;
+        let placement = self.placement;
+        if let Some(wrong) = placement
             .as_ref()
             .filter(|placement| !is_label_value(&placement.key))
         {
-            return Err(ClusterInventoryError::Placement(placement.key.clone()));
+            return Err(ClusterInventoryError::Placement(wrong.key.clone()));
         }
-        if let Some(labels) = self.labels.as_ref().filter(|labels| !is_selector(labels)) {
-            return Err(ClusterInventoryError::Labels(labels.clone()));
-        }
-        Ok(ClusterInventoryProvider {
-            name: self.name,
-            config: Arc::new(Config {
-                client,
-                namespaces,
-                qualified,
-                labels: self.labels,
-                selection: Arc::new(self.selection),
-                placement: self.placement,
-                access,
-                policy: self.policy,
-                memory: Arc::new(Memory::default()),
-                times: self.times,
-                only: self.only,
-            }),
-        })
+        Ok(ClusterInventoryProvider(Arc::new(Config {
+            hub,
+            selection: Arc::new(self.selection),
+            placement,
+            access,
+            memory: Arc::default(),
+            only: self.only,
+        })))
     }
 }
 
@@ -286,24 +231,4 @@ fn is_label_value(text: &str) -> bool {
     let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();
     bytes.len() <= 63 && bytes.iter().copied().all(fits) && ends(bytes.first()) && ends(bytes.last())
-}
-
-/// The API server checks the rest. An empty selector would take all ClusterProfiles.
-fn is_selector(text: &str) -> bool {
-    !text.trim().is_empty() && !text.chars().any(char::is_control)
-}
-
-impl fmt::Debug for ClusterInventoryProviderBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClusterInventoryProviderBuilder")
-            .field("name", &self.name)
-            .field("namespaces", &self.namespaces)
-            .field("labels", &self.labels)
-            .field("placement", &self.placement)
-            .field("selection", &self.selection)
-            .field("access_providers", &self.providers)
-            .field("consumer", &self.consumer)
-            .field("access_policy", &self.policy)
-            .finish_non_exhaustive()
-    }
 }

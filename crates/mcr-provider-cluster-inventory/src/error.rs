@@ -2,6 +2,8 @@
 
 use std::io;
 
+use mcr_core::hub::OptionError;
+
 /// The error of building a [`ClusterInventoryProvider`](crate::ClusterInventoryProvider): an invalid option.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -43,6 +45,17 @@ pub enum ClusterInventoryError {
          `consumer_secrets`"
     )]
     Consumer(String),
+}
+
+impl From<OptionError> for ClusterInventoryError {
+    fn from(error: OptionError) -> Self {
+        match error {
+            OptionError::Namespace(namespace) => Self::Namespace(namespace),
+            OptionError::NoNamespace => Self::NoNamespace,
+            OptionError::Labels(labels) => Self::Labels(labels),
+            _ => Self::NoHub,
+        }
+    }
 }
 
 /// The error of reading [`AccessProviders`](crate::AccessProviders).

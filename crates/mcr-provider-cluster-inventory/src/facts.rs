@@ -3,16 +3,22 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use mcr_core::{DISPLAY_NAME, DecodeError, Object, reason};
+use mcr_core::{
+    DISPLAY_NAME, Object,
+    hub::{Decoded, Described, Description, decoded, pairs},
+    reason,
+};
 
 use crate::{
     access_providers::AccessProviders,
     offer::Offer,
     selection::{Ready, Selection},
-    served::Served,
     v1alpha1,
     v1alpha2::ClusterProfile,
 };
+
+/// The version that is read where the hub does not serve v1alpha2.
+pub(crate) const OLD_VERSION: &str = "v1alpha1";
 
 /// The label that two ClusterProfiles of one namespace share if they describe the same cluster.
 pub const MEMBER_ID_LABEL: &str = "multicluster.x-k8s.io/inventory-member-id";
@@ -32,13 +38,10 @@ pub const PROFILE_PROPERTY: &str = "profile";
 /// The facts of a ClusterProfile that belongs to the fleet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Facts {
-    /// None if the hub has no UIDs.
-    pub(crate) uid: Option<Arc<str>>,
+    pub(crate) description: Description,
     pub(crate) created: Option<Time>,
     /// The value of the [`MEMBER_ID_LABEL`]. Empty is invalid.
     pub(crate) member_id: Option<Box<str>>,
-    pub(crate) labels: Pairs,
-    pub(crate) properties: Pairs,
     pub(crate) state: State,
     pub(crate) offer: Offer,
 }
@@ -46,21 +49,22 @@ pub(crate) struct Facts {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum State {
     Ready,
-    /// The cluster manager says that the cluster is not ready. With the reason.
+    /// The cluster manager reports that the cluster is not ready. With the reason.
     Unready(Arc<str>),
     /// The cluster manager does not know. With the reason.
     Unknown(Arc<str>),
-    /// The profile can't be decoded. With the reason.
-    Unreadable(Arc<str>),
 }
 
-/// Names and values. A map would take at least 544 bytes.
-pub(crate) type Pairs = Box<[(Box<str>, Box<str>)]>;
+impl Described for Facts {
+    fn description(&self) -> &Description {
+        &self.description
+    }
+}
 
-/// How to look at profiles.
+/// How profiles are read.
 #[derive(Debug, Clone)]
 pub(crate) struct Lens {
-    pub(crate) served: Served,
+    pub(crate) version: &'static str,
     pub(crate) selection: Arc<Selection>,
     /// None: kubeconfigs are in Secrets.
     pub(crate) providers: Option<Arc<AccessProviders>>,
@@ -68,23 +72,11 @@ pub(crate) struct Lens {
 
 impl Lens {
     /// The facts of an object of the hub. None if it does not belong to the fleet.
-    pub(crate) fn read(&self, object: &Object) -> Option<Arc<Facts>> {
-        let read = match self.served {
-            Served::V1Alpha2 => object.decode().map(|profile| self.of(&profile, &[])),
-            Served::V1Alpha1 => object.decode().map(|old| self.of_old(old)),
-        };
-        let unreadable = |error: DecodeError| {
-            Some(Facts {
-                uid: None,
-                created: None,
-                member_id: None,
-                labels: Pairs::default(),
-                properties: Pairs::default(),
-                state: State::Unreadable(error.to_string().into()),
-                offer: Offer::Nothing("it can't be read".into()),
-            })
-        };
-        read.unwrap_or_else(unreadable).map(Arc::new)
+    pub(crate) fn read(&self, object: &Object) -> Option<Decoded<Facts>> {
+        if self.version == OLD_VERSION {
+            return decoded(object, |old| self.of_old(old));
+        }
+        decoded(object, |profile| self.of(&profile, &[]))
     }
 
     pub(crate) fn of_old(&self, old: v1alpha1::ClusterProfile) -> Option<Facts> {
@@ -103,26 +95,24 @@ impl Lens {
 
     /// `names_file`: the access providers whose certificate authority is the path of a file.
     pub(crate) fn of(&self, profile: &ClusterProfile, names_file: &[String]) -> Option<Facts> {
-        if !self.selection.takes(profile) {
+        if !self.selection.selects(profile) {
             return None;
         }
         let metadata = &profile.metadata;
-        let labels = metadata.labels.as_ref();
+        let member_id = metadata
+            .labels
+            .as_ref()
+            .and_then(|labels| labels.get(MEMBER_ID_LABEL));
         let status = profile.status.as_ref();
         let offered = status.map_or(&[][..], |status| &status.access_providers);
         let names_file = |name: &str| names_file.iter().any(|named| named == name);
         Some(Facts {
-            uid: metadata
-                .uid
-                .as_deref()
-                .filter(|uid| !uid.is_empty())
-                .map(Arc::from),
             created: metadata.creation_timestamp.clone(),
-            member_id: labels
-                .and_then(|labels| labels.get(MEMBER_ID_LABEL))
-                .map(|id| id.as_str().into()),
-            labels: pairs(labels.into_iter().flatten()),
-            properties: pairs(&properties(profile)),
+            member_id: member_id.map(|id| id.as_str().into()),
+            description: Description {
+                properties: pairs(&properties(profile)),
+                ..Description::of(profile)
+            },
             state: state(profile, &self.selection.ready),
             offer: match &self.providers {
                 Some(providers) => Offer::of(offered, providers, names_file),
@@ -132,36 +122,12 @@ impl Lens {
     }
 }
 
-fn pairs<'a>(of: impl IntoIterator<Item = (&'a String, &'a String)>) -> Pairs {
-    of.into_iter()
-        .map(|(name, value)| (name.as_str().into(), value.as_str().into()))
-        .collect()
-}
-
-pub(crate) fn map(pairs: &Pairs) -> BTreeMap<String, String> {
-    pairs
-        .iter()
-        .map(|(name, value)| (String::from(&**name), String::from(&**value)))
-        .collect()
-}
-
 impl Facts {
     /// The ids of the cluster: that of the label, and that of the property.
     pub(crate) fn ids(&self) -> [Option<&str>; 2] {
-        let property = self
-            .properties
-            .iter()
-            .find(|(name, _)| **name == *CLUSTER_ID_PROPERTY);
+        let mut properties = self.description.properties.iter();
+        let property = properties.find(|(name, _)| **name == *CLUSTER_ID_PROPERTY);
         [self.member_id.as_deref(), property.map(|(_, id)| &**id)]
-    }
-
-    pub(crate) fn is_readable(&self) -> bool {
-        !matches!(self.state, State::Unreadable(_))
-    }
-
-    /// Whether both describe a cluster in the same way.
-    pub(crate) fn same_description(&self, other: &Self) -> bool {
-        self.uid == other.uid && self.labels == other.labels && self.properties == other.properties
     }
 }
 
@@ -184,7 +150,7 @@ fn properties(profile: &ClusterProfile) -> BTreeMap<String, String> {
             profile.metadata.name.as_deref().unwrap_or_default(),
         ),
     ];
-    // Also if it has no value: a cluster manager may copy the others from the member, which must not speak in its place.
+    // Also if it has no value: a cluster manager may copy the others from the member, which must not take their place.
     let is_own = |name: &str| own.iter().any(|(own, _)| *own == name);
     let of_profile = status.into_iter().flat_map(|status| &status.properties);
     of_profile
@@ -197,7 +163,7 @@ fn properties(profile: &ClusterProfile) -> BTreeMap<String, String> {
 
 fn state(profile: &ClusterProfile, ready: &Ready) -> State {
     let type_ = match ready {
-        Ready::Predicate(ready) if ready(profile) => return State::Ready,
+        Ready::Predicate(ready) if ready.call(profile) => return State::Ready,
         Ready::Predicate(_) => {
             return State::Unready("the ClusterProfile is not ready by the provider's `ready_when`".into());
         }

@@ -10,27 +10,20 @@ pub mod v1alpha2;
 // Options.
 mod access_providers;
 mod builder;
-mod config;
 mod error;
 mod selection;
 
 // Decisions without I/O: what a ClusterProfile offers, and what to announce.
+mod decisions;
 mod duplicates;
 mod facts;
-mod inventories;
-mod inventory;
-mod memory;
 mod offer;
 mod placement;
-mod profile;
 mod secret;
 
 // I/O.
 mod doctor;
 mod provider;
-mod running;
-mod served;
-mod watches;
 
 pub use access_providers::{AccessProviderConfig, AccessProviders, ArgsPolicy, EnvPolicy};
 pub use builder::ClusterInventoryProviderBuilder;

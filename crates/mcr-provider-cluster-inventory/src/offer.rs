@@ -2,18 +2,13 @@
 //!
 //! Each kubeconfig is made anew from the configuration and one profile, so that nothing of one profile reaches another.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
-use mcr_core::{
-    EndpointAccess, Fingerprint,
-    internal::{KubeconfigProblem, PluginRefusal},
-};
-use parking_lot::Mutex;
+use mcr_core::{PluginRefusal, hub::Kubeconfig};
 use serde_json::{Value, json};
 
 use crate::{
     access_providers::{AccessProviderConfig, AccessProviders, ArgsPolicy, EnvPolicy},
-    secret::Checks,
     v1alpha2::{AccessProvider, Cluster},
 };
 
@@ -28,80 +23,20 @@ pub const ENV_EXTENSION: &str = "clusterprofiles.multicluster.x-k8s.io/exec/addi
 /// A name is cut to so many characters in error texts.
 const LONGEST_NAME: usize = 63;
 
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Offer {
     /// Nothing that this program can use. With the reason.
     Nothing(Arc<str>),
     /// Something that can't be used as it is. With the reason.
     Bad(Arc<str>),
     /// A kubeconfig.
-    Kubeconfig(Arc<Offered>),
+    Kubeconfig(Arc<Kubeconfig>),
     /// The kubeconfig is in a Secret.
     Secret,
 }
 
-/// A kubeconfig that a profile offers: its text until it is parsed, because a text takes more memory.
-pub(crate) struct Offered {
-    /// Tells kubeconfigs apart when their texts are gone.
-    fingerprint: Fingerprint,
-    content: Mutex<Content>,
-}
-
-enum Content {
-    Text(String),
-    Parsed(Result<EndpointAccess, KubeconfigProblem>),
-}
-
-impl Offered {
-    fn new(text: String) -> Self {
-        Self {
-            fingerprint: Fingerprint::of(&text),
-            content: Mutex::new(Content::Text(text)),
-        }
-    }
-
-    /// Parses the kubeconfig at the first call.
-    pub(crate) fn parse(&self, checks: &Checks) -> Result<EndpointAccess, KubeconfigProblem> {
-        let mut content = self.content.lock();
-        let parsed = match &*content {
-            Content::Parsed(parsed) => return parsed.clone(),
-            Content::Text(text) => checks.parse(text),
-        };
-        *content = Content::Parsed(parsed.clone());
-        parsed
-    }
-
-    #[cfg(test)]
-    pub(crate) fn text(&self) -> String {
-        match &*self.content.lock() {
-            Content::Text(text) => text.clone(),
-            Content::Parsed(_) => panic!("its text is gone"),
-        }
-    }
-}
-
-impl PartialEq for Offered {
-    fn eq(&self, other: &Self) -> bool {
-        self.fingerprint == other.fingerprint
-    }
-}
-
-impl Eq for Offered {}
-
-// A kubeconfig can contain secrets.
-impl fmt::Debug for Offer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Nothing(why) => f.debug_tuple("Nothing").field(why).finish(),
-            Self::Bad(why) => f.debug_tuple("Bad").field(why).finish(),
-            Self::Kubeconfig(_) => f.write_str("Kubeconfig(..)"),
-            Self::Secret => f.write_str("Secret"),
-        }
-    }
-}
-
 impl Offer {
-    /// The offer that these access providers take. `names_file`: those whose certificate authority is the path of a file.
+    /// The offer that these access providers use. `names_file`: those whose certificate authority is the path of a file.
     pub(crate) fn of(
         offered: &[AccessProvider],
         providers: &AccessProviders,
@@ -123,7 +58,9 @@ impl Offer {
             return Self::Bad(why.into());
         }
         match kubeconfig(provider, &access.cluster) {
-            Ok(kubeconfig) => Self::Kubeconfig(Arc::new(Offered::new(kubeconfig.to_string()))),
+            Ok(kubeconfig) => {
+                Self::Kubeconfig(Arc::new(Kubeconfig::new(kubeconfig.to_string().into(), None)))
+            }
             Err(why) => Self::Bad(format!("its access provider {:?}: {why}", access.name).into()),
         }
     }

@@ -7,7 +7,7 @@ use std::{
 
 use mcr_core::{Object, ObjectKey, WatchRequest};
 
-use crate::{memory::Memory, v1alpha1::PlacementDecision};
+use crate::v1alpha1::PlacementDecision;
 
 /// The label of a PlacementDecision with the key of its placement.
 pub const PLACEMENT_KEY_LABEL: &str = "multicluster.x-k8s.io/placement-key";
@@ -107,25 +107,23 @@ impl Slice {
 /// The ClusterProfiles that all PlacementDecisions together name.
 #[derive(Debug, Default)]
 pub(crate) struct Chosen {
-    /// Whether all PlacementDecisions that existed at the start are known.
-    pub(crate) synced: bool,
     /// None: it could never be read.
     slices: HashMap<ObjectKey, Option<Arc<[ObjectKey]>>>,
     names: HashSet<ObjectKey>,
 }
 
 impl Chosen {
-    /// A PlacementDecision was created or changed. None: it was deleted. [`count`](Self::count) brings it into effect.
+    /// A PlacementDecision was created or changed. None: it was deleted. [`recompute`](Self::recompute) brings it into effect.
     pub(crate) fn decision(&mut self, key: &ObjectKey, slice: Option<&Slice>) {
         match slice {
             Some(Slice(Ok(names))) => _ = self.slices.insert(key.clone(), Some(names.clone())),
-            // What it said before goes on to count.
+            // Its last names stay chosen.
             Some(Slice(Err(_))) => _ = self.slices.entry(key.clone()).or_default(),
             None => _ = self.slices.remove(key),
         }
     }
 
-    pub(crate) fn count(&mut self) {
+    pub(crate) fn recompute(&mut self) {
         self.names = self
             .slices
             .values()
@@ -134,9 +132,9 @@ impl Chosen {
             .collect();
     }
 
-    /// Whether the cluster belongs to the fleet. A PlacementDecision that could never be read may name each cluster that an
-    /// earlier discovery has announced.
-    pub(crate) fn takes(&self, key: &ObjectKey, memory: &Memory) -> bool {
-        self.names.contains(key) || (self.slices.values().any(Option::is_none) && memory.contains(key))
+    /// Whether a profile is chosen, where `announced` returns whether an earlier discovery has announced its cluster. A
+    /// PlacementDecision that could never be read may name each of those.
+    pub(crate) fn selects(&self, key: &ObjectKey, announced: impl FnOnce() -> bool) -> bool {
+        self.names.contains(key) || (self.slices.values().any(Option::is_none) && announced())
     }
 }

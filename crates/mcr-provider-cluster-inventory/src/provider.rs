@@ -1,13 +1,31 @@
 use std::{fmt, sync::Arc};
 
-use futures::{StreamExt, stream};
-use mcr_core::{Discovery, DiscoverySettings, Provider, doctor::Doctor};
+use k8s_openapi::api::core::v1::Secret;
+use mcr_core::{
+    Discovery, DiscoverySettings, Object, Provider, WatchRequest,
+    doctor::Doctor,
+    hub::{Hub, Memory, Running, Versions, discovery},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    config::Config,
+    access_providers::AccessProviders,
+    decisions::{Decisions, Event, Ids},
     doctor::InventoryDoctor,
-    running::{Running, served},
+    facts::{Lens, OLD_VERSION},
+    placement::{PlacementDecisions, Slice},
+    secret::{CONSUMER_LABEL, SecretFacts},
+    selection::Selection,
+};
+
+pub(crate) const PROFILES: Versions = Versions {
+    group: "multicluster.x-k8s.io",
+    kind: "ClusterProfile",
+    plural: "clusterprofiles",
+    versions: &["v1alpha2", OLD_VERSION],
+    missing: "the hub has no Cluster Inventory API: it serves ClusterProfile of multicluster.x-k8s.io neither as v1alpha2 nor as \
+              v1alpha1. Install or upgrade its CRD there, or give the provider the client of the hub that has the inventory; a newer \
+              version needs a newer mcr",
 };
 
 /// A provider that finds clusters in ClusterProfiles; see the [documentation of the crate](crate).
@@ -17,53 +35,104 @@ use crate::{
 /// # Cancellation
 /// A discovery has a task for each of its watches: of ClusterProfiles, Secrets and PlacementDecisions, in each namespace. They end
 /// when the discovery is dropped or its token is cancelled. If the discovery is checking kubeconfigs at that moment, the check finishes in the background.
-#[derive(Clone)]
-pub struct ClusterInventoryProvider {
-    pub(crate) name: Arc<str>,
-    pub(crate) config: Arc<Config>,
+#[derive(Debug, Clone)]
+pub struct ClusterInventoryProvider(pub(crate) Arc<Config>);
+
+/// The options of a provider, checked.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(crate) hub: Hub,
+    pub(crate) selection: Arc<Selection>,
+    /// None: no filter by schedulers.
+    pub(crate) placement: Option<PlacementDecisions>,
+    pub(crate) access: Access,
+    pub(crate) memory: Arc<Memory<Ids>>,
+    /// The only version of the kind ClusterProfile that is read. None: the best that the hub serves.
+    pub(crate) only: Option<&'static str>,
 }
 
-impl fmt::Debug for ClusterInventoryProvider {
+/// Where the access of a cluster is described.
+#[derive(Clone)]
+pub(crate) enum Access {
+    /// In its ClusterProfile.
+    Plugins(Arc<AccessProviders>),
+    /// In a Secret for this consumer.
+    Secrets(Arc<str>),
+}
+
+impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClusterInventoryProvider")
-            .field("name", &self.name)
-            .field("profiles", &self.config.in_words())
-            .field("selection", &self.config.selection)
-            .field("placement", &self.config.placement)
-            .field("access", &self.config.access)
-            .finish()
+        match self {
+            Self::Plugins(providers) => {
+                let names = providers.0.iter().map(|provider| &provider.name);
+                f.debug_list().entries(names).finish()
+            }
+            Self::Secrets(consumer) => write!(f, "Secrets of {consumer}"),
+        }
+    }
+}
+
+impl Config {
+    pub(crate) fn consumer(&self) -> Option<&Arc<str>> {
+        match &self.access {
+            Access::Plugins(_) => None,
+            Access::Secrets(consumer) => Some(consumer),
+        }
+    }
+
+    /// The Secrets of the consumer, if there is one.
+    pub(crate) fn secrets(&self) -> Vec<WatchRequest> {
+        let consumer = self.consumer().into_iter();
+        let request = |consumer| WatchRequest::of::<Secret>().labels(format!("{CONSUMER_LABEL}={consumer}"));
+        consumer
+            .flat_map(|consumer| self.hub.in_namespaces(request(consumer)))
+            .collect()
+    }
+
+    /// The PlacementDecisions, with the option `placement`.
+    pub(crate) fn decisions(&self) -> Vec<WatchRequest> {
+        match &self.placement {
+            None => Vec::new(),
+            Some(placement) => match &placement.namespace {
+                Some(namespace) => vec![placement.request().namespace(namespace)],
+                None => self.hub.in_namespaces(placement.request()),
+            },
+        }
     }
 }
 
 impl Provider for ClusterInventoryProvider {
     fn name(&self) -> &str {
-        &self.name
+        &self.0.hub.name
     }
 
     fn doctor(&self) -> Option<Arc<dyn Doctor>> {
-        let config = &self.config;
-        let (client, namespaces) = (config.client.clone(), config.namespaces.clone());
-        let plugins = config.access.providers().map(|plugins| &**plugins);
-        let doctor = InventoryDoctor::new(client, namespaces, config.labels.clone(), plugins);
+        let hub = &self.0.hub;
+        let (client, namespaces) = (hub.client.clone(), hub.namespaces.clone());
+        let plugins = match &self.0.access {
+            Access::Plugins(plugins) => Some(&**plugins),
+            Access::Secrets(_) => None,
+        };
+        let doctor = InventoryDoctor::new(client, namespaces, hub.labels.clone(), plugins);
         Some(Arc::new(doctor))
     }
 
     fn searched(&self) -> String {
         let mut rights = "ClusterProfiles".to_owned();
         let mut chosen = String::new();
-        if self.config.access.consumer().is_some() {
+        if self.0.consumer().is_some() {
             rights.push_str(" and Secrets");
         }
-        if let Some(request) = self.config.decisions().first() {
+        if let Some(request) = self.0.decisions().first() {
             rights.push_str(" and PlacementDecisions");
             chosen = format!(", named by {request} (see the option `placement`)");
         }
         format!(
-            "{}{}{chosen} of the hub, that are ready and tell how to reach their cluster. A cluster manager, such as Open Cluster \
+            "{}{}{chosen} of the hub, that are ready and describe how to reach their cluster. A cluster manager, such as Open Cluster \
              Management, creates a ClusterProfile for each of its clusters; if there is one, check its namespace and labels, \
              and whether the hub's credentials may list and watch {rights} there",
-            self.config.in_words(),
-            self.config.selection.in_words()
+            self.0.hub.in_words(&PROFILES.resource(PROFILES.versions[0])),
+            self.0.selection.in_words()
         )
     }
 
@@ -72,31 +141,39 @@ impl Provider for ClusterInventoryProvider {
     }
 
     fn discover_with(&self, stop: CancellationToken, settings: &DiscoverySettings) -> Discovery {
-        let start = Step::Ask(self.config.clone(), settings.clone());
-        stream::unfold(start, async |step| match step {
-            Step::Ask(config, settings) => Some(match served(&config).await {
-                // No change yet: the stream goes on at once.
-                Ok(served) => (
-                    None,
-                    Step::Follow(Box::new(Running::start(config, served, settings))),
-                ),
-                Err(error) => (Some(Err(error)), Step::End),
-            }),
-            Step::Follow(mut running) => Some(match running.next().await {
-                Ok(change) => (Some(Ok(change)), Step::Follow(running)),
-                Err(error) => (Some(Err(error)), Step::End),
-            }),
-            Step::End => None,
+        let (config, settings) = (self.0.clone(), settings.clone());
+        discovery(stop, async move {
+            let (hub, settings) = (&config.hub, &settings);
+            let version = PROFILES
+                .served(&hub.client, config.only, hub.times.deadline)
+                .await?;
+            let lens = Lens {
+                version,
+                selection: config.selection.clone(),
+                providers: match &config.access {
+                    Access::Plugins(providers) => Some(providers.clone()),
+                    Access::Secrets(_) => None,
+                },
+            };
+            let profiles = hub.objects(&PROFILES.resource(version)).into_iter().enumerate();
+            let profiles = profiles.map(|(at, request)| {
+                let lens = lens.clone();
+                hub.watch(
+                    request,
+                    settings,
+                    move |object| lens.read(object),
+                    move |event| Event::Profile(at, event),
+                )
+            });
+            let secrets = config.secrets().into_iter().enumerate().map(|(at, request)| {
+                let read = |object: &Object| Some(Arc::new(SecretFacts::read(object)));
+                hub.watch(request, settings, read, move |event| Event::Secret(at, event))
+            });
+            let decisions = config.decisions().into_iter();
+            let decisions =
+                decisions.map(|request| hub.watch(request, settings, Slice::read, Event::Decision));
+            let running = Running::new(Decisions::new(config.clone(), version, hub.judge(settings)));
+            Ok(running.sources(profiles).sources(secrets).sources(decisions))
         })
-        .filter_map(async |item| item)
-        .take_until(stop.cancelled_owned())
-        .boxed()
     }
-}
-
-enum Step {
-    Ask(Arc<Config>, DiscoverySettings),
-    Follow(Box<Running>),
-    /// The discovery has ended with an error.
-    End,
 }

@@ -1,13 +1,16 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use kube::Client;
-use mcr_core::{AccessPolicy, WatchSettings, internal::namespace};
+use mcr_core::{
+    AccessPolicy, WatchSettings,
+    hub::{Closure, HubOptions, Namespaces, Times},
+};
+use parking_lot::Mutex;
 
 use crate::{
-    config::{Config, Rights, Times, Topology},
     error::GardenerError,
     label_selector,
-    provider::GardenerProvider,
+    provider::{Config, GardenerProvider, Rights, Topology},
     selection::{InSeed, Selection},
     v1beta1::Shoot,
 };
@@ -20,66 +23,53 @@ const VALID_FOR: Duration = Duration::from_secs(3600);
 ///
 /// The closures run in the task that watches the garden: they must be quick and must not block. If one panics, the panic is
 /// logged, and the cluster stays as it is until its Shoot changes.
-#[derive(Clone)]
+#[must_use]
+#[derive(Debug, Clone)]
 pub struct GardenerProviderBuilder {
-    name: Arc<str>,
-    client: Option<Client>,
-    namespace: Namespaces,
-    labels: Option<String>,
+    hub: HubOptions,
     selection: Selection,
     topology: Topology,
     rights: Rights,
     valid_for: Option<Duration>,
     at_once: usize,
-    policy: Option<AccessPolicy>,
-    times: Times,
-}
-
-#[derive(Debug, Clone)]
-enum Namespaces {
-    Default,
-    One(String),
-    All,
+    /// How long a first request may take, which is short, so that a few requests that are never answered delay no others.
+    first_deadline: Duration,
 }
 
 impl GardenerProvider {
     /// A builder. [`client`](GardenerProviderBuilder::client) is required; all other options have defaults.
     pub fn builder() -> GardenerProviderBuilder {
+        let mut hub = HubOptions::new("gardener");
+        hub.times.deadline = Duration::from_secs(30);
         GardenerProviderBuilder {
-            name: "gardener".into(),
-            client: None,
-            namespace: Namespaces::Default,
-            labels: None,
+            hub,
             selection: Selection::default(),
             topology: Topology::default(),
             rights: Rights::Admin,
             valid_for: None,
             at_once: 10,
-            policy: None,
-            times: Times::default(),
+            first_deadline: Duration::from_secs(3),
         }
     }
 }
 
 impl GardenerProviderBuilder {
     /// Sets the provider's name. Default: `gardener`.
-    #[must_use]
     pub fn provider_name(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.name = name.into();
+        self.hub.name = name.into();
         self
     }
 
     /// Sets the client of the garden's API server (the virtual garden), where the Shoots are; or with
     /// [`topology`](Self::topology) that of a seed.
-    #[must_use]
     pub fn client(mut self, client: Client) -> Self {
-        self.client = Some(client);
+        self.hub.client = Some(client);
         self
     }
 
     /// Sets where the Shoots are found: in a garden, or in a seed. Default: in a garden.
     ///
-    /// A seed knows the Shoots whose control plane it runs, of all Projects. Names, properties and options are the same, but
+    /// A seed has the Shoots whose control plane it runs, of all Projects. Names, properties and options are the same, but
     /// [`viewer`](Self::viewer) and [`valid_for`](Self::valid_for), which a seed does not have.
     ///
     /// ```no_run
@@ -90,7 +80,6 @@ impl GardenerProviderBuilder {
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
     pub fn topology(mut self, topology: Topology) -> Self {
         self.topology = topology;
         self
@@ -98,36 +87,31 @@ impl GardenerProviderBuilder {
 
     /// Sets the namespace of the Shoots, which is that of one Project. Default: the default namespace of the client;
     /// in a seed all.
-    #[must_use]
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
-        self.namespace = Namespaces::One(namespace.into());
+        self.hub.namespaces = Namespaces::One(namespace.into());
         self
     }
 
     /// Uses the Shoots of all Projects. Only an operator of the garden may list them.
-    #[must_use]
     pub fn all_namespaces(mut self) -> Self {
-        self.namespace = Namespaces::All;
+        self.hub.namespaces = Namespaces::All;
         self
     }
 
     /// Selects Shoots by their labels, such as `region=eu,tier!=test`. The garden applies the selector and sends no other Shoots. A
     /// Shoot that does not match any more leaves the fleet.
-    #[must_use]
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
-        self.labels = Some(selector.into());
+        self.hub.labels = Some(selector.into());
         self
     }
 
     /// Selects Shoots of one of these Projects. Default: all.
-    #[must_use]
     pub fn projects<P: Into<String>>(mut self, projects: impl IntoIterator<Item = P>) -> Self {
         self.selection.projects = projects.into_iter().map(Into::into).collect();
         self
     }
 
     /// Selects Shoots with one of these purposes, such as `production`. Default: all, also those without a purpose.
-    #[must_use]
     pub fn purposes<P: Into<String>>(mut self, purposes: impl IntoIterator<Item = P>) -> Self {
         self.selection.purposes = purposes.into_iter().map(Into::into).collect();
         self
@@ -135,33 +119,29 @@ impl GardenerProviderBuilder {
 
     /// Selects Shoots whose control plane runs on one of these seeds. Default: all. A Shoot that moves to another seed leaves the
     /// fleet.
-    #[must_use]
     pub fn seeds<S: Into<String>>(mut self, seeds: impl IntoIterator<Item = S>) -> Self {
         self.selection.seeds = seeds.into_iter().map(Into::into).collect();
         self
     }
 
     /// Selects Shoots with one of these cloud profiles, by name. Default: all.
-    #[must_use]
     pub fn cloud_profiles<C: Into<String>>(mut self, profiles: impl IntoIterator<Item = C>) -> Self {
         self.selection.cloud_profiles = profiles.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Selects Shoots by a predicate. It is asked at each change of a Shoot; one that it does not take any more leaves the fleet.
-    #[must_use]
+    /// Selects Shoots by a predicate. It is called at each change of a Shoot; one that it does not select any more leaves the fleet.
     pub fn select(mut self, select: impl Fn(&Shoot) -> bool + Send + Sync + 'static) -> Self {
-        self.selection.select = Some(Arc::new(select));
+        self.selection.select = Some(Closure::new(select));
         self
     }
 
     /// Keeps a cluster whose Shoot is being deleted, while the predicate is true. Default: such a cluster leaves at once.
     ///
-    /// For controllers that release finalizers in the cluster before it goes. It is asked at each change of a Shoot that has a
+    /// For controllers that release finalizers in the cluster before it goes. It is called at each change of a Shoot that has a
     /// `deletionTimestamp`.
-    #[must_use]
     pub fn keep_while(mut self, keep: impl Fn(&Shoot) -> bool + Send + Sync + 'static) -> Self {
-        self.selection.keep_while = Some(Arc::new(keep));
+        self.selection.keep_while = Some(Closure::new(keep));
         self
     }
 
@@ -169,14 +149,12 @@ impl GardenerProviderBuilder {
     /// `adminkubeconfig`.
     ///
     /// A viewer can't read Secrets.
-    #[must_use]
     pub fn viewer(mut self) -> Self {
         self.rights = Rights::Viewer;
         self
     }
 
     /// Sets how long a kubeconfig shall be valid. Default: 1 hour. Gardener grants at least 10 minutes, and may grant less than asked.
-    #[must_use]
     pub fn valid_for(mut self, life: Duration) -> Self {
         self.valid_for = Some(life);
         self
@@ -184,7 +162,6 @@ impl GardenerProviderBuilder {
 
     /// Sets how many kubeconfigs are asked for, or read in a seed, at once, and how many Projects are looked up at once. Default: 10.
     /// 0 counts as 1.
-    #[must_use]
     pub fn requests_at_once(mut self, requests: usize) -> Self {
         self.at_once = requests;
         self
@@ -194,17 +171,15 @@ impl GardenerProviderBuilder {
     ///
     /// The provider announces a kubeconfig that the policy forbids as broken. The fleet always checks its own policy before it
     /// connects, so this option can forbid more than the fleet does, but never allow more.
-    #[must_use]
     pub fn access_policy(mut self, policy: AccessPolicy) -> Self {
-        self.policy = Some(policy);
+        self.hub.access_policy = Some(policy);
         self
     }
 
-    /// Times that tests shorten: those of the watch, how long the garden has to forbid it before it is told that this will not
-    /// end by itself, how long a first and another request may take, and the first pause after one that failed. Not part of the
+    /// Times that tests shorten: those of the watch, how long the garden has to forbid it before this is logged as something
+    /// that will not end by itself, how long a first and another request may take, and the first pause after one that failed. Not part of the
     /// API.
     #[doc(hidden)]
-    #[must_use]
     pub fn times(
         mut self,
         watch: impl Into<Arc<WatchSettings>>,
@@ -212,11 +187,11 @@ impl GardenerProviderBuilder {
         requests: (Duration, Duration),
         first_pause: Duration,
     ) -> Self {
-        self.times = Times {
+        self.first_deadline = requests.0;
+        self.hub.times = Times {
             watch: Some(watch.into()),
             blocked_for,
-            first: requests.0,
-            request: requests.1,
+            deadline: requests.1,
             pauses: (first_pause, 8 * first_pause),
         };
         self
@@ -228,25 +203,12 @@ impl GardenerProviderBuilder {
     /// [`GardenerError`] if there is no client, if the namespace, the label selector or the life of the kubeconfigs is invalid, or
     /// if a seed does not have an option.
     pub fn build(self) -> Result<GardenerProvider, GardenerError> {
-        let client = self.client.ok_or(GardenerError::NoClient)?;
+        let (mut options, mut selection) = (self.hub, self.selection);
         let in_seed = self.topology == Topology::Seed;
-        let mut namespace = match self.namespace {
-            Namespaces::Default if in_seed => None,
-            Namespaces::Default => Some(client.default_namespace().to_owned()),
-            Namespaces::One(namespace) => Some(namespace),
-            Namespaces::All => None,
-        };
-        if let Some(namespace) = namespace
-            .as_ref()
-            .filter(|namespace| !namespace::is_valid(namespace))
-        {
-            return Err(GardenerError::Namespace(namespace.clone()));
+        if in_seed && options.namespaces == Namespaces::Default {
+            options.namespaces = Namespaces::All;
         }
-        let mut labels = self.labels;
-        if let Some(labels) = labels.as_ref().filter(|labels| !is_selector(labels)) {
-            return Err(GardenerError::Labels(labels.clone()));
-        }
-        let mut selection = self.selection;
+        let mut hub = options.check()?;
         if in_seed {
             if self.rights == Rights::Viewer {
                 return Err(GardenerError::NotInSeed("viewer"));
@@ -254,12 +216,10 @@ impl GardenerProviderBuilder {
             if self.valid_for.is_some() {
                 return Err(GardenerError::NotInSeed("valid_for"));
             }
+            let parse = |labels: String| label_selector::parse(&labels).ok_or(GardenerError::Labels(labels));
             selection.in_seed = InSeed {
-                namespace: namespace.take(),
-                labels: labels
-                    .take()
-                    .map(|labels| label_selector::parse(&labels).ok_or(GardenerError::Labels(labels)))
-                    .transpose()?,
+                namespace: hub.namespaces.pop(),
+                labels: hub.labels.take().map(parse).transpose()?,
             };
         }
         let valid_for = self.valid_for.unwrap_or(VALID_FOR);
@@ -267,43 +227,17 @@ impl GardenerProviderBuilder {
         if valid_for < SHORTEST || valid_for.as_secs() > u64::from(u32::MAX) {
             return Err(GardenerError::ValidFor(valid_for));
         }
-        Ok(GardenerProvider {
-            name: self.name,
-            config: Arc::new(Config {
-                client,
-                topology: self.topology,
-                namespace,
-                labels,
-                selection: Arc::new(selection),
-                rights: self.rights,
-                valid_for,
-                at_once: self.at_once,
-                policy: self.policy,
-                memory: Arc::default(),
-                refusals: Arc::default(),
-                times: self.times,
-            }),
-        })
-    }
-}
-
-/// The API server checks the rest. An empty selector would take all Shoots.
-fn is_selector(text: &str) -> bool {
-    !text.trim().is_empty() && !text.chars().any(char::is_control)
-}
-
-impl fmt::Debug for GardenerProviderBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GardenerProviderBuilder")
-            .field("name", &self.name)
-            .field("namespace", &self.namespace)
-            .field("labels", &self.labels)
-            .field("selection", &self.selection)
-            .field("topology", &self.topology)
-            .field("rights", &self.rights)
-            .field("valid_for", &self.valid_for)
-            .field("requests_at_once", &self.at_once)
-            .field("access_policy", &self.policy)
-            .finish_non_exhaustive()
+        Ok(GardenerProvider(Arc::new(Config {
+            hub,
+            topology: self.topology,
+            selection: Arc::new(selection),
+            rights: self.rights,
+            valid_for,
+            at_once: self.at_once,
+            first_deadline: self.first_deadline,
+            memory: Arc::default(),
+            projects: Mutex::default(),
+            refusals: Arc::default(),
+        })))
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use mcr_core::hub::OptionError;
+
 /// The error of building a [`GardenerProvider`](crate::GardenerProvider): an invalid option.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -31,4 +33,14 @@ pub enum GardenerError {
         "kubeconfigs can't be valid for {0:?}; Gardener issues none for less than 10 minutes, so give `valid_for` at least that"
     )]
     ValidFor(Duration),
+}
+
+impl From<OptionError> for GardenerError {
+    fn from(error: OptionError) -> Self {
+        match error {
+            OptionError::Namespace(namespace) => Self::Namespace(namespace),
+            OptionError::Labels(labels) => Self::Labels(labels),
+            _ => Self::NoClient,
+        }
+    }
 }

@@ -1,8 +1,11 @@
 //! The facts of a Shoot that the provider needs, as the watch keeps them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
-use mcr_core::{Fingerprint, Object};
+use mcr_core::{
+    Access, ClusterName, ClusterSpec, Fingerprint, Object,
+    hub::{Decoded, Described, Description, decoded},
+};
 
 use crate::{
     selection::{Selection, cloud_profile, seed},
@@ -31,24 +34,11 @@ pub const VERSION_PROPERTY: &str = "version";
 /// The facts of a Shoot that belongs to the fleet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Facts {
-    /// None if the API server has no UIDs.
-    pub(crate) uid: Option<Arc<str>>,
-    pub(crate) labels: Pairs,
     /// Without the project, which the Shoot does not name.
-    pub(crate) properties: Pairs,
+    pub(crate) description: Description,
     /// Where the control plane is and which credentials it takes. If this changes, a kubeconfig from before may be useless.
     pub(crate) place: Fingerprint,
     pub(crate) state: State,
-    /// None in a garden.
-    pub(crate) in_seed: Option<InSeed>,
-}
-
-/// Where a seed has a Shoot.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct InSeed {
-    /// The namespace of the control plane, whose name is that of the Cluster, too.
-    pub(crate) control_plane: Arc<str>,
-    pub(crate) project: Arc<str>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,27 +48,14 @@ pub(crate) enum State {
     Waiting(Arc<str>),
     /// The control plane moves to another seed, or has no address, so that the garden issues no kubeconfig. With the reason.
     Moving(Arc<str>),
-    /// The Shoot can't be decoded. With the reason.
-    Unreadable(Arc<str>),
-}
-
-/// Names and values. A map would take at least 544 bytes.
-pub(crate) type Pairs = Arc<[(Box<str>, Box<str>)]>;
-
-pub(crate) fn map(pairs: &Pairs) -> BTreeMap<String, String> {
-    pairs
-        .iter()
-        .map(|(name, value)| (String::from(&**name), String::from(&**value)))
-        .collect()
 }
 
 impl Facts {
     /// The facts of an object of the garden. None if it does not belong to the fleet.
-    pub(crate) fn read(object: &Object, selection: &Selection) -> Option<Arc<Self>> {
-        match object.decode() {
-            Ok(shoot) => selection.takes(&shoot).then(|| Arc::new(Self::in_garden(&shoot))),
-            Err(error) => Some(Arc::new(Self::unreadable(error.to_string()))),
-        }
+    pub(crate) fn read(object: &Object, selection: &Selection) -> Option<Decoded<Self>> {
+        decoded(object, |shoot| {
+            selection.selects(&shoot).then(|| Self::in_garden(&shoot))
+        })
     }
 
     fn in_garden(shoot: &Shoot) -> Self {
@@ -90,41 +67,40 @@ impl Facts {
         facts
     }
 
-    pub(crate) fn unreadable(why: String) -> Self {
-        Self {
-            uid: None,
-            labels: Pairs::default(),
-            properties: Pairs::default(),
-            place: Fingerprint::of(&()),
-            state: State::Unreadable(why.into()),
-            in_seed: None,
-        }
-    }
-
     pub(crate) fn of(shoot: &Shoot) -> Self {
-        let labels = shoot.metadata.labels.iter().flatten();
-        let uid = shoot.metadata.uid.as_deref().filter(|uid| !uid.is_empty());
         Self {
-            uid: uid.map(Arc::from),
-            labels: labels
-                .map(|(name, value)| (name.as_str().into(), value.as_str().into()))
-                .collect(),
-            properties: properties(shoot),
+            description: description(shoot),
             place: place(shoot),
             state: state(shoot),
-            in_seed: None,
         }
-    }
-
-    /// Whether both describe a cluster in the same way.
-    pub(crate) fn same_description(&self, other: &Self) -> bool {
-        self.uid == other.uid && self.labels == other.labels && self.properties == other.properties
     }
 }
 
-fn properties(shoot: &Shoot) -> Pairs {
+/// A Shoot in an inventory.
+#[derive(Debug)]
+pub(crate) struct Named {
+    pub(crate) facts: Arc<Facts>,
+    /// As that of the facts; in a seed also with the version of the Secret.
+    pub(crate) place: Fingerprint,
+    pub(crate) project: Arc<str>,
+    /// The namespace of the control plane in a seed. None in a garden.
+    pub(crate) control_plane: Option<Arc<str>>,
+}
+
+impl Described for Named {
+    fn description(&self) -> &Description {
+        &self.facts.description
+    }
+
+    fn spec(&self, name: ClusterName, access: Access) -> ClusterSpec {
+        let spec = self.description().spec(name, access);
+        spec.property(PROJECT_PROPERTY, &*self.project)
+    }
+}
+
+fn description(shoot: &Shoot) -> Description {
     let spec = &shoot.spec;
-    let all = [
+    Description::of(shoot).with_properties([
         (NAMESPACE_PROPERTY, shoot.metadata.namespace.as_deref()),
         (SHOOT_PROPERTY, shoot.metadata.name.as_deref()),
         (PURPOSE_PROPERTY, spec.purpose.as_deref()),
@@ -133,10 +109,7 @@ fn properties(shoot: &Shoot) -> Pairs {
         (INFRASTRUCTURE_PROPERTY, Some(&*spec.provider.type_)),
         (REGION_PROPERTY, Some(&*spec.region)),
         (VERSION_PROPERTY, Some(&*spec.kubernetes.version)),
-    ];
-    all.into_iter()
-        .filter_map(|(name, value)| Some((name.into(), value.filter(|value| !value.is_empty())?.into())))
-        .collect()
+    ])
 }
 
 fn place(shoot: &Shoot) -> Fingerprint {

@@ -5,12 +5,12 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use http::{Method, StatusCode, header::RETRY_AFTER};
-use http_body_util::{BodyExt, Limited};
+use http::{Method, StatusCode};
 use kube::client::Body;
 use mcr_core::{
-    AccessPolicy, BoxError, ClusterSpec, EndpointAccess, ObjectKey, ObjectPath, explain_error,
-    internal::{OneOffClients, jitter},
+    BoxError, ClusterName, ClusterSpec, DiscoverySettings, EndpointAccess, ObjectKey, ObjectPath,
+    OneOffClients, explain_error,
+    hub::{fetch, jitter},
 };
 use serde_json::json;
 use tokio::{
@@ -19,21 +19,30 @@ use tokio::{
 };
 
 use crate::{
-    config::Config,
-    facts::InSeed,
-    inventory::Request,
+    facts::Named,
     kubeconfig::{Checks, Failure, Held},
+    provider::Config,
     refusals::ReportedRefusals,
     renewal::renew_after,
     seed::SECRET,
 };
 
-/// A Secret has 1 MiB of data at most, which is base64 in JSON, and its metadata. A kubeconfig is far smaller.
-const LARGEST_BODY: usize = 3 << 20;
 /// The answer to a trial is a version of Kubernetes.
 const LARGEST_TRIAL: usize = 64 << 10;
 /// How long a trial may take.
 const TRIAL: Duration = Duration::from_secs(10);
+
+/// A request for a kubeconfig.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) key: ObjectKey,
+    pub(crate) name: ClusterName,
+    pub(crate) shoot: Arc<Named>,
+    /// The kubeconfig in use.
+    pub(crate) held: Option<Held>,
+    /// The last attempt failed.
+    pub(crate) again: bool,
+}
 
 /// Asks for kubeconfigs.
 pub(crate) struct Issuer {
@@ -43,14 +52,13 @@ pub(crate) struct Issuer {
 }
 
 impl Issuer {
-    pub(crate) fn new(config: Arc<Config>, fleet_policy: &AccessPolicy) -> Self {
+    pub(crate) fn new(config: Arc<Config>, settings: &DiscoverySettings) -> Self {
         Self {
             checks: Arc::new(Checks {
-                policy: config.policy.clone(),
-                fleet_policy: fleet_policy.clone(),
+                judge: config.hub.judge(settings),
                 valid_for: config.valid_for,
             }),
-            clients: OneOffClients::new(fleet_policy, LARGEST_TRIAL),
+            clients: OneOffClients::new(&settings.access_policy, LARGEST_TRIAL),
             config,
         }
     }
@@ -59,10 +67,11 @@ impl Issuer {
     ///
     /// # Errors
     /// If there is none, or if it does not work and the one in use still does.
-    pub(crate) async fn issue(&self, request: &Request) -> Result<Held, Failure> {
-        let limit = match request.again {
-            false => self.config.times.first,
-            true => self.config.times.request,
+    pub(crate) async fn issue(&self, request: &Asked) -> Result<Held, Failure> {
+        let limit = if request.again {
+            self.config.hub.times.deadline
+        } else {
+            self.config.first_deadline
         };
         let mut new = timeout(limit, self.ask(request)).await.unwrap_or_else(|_| {
             Err(Failure::new(format!(
@@ -87,51 +96,47 @@ impl Issuer {
         Ok(new)
     }
 
-    async fn ask(&self, request: &Request) -> Result<Held, Failure> {
+    async fn ask(&self, request: &Asked) -> Result<Held, Failure> {
         let asked = (SystemTime::now(), Instant::now());
         let whom = whom(request);
         let question = self
             .question(request)
             .map_err(|error| Failure::new(error.to_string()))?;
-        // kube would decode the body and log it if it can't.
-        let response = self.config.client.send(question).await.map_err(|error| {
-            Failure::new(format!(
-                "the {whom} can't be asked for a kubeconfig: {}",
-                explain_error(&error)
-            ))
-        })?;
-        let status = response.status();
-        if let (Some(InSeed { control_plane, .. }), StatusCode::NOT_FOUND) = (&request.in_seed, status) {
-            return Err(Failure {
-                absent: true,
-                retry_after: Some(self.config.times.pauses.1),
-                ..Failure::new(format!(
-                    "its Secret {control_plane}/{SECRET} with the kubeconfig is not there"
-                ))
-            });
-        }
-        if !status.is_success() {
-            let seconds = response.headers().get(RETRY_AFTER);
-            let seconds = seconds.and_then(|value| value.to_str().ok()?.parse().ok());
-            return Err(Failure {
-                retry_after: seconds.map(Duration::from_secs),
-                ..Failure::new(self.refusal(request, status))
-            });
-        }
-        let body = Limited::new(response.into_body(), LARGEST_BODY).collect().await;
-        let body = body
-            .map_err(|_| {
-                Failure::new(format!(
-                    "the answer of the {whom} broke off, or is larger than 3 MiB"
-                ))
-            })?
-            .to_bytes();
+        let body = match fetch(&self.config.hub.client, question).await {
+            Ok(body) => body,
+            Err(refused) => {
+                let why = match (refused.status, &request.shoot.control_plane) {
+                    (None, _) => format!("the {whom} can't be asked for a kubeconfig: {refused}"),
+                    (Some(StatusCode::NOT_FOUND), Some(control_plane)) => {
+                        return Err(Failure {
+                            absent: true,
+                            retry_after: Some(self.config.hub.times.pauses.1),
+                            ..Failure::new(format!(
+                                "its Secret {control_plane}/{SECRET} with the kubeconfig is not there"
+                            ))
+                        });
+                    }
+                    (Some(status), _) => self.refusal(request, status),
+                };
+                let retry_after = refused.retry_after;
+                return Err(Failure {
+                    retry_after,
+                    ..Failure::new(why)
+                });
+            }
+        };
         // Parsing may take long, and a parser may panic.
-        let (checks, place, in_seed) = (self.checks.clone(), request.place, request.in_seed.is_some());
+        let (checks, place, in_seed) = (
+            self.checks.clone(),
+            request.shoot.place,
+            request.shoot.control_plane.is_some(),
+        );
         let chance = jitter(Duration::from_secs(1)).as_secs_f64();
-        let read = move || match in_seed {
-            true => checks.read_secret(&body, place, asked),
-            false => checks.read(&body, place, asked, |life| renew_after(life, chance)),
+        let read = move || {
+            if in_seed {
+                return checks.read_secret(&body, place, asked);
+            }
+            checks.read(&body, place, asked, |life| renew_after(life, chance))
         };
         spawn_blocking(read).await.unwrap_or_else(|_| {
             Err(Failure::new(
@@ -140,8 +145,8 @@ impl Issuer {
         })
     }
 
-    fn question(&self, request: &Request) -> Result<http::Request<Body>, BoxError> {
-        if let Some(InSeed { control_plane, .. }) = &request.in_seed {
+    fn question(&self, request: &Asked) -> Result<http::Request<Body>, BoxError> {
+        if let Some(control_plane) = &request.shoot.control_plane {
             let secret = ObjectPath {
                 group: "",
                 version: "v1",
@@ -174,11 +179,11 @@ impl Issuer {
     }
 
     /// Why there is no kubeconfig, and what to do about it.
-    fn refusal(&self, request: &Request, status: StatusCode) -> String {
+    fn refusal(&self, request: &Asked, status: StatusCode) -> String {
         let namespace = request.key.namespace.as_deref().unwrap_or_default();
         let subresource = self.config.rights.subresource();
-        let (what, right) = match &request.in_seed {
-            Some(InSeed { control_plane, .. }) => (
+        let (what, right) = match &request.shoot.control_plane {
+            Some(control_plane) => (
                 format!("Secret {control_plane}/{SECRET}"),
                 format!("get on the secrets named {SECRET}"),
             ),
@@ -197,7 +202,7 @@ impl Issuer {
     }
 
     /// Whether a cluster answers to a kubeconfig.
-    async fn try_out(&self, request: &Request, access: &EndpointAccess) -> Result<(), Arc<str>> {
+    async fn try_out(&self, request: &Asked, access: &EndpointAccess) -> Result<(), Arc<str>> {
         let spec = ClusterSpec::new(request.name.clone(), access.clone().into());
         let asked = async {
             let client = self.clients.client(spec).await?;
@@ -220,8 +225,8 @@ impl Issuer {
     }
 }
 
-fn whom(request: &Request) -> &'static str {
-    match request.in_seed {
+fn whom(request: &Asked) -> &'static str {
+    match request.shoot.control_plane {
         Some(_) => "seed",
         None => "garden",
     }

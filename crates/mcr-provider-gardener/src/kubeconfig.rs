@@ -8,8 +8,8 @@ use std::{
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use mcr_core::{
-    AccessPolicy, EndpointAccess, Fingerprint, KubeconfigAccess, Trust,
-    internal::{describe_json_error, parse_announced, parse_rfc3339},
+    EndpointAccess, Fingerprint,
+    hub::{Judge, SecretContent, describe_json_error, parse_rfc3339},
 };
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -58,7 +58,7 @@ pub(crate) struct Failure {
     pub(crate) why: Arc<str>,
     /// There is a kubeconfig that can't be used.
     pub(crate) unusable: bool,
-    /// A seed has no kubeconfig yet. Its watch will tell of one.
+    /// A seed has no kubeconfig yet. Its watch will report one.
     pub(crate) absent: bool,
     /// The garden wants to be left alone for so long.
     pub(crate) retry_after: Option<Duration>,
@@ -98,43 +98,13 @@ struct Status<'a> {
     expiration_timestamp: std::borrow::Cow<'a, str>,
 }
 
-/// No Debug: it holds secrets.
-#[derive(Deserialize)]
-struct Secret<'a> {
-    #[serde(default)]
-    metadata: Metadata,
-    #[serde(borrow, default)]
-    data: Option<Data<'a>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Metadata {
-    annotations: Option<Annotations>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Annotations {
-    /// When Gardener will replace the token.
-    #[serde(rename = "serviceaccount.resources.gardener.cloud/token-renew-timestamp")]
-    renew: Option<String>,
-}
-
-/// No Debug: it holds secrets.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Data<'a> {
-    #[serde(borrow)]
-    kubeconfig: Option<std::borrow::Cow<'a, str>>,
-}
+/// When Gardener will replace the token in the Secret of a seed.
+const RENEW_ANNOTATION: &str = "serviceaccount.resources.gardener.cloud/token-renew-timestamp";
 
 /// How the kubeconfigs of a provider are judged.
 #[derive(Debug, Clone)]
 pub(crate) struct Checks {
-    /// None if the policy of the fleet applies.
-    pub(crate) policy: Option<AccessPolicy>,
-    pub(crate) fleet_policy: AccessPolicy,
+    pub(crate) judge: Judge,
     /// The life that is asked for.
     pub(crate) valid_for: Duration,
 }
@@ -142,7 +112,7 @@ pub(crate) struct Checks {
 impl Checks {
     /// Reads the garden's answer. Blocks while the kubeconfig is parsed.
     ///
-    /// `renew_after` says how much of a life is used.
+    /// `renew_after` returns how much of a life is used.
     ///
     /// # Errors
     /// If the kubeconfig can't be used. The text has nothing of it.
@@ -167,7 +137,9 @@ impl Checks {
             })?
             .min(self.valid_for);
         let renew_at = now + renew_after(life).max(Duration::from_secs(1));
-        self.held(&answer.status.kubeconfig, place, now, life, renew_at)
+        let yaml = STANDARD.decode(&*answer.status.kubeconfig);
+        let yaml = yaml.map_err(|_| Failure::unusable("it is not base64"))?;
+        self.held(&yaml, place, now, life, renew_at)
     }
 
     /// Reads the Secret of a Shoot in a seed. Blocks while the kubeconfig is parsed.
@@ -180,11 +152,14 @@ impl Checks {
         place: Fingerprint,
         now: (SystemTime, Instant),
     ) -> Result<Held, Failure> {
-        let secret: Secret<'_> = parse(body)?;
-        let yaml = secret.data.unwrap_or_default().kubeconfig;
-        let yaml = yaml.ok_or_else(|| Failure::unusable("the Secret has no key \"kubeconfig\""))?;
-        let annotation = secret.metadata.annotations.unwrap_or_default().renew;
-        let renews = annotation.and_then(|text| parse_rfc3339(&text));
+        let mut secret: SecretContent = parse(body)?;
+        let yaml = secret
+            .take("kubeconfig")
+            .map_err(|problem| Failure::unusable(problem.why))?;
+        let annotations = secret.metadata.annotations.unwrap_or_default();
+        let renews = annotations
+            .get(RENEW_ANNOTATION)
+            .and_then(|text| parse_rfc3339(text));
         let (clock, now) = now;
         let renews_in = renews.map(|renews| renews.duration_since(clock).ok());
         let renew_at = renews_in.map_or(now + FOREVER, |renews_in| now + look_after(renews_in));
@@ -193,17 +168,15 @@ impl Checks {
 
     fn held(
         &self,
-        encoded: &str,
+        yaml: &[u8],
         place: Fingerprint,
         now: Instant,
         life: Duration,
         renew_at: Instant,
     ) -> Result<Held, Failure> {
-        let yaml = STANDARD
-            .decode(encoded)
-            .map_err(|_| Failure::unusable("it is not base64"))?;
-        let kubeconfig = KubeconfigAccess::new(&yaml, Trust::Untrusted);
-        let access = parse_announced(&kubeconfig, self.policy.as_ref(), &self.fleet_policy)
+        let access = self
+            .judge
+            .parse(yaml, None)
             .map_err(|problem| Failure::unusable(problem.text))?;
         let endpoint = &access.endpoint;
         if endpoint.server.scheme_str() != Some("https") {

@@ -9,17 +9,14 @@ pub mod v1beta1;
 
 // Options.
 mod builder;
-mod config;
 mod error;
 mod label_selector;
 mod selection;
 
-// Decisions without I/O: what a Shoot says, when a kubeconfig is asked for, and what to announce.
+// Decisions without I/O: the facts of a Shoot, when a kubeconfig is requested, and what to announce.
+mod decisions;
 mod facts;
-mod inventory;
 mod kubeconfig;
-mod member;
-mod memory;
 mod renewal;
 mod seed;
 
@@ -29,13 +26,11 @@ mod issue;
 mod project;
 mod provider;
 mod refusals;
-mod source;
 
 pub use builder::GardenerProviderBuilder;
-pub use config::Topology;
 pub use error::GardenerError;
 pub use facts::{
     CLOUD_PROFILE_PROPERTY, INFRASTRUCTURE_PROPERTY, NAMESPACE_PROPERTY, PROJECT_PROPERTY, PURPOSE_PROPERTY,
     REGION_PROPERTY, SEED_PROPERTY, SHOOT_PROPERTY, VERSION_PROPERTY,
 };
-pub use provider::GardenerProvider;
+pub use provider::{GardenerProvider, Topology};

@@ -1,16 +1,16 @@
-//! Looks up the Projects of namespaces.
+//! Reads the Projects of namespaces.
 
 use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Client, Error, core::PartialObjectMeta};
-use mcr_core::{explain_error, internal::Backoff};
+use kube::{Api, Client, Error};
+use mcr_core::{explain_error, hub::Backoff};
 use tokio::{
     sync::Semaphore,
     time::{Instant, sleep, timeout},
 };
 
-use crate::{config::Config, v1beta1::Project};
+use crate::{provider::Config, v1beta1::Project};
 
 /// The label of a namespace with the name of its Project.
 const LABEL: &str = "project.gardener.cloud/name";
@@ -25,7 +25,7 @@ pub(crate) struct Found {
     pub(crate) project: Option<Arc<str>>,
 }
 
-/// Looks up Projects, and asks for a few at once.
+/// Reads Projects, a few at once.
 pub(crate) struct Lookups {
     config: Arc<Config>,
     places: Semaphore,
@@ -46,7 +46,7 @@ impl Lookups {
     /// An API server that has just started forbids everything for a moment, and a right may be granted a moment later. So only a
     /// garden that forbids it for a while is believed.
     pub(crate) async fn project(self: Arc<Self>, namespace: Arc<str>) -> Found {
-        let (client, times) = (&self.config.client, &self.config.times);
+        let (client, times) = (&self.config.hub.client, &self.config.hub.times);
         let mut backoff = Backoff::new(times.pauses.0, times.pauses.1);
         let (mut forbidden_since, mut logged) = (None, false);
         loop {
@@ -100,41 +100,34 @@ enum Answer {
 }
 
 async fn ask(client: &Client, namespace: &str) -> Result<Answer, Error> {
+    let mut forbidden = false;
     let namespaces = Api::<Namespace>::all(client.clone());
-    let there: Read<PartialObjectMeta<Namespace>> = read(namespaces.get_metadata(namespace).await)?;
-    let mut forbidden = matches!(there, Read::Forbidden);
-    if let Read::There(there) = there {
-        let label = there.metadata.labels.and_then(|mut labels| labels.remove(LABEL));
-        if let Some(label) = label.filter(|label| !label.is_empty()) {
-            return Ok(Answer::Project(label));
-        }
+    let there = allowed(namespaces.get_metadata_opt(namespace).await, &mut forbidden)?;
+    let label = there.and_then(|there| there.metadata.labels?.remove(LABEL));
+    if let Some(label) = label.filter(|label| !label.is_empty()) {
+        return Ok(Answer::Project(label));
     }
     if let Some(name) = namespace.strip_prefix("garden-") {
-        match read(Api::<Project>::all(client.clone()).get(name).await)? {
-            Read::There(project) if project.spec.namespace.as_deref() == Some(namespace) => {
-                return Ok(Answer::Project(name.to_owned()));
-            }
-            Read::There(_) | Read::NotThere => {}
-            Read::Forbidden => forbidden = true,
+        let projects = Api::<Project>::all(client.clone());
+        let project = allowed(projects.get_opt(name).await, &mut forbidden)?;
+        if project.is_some_and(|project| project.spec.namespace.as_deref() == Some(namespace)) {
+            return Ok(Answer::Project(name.to_owned()));
         }
     }
-    Ok(match forbidden {
-        true => Answer::Forbidden,
-        false => Answer::NoProject,
+    Ok(if forbidden {
+        Answer::Forbidden
+    } else {
+        Answer::NoProject
     })
 }
 
-enum Read<T> {
-    There(T),
-    NotThere,
-    Forbidden,
-}
-
-fn read<T>(answer: Result<T, Error>) -> Result<Read<T>, Error> {
+/// None if there is no such object, or if it may not be read.
+fn allowed<T>(answer: Result<Option<T>, Error>, forbidden: &mut bool) -> Result<Option<T>, Error> {
     match answer {
-        Ok(object) => Ok(Read::There(object)),
-        Err(Error::Api(status)) if status.code == 404 => Ok(Read::NotThere),
-        Err(Error::Api(status)) if status.code == 403 => Ok(Read::Forbidden),
-        Err(error) => Err(error),
+        Err(Error::Api(status)) if status.code == 403 => {
+            *forbidden = true;
+            Ok(None)
+        }
+        other => other,
     }
 }

@@ -1,4 +1,4 @@
-//! Tells discoveries which kubeconfigs were refused.
+//! Reports to discoveries which kubeconfigs were refused.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use mcr_core::{Credential, CredentialError, CredentialSource, Fingerprint, Objec
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{self, error::TrySendError};
 
-/// So many refused kubeconfigs may wait to be looked at.
+/// So many refused kubeconfigs may wait for a decision.
 const WAITING: usize = 1024;
 
 /// A kubeconfig that the API server of a Shoot has refused, by its content.
@@ -16,7 +16,7 @@ pub(crate) type Refusal = (ObjectKey, Fingerprint);
 /// The discoveries of a provider that run.
 ///
 /// A kubeconfig outlives the discovery that has asked for it: the provider remembers it, and a fleet keeps the access that it has
-/// while the credentials are the same. So a refusal is told to whichever discovery runs.
+/// while the credentials are the same. So a refusal is reported to whichever discovery runs.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals(Mutex<Vec<mpsc::Sender<Refusal>>>);
 

@@ -1,11 +1,11 @@
-//! What a seed says of Shoots: its Clusters and the Secrets with their kubeconfigs, joined. No I/O.
+//! The Shoots of a seed: its Clusters and the Secrets with their kubeconfigs, joined. No I/O.
 
 use std::{collections::HashMap, sync::Arc};
 
-use mcr_core::{Fingerprint, Object, ObjectKey};
+use mcr_core::{Fingerprint, Object, ObjectKey, hub::Decoded};
 
 use crate::{
-    facts::{Facts, InSeed, State},
+    facts::{Facts, Named},
     selection::Selection,
     v1alpha1::Cluster,
     v1beta1::Shoot,
@@ -14,25 +14,13 @@ use crate::{
 /// The Secret with the kubeconfig, in the namespace of each control plane.
 pub(crate) const SECRET: &str = "gardener";
 
-/// What a garden or a seed says.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum ShootEvent {
-    /// The Shoot was created or changed, or joined the selection.
-    Applied(ObjectKey, Arc<Facts>),
-    /// The Shoot is gone, or left the selection.
-    Deleted(ObjectKey),
-    /// All Shoots that existed at the start are known.
-    Synced,
-    /// The API server can't be asked at the moment.
-    Failing,
-}
-
 /// A Shoot, as a Cluster describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SeedShoot {
     /// As in the garden.
     pub(crate) key: ObjectKey,
-    pub(crate) facts: Arc<Facts>,
+    pub(crate) project: Arc<str>,
+    facts: Decoded<Facts>,
 }
 
 impl SeedShoot {
@@ -45,18 +33,11 @@ impl SeedShoot {
         };
         let (key, project) = names(name, shoot.as_ref().ok());
         let facts = match &shoot {
-            Ok(shoot) if !selection.takes_in_seed(shoot, &project) => return None,
-            Ok(shoot) => Facts::of(shoot),
-            Err(error) => Facts::unreadable(format!("the Cluster {name} of the seed can't be read: {error}")),
+            Ok(shoot) if !selection.selects_in_seed(shoot, &project) => return None,
+            Ok(shoot) => Ok(Arc::new(Facts::of(shoot))),
+            Err(error) => Err(format!("the Cluster {name} of the seed can't be read: {error}").into()),
         };
-        let in_seed = Some(InSeed {
-            control_plane: name.clone(),
-            project,
-        });
-        Some(Arc::new(Self {
-            key,
-            facts: Arc::new(Facts { in_seed, ..facts }),
-        }))
+        Some(Arc::new(Self { key, project, facts }))
     }
 }
 
@@ -85,104 +66,94 @@ fn names(control_plane: &Arc<str>, shoot: Option<&Shoot>) -> (ObjectKey, Arc<str
     (ObjectKey::namespaced(namespace, name), project)
 }
 
-/// The Clusters of a seed and their Secrets.
+/// The Clusters of a seed and their Secrets, by the namespace of the control plane.
 #[derive(Debug, Default)]
 pub(crate) struct Seed {
-    clusters: HashMap<Arc<str>, Arc<SeedShoot>>,
-    /// The version of the Secret of each control plane.
+    clusters: HashMap<Arc<str>, SeedCluster>,
     secrets: HashMap<Arc<str>, Fingerprint>,
-    clusters_synced: bool,
-    secrets_synced: bool,
+    secrets_listed: bool,
+}
+
+#[derive(Debug)]
+struct SeedCluster {
+    /// The last one that could be read, or the first one.
+    shoot: Arc<SeedShoot>,
+    /// Why the Cluster can't be decoded as it is now.
+    unreadable: Option<Arc<str>>,
+}
+
+/// What is known of a Shoot in a seed.
+#[derive(Debug)]
+pub(crate) struct Joined {
+    pub(crate) key: ObjectKey,
+    pub(crate) project: Arc<str>,
+    /// The last facts that could be read.
+    pub(crate) facts: Option<Arc<Named>>,
+    pub(crate) unreadable: Option<Arc<str>>,
 }
 
 impl Seed {
-    /// A Cluster was created or changed, or joined the selection.
-    pub(crate) fn cluster(&mut self, name: &Arc<str>, shoot: Arc<SeedShoot>) -> Vec<ShootEvent> {
-        let known = self.clusters.get(name);
+    /// A Cluster was created or changed, or joined the selection. Returns the key of the Shoot that it described before, if that is
+    /// another one.
+    pub(crate) fn cluster(&mut self, name: &Arc<str>, shoot: Arc<SeedShoot>) -> Option<ObjectKey> {
+        let unreadable = shoot.facts.as_ref().err().cloned();
+        let known = self.clusters.remove(name).map(|known| known.shoot);
+        let before = known.as_ref().map(|known| known.key.clone());
         let shoot = match known {
-            // Its Shoot is the one that was read last, and is where it was.
-            Some(known) if matches!(shoot.facts.state, State::Unreadable(_)) => {
-                let mut facts = (*shoot.facts).clone();
-                facts.place = known.facts.place;
-                Arc::new(SeedShoot {
-                    key: known.key.clone(),
-                    facts: Arc::new(facts),
-                })
-            }
+            // Its Shoot is the one that was read last.
+            Some(known) if unreadable.is_some() => known,
             _ => shoot,
         };
-        let mut events = Vec::new();
-        if let Some(known) = known
-            .map(|known| known.key.clone())
-            .filter(|known| *known != shoot.key)
-        {
-            events.push(ShootEvent::Deleted(known));
-        }
-        self.clusters.insert(name.clone(), shoot);
-        events.extend(self.reported(name));
-        events
+        let moved = before.filter(|before| *before != shoot.key);
+        self.clusters
+            .insert(name.clone(), SeedCluster { shoot, unreadable });
+        moved
     }
 
-    /// A Cluster was deleted, or left the selection.
-    pub(crate) fn cluster_gone(&mut self, name: &str) -> Vec<ShootEvent> {
-        let gone = self.clusters.remove(name);
-        gone.map(|shoot| ShootEvent::Deleted(shoot.key.clone()))
-            .into_iter()
-            .collect()
+    /// A Cluster was deleted, or left the selection. Returns the key of its Shoot.
+    pub(crate) fn cluster_gone(&mut self, name: &str) -> Option<ObjectKey> {
+        Some(self.clusters.remove(name)?.shoot.key.clone())
     }
 
     /// The Secret of a control plane has this version. None: it is gone.
-    pub(crate) fn secret(
-        &mut self,
-        control_plane: &Arc<str>,
-        version: Option<Fingerprint>,
-    ) -> Vec<ShootEvent> {
+    pub(crate) fn secret(&mut self, control_plane: &Arc<str>, version: Option<Fingerprint>) {
         match version {
             Some(version) => self.secrets.insert(control_plane.clone(), version),
             None => self.secrets.remove(control_plane),
         };
-        self.reported(control_plane).into_iter().collect()
     }
 
-    /// All Clusters that existed at the start are known.
-    pub(crate) fn clusters_synced(&mut self) -> Vec<ShootEvent> {
-        self.clusters_synced = true;
-        self.synced()
-    }
-
-    /// All Secrets that existed at the start are known.
-    pub(crate) fn secrets_synced(&mut self) -> Vec<ShootEvent> {
-        self.secrets_synced = true;
-        let without: Vec<Arc<str>> = self
+    /// All Secrets that existed at the start are known. Returns the control planes without one.
+    pub(crate) fn secrets_listed(&mut self) -> Vec<Arc<str>> {
+        self.secrets_listed = true;
+        let without = self
             .clusters
             .keys()
-            .filter(|name| !self.secrets.contains_key(*name))
-            .cloned()
-            .collect();
-        let mut events: Vec<ShootEvent> = without.iter().filter_map(|name| self.reported(name)).collect();
-        events.extend(self.synced());
-        events
-    }
-
-    fn synced(&self) -> Vec<ShootEvent> {
-        match self.clusters_synced && self.secrets_synced {
-            true => vec![ShootEvent::Synced],
-            false => Vec::new(),
-        }
+            .filter(|name| !self.secrets.contains_key(*name));
+        without.cloned().collect()
     }
 
     /// What is known of a Shoot. None if it may have a Secret that is not listed yet.
     ///
     /// Later, the watch of Secrets may be behind that of Clusters, so a Shoot without a known Secret may have one, too.
-    fn reported(&self, control_plane: &Arc<str>) -> Option<ShootEvent> {
-        let shoot = self.clusters.get(control_plane)?;
+    pub(crate) fn joined(&self, control_plane: &Arc<str>) -> Option<Joined> {
+        let SeedCluster { shoot, unreadable } = self.clusters.get(control_plane)?;
         let version = self.secrets.get(control_plane);
-        if version.is_none() && !self.secrets_synced {
+        if version.is_none() && !self.secrets_listed {
             return None;
         }
-        let mut facts = (*shoot.facts).clone();
-        facts.place = Fingerprint::of(&(facts.place, version));
-        Some(ShootEvent::Applied(shoot.key.clone(), Arc::new(facts)))
+        let named = |facts: &Arc<Facts>| Named {
+            place: Fingerprint::of(&(facts.place, version)),
+            facts: facts.clone(),
+            project: shoot.project.clone(),
+            control_plane: Some(control_plane.clone()),
+        };
+        Some(Joined {
+            key: shoot.key.clone(),
+            project: shoot.project.clone(),
+            facts: shoot.facts.as_ref().ok().map(named).map(Arc::new),
+            unreadable: unreadable.clone(),
+        })
     }
 }
 

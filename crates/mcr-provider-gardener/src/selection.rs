@@ -1,15 +1,14 @@
 //! Which Shoots of the garden belong to the fleet.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::collections::BTreeMap;
 
 use kube::core::{Selector, SelectorExt};
+use mcr_core::hub::{Closure, is_wanted, selection_in_words};
 
 use crate::v1beta1::Shoot;
 
-pub(crate) type Predicate = Arc<dyn Fn(&Shoot) -> bool + Send + Sync>;
-
-/// The options that look at a Shoot. An empty list takes all.
-#[derive(Clone, Default)]
+/// The options that concern a Shoot. An empty list selects all.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Selection {
     /// In a seed only. A garden applies them itself.
     pub(crate) in_seed: InSeed,
@@ -17,8 +16,8 @@ pub(crate) struct Selection {
     pub(crate) purposes: Vec<String>,
     pub(crate) seeds: Vec<String>,
     pub(crate) cloud_profiles: Vec<String>,
-    pub(crate) select: Option<Predicate>,
-    pub(crate) keep_while: Option<Predicate>,
+    pub(crate) select: Option<Closure<Shoot>>,
+    pub(crate) keep_while: Option<Closure<Shoot>>,
 }
 
 /// What a garden selects and a seed does not.
@@ -31,7 +30,7 @@ pub(crate) struct InSeed {
 
 impl Selection {
     /// Whether a Shoot of this project belongs to the fleet now, for a seed, which selects nothing itself.
-    pub(crate) fn takes_in_seed(&self, shoot: &Shoot, project: &str) -> bool {
+    pub(crate) fn selects_in_seed(&self, shoot: &Shoot, project: &str) -> bool {
         let InSeed { namespace, labels } = &self.in_seed;
         let none = BTreeMap::new();
         let of = shoot.metadata.labels.as_ref().unwrap_or(&none);
@@ -39,25 +38,22 @@ impl Selection {
             .as_ref()
             .is_none_or(|namespace| shoot.metadata.namespace.as_ref() == Some(namespace))
             && labels.as_ref().is_none_or(|labels| labels.matches(of))
-            && self.takes_project(project)
-            && self.takes(shoot)
+            && self.selects_project(project)
+            && self.selects(shoot)
     }
 
     /// Whether the Shoot belongs to the fleet now, if its project does.
-    pub(crate) fn takes(&self, shoot: &Shoot) -> bool {
-        let has = |wanted: &[String], there: Option<&str>| {
-            wanted.is_empty() || there.is_some_and(|there| wanted.iter().any(|wanted| wanted == there))
-        };
-        has(&self.purposes, shoot.spec.purpose.as_deref())
-            && has(&self.seeds, seed(shoot))
-            && has(&self.cloud_profiles, cloud_profile(shoot))
-            && self.select.as_ref().is_none_or(|select| select(shoot))
+    pub(crate) fn selects(&self, shoot: &Shoot) -> bool {
+        is_wanted(&self.purposes, shoot.spec.purpose.as_deref())
+            && is_wanted(&self.seeds, seed(shoot))
+            && is_wanted(&self.cloud_profiles, cloud_profile(shoot))
+            && self.select.as_ref().is_none_or(|select| select.call(shoot))
             && (shoot.metadata.deletion_timestamp.is_none()
-                || self.keep_while.as_ref().is_some_and(|keep| keep(shoot)))
+                || self.keep_while.as_ref().is_some_and(|keep| keep.call(shoot)))
     }
 
-    pub(crate) fn takes_project(&self, project: &str) -> bool {
-        self.projects.is_empty() || self.projects.iter().any(|wanted| wanted == project)
+    pub(crate) fn selects_project(&self, project: &str) -> bool {
+        is_wanted(&self.projects, Some(project))
     }
 
     /// What is selected on this side of the API, for people.
@@ -69,20 +65,13 @@ impl Selection {
         if let Some(labels) = &self.in_seed.labels {
             words.push_str(&format!(", with labels {labels}"));
         }
-        for (what, wanted) in [
-            ("of project", &self.projects),
+        let lists = [
+            ("of project", &*self.projects),
             ("with purpose", &self.purposes),
             ("on seed", &self.seeds),
             ("with cloud profile", &self.cloud_profiles),
-        ] {
-            if !wanted.is_empty() {
-                words.push_str(&format!(", {what} {}", wanted.join(" or ")));
-            }
-        }
-        if self.select.is_some() {
-            words.push_str(", chosen by `select`");
-        }
-        words
+        ];
+        words + &selection_in_words(&lists, self.select.is_some())
     }
 }
 
@@ -98,18 +87,4 @@ pub(crate) fn seed(shoot: &Shoot) -> Option<&str> {
 pub(crate) fn cloud_profile(shoot: &Shoot) -> Option<&str> {
     let newer = shoot.spec.cloud_profile.as_ref().map(|profile| &*profile.name);
     newer.or(shoot.spec.cloud_profile_name.as_deref())
-}
-
-impl fmt::Debug for Selection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Selection")
-            .field("in_seed", &self.in_seed)
-            .field("projects", &self.projects)
-            .field("purposes", &self.purposes)
-            .field("seeds", &self.seeds)
-            .field("cloud_profiles", &self.cloud_profiles)
-            .field("select", &self.select.is_some())
-            .field("keep_while", &self.keep_while.is_some())
-            .finish()
-    }
 }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::v1beta1::Shoot;
 
-/// What Gardener tells the extensions in a seed.
+/// What Gardener passes to the extensions in a seed.
 #[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "extensions.gardener.cloud",

@@ -6,7 +6,7 @@ use kube::{
     Api, Client,
     api::{Patch, PatchParams},
 };
-use mcr_core::{TransportError, explain_error, internal::Backoff};
+use mcr_core::{TransportError, explain_error, hub::Backoff};
 use serde_json::{Value, json};
 
 use crate::{

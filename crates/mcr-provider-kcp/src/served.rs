@@ -3,7 +3,7 @@ use std::time::Duration;
 use http::Request;
 use mcr_core::{
     Cluster, ClusterName, WatchError, WatchRequest, explain_error,
-    internal::{Backoff, describe_json_error},
+    hub::{Backoff, describe_json_error},
     reason,
 };
 use serde::Deserialize;

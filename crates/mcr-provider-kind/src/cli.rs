@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use mcr_core::internal::process::{self, FinishError, Running};
+use mcr_core::process::{self, FinishError, Running};
 use tokio::{process::Command, time::timeout};
 
 use crate::error::EngineError;

@@ -12,10 +12,8 @@ use std::{
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use mcr_core::{
     BoxError, Change,
-    internal::{
-        Backoff,
-        process::{self, Running as Process},
-    },
+    hub::Backoff,
+    process::{self, Running as Process},
 };
 use rand::Rng;
 use tokio::{io::AsyncReadExt, time::sleep};

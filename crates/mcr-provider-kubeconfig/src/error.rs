@@ -1,5 +1,7 @@
 //! What is wrong with the options of a provider.
 
+use mcr_core::hub::OptionError;
+
 /// The error of building a [`KubeconfigProvider`](crate::KubeconfigProvider): an invalid option.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -29,4 +31,13 @@ pub enum KubeconfigError {
         "{0:?} can't be a key of a Secret, which has at most 253 letters, digits, `-`, `_` and `.`; give `key` another"
     )]
     Key(String),
+}
+
+impl From<OptionError> for KubeconfigError {
+    fn from(error: OptionError) -> Self {
+        match error {
+            OptionError::Namespace(namespace) => Self::Namespace(namespace),
+            _ => Self::NoHub,
+        }
+    }
 }

@@ -4,10 +4,9 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod builder;
-mod config;
+mod decisions;
 mod doctor;
 mod error;
-mod inventory;
 mod provider;
 mod secret;
 

@@ -1,15 +1,12 @@
-//! What a Secret says of a cluster. No I/O.
+//! The facts of a Secret. No I/O.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::sync::Arc;
 
-use base64::{Engine, engine::general_purpose::STANDARD};
 use kube::core::ApiResource;
 use mcr_core::{
-    AccessPolicy, ClusterName, ClusterSpec, EndpointAccess, Fingerprint, InvalidClusterName,
-    KubeconfigAccess, Object, ObjectKey, Trust, internal::parse_announced,
+    Object, ObjectKey,
+    hub::{Decoded, Described, Description, Kubeconfig, NoKubeconfig, SecretContent, decoded, pairs},
 };
-use parking_lot::Mutex;
-use serde::Deserialize;
 
 /// The annotation on a Secret that chooses a context of its kubeconfig. Without it the current context is used.
 pub const CONTEXT_ANNOTATION: &str = "mcr.dev/context";
@@ -34,210 +31,62 @@ pub(crate) fn secrets() -> ApiResource {
     }
 }
 
-/// What is read of a Secret. No Debug: it holds secrets.
-#[derive(Default, Deserialize)]
-pub(crate) struct Secret {
-    #[serde(default)]
-    metadata: Metadata,
-    #[serde(default)]
-    data: Option<BTreeMap<String, String>>,
-}
-
-#[derive(Default, Deserialize)]
-struct Metadata {
-    #[serde(default)]
-    uid: Option<String>,
-    #[serde(default)]
-    labels: Option<BTreeMap<String, String>>,
-    #[serde(default)]
-    annotations: Option<BTreeMap<String, String>>,
-}
-
-/// What counts of a Secret, and what it may say.
+/// What counts of a Secret.
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
-    /// The label that all of them have, and that therefore says nothing.
+    /// The label that all of them have, and that is therefore left out.
     pub(crate) label: String,
     pub(crate) key: String,
-    /// Whether names have the namespace in them.
-    pub(crate) qualified: bool,
-    pub(crate) trust: Trust,
-    /// `None` if the policy of the fleet applies.
-    pub(crate) policy: Option<AccessPolicy>,
-    pub(crate) fleet_policy: AccessPolicy,
 }
 
-/// What the provider keeps of a Secret. Clones share it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What the provider keeps of a Secret.
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SecretFacts {
-    /// Empty if the Secret can't be read.
     pub(crate) uid: Arc<str>,
-    pub(crate) described: Result<Arc<Described>, Problem>,
+    /// Without the UID of the Secret: a new Secret can describe the same cluster.
+    description: Description,
+    pub(crate) kubeconfig: Result<Kubeconfig, NoKubeconfig>,
 }
 
-/// A cluster as its Secret describes it.
-pub(crate) struct Described {
-    /// The kubeconfig until it is taken, because the text takes more memory than all the rest.
-    text: Mutex<Option<Vec<u8>>>,
-    /// Tells kubeconfigs apart when their texts are gone.
-    fingerprint: Fingerprint,
-    context: Option<Arc<str>>,
-    labels: BTreeMap<String, String>,
-    properties: BTreeMap<String, String>,
-}
-
-/// Why a Secret describes no cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Problem {
-    /// For logs and the fleet's state.
-    pub(crate) text: Arc<str>,
-    /// For an event, which more people may read than the Secret: nothing that stands in the kubeconfig.
-    pub(crate) public: Arc<str>,
-    /// Whether there is nothing at all where the kubeconfig should be, which ends the cluster.
-    pub(crate) nothing: bool,
+impl Described for SecretFacts {
+    fn description(&self) -> &Description {
+        &self.description
+    }
 }
 
 impl Rules {
-    pub(crate) fn name(&self, key: &ObjectKey) -> Result<ClusterName, InvalidClusterName> {
-        match &key.namespace {
-            Some(namespace) if self.qualified => ClusterName::new(format!("{namespace}/{}", key.name)),
-            _ => ClusterName::new(&key.name),
-        }
-    }
-
-    /// What is to be shown as the object at fault.
-    pub(crate) fn object(&self, key: &ObjectKey) -> String {
-        format!("Secret {key}, key {:?}", self.key)
-    }
-
     /// Takes out the facts that count. The kubeconfig is not parsed yet.
-    pub(crate) fn read(&self, object: &Object) -> SecretFacts {
-        match object.decode::<Secret>() {
-            Ok(secret) => self.facts(object.key(), secret),
-            Err(error) => SecretFacts {
-                uid: Arc::default(),
-                described: Err(Problem::unusable(error.to_string())),
-            },
-        }
+    pub(crate) fn read(&self, object: &Object) -> Option<Decoded<SecretFacts>> {
+        decoded(object, |secret| Some(self.facts(object.key(), secret)))
     }
 
-    pub(crate) fn facts(&self, key: &ObjectKey, mut secret: Secret) -> SecretFacts {
+    pub(crate) fn facts(&self, key: &ObjectKey, mut secret: SecretContent) -> SecretFacts {
+        let text = secret.take(&self.key);
+        let metadata = secret.metadata;
+        let annotations = metadata.annotations.unwrap_or_default();
+        // Empty is none, as `kubectl annotate mcr.dev/context=` leaves it.
+        let context = annotations.get(CONTEXT_ANNOTATION).map(|context| context.trim());
+        let context = context.filter(|context| !context.is_empty());
+        let secret = key.to_string();
+        let own = [(CONTEXT, context), (SECRET, Some(&*secret))];
+        let own = own.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let properties = annotations.iter().filter_map(|(name, value)| {
+            let name = name.strip_prefix(PROPERTY_ANNOTATION_PREFIX)?;
+            Some((name, &**value)).filter(|_| ![CONTEXT, SECRET].contains(&name))
+        });
+        let labels = metadata
+            .labels
+            .iter()
+            .flatten()
+            .filter(|(name, _)| **name != self.label);
         SecretFacts {
-            uid: secret.metadata.uid.take().unwrap_or_default().into(),
-            described: self.describe(key, secret).map(Arc::new),
+            uid: metadata.uid.unwrap_or_default().into(),
+            description: Description {
+                uid: None,
+                labels: pairs(labels),
+                properties: pairs(properties.chain(own)),
+            },
+            kubeconfig: text.map(|text| Kubeconfig::new(text, context.map(Arc::from))),
         }
-    }
-
-    fn describe(&self, key: &ObjectKey, mut secret: Secret) -> Result<Described, Problem> {
-        let encoded = secret.data.as_mut().and_then(|data| data.remove(&self.key));
-        let Some(encoded) = encoded else {
-            return Err(Problem::nothing(format!(
-                "the Secret has no key {:?}; put the kubeconfig under it",
-                self.key
-            )));
-        };
-        let Ok(yaml) = STANDARD.decode(&encoded) else {
-            return Err(Problem::unusable(
-                "the value is not base64, as the API server would have it",
-            ));
-        };
-        if yaml.is_empty() {
-            return Err(Problem::nothing(format!(
-                "the Secret's key {:?} is empty; put the kubeconfig there, or remove the label",
-                self.key
-            )));
-        }
-        let mut context = None;
-        let mut properties = BTreeMap::new();
-        for (name, value) in secret.metadata.annotations.into_iter().flatten() {
-            if name == CONTEXT_ANNOTATION {
-                // Empty is none, as `kubectl annotate mcr.dev/context=` leaves it.
-                context = Some(value.trim())
-                    .filter(|value| !value.is_empty())
-                    .map(Arc::from);
-            } else if let Some(property) = name.strip_prefix(PROPERTY_ANNOTATION_PREFIX) {
-                properties.insert(property.to_owned(), value);
-            }
-        }
-        properties.remove(CONTEXT);
-        if let Some(context) = &context {
-            properties.insert(CONTEXT.into(), String::from(&**context));
-        }
-        properties.insert(SECRET.into(), key.to_string());
-        let mut labels = secret.metadata.labels.unwrap_or_default();
-        labels.remove(&self.label);
-        Ok(Described {
-            fingerprint: Fingerprint::of(&yaml),
-            text: Mutex::new(Some(yaml)),
-            context,
-            labels,
-            properties,
-        })
-    }
-
-    /// Parses the kubeconfig of a Secret, and judges it. None if its text was taken before.
-    pub(crate) fn parse(&self, described: &Described) -> Option<Result<EndpointAccess, Problem>> {
-        let mut access = KubeconfigAccess::new(described.take_text()?, self.trust);
-        access.context.clone_from(&described.context);
-        let parsed = parse_announced(&access, self.policy.as_ref(), &self.fleet_policy);
-        Some(parsed.map_err(|problem| Problem {
-            text: problem.text,
-            public: problem.public,
-            nothing: false,
-        }))
-    }
-}
-
-impl Described {
-    /// None if it was taken before.
-    pub(crate) fn take_text(&self) -> Option<Vec<u8>> {
-        self.text.lock().take()
-    }
-
-    pub(crate) fn spec(&self, name: ClusterName, access: EndpointAccess) -> ClusterSpec {
-        let mut spec = ClusterSpec::new(name, access.into());
-        spec.labels.clone_from(&self.labels);
-        spec.properties.clone_from(&self.properties);
-        spec
-    }
-}
-
-impl Problem {
-    pub(crate) fn unusable(text: impl Into<Arc<str>>) -> Self {
-        let text = text.into();
-        Self {
-            public: text.clone(),
-            text,
-            nothing: false,
-        }
-    }
-
-    fn nothing(text: impl Into<Arc<str>>) -> Self {
-        Self {
-            nothing: true,
-            ..Self::unusable(text)
-        }
-    }
-}
-
-impl PartialEq for Described {
-    fn eq(&self, other: &Self) -> bool {
-        self.fingerprint == other.fingerprint
-            && self.context == other.context
-            && self.labels == other.labels
-            && self.properties == other.properties
-    }
-}
-
-impl Eq for Described {}
-
-// Holds credentials, so none of its content is shown.
-impl fmt::Debug for Described {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Described")
-            .field("context", &self.context)
-            .field("labels", &self.labels)
-            .field("properties", &self.properties)
-            .finish_non_exhaustive()
     }
 }

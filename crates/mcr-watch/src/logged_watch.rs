@@ -14,7 +14,7 @@ use crate::{
 /// The watch is asked in this interval whether the hub answers again.
 const TICK: Duration = Duration::from_secs(2);
 
-/// A watch of a hub that logs when the hub does not answer, and when it answers again.
+/// A watch of a hub that logs when the hub does not answer, and when it answers again: [`HubEvent::Recovered`].
 pub struct LoggedWatch<T = Arc<Object>> {
     watch: HubWatch<T>,
     request: WatchRequest,
@@ -44,7 +44,9 @@ impl<T: Clone + Send + 'static> LoggedWatch<T> {
     /// The next event, as [`HubWatch::next`]. Cancel safe.
     pub async fn next(&mut self) -> HubEvent<T> {
         loop {
-            self.look_after_outage();
+            if self.check_outage() {
+                return HubEvent::Recovered;
+            }
             tokio::select! {
                 biased;
                 event = self.watch.next() => {
@@ -58,15 +60,10 @@ impl<T: Clone + Send + 'static> LoggedWatch<T> {
         }
     }
 
-    /// Whether the objects can't be watched at the moment.
-    pub fn is_failing(&self) -> bool {
-        self.watch.status().problem.is_some()
-    }
-
-    /// Says that an outage is over; or once more what is wrong, if it turns out that it will not end by itself. An API
-    /// server that has just started forbids everything for a moment.
-    fn look_after_outage(&mut self) {
-        let Some(outage) = self.outage else { return };
+    /// Logs that an outage is over; or once more what is wrong, if it turns out that it will not end by itself. An API
+    /// server that has just started forbids everything for a moment. Returns whether the outage is over.
+    fn check_outage(&mut self) -> bool {
+        let Some(outage) = self.outage else { return false };
         match self.watch.status().problem {
             None => {
                 self.outage = None;
@@ -82,6 +79,7 @@ impl<T: Clone + Send + 'static> LoggedWatch<T> {
                 }
             }
         }
+        self.outage.is_none()
     }
 
     fn log(&mut self, problem: &WatchProblem) {

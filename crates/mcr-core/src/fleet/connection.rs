@@ -123,6 +123,9 @@ pub(super) struct NewConnection {
 }
 
 /// Makes clients for single requests to clusters, beside the fleet that they belong to. The policy holds as it does there.
+///
+/// For providers that ask a cluster before they announce it, or that announce what a cluster reports of itself. All others never
+/// connect to clusters.
 pub struct OneOffClients(Resources);
 
 impl OneOffClients {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::access_providers::AccessProviderConfig;
+use mcr_core::hub::Closure;
 use serde_json::{Value, json};
 
 fn lens() -> Lens {
@@ -8,7 +9,7 @@ fn lens() -> Lens {
         AccessProviderConfig::new("q", "/q"),
     ];
     Lens {
-        served: Served::V1Alpha2,
+        version: "v1alpha2",
         selection: Arc::default(),
         providers: Some(Arc::new(AccessProviders::new(providers).unwrap())),
     }
@@ -46,8 +47,8 @@ fn read(profile: Value) -> Facts {
 #[test]
 fn properties_and_version_become_properties_and_those_of_the_provider_win() {
     let facts = read(new());
-    let properties: Vec<String> = map(&facts.properties)
-        .into_iter()
+    let properties = facts.description.properties.iter();
+    let properties: Vec<String> = properties
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
     assert_eq!(
@@ -73,15 +74,15 @@ fn properties_and_version_become_properties_and_those_of_the_provider_win() {
         let properties = copied["status"]["properties"].as_array_mut().unwrap();
         properties.push(json!({"name": own, "value": "of the member"}));
     }
-    assert_eq!(read(copied.clone()).properties, facts.properties);
+    assert_eq!(read(copied.clone()).description, facts.description);
     copied["spec"]["displayName"] = "".into();
     copied["status"]["version"] = json!({});
-    let properties = map(&read(copied).properties);
+    let properties = read(copied).description.properties;
     assert!(
-        properties.values().all(|value| value != "of the member"),
+        properties.iter().all(|(_, value)| **value != *"of the member"),
         "{properties:?}"
     );
-    assert_eq!(map(&facts.labels)[MEMBER_ID_LABEL], "m");
+    assert_eq!(facts.description.labels, pairs([(MEMBER_ID_LABEL, "m")]));
     assert_eq!(facts.member_id.as_deref(), Some("m"));
     assert_eq!(facts.state, State::Ready);
 }
@@ -131,11 +132,11 @@ fn ready_goes_by_the_condition_and_by_a_predicate() {
         state(json!([condition("False", ""), joined]), by("Joined")),
         State::Ready
     );
-    let yes = Ready::Predicate(Arc::new(|profile: &ClusterProfile| {
+    let yes = Ready::Predicate(Closure::new(|profile: &ClusterProfile| {
         profile.property("region") == Some("eu")
     }));
     assert_eq!(state(json!([]), yes), State::Ready);
-    let no = Ready::Predicate(Arc::new(|_: &ClusterProfile| false));
+    let no = Ready::Predicate(Closure::new(|_: &ClusterProfile| false));
     assert!(
         matches!(state(json!([condition("True", "")]), no), State::Unready(why) if why.contains("ready_when"))
     );
@@ -171,7 +172,7 @@ fn access_providers_win_over_credential_providers_of_the_same_name() {
     let entry = |name: &str, server: &str| json!([{"name": name, "cluster": {"server": server}}]);
     let server = |offer: Offer| match offer {
         Offer::Kubeconfig(offered) => {
-            let text: Value = serde_json::from_str(&offered.text()).unwrap();
+            let text: Value = serde_json::from_slice(&offered.text().unwrap()).unwrap();
             text["clusters"][0]["cluster"]["server"]
                 .as_str()
                 .unwrap()
@@ -211,9 +212,10 @@ fn what_is_not_selected_has_no_facts() {
         |selection| selection.managers = vec!["other".into(), "ocm".into()]
     ));
     assert!(!with(|selection| selection.managers = vec!["other".into()]));
-    assert!(!with(
-        |selection| selection.select = Some(Arc::new(|profile| profile.property("region").is_none()))
-    ));
+    assert!(!with(|selection| selection.select =
+        Some(Closure::new(|profile: &ClusterProfile| profile
+            .property("region")
+            .is_none()))));
     let mut deleted = new();
     deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
     assert_eq!(lens().of(&serde_json::from_value(deleted).unwrap(), &[]), None);
@@ -226,6 +228,6 @@ fn facts_of_a_thousand_profiles_are_small() {
     let Offer::Kubeconfig(offered) = read(new()).offer else {
         panic!()
     };
-    let length = offered.text().len();
+    let length = offered.text().unwrap().len();
     assert!(length < 700, "{length}");
 }

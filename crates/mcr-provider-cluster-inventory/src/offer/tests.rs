@@ -42,7 +42,7 @@ fn of(offered: &[AccessProvider], providers: &[AccessProviderConfig]) -> Offer {
 
 fn text(offer: &Offer) -> Value {
     match offer {
-        Offer::Kubeconfig(offered) => serde_json::from_str(&offered.text()).unwrap(),
+        Offer::Kubeconfig(offered) => serde_json::from_slice(&offered.text().unwrap()).unwrap(),
         other => panic!("{other:?}"),
     }
 }
@@ -296,7 +296,7 @@ proptest! {
             let Offer::Kubeconfig(offered) = &offer else { continue };
             // What is offered is what the policy of these plugins allows, and the program is the operator's.
             let policy = AccessPolicy::default().credential_plugins(shared.plugin_policy());
-            let parsed = KubeconfigAccess::new(offered.text(), Trust::Untrusted).parse();
+            let parsed = KubeconfigAccess::new(offered.text().unwrap(), Trust::Untrusted).parse();
             same(parsed.and_then(|parsed| policy.admit(&parsed)).map(drop), Ok(()))?;
             prop_assert_eq!(&exec(&offer)["command"], "/plugins/p");
             // Each argument and variable is of the configuration or of this profile.
@@ -330,6 +330,6 @@ proptest! {
         let offer = of(&[offered], &[config]);
         prop_assert_eq!(&exec(&offer)["command"], "/plugins/p");
         let Offer::Kubeconfig(offered) = &offer else { panic!() };
-        let _ = KubeconfigAccess::new(offered.text(), Trust::Untrusted).parse();
+        let _ = KubeconfigAccess::new(offered.text().unwrap(), Trust::Untrusted).parse();
     }
 }

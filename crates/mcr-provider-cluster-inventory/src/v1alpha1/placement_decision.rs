@@ -28,7 +28,7 @@ pub struct PlacementDecision {
     pub metadata: ObjectMeta,
     /// The chosen clusters, at most 100.
     pub decisions: Vec<ClusterDecision>,
-    /// The scheduler. Empty: it does not tell.
+    /// The scheduler. Empty: unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub scheduler_name: String,
 }
@@ -40,7 +40,7 @@ pub struct PlacementDecision {
 pub struct ClusterDecision {
     /// The ClusterProfile of the cluster.
     pub cluster_profile_ref: ClusterProfileReference,
-    /// Why the cluster was chosen. Empty: the scheduler does not tell.
+    /// Why the cluster was chosen. Empty: unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -30,73 +32,66 @@ fn the_name_of_the_control_plane_has_the_project() {
 
 #[derive(Debug, Clone)]
 enum Step {
-    Cluster,
+    Cluster(bool),
     ClusterGone,
-    Secret(u8),
-    SecretGone,
-    ClustersSynced,
-    SecretsSynced,
+    Secret(Option<u8>),
+    SecretsListed,
 }
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        Just(Step::Cluster),
+        any::<bool>().prop_map(Step::Cluster),
         Just(Step::ClusterGone),
-        (0..3_u8).prop_map(Step::Secret),
-        Just(Step::SecretGone),
-        Just(Step::ClustersSynced),
-        Just(Step::SecretsSynced),
+        prop::option::of(0..3_u8).prop_map(Step::Secret),
+        Just(Step::SecretsListed),
     ]
 }
 
 proptest! {
-    /// Whatever the order in which two watches tell it.
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever the order in which two watches report it.
     #[test]
-    fn what_was_reported_last_is_what_is_there(steps in prop::collection::vec(step(), 0..20)) {
+    fn a_shoot_is_joined_with_the_version_of_its_secret(steps in prop::collection::vec(step(), 0..20)) {
         let control_plane: Arc<str> = "shoot--dev--one".into();
-        let mut facts = Facts::of(&shoot("garden-dev", "one"));
-        facts.state = State::Ready;
-        let cluster = Arc::new(SeedShoot {
+        let facts = Arc::new(Facts::of(&shoot("garden-dev", "one")));
+        let cluster = |facts| Arc::new(SeedShoot {
             key: ObjectKey::namespaced("garden-dev", "one"),
-            facts: Arc::new(facts),
+            project: "dev".into(),
+            facts,
         });
-        let mut seed = Seed::default();
-        let (mut there, mut secret, mut reported) = (false, None, None);
-        let mut synced = (false, false);
+        let (mut seed, mut places) = (Seed::default(), BTreeMap::new());
+        let (mut there, mut secret, mut listed) = (None, None, false);
         for step in steps {
-            let events = match step {
-                Step::Cluster => { there = true; seed.cluster(&control_plane, cluster.clone()) }
-                Step::ClusterGone => { there = false; seed.cluster_gone(&control_plane) }
+            match step {
+                Step::Cluster(readable) => {
+                    let read = if readable { Ok(facts.clone()) } else { Err("no JSON".into()) };
+                    prop_assert_eq!(seed.cluster(&control_plane, cluster(read)), None);
+                    there = Some((readable, readable || there.is_some_and(|(_, ever)| ever)));
+                }
+                Step::ClusterGone => {
+                    prop_assert_eq!(seed.cluster_gone(&control_plane).is_some(), there.take().is_some());
+                }
                 Step::Secret(version) => {
-                    secret = Some(Fingerprint::of(&version));
-                    seed.secret(&control_plane, secret)
+                    seed.secret(&control_plane, version.map(|version| Fingerprint::of(&version)));
+                    secret = version;
                 }
-                Step::SecretGone => { secret = None; seed.secret(&control_plane, None) }
-                Step::ClustersSynced if synced.0 => continue,
-                Step::SecretsSynced if synced.1 => continue,
-                Step::ClustersSynced => { synced.0 = true; seed.clusters_synced() }
-                Step::SecretsSynced => { synced.1 = true; seed.secrets_synced() }
-            };
-            for event in events {
-                let early = !synced.1 && secret.is_none();
-                match event {
-                    // It is told once more when its Secret is known.
-                    ShootEvent::Applied(..) if early => prop_assert!(false),
-                    ShootEvent::Applied(_, facts) => reported = Some(facts),
-                    ShootEvent::Deleted(_) => reported = None,
-                    ShootEvent::Synced => prop_assert_eq!(synced, (true, true)),
-                    ShootEvent::Failing => prop_assert!(false),
+                Step::SecretsListed => {
+                    let without = seed.secrets_listed();
+                    prop_assert_eq!(without.is_empty(), there.is_none() || secret.is_some());
+                    listed = true;
                 }
             }
-            prop_assert!(there || reported.is_none());
-            if let Some(facts) = &reported {
-                prop_assert_eq!(&facts.state, &State::Ready);
-            }
-            if there && (synced.1 || secret.is_some()) {
-                let facts = reported.as_ref().unwrap();
-                let place = Fingerprint::of(&(cluster.facts.place, secret.as_ref()));
-                prop_assert_eq!(facts.place, place);
+            let joined = seed.joined(&control_plane);
+            prop_assert_eq!(joined.is_some(), there.is_some() && (listed || secret.is_some()));
+            let (Some(joined), Some((readable, ever))) = (joined, there) else { continue };
+            prop_assert_eq!((joined.unreadable.is_none(), joined.facts.is_some()), (readable, ever));
+            if let Some(named) = joined.facts {
+                let place = format!("{:?}", named.place);
+                prop_assert_eq!(places.entry(secret).or_insert_with(|| place.clone()), &place);
             }
         }
+        let different: std::collections::BTreeSet<_> = places.values().collect();
+        prop_assert_eq!(different.len(), places.len(), "each version is another place");
     }
 }

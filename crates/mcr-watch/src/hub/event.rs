@@ -19,4 +19,6 @@ pub enum HubEvent<T = Arc<Object>> {
     /// The objects can't be listed or watched at the moment. The watch tries again by itself, and keeps the objects that it
     /// has.
     Failing(WatchProblem),
+    /// The objects can be watched again after an outage. Only a watch of a provider on `mcr_core::hub` reports it.
+    Recovered,
 }

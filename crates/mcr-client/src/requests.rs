@@ -1,0 +1,258 @@
+//! Whose turn it is to be asked, and when. No I/O, no clock of its own.
+
+use std::{collections::BTreeMap, mem::take, time::Duration};
+
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::backoff::Backoff;
+pub use mcr_access::internal::Ticket;
+use mcr_access::internal::{Line, Schedule};
+
+/// The time between two attempts, however many objects a hub refuses.
+const INTERVAL: Duration = Duration::from_millis(250);
+
+/// A request to send.
+#[derive(Debug)]
+pub struct Request<K> {
+    /// What it asks for.
+    pub key: K,
+    /// Its number, for [`Requests::ended`].
+    pub ticket: Ticket,
+    /// Whether the last attempt failed.
+    pub again: bool,
+    /// Cancelled when nobody needs the answer any more.
+    pub stop: CancellationToken,
+}
+
+/// The requests of a provider: for each key at most one, a limited number at once, and after a failure another one.
+///
+/// Keys whose last request failed come after all others, and take at most half of the places. So servers that do not answer, which
+/// keep a place until the deadline, delay nobody else.
+///
+/// With [`one_cause`](Self::one_cause), one server answers for all keys, and most of its failures have one cause, such as a right
+/// that is missing. Then all failed keys share one pace: four attempts a second, in the order of their failures. One that succeeds
+/// is a sign that the cause is gone; then two others are tried at once, and so on.
+#[derive(Debug)]
+pub struct Requests<K> {
+    pauses: (Duration, Duration),
+    one_cause: bool,
+    next_attempt: Option<Instant>,
+    quiet_until: Option<Instant>,
+    states: BTreeMap<K, State>,
+    schedule: Schedule<K>,
+}
+
+#[derive(Debug)]
+struct State {
+    planned: bool,
+    /// Dropping the guard cancels the request.
+    running: Option<(Ticket, DropGuard)>,
+    failing: bool,
+    backoff: Backoff,
+}
+
+impl<K: Ord + Clone> Requests<K> {
+    /// At most so many requests at once; 0 count as 1. The pauses after failures grow from the first to the longest one.
+    pub fn new(at_once: usize, pauses: (Duration, Duration)) -> Self {
+        Self {
+            pauses,
+            one_cause: false,
+            next_attempt: None,
+            quiet_until: None,
+            states: BTreeMap::new(),
+            schedule: Schedule::new(at_once),
+        }
+    }
+
+    /// One server answers for all keys.
+    #[must_use]
+    pub fn one_cause(mut self) -> Self {
+        self.one_cause = true;
+        self
+    }
+
+    /// Plans the next request for a key. Cancels one that runs, and replaces one that is planned.
+    pub fn plan(&mut self, key: &K, at: Instant) {
+        let pauses = self.pauses;
+        let state = self.states.entry(key.clone()).or_insert_with(|| State {
+            planned: true,
+            running: None,
+            failing: false,
+            backoff: Backoff::new(pauses.0, pauses.1),
+        });
+        (state.running, state.planned) = (None, true);
+        let line = if state.failing {
+            Line::Failing
+        } else {
+            Line::Healthy
+        };
+        self.schedule.plan(key, line, at);
+    }
+
+    /// Forgets a key with its failures. Cancels its request.
+    pub fn cancel(&mut self, key: &K) {
+        self.states.remove(key);
+        self.schedule.cancel(key);
+    }
+
+    /// Whether neither a request runs for the key nor one is planned.
+    pub fn is_idle(&self, key: &K) -> bool {
+        let state = self.states.get(key);
+        state.is_none_or(|state| !state.planned && state.running.is_none())
+    }
+
+    /// Whether a request is planned for the key, and does not run yet.
+    pub fn is_planned(&self, key: &K) -> bool {
+        self.states.get(key).is_some_and(|state| state.planned)
+    }
+
+    /// Starts the next request that is due, if there is a place for it.
+    pub fn start(&mut self, now: Instant) -> Option<Request<K>> {
+        if self.quiet_until.is_some_and(|until| until > now) {
+            return None;
+        }
+        let (key, ticket) = self.schedule.start(now)?;
+        let stop = CancellationToken::new();
+        let state = self.states.get_mut(&key)?;
+        state.planned = false;
+        state.running = Some((ticket, stop.clone().drop_guard()));
+        let again = state.failing;
+        Some(Request {
+            key,
+            ticket,
+            again,
+            stop,
+        })
+    }
+
+    /// When the next request is due. None while no place is free or nobody waits.
+    pub fn next_due(&self) -> Option<Instant> {
+        let due = self.schedule.next_due()?;
+        Some(self.quiet_until.map_or(due, |until| until.max(due)))
+    }
+
+    /// A request has ended, and its place is free. Returns false if nobody needs the answer any more; otherwise
+    /// [`succeeded`](Self::succeeded) or [`failed`](Self::failed) has to follow.
+    pub fn ended(&mut self, key: &K, ticket: Ticket) -> bool {
+        self.schedule.ended(ticket);
+        let state = self.states.get_mut(key);
+        let running = state.and_then(|state| state.running.take_if(|(running, _)| *running == ticket));
+        running.map(|(_, guard)| guard.disarm()).is_some()
+    }
+
+    /// The request for the key was answered. Nothing is planned for it.
+    pub fn succeeded(&mut self, key: &K, now: Instant) {
+        let Some(state) = self.states.get_mut(key) else {
+            return;
+        };
+        state.backoff.reset();
+        if take(&mut state.failing) && self.one_cause {
+            self.next_attempt = Some(now);
+            let next: Vec<K> = self.failed_ones().take(2).cloned().collect();
+            next.iter().for_each(|key| self.plan(key, now));
+        }
+    }
+
+    /// The keys that wait for another attempt.
+    fn failed_ones(&self) -> impl Iterator<Item = &K> {
+        let failed = self
+            .states
+            .iter()
+            .filter(|(_, state)| state.failing && state.planned);
+        failed.map(|(key, _)| key)
+    }
+
+    /// The request for the key failed, and is planned again after a growing pause, and not before `at_least`.
+    pub fn failed(&mut self, key: &K, now: Instant, at_least: Duration) {
+        let Some(state) = self.states.get_mut(key) else {
+            return;
+        };
+        state.failing = true;
+        let mut due = now + state.backoff.pause().max(at_least);
+        if self.one_cause {
+            let next = self.next_attempt.unwrap_or(now).max(now) + INTERVAL;
+            self.next_attempt = Some(next);
+            due = due.max(next);
+        }
+        self.plan(key, due);
+    }
+
+    /// The server wants to be left alone until then (`Retry-After`).
+    pub fn quiet(&mut self, until: Instant) {
+        self.quiet_until = self.quiet_until.max(Some(until));
+    }
+
+    /// The server answers again after an outage. All that has failed is planned at once.
+    pub fn recovered(&mut self, now: Instant) {
+        let failed: Vec<K> = self.failed_ones().cloned().collect();
+        for key in &failed {
+            if let Some(state) = self.states.get_mut(key) {
+                state.backoff.reset();
+            }
+            self.plan(key, now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn requests(at_once: usize) -> Requests<u32> {
+        Requests::new(at_once, (MINUTE, MINUTE))
+    }
+
+    fn fail(requests: &mut Requests<u32>, key: u32, now: Instant) {
+        requests.plan(&key, now);
+        let Request { ticket, .. } = requests.start(now).unwrap();
+        assert!(requests.ended(&key, ticket));
+        requests.failed(&key, now, Duration::ZERO);
+    }
+
+    #[test]
+    fn a_key_has_one_request_and_the_latest_plan_counts() {
+        let now = Instant::now();
+        let mut requests = requests(0);
+        requests.plan(&1, now + MINUTE);
+        requests.plan(&1, now);
+        let first = requests.start(now).unwrap();
+        requests.plan(&1, now);
+        assert!(first.stop.is_cancelled());
+        assert!(requests.start(now).is_none(), "its place is not free yet");
+        assert!(!requests.ended(&1, first.ticket));
+        let second = requests.start(now).unwrap();
+        requests.cancel(&1);
+        assert!(second.stop.is_cancelled() && !requests.ended(&1, second.ticket));
+        assert!(requests.is_idle(&1) && requests.start(now + MINUTE).is_none());
+    }
+
+    #[test]
+    fn however_many_are_refused_four_are_tried_each_second_and_one_that_succeeds_frees_others() {
+        let now = Instant::now();
+        let mut requests = requests(10_000).one_cause();
+        (0..5_000).for_each(|key| fail(&mut requests, key, now));
+        let (mut tried, mut at) = (0, now);
+        while at < now + 5 * MINUTE {
+            at += Duration::from_millis(250);
+            while let Some(Request { key, ticket, .. }) = requests.start(at) {
+                tried += 1;
+                assert!(requests.ended(&key, ticket));
+                requests.failed(&key, at, Duration::ZERO);
+            }
+        }
+        assert!((1_000..=1_300).contains(&tried), "{tried}");
+        requests.quiet(at + 40 * MINUTE);
+        requests.quiet(at);
+        assert!(requests.start(at + 39 * MINUTE).is_none());
+        at += 40 * MINUTE;
+        let first = requests.start(at).unwrap();
+        assert!(first.again && requests.ended(&first.key, first.ticket));
+        requests.succeeded(&first.key, at);
+        assert!(requests.is_idle(&first.key));
+        requests.recovered(at);
+        assert_eq!(requests.next_due(), Some(at));
+    }
+}
