@@ -61,9 +61,9 @@ async fn follow(fleet: &Fleet, args: &Args, output: &Output) {
     fleet.discovered().await;
     let mut last = None;
     // A write that failed is tried again, and not every change of a snapshot has an event.
-    let mut looks = interval(Duration::from_secs(1));
+    let mut ticks = interval(Duration::from_secs(1));
     loop {
-        looks.tick().await;
+        ticks.tick().await;
         let report = look(&fleet.snapshot(), &args.by);
         if last.as_ref() == Some(&report) {
             continue;

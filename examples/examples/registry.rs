@@ -38,13 +38,13 @@ type Statuses = BTreeMap<String, ClusterStatus>;
 async fn show(fleet: &Fleet, output: &Output) {
     let mut events = fleet.subscribe();
     // Clusters whose description can't be used never join: they are in the snapshot, but no event names them.
-    let mut looks = interval(Duration::from_secs(1));
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut ticks = interval(Duration::from_secs(1));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut shown = Statuses::new();
     loop {
         tokio::select! {
             _ = events.next() => {}
-            _ = looks.tick() => {}
+            _ = ticks.tick() => {}
         }
         let now: Statuses = fleet
             .snapshot()

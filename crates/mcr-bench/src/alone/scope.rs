@@ -73,12 +73,11 @@ impl Joins {
         })
     }
 
-    fn add(&self, number: usize) -> Result<()> {
+    fn spec(&self, number: usize) -> Result<ClusterSpec> {
         let name = place(number);
         let place = self.scope.place("main", name.clone());
         let spec = ClusterSpec::new(ClusterName::new(name)?, place);
-        self.handle.add(spec.identity(number.to_string()));
-        Ok(())
+        Ok(spec.identity(number.to_string()))
     }
 }
 
@@ -86,7 +85,7 @@ impl Joins {
 pub(super) async fn join(endpoint: Access, clusters: usize) -> Result<()> {
     let joins = Joins::start(endpoint)?;
     for number in 0..clusters {
-        joins.add(number)?;
+        joins.handle.add(joins.spec(number)?);
     }
     joins.seen.at_least(clusters).await
 }
@@ -98,14 +97,14 @@ pub(super) async fn measure(kubeconfig: Option<PathBuf>, clusters: usize, heap: 
 
     // The first cluster loads the objects of all clusters into memory. The growth after it is the cost of clusters
     // beyond their objects.
-    joins.add(0)?;
+    joins.handle.add(joins.spec(0)?);
     joins.seen.at_least(1).await?;
     tokio::time::sleep(PAUSE).await;
     let pid = std::process::id();
     let (heap_before, before, begun) = (allocated(heap)?, Usage::of(pid)?, Instant::now());
     let most = clusters.saturating_sub(ONE_BY_ONE);
     for number in 1..most {
-        joins.add(number)?;
+        joins.handle.add(joins.spec(number)?);
     }
     joins.seen.at_least(most).await?;
     let took = begun.elapsed();
@@ -116,8 +115,9 @@ pub(super) async fn measure(kubeconfig: Option<PathBuf>, clusters: usize, heap: 
 
     let mut one_more = Vec::new();
     for number in most..clusters {
+        let spec = joins.spec(number)?;
         let begun = Instant::now();
-        joins.add(number)?;
+        joins.handle.add(spec);
         // `Fleet::get` finds a cluster once it is engaged.
         while joins.runs.fleet.get(&place(number)).is_err() {
             tokio::task::yield_now().await;

@@ -36,7 +36,7 @@ fn draw(title: &str, lines: &[Line], svg: &mut String) -> Result<(), Box<dyn std
     let root = SVGBackend::with_string(svg, (760, 400)).into_drawing_area();
     let text = |size: i32| ("sans-serif", size).into_font().color(&GREY);
     let mut chart = ChartBuilder::on(&root)
-        .caption(title, text(16))
+        .caption(title, text(20))
         .margin(12)
         .x_label_area_size(40)
         .y_label_area_size(60)
@@ -47,7 +47,7 @@ fn draw(title: &str, lines: &[Line], svg: &mut String) -> Result<(), Box<dyn std
         .light_line_style(TRANSPARENT)
         .bold_line_style(GREY.mix(0.3));
     mesh.axis_style(GREY)
-        .label_style(text(13))
+        .label_style(text(16))
         .x_desc("clusters")
         .draw()?;
     for ((name, points), colour) in lines.iter().zip(COLOURS.iter().cycle()) {
@@ -59,7 +59,7 @@ fn draw(title: &str, lines: &[Line], svg: &mut String) -> Result<(), Box<dyn std
     let labels = &mut chart.configure_series_labels();
     labels
         .position(SeriesLabelPosition::UpperLeft)
-        .label_font(text(13))
+        .label_font(text(16))
         .draw()?;
     Ok(root.present()?)
 }
