@@ -1,5 +1,5 @@
 //! Facts about kcp, on the double, and on a real kcp when `MCR_KCP_KUBECONFIG` names a kubeconfig of its admin.
-//! Facts that need faults or moves are tested on the double only. `docs/design/kcp.md` lists them.
+//! Facts that need faults or moves are tested on the double only. `docs/design/kcp.md` has what their names leave out.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Clippy takes only functions marked as tests for tests.
 

@@ -82,7 +82,7 @@ impl Home {
         Server::of(self.kubeconfig(path, None)?).await
     }
 
-    /// Makes a workspace. If there are several shards, `number` says on which.
+    /// Makes a workspace. If there are several shards, `number` selects one.
     pub(crate) async fn workspace(&self, mut object: Value, number: usize) -> Result<Workspace> {
         let root = self.at("root").await?;
         let name = object["metadata"]["name"]
@@ -120,7 +120,7 @@ impl Home {
         self.at("root").await?.delete(WORKSPACE, name).await
     }
 
-    /// A token of the user of the manifest in the workspace of the API. kcp issues it; the double is told the rights.
+    /// A token of the user of the manifest in the workspace of the API. kcp issues it; the double gets the rights.
     pub(crate) async fn token(&self, workspace: &Workspace) -> Result<String> {
         if let Some(double) = &self.double {
             let mut user = KcpUser::new("controller");

@@ -1,4 +1,4 @@
-//! The steps: each does something, waits until it has shown, and says what happened.
+//! The steps: each does something, waits until it has shown, and reports what happened.
 
 use std::time::Instant;
 

@@ -194,7 +194,7 @@ async fn sync_origin_of_a_copy_is_asked_for_once_and_not_for_each_place() {
 
 /// The synced source is looked at again: a cluster of its target is another one under the same name, and after a second claim.
 #[tokio::test(start_paused = true)]
-async fn sync_source_without_a_change_is_looked_at_again_for_a_replaced_cluster_and_a_second_claim() {
+async fn sync_source_without_a_change_is_reconciled_again_for_a_replaced_cluster_and_a_second_claim() {
     let mut world = World::of(&["w"], sync()).await;
     sleep(secs(60)).await;
     let mut copy = anew(&get(&world.berlin, "w").unwrap());
