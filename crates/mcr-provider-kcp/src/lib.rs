@@ -10,6 +10,7 @@ mod config;
 mod connections;
 mod credentials;
 mod discovery;
+mod doctor;
 mod endpoint;
 mod error;
 mod layout;

@@ -8,7 +8,7 @@ const ANIMALS: [&str; 4] = ["island bird", "jungle monkey", "zoo elephant", "zoo
 #[test]
 fn animals_are_seen_in_the_cluster_their_namespace_is() {
     let output = run("namespace", ["--count", "4", "--exit-after", "30"]);
-    let text = String::from_utf8(output.stdout).unwrap().replace("default/", "");
+    let text = String::from_utf8(output.stdout).unwrap();
     let seen = |line: &str| line.split_whitespace().skip(1).collect::<Vec<_>>().join(" ");
     let mut seen: Vec<String> = text.lines().map(seen).collect();
     seen.sort();
@@ -29,7 +29,7 @@ fn a_real_cluster_is_a_fleet_too() {
             for animal in ANIMALS {
                 let (cluster, name) = animal.split_once(' ').unwrap();
                 program.line(animal, |line| {
-                    line["cluster"] == cluster && line["namespace"] == "default" && line["name"] == name
+                    line["cluster"] == cluster && line["namespace"] == cluster && line["name"] == name
                 });
             }
             program.interrupt();
