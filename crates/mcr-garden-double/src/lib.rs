@@ -1,7 +1,7 @@
 //! A stand-in for the API server of a Gardener, and the objects of a seed.
 //!
 //! A custom resource can't have the subresources `adminkubeconfig` and `viewerkubeconfig` of a Shoot. A [`Garden`] stands in front of an
-//! API server that has Shoots as a custom resource, real or simulated, and answers these two itself: as the test says.
+//! API server that has Shoots as a custom resource, real or simulated, and answers these two itself, as the test decides.
 //!
 //! The crate is not published, because only the tests of the provider and of the CLI use it.
 //!

@@ -29,7 +29,7 @@ pub(super) struct State {
     pub(super) timer_count: u64,
 }
 
-/// A step of a controller. It looks at the newest state and may find nothing to do.
+/// A step of a controller. It reads the newest state and may find nothing to do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Step {
     /// Finds a shard for a Workspace.
@@ -108,7 +108,7 @@ pub(super) struct OnShard {
 pub(super) struct Binding {
     pub(super) export: Key,
     pub(super) bound: bool,
-    /// The claims that were last looked at.
+    /// The claims that were last read.
     pub(super) claims: Value,
     /// The name under which the kinds are in the logical cluster, and the tables of the objects.
     pub(super) tables: Vec<(String, Arc<str>)>,

@@ -80,7 +80,7 @@ async fn kubectl_finds_the_kinds_and_reads_and_writes_objects() {
         return;
     };
     // Each line is a command and parts of what it prints.
-    let says = async |lines: &str| {
+    let prints = async |lines: &str| {
         for line in lines.trim().lines() {
             let (command, parts) = line.trim().split_once(" | ").unwrap();
             let announced = kubectl.run(command).await;
@@ -92,7 +92,7 @@ async fn kubectl_finds_the_kinds_and_reads_and_writes_objects() {
             }
         }
     };
-    says(
+    prints(
         "api-resources | configmaps | deployments | apps/v1 | Namespace
          get ns | NAME | default | kube-system
          create configmap made --from-literal=a=1 | configmap/made created
@@ -107,9 +107,9 @@ async fn kubectl_finds_the_kinds_and_reads_and_writes_objects() {
     .await;
     let path = kubectl.path().join("file.yaml");
     std::fs::write(&path, FILE).unwrap();
-    says("apply -f file.yaml | configmap/filed created").await;
+    prints("apply -f file.yaml | configmap/filed created").await;
     std::fs::write(&path, FILE.replace("'1'", "'2'")).unwrap();
-    says(
+    prints(
         "apply -f file.yaml | configmap/filed configured
          get cm filed -o jsonpath={.data.a} | 2
          apply -f file.yaml --server-side --force-conflicts | serverside-applied

@@ -10,7 +10,7 @@ use crate::state::{Applied, CLAIM_PREFIX, Claim, Key};
 use mcr_testkit::sim::object::{metadata_mut, text};
 
 impl Reconcile<'_> {
-    /// Applies the claims that a binding accepts, and takes back those that it no longer accepts.
+    /// Applies the claims that a binding accepts, and withdraws those that it no longer accepts.
     pub(super) fn claims(&mut self, at: &Key) {
         let Some((shard, object)) = self.read(BINDINGS, at) else {
             return;

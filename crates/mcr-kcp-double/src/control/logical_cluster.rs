@@ -29,7 +29,7 @@ fn close(shard: &Shard, id: &str, name: &str) {
 
 impl Reconcile<'_> {
     /// A LogicalCluster was written: its initializers or terminators may be done. The labels follow the status of before
-    /// this, and a change of the phase comes with a later write, as kcp does it: watches by label tell each step.
+    /// this, and a change of the phase comes with a later write, as kcp does it: watches by label show each step.
     pub(super) fn logical_cluster(&mut self, shard: &Shard, id: &Arc<str>) {
         let Some(object) = shard.get(id, LOGICAL_CLUSTERS, CLUSTER) else {
             return;

@@ -8,7 +8,7 @@ use crate::kinds::BINDINGS;
 use crate::shard::Shard;
 use crate::state::{Binding, Key, Moving, State, Step};
 
-/// Which shard tells first that a workspace moves.
+/// Which shard shows first that a workspace moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KcpMove {
     /// The new shard has the workspace before it leaves the old one, as kcp does it.

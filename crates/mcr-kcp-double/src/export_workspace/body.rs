@@ -9,7 +9,7 @@ use mcr_testkit::sim::answer::Answer;
 use mcr_testkit::sim::kinds::Kind;
 use mcr_testkit::sim::object::metadata_mut;
 
-/// A query of a watch without anything that would make it tell the objects that there are.
+/// A query of a watch without anything that would make it send the objects that there are.
 pub(super) fn only_watch(query: Option<&str>) -> String {
     let mut pairs = pairs(query);
     pairs.retain(|(name, _)| matches!(name.as_str(), "watch" | "timeoutSeconds"));

@@ -55,7 +55,7 @@ pub struct Seen {
     /// Why it does not. None if it does.
     #[serde(default)]
     pub reason: Option<Reason>,
-    /// What the consumer tells of the cluster, such as the `status.properties` of the ClusterProfile.
+    /// What the consumer reports of the cluster, such as the `status.properties` of the ClusterProfile.
     #[serde(default)]
     pub properties: BTreeMap<String, String>,
     /// A number that differs after the cluster was left and used again, with its connections and caches made anew.
@@ -83,9 +83,9 @@ pub enum State {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Reason {
-    /// The cluster manager says that the cluster is not ready.
+    /// The cluster manager reports that the cluster is not ready.
     NotReady,
-    /// The cluster manager does not know, or has not said yet, whether the cluster is ready.
+    /// The cluster manager does not know, or has not reported yet, whether the cluster is ready.
     NotKnown,
     /// The ClusterProfile offers no access.
     NoAccess,

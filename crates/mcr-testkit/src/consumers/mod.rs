@@ -147,7 +147,7 @@ pub fn scenarios() -> &'static [(&'static str, &'static str)] {
 /// [`consumer_conformance!`](crate::consumer_conformance) call it.
 ///
 /// # Panics
-/// If there is no such scenario, or if the consumer does not do what the scenario says. The message has the step, the fleet that
+/// If there is no such scenario, or if the consumer does not do what the scenario expects. The message has the step, the fleet that
 /// is expected and the fleet that the consumer has.
 pub fn run<C: Consumer>(name: &str) {
     let Some((_, text)) = FILES.iter().find(|(known, _)| *known == name) else {

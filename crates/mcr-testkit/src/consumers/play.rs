@@ -1,4 +1,4 @@
-//! Plays a scenario: does what its steps say, and compares the consumer's fleet with the expected one after each.
+//! Plays a scenario: does what its steps describe, and compares the consumer's fleet with the expected one after each.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -107,7 +107,7 @@ async fn steps<C: Consumer>(scenario: &Scenario) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Does what the step says.
+/// Does what the step describes.
 fn act(world: &World, version: &str, step: &Step) -> Result<(), Failure> {
     for key in &step.delete {
         world.hub.delete(PROFILES, key)?;
@@ -137,7 +137,7 @@ struct Checks<'a> {
 }
 
 impl Checks<'_> {
-    /// An error says how the fleet differs from the expected one.
+    /// An error describes how the fleet differs from the expected one.
     fn compare(&mut self, step: &Step, fleet: &Fleet, runs: &[Run]) -> Result<(), String> {
         if let Some(key) = fleet.keys().find(|key| !step.fleet.contains_key(*key)) {
             return Err(format!("{key} is in the fleet, and does not belong there"));

@@ -26,7 +26,7 @@ const MEMBERS: [&str; 4] = ["a", "b", "c", "d"];
 const PLUGINS: [&str; 2] = ["p", "q"];
 pub(super) const PROFILES: &str = "clusterprofiles.multicluster.x-k8s.io";
 const NAMESPACES: [&str; 2] = ["fleet", "elsewhere"];
-/// Variables of plugins with other names are not looked at.
+/// Variables of plugins with other names are not read.
 const VARIABLES: &str = "CONFORMANCE_";
 
 pub(super) type Failure = Box<dyn std::error::Error + Send + Sync>;

@@ -18,7 +18,7 @@ impl Binaries {
     /// # Errors
     ///
     /// [`ControlPlaneError::AssetsIncomplete`] or [`ControlPlaneError::AssetsMissing`]; both texts
-    /// say what to do. If `KUBEBUILDER_ASSETS` is set and wrong, the cache is not used.
+    /// explain what to do. If `KUBEBUILDER_ASSETS` is set and wrong, the cache is not used.
     pub fn find() -> Result<Self, ControlPlaneError> {
         if let Some(folder) = path_from_env("KUBEBUILDER_ASSETS") {
             return match missing(&folder) {

@@ -81,7 +81,7 @@ impl FaultyStream {
     }
 
     /// Waits until the client has sent bytes and the stream is not frozen.
-    pub(super) async fn spoken_to(&mut self) -> io::Result<()> {
+    pub(super) async fn until_sent_to(&mut self) -> io::Result<()> {
         std::future::poll_fn(|cx| {
             if self.stash.is_empty() || self.is_frozen(cx) {
                 ready!(self.poll_stash(cx))?;

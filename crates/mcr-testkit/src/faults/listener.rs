@@ -188,7 +188,7 @@ async fn connected(shared: Arc<Shared>, stream: TcpStream, connection: u64) {
 }
 
 async fn serve(shared: &Arc<Shared>, mut stream: FaultyStream) {
-    if stream.spoken_to().await.is_err() {
+    if stream.until_sent_to().await.is_err() {
         return;
     }
     let face = shared.wire.borrow().face;

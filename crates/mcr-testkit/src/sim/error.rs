@@ -119,7 +119,7 @@ impl SimError {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
-    /// A real API server reads protobuf of all built-in kinds. This one says how kubectl sends something else.
+    /// A real API server reads protobuf of all built-in kinds. This one explains how kubectl sends something else.
     pub(crate) fn no_protobuf(kind: &Kind) -> Self {
         let instead = if kind.create_only {
             "`kubectl create -f FILE -o yaml`"

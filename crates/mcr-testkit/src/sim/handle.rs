@@ -42,7 +42,7 @@ pub fn handle(
     handle_for(cluster, parts, body, caller, uri.map_or("", |uri| uri.as_str()))
 }
 
-/// The user of a request, or the answer that it has before it is looked at.
+/// The user of a request, or the answer that it has before it is read.
 pub enum Caller {
     User(Arc<SimUser>),
     /// With the name of the user for the audit log.

@@ -208,7 +208,7 @@ impl Kinds {
     }
 
     pub fn in_version(&self, group: &str, version: &str) -> impl Iterator<Item = &Arc<Kind>> {
-        // The key's strings need not be static to be looked up, but its type says so.
+        // The key's strings need not be static to be looked up, but its type requires it.
         let at = (Cow::Owned(group.to_owned()), Cow::Owned(version.to_owned()));
         let built_in = self.base.get(&at).into_iter().flatten();
         built_in.chain(self.custom.get(&at).into_iter().flatten())

@@ -50,10 +50,10 @@
 //!   tokens of service accounts, a deleted namespace stays `Terminating` (but see
 //!   [`finish_namespaces`](SimBuilder::finish_namespaces)).
 //! - No protobuf but in the bodies that `kubectl create` sends for a ConfigMap, Secret, Namespace or
-//!   ServiceAccount, no CBOR, no HTTP/2, no schemas in the OpenAPI documents (they say what `kubectl apply` asks for), no
+//!   ServiceAccount, no CBOR, no HTTP/2, no schemas in the OpenAPI documents (they have what `kubectl apply` reads), no
 //!   admission, `fieldValidation` is ignored, no exec, log, proxy and other connections to pods, no `events.k8s.io` view of core events, no legacy `/watch/` paths.
 //! - A version of the future is refused at once, where a real server waits three seconds. Bookmarks come
-//!   when [`bookmark_interval`](SimBuilder::bookmark_interval) says and at the end of a watch.
+//!   after each [`bookmark_interval`](SimBuilder::bookmark_interval) and at the end of a watch.
 
 mod body;
 mod builder;

@@ -11,7 +11,7 @@ use super::cause::Cause;
 #[derive(Debug)]
 pub struct Schema(Value);
 
-/// How the items of a list are told apart.
+/// How the items of a list are distinguished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListKind {
     /// Replaced as a whole.
@@ -170,13 +170,13 @@ fn check(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Cause>) {
 }
 
 fn check_limits(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Cause>) {
-    let mut limit = |word: &str, size: Option<f64>, least: bool, says: &str, reason: &'static str| {
+    let mut limit = |word: &str, size: Option<f64>, least: bool, words: &str, reason: &'static str| {
         let (Some(limit), Some(size)) = (schema[word].as_f64(), size) else {
             return;
         };
         if (least && size < limit) || (!least && size > limit) {
             let shown = &schema[word];
-            let message = format!("Invalid value: {value}: {path} in body should {says} {shown}");
+            let message = format!("Invalid value: {value}: {path} in body should {words} {shown}");
             causes.push(Cause::of(path, reason, message));
         }
     };

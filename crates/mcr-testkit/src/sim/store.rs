@@ -57,7 +57,7 @@ pub struct Store {
     /// How many writes per resource are remembered.
     window: usize,
     compacted: u64,
-    /// The table and key of each write since they were last taken, if somebody takes them.
+    /// The table and key of each write that nobody has read yet, if somebody reads them.
     pub written: Option<Vec<(Arc<str>, Box<str>)>>,
     /// Watches to wake once the lock is free.
     pub wakes: Vec<Waker>,
@@ -99,7 +99,7 @@ impl Store {
         }
     }
 
-    /// A store of many logical clusters, each of which serves these kinds, and tells its writes.
+    /// A store of many logical clusters, each of which serves these kinds, and lists its writes.
     pub fn shared(window: usize, kinds: Kinds) -> Self {
         Self {
             kinds,

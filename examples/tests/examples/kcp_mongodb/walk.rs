@@ -3,7 +3,6 @@
 use std::fs;
 
 use mcr::{Access, HUB, Manager, Trust};
-use mcr_kcp_double::Kcp;
 use mcr_provider_single::SingleProvider;
 use mcr_testkit::waiting::{Background, OrFail};
 
