@@ -108,7 +108,7 @@ fn only<'a>(
 }
 
 /// Whether a name ends so, and the end is a part of its own: `eu` is the end of `/kc/all.yaml+eu` and `kind#eu`, but not
-/// of `dev-eu`. Who asks for `eu`, which is not there, must not hear about `dev-eu`. `-eu` is meant as an end.
+/// of `dev-eu`. Who asks for `eu`, which is not there, must not get `dev-eu`. `-eu` is meant as an end.
 fn is_end(asked: &str, name: &str) -> bool {
     let of_a_word = |char: char| char.is_alphanumeric() || matches!(char, '-' | '_' | '.');
     let apart = |before: &str| !before.ends_with(of_a_word) || !asked.starts_with(char::is_alphanumeric);

@@ -424,10 +424,10 @@ fn of_slice(slice: &Value, export: &str, endpoints: usize, server: &str) -> Find
         is_one && condition["status"] == "False"
     };
     if let Some(condition) = list(&slice["status"]["conditions"]).find(|condition| lacks(condition)) {
-        let why = ["message", "reason"]
+        let mut why = ["message", "reason"]
             .into_iter()
             .map(|field| text(&condition[field]));
-        let why = why.filter(|why| !why.is_empty()).next().unwrap_or("no message");
+        let why = why.find(|why| !why.is_empty()).unwrap_or("no message");
         let why: String = why.chars().take(200).collect();
         let saw = format!(
             "{serves}, but its condition {} is False: {why}",

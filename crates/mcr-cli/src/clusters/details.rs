@@ -1,4 +1,4 @@
-//! Reads what a report says of the kinds and the controllers of a cluster. A field that is missing or has another type
+//! Reads the kinds and the controllers of a cluster from a report. A field that is missing or has another type
 //! counts as absent, so that reports of other versions of mcr can be read.
 
 use serde_json::{Map, Value};

@@ -46,7 +46,7 @@ pub(super) async fn report(running: &Running, versions: &mut Versions) -> anyhow
     versions.ask(&clusters).await;
     let snapshot = serde_json::to_value(running.fleet.snapshot())?;
     let mut report =
-        Report::of(snapshot).context("the fleet's snapshot is no report; tell the authors of mcr")?;
+        Report::of(snapshot).context("the fleet's snapshot is no report, which is a fault in mcr")?;
     report.is_local = true;
     for row in &mut report.clusters {
         let spec = running.spec(&row.name);

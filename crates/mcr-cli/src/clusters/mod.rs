@@ -120,7 +120,7 @@ async fn ask(
         }
     }
     if running.taps.is_empty() {
-        bail!("no provider can be asked; `mcr doctor` with the same flags says more");
+        bail!("no provider can be asked; `mcr doctor` with the same flags finds out why");
     }
     let mut versions = local::Versions::default();
     if args.watch {

@@ -25,7 +25,7 @@ pub(crate) struct Report {
     /// Fields that this version does not know, which the JSON output keeps.
     #[serde(flatten)]
     pub(crate) rest: Map<String, Value>,
-    /// Whether each provider has said which clusters there are, or has failed.
+    /// Whether each provider has announced its clusters, or has failed.
     #[serde(skip)]
     pub(crate) all_known: bool,
     /// Whether the fleet is one of this process, whose clusters are as old as the process.
@@ -76,8 +76,8 @@ impl Report {
     /// The report in a JSON document. `None` if the document is something else.
     pub(crate) fn of(document: Value) -> Option<Self> {
         let mut report: Self = serde_json::from_value(document).ok()?;
-        let has_spoken = |provider: &ProviderRow| provider.synced || provider.last_error.is_some();
-        report.all_known = report.providers.iter().all(has_spoken);
+        let has_reported = |provider: &ProviderRow| provider.synced || provider.last_error.is_some();
+        report.all_known = report.providers.iter().all(has_reported);
         for row in report
             .clusters
             .iter_mut()
@@ -154,7 +154,7 @@ impl Report {
             match (&provider.last_error, provider.synced) {
                 (Some(error), false) => Some(format!("provider {name}: {}", printable(error))),
                 (None, false) => Some(format!(
-                    "provider {name} has not said yet which clusters there are"
+                    "provider {name} has not announced yet which clusters there are"
                 )),
                 _ => None,
             }
@@ -278,7 +278,7 @@ impl Row {
         worst.max_by_key(|(_, failing)| failing.attempt)
     }
 
-    /// The number of failing objects in all controllers. `None` if no controller says.
+    /// The number of failing objects in all controllers. `None` if no controller reports it.
     fn failing(&self) -> Option<u64> {
         self.controllers()
             .iter()
@@ -292,7 +292,7 @@ impl Row {
 
     /// Whether a blocked kind keeps a controller waiting, or was listed before it was blocked.
     ///
-    /// Other blocked kinds are optional: no controller waits for them. If no controller works on the cluster, nothing says which
+    /// Other blocked kinds are optional: no controller waits for them. If no controller works on the cluster, nothing shows which
     /// kinds are optional, and all count.
     fn lacks_a_kind(&self) -> bool {
         let controllers = self.controllers();

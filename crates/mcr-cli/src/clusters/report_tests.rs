@@ -30,7 +30,7 @@ fn a_table_for_people() {
             .table(true, now, Colours::Off)
             .contains("https://us:6443")
     );
-    // The clusters of a fleet in this process are as old as the process, which says nothing.
+    // The clusters of a fleet in this process are as old as the process, so their age means nothing.
     let mut local = report();
     local.is_local = true;
     assert!(!local.table(false, now, Colours::Off).contains("10m"));
@@ -159,7 +159,7 @@ fn a_blocked_kind_that_no_controller_waits_for_is_ready() {
     assert!(!us(open(), true).is_ready(), "the right to list it was withdrawn");
     assert!(
         !us(json!({}), false).is_ready(),
-        "no controller says that it is optional"
+        "no controller shows that it is optional"
     );
 }
 
@@ -187,7 +187,7 @@ fn ready_means_all_of_it() {
 }
 
 #[test]
-fn all_is_known_once_each_provider_has_spoken() {
+fn all_is_known_once_each_provider_has_reported() {
     let known = |providers: Value| {
         let document = json!({"clusters": [{"name": "a/eu", "state": "Ready"}], "providers": providers});
         let report = Report::of(document).unwrap();

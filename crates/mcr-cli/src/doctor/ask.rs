@@ -75,7 +75,7 @@ impl fmt::Display for GroupResource {
 #[derive(Debug, Clone)]
 pub(super) struct Api {
     pub(super) version: Result<Version, String>,
-    /// `None`: the server does not tell the user.
+    /// `None`: the server does not report the user.
     pub(super) user: Option<String>,
     pub(super) rights: Vec<Answer>,
     /// The namespace of the rights. `None`: all namespaces.

@@ -58,7 +58,7 @@ pub(super) struct Reach {
 /// The certificate of the server, as seen in the TLS handshake.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tls {
-    /// `None` if nothing verified the certificate: the kubeconfig says so, or this machine has no certificate authorities.
+    /// `None` if nothing verified the certificate: the kubeconfig forbids it, or this machine has no certificate authorities.
     pub(super) verdict: Option<Verdict>,
     pub(super) expires: Option<SystemTime>,
     pub(super) valid_from: Option<SystemTime>,
@@ -419,7 +419,7 @@ mod tests {
             "{paused}"
         );
 
-        // A server that is greeted with TLS and then says nothing.
+        // A server that is greeted with TLS and then sends nothing.
         let (listener, target) = listen().await;
         let certified = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
         let key = certified.signing_key.serialize_der().try_into().unwrap();

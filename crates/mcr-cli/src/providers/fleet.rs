@@ -111,7 +111,7 @@ impl Running {
     /// has failed, and no cluster is Discovered or Connecting.
     pub(crate) fn undecided(&self, snapshot: &FleetSnapshot) -> Option<String> {
         use mcr_core::Provider;
-        if let Some(tap) = self.taps.iter().find(|tap| !tap.has_spoken()) {
+        if let Some(tap) = self.taps.iter().find(|tap| !tap.has_reported()) {
             return Some(format!("asking provider {}", tap.name()));
         }
         let there = |name: &str| {

@@ -89,7 +89,7 @@ impl Tap {
     }
 
     /// Whether the provider is synced or has failed.
-    pub(crate) fn has_spoken(&self) -> bool {
+    pub(crate) fn has_reported(&self) -> bool {
         let received = self.received.lock();
         received.synced || received.error.is_some()
     }

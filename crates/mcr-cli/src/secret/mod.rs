@@ -138,7 +138,7 @@ async fn warn(plan: &Plan) {
     }
     if let Some(refused) = refused {
         eprintln!(
-            "warning: controllers will not use this kubeconfig unless they are told to: {}\n  \
+            "warning: controllers will not use this kubeconfig unless their access policy allows it: {}\n  \
              Other pods can't reach this machine by that address. Give the one that they reach with --server, \
              or, to try things here, let the controller use it (AddressPolicy::allow_loopback)",
             output::printable(&refused)

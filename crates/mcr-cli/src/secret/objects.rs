@@ -66,7 +66,7 @@ pub(super) fn bindings(plan: &Plan, namespace: &str) -> [Value; 2] {
     })
 }
 
-/// What a binding says that this command has made for the Secret.
+/// What this command has made for the Secret, from the annotations of a binding.
 pub(super) fn bound(plan: &Plan, binding: &DynamicObject) -> Option<Bound> {
     binding.labels().get(MANAGED_BY).filter(|by| *by == "mcr")?;
     let secret = binding.annotations().get(SECRET);

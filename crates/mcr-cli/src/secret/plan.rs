@@ -38,7 +38,7 @@ pub(super) struct Plan {
     /// The rules of the role. `None` if the user manages the rights elsewhere.
     pub(super) rules: Option<Vec<PolicyRule>>,
     pub(super) role_type: RoleType,
-    /// The name of the role. It says who made the role, because the names of ClusterRoles are for the whole cluster.
+    /// The name of the role. It shows who made the role, because the names of ClusterRoles are for the whole cluster.
     pub(super) role: String,
     pub(super) lifetime: Duration,
     /// The address at which controllers reach the cluster.
@@ -67,7 +67,7 @@ struct Rotation {
 /// A ServiceAccount: its namespace and its name.
 pub(super) type Account = (String, String);
 
-/// What the binding says that this command has made for a Secret.
+/// What this command has made for a Secret, from the annotations of a binding.
 #[derive(Debug, Clone)]
 pub(super) struct Bound {
     pub(super) account: Account,
@@ -210,7 +210,7 @@ impl Plan {
     }
 
     /// Decides whose token a rotation requests, and for which address. `reviewed` is the account that the cluster has recognized by the
-    /// token in the Secret, and `bound` what the binding says that this command has made in the cluster for the Secret.
+    /// token in the Secret, and `bound` what the binding records that this command has made in the cluster for the Secret.
     pub(super) fn decide(
         &mut self,
         args: &CreateArgs,
@@ -305,7 +305,7 @@ impl Plan {
     }
 }
 
-/// What the kubeconfig in a Secret says. The address is as in a plan.
+/// The content of the kubeconfig in a Secret. The address is as in a plan.
 fn described(secret: &Secret) -> Outline {
     let text = secret.data.as_ref().and_then(|data| data.get(KEY));
     let found = text.and_then(|text| outline(&KubeconfigAccess::new(&text.0, Trust::Untrusted)));

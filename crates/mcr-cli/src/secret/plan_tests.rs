@@ -46,7 +46,7 @@ fn the_defaults_are_those_of_gos_script() {
     assert_eq!(plan.account, "multicluster-kubeconfig-provider");
     assert_eq!(plan.role_type, RoleType::Clusterrole);
     assert_eq!(plan.lifetime, Duration::from_secs(8760 * 3600));
-    // The name of a ClusterRole is for the whole cluster, so that it says whose it is.
+    // The name of a ClusterRole is for the whole cluster, so that it shows whose it is.
     assert_eq!(
         (plan.role.as_str(), plan.binding().as_str()),
         ("mcr-kind-a", "mcr-kind-a-binding")

@@ -221,8 +221,8 @@ async fn a_hub_without_the_api_missing_rights_and_a_missing_provider_file_have_t
     let wrong = format!("clusters --clusterprofile-provider-file {}", file.display());
     let wrong = users[2].run(wrong).await.ended(2);
     wrong
-        .tells("--clusterprofile-provider-file")
-        .tells("\"p\" has no command");
+        .reports("--clusterprofile-provider-file")
+        .reports("\"p\" has no command");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

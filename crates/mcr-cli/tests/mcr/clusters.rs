@@ -26,12 +26,12 @@ fn down(name: &str) -> (String, TcpSocket) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clusters_are_shown_with_what_is_wrong() {
     let (eu, us) = (sim("eu").await, sim("us").await);
-    let (unheard, _held) = down("down");
+    let (refusing, _held) = down("down");
     let user = User::new();
     for (name, text) in [
         ("eu.kubeconfig", eu.kubeconfig()),
         ("us.kubeconfig", us.kubeconfig()),
-        ("down.kubeconfig", unheard),
+        ("down.kubeconfig", refusing),
         ("half.kubeconfig", "contexts: [".to_owned()),
     ] {
         user.file(name, text);
@@ -111,7 +111,7 @@ async fn several_providers_keep_their_names_apart_and_one_that_fails_is_reported
     );
     let two = format!("clusters --provider file --provider single {eu} --hub-context x");
     let text_of = user.run(two).await.ended(0).prints("file#");
-    text_of.tells("provider single").tells("--hub-context x");
+    text_of.reports("provider single").reports("--hub-context x");
     user.runs("3 | clusters --provider single --hub-kubeconfig none | | can't read kubeconfig none")
         .await;
 }
@@ -123,17 +123,17 @@ async fn files_that_are_named_and_missing_are_a_problem() {
     user.file("there.kubeconfig", &down);
     let named = async |path: &str, args: &[&str]| user.mcr_with("KUBECONFIG", path, args).await;
     let nope = "/nope/config does not exist ($KUBECONFIG names it)";
-    named("/nope/config", &["clusters"]).await.ended(1).tells(nope);
+    named("/nope/config", &["clusters"]).await.ended(1).reports(nope);
     named("/nope/config", &["clusters", "-o", "json"])
         .await
         .ended(1)
-        .tells(nope);
+        .reports(nope);
     named("/nope/config", &["doctor"]).await.ended(1).prints(nope);
     for args in [
         ["clusters", "--provider", "single"],
         ["kubeconfig-secret", "create", "--context=x"],
     ] {
-        named("/nope/config", &args).await.ended(3).tells(nope);
+        named("/nope/config", &args).await.ended(3).reports(nope);
     }
     // As for kubectl, some files of a list may be missing.
     named("/nope/config:there.kubeconfig", &["clusters"])
@@ -162,8 +162,11 @@ async fn the_unique_end_of_a_name_is_enough_to_read() {
         let text_of = run("zoo").await.ended(code).prints("lab/zoo");
         assert!(!text_of.out.contains("/down"), "{}", text_of.out);
         run("old/down").await.ended(code).prints("old/down");
-        let text_of = run("down").await.ended(3).tells("several clusters end in down: ");
-        text_of.tells("lab/down, ").tells("old/down; ");
+        let text_of = run("down")
+            .await
+            .ended(3)
+            .reports("several clusters end in down: ");
+        text_of.reports("lab/down, ").reports("old/down; ");
     }
     let mut lines = user.start(["clusters", "--kubeconfig-dirs", ".", "--watch", "zoo"]);
     let [line] = lines.with(["added"]).await;
@@ -222,8 +225,8 @@ async fn a_controller_that_runs_is_asked() {
     };
     let handle = clusters.handle();
     handle.add(spec("eu x", eu.kubeconfig()));
-    let (unheard, _held) = down("down");
-    handle.add(spec("down", unheard));
+    let (refusing, _held) = down("down");
+    handle.add(spec("down", refusing));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let server = format!("http://{}", listener.local_addr().unwrap());
     let manager = Manager::builder()
@@ -255,7 +258,7 @@ async fn a_controller_that_runs_is_asked() {
     text_of.prints("connection refused").prints("1 problem");
     let text_of = why("eu-9/red/lab").await.ended(1);
     text_of.prints("no cluster of this name (it has down, eu x)");
-    why("eu").await.ended(3).tells("CLUSTER/NAMESPACE/NAME");
+    why("eu").await.ended(3).reports("CLUSTER/NAMESPACE/NAME");
     let json = ["why", "down/lab", "--server", &server, "-o", "json"];
     assert_eq!(user.mcr(json).await.ended(1).json()["object"], "lab");
     let json = user.run(format!("{asked} -o json down")).await.ended(0).json();
@@ -264,7 +267,7 @@ async fn a_controller_that_runs_is_asked() {
     user.run(format!("{asked} --fail-unless-ready")).await.ended(1);
     running.stop().await.or_fail();
     let gone = "clusters: connection refused: no controller serves there; start it with --serve ADDRESS, or correct --server";
-    user.run(asked).await.ended(3).tells(gone);
+    user.run(asked).await.ended(3).reports(gone);
     user.mcr(["clusters", "--server", &eu.url()]).await.ended(3);
     user.runs("3 | clusters --server localhost:8080 | | http://host:port")
         .await;

@@ -15,7 +15,7 @@ const COMMANDS: [&[&str]; 8] = [
     &["man"],
 ];
 
-/// With `MCR_UPDATE_SNAPSHOTS=1` what the program says is written down in place of being compared.
+/// With `MCR_UPDATE_SNAPSHOTS=1` the output of the program is written down in place of being compared.
 #[tokio::test]
 async fn the_help_is_as_it_was_written_down() {
     let user = User::new();

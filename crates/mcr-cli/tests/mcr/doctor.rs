@@ -219,5 +219,5 @@ async fn an_engine_that_is_not_there_or_not_running_is_reported() {
     // A source that can't be read is an error, not an empty list.
     let clusters = "clusters --provider kind --timeout 30s --fail-unless-ready".split(' ');
     let text_of = user.mcr_with("PATH", &path, clusters).await.ended(1);
-    text_of.tells("can't reach its engine");
+    text_of.reports("can't reach its engine");
 }

@@ -60,9 +60,9 @@ impl Output {
         self
     }
 
-    /// This is in what it told beside.
+    /// This is in stderr.
     #[track_caller]
-    pub(crate) fn tells(self, part: &str) -> Self {
+    pub(crate) fn reports(self, part: &str) -> Self {
         assert!(
             self.err.contains(part),
             "no {part:?} in stderr:\n{}\nstdout:\n{}",
@@ -241,7 +241,7 @@ impl User {
         for line in lines.trim().lines() {
             let [code, command, out, err] = columns(line);
             let text_of = self.run(command).await.ended(code.parse().unwrap());
-            text_of.prints(out).tells(err);
+            text_of.prints(out).reports(err);
         }
     }
 
@@ -341,7 +341,7 @@ impl Lines {
         lines
     }
 
-    /// Ends it as Ctrl-C does, and tells its code.
+    /// Ends it as Ctrl-C does, and returns its code.
     pub(crate) async fn interrupt(mut self) -> Option<i32> {
         let pid = self.child.id().to_string();
         assert!(

@@ -182,7 +182,7 @@ async fn hostile_secrets_are_explained_and_hurt_only_themselves() {
     let text_of = text_of.prints("may list, watch secrets in namespace fleet");
     text_of.prints("may create, patch events.events.k8s.io in namespace fleet");
 
-    // A controller says the same: on the Secret, and at /clusters.
+    // A controller reports the same: on the Secret, and at /clusters.
     let locally = AccessPolicy::default().addresses(AddressPolicy::default().allow_loopback(true));
     let provider = KubeconfigProvider::builder()
         .client(hub.client())

@@ -69,7 +69,7 @@ async fn a_cluster_is_handed_over_and_its_token_rotated() {
     let user = User::with([hub.kubeconfig(), member.kubeconfig()]);
     let create = "kubeconfig-secret create --context eu-1 -n fleet";
 
-    // A dry run writes nothing and shows no token, and says all that would be written.
+    // A dry run writes nothing and shows no token, and shows all that would be written.
     let before = (writes(&hub).await, writes(&member).await);
     let dry = user.run(format!("{create} --dry-run")).await.ended(0);
     for part in [
@@ -90,9 +90,9 @@ async fn a_cluster_is_handed_over_and_its_token_rotated() {
     assert_eq!(dry["hub"]["objects"][0]["metadata"]["labels"][LABEL], "true");
     assert_eq!(before, (writes(&hub).await, writes(&member).await));
 
-    // The member has no such namespace: told before anything is written.
+    // The member has no such namespace: reported before anything is written.
     let missing = user.run(create).await.ended(3);
-    missing.tells("kubectl --context eu-1 create namespace fleet");
+    missing.reports("kubectl --context eu-1 create namespace fleet");
     assert!(secrets(&hub, "fleet").get_opt("eu-1").await.or_fail().is_none());
     namespace(&member, "fleet").await;
 
@@ -101,9 +101,9 @@ async fn a_cluster_is_handed_over_and_its_token_rotated() {
         .prints("clusterrole/mcr-eu-1 applied to eu-1")
         .prints("secret/eu-1 in namespace fleet applied to hub");
     let text_of = text_of
-        .tells("warning: controllers will not use this kubeconfig")
-        .tells("loopback")
-        .tells("--server");
+        .reports("warning: controllers will not use this kubeconfig")
+        .reports("loopback")
+        .reports("--server");
     let first = secrets(&hub, "fleet").get("eu-1").await.or_fail();
     assert_eq!(first.labels()["region"], "eu");
     assert_eq!(first.type_.as_deref(), Some("Opaque"));
@@ -122,11 +122,11 @@ async fn a_cluster_is_handed_over_and_its_token_rotated() {
     let other = "kubeconfig-secret create --context eu-1 --remote-namespace fleet";
     let text_of = user.run(format!("{other} -a other")).await.ended(3);
     text_of
-        .tells("was made for the Secret fleet/eu-1")
-        .tells("choose another --name");
+        .reports("was made for the Secret fleet/eu-1")
+        .reports("choose another --name");
     put(&hub, "default", "eu-1", "x").await;
     let text_of = user.run(format!("{other} --rotate")).await.ended(3);
-    text_of.tells("nothing in eu-1 proves");
+    text_of.reports("nothing in eu-1 proves");
     assert_eq!(writes(&member).await, before);
 
     // Once more: nothing is different but the token.
@@ -134,7 +134,7 @@ async fn a_cluster_is_handed_over_and_its_token_rotated() {
     let text_of = user.run(&again).await.ended(0);
     assert!(!text_of.err.contains("still grants"), "{}", text_of.err);
     let narrower = user.run(format!("{again} --role-type role")).await.ended(0);
-    narrower.tells("clusterrolebinding/mcr-eu-1-binding in eu-1, of an earlier --role-type, still grants");
+    narrower.reports("clusterrolebinding/mcr-eu-1-binding in eu-1, of an earlier --role-type, still grants");
     let again = secrets(&hub, "fleet").get("eu-1").await.or_fail();
     assert_eq!(again.labels(), first.labels());
     assert_ne!(token_in(&again), token_in(&first));
@@ -164,8 +164,8 @@ async fn a_cluster_is_handed_over_and_its_token_rotated() {
         .ended(0)
         .prints("has a fresh token in hub");
     rotated
-        .tells("the old token stays valid for")
-        .tells("the token works");
+        .reports("the old token stays valid for")
+        .reports("the token works");
     let last = secrets(&hub, "fleet").get("eu-1").await.or_fail();
     assert_ne!(token_in(&last), token_in(&again));
     assert_eq!(last.labels()["tier"], "1");
@@ -191,11 +191,11 @@ async fn a_cluster_is_handed_over_and_its_token_rotated() {
         .await
         .or_fail();
     let missing = "there is no ServiceAccount fleet/multicluster-kubeconfig-provider";
-    user.run(&rotate).await.ended(3).tells(missing);
+    user.run(&rotate).await.ended(3).reports(missing);
     let kept = secrets(&hub, "fleet").get("eu-1").await.or_fail();
     assert_eq!(token_in(&kept), token_in(&last));
     let other = user.run(format!("{rotate} --name eu-2")).await.ended(3);
-    other.tells("there is no Secret fleet/eu-2");
+    other.reports("there is no Secret fleet/eu-2");
 }
 
 /// Whoever may write the Secret chooses neither whose token is requested nor where it goes.
@@ -210,7 +210,7 @@ async fn forged_secrets_get_no_other_token(
     let mut forged = kubeconfig_in(good);
     forged["clusters"][0]["cluster"]["server"] = "https://evil.example".into();
     put(hub, "fleet", "eu-1", forged.to_string()).await;
-    user.run(rotate).await.ended(3).tells("say with --server");
+    user.run(rotate).await.ended(3).reports("say with --server");
     // {"sub":"system:serviceaccount:kube-system:clusterrole-aggregation-controller"}, not signed.
     let token = "e30.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQ6a3ViZS1zeXN0ZW06Y2x1c3RlcnJvbGUtYWdncmVnYXRpb24tY29udHJvbGxlciJ9.x";
     let mut forged = kubeconfig_in(good);
@@ -303,7 +303,7 @@ async fn what_can_not_be_done_is_reported_before_anything_is_written() {
         "rules:\n- apiGroups: ['']\n  ressources: [pods]\n  verbs: [get]\n",
     );
     let bad = user.run(format!("{create} -r {}", bad.display())).await.ended(3);
-    bad.tells("rules.yaml").tells("ressources").tells("line 3");
+    bad.reports("rules.yaml").reports("ressources").reports("line 3");
 
     // A hub that does not let us write Secrets, though it lets us read them.
     let reader = hub
@@ -315,8 +315,8 @@ async fn what_can_not_be_done_is_reported_before_anything_is_written() {
     let weak = User::with([reader.kubeconfig(), member.kubeconfig()]);
     let text_of = weak.run(create).await.ended(3);
     text_of
-        .tells("would not take the Secret")
-        .tells("nothing was written");
+        .reports("would not take the Secret")
+        .reports("nothing was written");
 
     // A Secret that was made by another tool.
     let stranger: Secret =
@@ -326,18 +326,18 @@ async fn what_can_not_be_done_is_reported_before_anything_is_written() {
         .await
         .or_fail();
     let text_of = user.run(create).await.ended(3);
-    text_of.tells("is no cluster's").tells("nothing was written");
+    text_of.reports("is no cluster's").reports("nothing was written");
     let text_of = user.run(format!("{create} --rotate")).await.ended(3);
-    text_of.tells("is no cluster's");
+    text_of.reports("is no cluster's");
     let stranger = secrets(&hub, "default").get("kind-a").await.or_fail();
     assert!(stranger.labels().is_empty());
 
     // A role of others is left as it is.
     let text_of = user.run(format!("{create} --name view")).await.ended(3);
     text_of
-        .tells("clusterrole/mcr-view")
-        .tells("was made by others")
-        .tells("nothing was written");
+        .reports("clusterrole/mcr-view")
+        .reports("was made by others")
+        .reports("nothing was written");
     assert!(secrets(&hub, "default").get_opt("view").await.or_fail().is_none());
     assert!(
         roles
@@ -382,7 +382,7 @@ async fn what_can_not_be_done_is_reported_before_anything_is_written() {
         "https://a.example:6443"
     );
     assert_eq!(kubeconfig_in(&secret)["users"][0]["name"], "robot");
-    // A fresh token keeps both, without being told.
+    // A fresh token keeps both, without a flag.
     let rotate = format!("{create} --name a --rotate");
     user.run(&rotate).await.ended(0);
     let rotated = secrets(&hub, "default").get("a").await.or_fail();
@@ -393,7 +393,7 @@ async fn what_can_not_be_done_is_reported_before_anything_is_written() {
     let whose = who(&client(&member, &rotated).await).await.or_fail();
     assert_eq!(whose, "system:serviceaccount:kube-system:robot");
     let text_of = user.run(format!("{rotate} -a other")).await.ended(3);
-    text_of.tells("ServiceAccount kube-system/robot");
+    text_of.reports("ServiceAccount kube-system/robot");
 
     half_way(&hub, &member).await;
     no_token_is_ever_shown(&hub, &member).await;
@@ -412,19 +412,21 @@ async fn half_way(hub: &ControlPlane, member: &ControlPlane) {
     let weak = member.user("weak").rules(some).create().await.or_fail();
     let user = User::with([hub.kubeconfig(), weak.kubeconfig().replace("kind-a", "weak")]);
     let text_of = user.run(format!("{create} half")).await.ended(3);
-    let text_of =
-        text_of.tells("serviceaccount/multicluster-kubeconfig-provider had been applied, which does no harm");
+    let text_of = text_of
+        .reports("serviceaccount/multicluster-kubeconfig-provider had been applied, which does no harm");
     text_of
-        .tells("forbidden")
-        .tells("--role-type role")
+        .reports("forbidden")
+        .reports("--role-type role")
         .prints("serviceaccount/multicluster-kubeconfig-provider applied");
     assert!(none("half").await);
-    // It is enough for one whose rights are arranged elsewhere. This API server gives short tokens, and that is told.
+    // It is enough for one whose rights are arranged elsewhere. This API server gives short tokens, which a note reports.
     let text_of = user
         .run(format!("{create} half --skip-create-rbac"))
         .await
         .ended(0);
-    text_of.tells("note: 365d was asked for").tells("valid for 59m");
+    text_of
+        .reports("note: 365d was asked for")
+        .reports("valid for 59m");
 
     // Something in between that makes every token that of its own administrator.
     let proxy = FaultProxy::builder(Upstream::admin_of(member))
@@ -435,14 +437,14 @@ async fn half_way(hub: &ControlPlane, member: &ControlPlane) {
     let user = User::with([hub.kubeconfig(), proxy.kubeconfig_without_credentials()]);
     let text_of = user.run(format!("{create} taken")).await.ended(3);
     text_of
-        .tells("the fresh token was tried")
-        .tells("no Secret was written");
+        .reports("the fresh token was tried")
+        .reports("no Secret was written");
     assert!(none("taken").await);
     let before = secrets(hub, "default").get("half").await.or_fail();
     let robot = format!("{create} half --rotate -a multicluster-kubeconfig-provider");
-    user.run(&robot).await.ended(3).tells("say with --server");
+    user.run(&robot).await.ended(3).reports("say with --server");
     let rotate = user.run(format!("{robot} --server https://half.example")).await;
-    rotate.ended(3).tells("the Secret is as it was");
+    rotate.ended(3).reports("the Secret is as it was");
     let after = secrets(hub, "default").get("half").await.or_fail();
     assert_eq!(before.resource_version(), after.resource_version());
 }
