@@ -40,8 +40,7 @@ async fn create(plane: &ControlPlane, name: &str) {
 }
 
 async fn feed(request: Request<ConfigMap>, _: Arc<()>) -> Result<Action, kube::Error> {
-    let hungry = |map: &ConfigMap| map.data.is_none();
-    if request.live().is_some_and(hungry) {
+    if request.live().is_some_and(|map| map.data.is_none()) {
         let patch = Patch::Merge(json!({"data": {"stomach": "food"}}));
         let maps = request.cluster.namespaced::<ConfigMap>("default");
         maps.patch(request.name(), &PatchParams::default(), &patch)

@@ -69,6 +69,8 @@ pub(crate) fn route(method: &Method, uri: &Uri, own: &str) -> Result<Option<Stri
         }
         ["namespaces"] | ["namespaces", _] if group.is_empty() => Err(not_here(own)),
         ["namespaces", _, subresource, ..] if SUBRESOURCES.contains(subresource) => Err(not_here(own)),
+        // Namespaces are not in namespaces.
+        ["namespaces", _, "namespaces", ..] => Err(no_such_path()),
         ["namespaces", namespace, _, ..] if *namespace == own => Ok(None),
         ["namespaces", ..] => Err(not_here(own)),
         // All namespaces of the cluster. Of a kind that is not in namespaces, the API server has no such path.

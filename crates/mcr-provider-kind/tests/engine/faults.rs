@@ -2,8 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use mcr_core::{ClusterName, Fleet};
-
 use crate::support::{DEADLINE, NEVER, Received, ScriptedEngine, admin_conf, container};
 
 #[tokio::test]

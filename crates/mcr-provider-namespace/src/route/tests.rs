@@ -71,6 +71,7 @@ fn the_rest_is_refused() {
         ("GET", "/", 400),
         ("GET", "/api/v1/watch/namespaces/island/configmaps", 404),
         ("GET", "/apis/apps/v1/watch/deployments", 404),
+        ("GET", "/api/v1/namespaces/island/namespaces", 404),
         ("GET", "http://zoo/api/v1/namespaces/island/pods", 400),
         ("GET", "/api/v1/namespaces/island/../zoo/pods", 400),
         ("GET", "/api/v1/namespaces/%69sland/pods", 400),
