@@ -84,7 +84,7 @@ pub mod internal {
     }
 
     pub mod process {
-        pub use crate::process::{FinishError, Running, begin, start};
+        pub use crate::process::{Ended, Limits, RunError, Running, begin, run, start};
     }
 
     pub mod namespace {

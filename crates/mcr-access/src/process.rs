@@ -21,19 +21,62 @@ const READ_AFTER_EXIT: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct Running {
     child: Child,
-    /// Its output, until [`finish`](Self::finish) reads it.
+    /// Its output.
     pub stdout: Option<ChildStdout>,
     /// Its error output, as `stdout`.
     pub stderr: Option<ChildStderr>,
 }
 
-/// Why there is no end of a program.
+/// The limits of a run.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// How long the program may run.
+    pub deadline: Duration,
+    /// How many bytes it may print.
+    pub stdout: u64,
+    /// How many bytes of its error output are kept.
+    pub stderr: u64,
+}
+
+/// How a program ended that ended by itself.
 #[derive(Debug)]
-pub enum FinishError {
-    /// It printed too much.
+pub struct Ended {
+    /// Its exit status.
+    pub status: ExitStatus,
+    /// Its output.
+    pub stdout: Vec<u8>,
+    /// The beginning of its error output.
+    pub stderr: Vec<u8>,
+}
+
+/// Why a program did not end by itself.
+#[derive(Debug)]
+pub enum RunError {
+    /// It can't be started.
+    Start(io::Error),
+    /// It ran for too long, and was killed.
+    TimedOut,
+    /// It printed too much, and was killed.
     TooMuchOutput,
     /// Its output or its exit status can't be read.
     Io(io::Error),
+}
+
+/// Runs a program to its end, within limits. `started` receives the ID of its process.
+///
+/// Dropping the future kills the program and its children. Children that outlive the program are left alone.
+///
+/// # Errors
+/// If it does not end by itself.
+pub async fn run(
+    command: &mut Command,
+    limits: Limits,
+    started: impl FnOnce(Option<u32>),
+) -> Result<Ended, RunError> {
+    let mut running = start(command).map_err(RunError::Start)?;
+    started(running.id());
+    let ended = timeout(limits.deadline, running.finish(limits.stdout, limits.stderr)).await;
+    ended.unwrap_or(Err(RunError::TimedOut))
 }
 
 /// Starts a program, with pipes for its output and nothing to read.
@@ -58,20 +101,12 @@ pub fn start(command: &mut Command) -> io::Result<Running> {
 
 impl Running {
     /// The ID of the process. None after its end.
-    pub fn id(&self) -> Option<u32> {
+    fn id(&self) -> Option<u32> {
         self.child.id()
     }
 
-    /// Waits for the end of the program, which may print `stdout` bytes. Of its error output `stderr` bytes are kept. Returns
-    /// how it ended and both outputs.
-    ///
-    /// # Errors
-    /// If it prints more, or can't be read.
-    pub async fn finish(
-        &mut self,
-        stdout: u64,
-        stderr: u64,
-    ) -> Result<(ExitStatus, Vec<u8>, Vec<u8>), FinishError> {
+    /// Waits for the end of the program, which may print `stdout` bytes. Of its error output `stderr` bytes are kept.
+    async fn finish(&mut self, stdout: u64, stderr: u64) -> Result<Ended, RunError> {
         let (pipe, error_pipe) = (self.stdout.take(), self.stderr.take());
         let (mut output, mut errors) = (Vec::new(), Vec::new());
         let status = {
@@ -92,17 +127,21 @@ impl Running {
                 }
             }
         };
-        Ok((status.map_err(FinishError::Io)?, output, errors))
+        Ok(Ended {
+            status: status.map_err(RunError::Io)?,
+            stdout: output,
+            stderr: errors,
+        })
     }
 }
 
-async fn collect(pipe: Option<ChildStdout>, most: u64, into: &mut Vec<u8>) -> Result<(), FinishError> {
+async fn collect(pipe: Option<ChildStdout>, most: u64, into: &mut Vec<u8>) -> Result<(), RunError> {
     let Some(pipe) = pipe else { return Ok(()) };
     let read = pipe.take(most + 1).read_to_end(into).await;
-    match read.map_err(FinishError::Io)? as u64 > most {
-        true => Err(FinishError::TooMuchOutput),
-        false => Ok(()),
+    if read.map_err(RunError::Io)? as u64 > most {
+        return Err(RunError::TooMuchOutput);
     }
+    Ok(())
 }
 
 /// Keeps the beginning of an output. Reads the rest too, or the program would block on a full pipe.

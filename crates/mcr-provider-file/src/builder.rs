@@ -216,9 +216,10 @@ impl FileProviderBuilder {
     /// [`FileError`] if a glob is no valid pattern for file names, the separator is empty or not printable, or the poll
     /// interval is zero.
     pub fn build(self) -> Result<FileProvider, FileError> {
-        let globs = match self.globs.is_empty() {
-            true => DEFAULT_GLOBS.map(str::to_owned).to_vec(),
-            false => self.globs,
+        let globs = if self.globs.is_empty() {
+            DEFAULT_GLOBS.map(str::to_owned).to_vec()
+        } else {
+            self.globs
         };
         let globs = globs.into_iter().map(pattern).collect::<Result<_, _>>()?;
         // Whatever can be a name can be in one.

@@ -1,4 +1,4 @@
-//! What a file says about one context, before the context has the name of a cluster.
+//! One context of a file, before it has the name of a cluster.
 
 use std::{
     fmt,

@@ -44,7 +44,7 @@ impl<'a> Names<'a> {
     }
 
     /// Gives every entry a name. Entries that can't have the name that they want are broken, under another name. An entry
-    /// that says the same as the owner of its name is left out, because it is the same cluster.
+    /// that equals the owner of its name is left out, because it is the same cluster.
     pub(crate) fn assign(config: &'a Config, entries: Vec<Entry>) -> Clusters {
         let mut names = Self::new(config);
         let (mut clusters, mut refused) = (BTreeMap::new(), Vec::new());

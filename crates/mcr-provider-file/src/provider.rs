@@ -32,7 +32,7 @@ pub struct FileProvider {
     pub(crate) name: Arc<str>,
     pub(crate) config: Arc<Config>,
     pub(crate) known: Arc<Mutex<LastGoodFiles>>,
-    /// Where the last discovery looks, in words. Empty before the first one has chosen.
+    /// Where the last discovery searches, in words. Empty before the first one has chosen.
     pub(crate) searched: Arc<Mutex<String>>,
 }
 
@@ -246,7 +246,7 @@ impl Work {
                 continue;
             };
             changes.into_iter().for_each(&mut report);
-            tracing::debug!(clusters = now.len(), changes = count, "kubeconfigs looked at");
+            tracing::debug!(clusters = now.len(), changes = count, "kubeconfigs read");
             now.values_mut().for_each(Desired::released);
             self.scanner.released();
             self.announced = now;

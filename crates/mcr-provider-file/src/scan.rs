@@ -36,7 +36,7 @@ pub(crate) struct Scanner {
     missing: BTreeSet<PathBuf>,
 }
 
-/// What a group of files says.
+/// The content of a group of files.
 struct Found {
     content: Vec<Fingerprint>,
     entries: Vec<Entry>,

@@ -67,7 +67,7 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// Where the provider looks and how to add clusters, for the log.
+    /// Where the provider searches and how to add clusters, for the log.
     pub(crate) fn in_words(&self, globs: &[Pattern]) -> String {
         let globs = globs.iter().map(Pattern::as_str).collect::<Vec<_>>().join(", ");
         let files = self.lists.iter().flatten().map(|file| format!("file {file:?}"));

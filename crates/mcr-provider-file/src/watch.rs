@@ -50,7 +50,7 @@ impl Signal {
         }
     }
 
-    fn hear(&self, event: notify::Result<Event>) {
+    fn receive(&self, event: notify::Result<Event>) {
         let Ok(event) = event else {
             // After any error a notification may be missing.
             self.moved.store(true, Ordering::Release);
@@ -82,7 +82,7 @@ impl FolderWatch {
     /// A watch without folders. If the operating system offers no notifications, logs that and watches nothing.
     pub(crate) fn new(enabled: bool, signal: Arc<Signal>) -> Self {
         let received = signal.clone();
-        let watcher = enabled.then(|| notify::recommended_watcher(move |event| received.hear(event)));
+        let watcher = enabled.then(|| notify::recommended_watcher(move |event| received.receive(event)));
         let watcher = watcher.and_then(|watcher| {
             let warn = |error| {
                 tracing::warn!(
@@ -200,9 +200,10 @@ fn walk(path: &Path, points: &mut BTreeSet<PathBuf>, steps: &mut usize) {
             Err(_) => return add(&parent(&prefix), points),
         }
     }
-    match path.is_dir() {
-        true => add(path, points),
-        false => add(&parent(path), points),
+    if path.is_dir() {
+        add(path, points);
+    } else {
+        add(&parent(path), points);
     }
 }
 
@@ -296,7 +297,7 @@ mod tests {
     fn reading_is_not_a_change() {
         let signal = Signal::default();
         let received = |kind| {
-            signal.hear(Ok(Event::new(kind)));
+            signal.receive(Ok(Event::new(kind)));
             futures::FutureExt::now_or_never(signal.changed()).is_some()
         };
         assert!(!received(EventKind::Access(AccessKind::Open(AccessMode::Any))));
@@ -304,7 +305,7 @@ mod tests {
         assert!(received(EventKind::Access(AccessKind::Close(AccessMode::Write))));
         assert!(received(EventKind::Create(notify::event::CreateKind::File)));
         assert!(received(EventKind::Other), "events were lost");
-        signal.hear(Err(notify::Error::generic("x")));
+        signal.receive(Err(notify::Error::generic("x")));
         assert!(futures::FutureExt::now_or_never(signal.changed()).is_some());
     }
 }

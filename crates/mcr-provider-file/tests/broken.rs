@@ -369,17 +369,3 @@ async fn a_half_written_file_is_broken_until_it_is_whole() {
     folder.write("a.kubeconfig", "apiVersion: v1\nkind: Config\ncontexts: []\n");
     received.until_names(&[]).await;
 }
-
-#[tokio::test]
-async fn a_file_that_was_never_good_is_replaced_by_its_clusters_once_it_is() {
-    let folder = Folder::new();
-    folder.write("a.kubeconfig", "contexts: [");
-    let mut received = Received::synced(reported().dir(folder.path()), &folder).await;
-    assert_eq!(received.names(), ["./a.kubeconfig"]);
-    folder.write("a.kubeconfig", kubeconfig(&["one"]));
-    received.until_names(&["one"]).await;
-    assert_eq!(
-        received.log,
-        ["!./a.kubeconfig", "synced", "+one", "-./a.kubeconfig"]
-    );
-}

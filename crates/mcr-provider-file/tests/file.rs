@@ -403,20 +403,3 @@ async fn separator_trust_and_globs_are_as_asked_for() {
     let access = &received.specs["./dev.conf::one"].access;
     assert!(matches!(access, Access::Endpoint(access) if access.trust == Trust::Untrusted));
 }
-
-#[tokio::test]
-async fn a_restarted_discovery_reports_everything_anew() {
-    let folder = Folder::new();
-    folder.write("a.kubeconfig", kubeconfig(&["one"]));
-    let provider = reported().dir(folder.path()).build().unwrap();
-    for _ in 0..2 {
-        let mut received = Received::new(&provider, &folder);
-        received.until_synced().await;
-        assert_eq!(received.log, ["+one", "synced"]);
-    }
-    // Also while the file can't be used, or its clusters would count as removed.
-    folder.write("a.kubeconfig", "contexts: [");
-    let mut received = Received::new(&provider, &folder);
-    received.until_synced().await;
-    assert_eq!(received.log, ["!one", "synced"]);
-}

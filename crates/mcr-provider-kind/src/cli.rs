@@ -8,8 +8,8 @@ use std::{
     time::Duration,
 };
 
-use mcr_core::process::{self, FinishError, Running};
-use tokio::{process::Command, time::timeout};
+use mcr_core::process::{self, Ended, Limits, RunError, Running};
+use tokio::process::Command;
 
 use crate::error::EngineError;
 
@@ -85,28 +85,28 @@ impl Cli {
     /// The output of `program -v`. Does not contact the engine.
     pub(crate) async fn greeting(&self) -> Result<String, Mute> {
         let args = ["-v"];
-        let started = self.start(&args);
-        let mut running = started.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => Mute::NotThere,
-            _ => Mute::Error(self.not_started(&error)),
-        })?;
         let deadline = GREETING.min(self.deadline);
-        let output = self
-            .finish(&mut running, &args, deadline)
-            .await
-            .map_err(Mute::Error)?;
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        match self.run_within(&args, deadline).await {
+            Ok(ended) => Ok(String::from_utf8_lossy(&ended.stdout).into_owned()),
+            Err(RunError::Start(error)) if error.kind() == io::ErrorKind::NotFound => Err(Mute::NotThere),
+            Err(error) => Err(Mute::Error(self.error(&args, error, deadline))),
+        }
     }
 
     /// Runs a command to its end, or to its deadline. Dropping the future kills it.
     pub(crate) async fn run(&self, args: &[impl AsRef<OsStr>]) -> Result<Output, EngineError> {
-        let mut running = self.start(args).map_err(|error| self.not_started(&error))?;
-        self.finish(&mut running, args, self.deadline).await
+        let ended = self.run_within(args, self.deadline).await;
+        let ended = ended.map_err(|error| self.error(args, error, self.deadline))?;
+        Ok(Output {
+            success: ended.status.success(),
+            stdout: ended.stdout,
+            stderr: String::from_utf8_lossy(&ended.stderr).into_owned(),
+        })
     }
 
     /// Starts a command that runs until it is dropped.
     pub(crate) fn follow(&self, args: &[impl AsRef<OsStr>]) -> Result<Running, EngineError> {
-        self.start(args).map_err(|error| self.not_started(&error))
+        process::start(&mut self.command(args)).map_err(|error| self.not_started(&error))
     }
 
     /// The error for a failed run.
@@ -114,12 +114,12 @@ impl Cli {
         EngineError::sort(&self.program(), self.shown(args), &output.stderr)
     }
 
-    fn start(&self, args: &[impl AsRef<OsStr>]) -> io::Result<Running> {
+    fn command(&self, args: &[impl AsRef<OsStr>]) -> Command {
         let mut command = Command::new(&self.program);
         command
             .args(args)
             .envs(self.env.iter().map(|(name, value)| (name, value)));
-        process::start(&mut command)
+        command
     }
 
     fn not_started(&self, error: &io::Error) -> EngineError {
@@ -136,31 +136,28 @@ impl Cli {
         }
     }
 
-    async fn finish(
-        &self,
-        running: &mut Running,
-        args: &[impl AsRef<OsStr>],
-        deadline: Duration,
-    ) -> Result<Output, EngineError> {
-        let ended = timeout(deadline, running.finish(MOST_STDOUT, MOST_STDERR)).await;
-        match ended {
-            Err(_) => Err(EngineError::TimedOut {
-                command: self.shown(args),
-                deadline,
-            }),
-            Ok(Err(FinishError::TooMuchOutput)) => Err(EngineError::TooMuch {
-                command: self.shown(args),
+    async fn run_within(&self, args: &[impl AsRef<OsStr>], deadline: Duration) -> Result<Ended, RunError> {
+        let limits = Limits {
+            deadline,
+            stdout: MOST_STDOUT,
+            stderr: MOST_STDERR,
+        };
+        process::run(&mut self.command(args), limits, |_| ()).await
+    }
+
+    fn error(&self, args: &[impl AsRef<OsStr>], error: RunError, deadline: Duration) -> EngineError {
+        let command = self.shown(args);
+        match error {
+            RunError::Start(error) => self.not_started(&error),
+            RunError::TimedOut => EngineError::TimedOut { command, deadline },
+            RunError::TooMuchOutput => EngineError::TooMuch {
+                command,
                 most: MOST_STDOUT,
-            }),
-            Ok(Err(FinishError::Io(error))) => Err(EngineError::Failed {
-                command: self.shown(args),
+            },
+            RunError::Io(error) => EngineError::Failed {
+                command,
                 announced: error.to_string(),
-            }),
-            Ok(Ok((status, stdout, stderr))) => Ok(Output {
-                success: status.success(),
-                stdout,
-                stderr: String::from_utf8_lossy(&stderr).into_owned(),
-            }),
+            },
         }
     }
 }

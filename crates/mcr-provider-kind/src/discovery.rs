@@ -30,11 +30,11 @@ use crate::{
     kubeconfig,
 };
 
-/// The pause between an event and the look. Events come in groups: the start of a container is five events.
+/// The pause between an event and the observation. Events come in groups: the start of a container is five events.
 const QUIET_FOR: Duration = Duration::from_millis(30);
-/// The least time between the starts of two looks, however many events come.
+/// The least time between the starts of two observations, however many events come.
 const BETWEEN_LISTS: Duration = Duration::from_millis(200);
-/// By this time after its start the stream of events delivers events. Another look then finds the changes before that.
+/// By this time after its start the stream of events delivers events. Another observation then finds the changes before that.
 const EVENTS_BEGUN: Duration = Duration::from_millis(700);
 /// Pauses between two attempts to follow events.
 const EVENTS_AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
@@ -99,7 +99,7 @@ impl Running {
     }
 }
 
-/// Finds the engine and looks for the first time.
+/// Finds the engine and observes it for the first time.
 ///
 /// The fleet starts a failed discovery again after a growing pause of up to a minute, and logs each failure. So a
 /// discovery that follows a failed one waits for the engine itself: it notices within seconds that the engine is back,
@@ -111,7 +111,7 @@ async fn begin(config: &Arc<Config>, patient: bool) -> Result<Work, EngineError>
         match try_to_begin(config).await {
             Ok(work) => return Ok(work),
             Err(error) if !patient || started.elapsed() > ENGINE_GIVE_UP => return Err(error),
-            Err(error) => tracing::debug!(%error, "the engine can't be asked yet"),
+            Err(error) => tracing::debug!(%error, "the engine does not answer yet"),
         }
         sleep(backoff.pause()).await;
     }
@@ -120,7 +120,7 @@ async fn begin(config: &Arc<Config>, patient: bool) -> Result<Work, EngineError>
 async fn try_to_begin(config: &Arc<Config>) -> Result<Work, EngineError> {
     let chosen = choose(config).await?;
     let mut work = Work::new(config.clone(), chosen);
-    // Follows the events before the look, so that a change during the look is not missed.
+    // Follows the events before the observation, so that a change during it is not missed.
     work.follow();
     let nodes = observe(work.cli.clone())
         .await
@@ -137,11 +137,11 @@ struct Work {
     inventory: Inventory,
     events: Events,
     first: Option<Vec<Node>>,
-    /// The running look.
+    /// The running observation.
     observe: Option<BoxFuture<'static, Result<Vec<Node>, EngineError>>>,
     observed_at: Instant,
-    /// When the next look is due.
-    look_at: Instant,
+    /// When the next observation is due.
+    observe_at: Instant,
     reads: FuturesUnordered<BoxFuture<'static, Answer>>,
     /// How many of `reads` are of clusters that fail.
     failing: usize,
@@ -165,7 +165,7 @@ struct Events {
 }
 
 enum Next {
-    Looked(Result<Vec<Node>, EngineError>),
+    Observed(Result<Vec<Node>, EngineError>),
     Read(Read, Result<Vec<u8>, ReadError>),
     Event(bool),
     EventsBroke(String),
@@ -189,7 +189,7 @@ impl Work {
                 backoff: Backoff::new(EVENTS_AGAIN.0, EVENTS_AGAIN.1),
                 reported: false,
             },
-            look_at: now + config.poll,
+            observe_at: now + config.poll,
             config,
             first: None,
             observe: None,
@@ -205,23 +205,23 @@ impl Work {
     async fn step(&mut self) -> Result<Vec<Change>, EngineError> {
         let mut changes = Vec::new();
         if let Some(nodes) = self.first.take() {
-            changes.extend(self.looked(nodes));
+            changes.extend(self.observed(nodes));
         } else {
             match self.wait().await {
-                Next::Looked(result) => {
+                Next::Observed(result) => {
                     self.observe = None;
                     let nodes = result.map_err(|error| error.with_others(&self.others))?;
-                    changes.extend(self.looked(nodes));
+                    changes.extend(self.observed(nodes));
                 }
                 Next::Read(read, result) => {
                     self.failing -= usize::from(read.failing);
                     if matches!(result, Err(ReadError::Gone)) {
-                        self.look_soon();
+                        self.observe_soon();
                     }
                     let jitter = rand::rng().random_range(0.0..=1.0);
                     changes.extend(self.inventory.read(&read, result, Instant::now(), jitter));
                 }
-                Next::Event(true) => self.look_soon(),
+                Next::Event(true) => self.observe_soon(),
                 Next::Event(false) | Next::Time => {}
                 Next::EventsBroke(why) => self.events_broke(&why),
             }
@@ -230,7 +230,7 @@ impl Work {
         if self.events.again_at.is_some_and(|at| at <= now) {
             self.follow();
         }
-        if self.observe.is_none() && self.look_at <= now {
+        if self.observe.is_none() && self.observe_at <= now {
             self.observe = Some(observe(self.cli.clone()).boxed());
             self.observed_at = now;
         }
@@ -246,11 +246,11 @@ impl Work {
         Ok(changes)
     }
 
-    /// Cancel safe: the running look, reads and streams stay in `self`.
+    /// Cancel safe: the running observation, reads and streams stay in `self`.
     async fn wait(&mut self) -> Next {
-        let looking = self.observe.is_some();
+        let observing = self.observe.is_some();
         let times = [
-            (!looking).then_some(self.look_at),
+            (!observing).then_some(self.observe_at),
             self.inventory.next_due(),
             self.events.again_at,
         ];
@@ -262,7 +262,7 @@ impl Work {
                     Some(observe) => observe.await,
                     None => std::future::pending().await,
                 }
-            } => Next::Looked(result),
+            } => Next::Observed(result),
             Some((read, result)) = self.reads.next() => Next::Read(read, result),
             next = self.events.next() => next,
             () = async {
@@ -274,32 +274,34 @@ impl Work {
         }
     }
 
-    fn looked(&mut self, nodes: Vec<Node>) -> Vec<Change> {
+    fn observed(&mut self, nodes: Vec<Node>) -> Vec<Change> {
         let now = Instant::now();
         let changes = self.inventory.observe(nodes, now);
         tracing::debug!(
             clusters = self.inventory.len(),
             changes = changes.len(),
-            "kind clusters looked at"
+            "kind clusters observed"
         );
         let poll = match self.events.process {
             Some(_) => self.config.poll,
             None => self.config.poll_without_events.min(self.config.poll),
         };
-        // If an event has come during the look, another look is due.
-        self.look_at = match self.look_at > self.observed_at {
-            true => self.look_at.min(now + poll),
-            false => now + poll,
+        // If an event has come during the observation, another one is due.
+        self.observe_at = if self.observe_at > self.observed_at {
+            self.observe_at.min(now + poll)
+        } else {
+            now + poll
         };
         changes
     }
 
-    fn look_soon(&mut self) {
+    fn observe_soon(&mut self) {
         let soon = (Instant::now() + QUIET_FOR).max(self.observed_at + BETWEEN_LISTS);
-        self.look_at = match self.observe.is_some() {
+        self.observe_at = if self.observe.is_some() {
             // A running operation may have an answer already.
-            true => soon,
-            false => self.look_at.min(soon),
+            soon
+        } else {
+            self.observe_at.min(soon)
         };
     }
 
@@ -313,7 +315,7 @@ impl Work {
         match self.cli.follow(self.engine.events()) {
             Ok(process) => {
                 events.process = Some(process);
-                self.look_at = self.look_at.min(events.started + EVENTS_BEGUN);
+                self.observe_at = self.observe_at.min(events.started + EVENTS_BEGUN);
             }
             Err(error) => self.events_broke(&error.to_string()),
         }
@@ -338,7 +340,7 @@ impl Work {
             );
         }
         // The engine may have ended. In any case, changes since the end of the stream are unknown.
-        self.look_soon();
+        self.observe_soon();
     }
 }
 

@@ -1,6 +1,6 @@
-//! Decides which events of the engine cause a look.
+//! Decides which events of the engine cause an observation.
 //!
-//! An event only causes a look, which queries the current state; the content of the event is not used. So events that
+//! An event only causes an observation, which queries the current state; the content of the event is not used. So events that
 //! are lost, doubled or late do no harm, and the three engines with their different events need no state machine each.
 
 use serde_json::Value;
@@ -10,7 +10,7 @@ use crate::containers::CLUSTER;
 /// The most bytes of a line. Every event is shorter.
 const MOST: usize = 256 << 10;
 
-/// Splits the stream into lines. A line that is too long is dropped, and causes a look.
+/// Splits the stream into lines. A line that is too long is dropped, and causes an observation.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     begun: Vec<u8>,
@@ -18,7 +18,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Adds bytes. Returns whether they complete a line that causes a look.
+    /// Adds bytes. Returns whether they complete a line that causes an observation.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> bool {
         let mut observe = false;
         let mut rest = bytes;
@@ -43,7 +43,7 @@ impl Lines {
     }
 }
 
-/// Whether a line causes a look. A line that can't be parsed does.
+/// Whether a line causes an observation. A line that can't be parsed does.
 pub(crate) fn matters(line: &[u8]) -> bool {
     if line.trim_ascii().is_empty() {
         return false;
@@ -68,7 +68,7 @@ pub(crate) fn matters(line: &[u8]) -> bool {
     }
     let action = event["Action"].as_str().or(event["Status"].as_str());
     let Some(action) = action else { return true };
-    // Events that cause no look. The most important are `exec_…` and `exec`: the provider itself runs `exec` to read a
+    // Events that cause no observation. The most important are `exec_…` and `exec`: the provider itself runs `exec` to read a
     // node, and would trigger itself for ever.
     const NOISE: [&str; 16] = [
         "exec", "health", "top", "attach", "detach", "resize", "kill", "copy", "archive", "extract",
@@ -108,7 +108,7 @@ mod tests {
         std::fs::read_to_string(format!("{}/tests/recorded/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
     }
 
-    /// The first word of each recorded event, and whether the event causes a look.
+    /// The first word of each recorded event, and whether the event causes an observation.
     fn reported(name: &str) -> Vec<(String, bool)> {
         let text = recorded(name);
         let lines = text.lines().filter(|line| !line.is_empty());
@@ -126,7 +126,7 @@ mod tests {
         lines.map(|line| (word(line), matters(line.as_bytes()))).collect()
     }
 
-    /// The words of a text, and whether each is a reason to look, which `!` says.
+    /// The words of a text, and whether each is a reason to observe, marked with `!`.
     fn expected(words: &str) -> Vec<(String, bool)> {
         let event = |word: &str| (word.trim_end_matches('!').to_owned(), word.ends_with('!'));
         words.split_whitespace().map(event).collect()
@@ -176,17 +176,17 @@ mod tests {
         fn it_does_not_matter_how_events_are_cut(cuts in proptest::collection::vec(1_usize..700, 0..40)) {
             let text = recorded("docker-20.10-events.json");
             let mut lines = Lines::default();
-            let mut looks = 0;
+            let mut observations = 0;
             let mut rest = text.as_bytes();
             // Byte by byte around the cuts, so that no two lines end in one piece.
             for cut in cuts.into_iter().cycle().take(text.len()) {
                 for byte in &rest[..cut.min(rest.len())] {
-                    looks += usize::from(lines.take(std::slice::from_ref(byte)));
+                    observations += usize::from(lines.take(std::slice::from_ref(byte)));
                 }
                 rest = &rest[cut.min(rest.len())..];
             }
-            looks += rest.iter().filter(|byte| lines.take(std::slice::from_ref(byte))).count();
-            prop_assert_eq!(looks, 5);
+            observations += rest.iter().filter(|byte| lines.take(std::slice::from_ref(byte))).count();
+            prop_assert_eq!(observations, 5);
         }
 
         #[test]

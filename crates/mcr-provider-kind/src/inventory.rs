@@ -34,7 +34,7 @@ pub(crate) struct Inventory {
 struct Cluster {
     view: View,
     identity: Arc<str>,
-    /// The control planes at the last look. While one of them is left, the cluster is the same.
+    /// The control planes at the last observation. While one of them is left, the cluster is the same.
     control_planes: BTreeSet<String>,
     /// The admin.conf that was read last.
     conf: Option<Vec<u8>>,
@@ -109,7 +109,7 @@ pub(crate) fn next_read(waiting: &mut VecDeque<Read>, running: usize, failing: u
 /// Why an admin.conf could not be read.
 #[derive(Debug)]
 pub(crate) enum ReadError {
-    /// The node is gone or was stopped: the next look tells more.
+    /// The node is gone or was stopped: the next observation shows which.
     Gone,
     /// The text completes "admin.conf of node x can't be read: ".
     Failed(String),

@@ -140,7 +140,7 @@ fn a_half_made_cluster_is_broken_and_read_again_soon_and_later_less_often() {
     let pause = |world: &World| world.inventory.next_due().unwrap() - world.now;
     assert_eq!(pause(&world), Duration::from_millis(200));
     world.later(15);
-    assert_eq!(world.answer(missing), NOTHING, "told already");
+    assert_eq!(world.answer(missing), NOTHING, "announced already");
     assert_eq!(pause(&world), Duration::from_millis(500));
     world.later(10_000);
     assert_eq!(world.answer(missing), NOTHING);
@@ -310,7 +310,7 @@ fn an_unmapped_port_and_a_node_that_vanishes_while_read_are_distinguished() {
     world.observe([node("a", "1")]);
     assert_eq!(world.answer(|_| Err(ReadError::Gone)), NOTHING);
     assert!(world.inventory.next_due().is_some());
-    assert_eq!(world.observe([]), NOTHING, "nothing was ever said of it");
+    assert_eq!(world.observe([]), NOTHING, "nothing was ever announced of it");
     assert!(world.inventory.complete());
 }
 
@@ -400,7 +400,7 @@ proptest! {
         let mut world = World::new();
         let mut known: BTreeMap<String, String> = BTreeMap::new();
         let mut last = Vec::new();
-        let mut hear = |announced: Vec<String>| {
+        let mut receive = |announced: Vec<String>| {
             for announced in announced {
                 let end = announced.find([' ', ':']).unwrap_or(announced.len());
                 let name = announced[1..end].to_owned();
@@ -411,13 +411,13 @@ proptest! {
             }
         };
         for (nodes, readable) in rounds {
-            hear(world.observe(nodes.clone()));
-            hear(if readable { world.read(CONF) } else { world.answer(|_| Err(ReadError::Failed("no".into()))) });
+            receive(world.observe(nodes.clone()));
+            receive(if readable { world.read(CONF) } else { world.answer(|_| Err(ReadError::Failed("no".into()))) });
             world.later(20);
             last = nodes;
         }
         world.later(10_000);
-        hear(world.read(CONF));
+        receive(world.read(CONF));
         prop_assert!(world.inventory.complete());
         // The same world in a discovery that starts now. Identities may differ, because the old discovery may have an
         // older one.

@@ -60,7 +60,7 @@ impl Running {
             discovering: engine.set.run(stop, settings),
             children,
             synced: Some(SyncBarrier {
-                children: engine.members(),
+                children: engine.set.ids(),
                 deadline: Instant::now() + registry.options.sync_timeout,
             }),
             engine: Engaged(engine),

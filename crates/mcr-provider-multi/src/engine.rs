@@ -1,7 +1,7 @@
 //! The set of providers behind one discovery, and the changes that the discovery has not announced yet.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeSet, VecDeque},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -13,30 +13,20 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::{
-    registry::{ChildId, Children, Options},
+    registry::{Children, Options},
     status::{ChildState, ChildStatus},
 };
 
 /// One discovery runs it at a time. It remembers the clusters of the children for the next discovery.
 pub(crate) struct Engine {
     pub(crate) set: Arc<ProviderSet<Queue>>,
-    members: Mutex<BTreeMap<ChildId, Member>>,
     running: AtomicBool,
-}
-
-/// A child in the set.
-#[derive(Clone, Copy)]
-struct Member {
-    id: ProviderId,
-    /// The calls of `release_held` that were followed.
-    releases: u64,
 }
 
 impl Engine {
     pub(crate) fn new(options: &Options) -> Self {
         Self {
             set: Arc::new(ProviderSet::new(Queue::default(), options.removal_grace)),
-            members: Mutex::default(),
             running: AtomicBool::new(false),
         }
     }
@@ -56,34 +46,23 @@ impl Engine {
 
     /// Adds the children that are new to the set, and removes those that are gone.
     pub(crate) fn follow(&self, children: &Children) {
-        let ids: BTreeSet<ChildId> = children.values().map(|child| child.id).collect();
-        // Without the lock of the members below: removing a provider drops it, which is code of users. One discovery
-        // follows at a time.
-        let mut members = self.members.lock().clone();
+        let ids: BTreeSet<ProviderId> = children.values().map(|child| child.id).collect();
         // First those that go: a new child may have the name of an old one.
-        members.retain(|child, member| ids.contains(child) || !self.set.remove(member.id));
-        for child in children.values() {
-            let member = members.entry(child.id).or_insert_with(|| Member {
-                id: self.set.add(child.provider.clone()),
-                releases: child.releases,
-            });
-            if member.releases < child.releases {
-                member.releases = child.releases;
-                self.set.release_held(Some(member.id));
-            }
+        for gone in self.set.ids().into_iter().filter(|id| !ids.contains(id)) {
+            self.set.remove(gone);
         }
-        *self.members.lock() = members;
-    }
-
-    pub(crate) fn members(&self) -> Vec<ProviderId> {
-        self.members.lock().values().map(|member| member.id).collect()
+        for child in children.values() {
+            self.set.add(child.id, child.provider.clone());
+        }
     }
 
     /// Announces the clusters of earlier discoveries that this one has not announced, if their child has not synced, or
     /// holds them. A listener would take them for gone.
     pub(crate) fn announce_rest(&self) {
-        for id in self.members() {
-            let Some(status) = self.set.status(id) else { continue };
+        for id in self.set.ids() {
+            let Some(status) = self.set.status(id) else {
+                continue;
+            };
             let known = self.set.known(id);
             if !status.synced {
                 tracing::warn!(child = %status.name, known = known.len(), "a child has not announced all its clusters yet; those known from before stay until it does");
@@ -100,8 +79,7 @@ impl Engine {
     }
 
     /// The status of a child. `None` if the set does not have it yet.
-    pub(crate) fn status(&self, name: &Arc<str>, child: ChildId) -> Option<ChildStatus> {
-        let id = self.members.lock().get(&child)?.id;
+    pub(crate) fn status(&self, name: &Arc<str>, id: ProviderId) -> Option<ChildStatus> {
         let status = self.set.status(id)?;
         let known = self.set.known(id);
         let last_error: Option<Arc<str>> = status.last_error.map(Into::into);

@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use mcr_core::Provider;
 
@@ -8,7 +8,7 @@ use crate::{error::MultiError, names::split_cluster_name, registry::Registry, st
 ///
 /// Clones share their children. Every method works before, during and after a discovery, returns at once and
 /// needs no runtime.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct MultiHandle(pub(crate) Arc<Registry>);
 
 impl MultiHandle {
@@ -68,13 +68,5 @@ impl MultiHandle {
     /// [`split_cluster_name`].
     pub fn split<'a>(&self, cluster: &'a str) -> Option<(&'a str, &'a str)> {
         split_cluster_name(cluster, &self.0.options.separator)
-    }
-}
-
-impl fmt::Debug for MultiHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MultiHandle")
-            .field("names", &self.names())
-            .finish()
     }
 }

@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use futures::{StreamExt, stream};
 use mcr_core::{Discovery, DiscoverySettings, Provider};
@@ -13,7 +13,7 @@ use crate::{discovery::Running, handle::MultiHandle, registry::Registry};
 /// # Cancellation
 /// A discovery has no task of its own. Dropping it, or cancelling its token, ends the discoveries of all children.
 /// The children remain for the next discovery.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct MultiProvider {
     pub(crate) name: Arc<str>,
     pub(crate) registry: Arc<Registry>,
@@ -23,16 +23,6 @@ impl MultiProvider {
     /// The handle that adds and removes children. Take it before the fleet takes the provider.
     pub fn handle(&self) -> MultiHandle {
         MultiHandle(self.registry.clone())
-    }
-}
-
-impl fmt::Debug for MultiProvider {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MultiProvider")
-            .field("name", &self.name)
-            .field("separator", &self.registry.options.separator)
-            .field("children", &self.registry.names())
-            .finish()
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 
 use futures::{StreamExt, TryStreamExt};
 use mcr_core::{
-    Change, Discovery, DiscoverySettings, Provider,
+    Change, Discovery, DiscoverySettings, Provider, ProviderId,
     layer::{self, Prefix},
 };
 use parking_lot::Mutex;
@@ -20,9 +20,6 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{engine::Engine, error::MultiError, names, status::ChildStatus};
-
-/// The number of a child. Another child of the same name has another number.
-pub(crate) type ChildId = u64;
 
 /// The options of a provider.
 #[derive(Debug)]
@@ -37,10 +34,9 @@ pub(crate) type Children = BTreeMap<Arc<str>, Child>;
 /// A child that every discovery should run.
 #[derive(Clone)]
 pub(crate) struct Child {
-    pub(crate) id: ChildId,
+    /// Another child of the same name has another number.
+    pub(crate) id: ProviderId,
     pub(crate) provider: Arc<dyn Provider>,
-    /// The number of calls of `release_held`.
-    pub(crate) releases: u64,
 }
 
 pub(crate) struct Registry {
@@ -65,20 +61,21 @@ impl Registry {
         let separator = &self.options.separator;
         names::check_child(&name, separator)?;
         let child = Child {
-            id: self.next_id.fetch_add(1, Ordering::Relaxed),
+            id: ProviderId(self.next_id.fetch_add(1, Ordering::Relaxed)),
             provider: Arc::new(Named {
                 inner: layer::prefix(format!("{name}{separator}"), provider),
                 name: name.clone(),
             }),
-            releases: 0,
         };
-        let added = self.children.send_if_modified(|children| match children.entry(name.clone()) {
-            Entry::Occupied(_) => false,
-            Entry::Vacant(place) => {
-                place.insert(child);
-                true
-            }
-        });
+        let added = self
+            .children
+            .send_if_modified(|children| match children.entry(name.clone()) {
+                Entry::Occupied(_) => false,
+                Entry::Vacant(place) => {
+                    place.insert(child);
+                    true
+                }
+            });
         if added {
             Ok(())
         } else {
@@ -97,9 +94,12 @@ impl Registry {
     }
 
     pub(crate) fn release_held(&self, name: &str) -> bool {
-        let release = |child: &mut Child| child.releases += 1;
-        self.children
-            .send_if_modified(|children| children.get_mut(name).map(release).is_some())
+        let id = self.children.borrow().get(name).map(|child| child.id);
+        // Without an engine nothing is held.
+        if let (Some(id), Some(engine)) = (id, &*self.engine.lock()) {
+            engine.set.release_held(Some(id));
+        }
+        id.is_some()
     }
 
     pub(crate) fn names(&self) -> Vec<Arc<str>> {

@@ -150,7 +150,9 @@ impl World {
         let end = Instant::now() + Duration::from_secs(seconds);
         for _ in 0..at_most {
             match timeout_at(end, self.discovery.next()).await {
-                Ok(item) => self.listener.receive(item.expect("the discovery goes on").unwrap()),
+                Ok(item) => self
+                    .listener
+                    .receive(item.expect("the discovery goes on").unwrap()),
                 Err(_) => {
                     self.leaving.clear();
                     break;

@@ -40,11 +40,11 @@ async fn create(plane: &ControlPlane, name: &str) {
 }
 
 async fn feed(request: Request<ConfigMap>, _: Arc<()>) -> Result<Action, kube::Error> {
-    let hungry = |map: &ConfigMap| map.data.is_none();
-    if request.live().is_some_and(hungry) {
+    if request.live().is_some_and(|map| map.data.is_none()) {
         let patch = Patch::Merge(json!({"data": {"stomach": "food"}}));
         let maps = request.cluster.namespaced::<ConfigMap>("default");
-        maps.patch(request.name(), &PatchParams::default(), &patch).await?;
+        maps.patch(request.name(), &PatchParams::default(), &patch)
+            .await?;
     }
     Ok(Action::await_change())
 }
@@ -55,7 +55,10 @@ async fn humans_are(fleet: &Fleet, cluster: &str, names: &[&str]) {
         let store = fleet.get(cluster).ok()?.store::<ConfigMap>().ok()?;
         let mut humans = store.by_index("type", "human").ok()?;
         humans.retain(|human| human.data.is_some());
-        let mut found: Vec<_> = humans.iter().filter_map(|human| human.metadata.name.clone()).collect();
+        let mut found: Vec<_> = humans
+            .iter()
+            .filter_map(|human| human.metadata.name.clone())
+            .collect();
         found.sort();
         (found == names).then_some(())
     };
@@ -77,12 +80,19 @@ async fn p_27_to_31_animals_are_fed_and_an_index_finds_humans_in_a_cloud_added_l
     let keeper = Controller::<ConfigMap>::new("keeper")
         .watch_request(|watch| watch.namespace("default").labels("type"))
         .build(feed, Arc::new(()));
-    let manager = Manager::builder().provider(multi).controller(keeper).build().or_fail();
+    let manager = Manager::builder()
+        .provider(multi)
+        .controller(keeper)
+        .build()
+        .or_fail();
     let fleet = manager.fleet().clone();
     // Once, before any cluster is there.
     fleet.index::<ConfigMap>("type", |map| {
         let labels = map.metadata.labels.iter().flatten();
-        labels.filter(|(key, _)| *key == "type").map(|(_, kind)| kind.clone()).collect()
+        labels
+            .filter(|(key, _)| *key == "type")
+            .map(|(_, kind)| kind.clone())
+            .collect()
     });
     let running = Background::start(|stop| manager.run_until(stop));
 

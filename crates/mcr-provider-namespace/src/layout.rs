@@ -108,6 +108,8 @@ impl ScopeLayout for Layout {
         request: Request<Body>,
         upstream: Upstream,
     ) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
-        Box::pin(send(place, request, async move |request| upstream.send(request).await))
+        Box::pin(send(place, request, async move |request| {
+            upstream.send(request).await
+        }))
     }
 }

@@ -37,6 +37,7 @@ pub(crate) fn route(method: &Method, uri: &Uri, own: &str) -> Result<Option<Stri
         ["api", _, below @ ..] => ("", 2, below),
         ["apis", group, _, below @ ..] => (*group, 3, below),
         [first, ..] if ABOUT.contains(first) => ("", 0, &[][..]),
+        ["", ..] => return Err(not_canonical("it has an empty segment")),
         _ => {
             return Err(forbidden(
                 "a cluster that is a namespace has the API, its discovery, version and health; ask the host cluster for other \
@@ -68,6 +69,8 @@ pub(crate) fn route(method: &Method, uri: &Uri, own: &str) -> Result<Option<Stri
         }
         ["namespaces"] | ["namespaces", _] if group.is_empty() => Err(not_here(own)),
         ["namespaces", _, subresource, ..] if SUBRESOURCES.contains(subresource) => Err(not_here(own)),
+        // Namespaces are not in namespaces.
+        ["namespaces", _, "namespaces", ..] => Err(no_such_path()),
         ["namespaces", namespace, _, ..] if *namespace == own => Ok(None),
         ["namespaces", ..] => Err(not_here(own)),
         // All namespaces of the cluster. Of a kind that is not in namespaces, the API server has no such path.
@@ -100,10 +103,12 @@ fn check_proxied(segments: &[&str]) -> Result<(), Refusal> {
         let escapes = segment.split('%').skip(1);
         let harmless = |rest: &str| {
             let byte = rest.get(..2).and_then(|hex| u8::from_str_radix(hex, 16).ok());
-            byte.is_some_and(|byte| byte > b' ' && byte != 0x7f && !b"./\\%".contains(&byte))
+            byte.is_some_and(|byte| byte >= b' ' && byte != 0x7f && !b"./\\%".contains(&byte))
         };
         if matches!(*segment, "." | "..") || segment.is_empty() && !last || segment.contains('\\') {
-            return Err(not_canonical("it has a dot segment, an empty segment or a backslash"));
+            return Err(not_canonical(
+                "it has a dot segment, an empty segment or a backslash",
+            ));
         }
         if !escapes.into_iter().all(harmless) {
             return Err(not_canonical("it has an escaped dot, slash or control character"));

@@ -67,7 +67,10 @@ where
             host(request).await
         }
         Err(refusal) => {
-            tracing::debug!(code = refusal.code.as_u16(), "a request of a cluster that is a namespace was refused");
+            tracing::debug!(
+                code = refusal.code.as_u16(),
+                "a request of a cluster that is a namespace was refused"
+            );
             Ok(refusal.into_response())
         }
     }
@@ -91,7 +94,9 @@ mod tests {
     #[test]
     fn only_what_can_be_a_namespace_gets_into_a_path() {
         let long = "a".repeat(64);
-        for bad in ["", ".", "..", "a/b", "a%2fb", "A", "-a", "a-", "a.b", "a b", "ä", &long] {
+        for bad in [
+            "", ".", "..", "a/b", "a%2fb", "A", "-a", "a-", "a.b", "a b", "ä", &long,
+        ] {
             assert!(!is_name(bad), "{bad:?}");
         }
         for good in ["a", "0", "kube-system", &long[1..]] {

@@ -1,6 +1,6 @@
 //! One run of a plugin.
 
-use std::io;
+use std::{io, sync::OnceLock};
 
 use tokio::process::Command;
 
@@ -8,7 +8,7 @@ use super::{config::PluginConfig, places::Place, protocol};
 use crate::{
     credential::Credential,
     error::quote,
-    process::{self, Activity, FinishError, Running},
+    process::{self, Activity, Limits, RunError},
     unprintable::reason,
 };
 
@@ -33,47 +33,57 @@ pub(super) async fn run(config: &PluginConfig, place: &Place) -> Result<Credenti
     };
     let by_hand = "run it by hand with the same arguments to see why (its output is not shown since it may hold credentials)";
 
-    let mut running = start(config).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => {
-            let hint = config.install_hint.as_deref().map_or_else(
-                || "install it, or correct the command or PATH".to_owned(),
-                reason,
-            );
-            Failure {
-                message: format!("exec plugin {name} is not there: {hint}"),
-                permanent: true,
-            }
-        }
-        io::ErrorKind::PermissionDenied => Failure {
-            message: format!(
-                "exec plugin {name} can't be started: permission denied; make it executable for this user"
-            ),
-            permanent: true,
-        },
-        kind => fail(format!(
-            "can't be started: {kind}; check that it is a program for this system, and the limits of this process"
-        )),
-    })?;
-    let (id, mut activity) = (running.id(), Activity::default());
-    let waits = || id.is_none_or(|id| activity.waits(id));
+    // The ID of its process, once there is one.
+    let (id, mut activity) = (OnceLock::new(), Activity::default());
+    let started = |process| {
+        let _ = id.set(process);
+    };
+    let waits = || id.get().copied().flatten().is_none_or(|id| activity.waits(id));
     // Its error output is not kept.
-    let finish = place.hold(running.finish(MAX_OUTPUT, 0), waits);
-    let ended = tokio::time::timeout(config.deadline, finish).await;
-    drop(running);
+    let limits = Limits {
+        deadline: config.deadline,
+        stdout: MAX_OUTPUT,
+        stderr: 0,
+    };
+    let mut command = command(config);
+    let ended = place
+        .hold(process::run(&mut command, limits, started), waits)
+        .await;
     match ended {
-        Err(_) => Err(fail(format!(
+        Err(RunError::Start(error)) => Err(match error.kind() {
+            io::ErrorKind::NotFound => {
+                let hint = config
+                    .install_hint
+                    .as_deref()
+                    .map_or_else(|| "install it, or correct the command or PATH".to_owned(), reason);
+                Failure {
+                    message: format!("exec plugin {name} is not there: {hint}"),
+                    permanent: true,
+                }
+            }
+            io::ErrorKind::PermissionDenied => Failure {
+                message: format!(
+                    "exec plugin {name} can't be started: permission denied; make it executable for this user"
+                ),
+                permanent: true,
+            },
+            kind => fail(format!(
+                "can't be started: {kind}; check that it is a program for this system, and the limits of this process"
+            )),
+        }),
+        Err(RunError::TimedOut) => Err(fail(format!(
             "did not finish within {:?} and was killed; {by_hand}, or raise AccessPolicy::plugin_deadline",
             config.deadline
         ))),
-        Ok(Err(FinishError::TooMuchOutput)) => Err(fail(
+        Err(RunError::TooMuchOutput) => Err(fail(
             "printed more than 1 MiB and was killed; it does not seem to be a credential plugin".into(),
         )),
-        Ok(Err(FinishError::Io(error))) => Err(fail(format!(
+        Err(RunError::Io(error)) => Err(fail(format!(
             "ran, but its output or exit status can't be read: {}; {by_hand}",
             error.kind()
         ))),
-        Ok(Ok((status, ..))) if !status.success() => Err(fail(format!("failed ({status}); {by_hand}"))),
-        Ok(Ok((_, output, _))) => protocol::output(&output, config.version).map_err(|problem| {
+        Ok(ended) if !ended.status.success() => Err(fail(format!("failed ({}); {by_hand}", ended.status))),
+        Ok(ended) => protocol::output(&ended.stdout, config.version).map_err(|problem| {
             fail(format!(
                 "{problem}; check that it is the right program and version, and its arguments"
             ))
@@ -81,11 +91,11 @@ pub(super) async fn run(config: &PluginConfig, place: &Place) -> Result<Credenti
     }
 }
 
-fn start(config: &PluginConfig) -> io::Result<Running> {
+fn command(config: &PluginConfig) -> Command {
     let mut command = Command::new(&config.command);
     command
         .args(&config.args)
         .envs(config.env.iter().map(|(name, value)| (name, value)))
         .env("KUBERNETES_EXEC_INFO", protocol::input(config));
-    process::start(&mut command)
+    command
 }

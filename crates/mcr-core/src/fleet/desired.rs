@@ -12,9 +12,9 @@ use crate::{
 };
 use mcr_access::ClusterName;
 
-/// The number of a provider in its [`ProviderSet`](super::ProviderSet): later providers have higher numbers.
+/// The number of a provider in its [`ProviderSet`](super::ProviderSet).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ProviderId(pub(super) u64);
+pub struct ProviderId(pub u64);
 
 /// The effect of a change of the table.
 #[derive(Debug, Clone)]
@@ -169,7 +169,10 @@ impl<T> Desired<T> {
     pub(crate) fn remove_provider(&mut self, provider: ProviderId) -> Vec<Effect<T>> {
         let mut claimed = self.names_of(provider);
         claimed.sort();
-        let effects = claimed.iter().flat_map(|name| self.remove(provider, name)).collect();
+        let effects = claimed
+            .iter()
+            .flat_map(|name| self.remove(provider, name))
+            .collect();
         self.rounds.remove(&provider);
         effects
     }
@@ -307,7 +310,10 @@ mod tests {
         assert_eq!(short(&desired.announce(0, "a")), "set a by 0");
         assert_eq!(short(&desired.announce(1, "a")), "clash a 0 1");
         assert_eq!(short(&desired.announce(1, "a")), "");
-        assert_eq!(short(&desired.remove(ProviderId(0), &name("a"))), "unset a, set a by 1");
+        assert_eq!(
+            short(&desired.remove(ProviderId(0), &name("a"))),
+            "unset a, set a by 1"
+        );
         assert_eq!(short(&desired.remove(ProviderId(0), &name("a"))), "");
         assert_eq!(short(&desired.remove(ProviderId(1), &name("a"))), "unset a");
         let broken = |by| BrokenCluster::new(name("a"), format!("of {by}"), "unusable");
@@ -320,7 +326,10 @@ mod tests {
         assert_eq!(short(&desired.announce(2, "a")), "clash a 0 2");
         assert_eq!(short(&desired.broken(ProviderId(0), broken(0))), "shown a");
         assert_eq!(short(&desired.announce(1, "a")), "");
-        assert_eq!(short(&desired.remove(ProviderId(0), &name("a"))), "unset a, set a by 1");
+        assert_eq!(
+            short(&desired.remove(ProviderId(0), &name("a"))),
+            "unset a, set a by 1"
+        );
     }
 
     #[test]

@@ -1,6 +1,13 @@
 //! A set of providers that changes while it runs. It runs their discoveries, and decides which clusters there should be.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use futures::{FutureExt, future::BoxFuture};
 use mcr_client::internal::{
@@ -67,18 +74,13 @@ pub trait ClusterSink: Send + Sync + 'static {
 pub struct ProviderSet<S: ClusterSink> {
     sink: S,
     removal_grace: Duration,
-    providers: Mutex<Providers>,
+    /// In the order of their numbers.
+    providers: Mutex<BTreeMap<ProviderId, Arc<RunningProvider>>>,
     desired: Mutex<Desired<S::Spec>>,
     /// Locked while a change is made and applied.
     change: Mutex<()>,
     added: Notify,
     sweep_changed: Notify,
-}
-
-#[derive(Default)]
-struct Providers {
-    next: u64,
-    running: BTreeMap<ProviderId, Arc<RunningProvider>>,
 }
 
 impl<S: ClusterSink> ProviderSet<S> {
@@ -100,23 +102,18 @@ impl<S: ClusterSink> ProviderSet<S> {
         &self.sink
     }
 
-    /// Adds a provider. Its discovery starts at once if the set runs.
-    pub fn add(&self, provider: Arc<dyn Provider>) -> ProviderId {
-        let running = Arc::new(RunningProvider::new(provider));
-        let mut providers = self.providers.lock();
-        let id = ProviderId(providers.next);
-        providers.next += 1;
-        providers.running.insert(id, running);
-        drop(providers);
+    /// Adds a provider, unless the set has one of this number. Its discovery starts at once if the set runs.
+    pub fn add(&self, id: ProviderId, provider: Arc<dyn Provider>) {
+        let running = || Arc::new(RunningProvider::new(provider));
+        self.providers.lock().entry(id).or_insert_with(running);
         self.added.notify_waiters();
-        id
     }
 
     /// Removes a provider and all its clusters, without a grace period. Returns whether it was in the set.
     pub fn remove(&self, id: ProviderId) -> bool {
         // While no change is applied: no change of the provider comes after this.
         let change = self.change.lock();
-        let removed = self.providers.lock().running.remove(&id);
+        let removed = self.providers.lock().remove(&id);
         if let Some(removed) = &removed {
             removed.removed.cancel();
             let effects = self.desired().remove_provider(id);
@@ -133,9 +130,14 @@ impl<S: ClusterSink> ProviderSet<S> {
         self.change(|desired| desired.release_held(only));
     }
 
+    /// The numbers of all providers, in order.
+    pub fn ids(&self) -> Vec<ProviderId> {
+        self.providers.lock().keys().copied().collect()
+    }
+
     /// The status of a provider. `None` if it is not in the set.
     pub fn status(&self, id: ProviderId) -> Option<ProviderStatus> {
-        Some(self.providers.lock().running.get(&id)?.status())
+        Some(self.providers.lock().get(&id)?.status())
     }
 
     /// The clusters that a provider has announced, in the order of their names.
@@ -146,7 +148,8 @@ impl<S: ClusterSink> ProviderSet<S> {
     /// Starts to run the set until `stop` is cancelled: the caller runs each future of
     /// [`Discovering::next`]. The caller may run a set again, after all futures have ended or were dropped.
     pub fn run(self: &Arc<Self>, stop: CancellationToken, settings: DiscoverySettings) -> Discovering<S> {
-        for (id, running) in &self.providers.lock().running {
+        for (id, running) in &*self.providers.lock() {
+            running.started.store(false, Ordering::Relaxed);
             running.status.change(|status| {
                 status.synced = false;
                 status.failing_since = None;
@@ -158,7 +161,6 @@ impl<S: ClusterSink> ProviderSet<S> {
             stop,
             settings,
             sweeps: false,
-            started: None,
         }
     }
 
@@ -166,13 +168,13 @@ impl<S: ClusterSink> ProviderSet<S> {
         self.desired.lock()
     }
 
-    /// The providers, in the order in which they were added.
+    /// The providers, in the order of their numbers.
     pub(crate) fn providers(&self) -> Vec<Arc<RunningProvider>> {
-        self.providers.lock().running.values().cloned().collect()
+        self.providers.lock().values().cloned().collect()
     }
 
     pub(crate) fn name_of(&self, id: ProviderId) -> Option<Arc<str>> {
-        Some(self.providers.lock().running.get(&id)?.name.clone())
+        Some(self.providers.lock().get(&id)?.name.clone())
     }
 
     /// Runs the discovery of one provider until it is removed or the set stops. Starts it again whenever it ends.
@@ -215,7 +217,9 @@ impl<S: ClusterSink> ProviderSet<S> {
             tracing::warn!(provider = %running.name, %error, retry_in = ?pause, "discovery ended, starting it again");
             running.status.change(|status| {
                 status.restarts += 1;
-                status.failing_since.get_or_insert_with(std::time::SystemTime::now);
+                status
+                    .failing_since
+                    .get_or_insert_with(std::time::SystemTime::now);
                 status.last_error = Some(error);
             });
             sleep(pause).await;
@@ -246,12 +250,14 @@ impl<S: ClusterSink> ProviderSet<S> {
                     let name = spec.name.clone();
                     // Before its cluster joins: users can take a client from then on, which needs the default namespace.
                     let spec = self.sink.store(spec).await;
-                    catch_panic(ANNOUNCED, || self.change_of(id, |desired| desired.upsert(id, name, spec)))
+                    catch_panic(ANNOUNCED, || {
+                        self.change_of(id, |desired| desired.upsert(id, name, spec))
+                    })
                 }
                 Change::Broken(broken) => catch_panic(ANNOUNCED, || self.broken(id, running, broken)),
-                Change::Remove(cluster) => {
-                    catch_panic(ANNOUNCED, || self.change_of(id, |desired| desired.remove(id, &cluster)))
-                }
+                Change::Remove(cluster) => catch_panic(ANNOUNCED, || {
+                    self.change_of(id, |desired| desired.remove(id, &cluster))
+                }),
                 Change::Synced => {
                     self.sink.joined().await;
                     catch_panic(ANNOUNCED, || self.synced(id, running))
@@ -281,7 +287,9 @@ impl<S: ClusterSink> ProviderSet<S> {
             status.synced = true;
             status.failing_since = None;
         });
-        self.change_of(id, |desired| desired.synced(id, Instant::now(), self.removal_grace));
+        self.change_of(id, |desired| {
+            desired.synced(id, Instant::now(), self.removal_grace)
+        });
     }
 
     /// Makes a change of a provider, unless the provider was removed meanwhile.
@@ -353,8 +361,14 @@ impl<S: ClusterSink> ProviderSet<S> {
 
 impl<S: ClusterSink> std::fmt::Debug for ProviderSet<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let names: Vec<_> = self.providers().iter().map(|running| running.name.clone()).collect();
-        f.debug_struct("ProviderSet").field("providers", &names).finish_non_exhaustive()
+        let names: Vec<_> = self
+            .providers()
+            .iter()
+            .map(|running| running.name.clone())
+            .collect();
+        f.debug_struct("ProviderSet")
+            .field("providers", &names)
+            .finish_non_exhaustive()
     }
 }
 
@@ -364,8 +378,6 @@ pub struct Discovering<S: ClusterSink> {
     stop: CancellationToken,
     settings: DiscoverySettings,
     sweeps: bool,
-    /// The newest provider that was started.
-    started: Option<ProviderId>,
 }
 
 impl<S: ClusterSink> Discovering<S> {
@@ -383,12 +395,17 @@ impl<S: ClusterSink> Discovering<S> {
             tokio::pin!(added);
             // Before the look at the providers, so that none that is added meanwhile is missed.
             added.as_mut().enable();
-            let next = self.set.providers.lock().running.iter().find_map(|(id, running)| {
-                let new = self.started.is_none_or(|started| started < *id);
-                new.then(|| (*id, running.clone()))
-            });
+            let new = |(_, running): &(&ProviderId, &Arc<RunningProvider>)| {
+                !running.started.swap(true, Ordering::Relaxed)
+            };
+            let next = self
+                .set
+                .providers
+                .lock()
+                .iter()
+                .find(new)
+                .map(|(id, running)| (*id, running.clone()));
             if let Some((id, running)) = next {
-                self.started = Some(id);
                 let (stop, settings) = (self.stop.clone(), self.settings.clone());
                 return self.set.clone().run_provider(id, running, stop, settings).boxed();
             }
@@ -399,7 +416,9 @@ impl<S: ClusterSink> Discovering<S> {
 
 impl<S: ClusterSink> std::fmt::Debug for Discovering<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Discovering").field("set", &self.set).finish_non_exhaustive()
+        f.debug_struct("Discovering")
+            .field("set", &self.set)
+            .finish_non_exhaustive()
     }
 }
 
@@ -410,6 +429,8 @@ pub(crate) struct RunningProvider {
     pub(crate) status: Observable<ProviderStatus>,
     /// Cancelled when the provider is removed.
     pub(crate) removed: CancellationToken,
+    /// Whether this run of the set has started its discovery.
+    started: AtomicBool,
 }
 
 impl RunningProvider {
@@ -426,6 +447,7 @@ impl RunningProvider {
             name,
             provider,
             removed: CancellationToken::new(),
+            started: AtomicBool::new(false),
         }
     }
 

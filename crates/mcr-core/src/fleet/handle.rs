@@ -4,7 +4,7 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -56,6 +56,7 @@ struct Inner {
     context: Arc<FleetContext>,
     supervisors: Arc<Supervisors>,
     announced: Arc<Announced>,
+    next_provider: AtomicU64,
     started: AtomicBool,
 }
 
@@ -75,13 +76,15 @@ impl Fleet {
         let context = Arc::new(FleetContext::new(settings));
         let supervisors = Arc::new(Supervisors::new(context.clone()));
         let announced = ProviderSet::new(FleetSink(supervisors.clone()), context.settings().removal_grace);
-        for provider in providers {
-            announced.add(provider);
+        let next_provider = AtomicU64::new(providers.len() as u64);
+        for (id, provider) in (0..).map(ProviderId).zip(providers) {
+            announced.add(id, provider);
         }
         Self(Arc::new(Inner {
             context,
             supervisors,
             announced: Arc::new(announced),
+            next_provider,
             started: AtomicBool::new(false),
         }))
     }
@@ -125,7 +128,9 @@ impl Fleet {
     /// Until the provider has announced all its clusters, the fleet is not [discovered](Self::is_discovered). If two providers
     /// announce the same name, the first one keeps it: a [`prefix`](crate::layer::prefix) keeps names apart.
     pub fn add_provider(&self, provider: impl Provider) -> ProviderId {
-        self.0.announced.add(Arc::new(provider))
+        let id = ProviderId(self.0.next_provider.fetch_add(1, Ordering::Relaxed));
+        self.0.announced.add(id, Arc::new(provider));
+        id
     }
 
     /// Removes a provider. Its clusters leave at once, without a grace period, and another provider that announces one of their

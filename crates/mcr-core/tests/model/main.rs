@@ -17,6 +17,7 @@ mod life;
 #[path = "../common/paused.rs"]
 mod paused;
 mod promises;
+mod providers;
 mod stress;
 #[path = "../../../mcr-watch/tests/driver/witness.rs"]
 mod witness;

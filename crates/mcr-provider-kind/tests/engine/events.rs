@@ -4,35 +4,6 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Received, ScriptedEngine, admin_conf, container};
 
-#[tokio::test]
-async fn what_is_there_is_announced_and_then_that_this_was_all() {
-    let engine = ScriptedEngine::start();
-    engine.up("a", "a1", 1001);
-    engine.put("b1", &container("b", "b1", "exited", 1002));
-    engine.put("c1", &container("c", "c1", "running", 1003));
-    let mut received = Received::of(&engine.reported().build().unwrap());
-    let mut announced = received.until("synced").await;
-    announced.sort();
-    assert_eq!(announced[1], "+a is a1 at 127.0.0.1:1001");
-    assert_eq!(announced[2], "+b is b1 at 127.0.0.1:1002, its node is stopped");
-    assert!(
-        announced[0].starts_with("!c (kind cluster c in docker): admin.conf of node c-control-plane can't be read: it is not there yet"),
-        "{announced:?}"
-    );
-    assert_eq!(announced.len(), 4, "{announced:?}");
-}
-
-#[tokio::test]
-async fn an_engine_without_clusters_is_no_error() {
-    let engine = ScriptedEngine::start();
-    assert_eq!(
-        Received::of(&engine.reported().build().unwrap())
-            .until("synced")
-            .await,
-        ["synced"]
-    );
-}
-
 /// At once: everything else that would notice a change has an interval of an hour.
 #[tokio::test]
 async fn events_are_noticed_at_once_and_silence_costs_little() {
@@ -110,20 +81,6 @@ async fn a_half_made_cluster_is_found_soon_after_it_is_complete() {
     );
     engine.conf("a1", &admin_conf("a", "t0ken"));
     assert_eq!(received.next().await.unwrap(), "+a is a1 at 127.0.0.1:1001");
-}
-
-#[tokio::test]
-async fn a_cluster_made_anew_between_two_questions_is_another_one() {
-    let engine = ScriptedEngine::start();
-    engine.up("a", "a1", 1001);
-    let mut received = Received::of(&engine.asking().build().unwrap());
-    received.until("synced").await;
-    engine.conf("a2", &admin_conf("a", "t0ken"));
-    engine.put("a2", &container("a", "a2", "created", 1001));
-    engine.remove("a1");
-    engine.up("a", "a2", 1001);
-    let announced = received.until("+a is a2").await;
-    assert_eq!(announced[0], "-a", "{announced:?}");
 }
 
 #[tokio::test]

@@ -2,8 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use mcr_core::{ClusterName, Fleet};
-
 use crate::support::{DEADLINE, NEVER, Received, ScriptedEngine, admin_conf, container};
 
 #[tokio::test]
@@ -55,59 +53,6 @@ async fn an_engine_that_stops_ends_the_discovery_and_the_next_one_waits_for_it()
         received.until("synced").await,
         ["+a is a1 at 127.0.0.1:1001", "synced"]
     );
-}
-
-#[tokio::test]
-async fn a_fleet_removes_nothing_while_the_engine_is_away() {
-    let engine = ScriptedEngine::start();
-    engine.up("a", "a1", 1);
-    engine.up("b", "b1", 1);
-    let fleet = Fleet::builder()
-        .provider(engine.reported().build().unwrap())
-        .build();
-    let stop = tokio_util::sync::CancellationToken::new();
-    let running = tokio::spawn({
-        let (fleet, stop) = (fleet.clone(), stop.clone());
-        async move { fleet.run(stop).await }
-    });
-    let names = || {
-        let mut names: Vec<ClusterName> = fleet
-            .snapshot()
-            .clusters
-            .iter()
-            .map(|cluster| cluster.name.clone())
-            .collect();
-        names.sort();
-        names
-    };
-    let wait = async |what: &str, until: &dyn Fn() -> bool| {
-        let start = Instant::now();
-        while !until() {
-            assert!(start.elapsed() < DEADLINE, "{what}: {:?}", fleet.snapshot());
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    let both = ["a", "b"].map(|name| ClusterName::new(name).unwrap());
-    wait("both clusters", &|| names() == both).await;
-    wait("events are followed", &|| engine.followed() >= 1).await;
-    engine.stop();
-    wait("the error", &|| {
-        fleet.snapshot().providers[0].last_error.is_some()
-    })
-    .await;
-    let before = engine.calls("ps");
-    wait("it is tried again", &|| engine.calls("ps") >= before + 2).await;
-    assert_eq!(names(), both);
-    engine.remove("b1");
-    let before = engine.followed();
-    engine.run();
-    wait("events are followed again", &|| engine.followed() > before).await;
-    engine.up("c", "c1", 1);
-    engine.event("start", "c");
-    wait("the new cluster", &|| names().iter().any(|name| name == "c")).await;
-    assert!(names().contains(&both[0]));
-    stop.cancel();
-    tokio::time::timeout(DEADLINE, running).await.unwrap().unwrap();
 }
 
 #[tokio::test]

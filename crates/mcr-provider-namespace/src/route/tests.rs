@@ -23,7 +23,13 @@ fn requests_in_the_own_namespace_are_sent_as_they_are() {
     ] {
         assert_eq!(asked("PATCH", path), Ok(None), "{path}");
     }
-    for path in ["/api", "/apis/apps/v1", "/version", "/openapi/v3/apis/apps/v1", "/readyz"] {
+    for path in [
+        "/api",
+        "/apis/apps/v1",
+        "/version",
+        "/openapi/v3/apis/apps/v1",
+        "/readyz",
+    ] {
         assert_eq!(asked("GET", path), Ok(None), "{path}");
         assert_eq!(asked("POST", path), Err(405), "{path}");
     }
@@ -53,14 +59,19 @@ fn the_rest_is_refused() {
         ("GET", "/api/v1/namespaces/zoo/status", 403),
         ("GET", "/apis/example.com/v1/namespaces/island", 403),
         ("DELETE", "/api/v1/pods", 403),
-        ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", 403),
+        (
+            "POST",
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            403,
+        ),
         ("GET", "/api/v1/nodes/a", 403),
         ("GET", "/api/v1/nodes/a/proxy/x", 403),
         ("GET", "/api/v1/status", 403),
         ("GET", "/metrics", 403),
-        ("GET", "/", 403),
+        ("GET", "/", 400),
         ("GET", "/api/v1/watch/namespaces/island/configmaps", 404),
         ("GET", "/apis/apps/v1/watch/deployments", 404),
+        ("GET", "/api/v1/namespaces/island/namespaces", 404),
         ("GET", "http://zoo/api/v1/namespaces/island/pods", 400),
         ("GET", "/api/v1/namespaces/island/../zoo/pods", 400),
         ("GET", "/api/v1/namespaces/%69sland/pods", 400),

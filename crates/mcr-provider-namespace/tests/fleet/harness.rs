@@ -107,10 +107,6 @@ impl Seen {
     pub(crate) fn has(&self, line: &str) -> bool {
         self.0.lock().unwrap().iter().any(|known| known == line)
     }
-
-    pub(crate) fn lines(&self) -> Vec<String> {
-        self.0.lock().unwrap().clone()
-    }
 }
 
 /// Notes what it sees, and feeds who has an empty stomach through the cluster's own client.

@@ -195,9 +195,15 @@ async fn kinds_that_are_not_in_namespaces_are_refused() {
     // The client has them neither: the API server has no such path in a namespace.
     let nodes = Api::<Node>::all(island.client());
     let missing = nodes.list(&ListParams::default()).await.unwrap_err();
-    assert!(matches!(&missing, kube::Error::Api(status) if status.code == 404), "{missing}");
+    assert!(
+        matches!(&missing, kube::Error::Api(status) if status.code == 404),
+        "{missing}"
+    );
     let refused = nodes.get("a").await.unwrap_err();
-    assert!(matches!(&refused, kube::Error::Api(status) if status.code == 403), "{refused}");
+    assert!(
+        matches!(&refused, kube::Error::Api(status) if status.code == 403),
+        "{refused}"
+    );
     running.stop().await;
 }
 

@@ -145,11 +145,7 @@ async fn p_14_an_index_finds_who_is_in_all_clusters() {
     .await;
     assert_eq!(
         all,
-        [
-            "island island/crusoe",
-            "jungle jungle/tarzan",
-            "zoo zoo/keeper"
-        ]
+        ["island island/crusoe", "jungle jungle/tarzan", "zoo zoo/keeper"]
     );
     running.stop().await;
 }

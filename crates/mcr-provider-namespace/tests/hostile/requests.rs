@@ -178,13 +178,16 @@ fn bodies() -> BoxedStrategy<(String, String)> {
     let object = (namespace.clone(), names(), 0..objects().len(), any::<u8>()).prop_map(
         |(namespace, name, kind, random)| {
             let (_, _, mut object) = objects().swap_remove(kind);
-            object["metadata"] = json!({"name": name, "namespace": namespace, "annotations": {"n": random.to_string()}});
+            object["metadata"] =
+                json!({"name": name, "namespace": namespace, "annotations": {"n": random.to_string()}});
             object.to_string()
         },
     );
-    let operation = (select(vec!["/metadata/namespace", "/metadata", "/data/x"]), namespace).prop_map(
-        |(path, namespace)| json!([{"op": "add", "path": path, "value": namespace}]).to_string(),
-    );
+    let operation = (
+        select(vec!["/metadata/namespace", "/metadata", "/data/x"]),
+        namespace,
+    )
+        .prop_map(|(path, namespace)| json!([{"op": "add", "path": path, "value": namespace}]).to_string());
     let media = select(vec![
         "application/json",
         "application/merge-patch+json",
@@ -200,10 +203,27 @@ fn bodies() -> BoxedStrategy<(String, String)> {
 /// Requests that are right.
 fn sound() -> BoxedStrategy<Raw> {
     let verbs = select(vec![
-        "get", "list", "watch", "create", "update", "merge", "delete", "deletecollection", "get/status", "merge/status",
-        "get/scale", "list all", "watch all",
+        "get",
+        "list",
+        "watch",
+        "create",
+        "update",
+        "merge",
+        "delete",
+        "deletecollection",
+        "get/status",
+        "merge/status",
+        "get/scale",
+        "list all",
+        "watch all",
     ]);
-    (verbs, 0..objects().len(), select(vec!["a", "b", "c"]), queries(), any::<u8>())
+    (
+        verbs,
+        0..objects().len(),
+        select(vec!["a", "b", "c"]),
+        queries(),
+        any::<u8>(),
+    )
         .prop_map(|(verb, kind, name, query, random)| {
             let (root, plural, mut object) = objects().swap_remove(kind);
             let (verb, part) = verb.split_once('/').unwrap_or((verb, ""));
@@ -211,8 +231,13 @@ fn sound() -> BoxedStrategy<Raw> {
                 "scale" => ("apis/apps/v1", "deployments"),
                 _ => (root, plural),
             };
-            let part = if part.is_empty() { String::new() } else { format!("/{part}") };
-            let metadata = json!({"name": name, "namespace": "island", "annotations": {"n": random.to_string()}});
+            let part = if part.is_empty() {
+                String::new()
+            } else {
+                format!("/{part}")
+            };
+            let metadata =
+                json!({"name": name, "namespace": "island", "annotations": {"n": random.to_string()}});
             object["metadata"] = metadata.clone();
             let all = format!("/{root}/namespaces/island/{plural}");
             let one = format!("{all}/{name}{part}");
@@ -221,10 +246,15 @@ fn sound() -> BoxedStrategy<Raw> {
                 "list" => Raw::new("GET", format!("{all}?{query}")),
                 "watch" => Raw::new("GET", format!("{all}?watch=1&timeoutSeconds=1")),
                 "list all" => Raw::new("GET", format!("/{root}/{plural}?{query}")),
-                "watch all" => Raw::new("GET", format!("/{root}/{plural}?watch=1&timeoutSeconds=1&{query}")),
+                "watch all" => Raw::new(
+                    "GET",
+                    format!("/{root}/{plural}?watch=1&timeoutSeconds=1&{query}"),
+                ),
                 "create" => Raw::new("POST", all).body("application/json", object),
                 "update" => Raw::new("PUT", one).body("application/json", object),
-                "merge" => Raw::new("PATCH", one).body("application/merge-patch+json", json!({"metadata": metadata})),
+                "merge" => {
+                    Raw::new("PATCH", one).body("application/merge-patch+json", json!({"metadata": metadata}))
+                }
                 "delete" => Raw::new("DELETE", one),
                 _ => Raw::new("DELETE", format!("{all}?{query}")),
             }

@@ -170,8 +170,7 @@ async fn hostile(seed: u8) {
         .await
         .unwrap();
     let upstream = user.client().await.unwrap();
-    let island = NamespaceMapping::new().client(&upstream, "island")
-        .unwrap();
+    let island = NamespaceMapping::new().client(&upstream, "island").unwrap();
 
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
