@@ -89,7 +89,10 @@ async fn findings(first_byte: Duration) -> Vec<bool> {
     };
     proxy.set(slow.on(Match::any().resource("secrets"))).await;
     let provider = ClustersProvider::new();
-    let access = Access::kubeconfig(proxy.kubeconfig_with_token(&control.admin_token()), Trust::Trusted);
+    let access = Access::kubeconfig(
+        proxy.kubeconfig_with_token(&control.admin_token()),
+        Trust::Trusted,
+    );
     provider.handle().add(ClusterSpec::new(name(HUB), access));
     provider
         .handle()

@@ -12,21 +12,18 @@ use std::{
     time::Duration,
 };
 
-use futures::{StreamExt, stream};
 use k8s_openapi::api::{
     apps::v1::{Deployment, ReplicaSet, StatefulSet},
     core::v1::ConfigMap,
 };
 use kube::{Resource, ResourceExt, core::PartialObjectMeta};
 use mcr::{
-    Access, BoxError, ClusterSelector, ClusterSpec, Controller, Fleet, ObjectKey, OwnsOptions, Predicate,
-    Provider, Request, WatchOptions, WatchRequest, Watched,
-    core::{Change, Discovery},
+    BoxError, ClusterSelector, Controller, ObjectKey, OwnsOptions, Predicate, Request, WatchOptions,
+    WatchRequest, Watched,
 };
 use mcr_testkit::log::Log;
 use serde_json::{Value, json};
 use support::{Seen, World, name, sleep, until_true};
-use tokio_util::sync::CancellationToken;
 use tracing::Level;
 
 async fn keys<K>(request: Request<K>, seen: Arc<Seen<String>>) -> Result<(), BoxError> {
@@ -160,67 +157,6 @@ async fn live_changes_overtake_a_first_listing() {
         seen.len() - before
     );
     world.end().await;
-}
-
-/// Faults 11 and 16: a failed discovery is restarted. Only clusters that are gone since then leave.
-#[tokio::test(start_paused = true)]
-async fn a_discovery_that_fails_is_started_again_and_clusters_stay() {
-    struct Fails {
-        access: Access,
-        rounds: Seen<String>,
-    }
-    impl Provider for Fails {
-        fn name(&self) -> &str {
-            "fails"
-        }
-        fn discover(&self, _: CancellationToken) -> Discovery {
-            let first = self.rounds.len() == 0;
-            self.rounds.push("round");
-            let report = |cluster: &str| {
-                Ok(Change::Upsert(ClusterSpec::new(
-                    name(cluster),
-                    self.access.clone(),
-                )))
-            };
-            let mut items = vec![report("stays"), report("stays-too"), Ok(Change::Synced)];
-            if first {
-                items.insert(0, report("goes"));
-                items.push(Err("the inventory is away".into()));
-                stream::iter(items).boxed()
-            } else {
-                stream::iter(items).chain(stream::pending()).boxed()
-            }
-        }
-    }
-    let api = support::Api::default();
-    let rounds = Seen::default();
-    let provider = Fails {
-        access: Access::from(api.client()),
-        rounds: rounds.clone(),
-    };
-    let fleet = Fleet::builder().provider(provider).build();
-    let stop = CancellationToken::new();
-    let running = tokio::spawn({
-        let (fleet, stop) = (fleet.clone(), stop.clone());
-        async move { fleet.run(stop).await }
-    });
-    until_true(|| fleet.clusters().len() == 3).await;
-    let stays = fleet.get("stays").unwrap();
-    rounds.wait_for(2).await;
-    assert!(fleet.get("goes").is_ok(), "it has a grace period");
-    let status = &fleet.snapshot().providers[0];
-    assert_eq!(
-        (status.restarts, status.last_error.as_deref()),
-        (1, Some("the inventory is away"))
-    );
-    sleep(31_000).await;
-    assert!(fleet.get("goes").is_err());
-    assert!(
-        fleet.get("stays").unwrap().is_same(&stays),
-        "still the same engagement"
-    );
-    stop.cancel();
-    running.await.unwrap();
 }
 
 /// Faults 27 and 28: an index that is registered again replaces the first one, and needs no watch of its kind.

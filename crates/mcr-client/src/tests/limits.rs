@@ -22,11 +22,7 @@ use kube::{
 use mcr_access::BoxError;
 use tokio::io::AsyncWriteExt;
 
-use super::{
-    Settings, get,
-    server::Server,
-    settings, transport_with, until,
-};
+use super::{Settings, get, server::Server, settings, transport_with, until};
 use crate::{
     answer_body::AnswerBody,
     body::ResponseBody,

@@ -1,6 +1,5 @@
 //! Workspaces whose bindings change: how many there are, and whether they are ready.
 
-
 use mcr_core::ClusterState;
 
 use crate::world::*;

@@ -1,6 +1,5 @@
 //! Permission claims that a workspace has not granted.
 
-
 use k8s_openapi::api::{core::v1::ConfigMap, core::v1::Event, events::v1::Event as NewEvent};
 use kube::core::DynamicObject;
 use mcr_core::{Cluster, StoreError, WatchRequest};

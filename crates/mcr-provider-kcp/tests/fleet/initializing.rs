@@ -5,10 +5,8 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, api::ListParams};
 use mcr_core::{ClusterState, WatchRequest};
-use mcr_provider_kcp::{
-    Initializer, InitializingWorkspaces, LifecycleError, Removal,
-};
-use mcr_kcp_double::{KcpMove, KcpUser, KcpWorkspace};
+use mcr_provider_kcp::{Initializer, InitializingWorkspaces, LifecycleError, Removal};
+use mcr_kcp_double::{KcpMove, KcpUser};
 use mcr_testkit::{
     log::Log,
     sim::SimRule,
@@ -104,6 +102,9 @@ async fn kcp_several_controllers_remove_their_own_initializers_at_the_same_time(
         assert_eq!(removal.or_fail().or_fail(), Removal::Removed);
     }
     first.receives(&[leaves(&a)]).await;
+    let own = Initializer::new(stages.home.id(), "type-0").or_fail();
+    let by_its_id = stages.server.kcp().client(a.id());
+    assert_eq!(own.remove(&by_its_id).await.or_fail(), Removal::Absent);
     let cluster = a.get(LOGICAL_CLUSTERS, "cluster").expect("it exists");
     assert_eq!(
         (&cluster["status"]["initializers"], &cluster["status"]["phase"]),
@@ -146,35 +147,6 @@ async fn kcp_a_recorder_in_a_new_workspace_goes_on_after_it_has_moved() {
 pub(crate) fn finished(removal: Result<Removal, LifecycleError>) {
     let removal = removal.or_fail();
     assert!(matches!(removal, Removal::Removed | Removal::Left), "{removal:?}");
-}
-
-/// Removes it as a controller does that is called again after an error, and for each new cluster of the workspace.
-pub(crate) async fn removed_after_the_move<F>(
-    running: &Running,
-    workspace: &KcpWorkspace,
-    list: &str,
-    remove: impl Fn(kube::Client) -> F,
-) where
-    F: Future<Output = Result<Removal, LifecycleError>>,
-{
-    let waits = || {
-        let cluster = workspace.get(LOGICAL_CLUSTERS, "cluster");
-        cluster.is_some_and(|cluster| {
-            cluster["status"][list]
-                .as_array()
-                .is_some_and(|names| !names.is_empty())
-        })
-    };
-    let removed = async {
-        while waits() {
-            if let Ok(cluster) = running.fleet.get(workspace.id()) {
-                // It fails while the workspace moves.
-                let _ = remove(cluster.client()).await;
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, removed).await.or_fail();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

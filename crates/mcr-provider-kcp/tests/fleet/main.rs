@@ -4,7 +4,6 @@
 
 mod bindings;
 mod claims;
-mod conformance;
 mod endpoints;
 mod events;
 mod garbage;

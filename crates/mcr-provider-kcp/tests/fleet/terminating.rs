@@ -8,17 +8,14 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use mcr_core::{ClusterState, Provider};
+use mcr_provider_kcp::{LifecycleError, TerminatingWorkspaces, Terminator};
 use mcr_kcp_double::{Kcp, KcpDelays, KcpMove, KcpUser, KcpWorkspace};
-use mcr_provider_kcp::{LifecycleError, Removal, TerminatingWorkspaces, Terminator};
-use mcr_testkit::sim::SimRule;
+use mcr_testkit::{
+    sim::SimRule,
+};
 use serde_json::json;
 
-use crate::{
-    events::events,
-    initializing::{finished, removed_after_the_move},
-    stages::*,
-    world::*,
-};
+use crate::{events::events, initializing::finished, stages::*, world::*};
 
 fn terminator(provider: &TerminatingWorkspaces) -> Terminator {
     provider.terminator().expect("the type has been read")
@@ -143,88 +140,6 @@ async fn kcp_a_terminator_that_fails_for_a_while_holds_the_workspace_until_it_le
     running.left(a.id()).await;
     gone(&stages, &a).await;
     running.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kcp_a_deletion_waits_for_two_terminators() {
-    let stages = Stages::with_shards(1, json!({"terminator": true})).await;
-    stages.of_type("other", json!({"terminator": true}));
-    let providers = ["managed", "other"].map(|of_type| {
-        let builder = stages
-            .terminating()
-            .workspace_type(of_type)
-            .provider_name(of_type);
-        builder.build().or_fail()
-    });
-    let mut received = providers.each_ref().map(Received::of);
-    for received in &mut received {
-        received.receives(&[synced()]).await;
-    }
-    let a = stages.workspace("a", "root");
-    a.create(held_map()).or_fail();
-    let both = ["managed", "other"].map(|of_type| stages.name_of(of_type));
-    stages.set(&a, "terminators", &both).await;
-    stages.delete(&a);
-    for received in &mut received {
-        received.receives(&[comes(&a)]).await;
-    }
-    let token = stages.server.kcp().admin_token();
-    let client = |of_type| stages.client_at("terminatingworkspaces", of_type, a.id(), token);
-    let (first, last) = (client("managed"), client("other"));
-    assert_eq!(
-        terminator(&providers[0]).remove(&first).await.or_fail(),
-        Removal::Removed
-    );
-    received[0].receives(&[leaves(&a)]).await;
-    assert_eq!(
-        terminator(&providers[0]).remove(&first).await.or_fail(),
-        Removal::Absent
-    );
-    release(last.clone()).await;
-    assert_eq!(
-        terminator(&providers[1]).remove(&last).await.or_fail(),
-        Removal::Removed
-    );
-    received[1].receives(&[leaves(&a)]).await;
-    gone(&stages, &a).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kcp_a_workspace_that_moves_while_it_is_terminating_is_terminated_on_the_other_shard() {
-    let delays = KcpDelays {
-        copy: std::time::Duration::from_millis(300),
-        ..KcpDelays::default()
-    };
-    for order in [KcpMove::NewFirst, KcpMove::OldFirst] {
-        let stages = Stages::start(Kcp::builder().shards(2).delays(delays)).await;
-        stages.of_type("managed", json!({"terminator": true}));
-        let provider = stages.terminating().build().or_fail();
-        let running = Running::start(provider.clone());
-        let a = stages.workspace("a", "root");
-        a.create(held_map()).or_fail();
-        stages.delete(&a);
-        let in_a = running.ready(a.id()).await;
-        let seen = Arc::new(Witness::of(&in_a, clusters()));
-        sees_its_cluster(&seen).await;
-        stages
-            .server
-            .kcp()
-            .move_workspace(a.id(), "shard-1", order)
-            .or_fail();
-        eventually(PATIENCE, "the content is copied", || {
-            a.get("configmaps", "default/content")
-        })
-        .await;
-        release(stages.server.kcp().client(a.id())).await;
-        removed_after_the_move(&running, &a, "terminators", |client| {
-            let own = terminator(&provider);
-            async move { own.remove(&client).await }
-        })
-        .await;
-        running.left(a.id()).await;
-        gone(&stages, &a).await;
-        running.stop().await;
-    }
 }
 
 /// The refusal says what to do, and it is the shard of the workspace that refuses.

@@ -64,7 +64,7 @@ async fn sync_target_that_is_gone_before_its_watch_reports_is_no_orphan() {
 
 #[tokio::test(start_paused = true)]
 async fn sync_source_that_vanishes_with_its_finalizer_while_the_program_runs_is_reported_and_its_target_stays()
-{
+ {
     for is_limited in [false, true] {
         let mut world = World::with(&["lost"]);
         if is_limited {

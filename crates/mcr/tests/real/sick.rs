@@ -94,7 +94,14 @@ async fn seven_of_ten_contexts_reconcile_at_once_and_three_report_why_not() {
     refusing.bind("127.0.0.1:0".parse().or_fail()).or_fail();
     let refusing_at = refusing.local_addr().or_fail();
     let healthy: Vec<String> = (0..7).map(|i| format!("healthy-{i}")).collect();
-    let at = |name, address| member(name, format!("https://{address}"), &plane, plane.admin_credentials());
+    let at = |name, address| {
+        member(
+            name,
+            format!("https://{address}"),
+            &plane,
+            plane.admin_credentials(),
+        )
+    };
     // The failing clusters come first, to show that the others do not wait for them.
     let mut specs = vec![
         at("black-holed", hole.address),
@@ -113,7 +120,9 @@ async fn seven_of_ten_contexts_reconcile_at_once_and_three_report_why_not() {
         },
     );
     eventually(PATIENCE, "seven clusters reconcile", || {
-        healthy.iter().all(|name| noted.has(&format!("live {name} hello")))
+        healthy
+            .iter()
+            .all(|name| noted.has(&format!("live {name} hello")))
     })
     .await;
     let state = |name: &str| running.fleet.get(name).or_fail().state();

@@ -8,13 +8,10 @@ use std::{
     time::Duration,
 };
 
-use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr::{
-    Action, BoxError, ClusterSpec, Controller, Fleet, Manager, ManagerBuilder, ManagerError, Provider,
-    Request,
-    core::{Change, Discovery},
-    server::ServerOptions,
+    Action, BoxError, ClusterSpec, Controller, Fleet, Manager, ManagerBuilder, ManagerError, Request,
+    core::Change, server::ServerOptions,
 };
 use serde_json::Value;
 use tokio::{
@@ -28,27 +25,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     series::Scrape,
-    support::{ApiAccess, name},
+    support::{Announced, ApiAccess, Scripted, name},
 };
-
-pub(crate) type Announced = Result<Change, String>;
-
-/// A provider that sends the changes and errors of the test. After an error, it continues with the next change.
-pub(crate) struct Scripted(Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Announced>>>);
-
-impl Provider for Scripted {
-    fn name(&self) -> &str {
-        "told"
-    }
-    fn discover(&self, stop: CancellationToken) -> Discovery {
-        stream::unfold(self.0.clone(), |receiver| async move {
-            let announced = receiver.lock().await.recv().await?;
-            Some((announced.map_err(Into::into), receiver))
-        })
-        .take_until(stop.cancelled_owned())
-        .boxed()
-    }
-}
 
 /// A manager that serves.
 pub(crate) struct Served {
@@ -77,11 +55,11 @@ pub(crate) fn serve_with(
     head_within: Duration,
     with: impl FnOnce(ManagerBuilder) -> ManagerBuilder,
 ) -> Served {
-    let (announce, announced) = mpsc::unbounded_channel();
+    let (announce, provider) = Scripted::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let builder = Manager::builder()
-        .provider(Scripted(Arc::new(tokio::sync::Mutex::new(announced))))
+        .provider(provider)
         .controller(Controller::<ConfigMap>::new("animals").build(done, Arc::new(())))
         .serve(ServerOptions::from(listener).head_within(head_within));
     let manager = with(builder).build().unwrap();

@@ -285,17 +285,26 @@ impl State {
     }
 }
 
-/// A provider that sends the changes of the test.
-struct Scripted(Mutex<Option<mpsc::UnboundedReceiver<Change>>>);
+pub type Announced = Result<Change, String>;
+
+/// A provider that sends the changes and errors of the test. After an error, it continues with the next change.
+pub struct Scripted(Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Announced>>>);
+
+impl Scripted {
+    pub fn new() -> (mpsc::UnboundedSender<Announced>, Self) {
+        let (announce, announced) = mpsc::unbounded_channel();
+        (announce, Self(Arc::new(tokio::sync::Mutex::new(announced))))
+    }
+}
 
 impl Provider for Scripted {
     fn name(&self) -> &str {
         "told"
     }
     fn discover(&self, stop: CancellationToken) -> Discovery {
-        let receiver = self.0.lock().unwrap().take().unwrap();
-        stream::unfold(receiver, |mut receiver| async move {
-            Some((Ok(receiver.recv().await?), receiver))
+        stream::unfold(self.0.clone(), |receiver| async move {
+            let announced = receiver.lock().await.recv().await?;
+            Some((announced.map_err(Into::into), receiver))
         })
         .take_until(stop.cancelled_owned())
         .boxed()
@@ -305,7 +314,7 @@ impl Provider for Scripted {
 /// A running fleet. The test adds and removes its clusters.
 pub struct World {
     pub fleet: Fleet,
-    changes: mpsc::UnboundedSender<Change>,
+    changes: mpsc::UnboundedSender<Announced>,
     stop_fleet: CancellationToken,
     stop: CancellationToken,
     running: Vec<JoinHandle<()>>,
@@ -335,11 +344,8 @@ impl World {
     }
 
     pub fn with_settings(change: impl FnOnce(&mut FleetSettings)) -> Self {
-        let (changes, receiver) = mpsc::unbounded_channel();
-        let fleet = Fleet::builder()
-            .provider(Scripted(Mutex::new(Some(receiver))))
-            .settings(change)
-            .build();
+        let (changes, provider) = Scripted::new();
+        let fleet = Fleet::builder().provider(provider).settings(change).build();
         let stop_fleet = CancellationToken::new();
         let running = tokio::spawn({
             let (fleet, stop) = (fleet.clone(), stop_fleet.clone());
@@ -354,13 +360,17 @@ impl World {
         }
     }
 
+    fn announce(&self, change: Change) {
+        self.changes.send(Ok(change)).unwrap();
+    }
+
     /// Adds a cluster, or changes its labels.
     pub fn add(&self, cluster: &str, api: &ApiAccess, labels: &[(&str, &str)]) {
         let mut spec = ClusterSpec::new(name(cluster), api.access.clone());
         for (key, value) in labels {
             spec = spec.label(*key, *value);
         }
-        self.changes.send(Change::Upsert(spec)).unwrap();
+        self.announce(Change::Upsert(spec));
     }
 
     /// Adds a cluster with its own server.
@@ -373,22 +383,22 @@ impl World {
     /// Announces a cluster with this name and this identity.
     pub fn identify(&self, cluster: &str, api: &ApiAccess, identity: &str) {
         let spec = ClusterSpec::new(name(cluster), api.access.clone()).identity(identity);
-        self.changes.send(Change::Upsert(spec)).unwrap();
+        self.announce(Change::Upsert(spec));
     }
 
     /// Adds a cluster, or changes its property `tier`.
     pub fn tier(&self, cluster: &str, api: &ApiAccess, tier: &str) {
         let spec = ClusterSpec::new(name(cluster), api.access.clone()).property("tier", tier);
-        self.changes.send(Change::Upsert(spec)).unwrap();
+        self.announce(Change::Upsert(spec));
     }
 
     pub fn suspend(&self, cluster: &str, api: &ApiAccess) {
         let spec = ClusterSpec::new(name(cluster), api.access.clone()).suspended("asleep");
-        self.changes.send(Change::Upsert(spec)).unwrap();
+        self.announce(Change::Upsert(spec));
     }
 
     pub fn remove(&self, cluster: &str) {
-        self.changes.send(Change::Remove(name(cluster))).unwrap();
+        self.announce(Change::Remove(name(cluster)));
     }
 
     pub fn run(&mut self, controller: BuiltController) -> ControllerHandle {

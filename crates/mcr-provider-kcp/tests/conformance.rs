@@ -1,11 +1,18 @@
 //! The conformance suite (`mcr_testkit::conformance`), on a double of kcp.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+#[allow(dead_code, unused_imports, reason = "the tests of a fleet use the rest")]
+#[path = "fleet/stages.rs"]
+mod stages;
+#[allow(dead_code, unused_imports, reason = "the tests of a fleet use the rest")]
+#[path = "fleet/world.rs"]
+mod world;
+
 use std::{collections::HashMap, sync::Arc};
 
 use futures::StreamExt;
-use mcr_core::{
-    Availability, BoxError, Change, ClusterName, Discovery, DiscoverySettings, Provider,
-};
+use mcr_core::{Availability, BoxError, Change, ClusterName, Discovery, DiscoverySettings, Provider};
 use mcr_provider_kcp::KcpProvider;
 use mcr_kcp_double::{Kcp, KcpWorkspace};
 use mcr_testkit::{
@@ -14,7 +21,10 @@ use mcr_testkit::{
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::{stages::Stages, world::*};
+use crate::{
+    stages::Stages,
+    world::{BINDINGS, OrFail, WIDGETS, World, bind, unbind},
+};
 
 const SHARDS: [&str; 2] = ["root", "shard-1"];
 
