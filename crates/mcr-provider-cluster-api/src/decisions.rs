@@ -198,7 +198,15 @@ impl Decisions {
 
     fn secret(&mut self, key: &ObjectKey, now: Instant) {
         let users = self.users.get(key).into_iter().flatten().cloned();
+        let is_gone = !self.secrets.contains_key(key);
         for cluster in users.collect::<Vec<_>>() {
+            let member = self.members.get_mut(&cluster).filter(|_| is_gone);
+            // What was read before the watch knew the Secret is gone with it.
+            if let Some(content) = member.and_then(|member| member.content.as_mut())
+                && *content.at == Stamp::default()
+            {
+                content.kubeconfig = None;
+            }
             self.announce(&cluster, now);
         }
     }
