@@ -47,7 +47,10 @@ impl Decide for Decisions {
         for event in events {
             match event {
                 Event::Announced(Ok(change)) => outcome.changes.extend(self.announced(change, now)),
-                Event::Announced(Err(error)) => outcome.error = Some(error),
+                Event::Announced(Err(error)) => {
+                    outcome.error = Some(error);
+                    break;
+                }
                 Event::Probed(name, ticket, answer) => {
                     if let Some(Err(error)) = &answer {
                         tracing::debug!(cluster = %name, %error, "ClusterProperties not read, the last known ones stay");

@@ -198,7 +198,15 @@ impl Decisions {
 
     fn secret(&mut self, key: &ObjectKey, now: Instant) {
         let users = self.users.get(key).into_iter().flatten().cloned();
+        let is_gone = !self.secrets.contains_key(key);
         for cluster in users.collect::<Vec<_>>() {
+            let member = self.members.get_mut(&cluster).filter(|_| is_gone);
+            // What was read before the watch knew the Secret is gone with it.
+            if let Some(content) = member.and_then(|member| member.content.as_mut())
+                && *content.at == Stamp::default()
+            {
+                content.kubeconfig = None;
+            }
             self.announce(&cluster, now);
         }
     }
@@ -226,17 +234,37 @@ impl Decisions {
         let facts = self.inventory.get(key)?.facts()?;
         let member = self.members.get_mut(key)?;
         let (secret, secret_key) = member.source.as_ref()?;
+        let engaged = self.inventory.memory().is_engaged(key);
+        // The watch of Secrets may be behind that of Clusters, so one that is unknown is asked for.
+        let asked = member
+            .content
+            .as_ref()
+            .is_some_and(|content| *content.at == Stamp::default());
+        let asks = self.inventory.is_synced() && (!engaged || asked);
         let known = self.secrets.get(secret);
         let (stamp, of_another) = match known {
-            Some(stamp) if stamp.may_be_of(facts.description.uid.as_ref()) => (Some(stamp), false),
-            known => (None, known.is_some()),
+            Some(stamp) if stamp.may_be_of(facts.description.uid.as_ref()) => (Some(stamp.clone()), false),
+            Some(_) => (None, true),
+            None => (asks.then(Arc::default), false),
         };
         let content = member
             .content
+            .as_mut()
+            .filter(|content| stamp.as_ref().is_some_and(|stamp| content.is_at(stamp)));
+        if let (Some(content), Some(stamp)) = (content, &stamp) {
+            content.at = stamp.clone();
+        }
+        let content = member
+            .content
             .as_ref()
-            .filter(|content| stamp.is_some_and(|stamp| content.is_at(stamp)));
-        let wanted = stamp.filter(|_| member.ready && content.is_none());
-        if member.reading.as_ref() != wanted {
+            .filter(|content| Some(&content.at) == stamp.as_ref());
+        let named = path(secret).is_some();
+        let wanted = stamp
+            .as_ref()
+            .filter(|_| named && member.ready && content.is_none());
+        // A read that began before the watch knew the Secret is judged when it ends.
+        let is_read = wanted.is_some() && member.reading.as_ref().is_some_and(|at| **at == Stamp::default());
+        if member.reading.as_ref() != wanted && !is_read {
             match wanted {
                 Some(_) => self.requests.plan(key, now),
                 None => self.requests.cancel(key),
@@ -255,11 +283,11 @@ impl Decisions {
             Some(Some(Ok(access))) => return Some(Verdict::Good(access.clone())),
             Some(Some(Err(problem))) => return Some(broken(&problem.text)),
             Some(None) => {}
-            None if stamp.is_some() => return member.failed.as_ref().map(|failed| broken(&failed.text)),
+            None if wanted.is_some() => return member.failed.as_ref().map(|failed| broken(&failed.text)),
             None if !self.secrets_listed => return None,
             None => {}
         }
-        if path(secret).is_none() {
+        if !named {
             let why =
                 format!("Secret {secret}: this can't be the name of a Secret; correct `kubeconfig_secret`");
             return Some(broken(&why.into()));
@@ -270,7 +298,7 @@ impl Decisions {
             let (name, namespace) = (&secret.name, secret.namespace.as_deref().unwrap_or_default());
             format!("no Secret {name} with the label {CLUSTER_NAME_LABEL} in namespace {namespace}")
         };
-        if self.inventory.memory().is_engaged(key) {
+        if engaged {
             let (object, why) = (format!("Secret {secret}"), why.into());
             return Some(Verdict::Broken { object, why });
         }

@@ -48,8 +48,9 @@ pub(crate) struct ReportedRefusals {
 }
 
 impl CredentialSource for ReportedRefusals {
+    /// Also another one for another text of the kubeconfig, so that a refusal always names the one that is in use.
     fn fingerprint(&self) -> Fingerprint {
-        self.source.fingerprint()
+        Fingerprint::of(&(self.source.fingerprint(), self.refusal.1))
     }
 
     fn credential(&self, why: Refresh) -> BoxFuture<'_, Result<Credential, CredentialError>> {

@@ -1,4 +1,4 @@
-//! What an object of a hub tells of its cluster, in little memory.
+//! The description of a cluster by an object of a hub, in little memory.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -14,7 +14,7 @@ pub type Pairs = Box<[(Box<str>, Box<str>)]>;
 
 /// The facts that a provider keeps of an object.
 pub trait Described {
-    /// What the object tells of its cluster.
+    /// The description of the cluster.
     fn description(&self) -> &Description;
 
     /// The spec of the cluster. Default: that of the [description](Self::description). What another implementation adds must not
@@ -27,7 +27,7 @@ pub trait Described {
 /// The facts of an object, or why the object can't be decoded.
 pub type Decoded<F> = Result<Arc<F>, Arc<str>>;
 
-/// What an object tells of its cluster beside the way to reach it. Providers embed it in the facts that they keep of an object.
+/// The description of a cluster by an object, but for the way to reach it. Providers embed it in the facts that they keep of an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Description {
     /// The declared identity of the cluster: usually the UID of the object. None if there is none.

@@ -134,7 +134,7 @@ impl Versions {
     }
 
     /// Asks a hub for the best version that it serves of the kind, or for the only one that may be read. The versions of the group
-    /// do not tell, because a group can have other kinds in them.
+    /// are no answer, because a group can have other kinds in them.
     ///
     /// # Errors
     /// If the hub serves no such version, or does not answer within the deadline, with what to do about it.
@@ -201,14 +201,14 @@ impl Versions {
             Err(kube::Error::Api(status)) if status.code == 404 => return Ok(false),
             Err(kube::Error::Api(status)) if status.code == 403 => {
                 return Err(format!(
-                    "the hub forbids GET {path}, which tells whether it serves this version of {kind}; grant the verb get on this \
+                    "the hub forbids GET {path}, which shows whether it serves this version of {kind}; grant the verb get on this \
                      nonResourceURL, as the ClusterRole system:discovery does"
                 )
                 .into());
             }
             Err(error) => {
                 let why = explain_error(&error);
-                return Err(format!("the hub does not tell its versions of {kind}: {why}").into());
+                return Err(format!("the hub does not list its versions of {kind}: {why}").into());
             }
         };
         let list: Resources = serde_json::from_str(&answer).map_err(|_| {

@@ -44,7 +44,7 @@ impl Judge {
 
 /// A kubeconfig, which is parsed once. Its text, which takes more memory than all the rest, is gone then.
 pub struct Kubeconfig {
-    /// Tells kubeconfigs apart when their texts are gone.
+    /// Distinguishes kubeconfigs when their texts are gone.
     fingerprint: Fingerprint,
     content: Mutex<Content>,
 }

@@ -8,7 +8,7 @@
 //! | [`HubOptions`], [`Hub`] | the options that all such providers share, checked; watches with their log lines; names of clusters |
 //! | [`discovery`], [`Decide`] | runs a discovery: events go in, one decision is made, changes and tasks come out |
 //! | [`Inventory`], [`Verdict`] | what was announced: each change once, `Synced` when it is due, a memory over discoveries |
-//! | [`Described`], [`Description`], [`decoded`] | what an object tells of its cluster, in little memory; objects that can't be decoded |
+//! | [`Described`], [`Description`], [`decoded`] | the description of a cluster by an object, in little memory; objects that can't be decoded |
 //! | [`SecretContent`], [`Kubeconfig`], [`Judge`] | kubeconfigs in Secrets, parsed once and judged by the policies |
 //! | [`Requests`], [`fetch`], [`fetch_secret`] | requests beside the watches: when, how many at once, and when again after a failure |
 //! | [`Versions`] | the version of a kind that the hub serves |

@@ -10,7 +10,7 @@ use mcr_core::hub::{
 };
 use mcr_core::{AccessPolicy, AddressPolicy, ClusterName, Discovery, DiscoverySettings, HubEvent, Provider};
 use mcr_testkit::{
-    conformance::{self, Ability, Ability::*, Draft},
+    conformance::{Ability, Ability::*, Draft, Subject},
     sim::SimCluster,
 };
 use serde_json::{Value, json};
@@ -117,9 +117,9 @@ impl Provider for ConfigMaps {
     }
 }
 
-struct Subject(SimCluster);
+struct Maps(SimCluster);
 
-impl Subject {
+impl Maps {
     fn key(draft: &Draft) -> String {
         format!("default/{}", draft.name())
     }
@@ -149,7 +149,7 @@ impl Subject {
     }
 }
 
-impl conformance::Subject for Subject {
+impl Subject for Maps {
     const CAN: &'static [Ability] = &[Add, Change, Rotate, Break, Delete, Remove];
 
     async fn start() -> Self {
@@ -193,4 +193,4 @@ impl conformance::Subject for Subject {
     }
 }
 
-mcr_testkit::provider_conformance!(Subject);
+mcr_testkit::provider_conformance!(Maps);

@@ -46,10 +46,12 @@ fn shown(changes: Vec<Change>) -> Vec<String> {
         Change::Upsert(spec) => match spec.availability {
             Availability::Available => format!("+{}", spec.name),
             Availability::Suspended { reason } => format!("~{}: {reason}", spec.name),
+            other => format!("{other:?}"),
         },
         Change::Broken(broken) => format!("!{}: {broken}", broken.name),
         Change::Remove(name) => format!("-{name}"),
         Change::Synced => "synced".into(),
+        other => format!("{other:?}"),
     };
     changes.into_iter().map(shown).collect()
 }
