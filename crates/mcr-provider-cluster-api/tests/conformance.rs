@@ -7,13 +7,12 @@ mod support;
 use std::sync::Arc;
 
 use mcr_core::{ClusterName, Provider};
-use mcr_provider_cluster_api::ClusterApiProvider;
 use mcr_testkit::{
     conformance::{Ability, Ability::*, Draft, Subject},
     sim::SimCluster,
 };
 use serde_json::{Value, json};
-use support::{cluster, hub, initialized, locally, secret};
+use support::{CLUSTERS, builder, hub, object};
 
 /// With `KEEP`, clusters stay while their Clusters are being deleted. Without it they leave at once.
 struct Clusters<const ALL: bool, const KEEP: bool>(SimCluster);
@@ -27,34 +26,26 @@ impl<const ALL: bool, const KEEP: bool> Clusters<ALL, KEEP> {
         ClusterName::new(if ALL { Self::key(draft) } else { draft.name() }).unwrap()
     }
 
-    fn put_cluster(&self, draft: &Draft, ready: bool) {
-        let mut wanted = cluster("default", &draft.name());
-        wanted["metadata"]["labels"]["version"] = draft.label().into();
-        if ready {
-            wanted = initialized(wanted);
-        }
+    fn put_cluster(&self, draft: &Draft) {
+        let label = json!({"metadata": {"labels": {"version": draft.label()}}});
+        let wanted = object(&format!("ready {}", draft.name()), label);
         self.0.apply(wanted).unwrap();
     }
 
     fn put_secret(&self, draft: &Draft, kubeconfig: &str) {
-        self.0
-            .apply(secret("default", &draft.name(), kubeconfig))
-            .unwrap();
+        let content = json!({"stringData": {"value": kubeconfig}});
+        let secret = object(&format!("secret {}", draft.name()), content);
+        self.0.apply(secret).unwrap();
     }
 
     fn finalizers(&self, draft: &Draft, finalizers: Value) {
-        let mut there = self
-            .0
-            .get("clusters.cluster.x-k8s.io", &Self::key(draft))
-            .unwrap();
+        let mut there = self.0.get(CLUSTERS, &Self::key(draft)).unwrap();
         there["metadata"]["finalizers"] = finalizers;
         self.0.update(there).unwrap();
     }
 
     fn delete(&self, draft: &Draft) {
-        self.0
-            .delete("clusters.cluster.x-k8s.io", &Self::key(draft))
-            .unwrap();
+        self.0.delete(CLUSTERS, &Self::key(draft)).unwrap();
     }
 }
 
@@ -66,13 +57,11 @@ impl<const ALL: bool, const KEEP: bool> Subject for Clusters<ALL, KEEP> {
     };
 
     async fn start() -> Self {
-        Self(hub())
+        Self(hub(SimCluster::builder()))
     }
 
     fn provider(&self) -> Arc<dyn Provider> {
-        let mut builder = ClusterApiProvider::builder()
-            .client(self.0.client())
-            .access_policy(locally());
+        let mut builder = builder(self.0.client());
         if ALL {
             builder = builder.all_namespaces();
         }
@@ -84,7 +73,7 @@ impl<const ALL: bool, const KEEP: bool> Subject for Clusters<ALL, KEEP> {
 
     async fn put(&mut self, draft: &Draft) {
         self.put_secret(draft, &draft.kubeconfig());
-        self.put_cluster(draft, true);
+        self.put_cluster(draft);
     }
 
     async fn add(&mut self, draft: &Draft) -> ClusterName {
@@ -99,17 +88,14 @@ impl<const ALL: bool, const KEEP: bool> Subject for Clusters<ALL, KEEP> {
 
     async fn break_it(&mut self, draft: &Draft) -> ClusterName {
         self.put_secret(draft, &draft.kubeconfig_cut_short());
-        self.put_cluster(draft, true);
+        self.put_cluster(draft);
         Self::name(draft)
     }
 
     async fn begin_deletion(&mut self, draft: &Draft) {
         self.finalizers(draft, json!(["cluster.cluster.x-k8s.io"]));
         self.delete(draft);
-        let there = self
-            .0
-            .get("clusters.cluster.x-k8s.io", &Self::key(draft))
-            .unwrap();
+        let there = self.0.get(CLUSTERS, &Self::key(draft)).unwrap();
         assert!(there["metadata"]["deletionTimestamp"].is_string());
     }
 

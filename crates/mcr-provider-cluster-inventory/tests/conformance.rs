@@ -15,10 +15,7 @@ use mcr_testkit::{
     sim::SimCluster,
 };
 use serde_json::{Value, json};
-use support::{
-    PROFILES, client, condition, create_namespace, decision, decisions_crd, extended, hub, locally, profile,
-    secret,
-};
+use support::{PROFILES, client, hub, locally, object};
 
 const CAN: &[Ability] = &[Add, Change, Rotate, Replace, Break, Suspend, Remove];
 
@@ -49,20 +46,24 @@ impl<const SPACES: u8, const SECRETS: bool> Profiles<SPACES, SECRETS> {
         ClusterName::new(name).unwrap()
     }
 
-    fn profile(draft: &Draft) -> Value {
-        let wanted = profile("default", &draft.name(), &draft.server());
-        let mut wanted = extended(wanted, &[(ARGS_EXTENSION, json!([draft.token()]))]);
-        wanted["metadata"]["labels"]["version"] = draft.label().into();
-        wanted
-    }
-
-    fn put_with(&self, profile: Value, draft: &Draft, kubeconfig: &str) {
+    fn put_with(&self, draft: &Draft, args: Value, kubeconfig: &str, healthy: &str) {
+        let (key, label) = (Self::key(draft), draft.label());
         if SECRETS {
-            self.0
-                .apply(secret("default", &draft.name(), kubeconfig))
-                .unwrap();
+            let secret = json!({"stringData": {"Config": kubeconfig}});
+            self.0.apply(object(&format!("secret {key}"), secret)).unwrap();
         }
-        self.0.apply(profile).unwrap();
+        let extensions = json!([{"name": ARGS_EXTENSION, "extension": args}]);
+        let more = json!({
+            "metadata": {"labels": {"version": label}},
+            "status": {
+                "conditions": [{
+                    "type": "ControlPlaneHealthy", "status": healthy, "reason": "Why", "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }],
+                "accessProviders": [{"name": "p", "cluster": {"server": draft.server(), "extensions": extensions}}],
+            },
+        });
+        self.0.apply(object(&format!("profile {key}"), more)).unwrap();
     }
 
     fn delete(&self, draft: &Draft) {
@@ -74,22 +75,20 @@ impl<const SPACES: u8, const SECRETS: bool> Subject for Profiles<SPACES, SECRETS
     const CAN: &'static [Ability] = CAN;
 
     async fn start() -> Self {
-        let hub = hub();
-        if SECRETS {
-            // The watches of profiles and of Secrets have no order. A profile that is told before its Secret is announced twice:
-            // as one that waits, and as one that can be reached. So each cluster and marker of the suite has its Secret already.
-            for draft in numbers().map(Draft::new) {
-                hub.create(secret("default", &draft.name(), draft.kubeconfig()))
-                    .unwrap();
-            }
+        let hub = hub(SimCluster::builder());
+        let keys: Vec<String> = numbers().map(|number| Self::key(&Draft::new(number))).collect();
+        // The watches of profiles and of Secrets have no order. A profile that comes before its Secret is announced twice:
+        // as one that waits, and as one that can be reached. So each cluster and marker of the suite has its Secret already.
+        for key in keys.iter().filter(|_| SECRETS) {
+            hub.create(object(&format!("secret {key}"), json!({}))).unwrap();
         }
         if SPACES == CHOSEN {
-            create_namespace(&hub, "elsewhere");
-            hub.create(decisions_crd()).unwrap();
-            let names: Vec<String> = numbers().map(|number| Self::key(&Draft::new(number))).collect();
-            for (index, names) in names.chunks(50).enumerate() {
-                let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                hub.create(decision("elsewhere", index, &names)).unwrap();
+            for (index, keys) in keys.chunks(50).enumerate() {
+                let names = keys.iter().filter_map(|key| key.split_once('/'));
+                let names: Value =
+                    names.map(|(namespace, name)| json!({"clusterProfileRef": {"namespace": namespace, "name": name}})).collect();
+                let decision = object(&format!("decision eu/{index}"), json!({"decisions": names}));
+                hub.create(decision).unwrap();
             }
         }
         Self(hub)
@@ -101,20 +100,21 @@ impl<const SPACES: u8, const SECRETS: bool> Subject for Profiles<SPACES, SECRETS
         let mut builder = ClusterInventoryProvider::builder()
             .client(client(&self.0))
             .access_policy(locally(&[]).credential_plugins(plugins.plugin_policy()));
-        builder = match SECRETS {
-            true => builder.consumer_secrets("me"),
-            false => builder.access_providers(plugins),
+        builder = if SECRETS {
+            builder.consumer_secrets("me")
+        } else {
+            builder.access_providers(plugins)
         };
         builder = match SPACES {
             ALL => builder.all_namespaces(),
-            CHOSEN => builder.namespaces(["default", "elsewhere"]).placement("web"),
+            CHOSEN => builder.namespaces(["default", "eu"]).placement("web"),
             _ => builder,
         };
         Arc::new(builder.build().unwrap())
     }
 
     async fn put(&mut self, draft: &Draft) {
-        self.put_with(Self::profile(draft), draft, &draft.kubeconfig());
+        self.put_with(draft, json!([draft.token()]), &draft.kubeconfig(), "True");
     }
 
     async fn add(&mut self, draft: &Draft) -> ClusterName {
@@ -129,15 +129,12 @@ impl<const SPACES: u8, const SECRETS: bool> Subject for Profiles<SPACES, SECRETS
 
     async fn break_it(&mut self, draft: &Draft) -> ClusterName {
         let args = json!([draft.token(), {}]);
-        let profile = extended(Self::profile(draft), &[(ARGS_EXTENSION, args)]);
-        self.put_with(profile, draft, &draft.kubeconfig_cut_short());
+        self.put_with(draft, args, &draft.kubeconfig_cut_short(), "True");
         Self::name(draft)
     }
 
     async fn suspend(&mut self, draft: &Draft) {
-        let mut profile = Self::profile(draft);
-        profile["status"]["conditions"] = json!([condition("ControlPlaneHealthy", "False", "etcd is down")]);
-        self.put_with(profile, draft, &draft.kubeconfig());
+        self.put_with(draft, json!([draft.token()]), &draft.kubeconfig(), "False");
     }
 
     async fn remove(&mut self, draft: &Draft) {

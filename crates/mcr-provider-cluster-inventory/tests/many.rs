@@ -10,16 +10,15 @@ mod support;
 use std::time::Duration;
 
 use futures::FutureExt;
-use mcr_provider_cluster_inventory::{ClusterInventoryProvider, EXEC_EXTENSION, MEMBER_ID_LABEL};
+use mcr_provider_cluster_inventory::{AccessProviderConfig, AccessProviders, ClusterInventoryProvider};
 use mcr_testkit::{
+    discovery::Followed,
     sim::{SimCluster, SimTls},
     waiting::eventually,
 };
 use peak_alloc::PeakAlloc;
-use serde_json::{Value, json};
-use support::{
-    PROFILES, Received, base64, builder, change, condition, extended, hub_of, profile, providers, timed,
-};
+use serde_json::json;
+use support::{PROFILES, access, client, hub, locally, object};
 
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
@@ -27,39 +26,22 @@ static MEMORY: PeakAlloc = PeakAlloc;
 const PATIENCE: Duration = Duration::from_secs(120);
 const MANY: usize = 1000;
 
-/// As long as those that cluster managers write, with a CA.
-fn member(ca: &str, number: usize) -> Value {
-    let name = format!("member-{number:04}");
-    let profile = profile("fleet", &name, &format!("https://{name}.example:6443"));
-    let config = json!({"name": format!("{name}-kubeconfig"), "key": "value", "namespace": "fleet"});
-    let mut profile = extended(profile, &[(EXEC_EXTENSION, config)]);
-    profile["metadata"]["labels"][MEMBER_ID_LABEL] = name.into();
-    profile["status"]["accessProviders"][0]["cluster"]["certificate-authority-data"] = ca.into();
-    profile
-}
-
-fn hub() -> SimCluster {
-    let hub = hub_of(
-        SimCluster::builder().history(10 * MANY).audit_limit(20_000),
-        &["v1alpha1", "v1alpha2"],
-    );
-    hub.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fleet"}}))
-        .unwrap();
+/// A hub with ClusterProfiles as long as those that cluster managers write, with a CA.
+fn large_hub() -> SimCluster {
+    let hub = hub(SimCluster::builder().history(10 * MANY).audit_limit(20_000));
     // Text before a PEM block counts as a comment.
     let ca = SimTls::new().unwrap().ca_pem();
-    let ca = base64(format!("{}\n{ca}", "-".repeat(1_100 - ca.len() - 1)));
+    let ca = format!("{}\n{ca}", "-".repeat(1_100 - ca.len() - 1));
     for number in 0..MANY {
-        hub.create(member(&ca, number)).unwrap();
+        let name = format!("member-{number:04}");
+        let config = json!({"name": format!("{name}-kubeconfig"), "key": "value", "namespace": "eu"});
+        let access = access("p", &format!("https://{name}.example:6443"), &ca, config);
+        let more = json!({
+            "metadata": {"labels": {"multicluster.x-k8s.io/inventory-member-id": name}}, "status": {"accessProviders": access},
+        });
+        hub.create(object(&format!("profile eu/{name}"), more)).unwrap();
     }
     hub
-}
-
-fn provider(hub: &SimCluster) -> ClusterInventoryProvider {
-    timed(builder(hub))
-        .namespace("fleet")
-        .access_providers(providers())
-        .build()
-        .unwrap()
 }
 
 async fn watched(hub: &SimCluster, watches: usize) {
@@ -69,10 +51,17 @@ async fn watched(hub: &SimCluster, watches: usize) {
 
 #[tokio::test]
 async fn a_thousand_profiles_cost_one_list_and_their_heartbeats_nothing() {
-    let hub = hub();
-    let provider = provider(&hub);
+    let hub = large_hub();
+    let plugins = AccessProviders::new([AccessProviderConfig::new("p", "/plugins/p")]).unwrap();
+    let provider = ClusterInventoryProvider::builder()
+        .client(client(&hub))
+        .namespace("eu")
+        .access_policy(locally(&["/plugins/p".as_ref()]))
+        .access_providers(plugins)
+        .build()
+        .unwrap();
     let measure = async || {
-        let mut discovery = Received::of(&provider);
+        let mut discovery = Followed::of(&provider);
         let clusters = discovery.all().await;
         assert_eq!(clusters.len(), MANY);
         // The watch that follows the list has begun, so the body of the list is gone.
@@ -89,15 +78,15 @@ async fn a_thousand_profiles_cost_one_list_and_their_heartbeats_nothing() {
     assert!(each < 3_000, "{each} bytes for each profile");
 
     let mark = hub.audit().mark();
-    let mut discovery = Received::of(&provider);
+    let mut discovery = Followed::of(&provider);
     assert_eq!(discovery.all().await.len(), MANY);
     for number in 0..MANY {
-        change(&hub, PROFILES, &format!("fleet/member-{number:04}"), |there| {
-            there["status"]["conditions"] = json!([condition("ControlPlaneHealthy", "True", "seen again")]);
-            there["status"]["properties"][0]["lastObservedTime"] = "2026-02-02T00:00:00Z".into();
-        });
+        let mut there = hub.get(PROFILES, &format!("eu/member-{number:04}")).unwrap();
+        there["status"]["conditions"][0]["message"] = "observed again".into();
+        there["status"]["properties"][0]["lastObservedTime"] = "2026-02-02T00:00:00Z".into();
+        hub.update(there).unwrap();
     }
-    hub.delete(PROFILES, "fleet/member-0500").unwrap();
+    hub.delete(PROFILES, "eu/member-0500").unwrap();
     assert_eq!(
         discovery.line().await,
         "-member-0500",

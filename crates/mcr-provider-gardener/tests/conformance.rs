@@ -4,39 +4,58 @@
 
 mod support;
 
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
 
 use mcr_core::{ClusterName, Provider};
 use mcr_provider_gardener::{GardenerProvider, Topology};
 use mcr_testkit::{
     conformance::{Ability, Ability::*, Draft, Subject},
     garden::Garden,
+    sim::SimCluster,
 };
-use serde_json::json;
-use support::{SHOOTS, World, hour, locally, seed::SeedWorld};
+use serde_json::{Value, json};
+use support::{GARDEN, SEED, SHOOTS, hour, locally, object, secret, server};
 
-/// With `KEEP`, clusters stay while their Shoots are being deleted. Without it they leave at once.
-struct Shoots<const ALL: bool, const KEEP: bool>(World);
+/// The Shoots of a garden, and the kubeconfigs that it issues. With `KEEP`, clusters stay while their Shoots are being deleted.
+/// Without it they leave at once.
+struct Shoots<const ALL: bool, const KEEP: bool> {
+    server: SimCluster,
+    garden: Garden,
+    issue: Arc<Mutex<HashMap<String, String>>>,
+}
+
+fn name(draft: &Draft) -> ClusterName {
+    ClusterName::new(format!("dev/{}", draft.name())).unwrap()
+}
 
 impl<const ALL: bool, const KEEP: bool> Shoots<ALL, KEEP> {
-    fn name(draft: &Draft) -> ClusterName {
-        ClusterName::new(format!("dev/{}", draft.name())).unwrap()
+    fn key(draft: &Draft) -> String {
+        format!("garden-dev/{}", draft.name())
     }
 
     /// The garden issues this from now on. The phase of the rotation makes the provider ask for it.
-    fn put_as(&self, draft: &Draft, kubeconfig: &str, phase: &str) {
-        self.0.answers(&draft.name(), hour(kubeconfig));
-        let mut shoot = Garden::shoot("garden-dev", &draft.name());
-        shoot["metadata"]["labels"] = json!({"version": draft.label()});
+    fn put_as(&self, draft: &Draft, kubeconfig: String, phase: &str) {
+        self.issue.lock().unwrap().insert(draft.name(), kubeconfig);
         let phase = format!("{phase} {}", draft.token());
-        shoot["status"]["credentials"] = json!({"rotation": {"certificateAuthorities": {"phase": phase}}});
-        self.0.server.apply(shoot).unwrap();
+        let more = json!({
+            "metadata": {"labels": {"version": draft.label()}},
+            "status": {"credentials": {"rotation": {"certificateAuthorities": {"phase": phase}}}},
+        });
+        let shoot = object(GARDEN, &format!("shoot {}", Self::key(draft)), more);
+        self.server.apply(shoot).unwrap();
     }
 
-    fn finalizers(&self, draft: &Draft, finalizers: serde_json::Value) {
-        self.0.change(&draft.name(), |shoot| {
-            shoot["metadata"]["finalizers"] = finalizers
-        });
+    fn set(&self, draft: &Draft, field: [&str; 2], value: Value) {
+        let mut there = self.server.get(SHOOTS, &Self::key(draft)).unwrap();
+        there[field[0]][field[1]] = value;
+        self.server.update(there).unwrap();
+    }
+
+    fn delete(&self, draft: &Draft) {
+        self.server.delete(SHOOTS, &Self::key(draft)).unwrap();
     }
 }
 
@@ -48,18 +67,19 @@ impl<const ALL: bool, const KEEP: bool> Subject for Shoots<ALL, KEEP> {
     };
 
     async fn start() -> Self {
-        Self(World::new())
+        let issue = Arc::<Mutex<HashMap<String, String>>>::default();
+        let known = issue.clone();
+        let garden = Garden::new(move |ask| {
+            let answer = hour(known.lock().unwrap()[&ask.name].clone());
+            async move { answer }
+        });
+        Self { server: server(GARDEN), garden, issue }
     }
 
     fn provider(&self) -> Arc<dyn Provider> {
-        let client = self.0.garden.client(self.0.server.client());
-        let mut builder = GardenerProvider::builder()
-            .client(client)
-            .access_policy(locally());
-        builder = match ALL {
-            true => builder.all_namespaces(),
-            false => builder.namespace("garden-dev"),
-        };
+        let client = self.garden.client(self.server.client());
+        let mut builder = GardenerProvider::builder().client(client).access_policy(locally());
+        builder = if ALL { builder.all_namespaces() } else { builder.namespace("garden-dev") };
         if KEEP {
             builder = builder.keep_while(|_| true);
         }
@@ -67,72 +87,67 @@ impl<const ALL: bool, const KEEP: bool> Subject for Shoots<ALL, KEEP> {
     }
 
     async fn put(&mut self, draft: &Draft) {
-        self.put_as(draft, &draft.kubeconfig(), &draft.label());
+        self.put_as(draft, draft.kubeconfig(), &draft.label());
     }
 
     async fn add(&mut self, draft: &Draft) -> ClusterName {
         self.put(draft).await;
-        Self::name(draft)
+        name(draft)
     }
 
     async fn replace(&mut self, draft: &Draft) {
-        self.0.delete(&draft.name());
+        self.delete(draft);
         self.put(draft).await;
     }
 
     async fn break_it(&mut self, draft: &Draft) -> ClusterName {
-        self.put_as(draft, &draft.kubeconfig_cut_short(), "broken");
-        Self::name(draft)
+        self.put_as(draft, draft.kubeconfig_cut_short(), "broken");
+        name(draft)
     }
 
     async fn suspend(&mut self, draft: &Draft) {
-        self.0.change(&draft.name(), |shoot| {
-            shoot["spec"]["hibernation"] = json!({"enabled": true});
-        });
+        self.set(draft, ["spec", "hibernation"], json!({"enabled": true}));
     }
 
     async fn resume(&mut self, draft: &Draft) {
-        self.0.change(&draft.name(), |shoot| {
-            shoot["spec"]["hibernation"] = json!({"enabled": false});
-        });
+        self.set(draft, ["spec", "hibernation"], json!({"enabled": false}));
     }
 
     async fn begin_deletion(&mut self, draft: &Draft) {
-        self.finalizers(draft, json!(["gardener"]));
-        self.0.delete(&draft.name());
-        let there = self
-            .0
-            .server
-            .get(SHOOTS, &format!("garden-dev/{}", draft.name()))
-            .unwrap();
-        assert!(there["metadata"]["deletionTimestamp"].is_string());
+        self.set(draft, ["metadata", "finalizers"], json!(["gardener"]));
+        self.delete(draft);
     }
 
     async fn finish_deletion(&mut self, draft: &Draft) {
-        self.finalizers(draft, json!([]));
+        self.set(draft, ["metadata", "finalizers"], json!([]));
     }
 
     async fn remove(&mut self, draft: &Draft) {
-        self.0.delete(&draft.name());
+        self.delete(draft);
     }
 }
 
 /// The Shoots of a seed. With `KEEP`, clusters stay while their Shoots are being deleted.
-struct InSeed<const KEEP: bool>(SeedWorld);
+struct InSeed<const KEEP: bool>(SimCluster);
 
 impl<const KEEP: bool> InSeed<KEEP> {
     fn put_as(&self, draft: &Draft, kubeconfig: &str) {
-        self.0.kubeconfig(&draft.name(), kubeconfig);
-        self.0.shoot(&draft.name(), |shoot| {
-            shoot["metadata"]["uid"] = draft.uid().into();
-            shoot["metadata"]["labels"] = json!({"version": draft.label()});
-        });
+        let namespace = object(SEED, &format!("namespace shoot--dev--{}", draft.name()), json!({}));
+        self.0.apply(namespace).unwrap();
+        self.0.apply(secret(&draft.name(), kubeconfig)).unwrap();
+        self.shoot(draft, json!({}));
     }
 
-    fn hibernate(&self, draft: &Draft, enabled: bool) {
-        self.0.shoot(&draft.name(), |shoot| {
-            shoot["spec"]["hibernation"] = json!({"enabled": enabled});
-        });
+    fn shoot(&self, draft: &Draft, mut more: Value) {
+        more["metadata"]["uid"] = draft.uid().into();
+        more["metadata"]["labels"] = json!({"version": draft.label()});
+        let cluster = object(SEED, &format!("cluster {}", draft.name()), json!({"spec": {"shoot": more}}));
+        self.0.apply(cluster).unwrap();
+    }
+
+    fn delete(&self, draft: &Draft) {
+        let key = format!("shoot--dev--{}", draft.name());
+        self.0.delete("clusters.extensions.gardener.cloud", &key).unwrap();
     }
 }
 
@@ -140,12 +155,12 @@ impl<const KEEP: bool> Subject for InSeed<KEEP> {
     const CAN: &'static [Ability] = Shoots::<false, KEEP>::CAN;
 
     async fn start() -> Self {
-        Self(SeedWorld::new())
+        Self(server(SEED))
     }
 
     fn provider(&self) -> Arc<dyn Provider> {
         let mut builder = GardenerProvider::builder()
-            .client(self.0.0.client())
+            .client(self.0.client())
             .topology(Topology::Seed)
             .access_policy(locally());
         if KEEP {
@@ -160,39 +175,37 @@ impl<const KEEP: bool> Subject for InSeed<KEEP> {
 
     async fn add(&mut self, draft: &Draft) -> ClusterName {
         self.put(draft).await;
-        Shoots::<false, KEEP>::name(draft)
+        name(draft)
     }
 
     async fn replace(&mut self, draft: &Draft) {
-        self.0.delete(&draft.name());
+        self.delete(draft);
         self.put(draft).await;
     }
 
     async fn break_it(&mut self, draft: &Draft) -> ClusterName {
         self.put_as(draft, &draft.kubeconfig_cut_short());
-        Shoots::<false, KEEP>::name(draft)
+        name(draft)
     }
 
     async fn suspend(&mut self, draft: &Draft) {
-        self.hibernate(draft, true);
+        self.shoot(draft, json!({"spec": {"hibernation": {"enabled": true}}}));
     }
 
     async fn resume(&mut self, draft: &Draft) {
-        self.hibernate(draft, false);
+        self.shoot(draft, json!({"spec": {"hibernation": {"enabled": false}}}));
     }
 
     async fn begin_deletion(&mut self, draft: &Draft) {
-        self.0.shoot(&draft.name(), |shoot| {
-            shoot["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
-        });
+        self.shoot(draft, json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
     }
 
     async fn finish_deletion(&mut self, draft: &Draft) {
-        self.0.delete(&draft.name());
+        self.delete(draft);
     }
 
     async fn remove(&mut self, draft: &Draft) {
-        self.0.delete(&draft.name());
+        self.delete(draft);
     }
 }
 

@@ -21,7 +21,7 @@ use mcr_testkit::{
     waiting::{Background, OrFail, eventually},
 };
 use serde_json::json;
-use support::{World, locally};
+use support::{SHOOTS, World, locally};
 
 /// How long a kubeconfig lives, as the garden says.
 const LIFE: Duration = Duration::from_secs(6);
@@ -55,7 +55,6 @@ async fn a_shoot_works_through_renewals_hibernation_migration_and_a_new_life() {
         }
     });
     let world = World::of(garden);
-    world.server.create(Garden::shoot("garden-dev", "alpha")).unwrap();
 
     let controller = Controller::<ConfigMap>::new("answer")
         .watch_request(|watch| watch.labels(alpha.selector()))
@@ -71,26 +70,24 @@ async fn a_shoot_works_through_renewals_hibernation_migration_and_a_new_life() {
     let state = |what: &'static str, is: fn(&ClusterState) -> bool| {
         let fleet = fleet.clone();
         eventually(DEADLINE, what, move || {
-            let state = fleet.get("dev/alpha").ok()?.state();
+            let state = fleet.get("dev/a").ok()?.state();
             is(&state).then_some(())
         })
     };
 
     alpha.ask("first").await;
-    alpha.answered("first", "dev/alpha").await;
+    alpha.answered("first", "dev/a").await;
     let before = issued.load(SeqCst);
     eventually(DEADLINE, "it is renewed three times", || {
         issued.load(SeqCst) >= before + 3
     })
     .await;
     alpha.ask("renewed").await;
-    alpha.answered("renewed", "dev/alpha").await;
+    alpha.answered("renewed", "dev/a").await;
 
     let hibernate = |wanted: bool| {
-        world.change("alpha", |shoot| {
-            shoot["spec"]["hibernation"] = json!({"enabled": wanted});
-            shoot["status"]["hibernated"] = wanted.into();
-        });
+        let hibernated = json!({"spec": {"hibernation": {"enabled": wanted}}, "status": {"hibernated": wanted}});
+        world.merge("a", &hibernated);
     };
     hibernate(true);
     state("it is suspended", |state| {
@@ -99,27 +96,25 @@ async fn a_shoot_works_through_renewals_hibernation_migration_and_a_new_life() {
     .await;
     alpha.ask("asleep").await;
     hibernate(false);
-    alpha.answered("asleep", "dev/alpha").await;
+    alpha.answered("asleep", "dev/a").await;
 
     // The API server does not move here. The Shoot says that it did.
-    world.change("alpha", |shoot| {
-        shoot["status"]["lastOperation"]["type"] = "Restore".into();
-        shoot["status"]["seedName"] = "seed-b".into();
-    });
+    let restored = json!({"type": "Restore", "state": "Succeeded", "progress": 100});
+    world.merge("a", &json!({"status": {"lastOperation": restored, "seedName": "seed-b"}}));
     eventually(DEADLINE, "its seed is told", || {
-        let seed = fleet.get("dev/alpha").ok()?.property("seed");
+        let seed = fleet.get("dev/a").ok()?.property("seed");
         (seed.as_deref() == Some("seed-b")).then_some(())
     })
     .await;
     alpha.ask("moved").await;
-    alpha.answered("moved", "dev/alpha").await;
+    alpha.answered("moved", "dev/a").await;
 
-    let old = fleet.get("dev/alpha").unwrap();
-    world.delete("alpha");
+    let old = fleet.get("dev/a").unwrap();
+    world.server.delete(SHOOTS, "garden-dev/a").unwrap();
     eventually(DEADLINE, "it is gone", || old.state() == ClusterState::Gone).await;
-    world.server.create(Garden::shoot("garden-dev", "alpha")).unwrap();
+    world.add("a", json!({}));
     alpha.ask("again").await;
-    alpha.answered("again", "dev/alpha").await;
+    alpha.answered("again", "dev/a").await;
     running.stop().await.or_fail();
     Arc::into_inner(alpha)
         .map(|alpha| alpha.remove())

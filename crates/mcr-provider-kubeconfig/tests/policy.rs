@@ -35,7 +35,7 @@ fn hub() -> SimCluster {
         if name == "proxy" {
             kubeconfig["clusters"][0]["cluster"]["proxy-url"] = "http://192.0.2.1:1".into();
         }
-        hub.create(secret("default", name, kubeconfig.to_string()))
+        hub.create(secret("default", name, &kubeconfig.to_string()))
             .unwrap();
     };
     let token = || Credentials::Token("t".to_owned());

@@ -31,6 +31,8 @@ pub mod schema;
     allow(dead_code, reason = "the double of kcp is built on it")
 )]
 pub mod sim;
+#[cfg(feature = "steps")]
+pub mod steps;
 #[cfg(any(feature = "conformance", all(unix, feature = "consumers")))]
 mod suite;
 #[cfg(feature = "waiting")]
