@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use mcr_core::Provider;
 use mcr_provider_cluster_inventory::{
@@ -26,7 +26,7 @@ fn plugins() -> AccessProviders {
 fn builder(client: kube::Client) -> ClusterInventoryProviderBuilder {
     ClusterInventoryProvider::builder()
         .client(client)
-        .access_policy(locally(&[Path::new("/plugins/p")]))
+        .access_policy(locally(&[]).credential_plugins(plugins().plugin_policy()))
 }
 
 struct Profiles;

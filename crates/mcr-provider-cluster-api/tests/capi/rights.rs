@@ -1,16 +1,15 @@
-//! The rights of the manifest.
+//! The rights of the manifest, and the fields of the CRD.
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::rbac::v1::PolicyRule;
 use mcr_testkit::waiting::OrFail;
 use serde_json::{Value, json};
 
-use crate::management::granted;
+use crate::management::{folder, granted};
 use crate::objects::{CLUSTER, SECRET};
 use crate::running::Running;
 use crate::workload::{self, works};
-use crate::{PATIENCE, byo, on_capi};
+use crate::{PATIENCE, byo, manifests, on_capi};
 
 #[test]
 fn the_provider_uses_each_right_of_the_manifest_and_needs_no_other() {
@@ -64,16 +63,32 @@ fn the_provider_uses_each_right_of_the_manifest_and_needs_no_other() {
     });
 }
 
+/// The type that a schema gives to a path.
+fn type_in(schema: &Value, path: &str) -> String {
+    let mut at = schema;
+    for name in path.split('.') {
+        at = &at["properties"][name.trim_end_matches("[]")];
+        for _ in 0..name.matches("[]").count() {
+            at = &at["items"];
+        }
+    }
+    let format = at["format"].as_str().map(|format| format!(":{format}"));
+    format!("{}{}", at["type"].as_str().unwrap_or("nothing"), format.unwrap_or_default())
+}
+
+/// `tests/types.rs` compares the types with this list.
 #[test]
-fn the_readme_has_the_rules_of_the_manifest() {
-    let readme = include_str!("../../README.md");
-    let blocks = readme.split("```yaml\n").skip(1);
-    let blocks = blocks.filter_map(|block| block.split_once("```"));
-    let role = blocks
-        .map(|(block, _)| block)
-        .find(|block| block.contains("verbs"))
-        .expect("the README shows a role");
-    let role: Value = serde_saphyr::from_str(role.split("\n---").next().unwrap_or_default()).or_fail();
-    let rules: Vec<PolicyRule> = serde_json::from_value(role["rules"].clone()).or_fail();
-    assert_eq!(rules, granted());
+fn the_list_of_fields_is_that_of_the_crd() {
+    on_capi(async |_| {
+        let mut crds = manifests::read(&folder().unwrap(), "core.yaml").into_iter();
+        let clusters = crds.find(|crd| crd["spec"]["names"]["kind"] == "Cluster").unwrap();
+        let versions = clusters["spec"]["versions"].as_array().unwrap();
+        for line in include_str!("../data/schema.txt").lines() {
+            let [version, path, type_] = line.split(' ').collect::<Vec<_>>()[..] else {
+                panic!("{line}")
+            };
+            let version = versions.iter().find(|served| served["name"] == version).unwrap();
+            assert_eq!(type_in(&version["schema"]["openAPIV3Schema"], path), type_, "{line}");
+        }
+    });
 }

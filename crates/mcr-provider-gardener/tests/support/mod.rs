@@ -1,6 +1,6 @@
 //! What the tests share: a garden and a seed on simulated API servers.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its part")]
+#![allow(dead_code, unused_imports, clippy::unwrap_used, reason = "each test file uses its part")]
 
 use std::time::{Duration, SystemTime};
 

@@ -80,7 +80,7 @@
 //! | `requests` | How often the provider has made a request in this step: `get secrets`, `list secrets`, or a count of the [`HubProvider`]. |
 //! | `uris` | What is in the path and query of each list and watch of a resource by the provider, in this step. |
 //! | `events` | The events that the provider has written in this step: the kind, namespace and name of their object, their reason and note. |
-//! | `warns` | The warnings that were logged in this step. |
+//! | `warns` | How many warnings with a text were logged in this step. |
 //!
 //! In texts, `$(kubeconfig TOKEN)` is a kubeconfig of a cluster where nothing answers, `$(repeat COUNT TEXT)` repeats a text, and
 //! `$(uid OBJECT)` is the UID of an object. After each step no announcement, event or line of the log has the word `sesame`, and

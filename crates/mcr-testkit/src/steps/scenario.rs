@@ -122,7 +122,8 @@ pub(super) struct Step {
     #[serde(default)]
     pub(super) uris: BTreeMap<String, String>,
     pub(super) events: Option<Vec<String>>,
-    pub(super) warns: Option<Vec<String>>,
+    #[serde(default)]
+    pub(super) warns: BTreeMap<String, usize>,
 }
 
 /// An object by its template and name, alone or with a merge patch.
