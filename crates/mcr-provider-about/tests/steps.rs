@@ -17,8 +17,8 @@ use http::{Request, Response};
 use kube::client::Body;
 use mcr::ClusterSelector;
 use mcr_core::{
-    Access, AccessPolicy, Change, Cluster, ClusterName, ClusterSpec, CredentialPluginPolicy, Discovery, Fleet, Provider,
-    Trust,
+    Access, AccessPolicy, Change, Cluster, ClusterName, ClusterSpec, CredentialPluginPolicy, Discovery,
+    Fleet, Provider, Trust,
 };
 use mcr_provider_about::{AboutApi, AboutHandle, CLUSTER_ID, CLUSTER_SET};
 use mcr_provider_clusters::ClustersProvider;
@@ -48,7 +48,11 @@ fn member_of(id: &str, versions: &[&str]) -> SimCluster {
     all.last_mut().unwrap()["storage"] = true.into();
     let member = SimCluster::builder().build();
     member.create(crd).unwrap();
-    for (name, value) in [(CLUSTER_ID, id), (CLUSTER_SET, "shop"), ("region.example.com", "eu")] {
+    for (name, value) in [
+        (CLUSTER_ID, id),
+        (CLUSTER_SET, "shop"),
+        ("region.example.com", "eu"),
+    ] {
         set(&member, versions[0], name, Some(value));
     }
     grant(&member);
@@ -209,7 +213,11 @@ impl HubProvider for Members {
             }
             "status" => each.for_each(|(name, expected)| self.compare_status(name, expected)),
             "remove" => drop(clusters.remove(name)),
-            "broken" => drop(clusters.broken(ClusterName::new(name).unwrap(), format!("file {name}"), "cut short")),
+            "broken" => drop(clusters.broken(
+                ClusterName::new(name).unwrap(),
+                format!("file {name}"),
+                "cut short",
+            )),
             "revoke" => assert!(self.members[name].remove_user("token")),
             "grant" => grant(&self.members[name]),
             _ => panic!("{action}"),
@@ -218,7 +226,11 @@ impl HubProvider for Members {
 
     fn count(&self, what: &str) -> Option<usize> {
         let member = &self.members[what.strip_prefix("lists of ")?];
-        Some(member.audit().count(|event| event.is_list("clusterproperties") && event.user == "about"))
+        Some(
+            member
+                .audit()
+                .count(|event| event.is_list("clusterproperties") && event.user == "about"),
+        )
     }
 }
 
@@ -278,7 +290,9 @@ async fn a_fleet_selects_by_cluster_set_and_replaces_a_cluster_whose_id_changes(
         let mut spec = spec("a", berlin.client());
         spec.identity = identity.map(Into::into);
         let clusters = ClustersProvider::builder().cluster(spec).build();
-        let fleet = Fleet::builder().provider(trusting(clusters)).build();
+        let fleet = Fleet::builder()
+            .provider(trusting(clusters).refresh_every(Duration::from_secs(1)))
+            .build();
         let runs = fleet.clone();
         let running = Background::start(|stop| async move { runs.run(stop).await });
         let in_shop = |cluster: &Cluster| ClusterSelector::cluster_set("shop").matches(cluster);
@@ -335,10 +349,20 @@ async fn errors_syncs_and_the_end_of_the_inner_discovery_are_passed_on() {
         .await;
     assert_eq!(
         received,
-        ["+a", "synced", "!b: file b: cut short", "the hub is gone", "-a", "synced"]
+        [
+            "+a",
+            "synced",
+            "!b: file b: cut short",
+            "the hub is gone",
+            "-a",
+            "synced"
+        ]
     );
     let text = format!("{provider:?}");
-    assert!(text.contains("announces") && text.contains("at_once: 8"), "{text}");
+    assert!(
+        text.contains("announces") && text.contains("at_once: 8"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -358,7 +382,12 @@ async fn untrusted_accesses_are_probed_under_the_policy_of_the_fleet_only() {
         let handle = about.handle();
         let mut discovery = about.discover_with(CancellationToken::new(), &policy.into());
         let listens = Background::start(|stop| async move {
-            while stop.run_until_cancelled(discovery.next()).await.flatten().is_some() {}
+            while stop
+                .run_until_cancelled(discovery.next())
+                .await
+                .flatten()
+                .is_some()
+            {}
         });
         (handle, listens)
     };
@@ -368,7 +397,12 @@ async fn untrusted_accesses_are_probed_under_the_policy_of_the_fleet_only() {
     let (a, b) = eventually(Duration::from_secs(60), "both are refused", refused).await;
     assert!(a.contains("loopback") && b.contains("exec"), "{a} {b}");
     listens.stop().await;
-    let (handle, _listens) = with(locally().credential_plugins(CredentialPluginPolicy::allowlist(["/bin/false"])));
-    let allowed = || handle.status("a").is_some_and(|status| status.cluster_id.as_deref() == Some("berlin"));
+    let (handle, _listens) =
+        with(locally().credential_plugins(CredentialPluginPolicy::allowlist(["/bin/false"])));
+    let allowed = || {
+        handle
+            .status("a")
+            .is_some_and(|status| status.cluster_id.as_deref() == Some("berlin"))
+    };
     eventually(Duration::from_secs(60), "it is allowed", allowed).await;
 }

@@ -36,12 +36,16 @@ async fn a_provider_holds_neither_secrets_nor_the_texts_of_their_kubeconfigs() {
             hub.create(object(&format!("ready {name}"), json!({}))).unwrap();
             // Those that Cluster API makes beside it.
             for key in ["ca", "etcd", "proxy", "sa"] {
-                hub.create(object(&format!("key {name}-{key}"), json!({}))).unwrap();
+                hub.create(object(&format!("key {name}-{key}"), json!({})))
+                    .unwrap();
             }
         }
         let provider = builder(hub.client()).namespace("elsewhere").build().unwrap();
         let each = bytes_per_cluster(&provider, &hub, CLUSTERS, 2, || MEMORY.current_usage()).await;
         println!("{each} bytes for each cluster, with another key of {other} bytes");
-        assert!(each < 3_000, "{each} bytes for each cluster, with another key of {other} bytes");
+        assert!(
+            each < 3_000,
+            "{each} bytes for each cluster, with another key of {other} bytes"
+        );
     }
 }

@@ -33,8 +33,10 @@ async fn a_hub_that_refuses_all_secrets_is_asked_seldom_and_all_are_read_soon_af
     {
         let hub = hub(SimCluster::builder().history(3 * many));
         for number in 0..many {
-            hub.create(object(&format!("secret c{number}"), json!({}))).unwrap();
-            hub.create(object(&format!("ready c{number}"), json!({}))).unwrap();
+            hub.create(object(&format!("secret c{number}"), json!({})))
+                .unwrap();
+            hub.create(object(&format!("ready c{number}"), json!({})))
+                .unwrap();
         }
         let (asked, allowed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         let (at_once, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));

@@ -82,9 +82,14 @@ mcr_testkit::steps!(
 #[test]
 fn the_page_has_the_rules_of_the_manifest() {
     let blocks = include_str!("../README.md").split("```yaml\n").skip(1);
-    let page = blocks.filter_map(|block| block.split("```").next()).find(|block| block.contains("verbs"));
+    let page = blocks
+        .filter_map(|block| block.split("```").next())
+        .find(|block| block.contains("verbs"));
     let rules = |role: &str| format!("{:?}", SimRule::of_role(role).unwrap());
-    assert_eq!(rules(page.unwrap().split("\n---").next().unwrap()), rules(MANIFEST));
+    assert_eq!(
+        rules(page.unwrap().split("\n---").next().unwrap()),
+        rules(MANIFEST)
+    );
 }
 
 #[tokio::test]
@@ -98,10 +103,21 @@ async fn wrong_options_are_refused_and_right_ones_are_shown() {
     ] {
         assert_eq!(built.build().unwrap_err(), error);
     }
-    let provider = good().labels("region in (eu,us),tier!=test").cluster_classes(["gold"]).build().unwrap();
+    let provider = good()
+        .labels("region in (eu,us),tier!=test")
+        .cluster_classes(["gold"])
+        .build()
+        .unwrap();
     assert_eq!(provider.name(), "cluster-api");
     assert_eq!(
-        provider.searched().split(';').next().unwrap().split(" of the hub").next().unwrap(),
+        provider
+            .searched()
+            .split(';')
+            .next()
+            .unwrap()
+            .split(" of the hub")
+            .next()
+            .unwrap(),
         "clusters.cluster.x-k8s.io in namespace default with labels region in (eu,us),tier!=test, of ClusterClass gold"
     );
 }

@@ -116,7 +116,10 @@ async fn p_55_to_58_wrong_options_are_refused_and_right_ones_are_shown_without_a
     let good = || bare().access_providers(plugins());
     let elsewhere = PlacementDecisions::of_decision("a").namespace("a/b");
     for (built, error) in [
-        (ClusterInventoryProvider::builder().access_providers(plugins()), E::NoHub),
+        (
+            ClusterInventoryProvider::builder().access_providers(plugins()),
+            E::NoHub,
+        ),
         (bare(), E::NoAccess),
         (good().consumer_secrets("me"), E::TwoAccesses),
         (bare().consumer_secrets("a b"), E::Consumer("a b".into())),
@@ -130,12 +133,25 @@ async fn p_55_to_58_wrong_options_are_refused_and_right_ones_are_shown_without_a
         assert_eq!(built.build().unwrap_err(), error);
     }
     assert!(bare().consumer_secrets("me").build().is_ok());
-    let provider = good().labels("a=b").managers(["ocm"]).namespaces(["eu", "us"]).build().unwrap();
+    let provider = good()
+        .labels("a=b")
+        .managers(["ocm"])
+        .namespaces(["eu", "us"])
+        .build()
+        .unwrap();
     assert_eq!(provider.name(), "cluster-inventory");
     let searched = provider.searched();
-    for part in ["clusterprofiles.multicluster.x-k8s.io in namespace eu", "and clusterprofiles", "labels a=b", "manager ocm"] {
+    for part in [
+        "clusterprofiles.multicluster.x-k8s.io in namespace eu",
+        "and clusterprofiles",
+        "labels a=b",
+        "manager ocm",
+    ] {
         assert!(searched.contains(part), "{searched}");
     }
     let shown = format!("{provider:?}");
-    assert!(shown.contains("ControlPlaneHealthy") && !shown.contains("SECRET"), "{shown}");
+    assert!(
+        shown.contains("ControlPlaneHealthy") && !shown.contains("SECRET"),
+        "{shown}"
+    );
 }

@@ -56,7 +56,12 @@ impl World {
         options: impl FnOnce(ClusterInventoryProviderBuilder, AccessProviders) -> ClusterInventoryProviderBuilder,
         profile: impl FnOnce(&mut Value),
     ) -> Self {
-        let member = SimCluster::builder().name("member").build().serve().await.unwrap();
+        let member = SimCluster::builder()
+            .name("member")
+            .build()
+            .serve()
+            .await
+            .unwrap();
         lives(&member, "monkey", "animal");
         lives(&member, "tarzan", "human");
         let folder = tempfile::tempdir().unwrap();
@@ -67,13 +72,20 @@ impl World {
         let config = AccessProviderConfig::new("p", program.to_str().unwrap());
         let hub = hub(SimCluster::builder());
         let access = access("p", &member.url(), &member.ca_pem(), json!({}));
-        let mut described = object("profile default/member", json!({"status": {"accessProviders": access}}));
+        let mut described = object(
+            "profile default/member",
+            json!({"status": {"accessProviders": access}}),
+        );
         profile(&mut described);
         hub.create(described).unwrap();
         let secret = json!({"stringData": {"Config": member.kubeconfig()}});
         hub.create(object("secret member", secret)).unwrap();
-        let builder = ClusterInventoryProvider::builder().client(client(&hub)).all_namespaces();
-        let provider = options(builder, AccessProviders::new([config]).unwrap()).build().unwrap();
+        let builder = ClusterInventoryProvider::builder()
+            .client(client(&hub))
+            .all_namespaces();
+        let provider = options(builder, AccessProviders::new([config]).unwrap())
+            .build()
+            .unwrap();
         let manager = Manager::builder()
             .provider(provider)
             .settings(|settings| settings.access_policy = locally(&[&program]))
@@ -83,15 +95,27 @@ impl World {
         let fleet = manager.fleet().clone();
         fleet.index::<ConfigMap>("type", |map| {
             let labels = map.metadata.labels.iter().flatten();
-            labels.filter(|(key, _)| *key == "type").map(|(_, type_)| type_.clone()).collect()
+            labels
+                .filter(|(key, _)| *key == "type")
+                .map(|(_, type_)| type_.clone())
+                .collect()
         });
         let running = Background::start(|stop| async move { manager.run_until(stop).await.unwrap() });
-        Self { hub, member, folder, fleet, running }
+        Self {
+            hub,
+            member,
+            folder,
+            fleet,
+            running,
+        }
     }
 
     async fn is_fed(&self, name: &str) {
         let fed = || {
-            let map = self.member.cluster().get("configmaps", &format!("default/{name}"));
+            let map = self
+                .member
+                .cluster()
+                .get("configmaps", &format!("default/{name}"));
             map.is_some_and(|map| map["data"]["stomach"] == "food")
         };
         waiting::eventually(PATIENCE, format!("{name} is fed"), fed).await;
@@ -127,7 +151,11 @@ impl World {
         lives(&self.member, "panther", "animal");
         self.is_fed("panther").await;
         assert!(self.cluster().unwrap().is_same(&before), "it is the same cluster");
-        assert_eq!(member.audit().count(|event| event.is_list("configmaps")), 1, "no LIST but the first");
+        assert_eq!(
+            member.audit().count(|event| event.is_list("configmaps")),
+            1,
+            "no LIST but the first"
+        );
     }
 
     fn second_user(&self) {
@@ -170,7 +198,8 @@ async fn p_40_to_44_clusters_are_reached_with_access_providers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p_45_to_54_credential_providers_are_deprecated_and_an_own_predicate_reports_which_clusters_are_ready() {
+async fn p_45_to_54_credential_providers_are_deprecated_and_an_own_predicate_reports_which_clusters_are_ready()
+ {
     let world = World::new(
         |builder, plugins| builder.access_providers(plugins).v1alpha1().ready_when(|_| true),
         |profile| {

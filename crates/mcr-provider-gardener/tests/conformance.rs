@@ -73,13 +73,23 @@ impl<const ALL: bool, const KEEP: bool> Subject for Shoots<ALL, KEEP> {
             let answer = hour(known.lock().unwrap()[&ask.name].clone());
             async move { answer }
         });
-        Self { server: server(GARDEN), garden, issue }
+        Self {
+            server: server(GARDEN),
+            garden,
+            issue,
+        }
     }
 
     fn provider(&self) -> Arc<dyn Provider> {
         let client = self.garden.client(self.server.client());
-        let mut builder = GardenerProvider::builder().client(client).access_policy(locally());
-        builder = if ALL { builder.all_namespaces() } else { builder.namespace("garden-dev") };
+        let mut builder = GardenerProvider::builder()
+            .client(client)
+            .access_policy(locally());
+        builder = if ALL {
+            builder.all_namespaces()
+        } else {
+            builder.namespace("garden-dev")
+        };
         if KEEP {
             builder = builder.keep_while(|_| true);
         }
@@ -132,7 +142,11 @@ struct InSeed<const KEEP: bool>(SimCluster);
 
 impl<const KEEP: bool> InSeed<KEEP> {
     fn put_as(&self, draft: &Draft, kubeconfig: &str) {
-        let namespace = object(SEED, &format!("namespace shoot--dev--{}", draft.name()), json!({}));
+        let namespace = object(
+            SEED,
+            &format!("namespace shoot--dev--{}", draft.name()),
+            json!({}),
+        );
         self.0.apply(namespace).unwrap();
         self.0.apply(secret(&draft.name(), kubeconfig)).unwrap();
         self.shoot(draft, json!({}));
@@ -141,7 +155,11 @@ impl<const KEEP: bool> InSeed<KEEP> {
     fn shoot(&self, draft: &Draft, mut more: Value) {
         more["metadata"]["uid"] = draft.uid().into();
         more["metadata"]["labels"] = json!({"version": draft.label()});
-        let cluster = object(SEED, &format!("cluster {}", draft.name()), json!({"spec": {"shoot": more}}));
+        let cluster = object(
+            SEED,
+            &format!("cluster {}", draft.name()),
+            json!({"spec": {"shoot": more}}),
+        );
         self.0.apply(cluster).unwrap();
     }
 
@@ -197,7 +215,10 @@ impl<const KEEP: bool> Subject for InSeed<KEEP> {
     }
 
     async fn begin_deletion(&mut self, draft: &Draft) {
-        self.shoot(draft, json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+        self.shoot(
+            draft,
+            json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+        );
     }
 
     async fn finish_deletion(&mut self, draft: &Draft) {

@@ -41,7 +41,10 @@ async fn eventually(what: &str, so: impl FnMut() -> bool) {
 async fn member(last: usize) -> (SimCluster, SimFleet, Arc<AtomicUsize>, Garden) {
     let member = SimCluster::builder().name("a").build();
     let members = SimFleet::serve([member.clone()]).await.unwrap();
-    let template = members.kubeconfig("a").unwrap().replace(&member.admin_token(), "TOKEN");
+    let template = members
+        .kubeconfig("a")
+        .unwrap()
+        .replace(&member.admin_token(), "TOKEN");
     let issued = Arc::new(AtomicUsize::new(0));
     let garden = Garden::new({
         let (issued, member) = (issued.clone(), member.clone());
@@ -95,7 +98,11 @@ async fn a_shoot_that_refuses_each_kubeconfig_does_not_keep_the_garden_busy() {
             let Access::Endpoint(access) = &spec.access else {
                 panic!("{:?}", spec.access);
             };
-            access.credentials.credential(Refresh::Unauthorized).await.unwrap();
+            access
+                .credentials
+                .credential(Refresh::Unauthorized)
+                .await
+                .unwrap();
         }
     }
     let issued = issued.load(SeqCst);
@@ -108,7 +115,10 @@ async fn a_kubeconfig_for_another_address_is_tried_before_it_replaces_one_that_w
     let members = SimFleet::serve([member.clone()]).await.unwrap();
     let good = members.kubeconfig("a").unwrap();
     let nowhere = kubeconfig("nowhere").replace("192.0.2.1:6443", "127.0.0.1:1");
-    let (asked, answer) = (Arc::new(AtomicUsize::new(0)), Arc::new(std::sync::Mutex::new(good.clone())));
+    let (asked, answer) = (
+        Arc::new(AtomicUsize::new(0)),
+        Arc::new(std::sync::Mutex::new(good.clone())),
+    );
     let world = World::of(Garden::new({
         let (asked, answer) = (asked.clone(), answer.clone());
         move |_| {
@@ -210,7 +220,11 @@ async fn of_a_thousand_only_those_wait_that_the_garden_does_not_answer_for() {
     assert_eq!(world.garden.most_at_once(), 10);
     followed.until("synced").await;
     for n in 0..MANY / 10 {
-        assert_eq!(world.garden.asked(&format!("garden-dev/shoot-{n:02}5")), 0, "{n}5 is hibernated");
+        assert_eq!(
+            world.garden.asked(&format!("garden-dev/shoot-{n:02}5")),
+            0,
+            "{n}5 is hibernated"
+        );
         assert_eq!(world.garden.asked(&format!("garden-dev/shoot-{n:02}1")), 1);
     }
     // Those that hang wait in their own line, also after an outage.

@@ -86,7 +86,8 @@ async fn a_shoot_works_through_renewals_hibernation_migration_and_a_new_life() {
     alpha.answered("renewed", "dev/a").await;
 
     let hibernate = |wanted: bool| {
-        let hibernated = json!({"spec": {"hibernation": {"enabled": wanted}}, "status": {"hibernated": wanted}});
+        let hibernated =
+            json!({"spec": {"hibernation": {"enabled": wanted}}, "status": {"hibernated": wanted}});
         world.merge("a", &hibernated);
     };
     hibernate(true);
@@ -100,7 +101,10 @@ async fn a_shoot_works_through_renewals_hibernation_migration_and_a_new_life() {
 
     // The API server does not move here. The Shoot says that it did.
     let restored = json!({"type": "Restore", "state": "Succeeded", "progress": 100});
-    world.merge("a", &json!({"status": {"lastOperation": restored, "seedName": "seed-b"}}));
+    world.merge(
+        "a",
+        &json!({"status": {"lastOperation": restored, "seedName": "seed-b"}}),
+    );
     eventually(DEADLINE, "its seed is told", || {
         let seed = fleet.get("dev/a").ok()?.property("seed");
         (seed.as_deref() == Some("seed-b")).then_some(())

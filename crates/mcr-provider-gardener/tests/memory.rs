@@ -33,7 +33,9 @@ async fn a_provider_holds_neither_shoots_nor_the_texts_of_their_kubeconfigs() {
     let tls = SimTls::new().unwrap();
     let kubeconfig = |count: usize| {
         let server = format!("https://c{count}.example:6443");
-        let kubeconfig = tls.long_kubeconfig(&format!("shoot-{count:04}"), &server).unwrap();
+        let kubeconfig = tls
+            .long_kubeconfig(&format!("shoot-{count:04}"), &server)
+            .unwrap();
         assert!((5_500..5_800).contains(&kubeconfig.len()));
         (format!("shoot-{count:04}"), kubeconfig)
     };
@@ -47,14 +49,22 @@ async fn a_provider_holds_neither_shoots_nor_the_texts_of_their_kubeconfigs() {
         }
     });
     for (name, kubeconfig) in &*all {
-        in_garden.create(object(GARDEN, &format!("shoot garden-dev/{name}"), large())).unwrap();
-        in_seed.create(object(SEED, &format!("namespace shoot--dev--{name}"), json!({}))).unwrap();
+        in_garden
+            .create(object(GARDEN, &format!("shoot garden-dev/{name}"), large()))
+            .unwrap();
+        in_seed
+            .create(object(SEED, &format!("namespace shoot--dev--{name}"), json!({})))
+            .unwrap();
         in_seed.create(secret(name, kubeconfig)).unwrap();
         let cluster = json!({"spec": {"shoot": large()}});
-        in_seed.create(object(SEED, &format!("cluster {name}"), cluster)).unwrap();
+        in_seed
+            .create(object(SEED, &format!("cluster {name}"), cluster))
+            .unwrap();
     }
     let builder = || GardenerProvider::builder().access_policy(locally());
-    let of_garden = builder().client(garden.client(in_garden.client())).namespace("garden-dev");
+    let of_garden = builder()
+        .client(garden.client(in_garden.client()))
+        .namespace("garden-dev");
     let of_seed = builder().client(in_seed.client()).topology(Topology::Seed);
     for (server, watches, builder) in [(in_garden, 1, of_garden), (in_seed, 2, of_seed)] {
         let provider = builder.build().unwrap();

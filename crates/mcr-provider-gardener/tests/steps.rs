@@ -52,11 +52,17 @@ async fn issued(answer: Value, number: usize) -> Issued {
         let message = answer["message"].as_str().unwrap_or("no");
         return Issued::refused(u16::try_from(status).unwrap(), message);
     }
-    tokio::time::sleep(Duration::from_secs(answer["seconds"].as_u64().unwrap_or_default())).await;
+    tokio::time::sleep(Duration::from_secs(
+        answer["seconds"].as_u64().unwrap_or_default(),
+    ))
+    .await;
     let token = answer["token"].as_str().or(answer.as_str()).map(str::to_owned);
     let yaml = kubeconfig(&token.unwrap_or(format!("token-{number}")));
     let yaml = answer["kubeconfig"].as_str().unwrap_or(&yaml);
-    Issued::kubeconfig(yaml, Duration::from_secs(60 * answer["minutes"].as_u64().unwrap_or(60)))
+    Issued::kubeconfig(
+        yaml,
+        Duration::from_secs(60 * answer["minutes"].as_u64().unwrap_or(60)),
+    )
 }
 
 impl HubProvider for Shoots {
@@ -145,7 +151,8 @@ impl HubProvider for Seed {
 
     /// Gardener will renew the kubeconfig of this Shoot in an hour.
     fn act(&self, seed: &SimCluster, _: &str, value: &Value) {
-        seed.apply(secret(value.as_str().unwrap(), &kubeconfig("first"))).unwrap();
+        seed.apply(secret(value.as_str().unwrap(), &kubeconfig("first")))
+            .unwrap();
     }
 }
 
@@ -164,7 +171,10 @@ mod seed {
 #[test]
 fn the_page_has_the_rules_of_the_manifests() {
     let rules = |manifest: &str| -> Vec<_> {
-        manifest.split("\n---\n").map(|role| format!("{:?}", SimRule::of_role(role).unwrap())).collect()
+        manifest
+            .split("\n---\n")
+            .map(|role| format!("{:?}", SimRule::of_role(role).unwrap()))
+            .collect()
     };
     let pages = include_str!("../README.md").split("```yaml").skip(1);
     for (page, manifest) in pages.zip([MANIFEST, SEED_MANIFEST]) {
@@ -174,7 +184,11 @@ fn the_page_has_the_rules_of_the_manifests() {
 
 #[tokio::test]
 async fn options_that_a_seed_does_not_have_are_refused() {
-    let seed = || GardenerProvider::builder().client(SimCluster::new().client()).topology(Topology::Seed);
+    let seed = || {
+        GardenerProvider::builder()
+            .client(SimCluster::new().client())
+            .topology(Topology::Seed)
+    };
     let hour = Duration::from_secs(3600);
     for (built, error) in [
         (seed().viewer(), GardenerError::NotInSeed("viewer")),

@@ -1,8 +1,8 @@
-//! What every provider must do; see `mcr_testkit::conformance`. The hub is a simulated API server; `tests/real` has real
+//! What every provider must do; see `mcr_testkit::conformance`. The hub is a simulated API server; `tests/real.rs` has real
 //! ones.
 //!
 //! `Replace` is not declared: which cluster a kubeconfig leads to is not for this provider to know. A fleet finds out when it
-//! connects, and the suite's clusters are at an address where nobody answers. `p_21` in `tests/real` is about that.
+//! connects, and the suite's clusters are at an address where nobody answers. P-21 in `tests/real.rs` is about that.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

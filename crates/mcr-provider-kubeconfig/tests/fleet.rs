@@ -45,7 +45,9 @@ async fn p_26_forty_tasks_index_get_list_and_remove_twenty_clusters_at_once() {
         Arc::new(move |n: usize| drop(hub.create(secret("default", &name(n), &kubeconfigs[n]))))
     };
     (0..MANY).for_each(|n| put(n));
-    let provider = KubeconfigProvider::builder().client(hub.client()).access_policy(locally());
+    let provider = KubeconfigProvider::builder()
+        .client(hub.client())
+        .access_policy(locally());
     let fleet = Fleet::builder()
         .provider(provider.build().unwrap())
         .settings(|settings| settings.access_policy = locally())
@@ -96,11 +98,15 @@ async fn p_26_forty_tasks_index_get_list_and_remove_twenty_clusters_at_once() {
     }
     eventually("all are there again, and answer", || {
         let clusters = fleet.clusters();
-        clusters.len() == MANY && clusters.iter().all(|cluster| cluster.state() == ClusterState::Ready)
+        clusters.len() == MANY
+            && clusters
+                .iter()
+                .all(|cluster| cluster.state() == ClusterState::Ready)
     })
     .await;
     for number in 0..MANY {
-        hub.delete("secrets", &format!("default/{}", name(number))).unwrap();
+        hub.delete("secrets", &format!("default/{}", name(number)))
+            .unwrap();
     }
     eventually("none is left", || fleet.clusters().is_empty()).await;
     running.stop().await;

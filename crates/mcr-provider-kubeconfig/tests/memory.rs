@@ -34,9 +34,15 @@ async fn a_provider_holds_neither_secrets_nor_the_texts_of_their_kubeconfigs() {
             secret["stringData"]["other"] = "x".repeat(other).into();
             hub.create(secret).unwrap();
         }
-        let provider = KubeconfigProvider::builder().client(hub.client()).build().unwrap();
+        let provider = KubeconfigProvider::builder()
+            .client(hub.client())
+            .build()
+            .unwrap();
         let each = bytes_per_cluster(&provider, &hub, CLUSTERS, 1, || MEMORY.current_usage()).await;
         println!("{each} bytes for each cluster, with another key of {other} bytes");
-        assert!(each < 3_000, "{each} bytes for each cluster, with another key of {other} bytes");
+        assert!(
+            each < 3_000,
+            "{each} bytes for each cluster, with another key of {other} bytes"
+        );
     }
 }

@@ -42,7 +42,9 @@ async fn planes<const N: usize>(etcd: &Etcd) -> [ControlPlane; N] {
     let starting = (0..N).map(|_| ControlPlane::builder().etcd(etcd).audit(true).start());
     let planes: Vec<_> = futures::future::join_all(starting).await;
     let planes: Vec<ControlPlane> = planes.into_iter().map(OrFail::or_fail).collect();
-    planes.try_into().unwrap_or_else(|_| panic!("{N} planes were asked for"))
+    planes
+        .try_into()
+        .unwrap_or_else(|_| panic!("{N} planes were asked for"))
 }
 
 /// The cluster that has the Secrets, in the namespace `default`.
@@ -65,18 +67,29 @@ impl Hub {
     }
 
     async fn provider(&self) -> KubeconfigProviderBuilder {
-        KubeconfigProvider::builder().client(self.robot.client().await.or_fail()).namespace("default")
+        KubeconfigProvider::builder()
+            .client(self.robot.client().await.or_fail())
+            .namespace("default")
     }
 
     /// Creates a Secret, or replaces what it has.
     async fn put(&self, name: &str, kubeconfig: impl AsRef<str>) {
-        let (params, secret) = (PatchParams::apply("test").force(), secret("default", name, kubeconfig.as_ref()));
-        self.secrets.patch(name, &params, &Patch::Apply(secret)).await.or_fail();
+        let (params, secret) = (
+            PatchParams::apply("test").force(),
+            secret("default", name, kubeconfig.as_ref()),
+        );
+        self.secrets
+            .patch(name, &params, &Patch::Apply(secret))
+            .await
+            .or_fail();
     }
 
     async fn annotate(&self, name: &str, annotation: &str, value: &str) {
         let patch = Patch::Merge(json!({"metadata": {"annotations": {annotation: value}}}));
-        self.secrets.patch(name, &PatchParams::default(), &patch).await.or_fail();
+        self.secrets
+            .patch(name, &PatchParams::default(), &patch)
+            .await
+            .or_fail();
     }
 
     /// Waits until a Secret has events with these reasons.
@@ -86,12 +99,24 @@ impl Hub {
             let all: Api<Event> = Api::namespaced(self.plane.client(), "default");
             let mut all = all.list(&Default::default()).await.or_fail().items;
             all.sort_by_key(|event| event.event_time.clone().map(|time| time.0));
-            let of = |event: &&Event| event.regarding.as_ref().is_some_and(|of| of.name.as_deref() == Some(secret));
-            let now: Vec<_> = all.iter().filter(of).filter_map(|event| event.reason.as_deref()).collect();
+            let of = |event: &&Event| {
+                event
+                    .regarding
+                    .as_ref()
+                    .is_some_and(|of| of.name.as_deref() == Some(secret))
+            };
+            let now: Vec<_> = all
+                .iter()
+                .filter(of)
+                .filter_map(|event| event.reason.as_deref())
+                .collect();
             if now == reasons {
                 return;
             }
-            assert!(begun.elapsed() < PATIENCE, "events on {secret}: {now:?}, not {reasons:?}");
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "events on {secret}: {now:?}, not {reasons:?}"
+            );
             sleep(Duration::from_millis(100)).await;
         }
     }
@@ -99,9 +124,13 @@ impl Hub {
     /// All requests of the provider, but those of the test kit, which asks as that user whether its rights work.
     async fn asked(&self) -> Vec<String> {
         let log = self.plane.audit().await.or_fail();
-        let of_robot = log.events().filter(|event| event.user == "robot" && event.is_start());
+        let of_robot = log
+            .events()
+            .filter(|event| event.user == "robot" && event.is_start());
         let of_robot = of_robot.filter(|event| event.group != "authorization.k8s.io");
-        of_robot.map(|event| format!("{} {}", event.verb, event.uri)).collect()
+        of_robot
+            .map(|event| format!("{} {}", event.verb, event.uri))
+            .collect()
     }
 }
 
@@ -112,9 +141,19 @@ fn animals(plane: &ControlPlane) -> Api<ConfigMap> {
 /// Creates a hungry animal.
 async fn create(plane: &ControlPlane, name: &str, kind: &str) {
     let labels = Some(BTreeMap::from([("type".into(), kind.into())]));
-    let metadata = ObjectMeta { name: Some(name.into()), labels, ..ObjectMeta::default() };
-    let animal = ConfigMap { metadata, ..ConfigMap::default() };
-    animals(plane).create(&PostParams::default(), &animal).await.or_fail();
+    let metadata = ObjectMeta {
+        name: Some(name.into()),
+        labels,
+        ..ObjectMeta::default()
+    };
+    let animal = ConfigMap {
+        metadata,
+        ..ConfigMap::default()
+    };
+    animals(plane)
+        .create(&PostParams::default(), &animal)
+        .await
+        .or_fail();
 }
 
 fn is_full(animal: &ConfigMap) -> bool {
@@ -125,7 +164,10 @@ fn is_full(animal: &ConfigMap) -> bool {
 async fn is_fed(plane: &ControlPlane, name: &str) {
     let begun = Instant::now();
     while !is_full(&animals(plane).get(name).await.or_fail()) {
-        assert!(begun.elapsed() < PATIENCE, "{name} is still hungry after {PATIENCE:?}");
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "{name} is still hungry after {PATIENCE:?}"
+        );
         sleep(Duration::from_millis(50)).await;
     }
 }
@@ -140,7 +182,9 @@ async fn feed(request: Request<ConfigMap>, _: Arc<()>) -> Result<Action, kube::E
     if request.live().is_some_and(|animal| !is_full(animal)) {
         let food = Patch::Merge(json!({"data": {"stomach": "food"}}));
         let animals = request.cluster.namespaced::<ConfigMap>("default");
-        animals.patch(request.name(), &PatchParams::default(), &food).await?;
+        animals
+            .patch(request.name(), &PatchParams::default(), &food)
+            .await?;
     }
     Ok(Action::await_change())
 }
@@ -174,13 +218,26 @@ impl Running {
         // Once, before any cluster is there.
         fleet.index::<ConfigMap>("type", |animal| {
             let labels = animal.metadata.labels.as_ref();
-            labels.and_then(|labels| labels.get("type")).cloned().into_iter().collect()
+            labels
+                .and_then(|labels| labels.get("type"))
+                .cloned()
+                .into_iter()
+                .collect()
         });
-        Self { fleet, running: Background::start(|stop| manager.run_until(stop)) }
+        Self {
+            fleet,
+            running: Background::start(|stop| manager.run_until(stop)),
+        }
     }
 
     async fn names_are(&self, names: &[&str]) {
-        let now = || self.fleet.clusters().iter().map(|cluster| cluster.name().to_string()).collect::<Vec<_>>();
+        let now = || {
+            self.fleet
+                .clusters()
+                .iter()
+                .map(|cluster| cluster.name().to_string())
+                .collect::<Vec<_>>()
+        };
         eventually(PATIENCE, format!("the clusters are {names:?}"), || now() == names).await;
     }
 
@@ -196,8 +253,16 @@ impl Running {
     async fn shows(&self, name: &str, state: &str, part: &str) {
         eventually(PATIENCE, format!("{name} is {state}: {part}"), || {
             let clusters = self.fleet.snapshot().clusters;
-            let mut of_name = clusters.iter().filter(|status| status.name == *name && status.state == state);
-            of_name.any(|status| status.reason.iter().chain(&status.warnings).any(|text| text.contains(part)))
+            let mut of_name = clusters
+                .iter()
+                .filter(|status| status.name == *name && status.state == state);
+            of_name.any(|status| {
+                status
+                    .reason
+                    .iter()
+                    .chain(&status.warnings)
+                    .any(|text| text.contains(part))
+            })
         })
         .await;
     }
@@ -205,10 +270,16 @@ impl Running {
     /// The names of all humans in a cluster, once it is listed.
     async fn humans(&self, cluster: &str) -> Vec<String> {
         let cluster = self.ready(cluster).await;
-        let store = eventually(PATIENCE, "the animals are watched", || cluster.store::<ConfigMap>().ok()).await;
+        let store = eventually(PATIENCE, "the animals are watched", || {
+            cluster.store::<ConfigMap>().ok()
+        })
+        .await;
         store.wait_synced(PATIENCE).await.or_fail();
         let humans = store.by_index("type", "human").or_fail();
-        humans.iter().filter_map(|human| human.metadata.name.clone()).collect()
+        humans
+            .iter()
+            .filter_map(|human| human.metadata.name.clone())
+            .collect()
     }
 }
 
@@ -236,7 +307,10 @@ async fn p_16_to_23_secrets_are_clusters_that_come_change_and_go() {
     is_fed(&island, "crusoe").await;
     born(&zoo, "lion").await;
     let empty = Patch::Merge(json!({"data": {"stomach": null}}));
-    animals(&zoo).patch("elephant", &PatchParams::default(), &empty).await.or_fail();
+    animals(&zoo)
+        .patch("elephant", &PatchParams::default(), &empty)
+        .await
+        .or_fail();
     is_fed(&zoo, "elephant").await;
     // P-20: an index.
     assert_eq!(running.humans("island").await, ["crusoe"]);
@@ -244,8 +318,12 @@ async fn p_16_to_23_secrets_are_clusters_that_come_change_and_go() {
     // P-22: an annotation on a Secret changes nothing at the cluster.
     let before = running.ready("island").await;
     let mark = island.audit().await.or_fail().mark();
-    hub.annotate("island", "property.mcr.dev/climate", "tropical").await;
-    eventually(PATIENCE, "the property is shown", || before.properties().contains_key("climate")).await;
+    hub.annotate("island", "property.mcr.dev/climate", "tropical")
+        .await;
+    eventually(PATIENCE, "the property is shown", || {
+        before.properties().contains_key("climate")
+    })
+    .await;
     born(&island, "goat").await;
     assert!(running.fleet.get("island").or_fail().is_same(&before));
     let asked = island.audit_since(mark).await.or_fail();
@@ -254,7 +332,10 @@ async fn p_16_to_23_secrets_are_clusters_that_come_change_and_go() {
 
     // P-21: the Secret of the island leads to the jungle now.
     hub.put("island", jungle.kubeconfig()).await;
-    eventually(PATIENCE, "nothing is left of the island", || before.state() == ClusterState::Gone).await;
+    eventually(PATIENCE, "nothing is left of the island", || {
+        before.state() == ClusterState::Gone
+    })
+    .await;
     born(&jungle, "tiger").await;
     assert_eq!(running.humans("island").await, [""; 0]);
 
@@ -264,7 +345,8 @@ async fn p_16_to_23_secrets_are_clusters_that_come_change_and_go() {
     hub.events_are("empty", &["KubeconfigBroken"]).await;
     hub.put("empty", zoo.kubeconfig()).await;
     running.ready("empty").await;
-    hub.events_are("empty", &["KubeconfigBroken", "KubeconfigUsable"]).await;
+    hub.events_are("empty", &["KubeconfigBroken", "KubeconfigUsable"])
+        .await;
 
     // P-23: a Secret is deleted.
     for name in ["island", "empty"] {
@@ -274,10 +356,18 @@ async fn p_16_to_23_secrets_are_clusters_that_come_change_and_go() {
     running.running.stop().await.or_fail();
 
     let asked = hub.asked().await;
-    assert_eq!(asked.iter().filter(|asked| asked.starts_with("list")).count(), 1, "{asked:?}");
+    assert_eq!(
+        asked.iter().filter(|asked| asked.starts_with("list")).count(),
+        1,
+        "{asked:?}"
+    );
     for asked in &asked {
         let event = asked.contains(" /apis/events.k8s.io/v1/namespaces/default/events");
-        assert!(event || asked.contains("/api/v1/namespaces/default/secrets?") && asked.contains("labelSelector="), "{asked}");
+        assert!(
+            event
+                || asked.contains("/api/v1/namespaces/default/secrets?") && asked.contains("labelSelector="),
+            "{asked}"
+        );
     }
 }
 
@@ -292,7 +382,9 @@ async fn p_32_and_33_as_a_child_of_multi_with_an_index_that_was_there_before() {
     let running = Running::start(multi);
 
     // P-32: added while all runs, and its Secret after it.
-    children.add_as("kc", hub.provider().await.build().or_fail()).or_fail();
+    children
+        .add_as("kc", hub.provider().await.build().or_fail())
+        .or_fail();
     hub.put("remote", remote.kubeconfig()).await;
     assert_eq!(running.ready("kc#remote").await.provider(), "kc");
     born(&remote, "parrot").await;
@@ -308,7 +400,14 @@ async fn a_rotated_kubeconfig_costs_no_list_and_the_old_credentials_are_released
     let etcd = Etcd::start().await.or_fail();
     let [hub, member] = planes(&etcd).await;
     let hub = Hub::new(hub).await;
-    let user = async |name: &str| member.user(name).groups(["system:masters"]).create().await.or_fail();
+    let user = async |name: &str| {
+        member
+            .user(name)
+            .groups(["system:masters"])
+            .create()
+            .await
+            .or_fail()
+    };
     let (old, new) = (user("old").await, user("new").await);
     hub.put("member", old.kubeconfig()).await;
     let running = Running::start(hub.provider().await.build().or_fail());

@@ -23,7 +23,9 @@ impl HubProvider for Secrets {
     }
 
     fn provider(&self, client: kube::Client, options: &Options) -> Arc<dyn Provider> {
-        let mut builder = KubeconfigProvider::builder().client(client).access_policy(locally());
+        let mut builder = KubeconfigProvider::builder()
+            .client(client)
+            .access_policy(locally());
         if options.has("all_namespaces") {
             builder = builder.all_namespaces();
         }

@@ -101,7 +101,9 @@ pub async fn bytes_per_cluster(
     used: impl Fn() -> usize,
 ) -> usize {
     let watched = |count: usize| {
-        crate::waiting::eventually(PATIENCE, format!("{count} watches"), move || hub.watches() == count)
+        crate::waiting::eventually(PATIENCE, format!("{count} watches"), move || {
+            hub.watches() == count
+        })
     };
     let mut bytes = 0;
     // The first discovery pays for the threads and for the caches of the hub, too.

@@ -100,25 +100,6 @@ impl Kubeadm {
         self.objects.merge(KUBEADM, &self.name, patch).await;
     }
 
-    /// Has Cluster API leave the cluster alone: it does not bring back the Secret of a paused cluster.
-    pub(crate) async fn pause(&self) {
-        self.objects
-            .merge(CLUSTER, &self.name, json!({"spec": {"paused": true}}))
-            .await;
-        let is_paused = |object: &Value| condition(object, "Paused") == "True";
-        self.objects
-            .wait(KUBEADM, &self.name, "is paused", is_paused)
-            .await;
-    }
-
-    /// Ends the pause, and has Cluster API look at the control plane.
-    pub(crate) async fn unpause(&self) {
-        self.objects
-            .merge(CLUSTER, &self.name, json!({"spec": {"paused": false}}))
-            .await;
-        self.poke().await;
-    }
-
     pub(crate) async fn is_initialized(&self) -> Value {
         byo::is_initialized(&self.objects, &self.name).await
     }

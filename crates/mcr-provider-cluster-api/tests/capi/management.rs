@@ -32,7 +32,11 @@ impl Management {
         let core = core.map(|crd| manifests::with_conversion(crd, webhooks, &ca_bundle));
         let mut crds: Vec<Value> = core.chain(manifests::byo()).collect();
         for file in ["bootstrap.yaml", "control-plane.yaml"] {
-            crds.extend(manifests::read(folder, file).into_iter().map(manifests::without_conversion));
+            crds.extend(
+                manifests::read(folder, file)
+                    .into_iter()
+                    .map(manifests::without_conversion),
+            );
         }
         let kinds: Vec<String> = crds
             .iter()
@@ -46,7 +50,9 @@ impl Management {
             programs: Vec::new(),
         };
         started.run(folder, "capi-core", webhooks, &authority).await?;
-        started.run(folder, "capi-kcp", Program::free_port()?, &authority).await?;
+        started
+            .run(folder, "capi-kcp", Program::free_port()?, &authority)
+            .await?;
         Ok(started)
     }
 
@@ -88,12 +94,20 @@ impl Management {
         let plane = &self.plane;
         let namespaces = kube::Api::<k8s_openapi::api::core::v1::Namespace>::all(plane.client());
         let wanted = serde_json::from_value(json!({"metadata": {"name": namespace}})).or_fail();
-        namespaces.create(&kube::api::PostParams::default(), &wanted).await.or_fail();
-        let robot = plane.user(format!("robot-{namespace}")).rules_in(namespace, granted());
+        namespaces
+            .create(&kube::api::PostParams::default(), &wanted)
+            .await
+            .or_fail();
+        let robot = plane
+            .user(format!("robot-{namespace}"))
+            .rules_in(namespace, granted());
         Hub {
             robot: robot.create().await.or_fail(),
             plane: plane.clone(),
-            objects: Objects { client: plane.client(), namespace: namespace.to_owned() },
+            objects: Objects {
+                client: plane.client(),
+                namespace: namespace.to_owned(),
+            },
         }
     }
 

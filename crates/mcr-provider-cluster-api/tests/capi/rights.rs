@@ -73,7 +73,11 @@ fn type_in(schema: &Value, path: &str) -> String {
         }
     }
     let format = at["format"].as_str().map(|format| format!(":{format}"));
-    format!("{}{}", at["type"].as_str().unwrap_or("nothing"), format.unwrap_or_default())
+    format!(
+        "{}{}",
+        at["type"].as_str().unwrap_or("nothing"),
+        format.unwrap_or_default()
+    )
 }
 
 /// `tests/types.rs` compares the types with this list.
@@ -81,14 +85,20 @@ fn type_in(schema: &Value, path: &str) -> String {
 fn the_list_of_fields_is_that_of_the_crd() {
     on_capi(async |_| {
         let mut crds = manifests::read(&folder().unwrap(), "core.yaml").into_iter();
-        let clusters = crds.find(|crd| crd["spec"]["names"]["kind"] == "Cluster").unwrap();
+        let clusters = crds
+            .find(|crd| crd["spec"]["names"]["kind"] == "Cluster")
+            .unwrap();
         let versions = clusters["spec"]["versions"].as_array().unwrap();
         for line in include_str!("../data/schema.txt").lines() {
             let [version, path, type_] = line.split(' ').collect::<Vec<_>>()[..] else {
                 panic!("{line}")
             };
             let version = versions.iter().find(|served| served["name"] == version).unwrap();
-            assert_eq!(type_in(&version["schema"]["openAPIV3Schema"], path), type_, "{line}");
+            assert_eq!(
+                type_in(&version["schema"]["openAPIV3Schema"], path),
+                type_,
+                "{line}"
+            );
         }
     });
 }

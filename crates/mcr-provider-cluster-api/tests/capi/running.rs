@@ -26,12 +26,23 @@ type Failed = Mutex<Vec<String>>;
 /// Answers in the ConfigMap, once.
 async fn answer(request: Request<ConfigMap>, failed: Arc<Failed>) -> Result<Action, kube::Error> {
     let cluster = request.cluster.name().to_string();
-    let is_answered = |map: &ConfigMap| map.data.as_ref().is_some_and(|data| data.contains_key(&key(&cluster)));
+    let is_answered = |map: &ConfigMap| {
+        map.data
+            .as_ref()
+            .is_some_and(|data| data.contains_key(&key(&cluster)))
+    };
     if request.live().is_some_and(|map| !is_answered(map)) {
         let patch = Patch::Merge(json!({"data": {key(&cluster): request.cluster.epoch().to_string()}}));
-        let maps = request.cluster.namespaced::<ConfigMap>(request.namespace().unwrap_or_default());
+        let maps = request
+            .cluster
+            .namespaced::<ConfigMap>(request.namespace().unwrap_or_default());
         let written = maps.patch(request.name(), &PatchParams::default(), &patch).await;
-        written.inspect_err(|why| failed.lock().unwrap().push(format!("{cluster} {}: {why}", request.name())))?;
+        written.inspect_err(|why| {
+            failed
+                .lock()
+                .unwrap()
+                .push(format!("{cluster} {}: {why}", request.name()))
+        })?;
     }
     Ok(Action::await_change())
 }
@@ -91,8 +102,15 @@ impl Running {
     pub(crate) async fn shows(&self, name: &str, state: &str, part: &str) -> String {
         eventually(PATIENCE, format!("{name} is {state} with {part:?}"), || {
             let clusters = self.fleet.snapshot().clusters.into_iter();
-            let status = clusters.into_iter().find(|status| status.name == *name && status.state == state)?;
-            let texts: Vec<&str> = status.reason.iter().chain(&status.warnings).map(|text| &**text).collect();
+            let status = clusters
+                .into_iter()
+                .find(|status| status.name == *name && status.state == state)?;
+            let texts: Vec<&str> = status
+                .reason
+                .iter()
+                .chain(&status.warnings)
+                .map(|text| &**text)
+                .collect();
             Some(texts.join("; ")).filter(|text| text.contains(part))
         })
         .await

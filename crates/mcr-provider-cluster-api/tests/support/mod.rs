@@ -25,5 +25,7 @@ pub(crate) fn hub(builder: SimBuilder) -> SimCluster {
 }
 
 pub(crate) fn builder(client: kube::Client) -> ClusterApiProviderBuilder {
-    ClusterApiProvider::builder().client(client).access_policy(locally())
+    ClusterApiProvider::builder()
+        .client(client)
+        .access_policy(locally())
 }

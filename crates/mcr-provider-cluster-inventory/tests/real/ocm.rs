@@ -12,8 +12,8 @@ use mcr_testkit::{
 use serde_json::{Value, json};
 
 use crate::{
-    FLEET, Running, api, condition, config_maps, create, eventually, folder, hub, member, namespace, profiles, requests,
-    status,
+    FLEET, Running, api, condition, config_maps, create, eventually, folder, hub, member, namespace,
+    profiles, requests, status,
     support::{access, plugin, prints},
     yaml,
 };

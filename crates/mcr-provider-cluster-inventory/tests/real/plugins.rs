@@ -18,8 +18,8 @@ use mcr_testkit::{
 use serde_json::{Value, json};
 
 use crate::{
-    FLEET, PATIENCE, PROFILE, Running, condition, config_maps, create, folder, hub, lists, member, profiles, requests, status,
-    support::access, yaml,
+    FLEET, PATIENCE, PROFILE, Running, condition, config_maps, create, folder, hub, lists, member, profiles,
+    requests, status, support::access, yaml,
 };
 
 /// Sets a key of a Secret in the hub.

@@ -1,6 +1,11 @@
 //! What the tests share: a garden and a seed on simulated API servers.
 
-#![allow(dead_code, unused_imports, clippy::unwrap_used, reason = "each test file uses its part")]
+#![allow(
+    dead_code,
+    unused_imports,
+    clippy::unwrap_used,
+    reason = "each test file uses its part"
+)]
 
 use std::time::{Duration, SystemTime};
 
@@ -26,7 +31,10 @@ pub(crate) fn object(file: &str, named: &str, more: Value) -> Value {
 
 /// The API server of a garden or a seed.
 pub(crate) fn server(file: &str) -> SimCluster {
-    let server = SimCluster::builder().history(100_000).audit_limit(100_000).build();
+    let server = SimCluster::builder()
+        .history(100_000)
+        .audit_limit(100_000)
+        .build();
     Templates::of(file).prepare(&server);
     server
 }
@@ -40,7 +48,10 @@ pub(crate) struct World {
 impl World {
     /// A world with the Shoot `dev/a`.
     pub(crate) fn of(garden: Garden) -> Self {
-        let world = Self { server: server(GARDEN), garden };
+        let world = Self {
+            server: server(GARDEN),
+            garden,
+        };
         world.add("a", json!({}));
         world
     }

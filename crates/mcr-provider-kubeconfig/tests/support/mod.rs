@@ -1,6 +1,6 @@
 //! What the tests share.
 
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
 pub(crate) use mcr_testkit::discovery::locally;
 use mcr_testkit::steps::Templates;
@@ -18,5 +18,8 @@ pub(crate) fn role() -> &'static str {
 /// A Secret that is a cluster.
 pub(crate) fn secret(namespace: &str, name: &str, kubeconfig: &str) -> Value {
     let templates = Templates::of(include_str!("../steps.yaml"));
-    templates.object(&format!("secret {namespace}/{name}"), &json!({"stringData": {"kubeconfig": kubeconfig}}))
+    templates.object(
+        &format!("secret {namespace}/{name}"),
+        &json!({"stringData": {"kubeconfig": kubeconfig}}),
+    )
 }

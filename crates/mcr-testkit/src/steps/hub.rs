@@ -1,7 +1,6 @@
 //! The hub of a scenario: its objects, the rights of the provider, and what stands between the two.
 
 use std::{
-    cell::RefCell,
     collections::BTreeMap,
     convert::Infallible,
     io::{Error, ErrorKind},
@@ -75,13 +74,11 @@ impl<'a> Hub<'a> {
         self.server.end_watches();
     }
 
-    pub(super) fn set_answers(&self, answers: &BTreeMap<String, Value>) -> Result<(), String> {
+    pub(super) fn set_answers(&self, answers: &BTreeMap<String, Value>) {
         for (end, answer) in answers {
-            let mut answer = answer.clone();
-            self.fill(&mut answer, 0)?;
+            let answer = self.filled(answer, 0);
             self.answers.lock().insert(end.clone(), answer);
         }
-        Ok(())
     }
 
     /// Grants the provider the rights of these roles, without some of them.
@@ -112,54 +109,42 @@ impl<'a> Hub<'a> {
     }
 
     /// The object of a template, with its placeholders filled.
-    pub(super) fn object(&self, named: &Named, round: usize) -> Result<Value, String> {
-        let (name, more) = named.parts()?;
-        let mut object = self.file.object(name, more)?;
-        self.fill(&mut object, round)?;
-        Ok(object)
+    pub(super) fn object(&self, named: &Named, round: usize) -> Value {
+        let (name, more) = named.parts();
+        self.filled(&self.file.object(name, more), round)
     }
 
     /// Resource and key of an object as the server has them.
-    pub(super) fn place(&self, named: &str, round: usize) -> Result<(String, String), String> {
-        let mut object = self.file.object(named, None)?;
-        replace(&mut object["metadata"], &|text| {
-            text.replace("$(round)", &format!("{round:04}"))
-        });
+    pub(super) fn place(&self, named: &str, round: usize) -> (String, String) {
+        let object = self.file.object(named, None);
+        let metadata = self.filled(&object["metadata"], round);
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let resource = format!("{}s", text(&object["kind"]).to_lowercase());
-        let resource = match text(&object["apiVersion"]).split_once('/') {
-            Some((group, _)) => format!("{resource}.{group}"),
-            None => resource,
-        };
-        let name = text(&object["metadata"]["name"]);
-        Ok(match object["metadata"]["namespace"].as_str() {
+        let mut resource = format!("{}s", text(&object["kind"]).to_lowercase());
+        if let Some((group, _)) = text(&object["apiVersion"]).split_once('/') {
+            resource += &format!(".{group}");
+        }
+        let name = text(&metadata["name"]);
+        match metadata["namespace"].as_str() {
             Some(namespace) => (resource, format!("{namespace}/{name}")),
             None => (resource, name),
-        })
+        }
     }
 
-    pub(super) fn get(&self, named: &str, round: usize) -> Result<Value, String> {
-        let (resource, key) = self.place(named, round)?;
-        self.server.get(&resource, &key).ok_or(format!("there is no {named}"))
+    pub(super) fn get(&self, named: &str, round: usize) -> Value {
+        let (resource, key) = self.place(named, round);
+        let object = self.server.get(&resource, &key);
+        object.unwrap_or_else(|| fail(format!("there is no {named}")))
     }
 
-    /// Fills the placeholders in all texts.
-    pub(super) fn fill(&self, value: &mut Value, round: usize) -> Result<(), String> {
-        let error = RefCell::new(None);
-        replace(value, &|text| {
-            self.text(text, round).unwrap_or_else(|why| {
-                error.replace(Some(why));
-                String::new()
-            })
-        });
-        error.into_inner().map_or(Ok(()), Err)
-    }
-
-    pub(super) fn text(&self, text: &str, round: usize) -> Result<String, String> {
-        fill(text, round, &|named| {
-            let uid = self.get(named, round)?["metadata"]["uid"].take();
-            Ok(uid.as_str().unwrap_or_default().to_owned())
-        })
+    /// The same with the placeholders in all texts filled.
+    pub(super) fn filled(&self, value: &Value, round: usize) -> Value {
+        let mut value = value.clone();
+        let uid = |named: &str| {
+            let uid = &self.get(named, round)["metadata"]["uid"];
+            uid.as_str().unwrap_or_default().to_owned()
+        };
+        replace(&mut value, &|text| fill(text, round, &uid));
+        value
     }
 
     /// The names of all events, and each as a line.

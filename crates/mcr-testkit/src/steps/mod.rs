@@ -93,7 +93,7 @@ mod scenario;
 use std::{cell::RefCell, collections::BTreeSet, sync::Arc};
 
 use mcr_core::Provider;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub use scenario::kubeconfig;
 
@@ -197,7 +197,7 @@ impl Templates {
     /// # Panics
     /// If the file can't be read.
     pub fn of(file: &str) -> Self {
-        Self(scenario::File::read(file).unwrap_or_else(|error| fail(error)))
+        Self(scenario::File::read(file))
     }
 
     /// An object by its template and name, with a merge patch; see the [format](self#the-file).
@@ -205,12 +205,9 @@ impl Templates {
     /// # Panics
     /// If there is no such template, or if it has a placeholder that needs a scenario.
     pub fn object(&self, named: &str, more: &Value) -> Value {
-        let object = self.0.object(named, Some(more));
-        let mut object = object.unwrap_or_else(|error| fail(error));
-        let none = |named: &str| Err(format!("there is no {named}"));
-        scenario::replace(&mut object, &|text| {
-            scenario::fill(text, 0, &none).unwrap_or_else(|error| fail(error))
-        });
+        let mut object = self.0.object(named, Some(more));
+        let no_uid = |named: &str| fail(format!("there is no {named}"));
+        scenario::replace(&mut object, &|text| scenario::fill(text, 0, &no_uid));
         object
     }
 
@@ -220,8 +217,8 @@ impl Templates {
     /// If the hub refuses one.
     pub fn prepare(&self, hub: &SimCluster) {
         for named in &self.0.given {
-            let (name, more) = named.parts().unwrap_or_else(|error| fail(error));
-            let object = self.object(name, more.unwrap_or(&Value::Object(Default::default())));
+            let (name, more) = named.parts();
+            let object = self.object(name, more.unwrap_or(&json!({})));
             hub.create(object).unwrap_or_else(|error| fail(error));
         }
     }
@@ -232,7 +229,7 @@ impl Templates {
 /// # Panics
 /// If the provider does not do what the scenario says. The message has the step and what was announced.
 pub fn run<P: HubProvider>(file: &str, scenario: &str) {
-    let file = scenario::File::read(file).unwrap_or_else(|error| fail(error));
+    let file = scenario::File::read(file);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
@@ -246,7 +243,7 @@ pub fn run<P: HubProvider>(file: &str, scenario: &str) {
 /// # Panics
 /// With the names that differ.
 pub fn are_all(file: &str, listed: &[&str]) {
-    let file = scenario::File::read(file).unwrap_or_else(|error| fail(error));
+    let file = scenario::File::read(file);
     let there: BTreeSet<&str> = file.scenarios.keys().map(String::as_str).collect();
     let listed: BTreeSet<&str> = listed.iter().copied().collect();
     let differ: Vec<_> = there.symmetric_difference(&listed).collect();

@@ -5,6 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::suite::fail;
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
@@ -16,25 +18,25 @@ pub(super) struct File {
 }
 
 impl File {
-    pub(super) fn read(text: &str) -> Result<Self, String> {
-        serde_saphyr::from_str(text).map_err(|error| error.to_string())
+    pub(super) fn read(text: &str) -> Self {
+        serde_saphyr::from_str(text).unwrap_or_else(|error| fail(error))
     }
 
     /// The object of a template with this name in this namespace, with its other placeholders as they are.
-    pub(super) fn object(&self, named: &str, more: Option<&Value>) -> Result<Value, String> {
-        let (template, name) = named
-            .split_once(' ')
-            .ok_or(format!("not a template and a name: {named}"))?;
+    pub(super) fn object(&self, named: &str, more: Option<&Value>) -> Value {
+        let parts = named.split_once(' ');
+        let (template, name) = parts.unwrap_or_else(|| fail(format!("not a template and a name: {named}")));
         let (namespace, name) = name.split_once('/').unwrap_or(("default", name));
         let object = self.templates.get(template);
-        let mut object = object.ok_or(format!("there is no template {template}"))?.clone();
+        let object = object.unwrap_or_else(|| fail(format!("there is no template {template}")));
+        let mut object = object.clone();
         replace(&mut object, &|text| {
             text.replace("$(namespace)", namespace).replace("$(name)", name)
         });
         if let Some(more) = more {
             json_patch::merge(&mut object, more);
         }
-        Ok(object)
+        object
     }
 }
 
@@ -48,24 +50,22 @@ pub(super) fn replace(value: &mut Value, with: &impl Fn(&str) -> String) {
     }
 }
 
-/// Fills the placeholders of a text. `uid` is asked for the UIDs of objects.
-pub(super) fn fill(text: &str, round: usize, uid: &dyn Fn(&str) -> Result<String, String>) -> Result<String, String> {
+/// Fills the placeholders of a text. `uid` returns the UIDs of objects.
+pub(super) fn fill(text: &str, round: usize, uid: &dyn Fn(&str) -> String) -> String {
     let mut text = text.replace("$(round)", &format!("{round:04}"));
     while let Some((before, rest)) = text.split_once("$(") {
-        let (call, after) = rest.split_once(')').ok_or("a placeholder has no end")?;
+        let (call, after) = rest.split_once(')').unwrap_or((rest, ""));
         let (function, of) = call.split_once(' ').unwrap_or((call, ""));
+        let (count, part) = of.split_once(' ').unwrap_or((of, " "));
         let filled = match function {
             "kubeconfig" => kubeconfig(of),
-            "repeat" => {
-                let (count, of) = of.split_once(' ').unwrap_or((of, " "));
-                of.repeat(count.parse().unwrap_or_default())
-            }
-            "uid" => uid(of)?,
-            _ => return Err(format!("there is no placeholder $({call})")),
+            "repeat" => part.repeat(count.parse().unwrap_or_default()),
+            "uid" => uid(of),
+            _ => fail(format!("there is no placeholder $({call})")),
         };
         text = format!("{before}{filled}{after}");
     }
-    Ok(text)
+    text
 }
 
 /// A kubeconfig of a cluster where nothing answers.
@@ -116,7 +116,7 @@ pub(super) struct Step {
     #[serde(default = "a_second")]
     pub(super) quiet: Time,
     #[serde(default)]
-    pub(super) fleet: BTreeMap<String, Facts>,
+    pub(super) fleet: BTreeMap<String, Value>,
     #[serde(default)]
     pub(super) requests: BTreeMap<String, usize>,
     #[serde(default)]
@@ -135,12 +135,12 @@ pub(super) enum Named {
 }
 
 impl Named {
-    pub(super) fn parts(&self) -> Result<(&str, Option<&Value>), String> {
+    pub(super) fn parts(&self) -> (&str, Option<&Value>) {
         match self {
-            Self::Plain(name) => Ok((name, None)),
-            Self::With(map) => match map.iter().next() {
-                Some((name, more)) if map.len() == 1 => Ok((name, Some(more))),
-                _ => Err(format!("not one object with a merge patch: {map:?}")),
+            Self::Plain(name) => (name, None),
+            Self::With(map) => match map.first_key_value() {
+                Some((name, more)) if map.len() == 1 => (name, Some(more)),
+                _ => fail(format!("not one object with a merge patch: {map:?}")),
             },
         }
     }
@@ -177,18 +177,6 @@ impl Expected {
     }
 }
 
-/// What an announced cluster has.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Facts {
-    pub(super) access: Option<String>,
-    pub(super) identity: Option<String>,
-    #[serde(default)]
-    pub(super) labels: BTreeMap<String, Option<String>>,
-    #[serde(default)]
-    pub(super) properties: BTreeMap<String, Option<String>>,
-}
-
 /// A time as `90s`, `15m` or `2h`.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(try_from = "String")]
@@ -198,16 +186,13 @@ impl TryFrom<String> for Time {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let unit = match text.chars().last() {
-            Some('s') => 1,
-            Some('m') => 60,
-            Some('h') => 3600,
-            _ => return Err(format!("{text} is no time such as 90s, 15m or 2h")),
-        };
-        let number: u64 = text[..text.len() - 1]
-            .parse()
-            .map_err(|error| format!("{text}: {error}"))?;
-        Ok(Self(Duration::from_secs(unit * number)))
+        let units = [("s", 1), ("m", 60), ("h", 3600)];
+        let seconds = units.iter().find_map(|(unit, seconds)| {
+            let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+            Some(seconds * number)
+        });
+        let seconds = seconds.ok_or(format!("{text} is no time such as 90s, 15m or 2h"))?;
+        Ok(Self(Duration::from_secs(seconds)))
     }
 }
 
