@@ -40,7 +40,7 @@ async fn a_provider_holds_neither_shoots_nor_the_texts_of_their_kubeconfigs() {
         (format!("shoot-{count:04}"), kubeconfig)
     };
     let all: Arc<HashMap<_, _>> = Arc::new((0..SHOOTS).map(kubeconfig).collect());
-    let (in_garden, in_seed) = (server(GARDEN), server(SEED));
+    let (in_garden, in_seed) = (server(&GARDEN), server(&SEED));
     let garden = Garden::new({
         let all = all.clone();
         move |ask| {
@@ -50,15 +50,15 @@ async fn a_provider_holds_neither_shoots_nor_the_texts_of_their_kubeconfigs() {
     });
     for (name, kubeconfig) in &*all {
         in_garden
-            .create(object(GARDEN, &format!("shoot garden-dev/{name}"), large()))
+            .create(object(&GARDEN, &format!("shoot garden-dev/{name}"), large()))
             .unwrap();
         in_seed
-            .create(object(SEED, &format!("namespace shoot--dev--{name}"), json!({})))
+            .create(object(&SEED, &format!("namespace shoot--dev--{name}"), json!({})))
             .unwrap();
         in_seed.create(secret(name, kubeconfig)).unwrap();
         let cluster = json!({"spec": {"shoot": large()}});
         in_seed
-            .create(object(SEED, &format!("cluster {name}"), cluster))
+            .create(object(&SEED, &format!("cluster {name}"), cluster))
             .unwrap();
     }
     let builder = || GardenerProvider::builder().access_policy(locally());

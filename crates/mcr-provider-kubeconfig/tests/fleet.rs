@@ -41,8 +41,9 @@ async fn p_26_forty_tasks_index_get_list_and_remove_twenty_clusters_at_once() {
     let hub = SimCluster::new();
     let put = {
         let hub = hub.clone();
-        let kubeconfigs: Vec<_> = (0..MANY).map(|n| members.kubeconfig(&name(n)).unwrap()).collect();
-        Arc::new(move |n: usize| drop(hub.create(secret("default", &name(n), &kubeconfigs[n]))))
+        let secret = |n| secret("default", &name(n), &members.kubeconfig(&name(n)).unwrap());
+        let secrets: Vec<_> = (0..MANY).map(secret).collect();
+        Arc::new(move |n: usize| drop(hub.create(secrets[n].clone())))
     };
     (0..MANY).for_each(|n| put(n));
     let provider = KubeconfigProvider::builder()

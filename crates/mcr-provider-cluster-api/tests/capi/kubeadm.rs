@@ -8,7 +8,7 @@ use mcr_testkit::waiting::OrFail;
 use serde_json::{Value, json};
 
 use crate::byo;
-use crate::objects::{BYO_CLUSTER, CLUSTER, KUBEADM, Objects, SECRET, base64, condition};
+use crate::objects::{BYO_CLUSTER, CLUSTER, KUBEADM, Objects, SECRET, base64};
 
 pub(crate) struct Kubeadm {
     pub(crate) objects: Objects,

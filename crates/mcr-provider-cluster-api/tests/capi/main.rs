@@ -15,7 +15,7 @@ mod running;
 mod workload;
 
 mod life;
-mod rights;
+mod schema;
 
 use std::sync::LazyLock;
 use std::time::Duration;

@@ -103,7 +103,6 @@ impl Management {
             .rules_in(namespace, granted());
         Hub {
             robot: robot.create().await.or_fail(),
-            plane: plane.clone(),
             objects: Objects {
                 client: plane.client(),
                 namespace: namespace.to_owned(),
@@ -122,7 +121,6 @@ impl Management {
 
 /// A namespace of the management cluster.
 pub(crate) struct Hub {
-    pub(crate) plane: ControlPlane,
     pub(crate) objects: Objects,
     /// The provider acts as this user.
     pub(crate) robot: User,

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its part")]
 
+use std::sync::LazyLock;
+
 use mcr_provider_cluster_api::{ClusterApiProvider, ClusterApiProviderBuilder};
 use mcr_testkit::{
     discovery::locally,
@@ -12,15 +14,17 @@ use serde_json::Value;
 
 pub(crate) const CLUSTERS: &str = "clusters.cluster.x-k8s.io";
 
+static TEMPLATES: LazyLock<Templates> = LazyLock::new(|| Templates::of(include_str!("../steps.yaml")));
+
 /// An object of `steps.yaml`, with a merge patch.
 pub(crate) fn object(named: &str, more: Value) -> Value {
-    Templates::of(include_str!("../steps.yaml")).object(named, &more)
+    TEMPLATES.object(named, &more)
 }
 
 /// A hub with Cluster API.
 pub(crate) fn hub(builder: SimBuilder) -> SimCluster {
     let hub = builder.build();
-    Templates::of(include_str!("../steps.yaml")).prepare(&hub);
+    TEMPLATES.prepare(&hub);
     hub
 }
 

@@ -6,6 +6,7 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    sync::LazyLock,
 };
 
 use mcr_core::{AccessPolicy, AllowedPlugin, CredentialPluginPolicy};
@@ -22,15 +23,17 @@ pub(crate) const PROFILES: &str = "clusterprofiles.multicluster.x-k8s.io";
 /// The rights that the provider needs.
 pub(crate) const MANIFEST: &str = include_str!("../../deploy/rbac.yaml");
 
+static TEMPLATES: LazyLock<Templates> = LazyLock::new(|| Templates::of(include_str!("../steps.yaml")));
+
 /// An object of `steps.yaml`, with a merge patch.
 pub(crate) fn object(named: &str, more: Value) -> Value {
-    Templates::of(include_str!("../steps.yaml")).object(named, &more)
+    TEMPLATES.object(named, &more)
 }
 
 /// A hub with the Cluster Inventory API.
 pub(crate) fn hub(builder: SimBuilder) -> SimCluster {
     let hub = builder.build();
-    Templates::of(include_str!("../steps.yaml")).prepare(&hub);
+    TEMPLATES.prepare(&hub);
     hub
 }
 

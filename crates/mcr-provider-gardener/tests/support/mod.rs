@@ -7,7 +7,10 @@
     reason = "each test file uses its part"
 )]
 
-use std::time::{Duration, SystemTime};
+use std::{
+    sync::LazyLock,
+    time::{Duration, SystemTime},
+};
 
 use mcr_core::{Fleet, FleetSettings};
 use mcr_provider_gardener::{GardenerProvider, GardenerProviderBuilder};
@@ -20,22 +23,23 @@ use mcr_testkit::{
 };
 use serde_json::{Value, json};
 
-pub(crate) const GARDEN: &str = include_str!("../garden.yaml");
-pub(crate) const SEED: &str = include_str!("../seed.yaml");
+pub(crate) static GARDEN: LazyLock<Templates> =
+    LazyLock::new(|| Templates::of(include_str!("../garden.yaml")));
+pub(crate) static SEED: LazyLock<Templates> = LazyLock::new(|| Templates::of(include_str!("../seed.yaml")));
 pub(crate) const SHOOTS: &str = "shoots.core.gardener.cloud";
 
 /// An object of `garden.yaml` or `seed.yaml`, with a merge patch.
-pub(crate) fn object(file: &str, named: &str, more: Value) -> Value {
-    Templates::of(file).object(named, &more)
+pub(crate) fn object(file: &Templates, named: &str, more: Value) -> Value {
+    file.object(named, &more)
 }
 
 /// The API server of a garden or a seed.
-pub(crate) fn server(file: &str) -> SimCluster {
+pub(crate) fn server(file: &Templates) -> SimCluster {
     let server = SimCluster::builder()
         .history(100_000)
         .audit_limit(100_000)
         .build();
-    Templates::of(file).prepare(&server);
+    file.prepare(&server);
     server
 }
 
@@ -49,7 +53,7 @@ impl World {
     /// A world with the Shoot `dev/a`.
     pub(crate) fn of(garden: Garden) -> Self {
         let world = Self {
-            server: server(GARDEN),
+            server: server(&GARDEN),
             garden,
         };
         world.add("a", json!({}));
@@ -57,7 +61,7 @@ impl World {
     }
 
     pub(crate) fn add(&self, name: &str, more: Value) {
-        let shoot = object(GARDEN, &format!("shoot garden-dev/{name}"), more);
+        let shoot = object(&GARDEN, &format!("shoot garden-dev/{name}"), more);
         self.server.create(shoot).unwrap();
     }
 

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
+use std::sync::LazyLock;
+
 pub(crate) use mcr_testkit::discovery::locally;
 use mcr_testkit::steps::Templates;
 use serde_json::{Value, json};
@@ -15,10 +17,11 @@ pub(crate) fn role() -> &'static str {
     role.split("```").next().unwrap_or_default()
 }
 
+static TEMPLATES: LazyLock<Templates> = LazyLock::new(|| Templates::of(include_str!("../steps.yaml")));
+
 /// A Secret that is a cluster.
 pub(crate) fn secret(namespace: &str, name: &str, kubeconfig: &str) -> Value {
-    let templates = Templates::of(include_str!("../steps.yaml"));
-    templates.object(
+    TEMPLATES.object(
         &format!("secret {namespace}/{name}"),
         &json!({"stringData": {"kubeconfig": kubeconfig}}),
     )
