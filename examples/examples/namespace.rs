@@ -29,8 +29,7 @@ Examples:
 ///
 /// First creates the namespaces zoo, jungle and island, with a ConfigMap for each animal that lives there. Then
 /// prints a line for each animal: its cluster, namespace and name, and the state that the reconciler saw ("event"):
-/// `live` or `deleted`. The namespace is always `default`: the reconciler sees only clusters, not the namespaces of
-/// the host.
+/// `live` or `deleted`. Cluster and namespace have the same name.
 #[derive(Parser)]
 #[command(after_long_help = EXAMPLES)]
 struct Args {
@@ -58,7 +57,7 @@ struct Line<'a> {
 async fn reconcile(request: Request<ConfigMap>, output: Arc<Output>) -> Result<Action, BoxError> {
     let event = match &request.object {
         RequestObject::Live(_) => "live",
-        // The watch has a selector, so the request does not tell whether the label or the object is gone.
+        // The watch has a selector, so the request does not show whether the label or the object is gone.
         RequestObject::LeftWatch { .. } if request.confirm_deleted().await? => "deleted",
         RequestObject::LeftWatch { .. } => "left",
         _ => return Ok(Action::done()),

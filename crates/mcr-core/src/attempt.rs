@@ -1,10 +1,9 @@
 //! One attempt at a discovery: from its start to its failure.
 
-use std::{future::poll_fn, task::Poll, time::Duration};
+use std::{future::poll_fn, task::Poll};
 
 use futures::StreamExt;
 use mcr_client::internal::user_code::{CatchPanic, DISCOVERY, catch_panic};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::provider::{Change, Discovery, DiscoverySettings, Provider};
@@ -12,10 +11,9 @@ use crate::provider::{Change, Discovery, DiscoverySettings, Provider};
 /// A running discovery of a provider. Every kind of failure, also a panic, becomes an error text.
 ///
 /// Dropping it cancels the token of the discovery, and drops the discovery.
-pub struct Attempt {
+pub(crate) struct Attempt {
     discovery: CatchPanic<Discovery>,
     stop: CancellationToken,
-    started: Instant,
 }
 
 impl Attempt {
@@ -23,17 +21,15 @@ impl Attempt {
     ///
     /// # Errors
     /// If the provider panics.
-    pub fn begin(
+    pub(crate) fn begin(
         provider: &dyn Provider,
         stop: CancellationToken,
         settings: &DiscoverySettings,
     ) -> Result<Self, String> {
-        let started = Instant::now();
         match catch_panic(DISCOVERY, || provider.discover_with(stop.clone(), settings)) {
             Ok(discovery) => Ok(Self {
                 discovery: CatchPanic::new(DISCOVERY, discovery),
                 stop,
-                started,
             }),
             Err(panicked) => {
                 stop.cancel();
@@ -46,7 +42,7 @@ impl Attempt {
     ///
     /// # Errors
     /// If the discovery has failed, with the reason. No change follows an error.
-    pub async fn next(&mut self) -> Result<Change, String> {
+    pub(crate) async fn next(&mut self) -> Result<Change, String> {
         poll_fn(|context| {
             let next = self.discovery.with(|discovery| {
                 // Inside the guard against panics, because `to_string` of the error is code of the provider as well.
@@ -59,11 +55,6 @@ impl Attempt {
             next.unwrap_or_else(|panicked| Poll::Ready(Err(panicked.to_string())))
         })
         .await
-    }
-
-    /// The time since the start of the discovery.
-    pub fn ran(&self) -> Duration {
-        self.started.elapsed()
     }
 }
 

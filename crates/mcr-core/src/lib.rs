@@ -5,6 +5,7 @@
 
 mod access;
 mod attempt;
+pub mod doctor;
 mod fleet;
 pub mod layer;
 mod layout;
@@ -24,6 +25,9 @@ pub use spec::{Availability, ClusterSpec, DISPLAY_NAME};
 // A provider that reads objects in a hub.
 pub use mcr_store::{Object, ObjectKey};
 pub use mcr_watch::{HubEvent, HubWatch, WatchRequest};
+
+// A provider that is made of others.
+pub use fleet::{ClusterSink, Discovering, KnownCluster, ProviderSet};
 
 // A provider with credentials of its own.
 pub use mcr_access::{
@@ -53,7 +57,7 @@ pub use mcr_client::{ObjectPath, UnusableName};
 // A program that runs a fleet.
 pub use fleet::{
     Cluster, ClusterNotFound, ClusterState, Epoch, Fleet, FleetBuilder, FleetEvent, FleetEvents,
-    FleetSettings, HUB, SINGLE_CLUSTER,
+    FleetSettings, HUB, ProviderId, SINGLE_CLUSTER,
 };
 pub use mcr_watch::WatchSettings;
 
@@ -76,10 +80,8 @@ pub use mcr_client::Settings as TransportSettings;
 /// For the crates of this workspace. Not part of the API: it may change or go at any time.
 #[doc(hidden)]
 pub mod internal {
-    pub use crate::attempt::Attempt;
     pub use crate::fleet::OneOffClients;
     pub use crate::pace::Pace;
-    pub use crate::rounds::{HeldClusters, Rounds};
     pub use mcr_access::internal::{KubeconfigProblem, parse_announced};
     pub use mcr_access::internal::{
         Line, Outline, PluginRefusal, Schedule, Ticket, claims, is_format, namespace, outline,

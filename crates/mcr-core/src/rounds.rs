@@ -18,32 +18,8 @@ use mcr_access::ClusterName;
 ///
 /// The caller keeps the clusters of the source. For each cluster it stores the [round](Self::named) in which the source named
 /// the cluster last.
-///
-/// ```
-/// use std::{collections::BTreeMap, time::Duration};
-///
-/// use mcr_core::{ClusterName, InvalidClusterName, internal::Rounds};
-/// use tokio::time::Instant;
-///
-/// # fn main() -> Result<(), InvalidClusterName> {
-/// let (now, grace) = (Instant::now(), Duration::from_secs(30));
-/// let mut rounds = Rounds::default();
-/// let mut clusters = BTreeMap::new();
-/// for named in [&["a", "b", "c"][..], &["a", "b"]] {
-///     rounds.begin();
-///     for name in named {
-///         let name = ClusterName::new(*name)?;
-///         clusters.insert(name.clone(), rounds.named(&name));
-///     }
-///     assert_eq!(rounds.end(clusters.iter().map(|(name, round)| (name, *round)), now, grace), None);
-/// }
-/// assert_eq!(rounds.next_due(), Some(now + grace));
-/// assert_eq!(rounds.due(now + grace), [ClusterName::new("c")?]);
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Debug, Default)]
-pub struct Rounds {
+pub(crate) struct Rounds {
     round: u64,
     missing: BTreeMap<ClusterName, Missing>,
 }
@@ -55,34 +31,34 @@ enum Missing {
     Held,
 }
 
-/// The size of a loss that is too large to be believed: the missing clusters are held.
+/// The size of a loss that looks like a fault of the source: the missing clusters are held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HeldClusters {
+pub(crate) struct HeldClusters {
     /// The number of missing clusters.
-    pub missing: usize,
+    pub(crate) missing: usize,
     /// The number of known clusters, with the missing ones.
-    pub known: usize,
+    pub(crate) known: usize,
 }
 
 impl Rounds {
     /// Begins a round: the source starts to name all its clusters again.
-    pub fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.round += 1;
     }
 
     /// The source names a cluster, which is not missing any more. Returns the round to store for the cluster.
-    pub fn named(&mut self, name: &ClusterName) -> u64 {
+    pub(crate) fn named(&mut self, name: &ClusterName) -> u64 {
         self.forget(name);
         self.round
     }
 
     /// Forgets a cluster that the caller has removed.
-    pub fn forget(&mut self, name: &ClusterName) {
+    pub(crate) fn forget(&mut self, name: &ClusterName) {
         self.missing.remove(name);
     }
 
     /// Forgets all missing clusters. Until the end of the next round, no cluster is missing.
-    pub fn forget_all(&mut self) {
+    pub(crate) fn forget_all(&mut self) {
         self.missing.clear();
     }
 
@@ -91,7 +67,7 @@ impl Rounds {
     /// `known` are all clusters of the source, each with the round in which the source named it last. A cluster that becomes
     /// missing is due after `grace`. A cluster that was missing before keeps its time. Returns `Some` if the missing clusters
     /// are held.
-    pub fn end<'a>(
+    pub(crate) fn end<'a>(
         &mut self,
         known: impl Iterator<Item = (&'a ClusterName, u64)>,
         now: Instant,
@@ -123,18 +99,13 @@ impl Rounds {
         })
     }
 
-    /// All missing clusters, with the held ones.
-    pub fn missing(&self) -> impl Iterator<Item = &ClusterName> {
-        self.missing.keys()
-    }
-
     /// The missing clusters whose grace period has ended. Never a held cluster.
-    pub fn due(&self, now: Instant) -> Vec<ClusterName> {
+    pub(crate) fn due(&self, now: Instant) -> Vec<ClusterName> {
         self.which(|missing| matches!(missing, Missing::Until(at) if *at <= now))
     }
 
     /// When the next grace period ends. `None` if no cluster is missing, or all missing clusters are held.
-    pub fn next_due(&self) -> Option<Instant> {
+    pub(crate) fn next_due(&self) -> Option<Instant> {
         let times = self.missing.values().filter_map(|missing| match missing {
             Missing::Until(at) => Some(*at),
             Missing::Held => None,
@@ -143,12 +114,12 @@ impl Rounds {
     }
 
     /// The held clusters.
-    pub fn held(&self) -> Vec<ClusterName> {
+    pub(crate) fn held(&self) -> Vec<ClusterName> {
         self.which(|missing| *missing == Missing::Held)
     }
 
     /// Whether a cluster is held.
-    pub fn is_held(&self, name: &str) -> bool {
+    pub(crate) fn is_held(&self, name: &str) -> bool {
         self.missing.get(name) == Some(&Missing::Held)
     }
 
@@ -271,6 +242,6 @@ mod tests {
         source.rounds.forget(&ClusterName::unchecked("b"));
         assert_eq!(source.held(), "c");
         source.rounds.forget_all();
-        assert_eq!(source.rounds.missing().count(), 0);
+        assert_eq!(source.rounds.missing.len(), 0);
     }
 }

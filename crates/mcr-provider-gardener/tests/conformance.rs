@@ -10,10 +10,10 @@ use std::{
 };
 
 use mcr_core::Provider;
+use mcr_garden_double::Garden;
 use mcr_provider_gardener::{GardenerProvider, GardenerProviderBuilder, Topology};
 use mcr_testkit::{
     conformance::{Ability, Ability::*, Described, Draft, Form, InHub},
-    garden::Garden,
     sim::SimCluster,
 };
 use serde_json::{Value, json};

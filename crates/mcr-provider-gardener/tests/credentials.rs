@@ -16,9 +16,9 @@ use std::{
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use mcr_core::{Access, Change, ClusterState, Refresh, WatchRequest};
+use mcr_garden_double::{Garden, Issued};
 use mcr_testkit::{
     discovery::Followed,
-    garden::{Garden, Issued},
     sim::{SimAuditEvent, SimCluster, SimFleet, SimRule, SimUser},
     waiting,
 };

@@ -9,8 +9,9 @@ mod support;
 
 use std::{collections::HashMap, sync::Arc};
 
+use mcr_garden_double::Garden;
 use mcr_provider_gardener::{GardenerProvider, Topology};
-use mcr_testkit::{discovery::bytes_per_cluster, garden::Garden, sim::SimTls};
+use mcr_testkit::{discovery::bytes_per_cluster, sim::SimTls};
 use peak_alloc::PeakAlloc;
 use serde_json::{Value, json};
 use support::{GARDEN, SEED, hour, locally, object, secret, server};

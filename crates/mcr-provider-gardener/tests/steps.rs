@@ -11,9 +11,9 @@ use std::{
 };
 
 use mcr_core::Provider;
+use mcr_garden_double::{Garden, Issued};
 use mcr_provider_gardener::{GardenerError, GardenerProvider, GardenerProviderBuilder, Topology};
 use mcr_testkit::{
-    garden::{Garden, Issued},
     sim::{SimCluster, SimRule},
     steps::{HubProvider, Options, kubeconfig},
 };

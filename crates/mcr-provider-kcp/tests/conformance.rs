@@ -8,11 +8,9 @@ use futures::StreamExt;
 use mcr_core::{
     Access, Availability, BoxError, Change, ClusterName, Discovery, DiscoverySettings, Provider, Trust,
 };
+use mcr_kcp_double::{Kcp, KcpServer, KcpWorkspace};
 use mcr_provider_kcp::KcpProvider;
-use mcr_testkit::{
-    conformance::{Ability, Ability::*, Draft, Subject},
-    kcp::{Kcp, KcpServer, KcpWorkspace},
-};
+use mcr_testkit::conformance::{Ability, Ability::*, Draft, Subject};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 

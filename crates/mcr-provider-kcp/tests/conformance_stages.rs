@@ -10,11 +10,9 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use mcr_core::{Access, ClusterName, Provider, Trust};
-use mcr_provider_kcp::{InitializingWorkspaces, TerminatingWorkspaces, api::core::v1alpha1::LogicalCluster};
-use mcr_testkit::{
-    conformance::{Ability, Ability::*, Draft, Subject},
-    kcp::{Kcp, KcpServer, KcpWorkspace},
-};
+use mcr_kcp_double::{Kcp, KcpServer, KcpWorkspace};
+use mcr_provider_kcp::{InitializingWorkspaces, LogicalCluster, TerminatingWorkspaces};
+use mcr_testkit::conformance::{Ability, Ability::*, Draft, Subject};
 use serde_json::json;
 
 /// A kcp with a type, and a workspace for each cluster.

@@ -50,12 +50,13 @@ impl MultiHandle {
 
     /// Whether there is a child of this name.
     pub fn contains(&self, name: &str) -> bool {
-        self.0.contains(name)
+        self.0.children.borrow().contains_key(name)
     }
 
     /// The status of a child. `None` if there is no child of that name.
     pub fn status(&self, name: &str) -> Option<ChildStatus> {
-        self.0.status(name)
+        let mut statuses = self.0.statuses().into_iter();
+        statuses.find(|status| &*status.name == name)
     }
 
     /// The status of each child, in the order of their names.

@@ -4,16 +4,14 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod builder;
-mod child;
 mod discovery;
+mod engine;
 mod error;
 mod handle;
-mod inventory;
 mod names;
 mod provider;
 mod registry;
 mod status;
-mod sync_barrier;
 
 pub use builder::MultiProviderBuilder;
 pub use error::MultiError;

@@ -1,8 +1,6 @@
 //! How the names of clusters are made of those of children, and taken apart again.
 
-use std::sync::Arc;
-
-use mcr_core::{ClusterName, InvalidClusterName};
+use mcr_core::ClusterName;
 
 use crate::error::MultiError;
 
@@ -55,20 +53,6 @@ pub(crate) fn check_child(name: &str, separator: &str) -> Result<(), MultiError>
     }
 }
 
-/// What stands before the names of a child's clusters.
-#[derive(Debug, Clone)]
-pub(crate) struct Prefix(Arc<str>);
-
-impl Prefix {
-    pub(crate) fn new(child: &str, separator: &str) -> Self {
-        Self(format!("{child}{separator}").into())
-    }
-
-    pub(crate) fn join(&self, cluster: &ClusterName) -> Result<ClusterName, InvalidClusterName> {
-        ClusterName::new(format!("{}{cluster}", self.0))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -109,7 +93,7 @@ mod tests {
             if check_child(&child, &separator).is_err() {
                 return Ok(());
             }
-            let name = Prefix::new(&child, &separator).join(&ClusterName::new(&cluster).unwrap()).unwrap();
+            let name = format!("{child}{separator}{cluster}");
             prop_assert_eq!(split_cluster_name(&name, &separator), Some((&*child, &*cluster)));
         }
     }

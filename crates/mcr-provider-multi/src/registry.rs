@@ -1,27 +1,27 @@
-//! The children, and what one discovery leaves to the next.
-//!
-//! As in the `clusters` provider there is no channel that could fill up: a discovery that was woken compares what
-//! there is with what it runs.
+//! The children of a provider, as its handles change them. A discovery compares them with what it runs.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     fmt,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
-use mcr_core::{ClusterName, Provider};
-use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::Notify;
-
-use crate::{
-    error::MultiError,
-    inventory::Inventory,
-    names,
-    status::{ChildState, ChildStatus},
+use futures::{StreamExt, TryStreamExt};
+use mcr_core::{
+    Change, Discovery, DiscoverySettings, Provider,
+    layer::{self, Prefix},
 };
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
-/// Numbers the children: another child of the same name has another one.
+use crate::{engine::Engine, error::MultiError, names, status::ChildStatus};
+
+/// The number of a child. Another child of the same name has another number.
 pub(crate) type ChildId = u64;
 
 /// The options of a provider.
@@ -32,186 +32,88 @@ pub(crate) struct Options {
     pub(crate) sync_timeout: Duration,
 }
 
+pub(crate) type Children = BTreeMap<Arc<str>, Child>;
+
+/// A child that every discovery should run.
+#[derive(Clone)]
+pub(crate) struct Child {
+    pub(crate) id: ChildId,
+    pub(crate) provider: Arc<dyn Provider>,
+    /// The number of calls of `release_held`.
+    pub(crate) releases: u64,
+}
+
 pub(crate) struct Registry {
     pub(crate) options: Options,
-    state: Mutex<State>,
-    pub(crate) changed: Notify,
-}
-
-#[derive(Default)]
-struct State {
-    children: BTreeMap<Arc<str>, Child>,
-    next_id: ChildId,
-    /// Counts what changed of the children, so that discoveries see at a glance whether to look closer.
-    version: u64,
-    /// Clusters of children that were removed while no discovery was there to say so. No more than discoveries
-    /// have left.
-    departed: Vec<ClusterName>,
-}
-
-struct Child {
-    id: ChildId,
-    provider: Arc<dyn Provider>,
-    status: ChildStatus,
-    /// The number of calls of `release_held`.
-    releases: u64,
-    /// What the last discovery left. None while a discovery runs.
-    inventory: Option<Inventory>,
-}
-
-/// A child that a discovery should run.
-pub(crate) struct DesiredChild {
-    pub(crate) id: ChildId,
-    pub(crate) name: Arc<str>,
-    pub(crate) provider: Arc<dyn Provider>,
-    pub(crate) releases: u64,
+    pub(crate) children: watch::Sender<Children>,
+    next_id: AtomicU64,
+    /// That of the newest discovery. The next discovery goes on with it.
+    pub(crate) engine: Mutex<Option<Arc<Engine>>>,
 }
 
 impl Registry {
     pub(crate) fn new(options: Options) -> Self {
         Self {
             options,
-            state: Mutex::default(),
-            changed: Notify::new(),
+            children: watch::Sender::default(),
+            next_id: AtomicU64::new(0),
+            engine: Mutex::default(),
         }
     }
 
     pub(crate) fn add(&self, name: Arc<str>, provider: Arc<dyn Provider>) -> Result<(), MultiError> {
-        names::check_child(&name, &self.options.separator)?;
-        let mut state = self.state.lock();
-        let id = state.next_id;
-        match state.children.entry(name.clone()) {
-            Entry::Occupied(_) => return Err(MultiError::NameTaken(name.to_string())),
-            Entry::Vacant(place) => place.insert(Child {
-                id,
-                provider,
-                status: ChildStatus::new(name),
-                releases: 0,
-                inventory: None,
+        let separator = &self.options.separator;
+        names::check_child(&name, separator)?;
+        let child = Child {
+            id: self.next_id.fetch_add(1, Ordering::Relaxed),
+            provider: Arc::new(Named {
+                inner: layer::prefix(format!("{name}{separator}"), provider),
+                name: name.clone(),
             }),
+            releases: 0,
         };
-        state.next_id += 1;
-        self.notify(state);
-        Ok(())
+        let added = self.children.send_if_modified(|children| match children.entry(name.clone()) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(place) => {
+                place.insert(child);
+                true
+            }
+        });
+        if added {
+            Ok(())
+        } else {
+            Err(MultiError::NameTaken(name.to_string()))
+        }
     }
 
     pub(crate) fn remove(&self, name: &str) -> bool {
-        let mut state = self.state.lock();
-        let Some(mut child) = state.children.remove(name) else {
-            return false;
-        };
-        let left = child.inventory.take().into_iter().flat_map(Inventory::into_names);
-        state.departed.extend(left);
-        self.notify(state);
-        // Only now, without the lock: what a provider does when it is dropped is its own affair.
-        drop(child);
-        true
+        let mut removed = None;
+        self.children.send_if_modified(|children| {
+            removed = children.remove(name);
+            removed.is_some()
+        });
+        // Dropped without the lock, because dropping a provider is code of users.
+        removed.is_some()
     }
 
     pub(crate) fn release_held(&self, name: &str) -> bool {
-        let mut state = self.state.lock();
-        let Some(child) = state.children.get_mut(name) else {
-            return false;
-        };
-        child.releases += 1;
-        self.notify(state);
-        true
+        let release = |child: &mut Child| child.releases += 1;
+        self.children
+            .send_if_modified(|children| children.get_mut(name).map(release).is_some())
     }
 
     pub(crate) fn names(&self) -> Vec<Arc<str>> {
-        self.state.lock().children.keys().cloned().collect()
-    }
-
-    pub(crate) fn contains(&self, name: &str) -> bool {
-        self.state.lock().children.contains_key(name)
-    }
-
-    pub(crate) fn status(&self, name: &str) -> Option<ChildStatus> {
-        self.state
-            .lock()
-            .children
-            .get(name)
-            .map(|child| child.status.clone())
+        self.children.borrow().keys().cloned().collect()
     }
 
     pub(crate) fn statuses(&self) -> Vec<ChildStatus> {
-        let state = self.state.lock();
-        state
-            .children
-            .values()
-            .map(|child| child.status.clone())
-            .collect()
-    }
-
-    /// The children that a discovery should run, with their version; none if `known` is that version.
-    pub(crate) fn desired(&self, known: Option<u64>) -> Option<(u64, Vec<DesiredChild>)> {
-        let state = self.state.lock();
-        if known == Some(state.version) {
-            return None;
-        }
-        let children = state.children.iter().map(|(name, child)| DesiredChild {
-            id: child.id,
-            name: name.clone(),
-            provider: child.provider.clone(),
-            releases: child.releases,
-        });
-        Some((state.version, children.collect()))
-    }
-
-    /// Takes the clusters that earlier discoveries left to be removed.
-    pub(crate) fn take_departed(&self) -> Vec<ClusterName> {
-        std::mem::take(&mut self.state.lock().departed)
-    }
-
-    /// A discovery starts a child. Returns the inventory that the last discovery left.
-    pub(crate) fn begin(&self, name: &str, id: ChildId) -> Inventory {
-        let mut inventory = None;
-        self.with(name, id, |child| {
-            child.status.started();
-            inventory = child.inventory.take();
-        });
-        let mut inventory = inventory.unwrap_or_default();
-        inventory.begin_discovery();
-        inventory
-    }
-
-    /// A discovery ends, and leaves the inventory of a child to the next discovery.
-    pub(crate) fn leave(&self, name: &str, id: ChildId, inventory: Inventory) {
-        let mut left = Some(inventory);
-        self.with(name, id, |child| {
-            child.inventory = left.take();
-            child.status.state = ChildState::Waiting;
-        });
-        // The child was removed, and the discovery ended before it noticed.
-        self.depart(left.into_iter().flat_map(Inventory::into_names));
-    }
-
-    /// Stores removals that a discovery had not announced when it ended.
-    pub(crate) fn depart(&self, names: impl IntoIterator<Item = ClusterName>) {
-        self.state.lock().departed.extend(names);
-    }
-
-    pub(crate) fn update(&self, name: &str, id: ChildId, change: impl FnOnce(&mut ChildStatus)) {
-        self.with(name, id, |child| change(&mut child.status));
-    }
-
-    /// Does nothing if the child has been removed.
-    fn with(&self, name: &str, id: ChildId, change: impl FnOnce(&mut Child)) {
-        if let Some(child) = self
-            .state
-            .lock()
-            .children
-            .get_mut(name)
-            .filter(|child| child.id == id)
-        {
-            change(child);
-        }
-    }
-
-    fn notify(&self, mut state: MutexGuard<'_, State>) {
-        state.version += 1;
-        drop(state);
-        self.changed.notify_waiters();
+        let children = self.children.borrow().clone();
+        let engine = self.engine.lock().clone();
+        let status = |(name, child): (&Arc<str>, &Child)| {
+            let known = engine.as_ref().and_then(|engine| engine.status(name, child.id));
+            known.unwrap_or_else(|| ChildStatus::new(name.clone()))
+        };
+        children.iter().map(status).collect()
     }
 }
 
@@ -221,5 +123,38 @@ impl fmt::Debug for Registry {
             .field("options", &self.options)
             .field("children", &self.names())
             .finish()
+    }
+}
+
+/// A provider under the name of a child, which stands before the names of its clusters too.
+struct Named {
+    name: Arc<str>,
+    inner: Prefix<Arc<dyn Provider>>,
+}
+
+impl Provider for Named {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn searched(&self) -> String {
+        self.inner.searched()
+    }
+
+    fn discover(&self, stop: CancellationToken) -> Discovery {
+        self.discover_with(stop, &DiscoverySettings::default())
+    }
+
+    fn discover_with(&self, stop: CancellationToken, settings: &DiscoverySettings) -> Discovery {
+        let name = self.name.clone();
+        let discovery = self.inner.discover_with(stop, settings);
+        discovery
+            .map_ok(move |mut change| {
+                if let Change::Upsert(spec) = &mut change {
+                    spec.announced_by.get_or_insert_with(|| name.clone());
+                }
+                change
+            })
+            .boxed()
     }
 }

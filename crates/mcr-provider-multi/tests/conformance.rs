@@ -1,5 +1,4 @@
-//! What every provider must do; see `mcr_testkit::conformance`. One child whose clusters come and go, beside one that
-//! stays as it is; and the same two levels deep.
+//! The conformance suite. One child whose clusters come and go, beside one that stays as it is; both two levels deep.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -10,15 +9,14 @@ use mcr_provider_clusters::ClustersProvider;
 use mcr_provider_multi::MultiProvider;
 use mcr_testkit::conformance::{Ability, Ability::*, Draft, Subject};
 
-struct Multi<const NESTED: bool> {
+struct Multi {
     provider: MultiProvider,
     child: ClustersProvider,
 }
 
-impl<const NESTED: bool> Multi<NESTED> {
+impl Multi {
     fn name(draft: &Draft) -> ClusterName {
-        let prefix = if NESTED { "outer#child" } else { "child" };
-        ClusterName::new(format!("{prefix}#{}", draft.name())).unwrap()
+        ClusterName::new(format!("outer#child#{}", draft.name())).unwrap()
     }
 
     fn spec(draft: &Draft) -> ClusterSpec {
@@ -35,21 +33,19 @@ fn other() -> Draft {
     Draft::new(99)
 }
 
-impl<const NESTED: bool> Subject for Multi<NESTED> {
+impl Subject for Multi {
     const CAN: &'static [Ability] = &[Add, Change, Rotate, Replace, Break, Suspend, Remove];
 
     async fn start() -> Self {
         let child = ClustersProvider::new();
         let fixed = ClustersProvider::builder().cluster(Self::spec(&other())).build();
-        let mut provider = MultiProvider::builder()
+        let inner = MultiProvider::builder()
             .child_as("child", child.clone())
             .child_as("other", fixed)
             .build()
             .unwrap();
-        if NESTED {
-            let outer = MultiProvider::builder().child_as("outer", provider);
-            provider = outer.build().unwrap();
-        }
+        let outer = MultiProvider::builder().child_as("outer", inner);
+        let provider = outer.build().unwrap();
         Self { provider, child }
     }
 
@@ -58,8 +54,7 @@ impl<const NESTED: bool> Subject for Multi<NESTED> {
     }
 
     fn fixed(&self) -> Vec<ClusterName> {
-        let prefix = if NESTED { "outer#other" } else { "other" };
-        vec![ClusterName::new(format!("{prefix}#{}", other().name())).unwrap()]
+        vec![ClusterName::new(format!("outer#other#{}", other().name())).unwrap()]
     }
 
     async fn put(&mut self, draft: &Draft) {
@@ -91,12 +86,4 @@ impl<const NESTED: bool> Subject for Multi<NESTED> {
     }
 }
 
-mod one_level {
-    type OneLevel = super::Multi<false>;
-    mcr_testkit::provider_conformance!(OneLevel);
-}
-
-mod two_levels {
-    type TwoLevels = super::Multi<true>;
-    mcr_testkit::provider_conformance!(TwoLevels);
-}
+mcr_testkit::provider_conformance!(Multi);

@@ -43,8 +43,8 @@ enum Step {
     /// The discovery of all children ends and another begins.
     Restart,
     Listen(u64),
-    /// Hears one thing only.
-    Hear,
+    /// Receives one change only.
+    Receive,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -60,7 +60,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => child.prop_map(Step::Lose),
         1 => Just(Step::Restart),
         4 => (0..50u64).prop_map(Step::Listen),
-        2 => Just(Step::Hear),
+        2 => Just(Step::Receive),
     ]
 }
 
@@ -86,7 +86,7 @@ impl Provider for Source {
     }
 }
 
-/// What a fleet makes of what it hears, without its grace and its hold.
+/// A fleet without its grace and its hold.
 #[derive(Default)]
 struct Listener {
     clusters: BTreeMap<String, u64>,
@@ -95,7 +95,7 @@ struct Listener {
 }
 
 impl Listener {
-    fn hear(&mut self, change: Change) {
+    fn receive(&mut self, change: Change) {
         match change {
             Change::Upsert(spec) => drop(self.clusters.insert(spec.name.to_string(), self.round)),
             Change::Broken(broken) => drop(self.clusters.insert(broken.name.to_string(), self.round)),
@@ -115,9 +115,9 @@ struct World {
     sources: Vec<Source>,
     discovery: Discovery,
     listener: Listener,
-    /// Clusters that their child has had since it was added, once they were heard of.
+    /// Clusters that their child has had since it was added, once they were announced.
     converged: BTreeSet<String>,
-    /// Names of removed children of which not all has been heard.
+    /// Names of removed children whose removals are pending.
     leaving: BTreeSet<String>,
 }
 
@@ -150,7 +150,7 @@ impl World {
         let end = Instant::now() + Duration::from_secs(seconds);
         for _ in 0..at_most {
             match timeout_at(end, self.discovery.next()).await {
-                Ok(item) => self.listener.hear(item.expect("the discovery goes on").unwrap()),
+                Ok(item) => self.listener.receive(item.expect("the discovery goes on").unwrap()),
                 Err(_) => {
                     self.leaving.clear();
                     break;
@@ -161,7 +161,7 @@ impl World {
     }
 
     fn check(&mut self) {
-        assert!(self.listener.syncs <= 1, "Synced is said once");
+        assert!(self.listener.syncs <= 1, "Synced is announced once");
         for child in self.multi.handle().names() {
             let always = format!("{child}#always");
             if self.leaving.contains(&*child) {
@@ -170,7 +170,7 @@ impl World {
             if self.listener.clusters.contains_key(&always) {
                 self.converged.insert(always);
             } else {
-                assert!(!self.converged.contains(&always), "{always} was let go");
+                assert!(!self.converged.contains(&always), "{always} was removed");
             }
         }
     }
@@ -189,7 +189,7 @@ impl World {
             Step::RemoveChild(c) => {
                 children.remove(CHILDREN[c]);
                 self.converged.remove(&format!("{}#always", CHILDREN[c]));
-                // A child that takes the name does not lose what is still to be heard of this one.
+                // A child that takes the name does not lose the pending removals of this one.
                 self.leaving.insert(CHILDREN[c].into());
             }
             Step::Switch(c, off) => {
@@ -207,17 +207,17 @@ impl World {
             }
             Step::Restart => self.begin(),
             Step::Listen(seconds) => self.listen(seconds, usize::MAX).await,
-            Step::Hear => self.listen(0, 1).await,
+            Step::Receive => self.listen(0, 1).await,
         }
     }
 
-    /// All sources come back, and time passes: now what is heard of is what there is.
+    /// All sources come back, and time passes: now what is announced is what there is.
     async fn converge(&mut self) {
         for source in &self.sources {
             source.off.store(false, Ordering::SeqCst);
         }
         self.listen(600, usize::MAX).await;
-        // Each child says once more all that it has, and what it does not name has its grace.
+        // Each child announces once more all that it has, and what it does not name has its grace.
         for source in &self.sources {
             source.cut.notify_waiters();
         }

@@ -1,14 +1,17 @@
-//! Children that are added, removed, and pass on what they say.
+//! Children that are added, removed and fail.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod support;
 
+use std::{sync::Arc, time::Duration};
+
 use futures::{FutureExt, StreamExt, stream};
-use mcr_core::{Change, ClusterName, Discovery, Provider};
+use mcr_core::{Change, Discovery, Fleet, Provider};
 use mcr_provider_clusters::ClustersProvider;
 use mcr_provider_multi::{ChildState, MultiError, MultiProvider};
 use support::{Act::*, *};
+use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 fn clusters(provider: &'static str, names: &[&str]) -> ClustersProvider {
@@ -22,6 +25,22 @@ fn clusters(provider: &'static str, names: &[&str]) -> ClustersProvider {
 fn sorted(mut lines: Vec<String>) -> Vec<String> {
     lines.sort();
     lines
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn started(children: impl IntoIterator<Item = Scripted>) -> (MultiProvider, Discovery) {
+    let mut builder = MultiProvider::builder();
+    for child in children {
+        builder = builder.child(child);
+    }
+    let multi = builder.build().unwrap();
+    let discovery = multi.discover(CancellationToken::new());
+    (multi, discovery)
 }
 
 #[tokio::test]
@@ -46,72 +65,16 @@ async fn clusters_are_named_after_their_child_and_synced_comes_last() {
     );
 }
 
-#[tokio::test]
-async fn without_children_it_is_synced_at_once() {
-    let multi = MultiProvider::builder().build().unwrap();
-    let mut discovery = multi.discover(CancellationToken::new());
-    assert_eq!(now(&mut discovery), ["synced"]);
-}
-
 #[test]
-fn bad_names_are_refused_with_what_to_do() {
-    let error = |name: &'static str| {
-        let multi = MultiProvider::builder()
-            .child_as("kind", clusters("kind", &[]))
-            .build()
-            .unwrap();
-        let error = multi.handle().add_as(name, clusters("x", &[])).unwrap_err();
-        assert_eq!(multi.handle().names(), ["kind".into()], "nothing was added");
-        error
-    };
-    assert_eq!(
-        error("kind").to_string(),
-        "there is a child named \"kind\" already; remove it first, or give this one another name with `child_as` or \
-         `add_as`"
-    );
-    assert!(matches!(error(""), MultiError::EmptyName));
-    assert!(matches!(error("a#b"), MultiError::SeparatorInName { .. }));
-    assert!(matches!(error("a\nb"), MultiError::InvalidName { .. }));
-    let twice = MultiProvider::builder()
-        .child(clusters("kind", &[]))
-        .child(clusters("kind", &[]));
-    assert!(matches!(twice.build(), Err(MultiError::NameTaken(name)) if name == "kind"));
-    let separator = MultiProvider::builder().separator("").build();
-    assert_eq!(
-        separator.unwrap_err().to_string(),
-        "separator \"\" is empty or has control or format characters; cluster names are made of the child's name, separator and \
-         cluster, so give one like \"#\""
-    );
-}
-
-#[tokio::test]
-async fn every_kind_of_change_is_passed_on_under_the_new_name() {
-    let child = Scripted::new(
-        "a",
-        [vec![
-            Upsert("x"),
-            Broken("x"),
-            Broken("y"),
-            Synced,
-            Remove("x"),
-            Synced,
-        ]],
-    );
-    let multi = MultiProvider::builder()
-        .separator("::")
-        .child(child)
-        .build()
-        .unwrap();
-    let mut discovery = multi.discover(CancellationToken::new());
-    assert_eq!(
-        now(&mut discovery),
-        ["+a::x", "!a::x", "!a::y", "synced", "-a::x"]
-    );
-    assert_eq!(
-        multi.handle().status("a").unwrap().clusters,
-        1,
-        "a broken one counts"
-    );
+fn a_name_that_is_taken_is_refused() {
+    let multi = MultiProvider::builder().child(clusters("kind", &[])).build().unwrap();
+    let taken = multi.handle().add(clusters("kind", &[])).unwrap_err();
+    assert_eq!(taken, MultiError::NameTaken("kind".into()));
+    assert_eq!(multi.handle().names(), ["kind".into()]);
+    let searched = multi.searched();
+    assert!(searched.starts_with("kind: "), "{searched}");
+    assert!(multi.handle().remove("kind") && !multi.handle().remove("kind"));
+    assert_eq!(multi.searched(), "no provider. To add one, call MultiHandle::add");
 }
 
 #[tokio::test]
@@ -134,50 +97,6 @@ async fn a_cluster_reports_which_child_it_comes_from_unless_that_has_been_announ
 }
 
 #[tokio::test]
-async fn a_name_too_long_with_its_prefix_is_left_out_and_the_others_are_not() {
-    let long = "x".repeat(ClusterName::MAX_LEN);
-    let multi = MultiProvider::builder()
-        .child(clusters("kind", &["a", &long, "z"]))
-        .build()
-        .unwrap();
-    let mut discovery = multi.discover(CancellationToken::new());
-    assert_eq!(now(&mut discovery), ["+kind#a", "+kind#z", "synced"]);
-    assert_eq!(multi.handle().status("kind").unwrap().clusters, 2);
-}
-
-#[tokio::test]
-async fn children_come_and_go_while_it_runs() {
-    let multi = MultiProvider::builder()
-        .child(clusters("kind", &["dev"]))
-        .build()
-        .unwrap();
-    let children = multi.handle();
-    let mut discovery = multi.discover(CancellationToken::new());
-    assert_eq!(now(&mut discovery), ["+kind#dev", "synced"]);
-
-    let lab = clusters("lab", &["a"]);
-    children.add(lab.clone()).unwrap();
-    assert_eq!(now(&mut discovery), ["+lab#a"], "Synced is said once");
-    lab.handle().add(spec("b"));
-    lab.handle().broken(name("c"), "row 7", "no address");
-    assert_eq!(now(&mut discovery), ["+lab#b", "!lab#c"]);
-    assert_eq!(children.names(), ["kind".into(), "lab".into()]);
-    let status = children.status("lab").unwrap();
-    assert_eq!((status.state, status.clusters), (ChildState::Running, 3));
-    assert!(status.synced && children.contains("lab"));
-
-    assert!(children.remove("lab"));
-    assert!(!children.remove("lab") && !children.contains("lab") && children.status("lab").is_none());
-    assert_eq!(now(&mut discovery), ["-lab#a", "-lab#b", "-lab#c"]);
-    lab.handle().add(spec("d"));
-    assert!(now(&mut discovery).is_empty());
-
-    children.add(lab).unwrap();
-    let received = sorted(now(&mut discovery));
-    assert_eq!(received, ["!lab#c", "+lab#a", "+lab#b", "+lab#d"]);
-}
-
-#[tokio::test]
 async fn of_a_child_that_is_replaced_everything_leaves_before_anything_joins() {
     let old = Scripted::new("lab", [vec![Upsert("a"), Upsert("b"), Synced]]);
     let multi = MultiProvider::builder().child(old.clone()).build().unwrap();
@@ -187,40 +106,6 @@ async fn of_a_child_that_is_replaced_everything_leaves_before_anything_joins() {
     multi.handle().add(clusters("lab", &["b", "c"])).unwrap();
     assert_eq!(now(&mut discovery), ["-lab#a", "-lab#b", "+lab#b", "+lab#c"]);
     assert_eq!(old.running(), 0, "the old child has been dropped");
-}
-
-#[tokio::test]
-async fn a_child_removed_while_nobody_listens_is_reported_to_the_next_who_does() {
-    let multi = MultiProvider::builder()
-        .child(clusters("kind", &["dev"]))
-        .child(clusters("lab", &["a", "b"]))
-        .build()
-        .unwrap();
-    let mut discovery = multi.discover(CancellationToken::new());
-    now(&mut discovery);
-    drop(discovery);
-    multi.handle().remove("lab");
-    multi.handle().add(clusters("lab", &["b"])).unwrap();
-    let mut discovery = multi.discover(CancellationToken::new());
-    let received = now(&mut discovery);
-    assert_eq!(received[..2], ["-lab#a", "-lab#b"]);
-    assert_eq!(sorted(received[2..].to_vec()), ["+kind#dev", "+lab#b", "synced"]);
-    drop(discovery);
-    // Removed while it listens, but it does not live to say so.
-    let mut discovery = multi.discover(CancellationToken::new());
-    assert_eq!(sorted(now(&mut discovery)), ["+kind#dev", "+lab#b", "synced"]);
-    multi.handle().remove("lab");
-    drop(discovery);
-    let mut discovery = multi.discover(CancellationToken::new());
-    assert_eq!(now(&mut discovery), ["-lab#b", "+kind#dev", "synced"]);
-    // It had begun to say so.
-    multi.handle().add(clusters("lab", &["a", "b"])).unwrap();
-    assert_eq!(now(&mut discovery), ["+lab#a", "+lab#b"]);
-    multi.handle().remove("lab");
-    assert_eq!(shown(&discovery.next().await.unwrap().unwrap()), "-lab#a");
-    drop(discovery);
-    let mut discovery = multi.discover(CancellationToken::new());
-    assert_eq!(now(&mut discovery), ["-lab#b", "+kind#dev", "synced"]);
 }
 
 #[tokio::test]
@@ -242,35 +127,7 @@ async fn multi_in_multi_is_split_at_the_first_separator() {
     assert_eq!(now(&mut discovery), ["-a#b#dev"]);
 }
 
-#[tokio::test]
-async fn stopping_and_dropping_end_every_child() {
-    let child = || Scripted::new("a", [vec![Upsert("x"), Synced]]);
-    let (one, two) = (child(), child());
-    let multi = MultiProvider::builder()
-        .child_as("one", one.clone())
-        .child_as("two", two.clone())
-        .build()
-        .unwrap();
-    let stop = CancellationToken::new();
-    let mut discovery = multi.discover(stop.clone());
-    assert_eq!(now(&mut discovery).len(), 3);
-    assert_eq!((one.running(), two.running()), (1, 1));
-    stop.cancel();
-    assert!(discovery.next().now_or_never().is_some_and(|item| item.is_none()));
-    assert_eq!(
-        (one.running(), two.running()),
-        (0, 0),
-        "ended before it is dropped"
-    );
-    assert_eq!(multi.handle().status("one").unwrap().state, ChildState::Waiting);
-
-    let mut discovery = multi.discover(CancellationToken::new());
-    assert_eq!(now(&mut discovery).len(), 3);
-    drop(discovery);
-    assert_eq!((one.running(), two.running()), (0, 0));
-}
-
-/// A child that always has something to say.
+/// A child that never stops announcing.
 struct Chatter;
 
 impl Provider for Chatter {
@@ -291,7 +148,7 @@ async fn a_child_that_never_stops_talking_silences_nobody() {
         .build()
         .unwrap();
     let mut discovery = multi.discover(CancellationToken::new());
-    let mut hears = async |line: &str| {
+    let mut receives = async |line: &str| {
         for _ in 0..20 {
             if shown(&discovery.next().await.unwrap().unwrap()) == line {
                 return true;
@@ -299,56 +156,133 @@ async fn a_child_that_never_stops_talking_silences_nobody() {
         }
         false
     };
-    assert!(hears("+quiet#a").await);
+    assert!(receives("+quiet#a").await);
     quiet.handle().add(spec("b"));
-    assert!(hears("+quiet#b").await);
+    assert!(receives("+quiet#b").await);
     multi.handle().remove("quiet");
-    assert!(hears("-quiet#b").await);
+    assert!(receives("-quiet#b").await);
     multi.handle().remove("chatter");
-    assert!(hears("-chatter#loud").await);
+    assert!(receives("-chatter#loud").await);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn children_added_and_removed_by_many_threads_leave_what_is_there() {
-    let multi = MultiProvider::builder().build().unwrap();
-    let mut discovery = multi.discover(CancellationToken::new());
-    let threads: Vec<_> = (0..4)
-        .map(|thread| {
-            let children = multi.handle();
-            tokio::spawn(async move {
-                for i in 0..100 {
-                    let name = format!("{thread}-{i}");
-                    children.add_as(name.clone(), clusters("x", &["a"])).unwrap();
-                    tokio::task::yield_now().await;
-                    if i % 2 == 0 {
-                        assert!(children.remove(&name));
-                    }
-                }
-            })
-        })
-        .collect();
-    let mut there = std::collections::BTreeSet::new();
-    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(120);
-    let mut ended = false;
-    while !ended || there.len() != 200 {
+/// Without the message of the panic, which may hold a secret.
+const PANICKED: &str = "the provider's discovery panicked, which is a fault in its code; what this process has written to its \
+    standard error says where";
+
+#[tokio::test(start_paused = true)]
+async fn whichever_way_a_child_fails_the_others_run_and_it_comes_back() {
+    let ways = [
+        (Fail("no hub"), "no hub"),
+        (End, "the provider ended its discovery before it was stopped"),
+        (Panic, PANICKED),
+        (NoStart, PANICKED),
+    ];
+    for (way, error) in ways {
+        let sick = Scripted::new("sick", [vec![way], vec![Upsert("a"), Synced]]);
+        let healthy = Scripted::new("well", [vec![Upsert("x"), Synced]]);
+        let (multi, mut discovery) = started([sick.clone(), healthy.clone()]);
+        assert_eq!(now(&mut discovery), ["+well#x"]);
+        let status = multi.handle().status("sick").unwrap();
         assert!(
-            tokio::time::Instant::now() < deadline,
-            "{} clusters are there",
-            there.len()
+            matches!(&status.state, ChildState::Failing { error: shown, .. } if **shown == *error),
+            "{status:?}"
         );
-        ended = threads.iter().all(|thread| thread.is_finished());
-        for line in within(&mut discovery, std::time::Duration::from_millis(20)).await {
-            match line.split_at(1) {
-                ("+", name) => drop(there.insert(name.to_owned())),
-                ("-", name) => assert!(there.remove(name), "{name} was not there"),
-                _ => {}
-            }
-        }
+        assert_eq!(sick.running(), 0, "what failed is dropped");
+        assert_eq!(within(&mut discovery, seconds(1)).await, ["+sick#a", "synced"]);
+        assert_eq!(
+            sick.stopped(),
+            [true, false],
+            "work for it elsewhere is stopped"
+        );
+        let status = multi.handle().status("sick").unwrap();
+        assert_eq!((status.state, status.restarts), (ChildState::Running, 1));
+        assert_eq!(status.last_error.as_deref(), Some(error));
+        assert_eq!(healthy.stopped(), [false]);
+        assert!(within(&mut discovery, 10 * MINUTE).await.is_empty());
     }
-    let expected = multi
-        .handle()
-        .names()
-        .into_iter()
-        .map(|child| format!("{child}#a"));
-    assert_eq!(there, expected.collect());
+}
+
+#[tokio::test(start_paused = true)]
+async fn synced_waits_for_a_failing_child_but_not_for_ever() {
+    // It recovers in time.
+    let sick = Scripted::new(
+        "sick",
+        [
+            vec![Fail("no hub")],
+            vec![Fail("no hub")],
+            vec![Upsert("a"), Synced],
+        ],
+    );
+    let healthy = || Scripted::new("well", [vec![Upsert("x"), Synced]]);
+    let (_multi, mut discovery) = started([sick, healthy()]);
+    assert_eq!(
+        until(&mut discovery, "synced").await,
+        ["+well#x", "+sick#a", "synced"]
+    );
+
+    // It does not; and another announces nothing at all.
+    let sick = Scripted::new("sick", [vec![Fail("no hub")]]);
+    let silent = Scripted::new("silent", [vec![Hang]]);
+    let (multi, mut discovery) = started([sick, silent, healthy()]);
+    let begun = Instant::now();
+    assert_eq!(until(&mut discovery, "synced").await, ["+well#x", "synced"]);
+    assert!(begun.elapsed() >= seconds(30) && begun.elapsed() < seconds(31));
+    assert!(!multi.handle().status("silent").unwrap().synced);
+    assert!(
+        within(&mut discovery, 10 * MINUTE).await.is_empty(),
+        "Synced is announced once"
+    );
+}
+
+/// Passes on the changes of another provider, and fails when it is cut, once.
+struct Cut(MultiProvider, Arc<Notify>);
+
+impl Provider for Cut {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn discover(&self, stop: CancellationToken) -> Discovery {
+        let cut = self.1.clone().notified_owned();
+        let failed = stream::iter([Err("cut off".into())]);
+        self.0.discover(stop).take_until(cut).chain(failed).boxed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fleet_whose_provider_starts_anew_sweeps_only_what_a_child_no_longer_names() {
+    let sick = Scripted::new(
+        "sick",
+        [
+            vec![Upsert("a"), Upsert("b"), Upsert("c"), Synced],
+            vec![Fail("no hub")],
+        ],
+    );
+    let well = Scripted::new(
+        "well",
+        [vec![Upsert("x"), Upsert("y"), Synced], vec![Upsert("x"), Synced]],
+    );
+    let multi = MultiProvider::builder().child(sick).child(well).build().unwrap();
+    let cut = Arc::new(Notify::new());
+    let fleet = Fleet::builder().provider(Cut(multi, cut.clone())).build();
+    let stop = CancellationToken::new();
+    let task = tokio::spawn({
+        let (fleet, stop) = (fleet.clone(), stop.clone());
+        async move { fleet.run(stop).await }
+    });
+    let names = || -> Vec<String> { fleet.clusters().iter().map(|c| c.name().to_string()).collect() };
+    let all = ["sick#a", "sick#b", "sick#c", "well#x", "well#y"];
+    tokio::time::sleep(seconds(1)).await;
+    assert_eq!(names(), all);
+    let before = fleet.clusters();
+    cut.notify_waiters();
+    // In the grace after its child has synced nothing goes.
+    tokio::time::sleep(seconds(25)).await;
+    assert_eq!(names(), all);
+    assert_eq!(fleet.snapshot().providers[0].restarts, 1);
+    tokio::time::sleep(10 * MINUTE).await;
+    assert_eq!(names(), ["sick#a", "sick#b", "sick#c", "well#x"]);
+    assert!(fleet.get("sick#a").unwrap().is_same(&before[0]));
+    assert!(fleet.snapshot().providers[0].synced);
+    stop.cancel();
+    task.await.unwrap();
 }

@@ -4,10 +4,9 @@ use mcr_core::{Access, Scope};
 
 use crate::{
     error::NamespaceError,
-    layout::{Choice, Layout},
-    mapping::names::is_name,
+    layout::{Choice, ClusterScoped, Layout},
     provider::{Config, ENDPOINT, NamespaceProvider},
-    shared::NamespaceMapping,
+    shared::is_name,
 };
 
 /// Builds a [`NamespaceProvider`]. [`NamespaceProvider::builder`] creates it.
@@ -15,7 +14,6 @@ use crate::{
 pub struct NamespaceProviderBuilder {
     name: Arc<str>,
     access: Option<Access>,
-    keep: bool,
     labels: Option<String>,
     choice: Choice,
 }
@@ -33,7 +31,6 @@ impl NamespaceProviderBuilder {
         Self {
             name: "namespace".into(),
             access: None,
-            keep: false,
             labels: None,
             choice: Choice::default(),
         }
@@ -59,14 +56,6 @@ impl NamespaceProviderBuilder {
         self.access(client)
     }
 
-    /// Sets whether a namespace keeps its real name inside its cluster. Default: no, the only namespace of each cluster
-    /// is `default`.
-    #[must_use]
-    pub fn keep_names(mut self, keep: bool) -> Self {
-        self.keep = keep;
-        self
-    }
-
     /// Takes only namespaces that match a label selector, such as `team,tier!=test`. The API server applies the
     /// selector. Default: all.
     #[must_use]
@@ -82,11 +71,11 @@ impl NamespaceProviderBuilder {
         self
     }
 
-    /// Takes only namespaces for whose names `takes` returns `true`. It is called for every object of the host, so it must
+    /// Takes only namespaces for whose names `selects` returns `true`. It is called for every object of the host, so it must
     /// be quick, and must always return the same result for a name. Default: all.
     #[must_use]
-    pub fn filter(mut self, takes: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
-        self.choice.filter = Some(Arc::new(takes));
+    pub fn filter(mut self, selects: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        self.choice.filter = Some(Arc::new(selects));
         self
     }
 
@@ -109,16 +98,20 @@ impl NamespaceProviderBuilder {
         if matches!(access, Access::Scoped(_)) {
             return Err(NamespaceError::HostInScope);
         }
-        let mapping = NamespaceMapping::new().keep_names(self.keep);
         let choice = Arc::new(self.choice);
-        let scope = Scope::new(Layout::new(self.name.clone(), mapping.clone(), choice.clone()));
+        let cluster_scoped = ClusterScoped::default();
+        let scope = Scope::new(Layout {
+            name: self.name.clone(),
+            choice: choice.clone(),
+            cluster_scoped: cluster_scoped.clone(),
+        });
         scope.set_endpoint(ENDPOINT, access.clone());
         Ok(NamespaceProvider {
             name: self.name,
             config: Arc::new(Config {
                 access,
-                mapping,
                 scope,
+                cluster_scoped,
                 labels: self.labels,
                 choice,
             }),
@@ -131,7 +124,6 @@ impl fmt::Debug for NamespaceProviderBuilder {
         f.debug_struct("NamespaceProviderBuilder")
             .field("name", &self.name)
             .field("access", &self.access)
-            .field("keep_names", &self.keep)
             .field("labels", &self.labels)
             .field("choice", &self.choice)
             .finish()
@@ -207,6 +199,6 @@ mod tests {
             assert!(!shown.contains("secret"), "{shown}");
         }
         let choice = &provider.config.choice;
-        assert!(choice.takes("a") && !choice.takes("kube-system") && !choice.takes("x"));
+        assert!(choice.selects("a") && !choice.selects("kube-system") && !choice.selects("x"));
     }
 }

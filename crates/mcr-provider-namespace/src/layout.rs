@@ -1,6 +1,11 @@
 //! Namespaces as places of a scope.
 
-use std::{borrow::Cow, collections::BTreeSet, fmt, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{BTreeSet, HashSet},
+    fmt,
+    sync::Arc,
+};
 
 use futures::future::BoxFuture;
 use http::{Request, Response};
@@ -9,17 +14,9 @@ use mcr_core::{
     AnswerBody, BoxError, Capabilities, ObjectMetadata, Placement, ScopeLayout, ScopeRefusal, Upstream,
     WatchRequest,
 };
-use serde_json::Value;
+use parking_lot::Mutex;
 
-use crate::{
-    kinds::Host,
-    mapping::{
-        field_rules::{self, Rule},
-        names::{DEFAULT, Names},
-        query,
-    },
-    shared::NamespaceMapping,
-};
+use crate::shared::send;
 
 type Filter = dyn Fn(&str) -> bool + Send + Sync;
 
@@ -31,7 +28,7 @@ pub(crate) struct Choice {
 }
 
 impl Choice {
-    pub(crate) fn takes(&self, name: &str) -> bool {
+    pub(crate) fn selects(&self, name: &str) -> bool {
         !self.excluded.contains(name) && self.filter.as_ref().is_none_or(|filter| filter(name))
     }
 
@@ -58,24 +55,14 @@ impl fmt::Debug for Choice {
     }
 }
 
+/// The cluster-scoped kinds of the host, by group and plural: the path of a watch does not show whether its kind is one.
+pub(crate) type ClusterScoped = Arc<Mutex<HashSet<(String, String)>>>;
+
 /// The layout of the clusters in their host.
 pub(crate) struct Layout {
-    name: Arc<str>,
-    mapping: NamespaceMapping,
-    choice: Arc<Choice>,
-    /// The name of a namespace inside its cluster. `None`: it keeps its real name.
-    inside: Option<Arc<str>>,
-}
-
-impl Layout {
-    pub(crate) fn new(name: Arc<str>, mapping: NamespaceMapping, choice: Arc<Choice>) -> Self {
-        Self {
-            name,
-            inside: (!mapping.keep).then(|| DEFAULT.into()),
-            mapping,
-            choice,
-        }
-    }
+    pub(crate) name: Arc<str>,
+    pub(crate) choice: Arc<Choice>,
+    pub(crate) cluster_scoped: ClusterScoped,
 }
 
 impl ScopeLayout for Layout {
@@ -93,63 +80,26 @@ impl ScopeLayout for Layout {
     }
 
     fn default_namespace<'p>(&'p self, place: &'p str) -> Cow<'p, str> {
-        Cow::Borrowed(self.inside.as_deref().unwrap_or(place))
+        Cow::Borrowed(place)
     }
 
     fn watch(&self, wanted: &WatchRequest) -> Result<WatchRequest, ScopeRefusal> {
-        let (group, plural) = (wanted.group(), wanted.plural());
-        if self.mapping.kinds.is_namespaced(group, plural) == Some(false) {
+        let (group, plural) = (wanted.group().to_owned(), wanted.plural().to_owned());
+        let kind = (group, plural);
+        if self.cluster_scoped.lock().contains(&kind) {
             return Err(ScopeRefusal::new(format!(
-                "the cluster is a namespace of another cluster: it has no cluster-scoped kinds such as {plural}; watch them in \
-                 the host cluster"
+                "the cluster is a namespace of another cluster: it has no cluster-scoped kinds such as {}; watch them in the host \
+                 cluster",
+                kind.1
             )));
         }
-        let everywhere = wanted.clone().all_namespaces();
-        let Some(fields) = wanted.field_selector() else {
-            return Ok(everywhere);
-        };
-        // One watch serves all clusters, so it can't have a selector that selects by namespace.
-        match query::of_all(fields, field_rules::of(group, plural), self.inside.as_deref()) {
-            Some(rest) if rest.is_empty() => Ok(everywhere.without_fields()),
-            Some(rest) => Ok(everywhere.fields(rest)),
-            None => Err(ScopeRefusal::new(format!(
-                "one watch serves all clusters that are namespaces, and the field selector {fields:?} chooses some of them by \
-                 name; choose clusters in place of namespaces"
-            ))),
-        }
+        Ok(wanted.clone().all_namespaces())
     }
 
     fn place<'o>(&self, object: &ObjectMetadata<'o>) -> Option<Placement<'o>> {
         // Objects of namespaces that are no clusters are not stored.
-        let place = object.namespace().filter(|name| self.choice.takes(name))?;
-        let placement = Placement::new(place);
-        Some(match &self.inside {
-            Some(inside) => placement.in_namespace(inside.clone()),
-            None => placement,
-        })
-    }
-
-    fn localizes(&self, wanted: &WatchRequest) -> bool {
-        let references = field_rules::of(wanted.group(), wanted.plural());
-        self.inside.is_some() && references.iter().any(|(_, rule)| *rule == Rule::Reference)
-    }
-
-    fn localize(&self, place: &str, object: &mut Value) {
-        let Some(names) = Names::of(&place.into(), self.mapping.keep) else {
-            return;
-        };
-        // Events are the only watchable kind whose objects refer to namespaces in other fields.
-        let references = field_rules::of("", "events")
-            .iter()
-            .filter(|(_, rule)| *rule == Rule::Reference);
-        for (field_path, _) in references {
-            if let Some(Value::String(name)) = field_path
-                .iter()
-                .try_fold(&mut *object, |at, field| at.get_mut(*field))
-            {
-                *name = names.swap(name).to_owned();
-            }
-        }
+        let place = object.namespace().filter(|name| self.choice.selects(name))?;
+        Some(Placement::new(place))
     }
 
     fn send(
@@ -158,10 +108,6 @@ impl ScopeLayout for Layout {
         request: Request<Body>,
         upstream: Upstream,
     ) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
-        let host: Host = Arc::new(move |request| {
-            let upstream = upstream.clone();
-            Box::pin(async move { upstream.send(request).await })
-        });
-        self.mapping.send(place, request, host)
+        Box::pin(send(place, request, async move |request| upstream.send(request).await))
     }
 }

@@ -6,13 +6,9 @@
 mod builder;
 mod error;
 mod host;
-mod kinds;
 mod layout;
-mod mapping;
 mod provider;
-mod read;
 mod route;
-mod send;
 mod shared;
 
 pub use builder::NamespaceProviderBuilder;

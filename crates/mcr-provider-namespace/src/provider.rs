@@ -1,12 +1,16 @@
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     fmt,
     sync::Arc,
     time::SystemTime,
 };
 
 use futures::{StreamExt, stream};
-use kube::core::{ApiResource, GroupVersionKind};
+use kube::{
+    Client,
+    core::{ApiResource, GroupVersionKind},
+    discovery,
+};
 use mcr_core::{
     Access, BoxError, Change, ClusterName, ClusterSpec, Discovery, DiscoverySettings, HubEvent, HubWatch,
     Object, ObjectKey, Provider, Scope, WatchRequest,
@@ -16,8 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     host::HostCluster,
-    layout::Choice,
-    shared::{NamespaceMapping, of_client},
+    layout::{Choice, ClusterScoped},
 };
 
 /// The name of the host as the only endpoint of the scope.
@@ -36,8 +39,8 @@ pub struct NamespaceProvider {
 /// The options of a provider, checked.
 pub(crate) struct Config {
     pub(crate) access: Access,
-    pub(crate) mapping: NamespaceMapping,
     pub(crate) scope: Scope,
+    pub(crate) cluster_scoped: ClusterScoped,
     pub(crate) labels: Option<String>,
     pub(crate) choice: Arc<Choice>,
 }
@@ -47,7 +50,6 @@ impl fmt::Debug for NamespaceProvider {
         f.debug_struct("NamespaceProvider")
             .field("name", &self.name)
             .field("access", &self.config.access)
-            .field("keep_names", &self.config.mapping.keep)
             .field("labels", &self.config.labels)
             .field("choice", &self.config.choice)
             .finish()
@@ -138,17 +140,28 @@ fn facts(namespace: &Object) -> Result<Arc<Facts>, String> {
     facts.map_err(|error| error.to_string())
 }
 
+/// The cluster-scoped kinds of a host.
+async fn cluster_scoped(host: Client) -> Result<HashSet<(String, String)>, BoxError> {
+    // An API server of another group that does not answer is left out; but not every server has this form.
+    let found = match kube::Discovery::new(host.clone()).run_aggregated().await {
+        Ok(found) => found,
+        Err(_) => kube::Discovery::new(host).run().await?,
+    };
+    let versions = found
+        .groups()
+        .flat_map(|group| group.versions().map(move |version| (group, version)));
+    let kinds = versions.flat_map(|(group, version)| group.versioned_resources(version));
+    let kinds = kinds.filter(|(_, capabilities)| capabilities.scope == discovery::Scope::Cluster);
+    Ok(kinds.map(|(kind, _)| (kind.group, kind.plural)).collect())
+}
+
 impl Running {
     async fn start(provider: NamespaceProvider, settings: DiscoverySettings) -> Result<Self, BoxError> {
         let config = &provider.config;
         let host =
             HostCluster::connect(&provider.name, config.access.clone(), settings.access_policy).await?;
-        // The table of kinds has to be filled before the first watch.
-        config
-            .mapping
-            .kinds
-            .load(&of_client(host.cluster.client()))
-            .await?;
+        // Known before the first watch of a cluster, which they are refused.
+        *config.cluster_scoped.lock() = cluster_scoped(host.cluster.client()).await?;
         let kind = GroupVersionKind::gvk("", "v1", "Namespace");
         let mut request = WatchRequest::resource(&ApiResource::from_gvk_with_plural(&kind, "namespaces"));
         if let Some(labels) = &config.labels {
@@ -214,7 +227,7 @@ impl Running {
         key: &ObjectKey,
         facts: Result<Arc<Facts>, String>,
     ) -> Result<Option<Change>, BoxError> {
-        if !self.provider.config.choice.takes(&key.name) {
+        if !self.provider.config.choice.selects(&key.name) {
             return Ok(None);
         }
         let name = ClusterName::new(&key.name)?;

@@ -1,232 +1,164 @@
-//! Decides where a request goes, and how its answer is mapped. No I/O.
+//! Decides where a request of a cluster that is a namespace goes. No I/O.
+//!
+//! Accepts canonical paths only. Every form that two parsers could read in two ways is refused: percent escapes, dot segments,
+//! empty segments. So no spelling of a path leads to another namespace.
 
-use http::{HeaderMap, HeaderValue, Method, header};
+use http::{HeaderValue, Method, Response, StatusCode, Uri, header};
+use http_body_util::Full;
+use mcr_core::AnswerBody;
+use serde_json::json;
 
-use crate::mapping::{
-    answer::Answers,
-    field_rules,
-    names::Names,
-    path::{Objects, Target},
-    query,
-    refuse::Refusal,
-};
+/// The first segments of paths about the server itself.
+const ABOUT: [&str; 5] = ["version", "openapi", "healthz", "livez", "readyz"];
+/// The prefixes of an older form of watches and proxies, in which the namespace has another position.
+const OLD_FORMS: [&str; 2] = ["watch", "proxy"];
+/// The segments after a namespace that an API server reads as a subresource of the namespace, and not as a kind in it.
+const SUBRESOURCES: [&str; 2] = ["status", "finalize"];
 
-/// The decision about a request.
-#[derive(Debug, Clone)]
-pub(crate) enum Route {
-    /// Send the request as it is, and return the answer as it is.
-    Pass,
-    /// Send the request to another path. Both bodies stay as they are, except for the body of an error.
-    Connect { to: String, answers: Answers },
-    /// Send the request to another path, and map both bodies.
-    Map {
-        to: String,
-        answers: Answers,
-        watch: bool,
-    },
-    /// Send nothing, and answer with an empty list: there are no objects to delete.
-    NothingDeleted,
+/// The answer to a request that is not sent: a `Status`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) code: StatusCode,
+    pub(crate) message: String,
 }
 
-/// Decides about a request. A path without a namespace must be that of a namespaced kind.
-pub(crate) fn route(
-    method: &Method,
-    target: &Target<'_>,
-    asked: Option<&str>,
-    headers: &HeaderMap,
-    names: &Names,
-) -> Result<Route, Refusal> {
-    match target {
-        Target::About if is_read(method) => Ok(Route::Pass),
-        Target::About => Err(Refusal::method_not_allowed()),
-        Target::Namespaces { name, subresource } => namespaces(method, (*name, *subresource), asked, names),
-        Target::Objects(objects) => match objects.namespace {
-            Some(namespace) if namespace == &*names.inside => own(method, objects, asked, names),
-            Some(namespace) => elsewhere(method, objects, namespace, asked, headers, names),
-            None if objects.name.is_some() => Err(Refusal::no_such_path()),
-            None if is_read(method) => own(method, objects, asked, names),
-            // As on any API server, namespaced objects are written and deleted through the path of a namespace.
-            None => Err(Refusal::method_not_allowed()),
-        },
+/// Decides about a request of the cluster whose namespace is `own`: `None` to send it as it is, or the path and query to send
+/// it to.
+pub(crate) fn route(method: &Method, uri: &Uri, own: &str) -> Result<Option<String>, Refusal> {
+    if uri.scheme().is_some() || uri.authority().is_some() {
+        return Err(not_canonical("it has a host"));
     }
-}
-
-fn is_read(method: &Method) -> bool {
-    matches!(*method, Method::GET | Method::HEAD)
-}
-
-fn own(method: &Method, objects: &Objects<'_>, asked: Option<&str>, names: &Names) -> Result<Route, Refusal> {
-    let known = matches!(
-        *method,
-        Method::GET | Method::HEAD | Method::POST | Method::PUT | Method::PATCH | Method::DELETE
-    );
-    let connects = objects.is_connect() && method == Method::OPTIONS;
-    if !known && !connects {
-        return Err(Refusal::method_not_allowed());
-    }
-    let field_rules = field_rules::of(objects.group, objects.plural);
-    let path = objects.path_in(&names.real);
-    let answers = Answers {
-        field_rules,
-        many: objects.name.is_none() && !matches!(*method, Method::POST | Method::PUT | Method::PATCH),
-        names: names.clone(),
+    let Some(path) = uri.path().strip_prefix('/') else {
+        return Err(not_canonical("it does not begin with a slash"));
     };
-    if objects.is_connect() {
-        // The query is not mapped: its parameters belong to a log, a command, or a server in the pod.
-        return Ok(Route::Connect {
-            to: joined(path, asked.map(str::to_owned)),
-            answers,
-        });
-    }
-    Ok(Route::Map {
-        to: joined(path, query::mapped(asked, field_rules, names, None)),
-        answers,
-        watch: is_read(method) && objects.name.is_none() && query::is_watch(asked),
-    })
-}
-
-/// The decision for a namespace that does not exist in this cluster: the answer of an API server for such a namespace.
-fn elsewhere(
-    method: &Method,
-    objects: &Objects<'_>,
-    namespace: &str,
-    asked: Option<&str>,
-    headers: &HeaderMap,
-    names: &Names,
-) -> Result<Route, Refusal> {
-    let no_namespace = || Refusal::not_found("", "namespaces", namespace);
-    match (method, objects.name) {
-        (&Method::GET | &Method::HEAD, None) => {
-            // Sends the request to the cluster's own namespace with a selector that matches no object. So the API
-            // server makes the other parts of the answer: versions, forms, bookmarks, the length of a watch.
-            let nowhere = ("metadata.namespace", names.swap(namespace));
-            let field_rules = field_rules::of(objects.group, objects.plural);
-            Ok(Route::Map {
-                to: joined(
-                    objects.path_in(&names.real),
-                    query::mapped(asked, field_rules, names, Some(nowhere)),
-                ),
-                answers: Answers {
-                    field_rules,
-                    many: true,
-                    names: names.clone(),
-                },
-                watch: query::is_watch(asked),
-            })
+    let segments: Vec<&str> = path.split('/').collect();
+    let (group, root, below) = match segments.as_slice() {
+        ["api"] | ["api", _] | ["apis"] | ["apis", _] | ["apis", _, _] => ("", 0, &[][..]),
+        ["api", _, below @ ..] => ("", 2, below),
+        ["apis", group, _, below @ ..] => (*group, 3, below),
+        [first, ..] if ABOUT.contains(first) => ("", 0, &[][..]),
+        _ => {
+            return Err(forbidden(
+                "a cluster that is a namespace has the API, its discovery, version and health; ask the host cluster for other \
+                 paths",
+            ));
         }
-        (&Method::DELETE, None) => Ok(Route::NothingDeleted),
-        (&Method::POST, None) => Err(no_namespace()),
-        // An apply creates a missing object.
-        (&Method::PATCH, Some(_)) if is_apply(headers) => Err(no_namespace()),
-        (
-            &Method::GET | &Method::HEAD | &Method::POST | &Method::PUT | &Method::PATCH | &Method::DELETE,
-            Some(name),
-        ) => Err(Refusal::not_found(objects.group, objects.plural, name)),
-        _ => Err(Refusal::method_not_allowed()),
-    }
-}
-
-fn is_apply(headers: &HeaderMap) -> bool {
-    let media = headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok());
-    media.is_some_and(|media| {
-        media
-            .trim_start()
-            .to_ascii_lowercase()
-            .starts_with("application/apply-patch")
-    })
-}
-
-/// The kind Namespace: each cluster has one object of it, which is read-only.
-fn namespaces(
-    method: &Method,
-    (name, subresource): (Option<&str>, Option<&str>),
-    asked: Option<&str>,
-    names: &Names,
-) -> Result<Route, Refusal> {
-    if !is_read(method) {
-        return Err(Refusal::forbidden(format!(
-            "cluster {:?} is a namespace of another cluster: its only namespace can be read, but is created, changed and \
-             deleted in the host cluster",
-            &*names.real
-        )));
-    }
-    let answers = Answers {
-        field_rules: field_rules::NAMESPACES,
-        many: name.is_none(),
-        names: names.clone(),
     };
-    match (name, subresource) {
-        (None, _) => {
-            let only = ("metadata.name", &*names.real);
-            Ok(Route::Map {
-                to: joined(
-                    "/api/v1/namespaces".to_owned(),
-                    query::mapped(asked, field_rules::NAMESPACES, names, Some(only)),
-                ),
-                answers,
-                watch: query::is_watch(asked),
-            })
-        }
-        (Some(name), None | Some("status")) if name == &*names.inside => {
-            let part = subresource.map(|part| format!("/{part}")).unwrap_or_default();
-            Ok(Route::Map {
-                to: joined(
-                    format!("/api/v1/namespaces/{}{part}", names.real),
-                    asked.map(str::to_owned),
-                ),
-                answers,
-                watch: false,
-            })
-        }
-        (Some(name), _) if name == &*names.inside => Err(Refusal::method_not_allowed()),
-        (Some(name), _) => Err(Refusal::not_found("", "namespaces", name)),
-    }
-}
-
-fn joined(path: String, query: Option<String>) -> String {
-    match query {
-        Some(query) if !query.is_empty() => format!("{path}?{query}"),
-        _ => path,
-    }
-}
-
-/// The `Accept` header for the host: JSON in the requested forms, without the media types that can't be mapped.
-pub(crate) fn accept(headers: &HeaderMap) -> Result<HeaderValue, Refusal> {
-    let mut kept: Vec<&str> = Vec::new();
-    let mut asked = false;
-    for value in headers.get_all(header::ACCEPT) {
-        for range in value
-            .to_str()
-            .map_err(|_| Refusal::not_acceptable())?
-            .split(',')
-            .map(str::trim)
+    // The rest of such a path goes to a pod or service as it is.
+    let proxied = match below {
+        ["namespaces", _, "pods" | "services", _, "proxy", rest @ ..] if group.is_empty() => rest.len(),
+        _ => 0,
+    };
+    let (strict, free) = segments.split_at(segments.len() - proxied);
+    strict.iter().try_for_each(|segment| check(segment))?;
+    check_proxied(free)?;
+    let read = matches!(*method, Method::GET | Method::HEAD);
+    match below {
+        [] if read => Ok(None),
+        [] => Err(refusal(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "the server does not allow this method on the requested resource",
+        )),
+        [first, ..] if OLD_FORMS.contains(first) => Err(no_such_path()),
+        // The kind Namespace, which is in the core group.
+        ["namespaces", namespace] | ["namespaces", namespace, "status"]
+            if group.is_empty() && read && *namespace == own =>
         {
-            if range.is_empty() {
-                continue;
-            }
-            asked = true;
-            match &*range
-                .split(';')
-                .next()
-                .unwrap_or_default()
-                .trim()
-                .to_ascii_lowercase()
-            {
-                "application/json" => kept.push(range),
-                "*/*" | "application/*" => kept.push("application/json"),
-                _ => {}
-            }
+            Ok(None)
+        }
+        ["namespaces"] | ["namespaces", _] if group.is_empty() => Err(not_here(own)),
+        ["namespaces", _, subresource, ..] if SUBRESOURCES.contains(subresource) => Err(not_here(own)),
+        ["namespaces", namespace, _, ..] if *namespace == own => Ok(None),
+        ["namespaces", ..] => Err(not_here(own)),
+        // All namespaces of the cluster. Of a kind that is not in namespaces, the API server has no such path.
+        [plural] if read && !SUBRESOURCES.contains(plural) => {
+            let root = segments[..root].join("/");
+            let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+            Ok(Some(format!("/{root}/namespaces/{own}/{plural}{query}")))
+        }
+        _ => Err(not_here(own)),
+    }
+}
+
+fn check(segment: &str) -> Result<(), Refusal> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte);
+    match segment {
+        "" => Err(not_canonical("it has an empty segment")),
+        "." | ".." => Err(not_canonical("it has a dot segment")),
+        _ if segment.bytes().all(plain) => Ok(()),
+        _ => Err(not_canonical(
+            "it has a percent escape or a character that no name of a kind, namespace or object has",
+        )),
+    }
+}
+
+/// Checks the segments that go to a pod or service. Only what could lead out of the path is refused.
+fn check_proxied(segments: &[&str]) -> Result<(), Refusal> {
+    for (at, segment) in segments.iter().enumerate() {
+        let last = at + 1 == segments.len();
+        // The API server unescapes a path before it splits it. One slash at the end may matter to a service.
+        let escapes = segment.split('%').skip(1);
+        let harmless = |rest: &str| {
+            let byte = rest.get(..2).and_then(|hex| u8::from_str_radix(hex, 16).ok());
+            byte.is_some_and(|byte| byte > b' ' && byte != 0x7f && !b"./\\%".contains(&byte))
+        };
+        if matches!(*segment, "." | "..") || segment.is_empty() && !last || segment.contains('\\') {
+            return Err(not_canonical("it has a dot segment, an empty segment or a backslash"));
+        }
+        if !escapes.into_iter().all(harmless) {
+            return Err(not_canonical("it has an escaped dot, slash or control character"));
         }
     }
-    if kept.is_empty() && asked {
-        return Err(Refusal::not_acceptable());
+    Ok(())
+}
+
+fn refusal(code: StatusCode, message: impl Into<String>) -> Refusal {
+    let message = message.into();
+    Refusal { code, message }
+}
+
+fn not_canonical(why: &str) -> Refusal {
+    let message = format!("the path of the request is not canonical: {why}");
+    refusal(StatusCode::BAD_REQUEST, message)
+}
+
+fn forbidden(message: impl Into<String>) -> Refusal {
+    refusal(StatusCode::FORBIDDEN, message)
+}
+
+fn not_here(own: &str) -> Refusal {
+    forbidden(format!(
+        "the cluster is namespace {own:?} of another cluster: it has no other namespaces, and no objects outside of namespaces; \
+         use the host cluster"
+    ))
+}
+
+fn no_such_path() -> Refusal {
+    refusal(
+        StatusCode::NOT_FOUND,
+        "the server could not find the requested resource",
+    )
+}
+
+impl Refusal {
+    pub(crate) fn into_response(self) -> Response<AnswerBody> {
+        let reason = match self.code {
+            StatusCode::FORBIDDEN => "Forbidden",
+            StatusCode::NOT_FOUND => "NotFound",
+            StatusCode::METHOD_NOT_ALLOWED => "MethodNotAllowed",
+            _ => "BadRequest",
+        };
+        let status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": self.message, "reason": reason, "code": self.code.as_u16(),
+        });
+        let body = AnswerBody::new(Full::new(status.to_string().into_bytes().into()));
+        let mut response = Response::new(body);
+        *response.status_mut() = self.code;
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(header::CONTENT_TYPE, json);
+        response
     }
-    if kept.is_empty() {
-        kept.push("application/json");
-    }
-    HeaderValue::from_str(&kept.join(",")).map_err(|_| Refusal::not_acceptable())
 }
 
 #[cfg(test)]

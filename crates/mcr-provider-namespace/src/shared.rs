@@ -1,49 +1,29 @@
-//! The mapping without a fleet. All clusters of one host share it.
+//! A client for one namespace, without a fleet.
 
-use std::sync::Arc;
-
-use futures::future::BoxFuture;
 use http::{Request, Response};
 use kube::client::Body;
 use mcr_core::{AnswerBody, BoxError};
 
-use crate::{
-    error::{AnswerError, NamespaceError},
-    kinds::{Host, Kinds},
-    mapping::names::Names,
-    send::send,
-};
+use crate::{error::NamespaceError, route::route};
 
-/// The mapping between namespaces as clusters and their host, without a fleet: for programs that need a client for which one
-/// namespace is a whole cluster.
-///
-/// Clones share a cache of the kinds of the host, so use one mapping for each host.
+/// Clients for which one namespace is a whole cluster, without a provider or a fleet.
 ///
 /// ```
 /// use mcr_provider_namespace::NamespaceMapping;
 /// # async fn example(host: kube::Client) -> Result<(), mcr_provider_namespace::NamespaceError> {
 /// let island = NamespaceMapping::new().client(&host, "island")?;
-/// assert_eq!(island.default_namespace(), "default");
+/// assert_eq!(island.default_namespace(), "island");
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug, Clone, Default)]
-pub struct NamespaceMapping {
-    pub(crate) kinds: Arc<Kinds>,
-    pub(crate) keep: bool,
-}
+#[non_exhaustive]
+pub struct NamespaceMapping {}
 
 impl NamespaceMapping {
-    /// A mapping in which the only namespace of a cluster is `default`.
+    /// A mapping.
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// Sets whether the namespace keeps its real name inside its cluster. Default: no.
-    #[must_use]
-    pub fn keep_names(mut self, keep: bool) -> Self {
-        self.keep = keep;
-        self
     }
 
     /// A client for which `namespace` of the host is a whole cluster. It does not check that the namespace exists.
@@ -54,35 +34,68 @@ impl NamespaceMapping {
     /// # Panics
     /// If called outside of a tokio runtime.
     pub fn client(&self, host: &kube::Client, namespace: &str) -> Result<kube::Client, NamespaceError> {
-        let place: Arc<str> = namespace.into();
-        let names = Names::of(&place, self.keep).ok_or_else(|| NamespaceError::Name(namespace.to_owned()))?;
-        let (mapping, host) = (self.clone(), of_client(host.clone()));
-        let service = tower::service_fn(move |request| mapping.send(place.clone(), request, host.clone()));
-        Ok(kube::Client::new(service, &*names.inside))
-    }
-
-    /// Sends a request of the cluster of the namespace `place`.
-    pub(crate) fn send(
-        &self,
-        place: Arc<str>,
-        request: Request<Body>,
-        host: Host,
-    ) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
-        let mapping = self.clone();
-        Box::pin(async move {
-            let names = Names::of(&place, mapping.keep).ok_or(AnswerError::NoNamespace)?;
-            send(names, &mapping.kinds, request, host).await
-        })
+        if !is_name(namespace) {
+            return Err(NamespaceError::Name(namespace.to_owned()));
+        }
+        let (host, own) = (host.clone(), namespace.to_owned());
+        let service = tower::service_fn(move |request| {
+            let (host, own) = (host.clone(), own.clone());
+            send(own, request, async move |request| {
+                Ok(host.send(request).await?.map(AnswerBody::new))
+            })
+        });
+        Ok(kube::Client::new(service, namespace))
     }
 }
 
-/// The host of a ready client.
-pub(crate) fn of_client(client: kube::Client) -> Host {
-    Arc::new(move |request| {
-        let client = client.clone();
-        Box::pin(async move {
-            let response = client.send(request).await?;
-            Ok(response.map(AnswerBody::new))
-        })
-    })
+/// Sends a request of the cluster whose namespace is `own`, or refuses it in the name of an API server.
+///
+/// Dropping the future cancels the request.
+pub(crate) async fn send<F>(
+    own: impl AsRef<str>,
+    mut request: Request<Body>,
+    host: impl FnOnce(Request<Body>) -> F,
+) -> Result<Response<AnswerBody>, BoxError>
+where
+    F: Future<Output = Result<Response<AnswerBody>, BoxError>>,
+{
+    match route(request.method(), request.uri(), own.as_ref()) {
+        Ok(to) => {
+            if let Some(to) = to {
+                *request.uri_mut() = to.parse()?;
+            }
+            host(request).await
+        }
+        Err(refusal) => {
+            tracing::debug!(code = refusal.code.as_u16(), "a request of a cluster that is a namespace was refused");
+            Ok(refusal.into_response())
+        }
+    }
+}
+
+/// A DNS label.
+pub(crate) fn is_name(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    (1..=63).contains(&bytes.len())
+        && bytes
+            .iter()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-')
+        && bytes[0] != b'-'
+        && bytes[bytes.len() - 1] != b'-'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_can_be_a_namespace_gets_into_a_path() {
+        let long = "a".repeat(64);
+        for bad in ["", ".", "..", "a/b", "a%2fb", "A", "-a", "a-", "a.b", "a b", "ä", &long] {
+            assert!(!is_name(bad), "{bad:?}");
+        }
+        for good in ["a", "0", "kube-system", &long[1..]] {
+            assert!(is_name(good), "{good:?}");
+        }
+    }
 }

@@ -17,11 +17,12 @@ use mcr_testkit::{
 use serde_json::json;
 
 async fn answer(request: Request<ConfigMap>, _: Arc<()>) -> Result<Action, kube::Error> {
-    // In each of these clusters there is one namespace, whatever it is called in the host.
-    assert_eq!(request.namespace(), Some("default"));
+    // In each of these clusters there is one namespace.
+    let namespace = request.cluster.name().as_str();
+    assert_eq!(request.namespace(), Some(namespace));
     if request.live().is_some() {
-        let maps = request.cluster.namespaced("default");
-        e2e::answer(&maps, request.name(), request.cluster.name().as_str()).await?;
+        let maps = request.cluster.namespaced(namespace);
+        e2e::answer(&maps, request.name(), namespace).await?;
     }
     Ok(Action::await_change())
 }

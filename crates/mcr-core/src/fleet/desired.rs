@@ -6,22 +6,22 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::description::Description;
 use crate::{
     provider::BrokenCluster,
     rounds::{HeldClusters, Rounds},
 };
 use mcr_access::ClusterName;
 
-/// The index of a provider in the fleet.
-pub(crate) type ProviderId = usize;
+/// The number of a provider in its [`ProviderSet`](super::ProviderSet): later providers have higher numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProviderId(pub(super) u64);
 
 /// The effect of a change of the table.
 #[derive(Debug, Clone)]
-pub(crate) enum Effect {
-    /// The cluster should be engaged, with the spec that this provider announces.
-    Set(ProviderId, Arc<Description>),
-    /// The cluster should not be engaged.
+pub(crate) enum Effect<T> {
+    /// There should be this cluster, with the spec that this provider announces.
+    Set(ProviderId, ClusterName, Arc<T>),
+    /// There should not be this cluster.
     Unset(ClusterName),
     /// Only the status of the cluster has changed.
     Shown(ClusterName),
@@ -35,32 +35,60 @@ pub(crate) enum Effect {
     Held(ProviderId, HeldClusters),
 }
 
-/// The table of claims.
-#[derive(Debug, Default)]
-pub(crate) struct Desired {
+/// The table of claims. `T` is a stored spec.
+#[derive(Debug)]
+pub(crate) struct Desired<T> {
     /// The claims of each name, in the order of their first announcement, but see [`usable_first`]. The first claim is in force.
-    clusters: HashMap<ClusterName, Vec<Claim>>,
+    clusters: HashMap<ClusterName, Vec<Claim<T>>>,
     /// Each provider is judged by its own clusters.
     rounds: HashMap<ProviderId, Rounds>,
 }
 
 #[derive(Debug)]
-struct Claim {
+struct Claim<T> {
     provider: ProviderId,
     /// The last good description. None if there never was one.
-    spec: Option<Arc<Description>>,
+    spec: Option<Arc<T>>,
     broken: Option<Box<BrokenCluster>>,
     /// The last round of discovery in which the provider named the cluster.
     round: u64,
 }
 
-impl Desired {
+/// A cluster that a provider of a [`ProviderSet`](super::ProviderSet) has announced. It has a spec, an error or both.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct KnownCluster<T> {
+    /// The name of the cluster.
+    pub name: ClusterName,
+    /// The last usable spec, as the set stores it.
+    pub spec: Option<Arc<T>>,
+    /// Why the newest description can't be used.
+    pub broken: Option<BrokenCluster>,
+    /// Whether the cluster is held: the provider no longer announces it, nor most of its clusters.
+    pub held: bool,
+}
+
+impl<T> Default for Desired<T> {
+    fn default() -> Self {
+        Self {
+            clusters: HashMap::new(),
+            rounds: HashMap::new(),
+        }
+    }
+}
+
+impl<T> Desired<T> {
+    /// The set of providers starts again. Until the end of the provider's next round, none of its clusters is missing.
+    pub(crate) fn begin_run(&mut self, provider: ProviderId) {
+        self.rounds.entry(provider).or_default().forget_all();
+    }
+
     /// The discovery of a provider starts, and announces all its clusters again.
     pub(crate) fn begin_round(&mut self, provider: ProviderId) {
         self.rounds.entry(provider).or_default().begin();
     }
 
-    fn claim(&mut self, provider: ProviderId, name: &ClusterName) -> (usize, &mut Claim) {
+    fn claim(&mut self, provider: ProviderId, name: &ClusterName) -> &mut Claim<T> {
         let round = self.rounds.entry(provider).or_default().named(name);
         let claims = self.clusters.entry(name.clone()).or_default();
         let at = claims
@@ -78,14 +106,13 @@ impl Desired {
                 claims.len() - 1
             });
         claims[at].round = round;
-        (at, &mut claims[at])
+        &mut claims[at]
     }
 
     /// A provider announces a cluster.
-    pub(crate) fn upsert(&mut self, provider: ProviderId, spec: Description) -> Vec<Effect> {
-        let name = spec.name.clone();
+    pub(crate) fn upsert(&mut self, provider: ProviderId, name: ClusterName, spec: T) -> Vec<Effect<T>> {
         let spec = Arc::new(spec);
-        let (_, claim) = self.claim(provider, &name);
+        let claim = self.claim(provider, &name);
         let first = claim.spec.is_none() && claim.broken.is_none();
         claim.broken = None;
         claim.spec = Some(spec.clone());
@@ -93,7 +120,7 @@ impl Desired {
         usable_first(claims);
         let holder = claims.first().map_or(provider, |claim| claim.provider);
         if holder == provider {
-            vec![Effect::Set(provider, spec)]
+            vec![Effect::Set(provider, name, spec)]
         } else if first {
             let late = provider;
             vec![Effect::Clash { name, holder, late }]
@@ -103,15 +130,15 @@ impl Desired {
     }
 
     /// A provider announces a description that can't be used.
-    pub(crate) fn broken(&mut self, provider: ProviderId, broken: BrokenCluster) -> Vec<Effect> {
+    pub(crate) fn broken(&mut self, provider: ProviderId, broken: BrokenCluster) -> Vec<Effect<T>> {
         let name = broken.name.clone();
-        let (_, claim) = self.claim(provider, &name);
+        let claim = self.claim(provider, &name);
         claim.broken = Some(Box::new(broken));
         vec![Effect::Shown(name)]
     }
 
     /// A provider removes a cluster. The next provider that has announced the name inherits it.
-    pub(crate) fn remove(&mut self, provider: ProviderId, name: &ClusterName) -> Vec<Effect> {
+    pub(crate) fn remove(&mut self, provider: ProviderId, name: &ClusterName) -> Vec<Effect<T>> {
         self.rounds.entry(provider).or_default().forget(name);
         let Some(claims) = self.clusters.get_mut(name) else {
             return Vec::new();
@@ -134,12 +161,46 @@ impl Desired {
             Some(_) => Effect::Unset(name.clone()),
             None => Effect::Shown(name.clone()),
         };
-        let inherited = heir.and_then(|(provider, spec)| Some(Effect::Set(provider, spec?)));
+        let inherited = heir.and_then(|(provider, spec)| Some(Effect::Set(provider, name.clone(), spec?)));
         [left].into_iter().chain(inherited).collect()
     }
 
+    /// A provider leaves the set: it claims nothing any more.
+    pub(crate) fn remove_provider(&mut self, provider: ProviderId) -> Vec<Effect<T>> {
+        let mut claimed = self.names_of(provider);
+        claimed.sort();
+        let effects = claimed.iter().flat_map(|name| self.remove(provider, name)).collect();
+        self.rounds.remove(&provider);
+        effects
+    }
+
+    fn names_of(&self, provider: ProviderId) -> Vec<ClusterName> {
+        self.of(provider).map(|(name, _)| name.clone()).collect()
+    }
+
+    fn of(&self, provider: ProviderId) -> impl Iterator<Item = (&ClusterName, &Claim<T>)> {
+        self.clusters.iter().filter_map(move |(name, claims)| {
+            let claim = claims.iter().find(|claim| claim.provider == provider)?;
+            Some((name, claim))
+        })
+    }
+
+    /// The clusters that a provider claims, in the order of their names.
+    pub(crate) fn known(&self, provider: ProviderId) -> Vec<KnownCluster<T>> {
+        let rounds = self.rounds.get(&provider);
+        let known = self.of(provider).map(|(name, claim)| KnownCluster {
+            name: name.clone(),
+            spec: claim.spec.clone(),
+            broken: claim.broken.as_deref().cloned(),
+            held: rounds.is_some_and(|rounds| rounds.is_held(name)),
+        });
+        let mut known: Vec<_> = known.collect();
+        known.sort_by(|a, b| a.name.cmp(&b.name));
+        known
+    }
+
     /// A provider has announced all its clusters. Clusters that it has not named in this round are missing.
-    pub(crate) fn synced(&mut self, provider: ProviderId, now: Instant, grace: Duration) -> Vec<Effect> {
+    pub(crate) fn synced(&mut self, provider: ProviderId, now: Instant, grace: Duration) -> Vec<Effect<T>> {
         let claims = self.clusters.iter().filter_map(|(name, claims)| {
             let claim = claims.iter().find(|claim| claim.provider == provider)?;
             Some((name, claim.round))
@@ -152,17 +213,24 @@ impl Desired {
     }
 
     /// Removes the clusters whose grace period is over.
-    pub(crate) fn sweep(&mut self, now: Instant) -> Vec<Effect> {
-        self.remove_all(|rounds| rounds.due(now))
+    pub(crate) fn sweep(&mut self, now: Instant) -> Vec<Effect<T>> {
+        self.remove_all(None, |rounds| rounds.due(now))
     }
 
-    /// Removes the clusters that are held.
-    pub(crate) fn release_held(&mut self) -> Vec<Effect> {
-        self.remove_all(Rounds::held)
+    /// Removes the clusters that are held: those of one provider, or all.
+    pub(crate) fn release_held(&mut self, only: Option<ProviderId>) -> Vec<Effect<T>> {
+        self.remove_all(only, Rounds::held)
     }
 
-    fn remove_all(&mut self, which: impl Fn(&Rounds) -> Vec<ClusterName>) -> Vec<Effect> {
-        let rounds = self.rounds.iter();
+    fn remove_all(
+        &mut self,
+        only: Option<ProviderId>,
+        which: impl Fn(&Rounds) -> Vec<ClusterName>,
+    ) -> Vec<Effect<T>> {
+        let rounds = self
+            .rounds
+            .iter()
+            .filter(|(id, _)| only.is_none_or(|only| only == **id));
         let going = rounds.flat_map(|(id, rounds)| which(rounds).into_iter().map(move |name| (*id, name)));
         let going: Vec<(ProviderId, ClusterName)> = going.collect();
         let removed = going.iter().flat_map(|(id, name)| self.remove(*id, name));
@@ -196,7 +264,7 @@ impl Desired {
 }
 
 /// A claim that was never usable must not keep a name from one that is: its writer may only have the right to choose names.
-fn usable_first(claims: &mut [Claim]) {
+fn usable_first<T>(claims: &mut [Claim<T>]) {
     let usable = claims.iter().position(|claim| claim.spec.is_some());
     if let Some(at) = usable {
         claims[..=at].rotate_right(1);
@@ -206,25 +274,25 @@ fn usable_first(claims: &mut [Claim]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{access::Access, spec::ClusterSpec};
-    use mcr_access::Trust;
+
+    impl Desired<()> {
+        fn announce(&mut self, provider: u64, cluster: &str) -> Vec<Effect<()>> {
+            self.upsert(ProviderId(provider), name(cluster), ())
+        }
+    }
 
     fn name(n: &str) -> ClusterName {
         ClusterName::new(n).unwrap()
     }
 
-    fn spec(n: &str) -> Description {
-        ClusterSpec::new(name(n), Access::kubeconfig("", Trust::Trusted)).into()
-    }
-
-    fn short(effects: &[Effect]) -> String {
+    fn short(effects: &[Effect<()>]) -> String {
         effects
             .iter()
             .map(|effect| match effect {
-                Effect::Set(p, spec) => format!("set {} by {p}", spec.name),
+                Effect::Set(ProviderId(p), name, _) => format!("set {name} by {p}"),
                 Effect::Unset(name) => format!("unset {name}"),
                 Effect::Shown(name) => format!("shown {name}"),
-                Effect::Clash { name, holder, late } => format!("clash {name} {holder} {late}"),
+                Effect::Clash { name, holder, late } => format!("clash {name} {} {}", holder.0, late.0),
                 Effect::Held(_, HeldClusters { missing, known }) => format!("held {missing}/{known}"),
             })
             .collect::<Vec<_>>()
@@ -236,40 +304,40 @@ mod tests {
     #[test]
     fn the_first_provider_keeps_a_name_and_the_next_inherits_it() {
         let mut desired = Desired::default();
-        assert_eq!(short(&desired.upsert(0, spec("a"))), "set a by 0");
-        assert_eq!(short(&desired.upsert(1, spec("a"))), "clash a 0 1");
-        assert_eq!(short(&desired.upsert(1, spec("a"))), "");
-        assert_eq!(short(&desired.remove(0, &name("a"))), "unset a, set a by 1");
-        assert_eq!(short(&desired.remove(0, &name("a"))), "");
-        assert_eq!(short(&desired.remove(1, &name("a"))), "unset a");
+        assert_eq!(short(&desired.announce(0, "a")), "set a by 0");
+        assert_eq!(short(&desired.announce(1, "a")), "clash a 0 1");
+        assert_eq!(short(&desired.announce(1, "a")), "");
+        assert_eq!(short(&desired.remove(ProviderId(0), &name("a"))), "unset a, set a by 1");
+        assert_eq!(short(&desired.remove(ProviderId(0), &name("a"))), "");
+        assert_eq!(short(&desired.remove(ProviderId(1), &name("a"))), "unset a");
         let broken = |by| BrokenCluster::new(name("a"), format!("of {by}"), "unusable");
-        assert_eq!(short(&desired.broken(1, broken(1))), "shown a");
-        assert_eq!(short(&desired.upsert(0, spec("a"))), "set a by 0");
+        assert_eq!(short(&desired.broken(ProviderId(1), broken(1))), "shown a");
+        assert_eq!(short(&desired.announce(0, "a")), "set a by 0");
         assert!(
             desired.broken_of("a").is_none(),
             "one that was never usable keeps no name"
         );
-        assert_eq!(short(&desired.upsert(2, spec("a"))), "clash a 0 2");
-        assert_eq!(short(&desired.broken(0, broken(0))), "shown a");
-        assert_eq!(short(&desired.upsert(1, spec("a"))), "");
-        assert_eq!(short(&desired.remove(0, &name("a"))), "unset a, set a by 1");
+        assert_eq!(short(&desired.announce(2, "a")), "clash a 0 2");
+        assert_eq!(short(&desired.broken(ProviderId(0), broken(0))), "shown a");
+        assert_eq!(short(&desired.announce(1, "a")), "");
+        assert_eq!(short(&desired.remove(ProviderId(0), &name("a"))), "unset a, set a by 1");
     }
 
     #[test]
     fn a_great_loss_is_held_until_someone_reports_so() {
         let mut desired = Desired::default();
         let now = Instant::now();
-        desired.begin_round(0);
+        desired.begin_round(ProviderId(0));
         for n in ["a", "b", "c"] {
-            desired.upsert(0, spec(n));
+            desired.announce(0, n);
         }
-        desired.begin_round(0);
-        assert_eq!(short(&desired.synced(0, now, GRACE)), "held 3/3");
+        desired.begin_round(ProviderId(0));
+        assert_eq!(short(&desired.synced(ProviderId(0), now, GRACE)), "held 3/3");
         assert_eq!(short(&desired.sweep(now + 100 * GRACE)), "");
         assert!(desired.is_held("a"));
-        desired.upsert(0, spec("a"));
+        desired.announce(0, "a");
         assert!(!desired.is_held("a"));
-        let mut released = short(&desired.release_held())
+        let mut released = short(&desired.release_held(None))
             .split(", ")
             .map(str::to_owned)
             .collect::<Vec<_>>();
@@ -283,25 +351,25 @@ mod tests {
         let now = Instant::now();
         let large: Vec<String> = (10..110).map(|n| format!("large-{n}")).collect();
         for provider in [0, 1] {
-            desired.begin_round(provider);
+            desired.begin_round(ProviderId(provider));
         }
         for n in &large {
-            desired.upsert(0, spec(n));
+            desired.announce(0, n);
         }
         for n in ["a", "b", "c"] {
-            desired.upsert(1, spec(n));
+            desired.announce(1, n);
         }
-        desired.begin_round(1);
-        assert_eq!(short(&desired.synced(1, now, GRACE)), "held 3/3");
+        desired.begin_round(ProviderId(1));
+        assert_eq!(short(&desired.synced(ProviderId(1), now, GRACE)), "held 3/3");
         assert_eq!(desired.next_sweep(), None);
         assert_eq!(short(&desired.sweep(now + 100 * GRACE)), "");
         assert!(desired.is_held("a"));
         // Half of the large provider are more clusters than all of the small one, and are removed.
-        desired.begin_round(0);
+        desired.begin_round(ProviderId(0));
         for n in &large[50..] {
-            desired.upsert(0, spec(n));
+            desired.announce(0, n);
         }
-        assert_eq!(short(&desired.synced(0, now, GRACE)), "");
+        assert_eq!(short(&desired.synced(ProviderId(0), now, GRACE)), "");
         assert_eq!(desired.next_sweep(), Some(now + GRACE));
         assert_eq!(short(&desired.sweep(now)), "");
         assert_eq!(desired.sweep(now + GRACE).len(), 50);
@@ -311,26 +379,26 @@ mod tests {
     #[test]
     fn an_explicit_remove_is_believed_even_of_the_whole_fleet() {
         let mut desired = Desired::default();
-        desired.upsert(0, spec("a"));
-        desired.upsert(0, spec("b"));
-        assert_eq!(short(&desired.remove(0, &name("a"))), "unset a");
-        assert_eq!(short(&desired.remove(0, &name("b"))), "unset b");
+        desired.announce(0, "a");
+        desired.announce(0, "b");
+        assert_eq!(short(&desired.remove(ProviderId(0), &name("a"))), "unset a");
+        assert_eq!(short(&desired.remove(ProviderId(0), &name("b"))), "unset b");
     }
 
     #[test]
     fn broken_keeps_the_last_good_description() {
         let mut desired = Desired::default();
-        desired.upsert(0, spec("a"));
+        desired.announce(0, "a");
         assert_eq!(
-            short(&desired.broken(0, BrokenCluster::new(name("a"), "file", "cut short"))),
+            short(&desired.broken(ProviderId(0), BrokenCluster::new(name("a"), "file", "cut short"))),
             "shown a"
         );
         assert_eq!(&*desired.broken_of("a").unwrap().error, "cut short");
         assert_eq!(desired.never_good().count(), 0);
-        assert_eq!(short(&desired.upsert(0, spec("a"))), "set a by 0");
+        assert_eq!(short(&desired.announce(0, "a")), "set a by 0");
         assert!(desired.broken_of("a").is_none());
-        desired.broken(0, BrokenCluster::new(name("b"), "file", "cut short"));
+        desired.broken(ProviderId(0), BrokenCluster::new(name("b"), "file", "cut short"));
         assert_eq!(desired.never_good().count(), 1);
-        assert_eq!(short(&desired.remove(0, &name("b"))), "shown b");
+        assert_eq!(short(&desired.remove(ProviderId(0), &name("b"))), "shown b");
     }
 }

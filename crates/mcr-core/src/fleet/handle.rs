@@ -17,11 +17,12 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    announced::{Announced, FleetSink, warn_if_empty},
     cluster::Cluster,
     context::FleetContext,
     counts::FleetCounts,
-    desired::Desired,
-    discovery::{Discoveries, RunningProvider},
+    desired::ProviderId,
+    discovery::{ProviderSet, RunningProvider},
     events::FleetEvents,
     settings::FleetSettings,
     snapshot::{ClusterStatus, FleetSnapshot, ProviderStatus, ScopeStatus, show_duplicates},
@@ -54,7 +55,7 @@ pub struct Fleet(Arc<Inner>);
 struct Inner {
     context: Arc<FleetContext>,
     supervisors: Arc<Supervisors>,
-    discoveries: Arc<Discoveries>,
+    announced: Arc<Announced>,
     started: AtomicBool,
 }
 
@@ -73,11 +74,14 @@ impl Fleet {
     pub(super) fn new(providers: Vec<Arc<dyn Provider>>, settings: FleetSettings) -> Self {
         let context = Arc::new(FleetContext::new(settings));
         let supervisors = Arc::new(Supervisors::new(context.clone()));
-        let discoveries = Arc::new(Discoveries::new(supervisors.clone(), providers));
+        let announced = ProviderSet::new(FleetSink(supervisors.clone()), context.settings().removal_grace);
+        for provider in providers {
+            announced.add(provider);
+        }
         Self(Arc::new(Inner {
             context,
             supervisors,
-            discoveries,
+            announced: Arc::new(announced),
             started: AtomicBool::new(false),
         }))
     }
@@ -91,29 +95,43 @@ impl Fleet {
     /// Dropping the future stops the fleet, but does not wait until its clusters are drained. They drain as long as the
     /// tokio runtime lives.
     pub async fn run(&self, stop: CancellationToken) {
-        let (context, supervisors, discoveries) = (&self.0.context, &self.0.supervisors, &self.0.discoveries);
+        let (context, supervisors, announced) = (&self.0.context, &self.0.supervisors, &self.0.announced);
         if self.0.started.swap(true, Ordering::SeqCst) {
             tracing::error!("Fleet::run was called a second time; a fleet runs once");
             return;
         }
         context.resources.set_runtime();
         let _on_drop = context.token().clone().drop_guard();
-        if discoveries.providers.is_empty() {
+        if announced.providers().is_empty() {
             tracing::warn!(
-                "the fleet has no providers, so it will never have a cluster. Add one with FleetBuilder::provider"
+                "the fleet has no providers, so it has no cluster. Add one with FleetBuilder::provider or Fleet::add_provider"
             );
         }
         let tasks = &supervisors.tasks;
-        for id in 0..discoveries.providers.len() {
-            tasks.spawn(discoveries.clone().run_provider(id));
-        }
-        tasks.spawn(discoveries.clone().run_sweeper());
-        tasks.spawn(discoveries.clone().warn_if_empty());
+        tasks.spawn(warn_if_empty(announced.clone()));
         tasks.spawn(supervisors.clone().stop_members());
-        stop.cancelled().await;
+        let mut discovering = announced.run(context.token().clone(), announced.sink().settings());
+        // Ends only when the fleet stops, since providers can be added until then.
+        while let Some(task) = stop.run_until_cancelled(discovering.next()).await {
+            tasks.spawn(task);
+        }
         context.token().cancel();
         tasks.close();
         tasks.wait().await;
+    }
+
+    /// Adds a provider, also while the fleet runs: its discovery then starts at once. Needs no runtime.
+    ///
+    /// Until the provider has announced all its clusters, the fleet is not [discovered](Self::is_discovered). If two providers
+    /// announce the same name, the first one keeps it: a [`prefix`](crate::layer::prefix) keeps names apart.
+    pub fn add_provider(&self, provider: impl Provider) -> ProviderId {
+        self.0.announced.add(Arc::new(provider))
+    }
+
+    /// Removes a provider. Its clusters leave at once, without a grace period, and another provider that announces one of their
+    /// names inherits it. Returns whether the fleet had the provider.
+    pub fn remove_provider(&self, id: ProviderId) -> bool {
+        self.0.announced.remove(id)
     }
 
     /// The engaged cluster of a name. Returns at once, without I/O.
@@ -129,7 +147,7 @@ impl Fleet {
 
     /// Why a cluster may not be found.
     fn hint(&self, name: &str) -> Option<String> {
-        if let Some(broken) = self.0.discoveries.desired().broken_of(name) {
+        if let Some(broken) = self.0.announced.desired().broken_of(name) {
             return Some(format!("its description can't be used: {broken}"));
         }
         let draining = self.0.context.registry.is_draining(name);
@@ -184,11 +202,12 @@ impl Fleet {
 
     /// The current status of every cluster, provider and scope endpoint.
     pub fn snapshot(&self) -> FleetSnapshot {
-        const HELD: &str = "discovery no longer names it, but too many were lost at once to believe it";
+        const HELD: &str =
+            "kept: its provider lost most of its clusters at once, which looks like a fault of the source";
         let known = self.0.context.registry.with_draining();
         let mut clusters: Vec<ClusterStatus> = known.iter().map(ClusterStatus::of).collect();
         show_duplicates(&mut clusters, self.0.context.resources.identities.duplicates());
-        let desired = self.0.discoveries.desired();
+        let desired = self.0.announced.desired();
         for status in &mut clusters {
             if let Some(broken) = desired.broken_of(&status.name) {
                 status.warnings.push(broken.to_string().into());
@@ -198,7 +217,7 @@ impl Fleet {
             }
         }
         for (provider, broken) in desired.never_good() {
-            let provider = self.0.discoveries.providers[provider].name.clone();
+            let provider = self.0.announced.name_of(provider).unwrap_or_default();
             clusters.push(ClusterStatus::broken(broken, provider));
         }
         drop(desired);
@@ -225,14 +244,16 @@ impl Fleet {
 
     /// The current status of every provider, in the order in which they were added.
     pub fn providers(&self) -> Vec<ProviderStatus> {
-        let providers = self.0.discoveries.providers.iter();
-        providers.map(RunningProvider::status).collect()
+        let providers = self.0.announced.providers();
+        providers.iter().map(|running| running.status()).collect()
     }
 
     /// Whether every provider has announced all its clusters at least once. These clusters are in the fleet then.
     pub fn is_discovered(&self) -> bool {
-        let mut providers = self.0.discoveries.providers.iter();
-        providers.all(|provider| provider.status.read(|status| status.synced))
+        let providers = self.0.announced.providers();
+        providers
+            .iter()
+            .all(|running| running.status.read(|status| status.synced))
     }
 
     /// Waits until [`is_discovered`](Self::is_discovered), and returns true. Returns false if the fleet stops. Cancel safe.
@@ -240,8 +261,15 @@ impl Fleet {
     /// Waits for [`run`](Self::run) too, and without end for a provider that always fails: [`ready`](Self::ready) has a limit.
     pub async fn discovered(&self) -> bool {
         let discovered = async {
-            for provider in &self.0.discoveries.providers {
-                provider.status.wait(|now| now.synced.then_some(())).await;
+            loop {
+                let providers = self.0.announced.providers();
+                let pending = |running: &&Arc<RunningProvider>| !running.status.read(|status| status.synced);
+                let Some(running) = providers.iter().find(pending) else {
+                    return;
+                };
+                // One that is removed is not waited for any more.
+                let synced = running.status.wait(|now| now.synced.then_some(()));
+                running.removed.run_until_cancelled(synced).await;
             }
         };
         let token = self.0.context.token();
@@ -271,7 +299,7 @@ impl Fleet {
     /// Removes the clusters that are held: a restarted discovery no longer names them, but they are more than half of the
     /// clusters of its provider.
     pub fn release_held(&self) {
-        self.0.discoveries.change(Desired::release_held);
+        self.0.announced.release_held(None);
     }
 
     /// How long running work of a leaving cluster may take to end.

@@ -8,11 +8,13 @@
 //! - `cluster` is the handle of one cluster. `registry` has all clusters. `snapshot` is their status.
 //! - `context` is resources and registry together, and has the steps of draining. `events` are for subscribers.
 //! - `scoped` has the clusters in scopes, and the scope endpoints.
-//! - `connection` reaches a cluster. `known` is which cluster answers. `under_way` has the actions that take time. `engagement` gathers events and acts.
+//! - `connection` reaches a cluster. `known` is which cluster answers. `under_way` has the actions that take time. `engagement`
+//!   gathers events and acts.
 //! - `supervisor` supervises each announced name, by a task or as a member of a scope.
-//! - `discovery` runs the providers and applies their announcements.
+//! - `discovery` runs the providers of a set, which may be added and removed at any time. `announced` engages what they announce.
 //! - `handle`, `builder` and `objects` are the public `Fleet`.
 
+mod announced;
 mod builder;
 mod cluster;
 mod connection;
@@ -44,6 +46,8 @@ mod under_way;
 pub use builder::{FleetBuilder, SINGLE_CLUSTER};
 pub use cluster::Cluster;
 pub use connection::OneOffClients;
+pub use desired::{KnownCluster, ProviderId};
+pub use discovery::{ClusterSink, Discovering, ProviderSet};
 pub use counts::{CredentialCounts, FleetCounts};
 pub use epoch::Epoch;
 pub use events::{FleetEvent, FleetEvents};

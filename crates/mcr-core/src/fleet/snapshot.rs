@@ -209,6 +209,9 @@ pub struct ProviderStatus {
     pub restarts: u64,
     /// Why its discovery ended the last time.
     pub last_error: Option<String>,
+    /// When its discovery failed first, if it has not announced all its clusters since.
+    #[serde(skip)]
+    pub failing_since: Option<SystemTime>,
 }
 
 /// The status of one scope endpoint.

@@ -13,14 +13,10 @@ use std::{
 };
 
 use mcr_core::{Fleet, FleetSettings};
+use mcr_garden_double::{Garden, Issued};
 use mcr_provider_gardener::{GardenerProvider, GardenerProviderBuilder};
 pub(crate) use mcr_testkit::{discovery::locally, steps::kubeconfig};
-use mcr_testkit::{
-    garden::{Garden, Issued},
-    sim::SimCluster,
-    steps::Templates,
-    waiting::Background,
-};
+use mcr_testkit::{sim::SimCluster, steps::Templates, waiting::Background};
 use serde_json::{Value, json};
 
 pub(crate) static GARDEN: LazyLock<Templates> =

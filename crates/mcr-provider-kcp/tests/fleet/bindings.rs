@@ -195,7 +195,7 @@ async fn kcp_a_controller_finishes_its_clean_up_before_a_workspace_leaves() {
     for by_deletion in [false, true] {
         let world = World::with_shards(1).await;
         let (a, b) = (world.consumer("a", "root"), world.consumer("b", "root"));
-        let held = |workspace: &mcr_testkit::kcp::KcpWorkspace| {
+        let held = |workspace: &mcr_kcp_double::KcpWorkspace| {
             workspace
                 .apply(json!({
                     "apiVersion": "example.io/v1", "kind": "Widget",

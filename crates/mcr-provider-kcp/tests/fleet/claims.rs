@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::{core::v1::ConfigMap, core::v1::Event, events::v1::Event as NewEvent};
 use kube::core::DynamicObject;
 use mcr_core::{Cluster, ClusterState, StoreError, WatchRequest};
-use mcr_testkit::kcp::{Kcp, KcpDelays, KcpMove, KcpWorkspace};
+use mcr_kcp_double::{Kcp, KcpDelays, KcpMove, KcpWorkspace};
 use serde_json::{Value, json};
 
 use crate::world::*;

@@ -1,8 +1,9 @@
 //! Answers that no kcp should give. A second kcp in the same fleet goes on.
 
 use mcr_core::{Cluster, ClusterState, Fleet};
+use mcr_kcp_double::KcpWorkspace;
 use mcr_provider_kcp::{KcpProvider, KcpProviderBuilder};
-use mcr_testkit::{kcp::KcpWorkspace, log::Log, waiting::Background};
+use mcr_testkit::{log::Log, waiting::Background};
 use serde_json::json;
 use tracing::Level;
 

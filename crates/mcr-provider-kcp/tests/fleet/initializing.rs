@@ -5,14 +5,9 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, api::ListParams};
 use mcr_core::{ClusterState, Provider, WatchRequest};
-use mcr_provider_kcp::{
-    Initializer, InitializingWorkspaces, LifecycleError, Removal, api::core::v1alpha1::LogicalCluster,
-};
-use mcr_testkit::{
-    kcp::{KcpMove, KcpUser, KcpWorkspace},
-    log::Log,
-    sim::SimRule,
-};
+use mcr_kcp_double::{KcpMove, KcpUser, KcpWorkspace};
+use mcr_provider_kcp::{Initializer, InitializingWorkspaces, LifecycleError, LogicalCluster, Removal};
+use mcr_testkit::{log::Log, sim::SimRule};
 use serde_json::json;
 use tracing::Level;
 

@@ -1,8 +1,9 @@
 //! Wrong configuration, and missing rights.
 
 use mcr_core::{Access, Trust};
+use mcr_kcp_double::KcpUser;
 use mcr_provider_kcp::KcpProvider;
-use mcr_testkit::{kcp::KcpUser, sim::SimRule};
+use mcr_testkit::sim::SimRule;
 
 use crate::world::*;
 

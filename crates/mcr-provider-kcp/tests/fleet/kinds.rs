@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use mcr_core::WatchRequest;
+use mcr_kcp_double::KcpWorkspace;
 use mcr_provider_kcp::{NotServed, wait_until_served};
-use mcr_testkit::kcp::KcpWorkspace;
 use serde_json::{Value, json};
 
 use crate::{

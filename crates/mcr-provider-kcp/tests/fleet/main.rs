@@ -29,5 +29,5 @@ mod writes;
 
 /// Both kcps of the suite that holds the double to the facts.
 #[allow(dead_code, reason = "that suite uses the rest")]
-#[path = "../../../mcr-testkit/tests/kcp/world.rs"]
+#[path = "../../../mcr-kcp-double/tests/kcp/world.rs"]
 mod kcps;

@@ -9,11 +9,12 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use mcr_core::{Access, Cluster, Fleet, Trust, WatchRequest};
+use mcr_kcp_double::KcpUser;
 use mcr_provider_kcp::{
-    Initializer, InitializingWorkspaces, LifecycleBuilder, LifecycleError, Removal, TerminatingWorkspaces,
-    Terminator, api::core::v1alpha1::LogicalCluster,
+    Initializer, InitializingWorkspaces, LifecycleBuilder, LifecycleError, LogicalCluster, Removal,
+    TerminatingWorkspaces, Terminator,
 };
-use mcr_testkit::{kcp::KcpUser, sim::SimRule};
+use mcr_testkit::sim::SimRule;
 use serde_json::{Value, json};
 
 use crate::{

@@ -2,9 +2,10 @@
 
 use mcr_core::{Access, ClusterState, Trust};
 use mcr_core::{Fleet, WatchRequest};
+use mcr_kcp_double::KcpUser;
 use mcr_provider_kcp::KcpProvider;
 use mcr_provider_multi::MultiProvider;
-use mcr_testkit::{kcp::KcpUser, log::Log, waiting::Background};
+use mcr_testkit::{log::Log, waiting::Background};
 use serde_json::json;
 use tracing::Level;
 
@@ -38,7 +39,7 @@ fn gadgets() -> kube::core::ApiResource {
     kube::core::ApiResource::from_gvk_with_plural(&kind, "gadgets")
 }
 
-fn gadget(workspace: &mcr_testkit::kcp::KcpWorkspace, color: &str) {
+fn gadget(workspace: &mcr_kcp_double::KcpWorkspace, color: &str) {
     workspace
         .apply(json!({
             "apiVersion": "example.io/v1", "kind": "Gadget", "metadata": {"name": "w", "namespace": "default"},

@@ -2,12 +2,11 @@
 
 use kube::{
     Api, Resource,
-    core::DynamicObject,
+    core::{ApiResource, DynamicObject, GroupVersionKind},
     runtime::events::{Event, EventType},
 };
 use mcr_core::{Cluster, FleetObjects, WatchRequest};
-use mcr_provider_kcp::api::apis::v1alpha2::APIBinding;
-use mcr_testkit::kcp::KcpWorkspace;
+use mcr_kcp_double::KcpWorkspace;
 use serde_json::json;
 
 use crate::world::*;
@@ -96,8 +95,10 @@ async fn kcp_a_handler_gets_the_objects_of_its_workspace_from_all_shards() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kcp_the_bindings_of_each_workspace_can_be_watched() {
     let (_world, running, _, clusters, _seen) = stone_and_box(["root", "shard-1"]).await;
+    let bindings = GroupVersionKind::gvk("apis.kcp.io", "v1alpha2", "APIBinding");
+    let bindings = ApiResource::from_gvk_with_plural(&bindings, "apibindings");
     for cluster in &clusters {
-        let seen = Witness::of(cluster, WatchRequest::of::<APIBinding>());
+        let seen = Witness::of(cluster, WatchRequest::resource(&bindings));
         seen.holds_named(&["widgets"]).await;
     }
     running.stop().await;

@@ -1,4 +1,4 @@
-//! What the tests share: providers that follow a script, and what is heard of a discovery.
+//! Helpers of the tests: providers that follow a script, and the announcements of a discovery.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -32,13 +32,13 @@ pub(crate) enum Act {
     Broken(&'static str),
     Remove(&'static str),
     Synced,
-    /// Says nothing for so many seconds.
+    /// Announces nothing for so many seconds.
     Wait(u64),
     Fail(&'static str),
     Panic,
     /// Panics in `discover` itself.
     NoStart,
-    /// Says nothing any more. What stands at the end of every script unless `End` does.
+    /// Announces nothing any more. Every script ends so, unless with `End`.
     Hang,
     End,
 }
@@ -50,7 +50,6 @@ pub(crate) struct Scripted(Arc<Inner>);
 struct Inner {
     name: &'static str,
     scripts: Mutex<VecDeque<Vec<Act>>>,
-    starts: Mutex<Vec<Instant>>,
     stops: Mutex<Vec<CancellationToken>>,
     running: Arc<AtomicUsize>,
 }
@@ -60,18 +59,12 @@ impl Scripted {
         Self(Arc::new(Inner {
             name,
             scripts: Mutex::new(scripts.into_iter().collect()),
-            starts: Mutex::default(),
             stops: Mutex::default(),
             running: Arc::default(),
         }))
     }
 
-    /// When its discoveries were started.
-    pub(crate) fn starts(&self) -> Vec<Instant> {
-        self.0.starts.lock().unwrap().clone()
-    }
-
-    /// Whether each of its discoveries was told to stop.
+    /// Whether each of its discoveries was stopped.
     pub(crate) fn stopped(&self) -> Vec<bool> {
         let stops = self.0.stops.lock().unwrap();
         stops.iter().map(CancellationToken::is_cancelled).collect()
@@ -97,7 +90,6 @@ impl Provider for Scripted {
     }
 
     fn discover(&self, stop: CancellationToken) -> Discovery {
-        self.0.starts.lock().unwrap().push(Instant::now());
         self.0.stops.lock().unwrap().push(stop.clone());
         let script = {
             let mut scripts = self.0.scripts.lock().unwrap();
@@ -147,14 +139,14 @@ pub(crate) fn shown(change: &Change) -> String {
     }
 }
 
-/// All that can be heard without waiting.
+/// All that is announced without waiting.
 pub(crate) fn now(discovery: &mut Discovery) -> Vec<String> {
     std::iter::from_fn(|| discovery.next().now_or_never().flatten())
         .map(|change| shown(&change.unwrap()))
         .collect()
 }
 
-/// All that is heard within a time.
+/// All that is announced within a time.
 pub(crate) async fn within(discovery: &mut Discovery, time: Duration) -> Vec<String> {
     let end = Instant::now() + time;
     let mut received = Vec::new();
@@ -164,13 +156,13 @@ pub(crate) async fn within(discovery: &mut Discovery, time: Duration) -> Vec<Str
     received
 }
 
-/// What is heard until this is.
+/// What is announced until this is.
 pub(crate) async fn until(discovery: &mut Discovery, line: &str) -> Vec<String> {
     let mut received = Vec::new();
     while received.last().is_none_or(|last| last != line) {
         let item = tokio::time::timeout(Duration::from_secs(600), discovery.next()).await;
         let Ok(item) = item else {
-            panic!("not heard: {line}, but {received:?}")
+            panic!("not announced: {line}, but {received:?}")
         };
         received.push(shown(&item.expect("the discovery goes on").unwrap()));
     }

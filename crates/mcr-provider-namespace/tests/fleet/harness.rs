@@ -99,7 +99,7 @@ pub(crate) async fn dies(client: &Client, namespace: &str, name: &str) {
         .or_fail();
 }
 
-/// The sightings of reconcilers, as `live island default/crusoe`.
+/// What reconcilers saw, as `live island island/crusoe`.
 #[derive(Default)]
 pub(crate) struct Seen(Mutex<Vec<String>>);
 

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
 use kube::{
     Api,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use mcr::ClusterState;
 use mcr_core::{
@@ -66,7 +66,7 @@ async fn namespaces_join_and_change_and_a_terminating_one_stays_until_it_is_gone
     })
     .await;
     assert!(running.fleet.get("island").or_fail().is_same(&island), "it stays");
-    let inside = maps(&island.client(), "default");
+    let inside = maps(&island.client(), "island");
     merge(&inside, "crusoe", json!({"metadata": {"finalizers": null}})).await;
     eventually("it goes", || running.fleet.get("island").is_err()).await;
 
@@ -127,7 +127,7 @@ async fn labels_exclusions_and_filters_choose() {
         .or_fail();
     let running = Running::start(chosen);
     let island = running.cluster("island").await;
-    running.sees("live island default/somebody").await;
+    running.sees("live island island/somebody").await;
     assert_eq!(running.names(), ["island"]);
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let team = |name: &'static str, team: &'static str| {
@@ -143,7 +143,7 @@ async fn labels_exclusions_and_filters_choose() {
         }
     };
     team("desert", "a").await;
-    running.sees("live desert default/somebody").await;
+    running.sees("live desert desert/somebody").await;
     // One that no longer matches leaves, though it is there.
     team("island", "b").await;
     eventually("island leaves", || running.fleet.get("island").is_err()).await;
@@ -159,7 +159,7 @@ async fn an_outage_of_the_host_removes_nothing() {
     namespace(&client, "island", &[]).await;
     lives(&client, "island", "crusoe", "human").await;
     let running = Running::start(provider(&plane).build().or_fail());
-    running.sees("live island default/crusoe").await;
+    running.sees("live island island/crusoe").await;
     let island = running.cluster("island").await;
     plane.stop().await.or_fail();
     let gone = |state: &ClusterState| matches!(state, ClusterState::Unreachable { .. });
@@ -169,7 +169,7 @@ async fn an_outage_of_the_host_removes_nothing() {
     plane.restart().await.or_fail();
     ready(&island).await;
     lives(&plane.client(), "island", "friday", "human").await;
-    running.sees("live island default/friday").await;
+    running.sees("live island island/friday").await;
     namespace(&plane.client(), "jungle", &[]).await;
     running.cluster("jungle").await;
     // Had it left meanwhile, it would be another engagement.
@@ -178,85 +178,26 @@ async fn an_outage_of_the_host_removes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kinds_that_are_not_in_namespaces_are_refused_and_events_are_about_the_namespace() {
+async fn kinds_that_are_not_in_namespaces_are_refused() {
     let plane = ControlPlane::start().await.or_fail();
     namespace(&plane.client(), "island", &[]).await;
     let running = Running::start(provider(&plane).build().or_fail());
     let island = running.cluster("island").await;
     ready(&island).await;
     assert!(!island.capabilities().cluster_scoped_kinds() && island.capabilities().server_side_apply());
-
-    let mut refused = Vec::new();
+    assert_eq!(island.client().default_namespace(), "island");
     for request in [WatchRequest::of::<Node>(), WatchRequest::of::<Namespace>()] {
         let watch = island.watch(request, None).or_fail();
         let problem = eventually("a reason", || watch.status().problem).await;
         let text = problem.error.to_string();
         assert!(text.contains("no cluster-scoped kinds"), "{text}");
-        refused.push(watch);
     }
-    let pods = island.watch(
-        WatchRequest::of::<ConfigMap>()
-            .namespace("default")
-            .fields("metadata.namespace=default"),
-        None,
-    );
-    let pods = pods.or_fail();
-    eventually("a list", || pods.status().synced).await;
-    let odd = island
-        .watch(
-            WatchRequest::of::<ConfigMap>().fields("metadata.namespace!=default"),
-            None,
-        )
-        .or_fail();
-    let problem = eventually("a reason", || odd.status().problem).await;
-    assert!(
-        problem.error.to_string().contains("choose clusters"),
-        "{}",
-        problem.error
-    );
-
-    let watch = island.watch(WatchRequest::of::<Event>(), None).or_fail();
-    let event: Event = serde_json::from_value(json!({
-        "metadata": {"name": "e"}, "reason": "R", "type": "Normal",
-        "involvedObject": {"kind": "ConfigMap", "name": "a", "namespace": "default"},
-    }))
-    .or_fail();
-    let events: Api<Event> = Api::namespaced(island.client(), "default");
-    events.create(&PostParams::default(), &event).await.or_fail();
-    let seen = eventually("the event", || {
-        let store = island.store::<Event>().ok()?;
-        store.get(&mcr::ObjectKey::namespaced("default", "e")).ok()?
-    })
-    .await;
-    assert_eq!(seen.involved_object.namespace.as_deref(), Some("default"));
-    assert_eq!(seen.metadata.namespace.as_deref(), Some("default"));
-    let real: Event = Api::namespaced(plane.client(), "island").get("e").await.or_fail();
-    assert_eq!(real.involved_object.namespace.as_deref(), Some("island"));
-    drop((watch, pods, odd, refused));
-    running.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_kept_names_objects_are_where_they_are() {
-    let plane = ControlPlane::start().await.or_fail();
-    let client = plane.client();
-    namespace(&client, "island", &[]).await;
-    lives(&client, "island", "crusoe", "human").await;
-    lives(&client, "default", "nobody", "human").await;
-    let running = Running::start(provider(&plane).keep_names(true).build().or_fail());
-    running.sees("live island island/crusoe").await;
-    running.sees("live default default/nobody").await;
-    assert!(
-        !running
-            .seen
-            .lines()
-            .iter()
-            .any(|line| line.contains("island default/")),
-        "{:?}",
-        running.seen.lines()
-    );
-    let island = running.fleet.get("island").or_fail();
-    assert_eq!(island.client().default_namespace(), "island");
+    // The client has them neither: the API server has no such path in a namespace.
+    let nodes = Api::<Node>::all(island.client());
+    let missing = nodes.list(&ListParams::default()).await.unwrap_err();
+    assert!(matches!(&missing, kube::Error::Api(status) if status.code == 404), "{missing}");
+    let refused = nodes.get("a").await.unwrap_err();
+    assert!(matches!(&refused, kube::Error::Api(status) if status.code == 403), "{refused}");
     running.stop().await;
 }
 
@@ -336,10 +277,10 @@ async fn the_client_of_such_a_cluster_carries_a_watch_of_its_own() {
     ));
     lives(&plane.client(), "island", "crusoe", "human").await;
     match tokio::time::timeout(PATIENCE, watch.next()).await.or_fail() {
-        mcr_core::HubEvent::Applied(key, _) => assert_eq!(key.to_string(), "default/crusoe"),
+        mcr_core::HubEvent::Applied(key, _) => assert_eq!(key.to_string(), "island/crusoe"),
         other => panic!("{other:?}"),
     }
-    let listed = maps(&island.client(), "default")
+    let listed = maps(&island.client(), "island")
         .list(&ListParams::default().labels("type"))
         .await
         .or_fail();

@@ -53,10 +53,10 @@ async fn p_09_existing_p_10_new_and_p_11_updated_objects_are_reconciled() {
     let (plane, running) = world().await;
     let client = plane.client();
     for line in [
-        "live zoo default/elephant",
-        "live zoo default/lion",
-        "live jungle default/monkey",
-        "live island default/bird",
+        "live zoo zoo/elephant",
+        "live zoo zoo/lion",
+        "live jungle jungle/monkey",
+        "live island island/bird",
     ] {
         running.sees(line).await;
     }
@@ -66,14 +66,14 @@ async fn p_09_existing_p_10_new_and_p_11_updated_objects_are_reconciled() {
     }
 
     lives(&client, "jungle", "tiger", "animal").await;
-    running.sees("live jungle default/tiger").await;
+    running.sees("live jungle jungle/tiger").await;
     fed(&client, "jungle", "tiger").await;
 
     feed(&client, "island", "bird", "empty").await;
     fed(&client, "island", "bird").await;
 
     dies(&client, "zoo", "lion").await;
-    running.sees("deleted zoo default/lion").await;
+    running.sees("deleted zoo zoo/lion").await;
 
     // One list and one watch for all of them.
     let audit = plane.audit().await.or_fail();
@@ -101,12 +101,12 @@ async fn fed(client: &kube::Client, place: &str, who: &str) {
 async fn p_12_an_index_finds_who_is_in_the_cluster() {
     let (_plane, running) = world().await;
     let island = running.cluster("island").await;
-    eventually("crusoe is found", || humans(&island) == ["default/crusoe"]).await;
+    eventually("crusoe is found", || humans(&island) == ["island/crusoe"]).await;
     running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p_13_an_index_finds_who_is_in_the_namespace_default() {
+async fn p_13_an_index_finds_who_is_in_the_namespace() {
     let (_plane, running) = world().await;
     let island = running.cluster("island").await;
     eventually("crusoe is found", || !humans(&island).is_empty()).await;
@@ -118,12 +118,12 @@ async fn p_13_an_index_finds_who_is_in_the_namespace_default() {
             .filter(|map| map.metadata.namespace.as_deref() == Some(namespace))
             .count()
     };
-    assert_eq!((in_namespace("default"), in_namespace("island")), (1, 0));
-    let key = mcr::ObjectKey::namespaced("default", "crusoe");
-    assert_eq!(name(&store.get(&key).or_fail().unwrap()), "default/crusoe");
+    assert_eq!((in_namespace("island"), in_namespace("default")), (1, 0));
+    let key = mcr::ObjectKey::namespaced("island", "crusoe");
+    assert_eq!(name(&store.get(&key).or_fail().unwrap()), "island/crusoe");
     assert!(
         store
-            .get(&mcr::ObjectKey::namespaced("island", "crusoe"))
+            .get(&mcr::ObjectKey::namespaced("default", "crusoe"))
             .or_fail()
             .is_none()
     );
@@ -146,9 +146,9 @@ async fn p_14_an_index_finds_who_is_in_all_clusters() {
     assert_eq!(
         all,
         [
-            "island default/crusoe",
-            "jungle default/tarzan",
-            "zoo default/keeper"
+            "island island/crusoe",
+            "jungle jungle/tarzan",
+            "zoo zoo/keeper"
         ]
     );
     running.stop().await;
@@ -157,7 +157,7 @@ async fn p_14_an_index_finds_who_is_in_all_clusters() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p_15_the_host_sees_who_is_where() {
     let (plane, running) = world().await;
-    running.sees("live island default/crusoe").await;
+    running.sees("live island island/crusoe").await;
     let crusoe = maps(&plane.client(), "island").get("crusoe").await.or_fail();
     assert_eq!(name(&crusoe), "island/crusoe");
     // The real namespace default is a cluster like the others, and nobody lives there.

@@ -76,7 +76,7 @@
 //! | `within` | How long the announcements may take, in the hub's time. Default: `10m`. |
 //! | `after` | How long nothing is announced before the first of them. |
 //! | `quiet` | How long nothing is announced after the last of them. Default: `1s`. |
-//! | `fleet` | What the announced clusters have: `access` (as [`address_and_token`]), `identity`, `labels`, `properties` (null: none of this name). |
+//! | `fleet` | What the announced clusters have: `access` (as [`address_and_token`](crate::discovery::address_and_token)), `identity`, `labels`, `properties` (null: none of this name). |
 //! | `requests` | How often the provider has made a request in this step: `get secrets`, `list secrets`, or a count of the [`HubProvider`]. |
 //! | `uris` | What is in the path and query of each list and watch of a resource by the provider, in this step. |
 //! | `events` | The events that the provider has written in this step: the kind, namespace and name of their object, their reason and note. |
@@ -89,13 +89,14 @@
 mod hub;
 mod play;
 mod scenario;
+mod subject;
 
-use std::{cell::RefCell, collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
-use mcr_core::Provider;
 use serde_json::{Value, json};
 
 pub use scenario::kubeconfig;
+pub use subject::{HubProvider, Options};
 
 use crate::{sim::SimCluster, suite::fail};
 
@@ -116,75 +117,6 @@ macro_rules! steps {
             $crate::steps::are_all(include_str!($file), &[$(stringify!($scenario)),*]);
         }
     };
-}
-
-/// A provider under test, and what its hub has.
-pub trait HubProvider: Sized + 'static {
-    /// The manifest of its rights: Roles and ClusterRoles in YAML.
-    fn roles() -> &'static str;
-
-    /// The world of a scenario.
-    fn start() -> Self;
-
-    /// The provider with these options, for a client of the hub.
-    fn provider(&self, client: kube::Client, options: &Options) -> Arc<dyn Provider>;
-
-    /// Does an action of this provider's own.
-    fn act(&self, hub: &SimCluster, action: &str, value: &Value) {
-        let _ = (hub, value);
-        fail(format!("there is no action {action}"))
-    }
-
-    /// How often something of this provider's own has happened so far.
-    fn count(&self, what: &str) -> Option<usize> {
-        let _ = what;
-        None
-    }
-}
-
-/// The options of a provider in a step. An option that nobody asks for fails the test.
-#[derive(Debug)]
-pub struct Options {
-    given: Value,
-    asked: RefCell<BTreeSet<String>>,
-}
-
-impl Options {
-    fn of(given: &Value) -> Self {
-        Self {
-            given: given.clone(),
-            asked: RefCell::default(),
-        }
-    }
-
-    fn get(&self, name: &str) -> &Value {
-        self.asked.borrow_mut().insert(name.to_owned());
-        &self.given[name]
-    }
-
-    /// Whether an option is set.
-    pub fn has(&self, name: &str) -> bool {
-        !self.get(name).is_null()
-    }
-
-    /// The text of an option.
-    pub fn text(&self, name: &str) -> Option<String> {
-        self.get(name).as_str().map(str::to_owned)
-    }
-
-    /// The texts of an option; none if it is not set.
-    pub fn texts(&self, name: &str) -> Vec<String> {
-        let texts = self.get(name).as_array().into_iter().flatten();
-        texts.filter_map(|text| Some(text.as_str()?.to_owned())).collect()
-    }
-
-    fn must_be_used(&self) {
-        let asked = self.asked.borrow();
-        let mut given = self.given.as_object().into_iter().flatten();
-        if let Some((name, _)) = given.find(|(name, _)| !asked.contains(*name)) {
-            fail(format!("the provider has no option {name}"));
-        }
-    }
 }
 
 /// The templates of a file, for tests that are not data.

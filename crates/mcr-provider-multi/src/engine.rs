@@ -1,0 +1,208 @@
+//! The set of providers behind one discovery, and the changes that the discovery has not announced yet.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use mcr_core::{BrokenCluster, Change, ClusterName, ClusterSink, ClusterSpec, ProviderId, ProviderSet};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::{
+    registry::{ChildId, Children, Options},
+    status::{ChildState, ChildStatus},
+};
+
+/// One discovery runs it at a time. It remembers the clusters of the children for the next discovery.
+pub(crate) struct Engine {
+    pub(crate) set: Arc<ProviderSet<Queue>>,
+    members: Mutex<BTreeMap<ChildId, Member>>,
+    running: AtomicBool,
+}
+
+/// A child in the set.
+#[derive(Clone, Copy)]
+struct Member {
+    id: ProviderId,
+    /// The calls of `release_held` that were followed.
+    releases: u64,
+}
+
+impl Engine {
+    pub(crate) fn new(options: &Options) -> Self {
+        Self {
+            set: Arc::new(ProviderSet::new(Queue::default(), options.removal_grace)),
+            members: Mutex::default(),
+            running: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether the engine was idle, and now runs.
+    pub(crate) fn begin(&self) -> bool {
+        let idle = !self.running.swap(true, Ordering::SeqCst);
+        if idle {
+            self.set.sink().begin();
+        }
+        idle
+    }
+
+    pub(crate) fn end(&self) {
+        self.running.store(false, Ordering::SeqCst);
+    }
+
+    /// Adds the children that are new to the set, and removes those that are gone.
+    pub(crate) fn follow(&self, children: &Children) {
+        let ids: BTreeSet<ChildId> = children.values().map(|child| child.id).collect();
+        // Without the lock of the members below: removing a provider drops it, which is code of users. One discovery
+        // follows at a time.
+        let mut members = self.members.lock().clone();
+        // First those that go: a new child may have the name of an old one.
+        members.retain(|child, member| ids.contains(child) || !self.set.remove(member.id));
+        for child in children.values() {
+            let member = members.entry(child.id).or_insert_with(|| Member {
+                id: self.set.add(child.provider.clone()),
+                releases: child.releases,
+            });
+            if member.releases < child.releases {
+                member.releases = child.releases;
+                self.set.release_held(Some(member.id));
+            }
+        }
+        *self.members.lock() = members;
+    }
+
+    pub(crate) fn members(&self) -> Vec<ProviderId> {
+        self.members.lock().values().map(|member| member.id).collect()
+    }
+
+    /// Announces the clusters of earlier discoveries that this one has not announced, if their child has not synced, or
+    /// holds them. A listener would take them for gone.
+    pub(crate) fn announce_rest(&self) {
+        for id in self.members() {
+            let Some(status) = self.set.status(id) else { continue };
+            let known = self.set.known(id);
+            if !status.synced {
+                tracing::warn!(child = %status.name, known = known.len(), "a child has not announced all its clusters yet; those known from before stay until it does");
+            }
+            for cluster in known.into_iter().filter(|cluster| cluster.held || !status.synced) {
+                if !self.set.sink().pending.lock().announced.contains(&cluster.name) {
+                    let spec = cluster.spec.map(|spec| Change::Upsert((*spec).clone()));
+                    let broken = cluster.broken.map(Change::Broken);
+                    let changes = spec.into_iter().chain(broken);
+                    changes.for_each(|change| self.set.sink().push(change));
+                }
+            }
+        }
+    }
+
+    /// The status of a child. `None` if the set does not have it yet.
+    pub(crate) fn status(&self, name: &Arc<str>, child: ChildId) -> Option<ChildStatus> {
+        let id = self.members.lock().get(&child)?.id;
+        let status = self.set.status(id)?;
+        let known = self.set.known(id);
+        let last_error: Option<Arc<str>> = status.last_error.map(Into::into);
+        let state = match (status.failing_since, &last_error) {
+            _ if !self.running.load(Ordering::SeqCst) => ChildState::Waiting,
+            (Some(since), Some(error)) => ChildState::Failing {
+                error: error.clone(),
+                since,
+            },
+            _ => ChildState::Running,
+        };
+        Some(ChildStatus {
+            name: name.clone(),
+            state,
+            synced: status.synced,
+            restarts: status.restarts,
+            last_error,
+            clusters: known.len(),
+            held: known.iter().filter(|cluster| cluster.held).count(),
+        })
+    }
+}
+
+/// The changes that a discovery has still to announce. A child waits until they are announced, so they are never more than
+/// the clusters that there are.
+#[derive(Default)]
+pub(crate) struct Queue {
+    pending: Mutex<Pending>,
+    pub(crate) filled: Notify,
+    emptied: Notify,
+}
+
+#[derive(Default)]
+struct Pending {
+    changes: VecDeque<Change>,
+    /// The clusters that this discovery has announced.
+    announced: BTreeSet<ClusterName>,
+}
+
+impl Queue {
+    /// A discovery begins. It announces the removals of the last discovery, and all clusters again.
+    fn begin(&self) {
+        let mut pending = self.pending.lock();
+        pending
+            .changes
+            .retain(|change| matches!(change, Change::Remove(_)));
+        pending.announced.clear();
+    }
+
+    pub(crate) fn push(&self, change: Change) {
+        let mut pending = self.pending.lock();
+        match &change {
+            Change::Upsert(ClusterSpec { name, .. }) | Change::Broken(BrokenCluster { name, .. }) => {
+                pending.announced.insert(name.clone());
+            }
+            _ => {}
+        }
+        pending.changes.push_back(change);
+        drop(pending);
+        self.filled.notify_one();
+    }
+
+    pub(crate) fn pop(&self) -> Option<Change> {
+        let mut pending = self.pending.lock();
+        let change = pending.changes.pop_front();
+        if pending.changes.is_empty() {
+            self.emptied.notify_waiters();
+        }
+        change
+    }
+}
+
+impl ClusterSink for Queue {
+    type Spec = ClusterSpec;
+
+    async fn store(&self, spec: ClusterSpec) -> ClusterSpec {
+        spec
+    }
+
+    fn set(&self, _: &Arc<str>, _: &ClusterName, spec: &Arc<ClusterSpec>) {
+        self.push(Change::Upsert((**spec).clone()));
+    }
+
+    fn unset(&self, name: &ClusterName) {
+        self.push(Change::Remove(name.clone()));
+    }
+
+    fn show_broken(&self, name: &ClusterName, broken: Option<&BrokenCluster>) {
+        self.push(match broken {
+            Some(broken) => Change::Broken(broken.clone()),
+            None => Change::Remove(name.clone()),
+        });
+    }
+
+    async fn ready(&self) {
+        self.filled.notify_one();
+        let emptied = self.emptied.notified();
+        tokio::pin!(emptied);
+        emptied.as_mut().enable();
+        if !self.pending.lock().changes.is_empty() {
+            emptied.await;
+        }
+    }
+}
