@@ -1,78 +1,35 @@
 //! What every provider must do; see `mcr_testkit::conformance`. The hub is a simulated API server.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 mod support;
 
 use std::sync::Arc;
 
-use mcr_core::{ClusterName, Provider};
-use mcr_provider_cluster_api::ClusterApiProvider;
+use mcr_core::Provider;
 use mcr_testkit::{
-    conformance::{Ability, Ability::*, Draft, Subject},
+    conformance::{Ability, Ability::*, Described, Draft, Form, InHub},
     sim::SimCluster,
 };
 use serde_json::{Value, json};
-use support::{cluster, hub, initialized, locally, secret};
+use support::{CLUSTERS, builder, hub, object};
 
 /// With `KEEP`, clusters stay while their Clusters are being deleted. Without it they leave at once.
-struct Clusters<const ALL: bool, const KEEP: bool>(SimCluster);
+struct Clusters<const ALL: bool, const KEEP: bool>;
 
-impl<const ALL: bool, const KEEP: bool> Clusters<ALL, KEEP> {
-    fn key(draft: &Draft) -> String {
-        format!("default/{}", draft.name())
-    }
-
-    fn name(draft: &Draft) -> ClusterName {
-        ClusterName::new(if ALL { Self::key(draft) } else { draft.name() }).unwrap()
-    }
-
-    fn put_cluster(&self, draft: &Draft, ready: bool) {
-        let mut wanted = cluster("default", &draft.name());
-        wanted["metadata"]["labels"]["version"] = draft.label().into();
-        if ready {
-            wanted = initialized(wanted);
-        }
-        self.0.apply(wanted).unwrap();
-    }
-
-    fn put_secret(&self, draft: &Draft, kubeconfig: &str) {
-        self.0
-            .apply(secret("default", &draft.name(), kubeconfig))
-            .unwrap();
-    }
-
-    fn finalizers(&self, draft: &Draft, finalizers: Value) {
-        let mut there = self
-            .0
-            .get("clusters.cluster.x-k8s.io", &Self::key(draft))
-            .unwrap();
-        there["metadata"]["finalizers"] = finalizers;
-        self.0.update(there).unwrap();
-    }
-
-    fn delete(&self, draft: &Draft) {
-        self.0
-            .delete("clusters.cluster.x-k8s.io", &Self::key(draft))
-            .unwrap();
-    }
-}
-
-impl<const ALL: bool, const KEEP: bool> Subject for Clusters<ALL, KEEP> {
+impl<const ALL: bool, const KEEP: bool> Described for Clusters<ALL, KEEP> {
     const CAN: &'static [Ability] = if KEEP {
         &[Add, Change, Rotate, Replace, Break, Delete, Remove]
     } else {
         &[Add, Change, Rotate, Replace, Break, Remove]
     };
 
-    async fn start() -> Self {
-        Self(hub())
+    fn start() -> (Self, SimCluster) {
+        (Self, hub(SimCluster::builder()))
     }
 
-    fn provider(&self) -> Arc<dyn Provider> {
-        let mut builder = ClusterApiProvider::builder()
-            .client(self.0.client())
-            .access_policy(locally());
+    fn provider(&self, hub: &SimCluster) -> Arc<dyn Provider> {
+        let mut builder = builder(hub.client());
         if ALL {
             builder = builder.all_namespaces();
         }
@@ -82,52 +39,34 @@ impl<const ALL: bool, const KEEP: bool> Subject for Clusters<ALL, KEEP> {
         Arc::new(builder.build().unwrap())
     }
 
-    async fn put(&mut self, draft: &Draft) {
-        self.put_secret(draft, &draft.kubeconfig());
-        self.put_cluster(draft, true);
+    fn name(draft: &Draft) -> String {
+        if ALL { Self::place(draft).1 } else { draft.name() }
     }
 
-    async fn add(&mut self, draft: &Draft) -> ClusterName {
-        self.put(draft).await;
-        Self::name(draft)
+    fn place(draft: &Draft) -> (&'static str, String) {
+        (CLUSTERS, format!("default/{}", draft.name()))
     }
 
-    async fn replace(&mut self, draft: &Draft) {
-        self.delete(draft);
-        self.put(draft).await;
-    }
-
-    async fn break_it(&mut self, draft: &Draft) -> ClusterName {
-        self.put_secret(draft, &draft.kubeconfig_cut_short());
-        self.put_cluster(draft, true);
-        Self::name(draft)
-    }
-
-    async fn begin_deletion(&mut self, draft: &Draft) {
-        self.finalizers(draft, json!(["cluster.cluster.x-k8s.io"]));
-        self.delete(draft);
-        let there = self
-            .0
-            .get("clusters.cluster.x-k8s.io", &Self::key(draft))
-            .unwrap();
-        assert!(there["metadata"]["deletionTimestamp"].is_string());
-    }
-
-    async fn finish_deletion(&mut self, draft: &Draft) {
-        self.finalizers(draft, json!([]));
-    }
-
-    async fn remove(&mut self, draft: &Draft) {
-        self.delete(draft);
+    fn objects(&self, draft: &Draft, form: Form) -> Vec<Value> {
+        let kubeconfig = match form {
+            Form::Broken => draft.kubeconfig_cut_short(),
+            _ => draft.kubeconfig(),
+        };
+        let secret = json!({"stringData": {"value": kubeconfig}});
+        let cluster = json!({"metadata": {"labels": {"version": draft.label()}}});
+        vec![
+            object(&format!("secret {}", draft.name()), secret),
+            object(&format!("ready {}", draft.name()), cluster),
+        ]
     }
 }
 
 mod one_namespace {
-    type OneNamespace = super::Clusters<false, false>;
+    type OneNamespace = super::InHub<super::Clusters<false, false>>;
     mcr_testkit::provider_conformance!(OneNamespace);
 }
 
 mod all_namespaces {
-    type AllNamespacesAndKept = super::Clusters<true, true>;
+    type AllNamespacesAndKept = super::InHub<super::Clusters<true, true>>;
     mcr_testkit::provider_conformance!(AllNamespacesAndKept);
 }

@@ -1,26 +1,21 @@
 //! What every provider must do; see `mcr_testkit::conformance`. The hub is a simulated API server.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 mod support;
 
 use std::sync::Arc;
 
-use mcr_core::{ClusterName, Provider};
+use mcr_core::Provider;
 use mcr_provider_cluster_inventory::{
     ARGS_EXTENSION, AccessProviderConfig, AccessProviders, ArgsPolicy, ClusterInventoryProvider,
 };
 use mcr_testkit::{
-    conformance::{Ability, Ability::*, Draft, Subject},
+    conformance::{Ability, Ability::*, Described, Draft, Form, InHub},
     sim::SimCluster,
 };
 use serde_json::{Value, json};
-use support::{
-    PROFILES, client, condition, create_namespace, decision, decisions_crd, extended, hub, locally, profile,
-    secret,
-};
-
-const CAN: &[Ability] = &[Add, Change, Rotate, Replace, Break, Suspend, Remove];
+use support::{PROFILES, client, hub, locally, object};
 
 /// The namespaces of the inventories.
 const ONE: u8 = 0;
@@ -29,138 +24,108 @@ const ALL: u8 = 1;
 const CHOSEN: u8 = 2;
 
 /// With `SECRETS`, kubeconfigs are in Secrets. Without it profiles offer access, with the token as an argument of the plugin.
-struct Profiles<const SPACES: u8, const SECRETS: bool>(SimCluster);
+struct Profiles<const SPACES: u8, const SECRETS: bool>;
 
-/// The numbers of the clusters of the suite, and of its markers.
-fn numbers() -> impl Iterator<Item = usize> {
-    (0..64).chain(1000..1064)
+fn secret(draft: &Draft, kubeconfig: &str) -> Value {
+    let kubeconfig = json!({"stringData": {"Config": kubeconfig}});
+    object(&format!("secret {}", draft.name()), kubeconfig)
 }
 
-impl<const SPACES: u8, const SECRETS: bool> Profiles<SPACES, SECRETS> {
-    fn key(draft: &Draft) -> String {
-        format!("default/{}", draft.name())
-    }
+impl<const SPACES: u8, const SECRETS: bool> Described for Profiles<SPACES, SECRETS> {
+    const CAN: &'static [Ability] = &[Add, Change, Rotate, Replace, Break, Suspend, Remove];
 
-    fn name(draft: &Draft) -> ClusterName {
-        let name = match SPACES {
-            ONE => draft.name(),
-            _ => Self::key(draft),
-        };
-        ClusterName::new(name).unwrap()
-    }
-
-    fn profile(draft: &Draft) -> Value {
-        let wanted = profile("default", &draft.name(), &draft.server());
-        let mut wanted = extended(wanted, &[(ARGS_EXTENSION, json!([draft.token()]))]);
-        wanted["metadata"]["labels"]["version"] = draft.label().into();
-        wanted
-    }
-
-    fn put_with(&self, profile: Value, draft: &Draft, kubeconfig: &str) {
-        if SECRETS {
-            self.0
-                .apply(secret("default", &draft.name(), kubeconfig))
-                .unwrap();
-        }
-        self.0.apply(profile).unwrap();
-    }
-
-    fn delete(&self, draft: &Draft) {
-        self.0.delete(PROFILES, &Self::key(draft)).unwrap();
-    }
-}
-
-impl<const SPACES: u8, const SECRETS: bool> Subject for Profiles<SPACES, SECRETS> {
-    const CAN: &'static [Ability] = CAN;
-
-    async fn start() -> Self {
-        let hub = hub();
-        if SECRETS {
-            // The watches of profiles and of Secrets have no order. A profile that is told before its Secret is announced twice:
-            // as one that waits, and as one that can be reached. So each cluster and marker of the suite has its Secret already.
-            for draft in numbers().map(Draft::new) {
-                hub.create(secret("default", &draft.name(), draft.kubeconfig()))
-                    .unwrap();
-            }
+    fn start() -> (Self, SimCluster) {
+        let hub = hub(SimCluster::builder());
+        // The clusters of the suite, and its markers.
+        let drafts: Vec<Draft> = (0..64).chain(1000..1064).map(Draft::new).collect();
+        // The watches of profiles and of Secrets have no order. A profile that comes before its Secret is announced twice:
+        // as one that waits, and as one that can be reached. So each cluster and marker of the suite has its Secret already.
+        for draft in drafts.iter().filter(|_| SECRETS) {
+            hub.create(secret(draft, &draft.kubeconfig())).unwrap();
         }
         if SPACES == CHOSEN {
-            create_namespace(&hub, "elsewhere");
-            hub.create(decisions_crd()).unwrap();
-            let names: Vec<String> = numbers().map(|number| Self::key(&Draft::new(number))).collect();
-            for (index, names) in names.chunks(50).enumerate() {
-                let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                hub.create(decision("elsewhere", index, &names)).unwrap();
+            let reference =
+                |draft: &Draft| json!({"clusterProfileRef": {"namespace": "default", "name": draft.name()}});
+            for (index, drafts) in drafts.chunks(50).enumerate() {
+                let names: Vec<Value> = drafts.iter().map(reference).collect();
+                let decision = object(&format!("decision eu/{index}"), json!({"decisions": names}));
+                hub.create(decision).unwrap();
             }
         }
-        Self(hub)
+        (Self, hub)
     }
 
-    fn provider(&self) -> Arc<dyn Provider> {
+    fn provider(&self, hub: &SimCluster) -> Arc<dyn Provider> {
         let plugin = AccessProviderConfig::new("p", "/plugins/p").args_policy(ArgsPolicy::Append);
         let plugins = AccessProviders::new([plugin.profile_args(["*"])]).unwrap();
         let mut builder = ClusterInventoryProvider::builder()
-            .client(client(&self.0))
+            .client(client(hub))
             .access_policy(locally(&[]).credential_plugins(plugins.plugin_policy()));
-        builder = match SECRETS {
-            true => builder.consumer_secrets("me"),
-            false => builder.access_providers(plugins),
+        builder = if SECRETS {
+            builder.consumer_secrets("me")
+        } else {
+            builder.access_providers(plugins)
         };
         builder = match SPACES {
             ALL => builder.all_namespaces(),
-            CHOSEN => builder.namespaces(["default", "elsewhere"]).placement("web"),
+            CHOSEN => builder.namespaces(["default", "eu"]).placement("web"),
             _ => builder,
         };
         Arc::new(builder.build().unwrap())
     }
 
-    async fn put(&mut self, draft: &Draft) {
-        self.put_with(Self::profile(draft), draft, &draft.kubeconfig());
+    fn name(draft: &Draft) -> String {
+        match SPACES {
+            ONE => draft.name(),
+            _ => Self::place(draft).1,
+        }
     }
 
-    async fn add(&mut self, draft: &Draft) -> ClusterName {
-        self.put(draft).await;
-        Self::name(draft)
+    fn place(draft: &Draft) -> (&'static str, String) {
+        (PROFILES, format!("default/{}", draft.name()))
     }
 
-    async fn replace(&mut self, draft: &Draft) {
-        self.delete(draft);
-        self.put(draft).await;
-    }
-
-    async fn break_it(&mut self, draft: &Draft) -> ClusterName {
-        let args = json!([draft.token(), {}]);
-        let profile = extended(Self::profile(draft), &[(ARGS_EXTENSION, args)]);
-        self.put_with(profile, draft, &draft.kubeconfig_cut_short());
-        Self::name(draft)
-    }
-
-    async fn suspend(&mut self, draft: &Draft) {
-        let mut profile = Self::profile(draft);
-        profile["status"]["conditions"] = json!([condition("ControlPlaneHealthy", "False", "etcd is down")]);
-        self.put_with(profile, draft, &draft.kubeconfig());
-    }
-
-    async fn remove(&mut self, draft: &Draft) {
-        self.delete(draft);
+    fn objects(&self, draft: &Draft, form: Form) -> Vec<Value> {
+        let (args, kubeconfig) = match form {
+            Form::Broken => (json!([draft.token(), {}]), draft.kubeconfig_cut_short()),
+            _ => (json!([draft.token()]), draft.kubeconfig()),
+        };
+        let health = if form == Form::Suspended { "False" } else { "True" };
+        let extensions = json!([{"name": ARGS_EXTENSION, "extension": args}]);
+        let profile = json!({
+            "metadata": {"labels": {"version": draft.label()}},
+            "status": {
+                "conditions": [{
+                    "type": "ControlPlaneHealthy", "status": health, "reason": "Why", "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }],
+                "accessProviders": [{"name": "p", "cluster": {"server": draft.server(), "extensions": extensions}}],
+            },
+        });
+        let mut objects = vec![object(&format!("profile {}", draft.name()), profile)];
+        if SECRETS {
+            objects.insert(0, secret(draft, &kubeconfig));
+        }
+        objects
     }
 }
 
 mod one_namespace {
-    type OneNamespace = super::Profiles<{ super::ONE }, false>;
+    type OneNamespace = super::InHub<super::Profiles<{ super::ONE }, false>>;
     mcr_testkit::provider_conformance!(OneNamespace);
 }
 
 mod all_namespaces {
-    type AllNamespaces = super::Profiles<{ super::ALL }, false>;
+    type AllNamespaces = super::InHub<super::Profiles<{ super::ALL }, false>>;
     mcr_testkit::provider_conformance!(AllNamespaces);
 }
 
 mod secrets {
-    type Secrets = super::Profiles<{ super::ONE }, true>;
+    type Secrets = super::InHub<super::Profiles<{ super::ONE }, true>>;
     mcr_testkit::provider_conformance!(Secrets);
 }
 
 mod chosen_in_several_namespaces {
-    type Chosen = super::Profiles<{ super::CHOSEN }, false>;
+    type Chosen = super::InHub<super::Profiles<{ super::CHOSEN }, false>>;
     mcr_testkit::provider_conformance!(Chosen);
 }

@@ -13,7 +13,7 @@ use mcr_testkit::{
     consumers::{Consumer, Feature, Reason, Seen, Setup, State},
     waiting::Background,
 };
-use support::{locally, timed};
+use support::locally;
 
 /// A fleet with this provider alone.
 struct Mcr {
@@ -37,7 +37,7 @@ impl Consumer for Mcr {
     async fn start(setup: &Setup) -> Self {
         let providers = AccessProviders::from_file(&setup.provider_file).unwrap();
         let policy = locally(&[]).credential_plugins(providers.plugin_policy());
-        let mut builder = timed(ClusterInventoryProvider::builder())
+        let mut builder = ClusterInventoryProvider::builder()
             .client(setup.hub.client())
             .access_providers(providers)
             .managers(&setup.managers);

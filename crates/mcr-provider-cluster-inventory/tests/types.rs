@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use kube::core::ApiResource;
 use mcr_provider_cluster_inventory::{v1alpha1, v1alpha2};
 use mcr_testkit::schema::{filled, paths};
 use serde_json::{Value, json};
@@ -46,19 +45,6 @@ fn a_placement_decision_has_the_fields_of_the_published_schema_and_no_other() {
     let decision: v1alpha1::PlacementDecision = serde_json::from_value(full.clone()).unwrap();
     assert_eq!(serde_json::to_value(&decision).unwrap(), full);
     assert_eq!(decision.decisions[0].cluster_profile_ref.namespace, "text");
-    let kind = ApiResource::erase::<v1alpha1::PlacementDecision>(&());
-    assert_eq!(
-        (
-            kind.api_version.as_str(),
-            kind.kind.as_str(),
-            kind.plural.as_str()
-        ),
-        (
-            "multicluster.x-k8s.io/v1alpha1",
-            "PlacementDecision",
-            "placementdecisions"
-        )
-    );
     // A scheduler that has chosen nothing.
     let empty = json!({
         "apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "PlacementDecision", "metadata": {}, "decisions": [],

@@ -1,215 +1,176 @@
 //! What every provider must do; see `mcr_testkit::conformance`. The garden is a stand-in on a simulated API server, the seed is one.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 mod support;
 
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
 
-use mcr_core::{ClusterName, Provider};
+use mcr_core::Provider;
 use mcr_garden_double::Garden;
-use mcr_provider_gardener::{GardenerProvider, Topology};
-use mcr_testkit::conformance::{Ability, Ability::*, Draft, Subject};
-use serde_json::json;
-use support::{SHOOTS, World, hour, locally, seed::SeedWorld};
+use mcr_provider_gardener::{GardenerProvider, GardenerProviderBuilder, Topology};
+use mcr_testkit::{
+    conformance::{Ability, Ability::*, Described, Draft, Form, InHub},
+    sim::SimCluster,
+};
+use serde_json::{Value, json};
+use support::{GARDEN, SEED, SHOOTS, hour, locally, object, secret, server};
 
-/// With `KEEP`, clusters stay while their Shoots are being deleted. Without it they leave at once.
-struct Shoots<const ALL: bool, const KEEP: bool>(World);
+const DELETED_AT_ONCE: &[Ability] = &[Add, Change, Rotate, Replace, Break, Suspend, Remove];
+const KEPT: &[Ability] = &[Add, Change, Rotate, Replace, Break, Suspend, Delete, Remove];
 
-impl<const ALL: bool, const KEEP: bool> Shoots<ALL, KEEP> {
-    fn name(draft: &Draft) -> ClusterName {
-        ClusterName::new(format!("dev/{}", draft.name())).unwrap()
-    }
-
-    /// The garden issues this from now on. The phase of the rotation makes the provider ask for it.
-    fn put_as(&self, draft: &Draft, kubeconfig: &str, phase: &str) {
-        self.0.answers(&draft.name(), hour(kubeconfig));
-        let mut shoot = Garden::shoot("garden-dev", &draft.name());
-        shoot["metadata"]["labels"] = json!({"version": draft.label()});
-        let phase = format!("{phase} {}", draft.token());
-        shoot["status"]["credentials"] = json!({"rotation": {"certificateAuthorities": {"phase": phase}}});
-        self.0.server.apply(shoot).unwrap();
-    }
-
-    fn finalizers(&self, draft: &Draft, finalizers: serde_json::Value) {
-        self.0.change(&draft.name(), |shoot| {
-            shoot["metadata"]["finalizers"] = finalizers
-        });
+fn kubeconfig(draft: &Draft, form: Form) -> String {
+    match form {
+        Form::Broken => draft.kubeconfig_cut_short(),
+        _ => draft.kubeconfig(),
     }
 }
 
-impl<const ALL: bool, const KEEP: bool> Subject for Shoots<ALL, KEEP> {
-    const CAN: &'static [Ability] = if KEEP {
-        &[Add, Change, Rotate, Replace, Break, Suspend, Delete, Remove]
+fn built(builder: GardenerProviderBuilder, keep: bool) -> Arc<dyn Provider> {
+    let builder = builder.access_policy(locally());
+    let builder = if keep {
+        builder.keep_while(|_| true)
     } else {
-        &[Add, Change, Rotate, Replace, Break, Suspend, Remove]
+        builder
     };
+    Arc::new(builder.build().unwrap())
+}
 
-    async fn start() -> Self {
-        Self(World::new())
+/// The Shoots of a garden, and the kubeconfigs that it issues. With `KEEP`, clusters stay while their Shoots are being deleted.
+/// Without it they leave at once.
+struct Shoots<const ALL: bool, const KEEP: bool> {
+    garden: Garden,
+    issue: Arc<Mutex<HashMap<String, String>>>,
+}
+
+impl<const ALL: bool, const KEEP: bool> Described for Shoots<ALL, KEEP> {
+    const CAN: &'static [Ability] = if KEEP { KEPT } else { DELETED_AT_ONCE };
+
+    fn start() -> (Self, SimCluster) {
+        let issue = Arc::<Mutex<HashMap<String, String>>>::default();
+        let known = issue.clone();
+        let garden = Garden::new(move |ask| {
+            let answer = hour(known.lock().unwrap()[&ask.name].clone());
+            async move { answer }
+        });
+        (Self { garden, issue }, server(&GARDEN))
     }
 
-    fn provider(&self) -> Arc<dyn Provider> {
-        let client = self.0.garden.client(self.0.server.client());
-        let mut builder = GardenerProvider::builder()
-            .client(client)
-            .access_policy(locally());
-        builder = match ALL {
-            true => builder.all_namespaces(),
-            false => builder.namespace("garden-dev"),
+    fn provider(&self, hub: &SimCluster) -> Arc<dyn Provider> {
+        let builder = GardenerProvider::builder().client(self.garden.client(hub.client()));
+        let builder = if ALL {
+            builder.all_namespaces()
+        } else {
+            builder.namespace("garden-dev")
         };
-        if KEEP {
-            builder = builder.keep_while(|_| true);
-        }
-        Arc::new(builder.build().unwrap())
+        built(builder, KEEP)
     }
 
-    async fn put(&mut self, draft: &Draft) {
-        self.put_as(draft, &draft.kubeconfig(), &draft.label());
+    fn name(draft: &Draft) -> String {
+        format!("dev/{}", draft.name())
     }
 
-    async fn add(&mut self, draft: &Draft) -> ClusterName {
-        self.put(draft).await;
-        Self::name(draft)
+    fn place(draft: &Draft) -> (&'static str, String) {
+        (SHOOTS, format!("garden-dev/{}", draft.name()))
     }
 
-    async fn replace(&mut self, draft: &Draft) {
-        self.0.delete(&draft.name());
-        self.put(draft).await;
-    }
-
-    async fn break_it(&mut self, draft: &Draft) -> ClusterName {
-        self.put_as(draft, &draft.kubeconfig_cut_short(), "broken");
-        Self::name(draft)
-    }
-
-    async fn suspend(&mut self, draft: &Draft) {
-        self.0.change(&draft.name(), |shoot| {
-            shoot["spec"]["hibernation"] = json!({"enabled": true});
+    /// The garden issues another kubeconfig from now on. The phase of the rotation makes the provider ask for it.
+    fn objects(&self, draft: &Draft, form: Form) -> Vec<Value> {
+        let mut issue = self.issue.lock().unwrap();
+        issue.insert(draft.name(), kubeconfig(draft, form));
+        let broken = if form == Form::Broken { "broken" } else { "good" };
+        let phase = format!("{broken} {} {}", draft.label(), draft.token());
+        let more = json!({
+            "metadata": {"labels": {"version": draft.label()}},
+            "spec": {"hibernation": {"enabled": form == Form::Suspended}},
+            "status": {"credentials": {"rotation": {"certificateAuthorities": {"phase": phase}}}},
         });
-    }
-
-    async fn resume(&mut self, draft: &Draft) {
-        self.0.change(&draft.name(), |shoot| {
-            shoot["spec"]["hibernation"] = json!({"enabled": false});
-        });
-    }
-
-    async fn begin_deletion(&mut self, draft: &Draft) {
-        self.finalizers(draft, json!(["gardener"]));
-        self.0.delete(&draft.name());
-        let there = self
-            .0
-            .server
-            .get(SHOOTS, &format!("garden-dev/{}", draft.name()))
-            .unwrap();
-        assert!(there["metadata"]["deletionTimestamp"].is_string());
-    }
-
-    async fn finish_deletion(&mut self, draft: &Draft) {
-        self.finalizers(draft, json!([]));
-    }
-
-    async fn remove(&mut self, draft: &Draft) {
-        self.0.delete(&draft.name());
+        vec![object(
+            &GARDEN,
+            &format!("shoot garden-dev/{}", draft.name()),
+            more,
+        )]
     }
 }
 
 /// The Shoots of a seed. With `KEEP`, clusters stay while their Shoots are being deleted.
-struct InSeed<const KEEP: bool>(SeedWorld);
+struct InSeed<const KEEP: bool>;
 
-impl<const KEEP: bool> InSeed<KEEP> {
-    fn put_as(&self, draft: &Draft, kubeconfig: &str) {
-        self.0.kubeconfig(&draft.name(), kubeconfig);
-        self.0.shoot(&draft.name(), |shoot| {
-            shoot["metadata"]["uid"] = draft.uid().into();
-            shoot["metadata"]["labels"] = json!({"version": draft.label()});
-        });
-    }
-
-    fn hibernate(&self, draft: &Draft, enabled: bool) {
-        self.0.shoot(&draft.name(), |shoot| {
-            shoot["spec"]["hibernation"] = json!({"enabled": enabled});
-        });
-    }
+fn cluster(draft: &Draft, form: Form, mut metadata: Value) -> Value {
+    metadata["uid"] = draft.uid().into();
+    metadata["labels"] = json!({"version": draft.label()});
+    let hibernation = json!({"enabled": form == Form::Suspended});
+    let shoot = json!({"metadata": metadata, "spec": {"hibernation": hibernation}});
+    object(
+        &SEED,
+        &format!("cluster {}", draft.name()),
+        json!({"spec": {"shoot": shoot}}),
+    )
 }
 
-impl<const KEEP: bool> Subject for InSeed<KEEP> {
-    const CAN: &'static [Ability] = Shoots::<false, KEEP>::CAN;
+impl<const KEEP: bool> Described for InSeed<KEEP> {
+    const CAN: &'static [Ability] = if KEEP { KEPT } else { DELETED_AT_ONCE };
 
-    async fn start() -> Self {
-        Self(SeedWorld::new())
+    fn start() -> (Self, SimCluster) {
+        (Self, server(&SEED))
     }
 
-    fn provider(&self) -> Arc<dyn Provider> {
-        let mut builder = GardenerProvider::builder()
-            .client(self.0.0.client())
-            .topology(Topology::Seed)
-            .access_policy(locally());
-        if KEEP {
-            builder = builder.keep_while(|_| true);
-        }
-        Arc::new(builder.build().unwrap())
+    fn provider(&self, hub: &SimCluster) -> Arc<dyn Provider> {
+        let builder = GardenerProvider::builder()
+            .client(hub.client())
+            .topology(Topology::Seed);
+        built(builder, KEEP)
     }
 
-    async fn put(&mut self, draft: &Draft) {
-        self.put_as(draft, &draft.kubeconfig());
+    fn name(draft: &Draft) -> String {
+        format!("dev/{}", draft.name())
     }
 
-    async fn add(&mut self, draft: &Draft) -> ClusterName {
-        self.put(draft).await;
-        Shoots::<false, KEEP>::name(draft)
+    fn place(draft: &Draft) -> (&'static str, String) {
+        let key = format!("shoot--dev--{}", draft.name());
+        ("clusters.extensions.gardener.cloud", key)
     }
 
-    async fn replace(&mut self, draft: &Draft) {
-        self.0.delete(&draft.name());
-        self.put(draft).await;
+    fn objects(&self, draft: &Draft, form: Form) -> Vec<Value> {
+        let namespace = format!("namespace shoot--dev--{}", draft.name());
+        vec![
+            object(&SEED, &namespace, json!({})),
+            secret(&draft.name(), &kubeconfig(draft, form)),
+            cluster(draft, form, json!({})),
+        ]
     }
 
-    async fn break_it(&mut self, draft: &Draft) -> ClusterName {
-        self.put_as(draft, &draft.kubeconfig_cut_short());
-        Shoots::<false, KEEP>::name(draft)
+    /// That of the Shoot, of which the Cluster is a copy.
+    fn begin_deletion(&self, hub: &SimCluster, draft: &Draft) {
+        let deleted = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+        hub.apply(cluster(draft, Form::Good, deleted)).unwrap();
     }
 
-    async fn suspend(&mut self, draft: &Draft) {
-        self.hibernate(draft, true);
-    }
-
-    async fn resume(&mut self, draft: &Draft) {
-        self.hibernate(draft, false);
-    }
-
-    async fn begin_deletion(&mut self, draft: &Draft) {
-        self.0.shoot(&draft.name(), |shoot| {
-            shoot["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
-        });
-    }
-
-    async fn finish_deletion(&mut self, draft: &Draft) {
-        self.0.delete(&draft.name());
-    }
-
-    async fn remove(&mut self, draft: &Draft) {
-        self.0.delete(&draft.name());
+    fn finish_deletion(&self, hub: &SimCluster, draft: &Draft) {
+        let (resource, key) = Self::place(draft);
+        hub.delete(resource, &key).unwrap();
     }
 }
 
 mod in_seed {
-    type InSeed = super::InSeed<false>;
+    type InSeed = super::InHub<super::InSeed<false>>;
     mcr_testkit::provider_conformance!(InSeed);
 }
 
 mod in_seed_and_kept {
-    type InSeedAndKept = super::InSeed<true>;
+    type InSeedAndKept = super::InHub<super::InSeed<true>>;
     mcr_testkit::provider_conformance!(InSeedAndKept);
 }
 
 mod one_namespace {
-    type OneNamespace = super::Shoots<false, false>;
+    type OneNamespace = super::InHub<super::Shoots<false, false>>;
     mcr_testkit::provider_conformance!(OneNamespace);
 }
 
 mod all_namespaces {
-    type AllNamespacesAndKept = super::Shoots<true, true>;
+    type AllNamespacesAndKept = super::InHub<super::Shoots<true, true>>;
     mcr_testkit::provider_conformance!(AllNamespacesAndKept);
 }

@@ -20,7 +20,7 @@ use mcr_testkit::{
 };
 use serde_json::{Value, json};
 
-use support::{LABEL, locally, secret};
+use support::{LABEL, locally, role, secret};
 
 async fn answer(request: Request<ConfigMap>, _: Arc<()>) -> Result<Action, kube::Error> {
     if let Some(namespace) = request.namespace().filter(|_| request.live().is_some()) {
@@ -32,10 +32,7 @@ async fn answer(request: Request<ConfigMap>, _: Arc<()>) -> Result<Action, kube:
 
 /// A client that has the rights of the README's Role in a namespace, and no others.
 async fn as_documented(hub: &E2eNamespace) -> kube::Client {
-    let readme = include_str!("../README.md");
-    let (_, role) = readme.split_once("```yaml\n").unwrap();
-    let (role, _) = role.split_once("```").unwrap();
-    let mut role: Value = serde_saphyr::from_str(role).or_fail();
+    let mut role: Value = serde_saphyr::from_str(role()).or_fail();
     role["metadata"]["namespace"] = hub.name().into();
     let role: Role = serde_json::from_value(role).or_fail();
     let binding = json!({

@@ -87,6 +87,44 @@ impl Followed {
     }
 }
 
+/// The memory that a discovery holds for each cluster besides its spec, in bytes: what is given back when it ends. The hub has
+/// so many clusters and nobody else has watches there; `used` is what the process has allocated at the moment.
+///
+/// # Panics
+/// If the discovery does not announce so many clusters, or has not so many watches then.
+#[cfg(all(feature = "sim", feature = "waiting"))]
+pub async fn bytes_per_cluster(
+    provider: &impl Provider,
+    hub: &crate::sim::SimCluster,
+    clusters: usize,
+    watches: usize,
+    used: impl Fn() -> usize,
+) -> usize {
+    let watched = |count: usize| {
+        crate::waiting::eventually(PATIENCE, format!("{count} watches"), move || {
+            hub.watches() == count
+        })
+    };
+    let mut bytes = 0;
+    // The first discovery pays for the threads and for the caches of the hub, too.
+    for _ in 0..2 {
+        let mut discovery = Followed::of(provider);
+        // They are alive until the end, so what they share with the discovery does not count.
+        let specs = discovery.all().await;
+        if specs.len() != clusters {
+            fail(format!("not {clusters} clusters"));
+        }
+        // The watches that follow the lists have begun, so the bodies of the lists are gone.
+        watched(watches).await;
+        let with = used();
+        drop(discovery);
+        watched(0).await;
+        bytes = with.saturating_sub(used()) / clusters;
+        drop(specs);
+    }
+    bytes
+}
+
 /// Where an access leads, and with which token: `https://a:6443/ secret`. Without the token, if that is not in a kubeconfig itself.
 pub fn address_and_token(access: &Access) -> String {
     let parsed = match access {

@@ -30,6 +30,8 @@ mod pki;
 pub mod schema;
 #[cfg(feature = "sim")]
 pub mod sim;
+#[cfg(feature = "steps")]
+pub mod steps;
 #[cfg(any(feature = "conformance", all(unix, feature = "consumers")))]
 mod suite;
 #[cfg(feature = "waiting")]

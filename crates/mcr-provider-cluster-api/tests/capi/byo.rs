@@ -27,13 +27,10 @@ pub(crate) fn secret(name: &str, kubeconfig: impl AsRef<[u8]>) -> Value {
 
 /// Creates a Cluster as given, and the objects that it refers to.
 pub(crate) async fn create(objects: &Objects, cluster: Value) {
-    let (name, kind) = (
-        text(&cluster["metadata"]["name"]),
-        text(&cluster["spec"]["infrastructureRef"]["kind"]),
-    );
+    let name = text(&cluster["metadata"]["name"]);
     let endpoint = json!({"host": "127.0.0.1", "port": 1});
     let infrastructure = json!({
-        "apiVersion": BYO_CLUSTER.0, "kind": kind, "metadata": {"name": name},
+        "apiVersion": BYO_CLUSTER.0, "kind": BYO_CLUSTER.1, "metadata": {"name": name},
         "spec": {"controlPlaneEndpoint": endpoint},
     });
     let control_plane = json!({
@@ -46,9 +43,9 @@ pub(crate) async fn create(objects: &Objects, cluster: Value) {
 }
 
 /// Reports that the infrastructure is there and the control plane is initialised.
-pub(crate) async fn initialize(objects: &Objects, kind: &str, name: &str) {
+pub(crate) async fn initialize(objects: &Objects, name: &str) {
     let provisioned = json!({"initialization": {"provisioned": true}});
-    objects.status((BYO_CLUSTER.0, kind), name, provisioned).await;
+    objects.status(BYO_CLUSTER, name, provisioned).await;
     let status = json!({
         "initialization": {"controlPlaneInitialized": true}, "version": "v1.36.1", "externalManagedControlPlane": true,
         "conditions": [{
@@ -66,13 +63,10 @@ pub(crate) async fn ready(objects: &Objects, name: &str, kubeconfig: &str) -> Va
 
 /// The same for a Cluster as given.
 pub(crate) async fn ready_as(objects: &Objects, cluster: Value, kubeconfig: &str) -> Value {
-    let (name, kind) = (
-        text(&cluster["metadata"]["name"]),
-        text(&cluster["spec"]["infrastructureRef"]["kind"]),
-    );
+    let name = text(&cluster["metadata"]["name"]);
     create(objects, cluster).await;
     objects.create(secret(&name, kubeconfig)).await;
-    initialize(objects, &kind, &name).await;
+    initialize(objects, &name).await;
     is_initialized(objects, &name).await
 }
 

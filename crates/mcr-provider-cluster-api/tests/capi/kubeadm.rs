@@ -8,7 +8,7 @@ use mcr_testkit::waiting::OrFail;
 use serde_json::{Value, json};
 
 use crate::byo;
-use crate::objects::{BYO_CLUSTER, CLUSTER, KUBEADM, Objects, SECRET, base64, condition};
+use crate::objects::{BYO_CLUSTER, CLUSTER, KUBEADM, Objects, SECRET, base64};
 
 pub(crate) struct Kubeadm {
     pub(crate) objects: Objects,
@@ -98,25 +98,6 @@ impl Kubeadm {
         let now = format!("{:?}", std::time::SystemTime::now());
         let patch = json!({"metadata": {"annotations": {"poked-at": now}}});
         self.objects.merge(KUBEADM, &self.name, patch).await;
-    }
-
-    /// Has Cluster API leave the cluster alone: it does not bring back the Secret of a paused cluster.
-    pub(crate) async fn pause(&self) {
-        self.objects
-            .merge(CLUSTER, &self.name, json!({"spec": {"paused": true}}))
-            .await;
-        let is_paused = |object: &Value| condition(object, "Paused") == "True";
-        self.objects
-            .wait(KUBEADM, &self.name, "is paused", is_paused)
-            .await;
-    }
-
-    /// Ends the pause, and has Cluster API look at the control plane.
-    pub(crate) async fn unpause(&self) {
-        self.objects
-            .merge(CLUSTER, &self.name, json!({"spec": {"paused": false}}))
-            .await;
-        self.poke().await;
     }
 
     pub(crate) async fn is_initialized(&self) -> Value {

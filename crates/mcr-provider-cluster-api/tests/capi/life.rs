@@ -1,14 +1,16 @@
-//! How clusters join, stay and leave.
+//! How clusters join, change their credentials and leave.
 
+use std::time::Duration;
+
+use mcr_testkit::control_plane::AuditLog;
 use mcr_testkit::waiting::{OrFail, eventually};
 use serde_json::{Value, json};
 
-use crate::byo;
 use crate::kubeadm::Kubeadm;
-use crate::objects::{BYO_CLUSTER, BYO_CONTROL_PLANE, CLUSTER, SECRET, condition, initialized, uid};
+use crate::objects::{BYO_CONTROL_PLANE, CLUSTER, SECRET, base64, condition, initialized, uid};
 use crate::running::Running;
-use crate::workload::{self, from_us, works};
-use crate::{PATIENCE, on_capi};
+use crate::workload::{self, Load, credential, from_us, works};
+use crate::{PATIENCE, byo, on_capi};
 
 #[test]
 fn capi_01_a_cluster_is_engaged_when_it_is_initialized_and_not_when_only_its_secret_is_there() {
@@ -18,7 +20,6 @@ fn capi_01_a_cluster_is_engaged_when_it_is_initialized_and_not_when_only_its_sec
         cluster.create().await;
         cluster.secret_exists().await;
         let running = Running::start("capi-01", hub.provider().await);
-        running.discovered().await;
         let reason = running.waits("one", "not initialized").await;
         assert!(!initialized(&cluster.cluster().await), "{reason}");
 
@@ -27,133 +28,6 @@ fn capi_01_a_cluster_is_engaged_when_it_is_initialized_and_not_when_only_its_sec
         running.ready("one").await;
         works(&plane, "capi-01", "first", "one").await;
         assert_eq!(running.failed(), Vec::<String>::new());
-        running.stop().await;
-    });
-}
-
-#[test]
-fn capi_02_initialized_is_enough_without_available_and_without_a_control_plane_reference() {
-    on_capi(async |management| {
-        let hub = management.hub("capi-02").await;
-        let workload = workload::shared().await;
-        let running = Running::start("capi-02", hub.provider().await);
-
-        // Initialised, and no Machine of the control plane has a node, so Cluster API never calls it available.
-        let cluster = Kubeadm::new(&hub.objects, "unavailable");
-        let plane = cluster.serve().await;
-        cluster.create().await;
-        cluster.is_initialized().await;
-        works(&plane, "capi-02", "first", "unavailable").await;
-        assert_ne!(condition(&cluster.cluster().await, "Available"), "True");
-
-        // Without a reference only the condition tells. Cluster API sets it when a Machine of the control plane has its node.
-        let mut machines = byo::cluster("machines");
-        let spec = machines["spec"].as_object_mut().unwrap();
-        spec.remove("controlPlaneRef");
-        let node = json!({"metadata": {"name": "capi-02"}, "spec": {"providerID": "byo://capi-02"}});
-        let nodes = kube::Api::<k8s_openapi::api::core::v1::Node>::all(workload.client());
-        nodes
-            .create(&Default::default(), &serde_json::from_value(node).or_fail())
-            .await
-            .or_fail();
-        hub.objects
-            .create(json!({
-                "apiVersion": BYO_CLUSTER.0, "kind": "ByoCluster", "metadata": {"name": "machines"},
-                "spec": {"controlPlaneEndpoint": {"host": "127.0.0.1", "port": 1}},
-            }))
-            .await;
-        hub.objects.create(machines).await;
-        let kubeconfig = byo::kubeconfig(workload, "capi-02").await;
-        hub.objects.create(byo::secret("machines", kubeconfig)).await;
-        let provisioned = json!({"initialization": {"provisioned": true}});
-        hub.objects
-            .status(BYO_CLUSTER, "machines", provisioned.clone())
-            .await;
-        running.waits("machines", "not initialized").await;
-
-        let (machine, byo_machine) = (
-            ("cluster.x-k8s.io/v1beta2", "Machine"),
-            (BYO_CLUSTER.0, "ByoMachine"),
-        );
-        hub.objects
-            .create(json!({
-                "apiVersion": byo_machine.0, "kind": byo_machine.1, "metadata": {"name": "first"},
-                "spec": {"providerID": "byo://capi-02"},
-            }))
-            .await;
-        hub.objects.create(json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "bootstrap"}, "data": {"value": ""},
-        })).await;
-        hub.objects.create(json!({
-            "apiVersion": machine.0, "kind": machine.1,
-            "metadata": {"name": "first", "labels": {
-                "cluster.x-k8s.io/cluster-name": "machines", "cluster.x-k8s.io/control-plane": "",
-            }},
-            "spec": {
-                "clusterName": "machines", "version": "v1.36.1", "bootstrap": {"dataSecretName": "bootstrap"},
-                "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "ByoMachine", "name": "first"},
-            },
-        })).await;
-        hub.objects.status(byo_machine, "first", provisioned).await;
-        let has_condition = |cluster: &Value| condition(cluster, "ControlPlaneInitialized") == "True";
-        let cluster = hub
-            .objects
-            .wait(CLUSTER, "machines", "has the condition", has_condition)
-            .await;
-        assert!(!initialized(&cluster), "only the condition tells: {cluster:#}");
-        running.ready("machines").await;
-        works(workload, "capi-02", "second", "machines").await;
-        running.stop().await;
-    });
-}
-
-#[test]
-fn capi_03_a_cluster_whose_secret_comes_last_is_engaged_then() {
-    on_capi(async |management| {
-        let hub = management.hub("capi-03").await;
-        let cluster = Kubeadm::new(&hub.objects, "late");
-        let plane = cluster.serve().await;
-        cluster.create().await;
-        cluster.is_initialized().await;
-        cluster.pause().await;
-        hub.objects.delete(SECRET, &cluster.secret()).await;
-
-        let running = Running::start("capi-03", hub.provider().await);
-        running.discovered().await;
-        running.waits("late", "late-kubeconfig").await;
-        cluster.unpause().await;
-        running.ready("late").await;
-        works(&plane, "capi-03", "first", "late").await;
-        running.stop().await;
-    });
-}
-
-#[test]
-fn capi_09_a_paused_cluster_stays_engaged() {
-    on_capi(async |management| {
-        let hub = management.hub("capi-09").await;
-        let workload = workload::shared().await;
-        let kubeconfig = byo::kubeconfig(workload, "capi-09").await;
-        byo::ready(&hub.objects, "field", &kubeconfig).await;
-        byo::ready(&hub.objects, "annotation", &kubeconfig).await;
-        let running = Running::start("capi-09", hub.provider().await);
-        let before = [running.ready("field").await, running.ready("annotation").await];
-
-        hub.objects
-            .merge(CLUSTER, "field", json!({"spec": {"paused": true}}))
-            .await;
-        let annotation = json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": ""}}});
-        hub.objects.merge(CLUSTER, "annotation", annotation).await;
-        for cluster in &before {
-            let name = cluster.name().as_str();
-            hub.objects
-                .wait(CLUSTER, name, "is paused", |cluster| {
-                    condition(cluster, "Paused") == "True"
-                })
-                .await;
-            works(workload, "capi-09", &format!("in-{name}"), name).await;
-            assert!(running.fleet.get(name).or_fail().is_same(cluster));
-        }
         running.stop().await;
     });
 }
@@ -199,8 +73,6 @@ fn capi_10_a_deleted_cluster_leaves_at_once_and_its_orphaned_secret_engages_noth
 
         // The Secret is there and nobody owns it.
         hub.objects.exists(SECRET, "short-kubeconfig").await;
-        let later = Running::start("capi-10", hub.provider().await);
-        later.discovered().await;
         byo::rewrite(
             &hub.objects,
             "short",
@@ -208,9 +80,7 @@ fn capi_10_a_deleted_cluster_leaves_at_once_and_its_orphaned_secret_engages_noth
         )
         .await;
         byo::create(&hub.objects, byo::cluster("short")).await;
-        for running in [&running, &later] {
-            running.waits("short", "not initialized").await;
-        }
+        running.waits("short", "not initialized").await;
 
         let asked = workload.audit_since(mark).await.or_fail();
         let asked =
@@ -218,7 +88,7 @@ fn capi_10_a_deleted_cluster_leaves_at_once_and_its_orphaned_secret_engages_noth
         assert_eq!(asked, 0, "nobody connects to a cluster that has left");
 
         // The same name and another UID.
-        byo::initialize(&hub.objects, "ByoCluster", "short").await;
+        byo::initialize(&hub.objects, "short").await;
         let second = byo::is_initialized(&hub.objects, "short").await;
         assert_ne!(uid(&first), uid(&second));
         let after = running.ready("short").await;
@@ -230,6 +100,129 @@ fn capi_10_a_deleted_cluster_leaves_at_once_and_its_orphaned_secret_engages_noth
         works(workload, "capi-10", "second", "short").await;
         running.stop().await;
         keeps.stop().await;
-        later.stop().await;
+    });
+}
+
+/// The requests for ConfigMaps of one test's controller that read a list.
+fn lists(log: &AuditLog, tag: &str) -> usize {
+    let selector = format!("capi%3D{tag}");
+    log.count(|event| {
+        event.is_list("configmaps")
+            && (event.uri.contains(&selector) || event.uri.contains(&format!("capi={tag}")))
+    })
+}
+
+/// The requests of the tests' controllers with the credentials of a user that were refused.
+fn refused(log: &AuditLog, user: &str) -> Vec<String> {
+    let refused = log
+        .events()
+        .filter(|event| event.user == user && from_us(event) && event.code >= 400);
+    refused
+        .map(|event| format!("{} {} {}", event.code, event.verb, event.uri))
+        .collect()
+}
+
+#[test]
+fn capi_05_a_certificate_that_is_replaced_in_place_before_it_expires_costs_no_list_and_no_failed_reconcile() {
+    on_capi(async |management| {
+        let hub = management.hub("capi-05").await;
+        let cluster = Kubeadm::new(&hub.objects, "five");
+        let plane = cluster.serve().await;
+        cluster.create().await;
+        cluster.is_initialized().await;
+        let running = Running::start("capi-05", hub.provider().await);
+        let before = running.ready("five").await;
+        works(&plane, "capi-05", "first", "five").await;
+        let first = credential(&plane, "it asks", |_| true).await;
+        let secret = cluster.secret_exists().await;
+        let mark = plane.audit().await.or_fail().mark();
+        let load = Load::start(&plane, "capi-05", "five");
+
+        // Cluster API replaces a certificate that has less than half a year left.
+        let month = Duration::from_secs(30 * 24 * 3600);
+        let user = plane
+            .user("kubernetes-admin")
+            .groups(["system:masters"])
+            .valid_for(month);
+        let expiring = user.create().await.or_fail().kubeconfig();
+        byo::rewrite(&hub.objects, "five", &expiring).await;
+        let second = credential(&plane, "it asks with the one that expires", |event| {
+            event.credential != first
+        })
+        .await;
+        cluster.poke().await;
+        let expiring = base64(&expiring);
+        let replaced = |now: &Value| now["data"]["value"] != expiring.as_str();
+        let now = hub
+            .objects
+            .wait(SECRET, &cluster.secret(), "has another certificate", replaced)
+            .await;
+        assert_eq!(uid(&now), uid(&secret), "in place");
+        let is_third = |id: &str| id != first && id != second;
+        credential(&plane, "it asks with Cluster API's new one", |event| {
+            is_third(&event.credential)
+        })
+        .await;
+        works(&plane, "capi-05", "last", "five").await;
+        assert!(load.stop().await > 0);
+
+        let log = plane.audit_since(mark).await.or_fail();
+        assert_eq!(lists(&log, "capi-05"), 0);
+        assert_eq!(refused(&log, "kubernetes-admin"), Vec::<String>::new());
+        assert_eq!(running.failed(), Vec::<String>::new());
+        assert!(running.fleet.get("five").or_fail().is_same(&before));
+        running.stop().await;
+    });
+}
+
+/// What the fleet shows of a cluster.
+fn described(running: &Running, name: &str) -> Value {
+    let snapshot = running.fleet.snapshot();
+    let status = snapshot
+        .clusters
+        .iter()
+        .find(|status| status.name == *name)
+        .unwrap();
+    json!({
+        "state": status.state, "reason": status.reason, "labels": status.labels, "properties": status.properties,
+        "identity": status.identity,
+    })
+}
+
+#[test]
+fn capi_12_a_consumer_of_v1beta1_and_one_of_v1beta2_engage_the_same_clusters_in_the_same_way() {
+    on_capi(async |management| {
+        let hub = management.hub("capi-12").await;
+        let workload = workload::shared().await;
+        let kubeconfig = byo::kubeconfig(workload, "capi-12").await;
+        let mut labelled = byo::cluster("labelled");
+        labelled["metadata"]["labels"] = json!({"region": "eu"});
+        byo::ready_as(&hub.objects, labelled, &kubeconfig).await;
+        byo::create(&hub.objects, byo::cluster("waiting")).await;
+        let old = Running::start("capi-12-old", hub.provider().await.only_v1beta1());
+        let new = Running::start("capi-12-new", hub.provider().await);
+        for (running, tag) in [(&old, "capi-12-old"), (&new, "capi-12-new")] {
+            works(workload, tag, "first", "labelled").await;
+            running.waits("waiting", "not initialized").await;
+        }
+        // The conversion webhook of Cluster API has the endpoint and the version in both.
+        let same = async |name: &str| {
+            let what = format!("{name} is the same in both");
+            eventually(PATIENCE, what, || described(&old, name) == described(&new, name)).await;
+        };
+        same("labelled").await;
+        same("waiting").await;
+        // What changes is seen in both.
+        byo::initialize(&hub.objects, "waiting").await;
+        hub.objects.create(byo::secret("waiting", &kubeconfig)).await;
+        for tag in ["capi-12-old", "capi-12-new"] {
+            works(workload, tag, "second", "waiting").await;
+        }
+        same("waiting").await;
+        hub.objects.delete(CLUSTER, "labelled").await;
+        old.is_gone("labelled").await;
+        new.is_gone("labelled").await;
+        old.stop().await;
+        new.stop().await;
     });
 }

@@ -14,16 +14,8 @@ mod objects;
 mod running;
 mod workload;
 
-mod broken;
-mod health;
-mod hub;
-mod hundred;
 mod life;
-mod rights;
-mod rotation;
 mod schema;
-mod selection;
-mod versions;
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -62,13 +54,8 @@ pub(crate) fn on_capi<F: Future<Output = ()>>(test: impl FnOnce(&'static Managem
         let name = thread.name().unwrap_or("capi");
         return mcr_testkit::e2e::skipped(name, "run it with cargo xtask e2e --provider cluster-api");
     };
-    running::subscribe();
     RUNTIME.block_on(async {
-        let start = async || {
-            Management::start(&folder, true)
-                .await
-                .map_err(|why| why.to_string())
-        };
+        let start = async || Management::start(&folder).await.map_err(|why| why.to_string());
         let management = match MANAGEMENT.get_or_init(start).await {
             Ok(management) => management,
             Err(why) => panic!("the management cluster did not start: {why}"),

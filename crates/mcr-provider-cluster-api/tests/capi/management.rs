@@ -3,9 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use mcr_testkit::control_plane::{
-    AuditLog, AuditMark, CertificateAuthority, ControlPlane, ControlPlaneError, Program, User,
-};
+use mcr_testkit::control_plane::{CertificateAuthority, ControlPlane, ControlPlaneError, Program, User};
 use mcr_testkit::waiting::OrFail;
 use serde_json::{Value, json};
 
@@ -19,8 +17,8 @@ pub(crate) struct Management {
 }
 
 impl Management {
-    /// Starts everything. Without `kubeadm` there is no KubeadmControlPlane manager.
-    pub(crate) async fn start(folder: &Path, kubeadm: bool) -> Result<Self, ControlPlaneError> {
+    /// Starts everything.
+    pub(crate) async fn start(folder: &Path) -> Result<Self, ControlPlaneError> {
         let plane = ControlPlane::builder()
             .name("management")
             .audit(true)
@@ -33,14 +31,12 @@ impl Management {
         let core = manifests::read(folder, "core.yaml").into_iter();
         let core = core.map(|crd| manifests::with_conversion(crd, webhooks, &ca_bundle));
         let mut crds: Vec<Value> = core.chain(manifests::byo()).collect();
-        if kubeadm {
-            for file in ["bootstrap.yaml", "control-plane.yaml"] {
-                crds.extend(
-                    manifests::read(folder, file)
-                        .into_iter()
-                        .map(manifests::without_conversion),
-                );
-            }
+        for file in ["bootstrap.yaml", "control-plane.yaml"] {
+            crds.extend(
+                manifests::read(folder, file)
+                    .into_iter()
+                    .map(manifests::without_conversion),
+            );
         }
         let kinds: Vec<String> = crds
             .iter()
@@ -54,11 +50,9 @@ impl Management {
             programs: Vec::new(),
         };
         started.run(folder, "capi-core", webhooks, &authority).await?;
-        if kubeadm {
-            started
-                .run(folder, "capi-kcp", Program::free_port()?, &authority)
-                .await?;
-        }
+        started
+            .run(folder, "capi-kcp", Program::free_port()?, &authority)
+            .await?;
         Ok(started)
     }
 
@@ -97,7 +91,23 @@ impl Management {
 
     /// A namespace of its own for a test, with a user who has the rights of the manifest there and no others.
     pub(crate) async fn hub(&self, namespace: &str) -> Hub {
-        Hub::new(&self.plane, namespace).await
+        let plane = &self.plane;
+        let namespaces = kube::Api::<k8s_openapi::api::core::v1::Namespace>::all(plane.client());
+        let wanted = serde_json::from_value(json!({"metadata": {"name": namespace}})).or_fail();
+        namespaces
+            .create(&kube::api::PostParams::default(), &wanted)
+            .await
+            .or_fail();
+        let robot = plane
+            .user(format!("robot-{namespace}"))
+            .rules_in(namespace, granted());
+        Hub {
+            robot: robot.create().await.or_fail(),
+            objects: Objects {
+                client: plane.client(),
+                namespace: namespace.to_owned(),
+            },
+        }
     }
 
     /// The ends of the logs, for a test that fails.
@@ -111,39 +121,14 @@ impl Management {
 
 /// A namespace of the management cluster.
 pub(crate) struct Hub {
-    pub(crate) plane: ControlPlane,
     pub(crate) objects: Objects,
     /// The provider acts as this user.
     pub(crate) robot: User,
 }
 
 impl Hub {
-    pub(crate) async fn new(plane: &ControlPlane, namespace: &str) -> Self {
-        let objects = Objects {
-            client: plane.client(),
-            namespace: namespace.to_owned(),
-        };
-        make_namespace(plane, namespace).await;
-        let robot = plane
-            .user(format!("robot-{namespace}"))
-            .rules_in(namespace, granted());
-        Self {
-            robot: robot.create().await.or_fail(),
-            plane: plane.clone(),
-            objects,
-        }
-    }
-
     pub(crate) fn namespace(&self) -> &str {
         &self.objects.namespace
-    }
-
-    pub(crate) async fn mark(&self) -> AuditMark {
-        self.plane.audit().await.or_fail().mark()
-    }
-
-    pub(crate) async fn audit_since(&self, mark: AuditMark) -> AuditLog {
-        self.plane.audit_since(mark).await.or_fail()
     }
 }
 
@@ -170,16 +155,6 @@ async fn discovery_has(plane: &ControlPlane, kinds: &[String]) {
         assert!(started.elapsed() < PATIENCE, "not in the discovery: {missing:?}");
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-}
-
-async fn make_namespace(plane: &ControlPlane, namespace: &str) {
-    let namespaces = kube::Api::<k8s_openapi::api::core::v1::Namespace>::all(plane.client());
-    let wanted = json!({"metadata": {"name": namespace}});
-    let wanted = serde_json::from_value(wanted).or_fail();
-    namespaces
-        .create(&kube::api::PostParams::default(), &wanted)
-        .await
-        .or_fail();
 }
 
 /// The rules of the manifest that users apply.

@@ -32,33 +32,16 @@ pub(crate) fn with_conversion(mut crd: Value, port: u16, ca_bundle: &str) -> Val
     crd
 }
 
-/// Serves and stores one version and no other.
-pub(crate) fn only_version(crd: Value, version: &str) -> Value {
-    let mut crd = without_conversion(crd);
-    if let Some(versions) = crd["spec"]["versions"].as_array_mut() {
-        versions.retain(|served| served["name"] == version);
-        versions.iter_mut().for_each(|served| {
-            served["storage"] = true.into();
-            served["served"] = true.into();
-        });
-    }
-    crd
-}
-
 /// The kinds that the tests reconcile in place of an infrastructure provider and a control plane provider.
 pub(crate) fn byo() -> Vec<Value> {
-    let infrastructure = [
-        "ByoCluster",
-        "RackCluster",
-        "ByoClusterTemplate",
-        "ByoMachine",
-        "ByoMachineTemplate",
-    ];
-    let control_plane = ["ByoControlPlane", "ByoControlPlaneTemplate"];
-    let infrastructure = infrastructure.map(|kind| ("infrastructure.cluster.x-k8s.io", kind));
-    let control_plane = control_plane.map(|kind| ("controlplane.cluster.x-k8s.io", kind));
-    let all = infrastructure.into_iter().chain(control_plane);
-    all.map(|(group, kind)| crd(group, kind)).collect()
+    [
+        ("infrastructure.cluster.x-k8s.io", "ByoCluster"),
+        ("infrastructure.cluster.x-k8s.io", "ByoMachine"),
+        ("infrastructure.cluster.x-k8s.io", "ByoMachineTemplate"),
+        ("controlplane.cluster.x-k8s.io", "ByoControlPlane"),
+    ]
+    .map(|(group, kind)| crd(group, kind))
+    .into()
 }
 
 fn crd(group: &str, kind: &str) -> Value {

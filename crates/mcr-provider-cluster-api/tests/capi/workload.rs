@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::PostParams;
-use mcr_testkit::control_plane::{AuditEvent, ControlPlane, ServiceAccountUser, policy_rule};
+use mcr_testkit::control_plane::{AuditEvent, ControlPlane};
 use mcr_testkit::waiting::OrFail;
 use serde_json::json;
 use tokio::sync::OnceCell;
@@ -28,20 +28,6 @@ pub(crate) async fn shared() -> &'static ControlPlane {
             .or_fail()
     };
     SHARED.get_or_init(start).await
-}
-
-/// Whoever has the rights that the tests' controller needs in a workload cluster.
-pub(crate) async fn account(plane: &ControlPlane, name: &str) -> ServiceAccountUser {
-    let rules = [
-        policy_rule([""], ["configmaps"], ["get", "list", "watch", "patch"]),
-        policy_rule([""], ["namespaces"], ["get"]),
-    ];
-    plane
-        .service_account("default", name)
-        .cluster_rules(rules)
-        .create()
-        .await
-        .or_fail()
 }
 
 fn maps(plane: &ControlPlane) -> Api<ConfigMap> {

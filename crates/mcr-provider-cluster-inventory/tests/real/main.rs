@@ -40,6 +40,7 @@ use support::locally;
 /// The longest wait for anything. Other programs may keep the machine busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+const PROFILE: (&str, &str) = ("multicluster.x-k8s.io/v1alpha1", "ClusterProfile");
 /// The namespace of the inventory.
 const FLEET: &str = "fleet";
 
@@ -66,15 +67,13 @@ async fn hub(crd: Value) -> ControlPlane {
         .start()
         .await
         .or_fail();
-    create(
-        &hub.client(),
-        "v1",
-        "Namespace",
-        None,
-        json!({"metadata": {"name": FLEET}}),
-    )
-    .await;
+    namespace(&hub, FLEET).await;
     hub
+}
+
+async fn namespace(hub: &ControlPlane, name: &str) {
+    let namespace = json!({"metadata": {"name": name}});
+    create(&hub.client(), "v1", "Namespace", None, namespace).await;
 }
 
 async fn member(name: &str) -> ControlPlane {
@@ -112,12 +111,7 @@ async fn create(client: &Client, api_version: &str, kind: &str, namespace: Optio
 }
 
 fn profiles(client: &Client) -> Api<DynamicObject> {
-    api(
-        client,
-        "multicluster.x-k8s.io/v1alpha1",
-        "ClusterProfile",
-        Some(FLEET),
-    )
+    api(client, PROFILE.0, PROFILE.1, Some(FLEET))
 }
 
 /// Merges this into the status.
@@ -128,6 +122,11 @@ async fn status(api: &Api<DynamicObject>, name: &str, status: Value) -> Value {
         .await
         .or_fail();
     serde_json::to_value(there).unwrap()
+}
+
+/// A condition of a status.
+fn condition(type_: &str, status: &str, message: &str) -> Value {
+    json!({"type": type_, "status": status, "reason": "Why", "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z"})
 }
 
 async fn eventually(what: &str, so: impl FnMut() -> bool) {

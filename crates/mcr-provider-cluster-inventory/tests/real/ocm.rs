@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use kube::api::DeleteParams;
 use mcr_core::ClusterState;
-use mcr_provider_cluster_inventory::{AccessProviderConfig, AccessProviders, EXEC_EXTENSION};
+use mcr_provider_cluster_inventory::{AccessProviderConfig, AccessProviders};
 use mcr_testkit::{
     control_plane::{ControlPlane, Program},
     waiting::OrFail,
@@ -12,8 +12,9 @@ use mcr_testkit::{
 use serde_json::{Value, json};
 
 use crate::{
-    FLEET, Running, api, config_maps, create, eventually, folder, hub, member, profiles, requests, status,
-    support::{Folder, base64, condition},
+    FLEET, Running, api, condition, config_maps, create, eventually, folder, hub, member, namespace,
+    profiles, requests, status,
+    support::{access, plugin, prints},
     yaml,
 };
 
@@ -37,14 +38,7 @@ async fn ocm_hub(folder: &Path) -> (ControlPlane, Program) {
         hub.install_crd(crd).await.or_fail();
     }
     for name in ["open-cluster-management", "open-cluster-management-hub"] {
-        create(
-            &hub.client(),
-            "v1",
-            "Namespace",
-            None,
-            json!({"metadata": {"name": name}}),
-        )
-        .await;
+        namespace(&hub, name).await;
     }
     let args = [
         "controller",
@@ -95,20 +89,16 @@ async fn region(running: &Running, value: &str) {
 async fn a_managed_cluster_joins_when_it_has_access_and_leaves_with_its_binding() {
     let Some(folder) = folder("ocm") else { return };
     let ((hub, ocm), member) = tokio::join!(ocm_hub(&folder), member("m1"));
-    let scratch = Folder::new();
-    fs::write(scratch.0.join("token"), "").unwrap();
+    let scratch = tempfile::tempdir().unwrap();
+    let runs = scratch.path().join("runs");
     let account = member
         .service_account("default", "consumer")
         .cluster_rules([mcr_testkit::control_plane::policy_rule(["*"], ["*"], ["*"])])
         .create()
         .await
         .or_fail();
-    let plugin = scratch.plugin(&format!(
-        "echo ran >> {}/runs; printf '{{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\
-         \"status\":{{\"token\":\"%s\"}}}}' '{}'",
-        scratch.0.display(),
-        account.token().await.or_fail()
-    ));
+    let prints = prints(&account.token().await.or_fail());
+    let plugin = plugin(&scratch, &format!("echo ran >> {}; {prints}", runs.display()));
     let config = AccessProviderConfig::new("p", plugin.to_str().unwrap()).provide_cluster_info(true);
     let running = Running::start(&hub, AccessProviders::new([config]).unwrap(), &[&plugin]).await;
 
@@ -127,10 +117,7 @@ async fn a_managed_cluster_joins_when_it_has_access_and_leaves_with_its_binding(
     status(&clusters, "m1", joined("True", "", "eu")).await;
     running.waits("m1", "it has no access providers").await;
 
-    let access = json!([{"name": "p", "cluster": {
-        "server": member.url(), "certificate-authority-data": base64(member.ca_pem()),
-        "extensions": [{"name": EXEC_EXTENSION, "extension": {"name": "m1"}}],
-    }}]);
+    let access = access("p", &member.url(), &member.ca_pem(), json!({"name": "m1"}));
     status(&profiles(&client), "m1", json!({"accessProviders": access})).await;
     let cluster = running.ready("m1").await;
     for (name, value) in [
@@ -171,7 +158,7 @@ async fn a_managed_cluster_joins_when_it_has_access_and_leaves_with_its_binding(
         .filter(|event| event.verb == "list")
         .collect();
     assert!(lists.is_empty(), "{lists:?}");
-    assert_eq!(fs::read_to_string(scratch.0.join("runs")).unwrap(), "ran\n");
+    assert_eq!(fs::read_to_string(runs).unwrap(), "ran\n");
 
     // The cluster manager loses its agent, and finds it again.
     status(&clusters, "m1", joined("Unknown", "lost", "asia")).await;

@@ -10,7 +10,7 @@ use kube::{
     Api,
     api::{Patch, PatchParams},
 };
-use mcr_provider_cluster_inventory::{AccessProviderConfig, AccessProviders, EXEC_EXTENSION};
+use mcr_provider_cluster_inventory::{AccessProviderConfig, AccessProviders};
 use mcr_testkit::{
     control_plane::{AuditMark, ControlPlane, ServiceAccountUser, policy_rule},
     waiting::OrFail,
@@ -18,9 +18,8 @@ use mcr_testkit::{
 use serde_json::{Value, json};
 
 use crate::{
-    FLEET, PATIENCE, Running, config_maps, create, folder, hub, lists, member, profiles, requests, status,
-    support::{Folder, base64, condition},
-    yaml,
+    FLEET, PATIENCE, PROFILE, Running, condition, config_maps, create, folder, hub, lists, member, profiles,
+    requests, status, support::access, yaml,
 };
 
 /// Sets a key of a Secret in the hub.
@@ -51,27 +50,12 @@ async fn account(member: &ControlPlane, name: &str) -> ServiceAccountUser {
 }
 
 async fn profile(hub: &ControlPlane, name: &str, member: &ControlPlane, provider: &str, config: Value) {
-    let api = profiles(&hub.client());
     let object = json!({"metadata": {"name": name}, "spec": {"clusterManager": {"name": "test"}}});
-    create(
-        &hub.client(),
-        "multicluster.x-k8s.io/v1alpha1",
-        "ClusterProfile",
-        Some(FLEET),
-        object,
-    )
-    .await;
-    let access = json!([{"name": provider, "cluster": {
-        "server": member.url(), "certificate-authority-data": base64(member.ca_pem()),
-        "extensions": [{"name": EXEC_EXTENSION, "extension": config}],
-    }}]);
+    create(&hub.client(), PROFILE.0, PROFILE.1, Some(FLEET), object).await;
+    let access = access(provider, &member.url(), &member.ca_pem(), config);
     let healthy = json!([condition("ControlPlaneHealthy", "True", "")]);
-    status(
-        &api,
-        name,
-        json!({"conditions": healthy, "accessProviders": access}),
-    )
-    .await;
+    let ready = json!({"conditions": healthy, "accessProviders": access});
+    status(&profiles(&hub.client()), name, ready).await;
 }
 
 /// The kubeconfig of the plugins: it may get Secrets of the inventory, and nothing else.
@@ -97,8 +81,8 @@ async fn clusters_are_reached_with_the_upstream_plugins_and_a_revoked_token_is_r
         member("b"),
         member("c")
     );
-    let scratch = Folder::new();
-    let kubeconfig = scratch.0.join("hub");
+    let scratch = tempfile::tempdir().unwrap();
+    let kubeconfig = scratch.path().join("hub");
     std::fs::write(&kubeconfig, reader(&hub).await).unwrap();
     let plugins = ["kubeconfig-secretreader", "secretreader"].map(|name| folder.join(name));
     let configs = plugins.iter().map(|plugin| {

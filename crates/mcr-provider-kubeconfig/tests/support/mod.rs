@@ -1,27 +1,28 @@
 //! What the tests share.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its part")]
+#![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
-use mcr_core::{AccessPolicy, AddressPolicy};
+use std::sync::LazyLock;
+
+pub(crate) use mcr_testkit::discovery::locally;
+use mcr_testkit::steps::Templates;
 use serde_json::{Value, json};
 
 pub(crate) const LABEL: &str = "sigs.k8s.io/multicluster-runtime-kubeconfig";
 
-/// What kubeconfigs may do here, where all clusters are on this machine.
-pub(crate) fn locally() -> AccessPolicy {
-    AccessPolicy::default().addresses(AddressPolicy::default().allow_loopback(true))
+/// The Role that the README shows.
+pub(crate) fn role() -> &'static str {
+    let readme = include_str!("../../README.md");
+    let (_, role) = readme.split_once("```yaml\n").unwrap_or_default();
+    role.split("```").next().unwrap_or_default()
 }
 
-pub(crate) fn base64(bytes: impl AsRef<[u8]>) -> String {
-    use base64::Engine;
-    base64::engine::general_purpose::STANDARD.encode(bytes)
-}
+static TEMPLATES: LazyLock<Templates> = LazyLock::new(|| Templates::of(include_str!("../steps.yaml")));
 
 /// A Secret that is a cluster.
-pub(crate) fn secret(namespace: &str, name: &str, kubeconfig: impl AsRef<[u8]>) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-        "metadata": {"name": name, "namespace": namespace, "labels": {LABEL: "true"}},
-        "data": {"kubeconfig": base64(kubeconfig)},
-    })
+pub(crate) fn secret(namespace: &str, name: &str, kubeconfig: &str) -> Value {
+    TEMPLATES.object(
+        &format!("secret {namespace}/{name}"),
+        &json!({"stringData": {"kubeconfig": kubeconfig}}),
+    )
 }

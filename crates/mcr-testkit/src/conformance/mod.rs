@@ -50,6 +50,8 @@
 //! and how a `Fleet` reacts to them.
 
 mod fleet;
+#[cfg(feature = "sim")]
+mod hub;
 mod leaks;
 mod listen;
 mod stream;
@@ -60,6 +62,8 @@ use std::io::Write;
 
 use parking_lot::RwLock;
 
+#[cfg(feature = "sim")]
+pub use hub::{Described, Form, InHub};
 pub use subject::{Ability, CANARY, Draft, Subject};
 
 use crate::suite::{fail, on_runtime};
