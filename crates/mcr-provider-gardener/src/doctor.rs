@@ -3,8 +3,6 @@
 use kube::Client;
 use mcr_core::doctor::{Advice, Described, Doctor, Fault, Hub, Kind, Right, Values};
 
-use crate::config::{Rights, Topology};
-
 pub(crate) struct GardenerDoctor(Hub);
 
 const SHOOTS: Kind = Kind {
@@ -79,17 +77,17 @@ const ADVICE: &[Advice] = &[
 ];
 
 impl GardenerDoctor {
+    /// `subresource`: the one of a Shoot that issues kubeconfigs. `None` in a seed.
     pub(crate) fn new(
         client: Client,
         namespaces: Vec<String>,
         selector: Option<String>,
-        topology: Topology,
-        rights: Rights,
+        subresource: Option<&str>,
     ) -> Self {
-        let (kind, rights) = match (topology, rights) {
-            (Topology::Seed, _) => (SEED, OF_SEED),
-            (Topology::Garden, Rights::Admin) => (SHOOTS, OF_ADMIN),
-            (Topology::Garden, Rights::Viewer) => (SHOOTS, OF_VIEWER),
+        let (kind, rights) = match subresource {
+            None => (SEED, OF_SEED),
+            Some("viewerkubeconfig") => (SHOOTS, OF_VIEWER),
+            Some(_) => (SHOOTS, OF_ADMIN),
         };
         Self(Hub {
             client,

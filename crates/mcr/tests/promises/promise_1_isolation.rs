@@ -76,7 +76,7 @@ pub(crate) async fn show_and_recover(world: &World, faults: &[Rule]) {
         while !reports_why(&running, &sick.name, rule) {
             assert!(
                 started.elapsed() < PATIENCE,
-                "{} with {rule} does not say so: {:?}",
+                "{} with {rule:?} does not say so: {:?}",
                 sick.name,
                 running
                     .fleet
@@ -120,7 +120,7 @@ async fn no_fault_of_twenty_clusters_slows_eighty_healthy_ones() {
     let _alone = alone().await;
     let world = World::new(HEALTHY, LATE, SICK).await;
     for fault in faults() {
-        println!("{fault}");
+        println!("{fault:?}");
         compare(&world, &[fault]).await;
     }
 }
