@@ -406,7 +406,7 @@ fn exec_reports(bytes: &[u8]) -> Vec<String> {
 }
 
 /// Checks that nothing is said of some JSON that is in one of its strings, but for names.
-fn json_not_quoted(bytes: &[u8], says: impl Fn(&[u8]) -> Vec<String>) {
+fn json_not_quoted(bytes: &[u8], text: impl Fn(&[u8]) -> Vec<String>) {
     const NAMES: &[&str] = &[
         "apiVersion",
         "kind",
@@ -415,14 +415,14 @@ fn json_not_quoted(bytes: &[u8], says: impl Fn(&[u8]) -> Vec<String>) {
         "namespace",
         "resourceVersion",
     ];
-    let announced = says(bytes);
+    let announced = text(bytes);
     match serde_json::from_slice::<Value>(bytes) {
         Ok(mut value) => {
             let mut secrets = Vec::new();
             turn(&mut value, "", NAMES, &mut secrets);
-            not_quoted(&secrets, &announced, || says(value.to_string().as_bytes()));
+            not_quoted(&secrets, &announced, || text(value.to_string().as_bytes()));
         }
-        Err(_) => nothing_quoted(bytes, &announced, || says(&turned(bytes))),
+        Err(_) => nothing_quoted(bytes, &announced, || text(&turned(bytes))),
     }
 }
 

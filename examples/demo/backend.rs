@@ -93,8 +93,8 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Takes note of a request and when it came, as an audit log writes it.
-    pub(crate) fn hear(&mut self, verb: &str, resource: &str, received: &str) {
+    /// Records a request and when it came, as an audit log writes it.
+    pub(crate) fn record(&mut self, verb: &str, resource: &str, received: &str) {
         match (verb, resource) {
             (_, "selfsubjectreviews") => self.tried = true,
             ("list", "configmaps") => self.lists += 1,

@@ -87,7 +87,7 @@ impl FromStr for Serve {
 }
 
 impl Serve {
-    /// Listens, and says where: the port may be one that the system chose.
+    /// Listens, and returns where: the port may be one that the system chose.
     fn listen(self) -> anyhow::Result<Option<(TcpListener, String)>> {
         let Self::At(address) = self else { return Ok(None) };
         let listener = TcpListener::bind(address).with_context(|| format!("--serve {address}"))?;

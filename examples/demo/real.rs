@@ -83,7 +83,7 @@ impl ApiServer for Server {
             let log = self.plane.audit_since(self.marked).await?;
             let ours = log.events().filter(|event| event.user == self.account.name());
             for event in ours.filter(|event| event.is_start()) {
-                asked.hear(&event.verb, &event.resource, &event.received);
+                asked.record(&event.verb, &event.resource, &event.received);
             }
             Ok(asked)
         }

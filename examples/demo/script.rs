@@ -1,4 +1,4 @@
-//! The steps: each does something to the clusters, waits until the controller has seen it, and says how long that
+//! The steps: each does something to the clusters, waits until the controller has seen it, and reports how long that
 //! took. A step that takes longer than its bound has failed, and ends the script.
 
 use std::{
@@ -309,13 +309,13 @@ async fn rotate(world: &mut World, folder: &Folder, seen: &Seen) -> anyhow::Resu
     ))
 }
 
-/// When the network of a cluster was cut off, and when and why the controller said so.
+/// When the network of a cluster was cut off, and when and why the controller reported it.
 struct Dark {
     since: Instant,
     noticed: JoinHandle<(Instant, ClusterState)>,
 }
 
-/// Nothing gets through to a cluster or back, and nothing says so: the others must not notice.
+/// Nothing gets through to a cluster or back, and nothing reports it: the others must not notice.
 async fn blackhole(world: &mut World, fleet: &Fleet, seen: &Seen) -> anyhow::Result<(Dark, Done)> {
     const ROUNDS: usize = 20;
     const PAUSE: Duration = Duration::from_millis(50);
@@ -514,7 +514,7 @@ async fn recover(world: &mut World, seen: &Seen) -> anyhow::Result<((), Done)> {
     let begun = Instant::now();
     member.server.start_again().await?;
     let ready = begun.elapsed();
-    // Most often the controller is there before the server says that it is ready.
+    // Most often the controller is there before the server reports that it is ready.
     seen.until(
         Duration::from_secs(35),
         "what was missed was not made up for",

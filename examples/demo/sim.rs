@@ -102,7 +102,7 @@ impl ApiServer for Server {
             let log = self.cluster.audit().since(self.marked);
             let ours = log.events().filter(|event| event.user == self.account.name());
             for event in ours.filter(|event| event.is_start()) {
-                asked.hear(&event.verb, &event.resource, &event.received);
+                asked.record(&event.verb, &event.resource, &event.received);
             }
             Ok(asked)
         }
@@ -126,7 +126,7 @@ impl ApiServer for Server {
                         self.serving = Some(serving);
                         return Ok(());
                     }
-                    // The old listener closes a moment after it was told to.
+                    // The old listener closes a moment after it is asked to.
                     Err(_) if begun.elapsed() < Duration::from_secs(3) => {
                         tokio::time::sleep(Duration::from_millis(20)).await;
                     }

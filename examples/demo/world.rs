@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use crate::backend::{ApiServer, NAMESPACE, Site};
 
-/// The folder that the controller is told of; kubeconfigs in it are its clusters.
+/// The folder that the controller follows; kubeconfigs in it are its clusters.
 pub(crate) struct Folder(TempDir);
 
 impl Folder {
@@ -104,7 +104,7 @@ impl World {
         hint
     }
 
-    /// Writes the administrator's kubeconfig of all clusters, where the controller does not look, and says how to use it.
+    /// Writes the administrator's kubeconfig of all clusters, where the controller does not read it, and prints how to use it.
     fn export(&self, folder: &Folder) -> anyhow::Result<String> {
         let admin = folder.path().join("admin");
         std::fs::create_dir_all(&admin).with_context(|| format!("can't make {}", admin.display()))?;

@@ -134,7 +134,7 @@ fn next_steps(count: u16) -> String {
 /// Each simulated server listens, and each of its connections is an open file, too.
 fn raise_open_files() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // If the limit stays as it is, it may still be enough; else serving fails and says so.
+    // If the limit stays as it is, it may still be enough; else serving fails with an error.
     let _ = setrlimit(
         Resource::Nofile,
         Rlimit {

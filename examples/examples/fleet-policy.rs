@@ -1,7 +1,7 @@
 //! A rule for namespaces, kept in every cluster of the fleet: labels that they must have, and a ConfigMap that must be in them.
 //!
 //! What a platform team would start from. The reconciler asks one question about one namespace, whatever happened: is it as the
-//! policy wants it? The store says whether there is anything to do, which is nearly always no and costs nothing. What is done is
+//! policy wants it? The store shows whether there is anything to do, which is nearly always no and costs nothing. What is done is
 //! decided by what the API server has then, and written by server-side apply under a field manager of its own: what others put
 //! there, more labels or more keys, stays theirs.
 
@@ -169,7 +169,7 @@ async fn reconcile(request: Request<Namespace>, ctx: Arc<Ctx>) -> Result<(), Box
             label(&request, &ctx, &BTreeMap::new(), &ours).await?;
         }
     }
-    // Last: they say which labels were ours.
+    // Last: they name the labels that were ours.
     let wanted = request.live().map(|_| ctx.policy.config_map.name.as_str());
     for map in ours.iter().filter(|map| map.metadata.name.as_deref() != wanted) {
         if delete(&request, &ctx, map).await? {

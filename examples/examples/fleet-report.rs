@@ -50,7 +50,7 @@ async fn count_all(fleet: &Fleet, name: &str, limit: Duration) -> Result<String,
     Ok(format!("{nodes} nodes, {pods} Pods"))
 }
 
-/// Asks for one object only: the API server says how many remain.
+/// Asks for one object only: the API server returns how many remain.
 async fn count<K: Clone + Debug + DeserializeOwned>(objects: Api<K>) -> Result<i64, kube::Error> {
     let list = objects.list_metadata(&ListParams::default().limit(1)).await?;
     Ok(i64::from(!list.items.is_empty()) + list.metadata.remaining_item_count.unwrap_or(0))

@@ -57,7 +57,7 @@ struct Line<'a> {
 async fn reconcile(request: Request<ConfigMap>, output: Arc<Output>) -> Result<Action, BoxError> {
     let event = match &request.object {
         RequestObject::Live(_) => "live",
-        // The watch has a selector, so the request does not tell whether the label or the object is gone.
+        // The watch has a selector, so the request does not show whether the label or the object is gone.
         RequestObject::LeftWatch { .. } if request.confirm_deleted().await? => "deleted",
         RequestObject::LeftWatch { .. } => "left",
         _ => return Ok(Action::done()),

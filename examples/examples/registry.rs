@@ -37,7 +37,7 @@ type Statuses = BTreeMap<String, ClusterStatus>;
 /// Prints what is different from the last time, until dropped.
 async fn show(fleet: &Fleet, output: &Output) {
     let mut events = fleet.subscribe();
-    // Clusters whose description can't be used never join: they are in the snapshot, but no event tells of them.
+    // Clusters whose description can't be used never join: they are in the snapshot, but no event names them.
     let mut looks = interval(Duration::from_secs(1));
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut shown = Statuses::new();
@@ -84,7 +84,7 @@ fn changes<'a>(before: &'a Statuses, now: &'a Statuses) -> Vec<Change<'a>> {
     left.chain(come).collect()
 }
 
-/// When it was last heard of does not count: that changes all the time.
+/// The time of its last answer does not count: it changes all the time.
 fn differ(a: &ClusterStatus, b: &ClusterStatus) -> bool {
     (a.state, a.since, &a.reason, &a.warnings) != (b.state, b.since, &b.reason, &b.warnings)
         || (&a.labels, &a.properties) != (&b.labels, &b.properties)

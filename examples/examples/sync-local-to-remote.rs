@@ -42,7 +42,7 @@ struct Args {
     output: OutputArgs,
 }
 
-/// On originals: says that they are to be copied.
+/// On originals: they are to be copied.
 const PROPAGATE: &str = "example.io/propagate";
 /// The name of the sync. Copies have it in the label `sync.mcr.dev/sync`.
 const SYNC: &str = "sync-local-to-remote";

@@ -42,7 +42,7 @@ const LABEL: &str = "example.io/count=true";
 
 use plain_kube_rs::{Ctx, error_policy, reconcile};
 
-// ---- This is plain kube-rs code: it knows one client and has never heard of a fleet. --------------------------
+// ---- This is plain kube-rs code: it has one client and knows nothing of fleets. ------------------------------
 mod plain_kube_rs {
     use std::{sync::Arc, time::Duration};
 

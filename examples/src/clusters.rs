@@ -31,7 +31,7 @@ pub enum ProviderKind {
     Kind,
 }
 
-/// Flags that say which clusters to work on.
+/// Flags that name the clusters to work on.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct ClusterArgs {
     /// Where clusters come from

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::Backend;
 
-/// What a step has to say when it succeeded.
+/// What a step reports when it succeeded.
 #[derive(Debug)]
 pub struct Done {
     /// What happened, in words.

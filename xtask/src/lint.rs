@@ -6,6 +6,7 @@ mod modules;
 mod packages;
 mod semver;
 mod sources;
+mod words;
 
 use anyhow::Result;
 
@@ -32,6 +33,9 @@ pub(crate) fn add(stages: &mut Stages) {
     stages.run("crate rules", || crates::check().map(|()| Done::Passed));
     stages.run("lengths of sources", || {
         sources::check_lengths(&sources::read()?).map(|()| Done::Passed)
+    });
+    stages.run("words of identifiers", || {
+        words::check(&sources::read_all()?).map(|()| Done::Passed)
     });
     stages.run("circles of modules", || {
         modules::check(&sources::read()?).map(|()| Done::Passed)

@@ -49,7 +49,7 @@ enum Task {
     NodeImage(node_image::Args),
     /// Run the suites that need real kind clusters, on clusters of their own, and the suite on the controllers of Cluster API
     E2e(e2e::Args),
-    /// Measure mcr beside kube-rs and Go, and write docs/benchmarks.md
+    /// Measure mcr beside kube-rs and Go; with --write, write docs/benchmarks.md
     Bench(bench::Args),
     /// Run everything that a change must pass, and print the time of each stage
     Ci(ci::Args),

@@ -26,7 +26,7 @@ fn ends_like_a_hash(label: &str) -> bool {
 }
 
 /// The ASCII letters and digits of a name, in lower case, with `-` for the rest. A long name loses its beginning, because
-/// the end tells more (`/home/me/.kube/config+prod`).
+/// the end says more (`/home/me/.kube/config+prod`).
 fn readable(name: &str) -> String {
     let mut text = String::new();
     for character in name.chars() {

@@ -1,5 +1,6 @@
 //! Parts of mcr by themselves: `cargo bench -p mcr-bench`.
 
+use clap::ValueEnum;
 use divan::{Bencher, counter::ItemsCount};
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr::WatchRequest;
@@ -44,10 +45,7 @@ fn store_read(bencher: Bencher<'_, '_>) {
 /// A thousand objects or events, from their bytes; the start of a fleet is in it.
 #[divan::bench(args = ["list", "watch", "demux"], sample_count = 20)]
 fn thousand(bencher: Bencher<'_, '_>, step: &str) {
-    let step = Step::ALL
-        .into_iter()
-        .find(|known| known.name() == step)
-        .unwrap_or(Step::List);
+    let step = Step::from_str(step, false).unwrap_or(Step::List);
     bencher.counter(ItemsCount::new(1_000_usize)).bench_local(|| {
         steps::perform(&StepArgs { step, size: 1_000 }).unwrap_or_else(|error| panic!("{error}"));
     });

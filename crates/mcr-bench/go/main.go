@@ -49,14 +49,14 @@ type request struct {
 	object  types.NamespacedName
 }
 
-// sighting is one beat that one cluster's reconciler has seen.
-type sighting struct {
+// observation is one beat that one cluster's reconciler has seen.
+type observation struct {
 	Cluster string `json:"cluster"`
 	Seq     int64  `json:"seq"`
 	At      int64  `json:"at"`
 }
 
-// bench is what the reconciler counts, and what is told of it on stdout.
+// bench is what the reconciler counts, and reports on stdout.
 type bench struct {
 	clusters sync.Map // name -> cluster.Cluster
 	kinds    []string
@@ -67,11 +67,11 @@ type bench struct {
 	applied  atomic.Int64
 	failed   atomic.Int64
 	mu       sync.Mutex
-	beats    []sighting
+	beats    []observation
 	out      sync.Mutex
 }
 
-func (b *bench) say(value any) {
+func (b *bench) send(value any) {
 	b.out.Lock()
 	defer b.out.Unlock()
 	_ = json.NewEncoder(os.Stdout).Encode(value)
@@ -96,12 +96,12 @@ func (b *bench) Reconcile(ctx context.Context, req request) (reconcile.Result, e
 		var seq int64
 		if _, err := fmt.Sscan(object.Data["seq"], &seq); err == nil {
 			b.mu.Lock()
-			b.beats = append(b.beats, sighting{Cluster: req.cluster, Seq: seq, At: time.Now().UnixNano()})
+			b.beats = append(b.beats, observation{Cluster: req.cluster, Seq: seq, At: time.Now().UnixNano()})
 			b.mu.Unlock()
 		}
 	}
 	if b.count.Add(1) == b.expected {
-		b.say(map[string]any{"event": "synced", "at": time.Now().UnixNano()})
+		b.send(map[string]any{"event": "synced", "at": time.Now().UnixNano()})
 	}
 	if !isMap {
 		return reconcile.Result{}, nil
@@ -167,7 +167,7 @@ func follow(ctx context.Context, made cluster.Cluster, name, kind string, wait b
 	}))
 }
 
-// answer says what is asked for on stdin, line by line.
+// answer answers the questions on stdin, line by line.
 // The process ends with its stdin, so that none outlives a driver that was killed.
 func (b *bench) answer() {
 	defer os.Exit(0)
@@ -175,16 +175,16 @@ func (b *bench) answer() {
 	for lines.Scan() {
 		switch strings.TrimSpace(lines.Text()) {
 		case "seen":
-			b.say(map[string]any{"event": "seen", "count": b.count.Load()})
+			b.send(map[string]any{"event": "seen", "count": b.count.Load()})
 		case "beats":
 			b.mu.Lock()
 			beats := b.beats
 			b.beats = nil
 			b.mu.Unlock()
 			if beats == nil {
-				beats = []sighting{}
+				beats = []observation{}
 			}
-			b.say(map[string]any{"event": "beats", "beats": beats})
+			b.send(map[string]any{"event": "beats", "beats": beats})
 		}
 	}
 }

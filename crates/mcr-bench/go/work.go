@@ -32,7 +32,7 @@ func (b *bench) apply(ctx context.Context, to client.Client, namespace string, o
 		return err
 	}
 	if b.applied.Add(1) == b.expected {
-		b.say(map[string]any{"event": "applied", "at": time.Now().UnixNano(), "failed": b.failed.Load()})
+		b.send(map[string]any{"event": "applied", "at": time.Now().UnixNano(), "failed": b.failed.Load()})
 	}
 	return nil
 }

@@ -19,16 +19,20 @@ use crate::{
     plan::{self, Step, Suite},
     report::{self, Machine},
     row::Row,
+    run::{Options, Session},
     simulator::{self, SimArgs},
-    suite::{self, Options, Session},
+    suite,
 };
 
 /// Measures mcr beside kube-rs and Go's controller-runtime, each in a process of its own.
 ///
-///   cargo xtask bench                                     all suites, in 45 minutes; writes docs/benchmarks.md
+///   cargo xtask bench --write                             all suites, in 45 minutes; writes docs/benchmarks.md
 ///   cargo xtask bench fleet --runs 3 --subjects mcr,kube-rs-tuned --clusters 500 --objects 102 --format json
 ///   cargo xtask bench fleet --kubeconfig FILE             on clusters of yours
 ///   cargo xtask bench --check                             fails where instructions or bytes an object have grown
+///
+/// With --write the programs are built as they would be deployed, with fat LTO, which takes a quarter of an hour on two cores.
+/// Without it they are built with the profile `release`, and rows are for a first look: figures differ by some percent.
 #[derive(Parser)]
 #[command(
     name = "cargo xtask bench",
@@ -57,7 +61,7 @@ enum Hidden {
 
 #[derive(clap::Args)]
 struct Args {
-    /// What to measure; without it all suites, in less than 45 minutes, and docs/benchmarks.md is written anew
+    /// What to measure [default: all suites, in less than 45 minutes]
     #[arg(value_enum)]
     suites: Vec<Suite>,
     /// How often each is measured [default: 5; if all suites are measured, as often as fits]
@@ -81,7 +85,7 @@ struct Args {
     /// Measure `fleet` on the clusters of this file
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
-    /// Seconds between the sync and the look at memory; `fleet` measures idle CPU in the second half of them, if that is at least
+    /// Seconds between the sync and the reading of memory; `fleet` measures idle CPU in the second half of them, if that is at least
     /// half a minute [default: 6; `kinds` and `large` 30; `fleet` 120, in the first run; `work`, which begins after them, 25]
     #[arg(long)]
     idle: Option<u64>,
@@ -91,14 +95,10 @@ struct Args {
     /// How many seconds `churn` takes [default: 120]
     #[arg(long)]
     seconds: Option<usize>,
-    /// A program that `kcp` measures beside mcr; the documentation of `mcr_bench::subject::kcp` says how it is called and
-    /// answers. May be given several times
-    #[arg(long, value_name = "PATH")]
-    subject: Vec<PathBuf>,
     /// How to print rows
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
-    /// Put what these suites measured into docs/benchmarks.md; with --check, store the figures
+    /// Put what was measured into docs/benchmarks.md, and build the programs for it with fat LTO; with --check, store the figures
     #[arg(long)]
     write: bool,
     /// Count instructions and bytes of objects, and fail where they are over a tenth more than what is stored
@@ -131,7 +131,7 @@ enum Format {
     Json,
 }
 
-/// Runs what the command line says.
+/// Runs the command line.
 ///
 /// # Errors
 ///
@@ -142,20 +142,9 @@ pub fn main() -> Result<()> {
     match cli.task {
         Some(Hidden::Sim(args)) => simulator::run(args),
         Some(Hidden::Alone(args)) => alone::run(args, || None),
-        Some(Hidden::Step(args)) => steps::run(&args),
+        Some(Hidden::Step(args)) => steps::perform(&args),
         None if cli.args.check => runtime()?.block_on(check(cli.args)),
         None => runtime()?.block_on(measure(cli.args)),
-    }
-}
-
-/// How the process ends. Errors are printed here, since what `main` returns would be shown with a backtrace.
-pub fn ended(result: Result<()>) -> std::process::ExitCode {
-    match result {
-        Ok(()) => std::process::ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            std::process::ExitCode::FAILURE
-        }
     }
 }
 
@@ -186,7 +175,6 @@ async fn measure(args: Args) -> Result<()> {
         kubeconfig: args.kubeconfig,
         threads: args.threads,
         seconds: args.seconds,
-        brought: args.subject,
         idle: args.idle.map(Duration::from_secs),
     };
     let threaded = [Suite::Fleet, Suite::Update];
@@ -195,12 +183,9 @@ async fn measure(args: Args) -> Result<()> {
     {
         bail!("--threads is for `fleet` and `update`: name one of them");
     }
-    if args.write && args.suites.contains(&Suite::Kcp) {
-        bail!("docs/benchmarks.md has no suite kcp: its rows belong into docs/design/kcp.md");
-    }
     let is_whole = args.suites.is_empty();
-    // Asked now: to be told after an hour would be late.
-    let root = (args.write || is_whole).then(root).transpose()?;
+    // Asked now: an error after an hour would be late.
+    let root = args.write.then(root).transpose()?;
     let steps = match args.suites.as_slice() {
         [] => plan::everything(&options, args.runs),
         suites => suites.iter().map(|suite| alone_step(*suite, &options)).collect(),
@@ -269,33 +254,13 @@ fn alone_step(suite: Suite, options: &Options) -> Step {
 /// Runs a step, if it ends before the time is up.
 async fn in_time(step: &Step, left: Option<Duration>, session: &mut Session<'_>) -> Result<Vec<Row>> {
     let Some(left) = left else {
-        return run(step.suite, session).await;
+        return suite::run(step.suite, session).await;
     };
     if step.takes.is_some_and(|takes| takes > left) {
         bail!("left out: no time was left for it");
     }
-    let ended = tokio::time::timeout(left, run(step.suite, session)).await;
+    let ended = tokio::time::timeout(left, suite::run(step.suite, session)).await;
     ended.unwrap_or_else(|_| Err(anyhow!("stopped: the time was up before it had ended")))
-}
-
-async fn run(suite: Suite, session: &mut Session<'_>) -> Result<Vec<Row>> {
-    match suite {
-        Suite::Fleet => suite::fleet::run(session).await,
-        Suite::Store => suite::store::run(session).await,
-        Suite::Update => suite::update::run(session).await,
-        Suite::Work => suite::work::run(session).await,
-        Suite::Kinds => suite::kinds::run(session).await,
-        Suite::Large => suite::large::run(session).await,
-        Suite::SharedScope => suite::shared_scope::run(session).await,
-        Suite::Discovery => suite::discovery::run(session).await,
-        Suite::Workspaces => suite::workspaces::run(session).await,
-        Suite::Churn => suite::churn::run(session).await,
-        Suite::Isolation => suite::isolation::run(session).await,
-        Suite::Fairness => suite::fairness::run(session).await,
-        Suite::Queue => suite::queue::run(session).await,
-        Suite::Sync => suite::sync::run(session).await,
-        Suite::Kcp => suite::kcp::run(session).await,
-    }
 }
 
 async fn check(args: Args) -> Result<()> {
@@ -363,47 +328,28 @@ mod tests {
     fn the_command_line_is_sound_and_shows_nothing_hidden() {
         Cli::command().debug_assert();
         let help = Cli::command().render_long_help().to_string();
-        assert!(
-            help.contains("shared-scope") && !help.contains("--expect"),
-            "{help}"
-        );
+        assert!(help.contains("shared-scope") && !help.contains("--go"), "{help}");
     }
 
     #[tokio::test]
     async fn a_step_that_would_not_end_in_time_is_not_begun() {
         let mut session = Session {
             options: Options::default(),
-            programs: Programs {
-                bench: Path::new("not there").to_owned(),
-                go: None,
-            },
+            programs: Programs::find(None).unwrap(),
             on_row: &mut |_| {},
+        };
+        let options = Options {
+            runs: 1,
+            ..Options::default()
         };
         let left_out = |takes| Step {
             takes: Some(Duration::from_secs(takes)),
-            ..alone_step(
-                Suite::Fairness,
-                &Options {
-                    runs: 1,
-                    ..Options::default()
-                },
-            )
+            ..alone_step(Suite::Fairness, &options)
         };
         let left = Some(Duration::from_secs(60));
         let error = in_time(&left_out(61), left, &mut session).await.unwrap_err();
         assert!(error.to_string().contains("no time was left"), "{error}");
         // No subject is measured, and that is no error.
         assert_eq!(in_time(&left_out(60), left, &mut session).await.unwrap(), []);
-    }
-
-    #[test]
-    fn the_stored_figures_are_of_all_that_is_counted() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("figures.json");
-        let stored = figures::read(&path).unwrap();
-        let steps: Vec<&str> = stored.instructions.keys().map(String::as_str).collect();
-        let mut wanted = steps::Step::ALL.map(steps::Step::name);
-        wanted.sort_unstable();
-        assert_eq!(steps, wanted);
-        assert_eq!(stored.bytes.len(), 4);
     }
 }

@@ -4,9 +4,10 @@
 use std::{collections::BTreeMap, fmt::Write, path::Path, process::Command};
 
 use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::{alone::steps::Step, driver::Programs};
+use crate::{alone::steps::Step, driver::Programs, plan::name};
 
 /// The largest accepted ratio of a figure to the stored one.
 const GROWTH: f64 = 1.10;
@@ -101,13 +102,10 @@ pub fn valgrind_is_there() -> bool {
 /// When valgrind fails.
 pub fn instructions(programs: &Programs) -> Result<BTreeMap<String, f64>> {
     let mut figures = BTreeMap::new();
-    for step in Step::ALL {
+    for step in Step::value_variants() {
         let (few, many) = (1_000, 3_000);
-        let more = counted(programs, step, many)?.saturating_sub(counted(programs, step, few)?);
-        figures.insert(
-            step.name().to_owned(),
-            (more as f64 / (many - few) as f64).round(),
-        );
+        let more = counted(programs, *step, many)?.saturating_sub(counted(programs, *step, few)?);
+        figures.insert(name(step), (more as f64 / (many - few) as f64).round());
     }
     Ok(figures)
 }
@@ -116,13 +114,13 @@ fn counted(programs: &Programs, step: Step, size: usize) -> Result<u64> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(&programs.bench)
-        .args(["step", step.name(), &format!("--size={size}")])
+        .args(["step", &name(&step), &format!("--size={size}")])
         .output()
         .context("starting valgrind")?;
     let text = String::from_utf8_lossy(&output.stderr);
     match collected(&text) {
         Some(count) if output.status.success() => Ok(count),
-        _ => bail!("callgrind of {} failed ({}):\n{text}", step.name(), output.status),
+        _ => bail!("callgrind of {} failed ({}):\n{text}", name(&step), output.status),
     }
 }
 
@@ -137,34 +135,7 @@ fn collected(output: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    fn stored(queue: f64, pod: f64) -> Stored {
-        Stored {
-            instructions: [("queue".to_owned(), queue)].into(),
-            bytes: [("pod".to_owned(), pod)].into(),
-        }
-    }
-
-    #[test]
-    fn a_tenth_more_is_borne_and_what_is_beyond_is_named() {
-        assert_eq!(
-            grown(&stored(1000.0, 500.0), &stored(1100.0, 400.0)),
-            Vec::<String>::new()
-        );
-        assert_eq!(
-            grown(&stored(1000.0, 500.0), &stored(1101.0, 600.0)),
-            [
-                "instructions of queue: 1000 before, 1101 now (+10 %)",
-                "bytes of pod: 500 before, 600 now (+20 %)"
-            ]
-        );
-    }
-
-    #[test]
-    fn a_figure_that_nothing_is_stored_of_is_no_pass() {
-        assert_eq!(grown(&Stored::default(), &stored(1.0, 1.0)).len(), 2);
-    }
+    use super::collected;
 
     #[test]
     fn the_count_is_found_in_what_callgrind_reports() {

@@ -136,25 +136,19 @@ impl Kind {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use clap::ValueEnum;
 
     use super::*;
 
     #[test]
-    fn kinds_are_named_by_their_resources_and_have_objects_of_their_own() {
-        let mut names = HashSet::new();
+    fn kinds_are_named_by_their_resources_and_have_objects_of_their_type() {
         for kind in Kind::ALL {
             assert_eq!(Kind::from_str(&kind.plural(), false), Ok(kind));
             for number in 0..20 {
                 let object = kind.object(number);
-                assert_eq!(object, kind.object(number));
                 assert_eq!(object["kind"], kind.resource().kind);
                 assert_eq!(object["apiVersion"], kind.resource().api_version);
                 assert_eq!(object["metadata"]["namespace"].is_string(), kind.is_namespaced());
-                let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-                assert!(names.insert((kind.plural(), name.clone())), "{name}");
                 with_type!(kind, K => drop(serde_json::from_value::<K>(object).unwrap()));
             }
         }

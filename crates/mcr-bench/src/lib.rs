@@ -15,6 +15,7 @@ pub mod plan;
 pub mod proc;
 pub mod report;
 pub mod row;
+pub mod run;
 pub mod simulator;
 pub mod stats;
 pub mod subject;

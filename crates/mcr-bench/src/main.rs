@@ -1,8 +1,6 @@
 //! `cargo xtask bench`.
 #![forbid(unsafe_code)]
 
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    mcr_bench::cli::ended(mcr_bench::cli::main())
+fn main() -> std::process::ExitCode {
+    mcr_bench::subject::ended(mcr_bench::cli::main())
 }

@@ -4,7 +4,7 @@ use std::{fmt::Write, time::Duration};
 
 use clap::ValueEnum;
 
-use crate::{driver::Subject, row::Row, suite::Options};
+use crate::{driver::Subject, row::Row, run::Options};
 
 /// A suite.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,16 +37,19 @@ pub enum Suite {
     Queue,
     /// Ten thousand ConfigMaps of 500 clusters, copied to one more
     Sync,
-    /// The workspaces of a real kcp, which MCR_KCP_KUBECONFIG names; not one of all suites
-    Kcp,
 }
 
 impl Suite {
     /// As it is written in rows and arguments.
     pub fn name(self) -> String {
-        let named = self.to_possible_value();
-        named.map_or_else(String::new, |value| value.get_name().to_owned())
+        name(&self)
     }
+}
+
+/// The name of a value of the command line.
+pub(crate) fn name(value: &impl ValueEnum) -> String {
+    let named = value.to_possible_value();
+    named.map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 /// One step of a plan: a suite with its options.
@@ -61,7 +64,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// As it is told on the way: `fleet 500 x 102`.
+    /// As progress shows it: `fleet 500 x 102`.
     pub fn name(&self) -> String {
         let Options {
             clusters, objects, ..
@@ -73,18 +76,18 @@ impl Step {
         format!("{}{size}", self.suite.name())
     }
 
-    /// A row that says why there are no others.
+    /// A row with the reason why there are no others.
     pub fn without_rows(&self, why: &str) -> Row {
         let clusters = self.options.clusters.unwrap_or_default();
         let objects = self.options.objects.unwrap_or_default();
-        Row::skipped(&self.suite.name(), "all", clusters, objects, why)
+        Row::new(&self.suite.name(), "all", clusters, objects).skipped(why)
     }
 }
 
 /// The measurements if no suite is named. They take about 40 minutes on two cores, and what has no target is last. `runs` is
 /// how often each is measured, if not as often as fits.
 ///
-/// Memory and idle CPU are looked at two minutes after the sync where targets are about them, and after some seconds at all other
+/// Memory and idle CPU are read two minutes after the sync where targets are about them, and after some seconds at all other
 /// sizes.
 pub fn everything(options: &Options, runs: Option<usize>) -> Vec<Step> {
     const SHORT: Duration = Duration::from_secs(6);
@@ -96,7 +99,8 @@ pub fn everything(options: &Options, runs: Option<usize>) -> Vec<Step> {
         Subject::GoSerial,
         Subject::GoConcurrent,
     ];
-    let side_by_side = [Subject::Mcr, Subject::KubeRsTuned, Subject::GoConcurrent];
+    let side_by_side = Subject::SIDE_BY_SIDE;
+    let beside = [Subject::KubeRs, Subject::Floor];
     let with_floor = [&compared[..], &[Subject::Floor]].concat();
     let fleet = |clusters, objects, sim, idle: Option<Duration>, subjects: &[Subject], runs, seconds| {
         let mut step = plan.step(Suite::Fleet, subjects, runs, seconds);
@@ -110,15 +114,7 @@ pub fn everything(options: &Options, runs: Option<usize>) -> Vec<Step> {
     churn.options.seconds = options.seconds.or(Some(60));
     vec![
         fleet(500, 102, false, None, &compared, 2, 680),
-        fleet(
-            500,
-            102,
-            false,
-            Some(SHORT),
-            &[Subject::KubeRs, Subject::Floor],
-            2,
-            60,
-        ),
+        fleet(500, 102, false, Some(SHORT), &beside, 2, 60),
         fleet(5_000, 20, true, None, &side_by_side[..1], 1, 150),
         fleet(5_000, 20, true, Some(SHORT), &side_by_side[1..2], 1, 40),
         fleet(500, 20, true, Some(SHORT), &side_by_side, 1, 45),
@@ -163,7 +159,7 @@ impl Plan<'_> {
     }
 }
 
-/// How far a plan is, as it is told before each step: what comes, and when all will be done.
+/// How far a plan is, as it is printed before each step: what comes, and when all will be done.
 pub fn progress(steps: &[Step], at: usize, elapsed: Duration, limit: Option<Duration>) -> String {
     let minutes = |time: Duration| (time.as_secs_f64() / 60.0).round();
     let left: Option<Duration> = steps.iter().skip(at).map(|step| step.takes).sum();
@@ -178,79 +174,4 @@ pub fn progress(steps: &[Step], at: usize, elapsed: Duration, limit: Option<Dura
         let _ = write!(text, ", about {} min to go", minutes(left));
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn options() -> Options {
-        Options {
-            subjects: Subject::ALL.to_vec(),
-            ..Options::default()
-        }
-    }
-
-    #[test]
-    fn everything_is_every_suite_with_the_sizes_that_targets_are_about() {
-        let plan = everything(&options(), None);
-        for suite in Suite::value_variants() {
-            // Nobody has a kcp without having started one.
-            let planned = plan.iter().any(|step| step.suite == *suite);
-            assert_eq!(planned, *suite != Suite::Kcp, "{suite:?}");
-        }
-        for (clusters, sim) in [(500, false), (500, true), (5_000, true)] {
-            let is = |step: &&Step| step.options.clusters == Some(clusters) && step.options.sim == sim;
-            let measured = plan.iter().filter(is).flat_map(|step| &step.options.subjects);
-            assert!(measured.count() > 1, "{clusters}");
-        }
-    }
-
-    #[test]
-    fn everything_ends_in_time() {
-        let all: Option<Duration> = everything(&options(), None).iter().map(|step| step.takes).sum();
-        assert!(all.unwrap() <= Duration::from_secs(45 * 60), "{all:?}");
-    }
-
-    #[test]
-    fn a_subject_that_was_not_asked_for_is_measured_nowhere_but_the_floor_is() {
-        let asked = Options {
-            subjects: vec![Subject::Mcr],
-            ..Options::default()
-        };
-        let plan = everything(&asked, Some(4));
-        let measured = plan.iter().flat_map(|step| step.options.subjects.clone());
-        let others: Vec<Subject> = measured.filter(|subject| *subject != Subject::Mcr).collect();
-        assert!(
-            !others.is_empty() && others.iter().all(|subject| *subject == Subject::Floor),
-            "{others:?}"
-        );
-        assert!(plan.iter().all(|step| step.options.runs == 4));
-    }
-
-    #[test]
-    fn it_prints_what_comes_and_when_all_will_be_done() {
-        let step = |suite, seconds| Step {
-            suite,
-            options: Options {
-                clusters: Some(5),
-                objects: Some(2),
-                ..options()
-            },
-            takes: Some(Duration::from_secs(seconds)),
-        };
-        let steps = [step(Suite::Queue, 30), step(Suite::SharedScope, 600)];
-        let elapsed = Duration::from_secs(90);
-        assert_eq!(
-            progress(&steps, 1, elapsed, None),
-            "bench: step 2 of 2: shared-scope 5 x 2; 2 min so far, about 10 min to go"
-        );
-        let limit = Some(Duration::from_secs(210));
-        assert!(progress(&steps, 1, elapsed, limit).ends_with("about 2 min to go"));
-        let unknown = [Step {
-            takes: None,
-            ..step(Suite::Queue, 0)
-        }];
-        assert!(progress(&unknown, 0, elapsed, None).ends_with("2 min so far"));
-    }
 }

@@ -29,7 +29,7 @@ impl Usage {
                 format!("reading /proc/{pid}/{file} (the process has ended, or this is not Linux)")
             })
         };
-        let usage = Self::parse(&read("status")?, &read("stat")?).context("reading what /proc says")?;
+        let usage = Self::parse(&read("status")?, &read("stat")?).context("reading /proc")?;
         Ok(Self {
             // The count in ticks leaves out fractions of a tick; the sum over threads leaves out threads that have
             // ended.
@@ -96,57 +96,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpu_time_is_seen_in_less_than_a_tick() {
-        let (done, begins) = std::sync::mpsc::channel();
-        let (may_end, ends) = std::sync::mpsc::channel::<()>();
-        let burner = std::thread::spawn(move || {
-            // A fixed amount of work instead of a time: on a busy machine the thread would get little of the time.
-            for _ in 0..1_000_000 {
-                std::hint::spin_loop();
-            }
-            // The wait takes the thread off its CPU. The kernel counts its CPU time at that moment.
-            done.send(std::fs::canonicalize("/proc/thread-self")).unwrap();
-            ends.recv().ok();
-        });
-        let thread = begins.recv().unwrap().unwrap();
-        if of_thread(&thread).is_none() {
-            println!("SKIPPED: this kernel does not count CPU time by thread (schedstat)");
-            return;
-        }
-        let patience = std::time::Instant::now() + Duration::from_secs(60);
-        while of_thread(&thread).unwrap() < Duration::from_micros(100) {
-            assert!(std::time::Instant::now() < patience, "never counted");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        assert!(threads(std::process::id()) >= of_thread(&thread).unwrap());
-        drop(may_end);
-        burner.join().unwrap();
-    }
-
-    #[test]
     fn a_name_with_blanks_and_parentheses_moves_no_field() {
         let status = "Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n";
         let stat = "7 (a b) c) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0 1 0";
         let usage = Usage::parse(status, stat).unwrap();
         assert_eq!((usage.rss_kb, usage.peak_kb), (1024.0, 2048.0));
         assert_eq!(usage.cpu, Duration::from_secs(2));
-    }
-
-    #[test]
-    fn open_files_are_counted() {
-        let fds = || Usage::of(std::process::id()).unwrap().fds;
-        let before = fds();
-        // Other tests open a few files at the same time.
-        let opened: Vec<_> = (0..200)
-            .map(|_| std::fs::File::open("/dev/null").unwrap())
-            .collect();
-        let after = fds();
-        assert!(after - before > 150.0, "{before}, then {after}");
-        drop(opened);
-    }
-
-    #[test]
-    fn what_is_missing_is_no_figure() {
-        assert_eq!(Usage::parse("VmRSS: 1 kB\n", "7 (a) S 1"), None);
+        assert_eq!(Usage::parse("VmRSS: 1 kB\n", stat), None);
     }
 }

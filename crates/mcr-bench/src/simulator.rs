@@ -4,15 +4,14 @@
 //!
 //! | command | what it does |
 //! | --- | --- |
-//! | `counts` | tells what was asked of all clusters together |
-//! | `objects` | tells how many objects of the counted kinds each cluster has |
+//! | `counts` | reports the requests to all clusters together |
 //! | `beat SEQ FROM TO` | writes the beat in the clusters of these numbers, TO excluded |
 //! | `storm RATE KEYS` | from now on writes ConfigMaps of the first cluster, RATE times a second, KEYS different ones in turns; 0 ends it |
 //! | `fault NAME` | has the clusters behind proxies fail in this way |
 //! | `sync fill CLUSTERS OBJECTS` | creates so many sources of suite `sync` in each of these clusters but the first |
 //! | `sync burst EDITS` | edits so many sources |
 //! | `sync wait` | waits until the first cluster has the target of each source |
-//! | `sync requests` | tells the requests for ConfigMaps |
+//! | `sync requests` | reports the requests for ConfigMaps |
 //! | `contexts STABLE FROM TO` | writes the kubeconfig anew, with the first STABLE clusters and those of these numbers |
 
 use std::{
@@ -21,13 +20,12 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use base64::{Engine, engine::general_purpose::STANDARD};
 use mcr_testkit::{
     control_plane::{Credentials, KubeconfigBuilder},
     faults::{Fault, FaultProxy},
     sim::{SimCluster, SimFleet, SimServer},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     task::JoinHandle,
@@ -39,7 +37,7 @@ use crate::{
     kind::Kind,
     objects,
     subject::{
-        message::{Message, now},
+        message::{Counts, Message, now},
         send,
     },
     sync_load::SyncLoad,
@@ -55,23 +53,54 @@ pub struct SimArgs {
     #[arg(long)]
     pub objects: usize,
     /// Which kinds, of which requests are counted
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "configmaps")]
+    #[arg(long, value_enum, value_delimiter = ',')]
     pub kinds: Vec<Kind>,
     /// How many large Pods in each, which differ from cluster to cluster
-    #[arg(long, default_value_t = 0)]
+    #[arg(long)]
     pub large_pods: usize,
     /// How many of the clusters, the last ones, are behind proxies that can fail
-    #[arg(long, default_value_t = 0)]
+    #[arg(long)]
     pub proxied: usize,
     /// How many namespaces with one more ConfigMap there are in each
-    #[arg(long, default_value_t = 0)]
+    #[arg(long)]
     pub tenants: usize,
     /// How many requests each cluster remembers
-    #[arg(long, default_value_t = 10_000)]
+    #[arg(long)]
     pub audit: usize,
     /// Where to write their kubeconfig
     #[arg(long)]
     pub kubeconfig: PathBuf,
+}
+
+impl SimArgs {
+    /// So many clusters with as many ConfigMaps each.
+    pub fn new(clusters: usize, objects: usize) -> Self {
+        Self {
+            clusters,
+            objects,
+            kinds: vec![Kind::ConfigMaps],
+            large_pods: 0,
+            proxied: 0,
+            tenants: 0,
+            audit: 10_000,
+            kubeconfig: PathBuf::new(),
+        }
+    }
+
+    /// The command line, with this kubeconfig.
+    pub(crate) fn command(&self, kubeconfig: &Path) -> Vec<String> {
+        vec![
+            "sim".to_owned(),
+            format!("--clusters={}", self.clusters),
+            format!("--objects={}", self.objects),
+            format!("--kinds={}", Kind::list(&self.kinds)),
+            format!("--large-pods={}", self.large_pods),
+            format!("--proxied={}", self.proxied),
+            format!("--tenants={}", self.tenants),
+            format!("--audit={}", self.audit),
+            format!("--kubeconfig={}", kubeconfig.display()),
+        ]
+    }
 }
 
 /// Serves until its stdin ends.
@@ -84,11 +113,12 @@ pub fn run(args: SimArgs) -> Result<()> {
     runtime.block_on(async {
         let mut served = Served::start(&args).await?;
         served.write_kubeconfig(&args.kubeconfig, 0..args.clusters)?;
-        send(&Message::Serving);
+        let count = served.objects()?;
+        send(&Message::Seen { count });
         let mut lines = BufReader::new(tokio::io::stdin()).lines();
         while let Some(line) = lines.next_line().await? {
             let answer = served.obey(&line, &args.kubeconfig).await;
-            send(&answer.with_context(|| format!("the simulator was told {line:?}"))?);
+            send(&answer.with_context(|| format!("the command {line:?} of the simulator"))?);
         }
         Ok(())
     })
@@ -134,23 +164,19 @@ impl Served {
         let direct = args.clusters.saturating_sub(args.proxied);
         let fleet = SimFleet::serve(clusters.iter().take(direct).cloned()).await?;
         let (mut addresses, mut proxies, mut servers) = (Vec::new(), Vec::new(), Vec::new());
-        for cluster in clusters.iter().take(direct) {
-            addresses.push(Address {
-                url: fleet.url(cluster.name()),
-                ca: fleet.ca_pem(),
-                token: cluster.admin_token(),
-            });
-        }
-        for cluster in clusters.iter().skip(direct) {
-            let server = cluster.serve().await?;
-            let proxy = FaultProxy::start(&server).await?;
-            addresses.push(Address {
-                url: proxy.url(),
-                ca: proxy.ca_pem(),
-                token: cluster.admin_token(),
-            });
-            proxies.push(proxy);
-            servers.push(server);
+        for (number, cluster) in clusters.iter().enumerate() {
+            let (url, ca) = if number < direct {
+                (fleet.url(cluster.name()), fleet.ca_pem())
+            } else {
+                let server = cluster.serve().await?;
+                let proxy = FaultProxy::start(&server).await?;
+                let address = (proxy.url(), proxy.ca_pem());
+                proxies.push(proxy);
+                servers.push(server);
+                address
+            };
+            let token = cluster.admin_token();
+            addresses.push(Address { url, ca, token });
         }
         Ok(Self {
             clusters,
@@ -184,12 +210,6 @@ impl Served {
         let number = |word: &str| word.parse::<usize>().context("a number");
         match words.as_slice() {
             ["counts"] => return Ok(self.counts()),
-            ["objects"] => {
-                let first = self.clusters.first().context("there is no cluster")?;
-                let of = |kind: &Kind| count(first, *kind) as u64;
-                let count = self.kinds.iter().map(of).sum();
-                return Ok(Message::Seen { count });
-            }
             ["beat", seq, from, to] => {
                 let (from, to) = (number(from)?, number(to)?);
                 for cluster in self.clusters.get(from..to).context("there are fewer clusters")? {
@@ -205,7 +225,8 @@ impl Served {
                 self.storm = (rate > 0).then(|| tokio::spawn(storm(first.clone(), rate, keys)));
             }
             ["fault", name] => {
-                let fault = fault(name)?;
+                let fault = FAULTS.into_iter().find(|(known, _)| known == name);
+                let (_, fault) = fault.context("there is no such fault")?;
                 for proxy in &self.proxies {
                     proxy.set(fault.clone()).await;
                 }
@@ -232,51 +253,33 @@ impl Served {
         Ok(Message::Done { at: now() })
     }
 
+    /// How many objects of the counted kinds each cluster has.
+    fn objects(&self) -> Result<u64> {
+        let first = self.clusters.first().context("there is no cluster")?;
+        Ok(self.kinds.iter().map(|kind| count(first, *kind) as u64).sum())
+    }
+
     fn counts(&self) -> Message {
-        let (mut lists, mut watches, mut open) = (0, 0, 0);
+        let mut counts = Counts::default();
         for cluster in &self.clusters {
             let audit = cluster.audit();
             for kind in &self.kinds {
                 let resource = kind.plural();
-                lists += audit.count(|event| event.is_list(&resource)) as u64;
-                watches += audit.count(|event| event.is_watch_start(&resource)) as u64;
+                counts.lists += audit.count(|event| event.is_list(&resource)) as u64;
+                counts.watches += audit.count(|event| event.is_watch_start(&resource)) as u64;
             }
-            open += cluster.watches() as u64;
+            counts.open += cluster.watches() as u64;
         }
-        Message::Counts { lists, watches, open }
+        Message::Counts(counts)
     }
 }
 
-/// The most contexts in YAML. A larger kubeconfig is JSON, which is valid YAML: some parsers refuse more than 250,000 YAML
-/// nodes.
-const MOST_IN_YAML: usize = 5_000;
-
 fn kubeconfig(contexts: &[(String, &Address)]) -> String {
-    if contexts.len() <= MOST_IN_YAML {
-        let add = |builder: KubeconfigBuilder, (name, address): &(String, &Address)| {
-            builder.context(
-                name,
-                &address.url,
-                &address.ca,
-                Credentials::Token(address.token.clone()),
-            )
-        };
-        return contexts.iter().fold(KubeconfigBuilder::new(), add).to_yaml();
-    }
-    let all = |make: &dyn Fn(&str, &Address) -> Value| -> Vec<Value> {
-        contexts
-            .iter()
-            .map(|(name, address)| make(name, address))
-            .collect()
+    let add = |builder: KubeconfigBuilder, (name, address): &(String, &Address)| {
+        let token = Credentials::Token(address.token.clone());
+        builder.context(name, &address.url, &address.ca, token)
     };
-    let ca = |address: &Address| STANDARD.encode(&address.ca);
-    json!({
-        "apiVersion": "v1", "kind": "Config",
-        "clusters": all(&|name, address| json!({ "name": name, "cluster": { "server": address.url, "certificate-authority-data": ca(address) } })),
-        "users": all(&|name, address| json!({ "name": name, "user": { "token": address.token } })),
-        "contexts": all(&|name, _| json!({ "name": name, "context": { "cluster": name, "user": name } })),
-    })
-    .to_string()
+    contexts.iter().fold(KubeconfigBuilder::new(), add).to_yaml()
 }
 
 fn template(args: &SimArgs) -> Result<SimCluster> {
@@ -328,41 +331,18 @@ async fn storm(cluster: SimCluster, rate: usize, keys: usize) {
 }
 
 /// The faults of `isolation`, by the names of its rows.
-pub const FAULTS: [&str; 7] = [
-    "refused",
-    "black-hole",
-    "silent",
-    "slow",
-    "unauthorized",
-    "forbidden",
-    "wrong-ca",
-];
-
-fn fault(name: &str) -> Result<Fault> {
-    Ok(match name {
-        "refused" => Fault::Refuse,
-        "black-hole" => Fault::BlackHole,
-        "silent" => Fault::Silent,
-        "slow" => Fault::Slow {
+pub const FAULTS: [(&str, Fault); 7] = [
+    ("refused", Fault::Refuse),
+    ("black-hole", Fault::BlackHole),
+    ("silent", Fault::Silent),
+    (
+        "slow",
+        Fault::Slow {
             first_byte: Duration::from_secs(5),
             bytes_per_second: Some(1024),
         },
-        "unauthorized" => Fault::Unauthorized,
-        "forbidden" => Fault::Forbidden,
-        "wrong-ca" => Fault::WrongCa,
-        _ => bail!("no such fault: {FAULTS:?}"),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_fault_that_rows_name_is_one_and_no_other() {
-        for name in FAULTS {
-            fault(name).unwrap();
-        }
-        assert!(fault("sunny").is_err());
-    }
-}
+    ),
+    ("unauthorized", Fault::Unauthorized),
+    ("forbidden", Fault::Forbidden),
+    ("wrong-ca", Fault::WrongCa),
+];

@@ -24,32 +24,3 @@ pub fn slope(points: &[(f64, f64)]) -> Option<f64> {
     let together: f64 = points.iter().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
     (spread > 0.0).then_some(together / spread)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_median_is_in_the_middle_whatever_the_order() {
-        assert_eq!(median(&[]), None);
-        assert_eq!(median(&[3.0]), Some(3.0));
-        assert_eq!(median(&[9.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median(&[4.0, 1.0, 2.0, 100.0]), Some(3.0));
-    }
-
-    #[test]
-    fn percentiles_reach_from_the_least_to_the_most() {
-        let values: Vec<f64> = (0..=100).rev().map(f64::from).collect();
-        assert_eq!(percentile(&values, 0.0), Some(0.0));
-        assert_eq!(percentile(&values, 99.0), Some(99.0));
-        assert_eq!(percentile(&values, 100.0), Some(100.0));
-        assert_eq!(percentile(&[1.0, 2.0], 75.0), Some(1.75));
-    }
-
-    #[test]
-    fn a_line_has_its_slope_and_one_point_has_none() {
-        assert_eq!(slope(&[(0.0, 5.0), (1.0, 7.0), (2.0, 9.0)]), Some(2.0));
-        assert_eq!(slope(&[(1.0, 5.0), (1.0, 7.0)]), None);
-        assert_eq!(slope(&[]), None);
-    }
-}

@@ -11,7 +11,7 @@ use crate::{
     subject::sync::{COUNTER, target_name},
 };
 
-/// How often it is looked whether the targets are as their sources.
+/// The pause between two comparisons of targets with their sources.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The counters of all sources.

@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf, process::Command};
 use anyhow::Result;
 use serde_json::json;
 
-/// Whether it ended well, and what it said of what is wrong. Stored and measured: instructions of `list`, bytes of `pod`.
+/// Whether it ended well, and its stderr. Stored and measured: instructions of `list`, bytes of `pod`.
 fn check(stored: (f64, f64), measured: (f64, f64)) -> Result<(bool, String)> {
     let directory = tempfile::tempdir()?;
     let write = |name, (list, pod): (f64, f64)| -> Result<PathBuf> {

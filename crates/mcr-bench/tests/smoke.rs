@@ -3,192 +3,126 @@
 #![allow(clippy::unwrap_used)]
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
 };
 
 use mcr_bench::{
-    driver::{Job, Programs, Running, Subject, sim::Sim},
-    row::Row,
+    driver::{Job, Programs, Running, Servers, Subject},
+    row::{Figure, Row},
+    simulator::SimArgs,
 };
 
 /// For what happens at once on a machine that does nothing else.
 const PATIENCE: Duration = Duration::from_secs(60);
 const BENCH: &str = env!("CARGO_BIN_EXE_mcr-bench");
-const SUBJECTS: [&str; 6] = [
-    "mcr",
-    "kube-rs",
-    "kube-rs-tuned",
-    "go-serial",
-    "go-concurrent",
-    "floor",
-];
 
-#[test]
-fn every_subject_sees_every_object_of_three_simulated_clusters() {
-    let bench = Path::new(BENCH);
-    let mut command = Command::new(bench);
-    command.args([
-        "fleet",
-        "--subjects",
-        &SUBJECTS.join(","),
-        "--backend",
-        "sim",
-        "--clusters",
-        "3",
-        "--objects",
-        "5",
-        "--runs",
-        "1",
-        "--idle",
-        "0",
-        "--format",
-        "json",
-    ]);
-    // Built by `cargo xtask bench`, where it has run; else its rows say that they were skipped.
-    let go = bench.ancestors().nth(2).unwrap().join("bench/mcr-bench-go");
-    command.arg("--go").arg(&go);
-    let output = command.output().unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{stderr}");
-    let rows: Vec<Row> = String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    let subjects: Vec<&str> = rows.iter().map(|row| row.subject.as_str()).collect();
-    assert_eq!(subjects, SUBJECTS);
-    for row in &rows {
-        if row.subject.starts_with("go") && !go.is_file() {
-            assert!(row.skipped.is_some(), "{row}");
-            continue;
-        }
-        assert_eq!(
-            (row.clusters, row.objects, row.watches),
-            (3, 5, Some(3.0)),
-            "{row}"
-        );
-        assert!(
-            row.synced_s.unwrap() > 0.0 && row.rss_idle_kb.unwrap() > 1000.0,
-            "{row}"
-        );
+/// The program of Go, where `cargo xtask bench` has built it; elsewhere its rows have a reason in place of figures.
+fn go() -> PathBuf {
+    Path::new(BENCH)
+        .ancestors()
+        .nth(2)
+        .unwrap()
+        .join("bench/mcr-bench-go")
+}
+
+fn programs() -> Programs {
+    Programs {
+        bench: BENCH.into(),
+        go: None,
     }
 }
 
-/// kcp has no server here, so it fails; the suite after it is measured all the same.
-#[test]
-fn every_subject_of_work_applies_all_and_a_suite_that_fails_before_it_takes_nothing_away() {
-    let options = "--subjects mcr,kube-rs-tuned --backend sim --clusters 3 --objects 2 --runs 1 --idle 0";
-    let output = Command::new(BENCH)
-        .args(["kcp", "work", "--format", "json"])
-        .args(options.split(' '))
-        .env_remove("MCR_KCP_KUBECONFIG")
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        !output.status.success() && stderr.contains("FAILED kcp"),
-        "{stderr}"
-    );
-    let rows: Vec<Row> = String::from_utf8_lossy(&output.stdout)
+/// Measures once on simulated clusters. Returns whether all was measured, its stderr and the rows.
+fn measure(args: &str) -> (bool, String, Vec<Row>) {
+    let mut command = Command::new(BENCH);
+    command.args(args.split(' '));
+    command.args("--backend sim --runs 1 --idle 0 --format json".split(' '));
+    command.arg("--go").arg(go());
+    let output = command.output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let rows = text
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    let subjects: Vec<&str> = rows.iter().map(|row| row.subject.as_str()).collect();
-    assert_eq!(subjects, ["mcr", "kube-rs-tuned"], "{stderr}");
-    for row in &rows {
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.success(), stderr, rows)
+}
+
+/// The rows of these subjects in their order, those of Go only where it is built.
+fn rows_of(args: &str, subjects: &str) -> Vec<Row> {
+    let (well, stderr, mut rows) = measure(&format!("{args} --subjects {subjects}"));
+    assert!(well, "{stderr}");
+    let found: Vec<&str> = rows.iter().map(|row| row.subject.as_str()).collect();
+    assert_eq!(found.join(","), subjects, "{stderr}");
+    rows.retain(|row| {
+        let is_missing = row.subject.starts_with("go") && !go().is_file();
+        assert_eq!(row.skipped.is_some(), is_missing, "{row}");
+        !is_missing
+    });
+    rows
+}
+
+#[test]
+fn every_subject_sees_every_object_of_simulated_clusters() {
+    let all = "mcr,kube-rs,kube-rs-tuned,go-serial,go-concurrent,floor";
+    let best = "mcr,kube-rs-tuned,go-concurrent";
+    for (args, subjects, size, variant, watches) in [
+        ("fleet --clusters 3 --objects 5", all, (3, 5), "sim", 3.0),
+        ("kinds --clusters 2 --objects 5", best, (2, 50), "sim", 20.0),
+        ("large --clusters 2 --objects 30", best, (2, 30), "", 2.0),
+    ] {
+        for row in rows_of(args, subjects) {
+            assert_eq!(
+                (row.clusters, row.objects, row.variant.as_str()),
+                (size.0, size.1, variant),
+                "{row}"
+            );
+            assert!(args.starts_with(&row.suite), "{row}");
+            assert_eq!(row.get(Figure::Watches), Some(watches), "{row}");
+            for (figure, least) in [
+                (Figure::SyncedS, 0.0),
+                (Figure::RssIdleKb, 1000.0),
+                (Figure::Fds, 3.0),
+            ] {
+                assert!(row.get(figure).unwrap() > least, "{row}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_subject_of_work_applies_all() {
+    for row in rows_of("work --clusters 3 --objects 2", "mcr,kube-rs-tuned") {
         assert_eq!(
             (row.suite.as_str(), row.clusters, row.objects),
             ("work", 3, 2),
             "{row}"
         );
-        assert_eq!(row.missed, Some(0.0), "{row}");
-        assert!(row.value.unwrap() > 0.0 && row.cpu_s.is_some(), "{row}");
-    }
-}
-
-/// The rows of a suite on the simulator with two clusters, of all subjects that are there.
-fn rows_of(suite: &str, objects: &str) -> Vec<Row> {
-    let go = Path::new(BENCH)
-        .ancestors()
-        .nth(2)
-        .unwrap()
-        .join("bench/mcr-bench-go");
-    let output = Command::new(BENCH)
-        .args([
-            suite,
-            "--subjects",
-            "mcr,kube-rs-tuned,go-concurrent",
-            "--backend",
-            "sim",
-        ])
-        .args([
-            "--clusters",
-            "2",
-            "--objects",
-            objects,
-            "--runs",
-            "1",
-            "--idle",
-            "0",
-            "--format",
-            "json",
-        ])
-        .arg("--go")
-        .arg(&go)
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{stderr}");
-    let rows = String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect::<Vec<Row>>();
-    let subjects: Vec<&str> = rows.iter().map(|row| row.subject.as_str()).collect();
-    assert_eq!(subjects, ["mcr", "kube-rs-tuned", "go-concurrent"], "{stderr}");
-    let measured = rows.into_iter().filter(|row| {
-        let is_go = row.subject.starts_with("go") && !go.is_file();
-        assert_eq!(row.skipped.is_some(), is_go, "{row}");
-        !is_go
-    });
-    measured.collect()
-}
-
-#[test]
-fn every_subject_sees_every_object_of_ten_kinds() {
-    for row in rows_of("kinds", "5") {
-        assert_eq!(
-            (row.clusters, row.objects, row.watches),
-            (2, 50, Some(20.0)),
+        assert_eq!(row.get(Figure::Missed), Some(0.0), "{row}");
+        assert!(
+            row.get(Figure::Value).unwrap() > 0.0 && row.get(Figure::CpuS).is_some(),
             "{row}"
         );
-        assert_eq!((row.suite.as_str(), row.variant.as_str()), ("kinds", "sim"));
-        assert!(row.synced_s.unwrap() > 0.0 && row.fds.unwrap() > 3.0, "{row}");
     }
 }
 
+/// No clusters are brought, so `fleet` fails; the suite after it is measured all the same.
 #[test]
-fn every_subject_sees_every_large_pod() {
-    for row in rows_of("large", "30") {
-        assert_eq!(
-            (row.clusters, row.objects, row.watches),
-            (2, 30, Some(2.0)),
-            "{row}"
-        );
-        assert_eq!((row.suite.as_str(), row.variant.as_str()), ("large", ""));
-        assert!(row.rss_idle_kb.unwrap() > 1000.0 && row.cpu_s.is_some(), "{row}");
-    }
+fn a_suite_that_fails_takes_nothing_away_from_others() {
+    let (well, stderr, rows) =
+        measure("fleet work --kubeconfig /nowhere --subjects mcr --clusters 1 --objects 1");
+    assert!(!well && stderr.contains("FAILED fleet"), "{stderr}");
+    assert!(rows.len() == 1 && rows[0].suite == "work", "{stderr}");
 }
 
 /// The latency of the floor is compared with that of the subjects, so both must see the same writes.
 #[tokio::test]
 async fn the_floor_sees_the_writes_that_mcr_sees() {
-    let programs = Programs {
-        bench: BENCH.into(),
-        go: None,
-    };
-    let mut sim = Sim::start(&programs, 2, 5).await.unwrap();
-    let kubeconfig = sim.kubeconfig().to_owned();
+    let programs = programs();
+    let mut sim = Servers::sim(&programs, SimArgs::new(2, 5)).await.unwrap();
+    let kubeconfig = sim.kubeconfig.clone();
     let job = Job::new(&kubeconfig, 10);
     for (seq, subject) in [(7, Subject::Mcr), (8, Subject::Floor)] {
         let mut process = Running::subject(subject, &programs, &job).unwrap();
@@ -208,17 +142,14 @@ async fn the_floor_sees_the_writes_that_mcr_sees() {
 
 #[tokio::test]
 async fn what_mcr_allocates_is_counted_in_a_program_of_its_own() {
-    let programs = Programs {
-        bench: BENCH.into(),
-        go: None,
-    };
-    let sim = Sim::start(&programs, 2, 5).await.unwrap();
-    let job = |heap| Job {
-        heap,
-        ..Job::new(sim.kubeconfig(), 10)
-    };
+    let programs = programs();
+    let sim = Servers::sim(&programs, SimArgs::new(2, 5)).await.unwrap();
     for heap in [true, false] {
-        let mut process = Running::subject(Subject::Mcr, &programs, &job(heap)).unwrap();
+        let job = Job {
+            heap,
+            ..Job::new(&sim.kubeconfig, 10)
+        };
+        let mut process = Running::subject(Subject::Mcr, &programs, &job).unwrap();
         process.synced(PATIENCE).await.unwrap();
         let allocated = process.heap().await.ok();
         assert_eq!(

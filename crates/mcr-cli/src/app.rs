@@ -9,7 +9,7 @@ use crate::{
     cli::{Cli, Do, KubeconfigSecret},
     clusters, doctor, log, man,
     output::printable,
-    providers::{Kind, Linked, ProviderOptions, builtin},
+    providers::{Linked, ProviderOptions, builtin},
     secret, why,
 };
 
@@ -73,7 +73,7 @@ impl Mcr {
         F: Future<Output = Result<P, BoxError>> + Send + 'static,
         P: Provider,
     {
-        let linked = Linked::new(name, about, Kind::Other, make);
+        let linked = Linked::new(name, about, false, make);
         self.linked.retain(|known| known.name != linked.name);
         self.linked.push(linked);
         self

@@ -54,9 +54,10 @@ impl Colours {
         let set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
         let forced = set("CLICOLOR_FORCE") && variable("CLICOLOR_FORCE").is_some_and(|value| value != "0");
         let dumb = variable("TERM").is_some_and(|value| value == "dumb");
-        match !set("NO_COLOR") && (forced || terminal && !dumb) {
-            true => Self::On,
-            false => Self::Off,
+        if !set("NO_COLOR") && (forced || terminal && !dumb) {
+            Self::On
+        } else {
+            Self::Off
         }
     }
 
@@ -85,17 +86,17 @@ mod tests {
             };
             Colours::chosen(variable, terminal)
         };
-        assert_eq!(chosen(&[], true), Colours::On);
-        assert_eq!(chosen(&[], false), Colours::Off);
-        assert_eq!(chosen(&[("NO_COLOR", "1")], true), Colours::Off);
-        assert_eq!(chosen(&[("NO_COLOR", "")], true), Colours::On);
-        assert_eq!(chosen(&[("TERM", "dumb")], true), Colours::Off);
-        assert_eq!(chosen(&[("CLICOLOR_FORCE", "1")], false), Colours::On);
-        assert_eq!(chosen(&[("CLICOLOR_FORCE", "0")], false), Colours::Off);
-        assert_eq!(
-            chosen(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")], true),
-            Colours::Off
-        );
+        for (set, terminal, colours) in [
+            (&[][..], true, Colours::On),
+            (&[("NO_COLOR", "1")], true, Colours::Off),
+            (&[("NO_COLOR", "")], true, Colours::On),
+            (&[("TERM", "dumb")], true, Colours::Off),
+            (&[("CLICOLOR_FORCE", "1")], false, Colours::On),
+            (&[("CLICOLOR_FORCE", "0")], false, Colours::Off),
+            (&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")], true, Colours::Off),
+        ] {
+            assert_eq!(chosen(set, terminal), colours, "{set:?}");
+        }
     }
 
     #[test]

@@ -1,31 +1,33 @@
-//! How bad a finding is.
+//! The lines and the numbers of findings.
 
-use serde::Serialize;
+use mcr_core::doctor::Level;
 
-use crate::colour::{Colours, Tone};
+use crate::{
+    colour::{Colours, Tone},
+    output::printable,
+};
 
-/// The severity of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Level {
-    Ok,
-    Warning,
-    Problem,
+/// The numbers of problems and warnings.
+pub(crate) fn counts(levels: impl Iterator<Item = Level> + Clone) -> [usize; 2] {
+    [Level::Problem, Level::Warning].map(|level| levels.clone().filter(|one| *one == level).count())
 }
 
-impl Level {
-    /// The word for it, padded to the width of the widest.
-    pub(crate) fn painted(self, colours: Colours) -> String {
-        let (word, tone) = match self {
-            Self::Ok => ("ok", Tone::Good),
-            Self::Warning => ("warning", Tone::Warning),
-            Self::Problem => ("PROBLEM", Tone::Bad),
-        };
-        format!(
-            "{}{:width$}",
-            colours.paint(Some(tone), word),
-            "",
-            width = 7 - word.len()
-        )
+/// The line of a finding.
+pub(crate) fn line(level: Level, check: &str, saw: &str, colours: Colours) -> String {
+    let (word, tone) = match level {
+        Level::Ok => ("ok", Tone::Good),
+        Level::Warning => ("warning", Tone::Warning),
+        Level::Problem => ("PROBLEM", Tone::Bad),
+    };
+    let (painted, width) = (colours.paint(Some(tone), word), 7 - word.len());
+    format!("  {painted}{:width$}  {check:<11}  {}\n", "", printable(saw))
+}
+
+/// `no problems`, `1 problem`, `2 problems`.
+pub(crate) fn many(count: usize, what: &str) -> String {
+    match count {
+        0 => format!("no {what}s"),
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}s"),
     }
 }

@@ -9,7 +9,6 @@ mod clusters;
 mod colour;
 mod contexts;
 mod doctor;
-mod kubeconfigs;
 mod level;
 mod log;
 mod man;

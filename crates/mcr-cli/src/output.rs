@@ -25,9 +25,10 @@ pub(crate) fn printable(text: &str) -> String {
 /// that two names never look the same.
 pub(crate) fn one_word(name: &str) -> String {
     let unruly = |char: char| char.is_whitespace() || char.is_control() || is_format(char);
-    match name.contains(unruly) {
-        true => format!("{name:?}"),
-        false => name.to_owned(),
+    if name.contains(unruly) {
+        format!("{name:?}")
+    } else {
+        name.to_owned()
     }
 }
 

@@ -2,12 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::process::ExitCode;
+use std::{process::ExitCode, sync::Arc};
 
 use mcr_cli::{Mcr, ProviderOptions};
-use mcr_core::{Access, BoxError, ClusterName, ClusterSpec, Trust};
+use mcr_core::{
+    Access, BoxError, ClusterName, ClusterSpec, Discovery, Provider, Trust,
+    doctor::{Advice, Doctor, Fault, Finding, Level},
+};
 use mcr_provider_clusters::ClustersProvider;
 use mcr_testkit::{sim::SimCluster, waiting::OrFail};
+use tokio_util::sync::CancellationToken;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_provider_of_ones_own_is_asked_as_the_others_are() {
@@ -43,4 +47,48 @@ async fn a_provider_of_ones_own_is_asked_as_the_others_are() {
     run(&["clusters", "--provider", "shop"], ExitCode::from(3)).await;
     run(&["doctor", "--provider", "shop"], ExitCode::FAILURE).await;
     run(&["clusters", "--provider", "shops"], ExitCode::from(2)).await;
+
+    // A provider brings the knowledge of the doctor with it.
+    let closed = async |_: ProviderOptions| Ok::<_, BoxError>(Closed);
+    let mcr = Mcr::new().provider("closed", "Shops with a file that is missing", closed);
+    for command in ["doctor", "clusters"] {
+        let code = mcr
+            .clone()
+            .run_from(["mcr", command, "--provider", "closed"])
+            .await;
+        assert_eq!(
+            format!("{code:?}"),
+            format!("{:?}", ExitCode::FAILURE),
+            "{command}"
+        );
+    }
+}
+
+/// A provider without clusters, whose file is missing.
+struct Closed;
+
+impl Provider for Closed {
+    fn name(&self) -> &str {
+        "closed"
+    }
+    fn discover(&self, stop: CancellationToken) -> Discovery {
+        ClustersProvider::new().discover(stop)
+    }
+    fn doctor(&self) -> Option<Arc<dyn Doctor>> {
+        Some(Arc::new(Self))
+    }
+}
+
+impl Doctor for Closed {
+    fn advice(&self) -> &'static [Advice] {
+        const { &[Advice::new(Fault::NoClusters, "", "", "")] }
+    }
+    fn files(&self) -> Vec<Finding> {
+        vec![Finding {
+            check: "files",
+            level: Level::Problem,
+            saw: "shops.txt does not exist".into(),
+            fix: None,
+        }]
+    }
 }

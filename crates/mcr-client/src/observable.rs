@@ -104,13 +104,13 @@ mod tests {
     #[tokio::test]
     async fn a_change_that_is_not_worth_it_wakes_nobody() {
         let value = Arc::new(Observable::new(0));
-        let looks = Arc::new(Mutex::new(0));
+        let checks = Arc::new(Mutex::new(0));
         let waiting = tokio::spawn({
-            let (value, looks) = (value.clone(), looks.clone());
+            let (value, checks) = (value.clone(), checks.clone());
             async move {
                 value
                     .wait(|now| {
-                        *looks.lock() += 1;
+                        *checks.lock() += 1;
                         (*now == 2).then_some(())
                     })
                     .await;
@@ -122,7 +122,7 @@ mod tests {
             false
         }));
         tokio::task::yield_now().await;
-        assert_eq!(*looks.lock(), 1);
+        assert_eq!(*checks.lock(), 1);
         value.change(|now| *now = 2);
         waiting.await.unwrap();
     }

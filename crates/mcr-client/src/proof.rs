@@ -164,7 +164,7 @@ mod tests {
     ];
 
     #[test]
-    fn only_what_an_api_server_gives_to_a_user_it_knows_proves_the_user() {
+    fn only_what_an_api_server_gives_to_a_known_user_proves_the_user() {
         for (asked, status, body, proves) in ANSWERS {
             let status = StatusCode::from_u16(*status).unwrap();
             let proof = proof(*asked, status, &HeaderMap::new(), body.as_bytes());

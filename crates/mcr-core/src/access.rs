@@ -101,7 +101,7 @@ impl fmt::Debug for Access {
 
 /// A client that the user has built.
 ///
-/// Clones count as the same client. The number tells clients apart, because two `kube::Client`s can't be compared.
+/// Clones count as the same client. The number distinguishes clients, because two `kube::Client`s can't be compared.
 #[derive(Clone)]
 pub struct ReadyClient {
     pub(crate) client: kube::Client,

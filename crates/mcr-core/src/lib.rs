@@ -5,6 +5,7 @@
 
 mod access;
 mod attempt;
+pub mod doctor;
 mod fleet;
 pub mod layer;
 mod layout;

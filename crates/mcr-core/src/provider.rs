@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use futures::stream::BoxStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::spec::ClusterSpec;
+use crate::{doctor::Doctor, spec::ClusterSpec};
 use mcr_access::{AccessPolicy, BoxError, ClusterName};
 use mcr_watch::WatchSettings;
 
@@ -139,6 +139,11 @@ pub trait Provider: Send + Sync + 'static {
     fn searched(&self) -> String {
         String::new()
     }
+
+    /// What `mcr doctor` checks of this provider and its clusters. Default: nothing beyond the checks of all clusters.
+    fn doctor(&self) -> Option<Arc<dyn Doctor>> {
+        None
+    }
 }
 
 macro_rules! forward {
@@ -155,6 +160,9 @@ macro_rules! forward {
             }
             fn searched(&self) -> String {
                 (**self).searched()
+            }
+            fn doctor(&self) -> Option<Arc<dyn Doctor>> {
+                (**self).doctor()
             }
         }
     )*};

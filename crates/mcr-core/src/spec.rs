@@ -30,7 +30,7 @@ pub struct ClusterSpec {
     pub access: Access,
     /// The declared identity, such as the UID of an object or the id of a logical cluster.
     ///
-    /// The identity tells clusters apart, whatever their names, addresses and credentials. A change of identity replaces the
+    /// The identity distinguishes clusters, whatever their names, addresses and credentials. A change of identity replaces the
     /// cluster, and keeps nothing of the old one. So does another UID of the namespace `kube-system`, also if the declared
     /// identity stays. Without either, the fleet goes by server, CA and TLS name.
     pub identity: Option<Arc<str>>,

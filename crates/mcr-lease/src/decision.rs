@@ -119,7 +119,7 @@ impl Decision {
         }
     }
 
-    /// Whether the record is this candidate's to release. A mere claim is not: a released record tells others that nobody
+    /// Whether the record is this candidate's to release. A mere claim is not: a released record shows others that nobody
     /// believes, and an earlier holder still may.
     pub(crate) fn may_release(&self, now: Duration) -> bool {
         self.is_mine() && self.clear_from.is_some_and(|clear| clear <= now)

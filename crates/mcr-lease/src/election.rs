@@ -53,7 +53,8 @@ impl Election {
         self.leadership.clone()
     }
 
-    /// Takes part in the election, with a client of the cluster that has the Lease, until `stop` is cancelled, and then releases the Lease, so that another candidate leads at
+    /// Takes part in the election, with a client of the cluster that has the Lease, until `stop` is cancelled, and then
+    /// releases the Lease, so that another candidate leads at
     /// once. Failures are logged and shown in [`LeaseStatus::error`](crate::LeaseStatus::error); the election goes on.
     ///
     /// Cancel `stop` only after the work of the leader has ended. The release takes at most a third of the renew deadline.

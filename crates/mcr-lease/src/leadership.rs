@@ -18,7 +18,7 @@ use crate::{
     status::{LeaseStatus, Role},
 };
 
-/// Tells whether this process leads. Cheap to clone; all clones tell the same.
+/// Reports whether this process leads. Cheap to clone; all clones report the same.
 ///
 /// [`is_held`](Self::is_held) compares the deadline of the last renewal with a clock that counts suspend. So it is right also
 /// in a process that was stopped or suspended, before any of its tasks has run again.
@@ -196,7 +196,7 @@ impl fmt::Debug for Leadership {
     }
 }
 
-/// A guard for work of one term. It does not keep the Lease: it tells whether the work may begin and go on.
+/// A guard for work of one term. It does not keep the Lease: it reports whether the work may begin and go on.
 ///
 /// A guard of an earlier term never becomes valid again, even if this process leads again.
 #[derive(Clone)]

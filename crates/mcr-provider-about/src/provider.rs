@@ -1,7 +1,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
-use mcr_core::{Discovery, DiscoverySettings, Provider};
+use mcr_core::{Discovery, DiscoverySettings, Provider, doctor::Doctor};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -116,6 +116,10 @@ impl Provider for AboutApi {
 
     fn searched(&self) -> String {
         self.inner.searched()
+    }
+
+    fn doctor(&self) -> Option<Arc<dyn Doctor>> {
+        self.inner.doctor()
     }
 
     fn discover(&self, stop: CancellationToken) -> Discovery {

@@ -22,6 +22,7 @@ mod memory;
 mod secret;
 
 // I/O.
+mod doctor;
 mod provider;
 mod reader;
 mod served;

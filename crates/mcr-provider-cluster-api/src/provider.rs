@@ -3,12 +3,14 @@ use std::{collections::VecDeque, fmt, sync::Arc};
 use futures::{StreamExt, stream};
 use mcr_core::{
     BoxError, Change, Discovery, DiscoverySettings, HubEvent, HubWatch, Provider, WatchError,
+    doctor::Doctor,
     internal::{EventPublisher, LoggedWatch},
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::Config,
+    doctor::ClusterApiDoctor,
     facts::Facts,
     inventory::{Inventory, Outcome},
     reader::Reader,
@@ -47,6 +49,16 @@ impl fmt::Debug for ClusterApiProvider {
 impl Provider for ClusterApiProvider {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn doctor(&self) -> Option<Arc<dyn Doctor>> {
+        let config = &self.config;
+        let namespaces = config.namespace.iter().cloned().collect();
+        Some(Arc::new(ClusterApiDoctor::new(
+            config.client.clone(),
+            namespaces,
+            config.labels.clone(),
+        )))
     }
 
     fn searched(&self) -> String {

@@ -26,6 +26,7 @@ mod profile;
 mod secret;
 
 // I/O.
+mod doctor;
 mod provider;
 mod running;
 mod served;

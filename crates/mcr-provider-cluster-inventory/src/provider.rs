@@ -1,11 +1,12 @@
 use std::{fmt, sync::Arc};
 
 use futures::{StreamExt, stream};
-use mcr_core::{Discovery, DiscoverySettings, Provider};
+use mcr_core::{Discovery, DiscoverySettings, Provider, doctor::Doctor};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::Config,
+    doctor::InventoryDoctor,
     running::{Running, served},
 };
 
@@ -37,6 +38,14 @@ impl fmt::Debug for ClusterInventoryProvider {
 impl Provider for ClusterInventoryProvider {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn doctor(&self) -> Option<Arc<dyn Doctor>> {
+        let config = &self.config;
+        let (client, namespaces) = (config.client.clone(), config.namespaces.clone());
+        let plugins = config.access.providers().map(|plugins| &**plugins);
+        let doctor = InventoryDoctor::new(client, namespaces, config.labels.clone(), plugins);
+        Some(Arc::new(doctor))
     }
 
     fn searched(&self) -> String {

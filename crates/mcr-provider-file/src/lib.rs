@@ -6,6 +6,7 @@
 mod builder;
 mod config;
 mod diff;
+mod doctor;
 mod entry;
 mod error;
 mod label;

@@ -1,7 +1,7 @@
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use futures::{StreamExt, stream};
-use mcr_core::{BoxError, Change, Discovery, Provider};
+use mcr_core::{BoxError, Change, Discovery, Provider, doctor::Doctor};
 use parking_lot::Mutex;
 use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     config::Config,
     diff::{Clusters, Desired, announce, changes},
+    doctor::FileDoctor,
     resolve::LastGoodFiles,
     scan::Scanner,
     search::{Environment, sources},
@@ -47,6 +48,10 @@ impl fmt::Debug for FileProvider {
 impl Provider for FileProvider {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn doctor(&self) -> Option<Arc<dyn Doctor>> {
+        Some(Arc::new(FileDoctor(self.config.clone())))
     }
 
     fn searched(&self) -> String {

@@ -135,7 +135,7 @@ pub(crate) fn sources(
     }
 }
 
-fn split(list: &OsStr) -> Vec<PathBuf> {
+pub(crate) fn split(list: &OsStr) -> Vec<PathBuf> {
     std::env::split_paths(list)
         .filter(|path| !path.as_os_str().is_empty())
         .collect()

@@ -24,6 +24,7 @@ mod renewal;
 mod seed;
 
 // I/O.
+mod doctor;
 mod issue;
 mod project;
 mod provider;

@@ -1,7 +1,7 @@
 use std::{collections::VecDeque, fmt, future::pending, sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::FuturesUnordered};
-use mcr_core::{BoxError, Change, Discovery, DiscoverySettings, Provider};
+use mcr_core::{BoxError, Change, Discovery, DiscoverySettings, Provider, doctor::Doctor};
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep_until},
@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::{Config, Topology},
+    doctor::GardenerDoctor,
     inventory::{Inventory, Outcome, Request},
     issue::Issuer,
     kubeconfig::{Failure, Held},
@@ -51,6 +52,14 @@ impl fmt::Debug for GardenerProvider {
 impl Provider for GardenerProvider {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn doctor(&self) -> Option<Arc<dyn Doctor>> {
+        let config = &self.config;
+        let namespaces = config.namespace.iter().cloned().collect();
+        let (client, labels) = (config.client.clone(), config.labels.clone());
+        let doctor = GardenerDoctor::new(client, namespaces, labels, config.topology, config.rights);
+        Some(Arc::new(doctor))
     }
 
     fn searched(&self) -> String {

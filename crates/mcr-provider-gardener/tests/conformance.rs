@@ -7,11 +7,9 @@ mod support;
 use std::sync::Arc;
 
 use mcr_core::{ClusterName, Provider};
+use mcr_garden_double::Garden;
 use mcr_provider_gardener::{GardenerProvider, Topology};
-use mcr_testkit::{
-    conformance::{Ability, Ability::*, Draft, Subject},
-    garden::Garden,
-};
+use mcr_testkit::conformance::{Ability, Ability::*, Draft, Subject};
 use serde_json::json;
 use support::{SHOOTS, World, hour, locally, seed::SeedWorld};
 

@@ -15,9 +15,9 @@ use std::{
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr::{Action, Controller, Manager, Request};
 use mcr_core::ClusterState;
+use mcr_garden_double::{Garden, Issued};
 use mcr_testkit::{
     e2e::{self, DEADLINE, E2e, E2eCluster},
-    garden::{Garden, Issued},
     waiting::{Background, OrFail, eventually},
 };
 use serde_json::json;

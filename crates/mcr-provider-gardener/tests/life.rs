@@ -5,9 +5,9 @@
 mod support;
 
 use mcr_core::{Access, Change};
+use mcr_garden_double::{Garden, Issued};
 use mcr_testkit::{
     discovery::address_and_token,
-    garden::{Garden, Issued},
     sim::{SimCluster, SimFleet},
     waiting::eventually,
 };

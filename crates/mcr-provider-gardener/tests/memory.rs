@@ -9,9 +9,9 @@ mod support;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use mcr_garden_double::Garden;
 use mcr_provider_gardener::GardenerProvider;
 use mcr_testkit::{
-    garden::Garden,
     sim::{SimCluster, SimTls},
     waiting::eventually,
 };

@@ -15,11 +15,9 @@ use std::{
 use http_body_util::BodyExt;
 use kube::{Client, Config, client::Body};
 use mcr_core::WatchSettings;
+use mcr_garden_double::Garden;
 use mcr_provider_gardener::GardenerProvider;
-use mcr_testkit::{
-    garden::Garden,
-    sim::{SimCluster, SimRule, SimUser},
-};
+use mcr_testkit::sim::{SimCluster, SimRule, SimUser};
 use support::{PATIENCE, Received, World, hour, kubeconfig};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},

@@ -22,10 +22,10 @@ use kube::{
     api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
 };
 use mcr_core::{ClusterState, WatchRequest};
+use mcr_garden_double::{Garden, Issued};
 use mcr_provider_gardener::{GardenerProvider, Topology, v1alpha1::Cluster};
 use mcr_testkit::{
     control_plane::{ControlPlane, Etcd, policy_rule},
-    garden::{Garden, Issued},
     waiting::{self, OrFail},
 };
 use serde_json::json;

@@ -16,8 +16,8 @@ use std::{
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Namespace;
 use mcr_core::{ClusterState, WatchSettings};
+use mcr_garden_double::{Garden, Issued};
 use mcr_testkit::{
-    garden::{Garden, Issued},
     sim::{SimCluster, SimFleet, SimRule, SimUser},
     waiting,
 };

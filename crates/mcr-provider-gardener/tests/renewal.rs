@@ -16,9 +16,9 @@ use std::{
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use mcr_core::{Change, ClusterState, WatchRequest, WatchSettings};
+use mcr_garden_double::{Garden, Issued};
 use mcr_provider_gardener::GardenerProvider;
 use mcr_testkit::{
-    garden::{Garden, Issued},
     sim::{SimAuditEvent, SimCluster, SimFleet, SimRule, SimUser},
     waiting,
 };

@@ -4,10 +4,8 @@
 
 mod support;
 
-use mcr_testkit::{
-    garden::Garden,
-    sim::{SimRule, SimUser},
-};
+use mcr_garden_double::Garden;
+use mcr_testkit::sim::{SimRule, SimUser};
 use support::{Received, World, hour, kubeconfig, seed::SeedWorld};
 
 const MANIFEST: &str = include_str!("../deploy/rbac.yaml");

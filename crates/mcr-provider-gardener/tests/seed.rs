@@ -9,10 +9,10 @@ use std::time::Duration;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use mcr_core::{Change, ClusterState, WatchRequest};
+use mcr_garden_double::Garden;
 use mcr_provider_gardener::{GardenerError, GardenerProvider, Topology};
 use mcr_testkit::{
     discovery::address_and_token,
-    garden::Garden,
     sim::{SimCluster, SimFleet, SimRule, SimUser},
     waiting::eventually,
 };

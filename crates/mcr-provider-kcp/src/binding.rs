@@ -10,7 +10,7 @@ use mcr_core::reason;
 use serde::Deserialize;
 
 use crate::{
-    api::{Condition, find, is_true},
+    condition::{Condition, find, is_true},
     readiness::Readiness,
     stage::RawLogicalCluster,
     url::Export,

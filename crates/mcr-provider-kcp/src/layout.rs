@@ -217,7 +217,7 @@ mod tests {
                 && refusal.contains("read configmaps of a workspace with the client"),
             "{refusal}"
         );
-        let wanted = WatchRequest::of::<crate::api::core::v1alpha1::LogicalCluster>();
+        let wanted = WatchRequest::of::<crate::logical_cluster::LogicalCluster>();
         assert!(layout.watch(&wanted).is_ok());
         let capabilities = layout.capabilities();
         assert!(capabilities.server_side_apply() && !capabilities.streaming_lists());

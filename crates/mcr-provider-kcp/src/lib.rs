@@ -3,18 +3,20 @@
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-pub mod api;
 mod binding;
 mod builder;
+mod condition;
 mod config;
 mod connections;
 mod credentials;
 mod discovery;
+mod doctor;
 mod endpoint;
 mod error;
 mod layout;
 mod lifecycle;
 mod lifecycle_provider;
+mod logical_cluster;
 mod members;
 mod paths;
 mod provider;
@@ -25,9 +27,11 @@ mod stage;
 mod url;
 
 pub use builder::KcpProviderBuilder;
+pub use condition::Condition;
 pub use error::KcpError;
 pub use lifecycle::{Initializer, LifecycleError, Removal, Terminator};
 pub use lifecycle_provider::{InitializingWorkspaces, LifecycleBuilder, TerminatingWorkspaces};
+pub use logical_cluster::{LogicalCluster, LogicalClusterOwner, LogicalClusterSpec, LogicalClusterStatus};
 pub use paths::Paths;
 pub use provider::KcpProvider;
 pub use readiness::Readiness;

@@ -10,8 +10,8 @@ use mcr_core::{TransportError, explain_error, internal::Backoff};
 use serde_json::{Value, json};
 
 use crate::{
-    api::core::v1alpha1::{LogicalCluster, LogicalClusterStatus},
     error::KcpError,
+    logical_cluster::{LogicalCluster, LogicalClusterStatus},
     stage::Stage,
     url::is_cluster_id,
 };

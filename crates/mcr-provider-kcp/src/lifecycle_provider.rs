@@ -3,12 +3,13 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use mcr_core::{Access, Discovery, DiscoverySettings, Provider};
+use mcr_core::{Access, Discovery, DiscoverySettings, Provider, doctor::Doctor};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     builder::{Options, configure},
     config::Config,
+    doctor::KcpDoctor,
     error::KcpError,
     lifecycle::{Initializer, Terminator},
     paths::Paths,
@@ -153,6 +154,10 @@ macro_rules! lifecycle_provider {
                 &self.config.name
             }
 
+            fn doctor(&self) -> Option<Arc<dyn Doctor>> {
+                Some(Arc::new(KcpDoctor::new(self.config.clone())))
+            }
+
             fn searched(&self) -> String {
                 format!(
                     "workspaces of kcp that wait for the {} of {}. kcp shows none most of the time; if one waits, check that \
@@ -185,7 +190,7 @@ lifecycle_provider! {
     /// and writes all kinds of its workspace, with server-side apply, too.
     ///
     /// ```no_run
-    /// use mcr_core::{Access, Trust};
+    /// use mcr_core::{doctor::Doctor, Access, Trust};
     /// use mcr_provider_kcp::{InitializingWorkspaces, KcpError};
     ///
     /// # fn example(kubeconfig: String) -> Result<InitializingWorkspaces, KcpError> {
@@ -215,7 +220,7 @@ lifecycle_provider! {
     /// and writes all kinds of its workspace. Name the kinds: in such a workspace kcp's discovery lists `core.kcp.io` only.
     ///
     /// ```no_run
-    /// use mcr_core::{Access, Trust};
+    /// use mcr_core::{doctor::Doctor, Access, Trust};
     /// use mcr_provider_kcp::{KcpError, TerminatingWorkspaces};
     ///
     /// # fn example(kubeconfig: String) -> Result<TerminatingWorkspaces, KcpError> {

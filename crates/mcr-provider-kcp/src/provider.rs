@@ -4,10 +4,10 @@ use std::{
 };
 
 use futures::{StreamExt, stream};
-use mcr_core::{Discovery, DiscoverySettings, Provider};
+use mcr_core::{Discovery, DiscoverySettings, Provider, doctor::Doctor};
 use tokio_util::sync::CancellationToken;
 
-use crate::{config::Config, discovery::Running, paths::Paths};
+use crate::{config::Config, discovery::Running, doctor::KcpDoctor, paths::Paths};
 
 /// A provider that makes each workspace that binds an APIExport a cluster of the fleet.
 ///
@@ -43,6 +43,10 @@ impl fmt::Debug for KcpProvider {
 impl Provider for KcpProvider {
     fn name(&self) -> &str {
         &self.config.name
+    }
+
+    fn doctor(&self) -> Option<Arc<dyn Doctor>> {
+        Some(Arc::new(KcpDoctor::new(self.config.clone())))
     }
 
     fn searched(&self) -> String {

@@ -11,7 +11,7 @@ use mcr_core::{Object, WatchRequest};
 use serde::Deserialize;
 
 use crate::{
-    api::{Condition, find},
+    condition::{Condition, find},
     stage::Stage,
 };
 

@@ -16,10 +16,8 @@ use std::sync::{
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr::{Action, BoxError, Controller, Fleet, Request};
-use mcr_testkit::{
-    kcp::{Kcp, KcpWorkspace},
-    waiting::Background,
-};
+use mcr_kcp_double::{Kcp, KcpWorkspace};
+use mcr_testkit::waiting::Background;
 use peak_alloc::PeakAlloc;
 use serde_json::json;
 use world::*;

@@ -9,6 +9,7 @@ mod config;
 mod containers;
 mod detection;
 mod discovery;
+mod doctor;
 mod engine;
 mod error;
 mod events;

@@ -4,10 +4,10 @@ use std::{
 };
 
 use futures::{StreamExt, stream};
-use mcr_core::{Discovery, Provider};
+use mcr_core::{Discovery, Provider, doctor::Doctor};
 use tokio_util::sync::CancellationToken;
 
-use crate::{config::Config, discovery::Running};
+use crate::{config::Config, discovery::Running, doctor::KindDoctor};
 
 /// A provider of the clusters that kind has created in a container engine.
 ///
@@ -36,6 +36,10 @@ impl fmt::Debug for KindProvider {
 impl Provider for KindProvider {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn doctor(&self) -> Option<Arc<dyn Doctor>> {
+        Some(Arc::new(KindDoctor))
     }
 
     fn searched(&self) -> String {

@@ -181,6 +181,7 @@ impl KubeconfigProviderBuilder {
             name: self.name,
             config: Arc::new(Config {
                 client,
+                namespace: namespace.clone(),
                 request,
                 rules: Arc::new(Rules {
                     label: key,

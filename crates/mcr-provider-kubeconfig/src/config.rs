@@ -8,6 +8,8 @@ use crate::secret::Rules;
 /// The options of a provider, checked.
 pub(crate) struct Config {
     pub(crate) client: Client,
+    /// None: all.
+    pub(crate) namespace: Option<String>,
     pub(crate) request: WatchRequest,
     pub(crate) rules: Arc<Rules>,
     pub(crate) events: bool,

@@ -5,6 +5,7 @@
 
 mod builder;
 mod config;
+mod doctor;
 mod error;
 mod inventory;
 mod provider;

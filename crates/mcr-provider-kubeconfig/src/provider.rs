@@ -3,6 +3,7 @@ use std::{collections::VecDeque, fmt, sync::Arc};
 use futures::{FutureExt, StreamExt, stream};
 use mcr_core::{
     BoxError, Change, Discovery, DiscoverySettings, HubEvent, HubWatch, ObjectKey, Provider, WatchSettings,
+    doctor::Doctor,
     internal::{EventPublisher, LoggedWatch},
 };
 use tokio::task::spawn_blocking;
@@ -10,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::Config,
+    doctor::KubeconfigDoctor,
     inventory::{Inventory, Outcome},
     secret::{Rules, SecretFacts},
 };
@@ -46,6 +48,17 @@ impl fmt::Debug for KubeconfigProvider {
 impl Provider for KubeconfigProvider {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn doctor(&self) -> Option<Arc<dyn Doctor>> {
+        let config = &self.config;
+        let namespaces = config.namespace.iter().cloned().collect();
+        let label = config.rules.label.to_string();
+        Some(Arc::new(KubeconfigDoctor::new(
+            config.client.clone(),
+            namespaces,
+            label,
+        )))
     }
 
     fn searched(&self) -> String {

@@ -371,7 +371,7 @@ where
             if view.observed.objects.get(&target).map(|target| target.state) != Some(State::Abandoned) {
                 continue;
             }
-            // No event tells that a cluster still has the object when it is back without a new list.
+            // No event reports that a cluster still has the object when it is back without a new list.
             let store = self.request.fleet.get(&place.cluster).ok();
             let store =
                 store.and_then(|cluster| cluster.store_of::<DynamicObject>(&self.watch(&target)).ok());

@@ -13,7 +13,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::relation::Relation;
 
-/// The clusters of a sync, as far as the fleet has told.
+/// The clusters of a sync, as far as the fleet has reported them.
 #[derive(Default)]
 pub(crate) struct Clusters(Mutex<HashMap<ClusterName, Seen>>);
 
@@ -65,7 +65,7 @@ impl Clusters {
         }
     }
 
-    /// The sources to look at after this event. None, if it changes nothing that the sync sees. All of them if it is of a cluster
+    /// The sources to reconcile after this event. None, if it changes nothing that the sync sees. All of them if it is of a cluster
     /// that may have targets, or might have had some. Otherwise those of the cluster itself, because the placement sees the
     /// cluster of a source.
     pub(crate) fn affected<S, T>(
@@ -120,7 +120,7 @@ impl Clusters {
     }
 }
 
-/// The sources in the store of a cluster, also while they are listed for the first time: those that come later are looked at anyway.
+/// The sources in the store of a cluster, also while they are listed for the first time: those that come later are reconciled anyway.
 fn known<S, T>(relation: &Relation<S, T>, cluster: &Cluster) -> Vec<RequestKey>
 where
     S: DeserializeOwned,

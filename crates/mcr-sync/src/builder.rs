@@ -324,8 +324,9 @@ where
     }
 
     /// Writes a condition of this type to the source: `True` if all targets are as they should be, otherwise `False` with the
-    /// reason in words. Other conditions are not touched. A source of which nobody knows whether it is selected, because its filter has failed, gets none. The kind needs the status subresource and `status.conditions`. Without them, as for a ConfigMap, leave it
-    /// out.
+    /// reason in words. Other conditions are not touched. A source gets none while its filter fails, because it is unknown whether
+    /// the source is selected. The kind needs the status subresource and `status.conditions`. Without them, as for a ConfigMap,
+    /// leave it out.
     ///
     /// The condition may be the first field of the status. So a status type with required fields must not be a part of `S`: a
     /// source that has only the condition could not be decoded.
@@ -441,7 +442,7 @@ where
     /// use k8s_openapi::api::core::v1::Service;
     /// use mcr_sync::{Conflicts, ObjectSync};
     ///
-    /// let sync = ObjectSync::<Service, Service>::new("services").server_side_apply(Conflicts::Tell);
+    /// let sync = ObjectSync::<Service, Service>::new("services").server_side_apply(Conflicts::Report);
     /// # let _ = sync;
     /// ```
     pub fn server_side_apply(mut self, conflicts: Conflicts) -> Self {
@@ -450,7 +451,7 @@ where
     }
 
     /// Sets whether a target is deleted and made anew if its server refuses an update as invalid, as it does for immutable
-    /// fields. Default `false`; the refusal is told.
+    /// fields. Default `false`; the refusal is reported.
     ///
     /// The server is first asked whether it would accept the new object. If it would not, the target stays. Between the deletion
     /// and the creation there is no target, and its status and the fields of others are lost.

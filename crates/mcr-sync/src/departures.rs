@@ -23,7 +23,7 @@ use crate::{
     related::{is_copy, rule::Way},
 };
 
-/// The time until the fleet is looked at again while its providers have not announced all their clusters.
+/// The time until the fleet is read again while its providers have not announced all their clusters.
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
 
 impl<S, T> ObjectSync<S, T>

@@ -22,8 +22,8 @@ pub const MAX_FIELDS_BYTES: usize = 128 * 1024;
 pub enum Conflicts {
     /// The sync takes the field, and reverts the value. Kubernetes recommends this for controllers.
     Revert,
-    /// The sync writes nothing, and tells the field and its manager in the error and the condition.
-    Tell,
+    /// The sync writes nothing, and reports the field and its manager in the error and the condition.
+    Report,
 }
 
 /// The desired state has more fields than the annotation can store.
@@ -333,7 +333,7 @@ fn unite(fields: &mut Value, others: &Value) {
     }
 }
 
-/// The conflicts of an apply, as the server tells them: each with the manager and the field.
+/// The conflicts of an apply, as the server reports them: each with the manager and the field.
 pub(crate) fn conflicts(status: &Status) -> Option<String> {
     let causes = status.details.as_ref()?.causes.iter();
     let conflicts: Vec<String> = causes
@@ -427,7 +427,7 @@ mod tests {
 
     #[test]
     fn what_the_server_stores_otherwise_is_noted_once_and_drift_is_repaired() {
-        for mode in [None, Some(Conflicts::Tell)] {
+        for mode in [None, Some(Conflicts::Report)] {
             let desired = of(json!({"cpu": "1000m", "size": 1}), mode);
             let mut stored = desired.to_create();
             assert_eq!(desired.to_note(&stored), Ok(None));
@@ -458,7 +458,7 @@ mod tests {
 
     #[test]
     fn a_list_with_elements_of_others_is_applied_once_more() {
-        let desired = of(json!({"ports": [{"port": 1}]}), Some(Conflicts::Tell));
+        let desired = of(json!({"ports": [{"port": 1}]}), Some(Conflicts::Report));
         let mut live = desired.to_create();
         live["spec"]["ports"] = json!([{"port": 1, "protocol": "TCP"}]);
         assert_eq!(

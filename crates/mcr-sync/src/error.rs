@@ -100,7 +100,7 @@ pub enum SyncError {
         /// The error of the client.
         source: Box<kube::Error>,
     },
-    /// Other field managers have set fields of the target to other values, and the sync is to tell. The sync tries again with
+    /// Other field managers have set fields of the target to other values, and the sync is to report that. The sync tries again with
     /// growing delays.
     #[error(
         "others have set fields of {key} to values that the projection does not have: {fields}; let them give up these fields, \
@@ -169,7 +169,7 @@ pub enum SyncError {
         /// The finalizer.
         finalizer: String,
     },
-    /// Another object has the name of the source. It is looked at when the watch of the sync has it, so nobody is told.
+    /// Another object has the name of the source. It is reconciled when the watch of the sync has it, so nothing is reported.
     #[error("{0} is another object by now, which the watch of the sync does not have yet")]
     Replaced(RequestKey),
     /// The objects changed each time between a read and the write that followed. The sync tries again.

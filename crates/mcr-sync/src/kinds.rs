@@ -18,7 +18,7 @@ impl StatusKinds {
     }
 
     /// Whether the API server says that the kind has no status subresource. An API server that does not answer the question, as
-    /// one that allows no discovery, does not say so: the first write of a status then tells.
+    /// one that allows no discovery, does not say so: the first write of a status then shows it.
     pub(crate) async fn is_missing(&self, cluster: &Cluster, resource: &ApiResource) -> bool {
         if self.known().get(cluster.name()) == Some(&cluster.epoch()) {
             return false;

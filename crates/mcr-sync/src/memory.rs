@@ -79,7 +79,7 @@ pub(crate) struct Figures {
 pub(crate) struct Memory {
     since: Instant,
     inner: Mutex<Inner>,
-    /// The sources to look at after a time, and whether there are new ones.
+    /// The sources to reconcile after a time, and whether there are new ones.
     later: (Mutex<HashMap<RequestKey, Duration>>, Notify),
 }
 
@@ -236,7 +236,7 @@ impl Memory {
         self.later.1.notify_one();
     }
 
-    /// Waits for sources to look at later, and takes them.
+    /// Waits for the sources that are due, and returns them.
     pub(crate) async fn later(&self) -> HashMap<RequestKey, Duration> {
         self.later.1.notified().await;
         std::mem::take(&mut self.later.0.lock())

@@ -1,6 +1,6 @@
 //! Where the objects of a source are: their clusters, stores and servers.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
 use kube::core::{ApiResource, DynamicObject, ObjectMeta};
 use mcr::{Cluster, ClusterName, RequestKey, StoreError, WatchRequest};
@@ -11,7 +11,7 @@ use crate::{
     desired,
     error::SyncError,
     pass::Pass,
-    placement::Placement,
+    placement::{Found, Placement},
     plan::State,
     related::{copy, is_copy},
     relation::first_name,
@@ -80,12 +80,12 @@ where
         remote.bounded_by(self.relation.silent.of(&cluster))
     }
 
-    /// The object at a placement. `None` if the cluster is away.
+    /// The object at a placement.
     pub(crate) async fn find(
         &self,
         placement: &Placement,
         wanted: &BTreeSet<RequestKey>,
-    ) -> Result<Option<Option<Arc<DynamicObject>>>, SyncError> {
+    ) -> Result<Found, SyncError> {
         let place = &placement.at;
         // A former place under another name of its cluster. If it is wanted under the first name, there is nothing else in it.
         let first = self.cluster(&place.cluster).ok();
@@ -93,25 +93,25 @@ where
         if let Some(first) = &first
             && wanted.contains(&place.in_cluster(first.name().clone()))
         {
-            return Ok(Some(None));
+            return Ok(Found::Absent);
         }
         if let Some(live) = self.live.get(placement) {
-            return Ok(Some(live.clone()));
+            return Ok(live.clone().into());
         }
         let Some(cluster) = first.or_else(|| self.named(&place.cluster)) else {
-            return Ok(None);
+            return Ok(Found::Unknown);
         };
         if !cluster.state().is_ready() {
-            return Ok(None);
+            return Ok(Found::Unknown);
         }
         let store = cluster.store_of::<DynamicObject>(&self.watch(placement));
         match store.and_then(|store| store.get(&place.object)) {
-            Ok(found) => Ok(Some(found)),
+            Ok(found) => Ok(found.into()),
             // The cluster is no longer one of those where the kind is watched.
             Err(StoreError::NotWatched { .. }) if !self.failed.contains_key(place) => {
-                self.remote(placement)?.get().await.map(Some)
+                self.remote(placement)?.get().await.map(Found::from)
             }
-            Err(_) => Ok(None),
+            Err(_) => Ok(Found::Unknown),
         }
     }
 
@@ -132,7 +132,7 @@ where
             store.get(&placement.at.object).ok()
         });
         let state = last
-            .map(|last| self.state_of(placement, Some(&last), false, None))
+            .map(|last| self.state_of(placement, &last.into(), false, None))
             .transpose()?;
         Ok(matches!(state, Some(State::Ours { deleting: false, .. })))
     }

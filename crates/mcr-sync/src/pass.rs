@@ -18,7 +18,7 @@ use crate::{
     fields::dropped,
     functions::{call, decode},
     link::is_linked,
-    placement::Placement,
+    placement::{Found, Placement},
     plan::{Object, Observed, Role, SourceState, State},
     record,
     related::{Note, Scope, Selected, Way, copy, is_copy},
@@ -253,16 +253,16 @@ where
         let wanted = view.observed.wanted.contains(&place);
         let (found, error) = match self.find(&placement, &view.observed.wanted).await {
             Ok(found) => (found, None),
-            Err(error) => (None, Some(error)),
+            Err(error) => (Found::Unknown, Some(error)),
         };
         let has_failed = self.failed.contains_key(&place);
-        let known = found.as_ref().filter(|_| !has_failed);
+        let known = if has_failed { &Found::Unknown } else { &found };
         let desired = match (error, known) {
             (Some(error), _) => Err(error),
-            (None, Some(_)) if wanted => self.desired(Some(&place.cluster)),
+            (None, known) if wanted && !known.is_unknown() => self.desired(Some(&place.cluster)),
             _ => Ok(None),
         };
-        self.note_away(&place, found.is_none() && !has_failed && desired.is_ok());
+        self.note_away(&place, found.is_unknown() && !has_failed && desired.is_ok());
         let state = desired.and_then(|desired| {
             let state = self.state_of(&placement, known, wanted, desired.as_deref())?;
             Ok((state, desired))
@@ -271,11 +271,11 @@ where
             Ok(known) => known,
             Err(error) => {
                 self.failed.insert(place.clone(), error);
-                (self.state_of(&placement, None, wanted, None)?, None)
+                (self.state_of(&placement, &Found::Unknown, wanted, None)?, None)
             }
         };
         // Also where a step has failed: the status is made of it.
-        let found = found.flatten();
+        let found = found.object();
         let seen = wanted && state == State::Away && self.was_there(&placement)?;
         view.desired
             .extend(desired.map(|desired| (placement.clone(), desired)));
@@ -308,8 +308,8 @@ where
             let (wanted, place) = (desired.is_some(), places.get(&placement));
             let found = self.find(&placement, &view.observed.wanted).await;
             let known = found.and_then(|found| {
-                let state = self.state_of(&placement, found.as_ref(), wanted, desired.as_deref())?;
-                Ok((state, found.flatten()))
+                let state = self.state_of(&placement, &found, wanted, desired.as_deref())?;
+                Ok((state, found.object()))
             });
             let (mut state, found) = match known {
                 Ok(known) => known,
@@ -383,17 +383,17 @@ where
     pub(crate) fn state_of(
         &mut self,
         placement: &Placement,
-        found: Option<&Option<Arc<DynamicObject>>>,
+        found: &Found,
         wanted: bool,
         desired: Option<&Desired>,
     ) -> Result<State, SyncError> {
         let object = match found {
-            None if !wanted && placement.rule.is_none() && self.is_abandoned(&placement.at) => {
+            Found::Unknown if !wanted && placement.rule.is_none() && self.is_abandoned(&placement.at) => {
                 return Ok(State::Abandoned);
             }
-            None => return Ok(State::Away),
-            Some(None) => return Ok(State::Absent),
-            Some(Some(object)) => object,
+            Found::Unknown => return Ok(State::Away),
+            Found::Absent => return Ok(State::Absent),
+            Found::Object(object) => object,
         };
         let meta = &object.metadata;
         if !self.owns(placement, meta) {

@@ -1,5 +1,8 @@
 //! What a sync writes, and where.
 
+use std::sync::Arc;
+
+use kube::core::DynamicObject;
 use mcr::RequestKey;
 
 /// A target, or the copy of a related object.
@@ -20,5 +23,34 @@ impl Placement {
     pub(crate) fn copy(rule: usize, at: RequestKey) -> Self {
         let rule = Some(rule);
         Self { rule, at }
+    }
+}
+
+/// What is known of the object at a placement.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// Nothing: its cluster is away.
+    Unknown,
+    Absent,
+    Object(Arc<DynamicObject>),
+}
+
+impl Found {
+    pub(crate) fn is_unknown(&self) -> bool {
+        matches!(self, Self::Unknown)
+    }
+
+    pub(crate) fn object(self) -> Option<Arc<DynamicObject>> {
+        if let Self::Object(object) = self {
+            Some(object)
+        } else {
+            None
+        }
+    }
+}
+
+impl From<Option<Arc<DynamicObject>>> for Found {
+    fn from(object: Option<Arc<DynamicObject>>) -> Self {
+        object.map_or(Self::Absent, Self::Object)
     }
 }

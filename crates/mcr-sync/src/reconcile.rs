@@ -83,8 +83,10 @@ where
     S: DeserializeOwned + Send + Sync,
     T: DeserializeOwned + Serialize + Send + Sync,
 {
-    let Some(source) = source_of(&request, &relation).await? else {
-        return Ok(Action::done());
+    let source = match source_of(&request, &relation).await? {
+        Source::Object(source) => Some(source),
+        Source::Deleted => None,
+        Source::Unknown => return Ok(Action::done()),
     };
     let mut pass = Pass::new(&*relation, &request, source);
     let outcome = match pass.run().await {
@@ -120,11 +122,18 @@ where
     }
 }
 
-/// The source, or that it was deleted. `None` if its targets stay as they are.
+/// The source of a request.
+enum Source {
+    Object(Arc<DynamicObject>),
+    Deleted,
+    /// Nobody saw it deleted: its targets stay as they are.
+    Unknown,
+}
+
 async fn source_of<S, T>(
     request: &Request<DynamicObject>,
     relation: &Relation<S, T>,
-) -> Result<Option<Option<Arc<DynamicObject>>>, BoxError>
+) -> Result<Source, BoxError>
 where
     S: DeserializeOwned + Send + Sync,
     T: DeserializeOwned + Serialize + Send + Sync,
@@ -133,7 +142,7 @@ where
     let has_vanished = last_known.is_some_and(|last| record::may_not_be_deleted(&relation.name, last));
     let mut found = None;
     let is_deleted = match &request.object {
-        RequestObject::Live(source) => return Ok(Some(Some(source.clone()))),
+        RequestObject::Live(source) => return Ok(Source::Object(source.clone())),
         RequestObject::Deleted { .. } => true,
         RequestObject::Unwatched => false,
         object if relation.source_labels.is_some() => {
@@ -142,8 +151,8 @@ where
             let is_left = |source: &Arc<DynamicObject>| {
                 !relation.has_labels(&source.metadata) && record::is_taken(&relation.name, &source.metadata)
             };
-            if found.as_ref().is_some_and(is_left) {
-                return Ok(Some(found));
+            if let Some(source) = found.as_ref().filter(|found| is_left(found)) {
+                return Ok(Source::Object(source.clone()));
             }
             let uid = last_known.and_then(|last| last.uid.as_ref());
             let is_it = |found: &Arc<DynamicObject>| uid.is_none() || found.metadata.uid.as_ref() == uid;
@@ -153,9 +162,8 @@ where
         _ => false,
     };
     if is_deleted && !has_vanished {
-        return Ok(Some(None));
+        return Ok(Source::Deleted);
     }
-    // Nobody saw the source deleted. Its targets stay.
     relation.forget(&request.key);
     match &request.object {
         RequestObject::LeftWatch { .. } if !is_deleted && relation.is_limited() => {
@@ -166,7 +174,7 @@ where
         _ if found.is_some() => {}
         _ => unowned::report_orphan(relation, request).await?,
     }
-    Ok(None)
+    Ok(Source::Unknown)
 }
 
 /// Whether a cluster was connected so lately that it may list its objects for the first time.
@@ -441,14 +449,14 @@ where
             };
             // Nobody knows whether there is anything in a cluster that was given up, until it answers.
             if found.is_err() && self.is_abandoned(&place) {
-                // No event tells when a cluster that is connected answers again.
+                // No event reports when a cluster that is connected answers again.
                 if self.cluster(&place.cluster).is_ok_and(|it| it.state().is_ready()) {
                     self.waits.push(OBSERVE_LATE);
                 }
                 continue;
             }
             // Otherwise what the watch has received last counts without an answer.
-            let state = found.map(|found| self.state_of(&object, Some(&found), false, None));
+            let state = found.map(|found| self.state_of(&object, &found.into(), false, None));
             match state {
                 Ok(Ok(State::Ours { deleting: false, .. })) | Err(_) => {
                     others.push(Hold {

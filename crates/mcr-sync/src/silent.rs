@@ -103,7 +103,7 @@ impl Answering {
     /// Waits for the answer to a request. `None` if it does not come in time, or if enough others wait for this cluster: the request
     /// is dropped, and may have been carried out.
     ///
-    /// A cluster that answers other requests meanwhile is slow, and not silent. Of a write only other writes tell that, because a server
+    /// A cluster that answers other requests meanwhile is slow, and not silent. For a write only other writes show that, because a server
     /// may answer reads and no writes.
     pub(crate) async fn ask<A>(
         &self,

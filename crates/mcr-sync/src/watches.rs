@@ -13,7 +13,7 @@ use crate::{
     affected::Clusters, link::Link, reconcile::after_error, record, related::Way, relation::Relation,
 };
 
-/// The time after which sources that have lost their labels are looked at again. A standby drops the request of an object that
+/// The time after which sources that have lost their labels are reconciled again. A standby drops the request of an object that
 /// leaves the watch of the sources, and no other event may come after it leads.
 const LOOK_AGAIN: Duration = Duration::from_secs(600);
 
@@ -93,7 +93,7 @@ pub(crate) fn watch_marked<S: 'static, T: 'static>(
     limits: &WatchRequest,
 ) -> Controller<DynamicObject> {
     let marked = with_labels(limits, record::annotation(&relation.name)).metadata_only();
-    let (watch, selecting, looking) = (marked.clone(), relation.clone(), relation.clone());
+    let (watch, selecting, marking) = (marked.clone(), relation.clone(), relation.clone());
     let memory = relation.memory.clone();
     let options = WatchOptions::new().request(move |_| watch).optional();
     // Those that match are in the watch of the sources. A mark alone may be that of a manifest that somebody copied.
@@ -116,7 +116,7 @@ pub(crate) fn watch_marked<S: 'static, T: 'static>(
             }
         })
         .cluster_source(move |cluster, enqueue, stop| {
-            let (relation, marked) = (looking.clone(), marked.clone());
+            let (relation, marked) = (marking.clone(), marked.clone());
             async move {
                 let next = || stop.run_until_cancelled(tokio::time::sleep(LOOK_AGAIN));
                 while next().await.is_some() {

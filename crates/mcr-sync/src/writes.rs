@@ -11,8 +11,8 @@ use crate::{desired::Desired, placement::Placement};
 /// After so many writes of the same contents, each further one waits: twice as long as the one before it.
 const AT_ONCE: u32 = 3;
 
-/// After so many writes of the same contents, somebody else is said to write the same fields.
-const TOLD: u32 = 5;
+/// After so many writes of the same contents, somebody else is reported to write the same fields.
+const REPORTED: u32 = 5;
 
 /// The longest pause between two writes of the same contents. It is reached after ten.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -26,7 +26,7 @@ const RESEND: Duration = Duration::from_secs(24 * 3600);
 /// The time between two reads of a schema, for all objects of one kind in a cluster.
 const READ_SCHEMA: Duration = Duration::from_secs(600);
 
-/// The most paths that are told.
+/// The most paths that are reported.
 const MOST_FIELDS: usize = 8;
 
 /// The last write to a target.
@@ -216,7 +216,7 @@ impl Writes {
         let pause = self.last(placement, desired, |last| rest(pause(last.writes), last));
         let is_due = differs && pause.is_none();
         let fight = |last: &Last| {
-            let calm = rest(CALM, last).filter(|_| last.writes >= TOLD)?;
+            let calm = rest(CALM, last).filter(|_| last.writes >= REPORTED)?;
             Some((last.fields.clone(), calm))
         };
         if let Some((fields, calm)) = self.last(placement, desired, fight) {

@@ -242,7 +242,7 @@ async fn sync_apply_takes_over_merges_lists_and_reports_conflicts() {
 
     // From merge patches to apply. What merge patches had set goes, if it is no longer projected.
     w.change("web", json!({"other": null})).await;
-    w.start(services().server_side_apply(Conflicts::Tell));
+    w.start(services().server_side_apply(Conflicts::Report));
     let service = ports(&w, &["p80"]).await;
     let annotations = service["metadata"]["annotations"].as_object().unwrap();
     assert!(!annotations.contains_key("sync.mcr.dev/fields"));

@@ -6,15 +6,13 @@ mod world;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::core::DynamicObject;
 use mcr::{BoxError, ClusterSelector};
-use mcr_sync::{ABANDON, NameTemplate, Related};
-use mcr_testkit::{
-    sim::{SimAuditEvent, SimCluster},
-    waiting::eventually,
-};
+use mcr_sync::{ABANDON, NameTemplate, ObjectSync, Related};
+use mcr_testkit::{sim::SimCluster, waiting::eventually};
 use serde_json::{Value, json};
 
 use crate::world::*;
 
+type Maps = ObjectSync<ConfigMap, ConfigMap>;
 type Of<K> = Related<ConfigMap, ConfigMap, K>;
 
 const MAPS: &str = "configmaps";
@@ -225,106 +223,6 @@ async fn sync_related_objects_are_chosen_by_label_or_by_a_function_and_made_by_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn sync_related_copies_go_before_the_target_and_the_target_before_the_source() {
-    let mut w = synced().await;
-    // The name of this copy is taken. A deletion does not reach the object of somebody else either.
-    let theirs = secret(&w.team_a, "taken-connection", "dGhlaXJz");
-    secret(&w.berlin, "team-a-taken-secret", "b25l");
-    make(&w.team_a, "taken", json!({"at": "berlin"}));
-    rest().await;
-    delete(&w.team_a, MAPS, "taken");
-    gone(&w.team_a, "default/taken").await;
-    assert_eq!(w.team_a.get(SECRETS, "default/taken-connection"), Some(theirs));
-
-    let [team_a, berlin] = [&w.team_a, &w.berlin].map(|cluster| cluster.audit().mark());
-    delete(&w.team_a, MAPS, "db");
-    gone(&w.team_a, "default/db").await;
-    w.stop().await;
-    let steps = |cluster: &SimCluster, mark, copies: &str, copy: &str| {
-        let is_list = |event: &SimAuditEvent| {
-            event.is_list(copies) && event.uri.contains("source") && event.uri.contains("related")
-        };
-        let audit = cluster.audit().since(mark);
-        let reported = audit.events().filter_map(|event| match &*event.verb {
-            "delete" | "patch" => Some(format!("{} {}", event.verb, event.name)),
-            "get" if event.name == copy => Some("get".to_owned()),
-            _ => is_list(event).then(|| "list".to_owned()),
-        });
-        Vec::from_iter(reported).join(", ")
-    };
-    let up = steps(&w.team_a, team_a, SECRETS, "db-connection");
-    assert_eq!(up, "list, get, delete db-connection, get, patch db");
-    let down = steps(&w.berlin, berlin, MAPS, "db-one");
-    assert_eq!(down, "list, get, delete db-one, get, delete team-a-db");
-    let origin = w.berlin.get(SECRETS, "default/team-a-db-secret");
-    assert!(origin.is_some(), "the origin is not ours");
-}
-
-#[tokio::test(start_paused = true)]
-async fn sync_related_copy_stays_while_the_cluster_of_its_origin_or_of_its_source_is_away() {
-    let mut w = synced().await;
-    w.stop().await;
-    for (absent, late) in [("berlin", false), ("berlin", true), ("team-a", true)] {
-        if late {
-            w.start(both());
-            rest().await;
-            w.clusters.remove(absent);
-        } else {
-            let sync = both().from(ClusterSelector::label("role", "source"));
-            w.run([sync.build().unwrap()], absent);
-        }
-        // The source is looked at without the other cluster.
-        let data = json!({"at": "berlin", "settings": "one", "late": late.to_string()});
-        set(&w.team_a, "db", data);
-        rest().await;
-        w.stop().await;
-        assert_eq!(copies_in(&w.team_a, SECRETS), ["db-connection"], "{absent}");
-        assert_eq!(copies_in(&w.berlin, MAPS), ["db-one"], "{absent}");
-    }
-    for cluster in [&w.team_a, &w.berlin] {
-        assert_eq!(cluster.audit().count(|event| event.verb == "delete"), 0);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn sync_related_restart_writes_nothing_and_cleans_up_what_lost_its_origin() {
-    let mut w = synced().await;
-    rest().await;
-    w.stop().await;
-    let [up, down] = [&w.team_a, &w.berlin].map(writes);
-    w.start(both());
-    rest().await;
-    w.stop().await;
-    assert_eq!([&w.team_a, &w.berlin].map(writes), [up, down]);
-    // Nobody watches while the origin goes.
-    delete(&w.berlin, SECRETS, "team-a-db-secret");
-    w.start(both());
-    no(&w.team_a, SECRETS, "db-connection").await;
-    rest().await;
-    assert_eq!([&w.team_a, &w.berlin].map(writes), [up + 1, down]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn sync_related_copies_move_with_their_target_and_the_former_ones_stay_until_then() {
-    let w = synced().await;
-    let moved = json!({"at": "lyon", "settings": "one"});
-    set(&w.team_a, "db", moved.clone());
-    is(&w.lyon, MAPS, "team-a-db", moved).await;
-    is(&w.lyon, MAPS, "db-one", json!({"a": "1"})).await;
-    // The service in lyon has made no Secret yet, so the consumer keeps the one of berlin, and berlin its database.
-    rest().await;
-    password(&w.team_a, "db-connection", "b25l").await;
-    assert!(w.berlin.get(MAPS, "default/team-a-db").is_some());
-    secret(&w.lyon, "team-a-db-secret", "dHdv");
-    password(&w.team_a, "db-connection", "dHdv").await;
-    gone(&w.berlin, "default/team-a-db").await;
-    assert!(copies_in(&w.berlin, MAPS).is_empty());
-    rest().await;
-    assert_eq!(copies_in(&w.lyon, MAPS), ["db-one"]);
-    assert_eq!(copies_in(&w.team_a, SECRETS), ["db-connection"]);
-}
-
-#[tokio::test(start_paused = true)]
 async fn sync_related_copy_is_no_source_no_target_and_no_origin() {
     let mut w = World::new();
     // A copy of the first relation would be a source by its data, and an origin of the second relation by its labels.
@@ -359,7 +257,7 @@ async fn sync_related_copy_is_no_source_no_target_and_no_origin() {
 
 #[tokio::test(start_paused = true)]
 async fn sync_related_problems_are_reported_in_the_condition() {
-    let mut w = with_widgets();
+    let mut w = World::with(&["w"]);
     let related = Related::<DynamicObject, DynamicObject, Secret>::up("connection")
         .named(|_, _| ["first", "second"])
         .name_by(|_, _| "copy".to_owned())
@@ -367,33 +265,45 @@ async fn sync_related_problems_are_reported_in_the_condition() {
             Some(1) => Ok(object.clone()),
             _ => Err(BoxError::from("one key is allowed")),
         });
-    w.start(widget_sync().related(related));
     secret(&w.team_a, "copy", "dGhlaXJz");
-    w.team_a.create(widget(json!({}))).unwrap();
-    let reported = async |reason: &str, text: &str| {
-        let find = || {
-            let condition = world::synced(&w)?;
-            let message = condition["message"].as_str()?.to_owned();
-            (condition["reason"] == reason && message.contains(text)).then_some(message)
-        };
-        eventually(LIMIT, format!("{reason}: {text}"), find).await
-    };
+    w.begin(widgets::sync().related(related));
     let copy = "default/copy in cluster team-a, related by \"connection\",";
-    let message = reported("RelatedMissing", "Secret default/second in cluster berlin").await;
+    let second = "Secret default/second in cluster berlin";
+    let message = w.condition_is("w", "RelatedMissing", second).await;
     let first = "Secret default/first in cluster berlin";
     assert!(message.contains(first), "{message}");
     secret(&w.berlin, "second", "dHdv");
-    reported("RelatedMissing", &format!("{copy} belongs to somebody else")).await;
+    let taken = format!("{copy} belongs to somebody else");
+    w.condition_is("w", "RelatedMissing", &taken).await;
     delete(&w.team_a, SECRETS, "copy");
     let mut first = map("first", json!({"password": "b25l", "user": "bWU="}));
     first["kind"] = "Secret".into();
     w.berlin.create(first).unwrap();
-    let message = reported("FunctionFailed", "one key is allowed").await;
+    let message = w.condition_is("w", "FunctionFailed", "one key is allowed").await;
     assert!(!message.contains("b25l"), "{message}");
     let data = json!({"password": "b25l"});
     change(&w.berlin, SECRETS, "first", "/data", data);
-    reported("NameTaken", &format!("{copy} is the copy of another object")).await;
+    let other = format!("{copy} is the copy of another object");
+    w.condition_is("w", "NameTaken", &other).await;
     password(&w.team_a, "copy", "b25l").await;
+}
+
+#[test]
+fn a_sync_that_makes_no_sense_is_not_built() {
+    let built = |sync: Maps| format!("{:?}", sync.build().unwrap_err());
+    let orphans = |sync: Maps| format!("{:?}", sync.delete_orphans_after(LIMIT).unwrap_err());
+    let mut rows = vec![
+        (built(Maps::new("x").mirror()), "NoPlacement("),
+        (built(Maps::new("x").to(name("berlin"))), "NoProjection("),
+        (built(maps().owner("EU")), "Owner("),
+        (orphans(maps().owner("EU")), "Owner("),
+        (orphans(maps()), "NoOwner("),
+    ];
+    let names = ["", "A", "-a", "a_b", &"a".repeat(51)];
+    rows.extend(names.map(|bad| (built(Maps::new(bad).mirror().to(name("berlin"))), "Name(")));
+    for (error, wanted) in rows {
+        assert!(error.starts_with(wanted), "{error}");
+    }
 }
 
 #[test]

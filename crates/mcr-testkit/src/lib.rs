@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+#[cfg(any(feature = "sim", all(unix, feature = "control-plane")))]
+mod audit;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 #[cfg(all(unix, feature = "consumers"))]
@@ -17,19 +19,16 @@ pub mod discovery;
 pub mod e2e;
 #[cfg(all(unix, feature = "faults"))]
 pub mod faults;
-#[cfg(feature = "garden")]
-pub mod garden;
-#[cfg(feature = "kcp")]
-pub mod kcp;
 #[cfg(feature = "log")]
 pub mod log;
+#[cfg(any(
+    feature = "sim",
+    all(unix, any(feature = "control-plane", feature = "faults"))
+))]
+mod pki;
 #[cfg(feature = "conformance")]
 pub mod schema;
 #[cfg(feature = "sim")]
-#[cfg_attr(
-    not(feature = "kcp"),
-    allow(dead_code, reason = "the double of kcp is built on it")
-)]
 pub mod sim;
 #[cfg(any(feature = "conformance", all(unix, feature = "consumers")))]
 mod suite;

@@ -3,12 +3,12 @@
 
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams, WatchParams};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{ListParams, ObjectMeta, PostParams, WatchParams};
 use kube::{Api, Client};
 use mcr_testkit::control_plane::{
     CertificateAuthority, ControlPlane, ControlPlaneError, Credentials, Etcd, KubeconfigBuilder, Program,
-    User, policy_rule,
+    policy_rule,
 };
 use mcr_testkit::waiting::OrFail;
 use serde_json::json;
@@ -120,36 +120,6 @@ async fn users_may_do_what_was_granted() {
 }
 
 #[tokio::test]
-async fn an_expired_certificate_is_refused() {
-    let plane = ControlPlane::start().await.or_fail();
-    let mut valid = Duration::from_secs(2);
-    // A busy machine may need longer for the first answer than the certificate is valid.
-    let user = loop {
-        let user = plane.user("brief").groups(["system:masters"]).valid_for(valid);
-        let user = user.create().await.or_fail();
-        if lists(&user).await == 200 {
-            break user;
-        }
-        assert!(valid < SOON, "a valid certificate is refused");
-        valid *= 2;
-    };
-    let started = Instant::now();
-    while lists(&user).await != 401 {
-        assert!(
-            started.elapsed() < valid + SOON,
-            "an expired certificate is taken"
-        );
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-}
-
-/// The status of a list over a connection of its own.
-async fn lists(user: &User) -> u16 {
-    let client = user.client().await.or_fail();
-    code(config_maps(&client).list(&ListParams::default()).await)
-}
-
-#[tokio::test]
 async fn service_accounts_have_tokens() {
     let plane = ControlPlane::start().await.or_fail();
     let account = plane
@@ -178,34 +148,6 @@ async fn service_accounts_have_tokens() {
         );
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-}
-
-#[tokio::test]
-async fn stop_and_restart_keep_data_and_port() {
-    let plane = ControlPlane::start().await.or_fail();
-    let (url, client) = (plane.url(), plane.client());
-    create(&client, "kept").await;
-
-    plane.stop().await.or_fail();
-    assert!(config_maps(&client).get("kept").await.is_err());
-    assert!(matches!(plane.pause(), Err(ControlPlaneError::Unsupported(_))));
-
-    let started = Instant::now();
-    plane.restart().await.or_fail();
-    println!("restarted after {:?}", started.elapsed());
-    assert_eq!(plane.url(), url);
-    assert_eq!(names(&client).await, ["kept"]);
-}
-
-#[tokio::test]
-async fn a_new_ca_locks_old_clients_out() {
-    let plane = ControlPlane::start().await.or_fail();
-    let user = plane.user("jane").groups(["system:masters"]).create();
-    let user = user.await.or_fail();
-    let old = client_of(&user.kubeconfig()).await;
-    plane.restart_with_new_ca().await.or_fail();
-    assert!(config_maps(&old).list(&ListParams::default()).await.is_err());
-    assert!(names(&client_of(&user.kubeconfig()).await).await.is_empty());
 }
 
 #[tokio::test]
@@ -238,30 +180,6 @@ fn stands_still(pid: u32) -> bool {
     threads
         .map(|thread| stat(thread.or_fail()))
         .all(|stat| stat.contains(") T "))
-}
-
-#[tokio::test]
-async fn crds_are_served_when_installed() {
-    let crd = json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": { "name": "gadgets.example.com" },
-        "spec": {
-            "group": "example.com",
-            "scope": "Namespaced",
-            "names": { "plural": "gadgets", "singular": "gadget", "kind": "Gadget" },
-            "versions": [{
-                "name": "v1", "served": true, "storage": true,
-                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } },
-            }],
-        },
-    });
-    let plane = ControlPlane::builder().crd(crd).start().await.or_fail();
-    let request = kube::core::Request::new("/apis/example.com/v1/gadgets")
-        .list(&ListParams::default())
-        .or_fail();
-    let list: serde_json::Value = plane.client().request(request).await.or_fail();
-    assert_eq!(list["kind"], "GadgetList");
 }
 
 #[tokio::test]
@@ -333,28 +251,6 @@ async fn the_audit_log_counts_requests() {
         silent.audit().await,
         Err(ControlPlaneError::Unsupported(_))
     ));
-}
-
-#[tokio::test]
-async fn a_controller_manager_empties_deleted_namespaces() {
-    let plane = ControlPlane::builder()
-        .with_controller_manager()
-        .start()
-        .await
-        .or_fail();
-    let namespaces = Api::<Namespace>::all(plane.client());
-    let doomed = Namespace {
-        metadata: named("doomed"),
-        ..Namespace::default()
-    };
-    namespaces.create(&PostParams::default(), &doomed).await.or_fail();
-    let params = DeleteParams::default();
-    namespaces.delete("doomed", &params).await.or_fail();
-    let started = Instant::now();
-    while namespaces.get_opt("doomed").await.or_fail().is_some() {
-        assert!(started.elapsed() < SOON, "the namespace stays");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
 }
 
 const VICTIM: &str = "MCR_TESTKIT_VICTIM";

@@ -30,7 +30,8 @@ pub struct WatchSettings {
     /// with [`WatchError::PlaceTooLarge`](crate::WatchError::PlaceTooLarge), until those of the others fit. Default 256 MiB.
     pub list_bytes: usize,
     /// The memory that all lists of the fleet may take together until they are complete, in bytes; those of one cluster at most
-    /// half of it, also if [`list_bytes`](Self::list_bytes) is more. Each list begins with a 32nd of it (at least 1 MiB and at most 16 MiB) and waits for its turn if that is not free. A list that needs more waits
+    /// half of it, also if [`list_bytes`](Self::list_bytes) is more. Each list begins with a 32nd of it (at least 1 MiB and at
+    /// most 16 MiB) and waits for its turn if that is not free. A list that needs more waits
     /// up to 10 seconds, and then fails with [`WatchError::ListBudgetSpent`](crate::WatchError::ListBudgetSpent). Default
     /// 512 MiB; less than 1 MiB counts as 1 MiB.
     pub fleet_list_bytes: usize,

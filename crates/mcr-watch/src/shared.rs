@@ -66,7 +66,7 @@ struct Withheld {
 }
 
 impl Withheld {
-    fn says(&self, reason: &str) -> bool {
+    fn is_reason(&self, reason: &str) -> bool {
         matches!(&*self.problem.error, WatchError::NotInScope { message } if message == reason)
     }
 }
@@ -249,7 +249,7 @@ impl SharedWatch {
                     now.problem = blocked("it has just been granted, and its objects are being compared");
                     Some(Grant(now.problem.error.clone()))
                 }
-                (Some(now), Some(reason)) if now.says(reason) => return None,
+                (Some(now), Some(reason)) if now.is_reason(reason) => return None,
                 (_, Some(reason)) => {
                     *withheld = Some(Box::new(Withheld {
                         problem: blocked(reason),

@@ -131,7 +131,7 @@ pub struct PlacedObject {
     pub object: Arc<Object>,
 }
 
-/// What tells an object apart from the others of its watch: its place and its key.
+/// What distinguishes an object from the others of its watch: its place and its key.
 pub(crate) type Named = (Option<Arc<str>>, ObjectKey);
 
 impl PlacedObject {

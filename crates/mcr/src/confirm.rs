@@ -73,7 +73,7 @@ impl<K: Resource> Request<K> {
     /// [the last known one](crate::RequestObject::last_known). `false` if the object exists. Without a last known UID, any
     /// object of this name counts as this one.
     ///
-    /// Use it for [`LeftWatch`](crate::RequestObject::LeftWatch), which does not tell whether the object was deleted. The
+    /// Use it for [`LeftWatch`](crate::RequestObject::LeftWatch), which leaves open whether the object was deleted. The
     /// credentials of the cluster need the verb `get`, besides `list` and `watch`. The time limits are those of the
     /// [client](mcr_core::Cluster::client) of the cluster.
     ///
@@ -98,7 +98,7 @@ impl<K: Resource> Request<K> {
     /// ```
     ///
     /// # Errors
-    /// [`ConfirmError`] if the server does not tell. Return it from the reconciler, and the request is retried.
+    /// [`ConfirmError`] if the answer leaves it open. Return it from the reconciler, and the request is retried.
     ///
     /// # Cancellation
     /// Dropping the future cancels the GET.

@@ -367,7 +367,8 @@ impl ManagerBuilder {
     ///
     /// - The controllers of a replica that begins to lead reconcile all objects, as after a start. Set
     ///   [`Controller::leader_only`](crate::Controller::leader_only) to `false` for a controller that runs on every replica. A
-    ///   [`task`](Self::task) runs on every replica, and can ask the [leadership](Self::leadership); a [`leader_task`](Self::leader_task) runs on the leader only.
+    ///   [`task`](Self::task) runs on every replica, and can ask the [leadership](Self::leadership); a
+    ///   [`leader_task`](Self::leader_task) runs on the leader only.
     /// - If a leader can't renew the Lease, the tokens of its reconciles are cancelled at the renew deadline, and reconciles that do
     ///   not end are aborted before another replica can lead. The process goes on as a standby.
     /// - A standby does not see deletions as [`RequestObject::Deleted`](crate::RequestObject::Deleted) later when it leads. Use

@@ -84,7 +84,7 @@ impl Predicate {
     ///
     /// Use this predicate to ignore updates of the status, with or without a finalizer. It reads the two metadata
     /// fields from the stored JSON and does not decode the object as its Rust type. An update whose fields can't be read
-    /// passes. Updates of objects without a generation (ConfigMaps, Secrets, …) pass, because nothing tells whether they matter.
+    /// passes. Updates of objects without a generation (ConfigMaps, Secrets, …) pass, because nothing shows whether they matter.
     ///
     /// ```
     /// use k8s_openapi::api::apps::v1::Deployment;
@@ -104,7 +104,7 @@ impl Predicate {
     /// not change the generation, so the controller gets no request after it has added its finalizer, and never applies
     /// anything. Use [`spec_changed`](Self::spec_changed) there.
     ///
-    /// Updates of objects without a generation (ConfigMaps, Secrets, …) pass, because nothing tells whether they matter.
+    /// Updates of objects without a generation (ConfigMaps, Secrets, …) pass, because nothing shows whether they matter.
     ///
     /// ```
     /// use mcr::{Predicate, WatchOptions};

@@ -13,7 +13,7 @@ use log::LevelFilter;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A program may run several managers.
-static TOLD: Once = Once::new();
+static WARNED: Once = Once::new();
 
 /// Prints one line on stderr after 10 seconds if nothing receives the log of this program. Never ends.
 pub(crate) async fn warn_if_unlogged() -> Infallible {
@@ -21,7 +21,7 @@ pub(crate) async fn warn_if_unlogged() -> Infallible {
     // kube turns on the feature `log` of tracing: without a subscriber, events go to the logger of the crate `log`, if the
     // program has set one.
     if !tracing::dispatcher::has_been_set() && log::max_level() == LevelFilter::Off {
-        TOLD.call_once(|| {
+        WARNED.call_once(|| {
             // `eprintln` panics if stderr is closed.
             let _ = io::stderr().write_all(
                 b"mcr: this program shows no log, because it has set no tracing subscriber. Add the crate tracing-subscriber and \

@@ -52,31 +52,6 @@ impl Drop for Panics {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_waits_when_its_cluster_leaves_is_aborted_after_the_grace_period() {
-    let mut world = World::with_settings(|settings| settings.drain_grace = Duration::from_secs(2));
-    let a = world.join("a");
-    a.put_map("ns/x", "1");
-    let seen: Seen<String> = Seen::default();
-    let reconcile = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
-        let _leaves = Leaves(seen.clone());
-        request.token().cancelled().await;
-        seen.push("told");
-        std::future::pending::<Fallible>().await
-    };
-    let handle = world.run(maps().build(reconcile, Arc::new(seen.clone())).unwrap());
-    until_true(|| handle.status().queue.running == 1).await;
-    world.remove("a");
-    seen.wait_for(1).await;
-    sleep(1_900).await;
-    assert_eq!(seen.all(), ["told"]);
-    assert_eq!(seen.wait_for(2).await, ["told", "dropped"]);
-    until_true(|| handle.status().queue.running == 0).await;
-    let counts = handle.status().counts;
-    assert_eq!((counts.aborted, counts.reconciles), (1, 0));
-    world.end().await;
-}
-
 /// A reconcile that blocks its thread while its cluster leaves, and awaits something only then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_awaits_only_after_the_grace_period_is_aborted_at_that() {
@@ -353,43 +328,6 @@ async fn blocking_in_place_stops_no_other() {
     .await
     .unwrap();
     world.end().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_span_is_the_same_before_and_after_what_is_waited_for() {
-    let log = Log::of_this_thread(Level::INFO);
-    let (mut world, a) = World::with_a();
-    ["ns/ready", "ns/waits"]
-        .iter()
-        .for_each(|key| a.put_map(key, "1"));
-    let reconcile = |request: Request<ConfigMap>, _: Arc<()>| async move {
-        tracing::info!("before");
-        if request.name() == "waits" {
-            sleep(10).await;
-            tracing::info!("after");
-        }
-        if request.attempt == 0 {
-            return Err::<(), mcr::BoxError>("it went wrong".into());
-        }
-        Ok(())
-    };
-    let handle = world.run(maps().build(reconcile, Arc::new(())).unwrap());
-    until_true(|| handle.status().counts.errors == 2).await;
-    world.end().await;
-    let log = log.text();
-    let lines = |name: &str| -> Vec<String> {
-        let span = format!("reconcile{{controller=maps cluster=a namespace=\"ns\" name={name} attempt=1}}: ");
-        log.lines()
-            .filter_map(|line| Some(line.split_once(&span)?.1.split(" controller=").next()?.to_owned()))
-            .collect()
-    };
-    let ended = "mcr::reconcile: reconcile failed error=it went wrong";
-    assert_eq!(lines("ready"), ["dispatch: before", ended], "{log}");
-    assert_eq!(
-        lines("waits"),
-        ["dispatch: before", "dispatch: after", ended],
-        "{log}"
-    );
 }
 
 #[tokio::test(start_paused = true)]

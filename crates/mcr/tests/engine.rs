@@ -12,7 +12,6 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta};
 use mcr::{Backoff, BoxError, Controller, Predicate, Request, WatchRequest};
 use serde_json::json;
 use support::{
@@ -356,36 +355,6 @@ async fn another_cluster_under_the_same_name_shares_nothing_with_the_old_one() {
     assert_eq!(seen.len(), 3, "{:?}", seen.all());
     assert_eq!(handle.status().counts.aborted, 1);
     assert!(first.token().is_cancelled());
-    world.end().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn dynamic_and_metadata_only_kinds() {
-    let (mut world, a) = World::with_a();
-    a.put("widgets", "ns/w", json!({"spec": {"size": 3}}));
-    a.put("configmaps", "ns/m", json!({"metadata": {"labels": {"l": "v"}}}));
-    let seen: Seen<String> = Seen::default();
-    let widgets = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget"));
-    let dynamic = |request: Request<DynamicObject>, seen: Arc<Seen<String>>| async move {
-        let object = request.live().unwrap();
-        let kind = object.types.as_ref().unwrap();
-        seen.push(format!(
-            "{}/{} {}",
-            kind.api_version, kind.kind, object.data["spec"]["size"]
-        ));
-        Fallible::Ok(())
-    };
-    let metadata = |request: Request<PartialObjectMeta<ConfigMap>>, seen: Arc<Seen<String>>| async move {
-        seen.push(format!("{:?}", request.live().unwrap().metadata.labels));
-        Fallible::Ok(())
-    };
-    let controller = Controller::<DynamicObject>::with("widgets", &widgets);
-    world.run(controller.build(dynamic, Arc::new(seen.clone())).unwrap());
-    let controller = Controller::<PartialObjectMeta<ConfigMap>>::new("metadata");
-    world.run(controller.build(metadata, Arc::new(seen.clone())).unwrap());
-    let mut all = seen.wait_for(2).await;
-    all.sort();
-    assert_eq!(all, ["Some({\"l\": \"v\"})", "example.com/v1/Widget 3"]);
     world.end().await;
 }
 

@@ -74,13 +74,13 @@ async fn until_ready(handle: &ControllerHandle, cluster: &str) {
 
 /// Runs a controller with a hub whose lists are delayed by `first_byte`. Returns the first findings of its reconciler in the hub's store,
 /// which has the object.
-async fn findings(options: WatchOptions, first_byte: Duration) -> Vec<bool> {
-    let (hub, eu) = (SimCluster::new(), SimCluster::new());
+async fn findings(first_byte: Duration) -> Vec<bool> {
+    let (control, eu) = (SimCluster::new(), SimCluster::new());
     let meta = json!({"name": "a", "namespace": "default"});
     let object = |kind: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": meta});
-    hub.create(object("Secret")).unwrap();
+    control.create(object("Secret")).unwrap();
     eu.create(object("ConfigMap")).unwrap();
-    let server = hub.serve().await.unwrap();
+    let server = control.serve().await.unwrap();
     let upstream = Upstream::new(server.url()).ca_pem(server.ca_pem());
     let proxy = FaultProxy::start(upstream).await.unwrap();
     let slow = Fault::Slow {
@@ -89,7 +89,7 @@ async fn findings(options: WatchOptions, first_byte: Duration) -> Vec<bool> {
     };
     proxy.set(slow.on(Match::any().resource("secrets"))).await;
     let provider = ClustersProvider::new();
-    let access = Access::kubeconfig(proxy.kubeconfig_with_token(&hub.admin_token()), Trust::Trusted);
+    let access = Access::kubeconfig(proxy.kubeconfig_with_token(&control.admin_token()), Trust::Trusted);
     provider.handle().add(ClusterSpec::new(name(HUB), access));
     provider
         .handle()
@@ -109,7 +109,7 @@ async fn findings(options: WatchOptions, first_byte: Duration) -> Vec<bool> {
         Ok(())
     };
     let found: Seen<bool> = Seen::default();
-    let controller = reads(options)
+    let controller = reads(hub())
         .source(again)
         .build(look, Arc::new(found.clone()))
         .unwrap();
@@ -128,14 +128,8 @@ async fn findings(options: WatchOptions, first_byte: Duration) -> Vec<bool> {
 
 #[tokio::test]
 async fn a_reconciler_that_reads_a_slow_hub_finds_what_is_there() {
-    let found = findings(hub(), Duration::from_millis(800)).await;
+    let found = findings(Duration::from_millis(800)).await;
     assert!(found.iter().all(|found| *found), "{found:?}");
-}
-
-#[tokio::test]
-async fn a_watch_that_does_not_gate_lets_requests_run_before_a_slow_hub_has_listed() {
-    let found = findings(hub().gates_all(false), Duration::from_secs(3600)).await;
-    assert_eq!(found[..3], [false; 3]);
 }
 
 // ---- Which watches gate ----------------------------------------------------------------------------------------------
@@ -272,29 +266,6 @@ async fn requests_of_sources_of_the_fleet_and_for_the_hub_itself_wait_too() {
     assert_eq!((seen.len(), ready()), (0, true));
     control.allow("secrets");
     seen.wait_for(7).await;
-    world.end().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn requests_that_waited_keep_their_order() {
-    let mut world = World::new();
-    let (a, control) = (world.join("a"), world.join(HUB));
-    control.forbid("secrets");
-    for object in ["ns/listed-1", "ns/listed-2"] {
-        a.put_map(object, "1");
-    }
-    let seen: Seen<String> = Seen::default();
-    let controller = reads(hub()).concurrency(1);
-    let handle = world.run(controller.build(record, Arc::new(seen.clone())).unwrap());
-    until_ready(&handle, "a").await;
-    for object in ["ns/live-1", "ns/live-2"] {
-        a.put_map(object, "1");
-    }
-    until_true(|| handle.status().queue.ready == 4).await;
-    control.allow("secrets");
-    let order = ["live-1", "live-2", "listed-1", "listed-2"];
-    let order = order.map(|object| format!("cluster://a/ns/{object} live 1"));
-    assert_eq!(seen.wait_for(4).await, order);
     world.end().await;
 }
 

@@ -110,56 +110,6 @@ async fn a_hub_object_is_reconciled_for_what_happens_in_any_cluster() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mapper_finds_the_clusters_of_today_in_its_argument() {
-    let mut world = World::new();
-    let hub = world.join("hub");
-    let seen = Seen::default();
-    let to_members = |secret: Watched<Secret>| -> Vec<RequestKey> {
-        let clusters = secret.clone().fleet.clusters();
-        let members = clusters.iter().filter(|cluster| *cluster.name() != "hub");
-        members
-            .filter_map(|cluster| RequestKey::of(cluster, &*secret.object))
-            .collect()
-    };
-    let of_hub = WatchOptions::new().clusters(ClusterSelector::hub());
-    let controller = Controller::<ConfigMap>::new("x").watches_with(&(), to_members, of_hub);
-    world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
-    until_true(|| hub.watches() == 1).await;
-    let members = [world.join("a"), world.join("b")];
-    until_true(|| members.iter().all(|member| member.watches() == 1)).await;
-    hub.put("secrets", "ns/s", json!({}));
-    let mut all = seen.wait_for(2).await;
-    all.sort();
-    assert_eq!(all, ["cluster://a/ns/s", "cluster://b/ns/s"]);
-    world.end().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_key_of_an_object_is_the_key_of_its_request() {
-    let mut world = World::new();
-    let (a, b) = (world.join("a"), world.join("b"));
-    let seen: Seen<String> = Seen::default();
-    let same = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
-        let map = request.live().ok_or("the object exists")?;
-        assert_eq!(
-            RequestKey::of(&request.cluster, &**map),
-            Some(request.key.clone())
-        );
-        assert_eq!(RequestKey::of(&request.cluster, &ConfigMap::default()), None);
-        seen.push(request.key.to_string());
-        Ok::<_, BoxError>(())
-    };
-    let controller = Controller::<ConfigMap>::new("x");
-    world.run(controller.build(same, Arc::new(seen.clone())).unwrap());
-    a.put_map("ns/one", "1");
-    b.put_map("other/one", "1");
-    let mut keys = seen.wait_for(2).await;
-    keys.sort();
-    assert_eq!(keys, ["cluster://a/ns/one", "cluster://b/other/one"]);
-    world.end().await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_api_of_a_request_is_in_its_cluster_and_its_namespace() {
     let mut world = World::new();
     let (a, b) = (world.join("a"), world.join("b"));
@@ -410,55 +360,6 @@ async fn a_watch_that_is_released_no_longer_holds_anything_back() {
     assert_eq!(seen.len(), 0);
     world.add("a", &a, &[]);
     seen.wait_for(1).await;
-    world.end().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn selectors_of_the_request_and_filters_of_events() {
-    let (mut world, a) = World::with_a();
-    a.put(
-        "configmaps",
-        "ns/animal",
-        json!({"metadata": {"labels": {"type": "animal"}}}),
-    );
-    a.put(
-        "configmaps",
-        "ns/human",
-        json!({"metadata": {"labels": {"type": "human"}}}),
-    );
-    a.put(
-        "configmaps",
-        "other/animal",
-        json!({"metadata": {"labels": {"type": "animal"}}}),
-    );
-    let (seen, filtered, secrets) = (
-        Seen::default(),
-        Seen::<String>::default(),
-        Seen::<String>::default(),
-    );
-    let note = |seen: Seen<String>| {
-        Predicate::new(move |change| {
-            seen.push(change.key().unwrap().to_string());
-            true
-        })
-    };
-    let none = Predicate::of::<Secret>(|_, _| false);
-    let controller = Controller::<ConfigMap>::new("animals")
-        .watch_request(|watch| watch.namespace("ns").labels("type=animal"))
-        .event_filter(note(filtered.clone()))
-        .owns_with::<Secret>(
-            &(),
-            OwnsOptions::new().watch(WatchOptions::new().predicate(note(secrets.clone()).and(none))),
-        );
-    world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
-    a.put("secrets", "ns/s", owner("ConfigMap", "animal", true));
-    secrets.wait_for(1).await;
-    sleep(2_000).await;
-    assert_eq!(seen.all(), ["cluster://a/ns/animal"]);
-    let mut all = filtered.all();
-    all.sort();
-    assert_eq!(all, ["ns/animal", "ns/s"]);
-    assert_eq!(secrets.all(), ["ns/s"]);
     world.end().await;
 }
 

@@ -24,18 +24,6 @@ async fn nothing_within(queue: &Queue, time: Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn next_wakes_for_an_added_item() {
-    let q = queue(QueueConfig::default());
-    let waiter = tokio::spawn({
-        let q = q.clone();
-        async move { q.next().await }
-    });
-    tokio::time::sleep(ms(50)).await;
-    q.add(&"a", 1, Live);
-    assert_eq!(waiter.await.unwrap().unwrap().key, 1);
-}
-
-#[tokio::test(start_paused = true)]
 async fn next_wakes_for_a_delayed_item_on_time() {
     let q = queue(QueueConfig::default());
     let start = Instant::now();
@@ -163,38 +151,6 @@ async fn next_waits_at_the_limit_until_a_run_is_done() {
     tokio::task::yield_now().await;
     q.done(&work, OK);
     assert_eq!(timeout(ms(1), waiter).await.unwrap().unwrap().unwrap().key, 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn opening_a_gate_wakes() {
-    let q = queue(QueueConfig::default().start_gated(true));
-    q.add(&"a", 1, Live);
-    nothing_within(&q, ms(100)).await;
-    let waiter = tokio::spawn({
-        let q = q.clone();
-        async move { q.next().await }
-    });
-    tokio::task::yield_now().await;
-    q.set_gate(&"a", true);
-    assert_eq!(timeout(ms(1), waiter).await.unwrap().unwrap().unwrap().key, 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_failed_item_comes_back_after_its_back_off() {
-    let q = queue(QueueConfig::default());
-    q.add(&"a", 1, Live);
-    let start = Instant::now();
-    for attempt in 0..6 {
-        let work = q.next().await.unwrap();
-        assert_eq!(work.attempt, attempt);
-        q.done(&work, Outcome::Retry);
-    }
-    // 5 + 10 + 20 + 40 + 80 ms, less at most a fifth of jitter. Timers round up to 1 ms.
-    assert!(
-        start.elapsed() >= ms(124) && start.elapsed() <= ms(162),
-        "{:?}",
-        start.elapsed()
-    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -64,30 +64,6 @@ async fn reconciles_that_hang_in_some_clusters_do_not_delay_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_is_one_failed_request() {
-    let (mut world, a) = World::with_a();
-    a.put_map("ns/bad", "1");
-    a.put_map("ns/good", "1");
-    let seen: Seen<String> = Seen::default();
-    let reconcile = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
-        seen.push(format!("{} {}", request.name(), request.attempt));
-        assert!(
-            request.name() != "bad" || request.attempt == 2,
-            "as it is meant to"
-        );
-        Fallible::Ok(())
-    };
-    let handle = world.run(maps().build(reconcile, Arc::new(seen.clone())).unwrap());
-    let mut all = seen.wait_for(4).await;
-    all.sort();
-    assert_eq!(all, ["bad 0", "bad 1", "bad 2", "good 0"]);
-    until_true(|| handle.status().counts.reconciles == 4).await;
-    let counts = handle.status().counts;
-    assert_eq!((counts.panics, counts.errors), (2, 0));
-    world.end().await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_timeout_is_a_failure_and_back_off_grows() {
     let (mut world, _a) = World::with_map();
     let began: Seen<Instant> = Seen::default();

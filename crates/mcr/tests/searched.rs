@@ -49,7 +49,7 @@ impl Provider for Sick {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fleet_without_clusters_reports_where_its_providers_looked() {
+async fn a_fleet_without_clusters_reports_which_sources_its_providers_read() {
     let log = Log::of_this_thread(Level::WARN);
     let folder = tempfile::tempdir().unwrap();
     let kept = layer::filter(layer::prefix("p#", Arc::new(Nowhere)), |_| true);

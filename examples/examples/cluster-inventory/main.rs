@@ -22,7 +22,7 @@ Examples:
 
 /// Reconcile the ConfigMaps of all clusters of an inventory, while its ClusterProfiles are created, change and are deleted.
 ///
-/// The hub is the cluster with the ClusterProfiles. A cluster is connected once its cluster manager says that it is healthy
+/// The hub is the cluster with the ClusterProfiles. A cluster is connected once its cluster manager reports that it is healthy
 /// and how to reach it. It is suspended while it is not healthy, and leaves when its ClusterProfile is deleted.
 ///
 /// A line has the cluster with its region and its version of Kubernetes, the namespace and name of the object, and the

@@ -13,7 +13,7 @@ use mcr::{
     Action, BoxError, Controller, Request,
     args::{HubArgs, ManagerArgs},
 };
-use mcr_provider_kcp::{InitializingWorkspaces, Removal, api::core::v1alpha1::LogicalCluster};
+use mcr_provider_kcp::{InitializingWorkspaces, LogicalCluster, Removal};
 use serde::Serialize;
 use serde_json::json;
 

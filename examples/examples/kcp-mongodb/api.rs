@@ -1,4 +1,4 @@
-//! The API of the consumers: what they order, and what they are told.
+//! The API of the consumers: what they order, and its status.
 
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ pub(crate) enum Phase {
     Failed,
 }
 
-/// What consumers are told. Each field may be missing, because a condition may be the only content of a status.
+/// What is reported to consumers. Each field may be missing, because a condition may be the only content of a status.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DatabaseStatus {
@@ -39,7 +39,7 @@ pub(crate) struct DatabaseStatus {
     pub(crate) version: Option<String>,
     /// How many members run.
     pub(crate) members: Option<i64>,
-    /// What the operator says when something is wrong or unfinished.
+    /// What the operator reports when something is wrong or unfinished.
     pub(crate) message: Option<String>,
     /// The Secret beside the database with the way to connect.
     pub(crate) connection_secret: Option<String>,

@@ -11,7 +11,7 @@ use mcr::{Action, BoxError, BuildError, BuiltController, Controller, Predicate, 
 use super::api::{Database, Phase};
 
 pub(crate) fn events() -> Result<BuiltController, BuildError> {
-    // A database that is seen for the first time has told its state before.
+    // The state of a database that is seen for the first time was reported before.
     let changes = |old: Option<&Database>, new: Option<&Database>| old.is_some() && state(old) != state(new);
     Controller::<Database>::new("events")
         .predicate(Predicate::of(changes))

@@ -142,7 +142,7 @@ fn status(database: &Database, targets: &[(ClusterName, MongoDBCommunity)]) -> D
         _ if version.is_some() => Phase::Updating,
         _ => Phase::Creating,
     };
-    let unseen = "the operator has not looked at the database yet";
+    let unseen = "the operator has not observed the database yet";
     DatabaseStatus {
         phase: Some(phase),
         version,

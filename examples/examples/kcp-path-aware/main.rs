@@ -151,7 +151,7 @@ enum Found {
 
 /// The original at this path, if it is shared with the workspace of the copy.
 ///
-/// Both workspaces have a say, because the controller may read what the workspace of the copy may not.
+/// Both workspaces have to agree, because the controller may read what the workspace of the copy may not.
 fn original(request: &Request<()>, paths: &Paths, named: &str) -> Result<Found, BoxError> {
     let cluster = paths.cluster_at(named).and_then(|id| request.fleet.get(&id).ok());
     let Some(cluster) = cluster else {

@@ -9,7 +9,7 @@ use mcr::{
     Action, BoxError, Controller, Request,
     args::{HubArgs, ManagerArgs},
 };
-use mcr_provider_kcp::{Removal, TerminatingWorkspaces, api::core::v1alpha1::LogicalCluster};
+use mcr_provider_kcp::{LogicalCluster, Removal, TerminatingWorkspaces};
 use serde::Serialize;
 
 const EXAMPLES: &str = "\

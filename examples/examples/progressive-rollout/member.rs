@@ -32,7 +32,7 @@ pub(crate) struct Member {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Contact {
     Connected,
-    /// It connects, or its Deployments are not listed, and why if that does not end by itself. No event tells the end of a list
+    /// It connects, or its Deployments are not listed, and why if that does not end by itself. No event reports the end of a list
     /// without objects.
     Unlisted(Option<String>),
     Unreachable(String),

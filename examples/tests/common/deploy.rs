@@ -5,17 +5,12 @@ use std::{
     fs,
     io::{Read, Write},
     net::{Ipv4Addr, TcpListener, TcpStream},
-    time::{Duration, Instant},
 };
 
-use k8s_openapi::api::{
-    apps::v1::Deployment,
-    authorization::v1::SubjectAccessReview,
-    rbac::v1::{ClusterRole, ClusterRoleBinding},
-};
+use k8s_openapi::api::{apps::v1::Deployment, rbac::v1::ClusterRole};
 use kube::{
     Api,
-    api::{Patch, PatchParams, PostParams},
+    api::{Patch, PatchParams},
 };
 use serde_json::{Value, json};
 
@@ -25,8 +20,7 @@ use super::{
     program::Program,
 };
 
-const PATIENCE: Duration = Duration::from_secs(90);
-const LABEL: &str = "sigs.k8s.io/multicluster-runtime-kubeconfig=true";
+const LABEL: &str = "sigs.k8s.io/multicluster-runtime-kubeconfig";
 
 /// A group, a resource with its subresource, and a verb.
 pub(crate) type Right = (String, String, String);
@@ -112,61 +106,25 @@ impl<'a> Deployed<'a> {
         with_token(kubeconfig, &token, "default")
     }
 
-    /// As the README of the provider says.
+    /// Makes a kubeconfig a cluster.
     pub(crate) fn add_secret(&self, name: &str, kubeconfig: &str) {
-        let kubectl = &self.hub.1;
-        let in_namespace = ["-n", &self.namespace];
-        let literal = format!("--from-literal=kubeconfig={kubeconfig}");
-        let made = kubectl.run(
-            &[
-                &in_namespace[..],
-                &[
-                    "create",
-                    "secret",
-                    "generic",
-                    name,
-                    &literal,
-                    "--dry-run=client",
-                    "-o",
-                    "yaml",
-                ],
-            ]
-            .concat(),
-        );
-        kubectl.run_with(&[&in_namespace[..], &["apply", "-f", "-"]].concat(), &made);
-        kubectl.run(
-            &[
-                &in_namespace[..],
-                &["label", "--overwrite", "secret", name, LABEL],
-            ]
-            .concat(),
-        );
+        let metadata = json!({"name": name, "namespace": self.namespace, "labels": {LABEL: "true"}});
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"kubeconfig": kubeconfig},
+        });
+        self.hub.1.run_with(&["apply", "-f", "-"], &secret.to_string());
     }
 
     /// What the manifests allow, without what can only be tried: `escalate` and `bind`.
     pub(crate) fn granted(&self) -> [BTreeSet<Right>; 2] {
-        let hub = self
-            .hub
-            .1
-            .run(&["-n", &self.namespace, "get", "role", "-o", "json"]);
-        let member = self
-            .member
-            .1
-            .run(&["get", "clusterrole", &self.member_role(), "-o", "json"]);
-        let (hub, member): (Value, Value) = (
-            serde_json::from_str(&hub).unwrap(),
-            serde_json::from_str(&member).unwrap(),
-        );
+        let hub = self.hub.1.get(&["role", "-n", &self.namespace]);
         let roles = hub["items"].as_array().unwrap();
         assert!(!roles.is_empty());
         let mut on_hub: BTreeSet<Right> = roles.iter().flat_map(rights).collect();
         if self.example == "progressive-rollout" {
-            let role = self
-                .hub
-                .1
-                .run(&["get", "clusterrole", self.example, "-o", "json"]);
-            on_hub.extend(rights(&serde_json::from_str(&role).unwrap()));
+            on_hub.extend(rights(&self.hub.1.get(&["clusterrole", self.example])));
         }
+        let member = self.member.1.get(&["clusterrole", &self.member_role()]);
         [on_hub, rights(&member)]
     }
 
@@ -178,11 +136,8 @@ impl<'a> Deployed<'a> {
     /// As [`start`](Self::start), with another content of its file.
     pub(crate) fn start_with(&self, content: Option<&str>) -> Running<'_> {
         let (hub, kubectl) = &self.hub;
-        let get = |what: &[&str]| -> Value {
-            let args = [&["-n", &self.namespace, "get", "-o", "json"][..], what].concat();
-            serde_json::from_str(&kubectl.run(&args)).unwrap()
-        };
-        let deployment = get(&["deployment", "controller"]);
+        let in_namespace = ["-n", &self.namespace];
+        let deployment = kubectl.get(&[&in_namespace[..], &["deployment", "controller"]].concat());
         let pod = &deployment["spec"]["template"]["spec"];
         let account = pod["serviceAccountName"].as_str().unwrap();
         let token = kubectl.run(&["-n", &self.namespace, "create", "token", account]);
@@ -194,7 +149,7 @@ impl<'a> Deployed<'a> {
         let mount = &container["volumeMounts"][0];
         assert_eq!(mount["name"], pod["volumes"][0]["name"]);
         if let Some(map) = pod["volumes"][0]["configMap"]["name"].as_str() {
-            let mounted = get(&["configmap", map]);
+            let mounted = kubectl.get(&[&in_namespace[..], &["configmap", map]].concat());
             for (name, text) in mounted["data"].as_object().unwrap() {
                 fs::write(folder.join(name), content.or(text.as_str()).unwrap()).unwrap();
             }
@@ -227,36 +182,6 @@ impl<'a> Deployed<'a> {
             deployed: self,
             program,
             port,
-        }
-    }
-
-    /// Waits until the user of the member may do this, or may not.
-    async fn may(&self, verb: &str, (group, resource, name): (&str, &str, &str), wanted: bool) {
-        let reviews = Api::<SubjectAccessReview>::all(self.member.0.client.clone());
-        let attributes = json!({"verb": verb, "group": group, "resource": resource, "name": name});
-        let groups = [
-            "system:serviceaccounts",
-            "system:serviceaccounts:kube-system",
-            "system:authenticated",
-        ];
-        let review =
-            json!({"spec": {"user": self.member_user(), "groups": groups, "resourceAttributes": attributes}});
-        let review = serde_json::from_value(review).unwrap();
-        let deadline = Instant::now() + PATIENCE;
-        while reviews
-            .create(&PostParams::default(), &review)
-            .await
-            .unwrap()
-            .status
-            .unwrap()
-            .allowed
-            != wanted
-        {
-            assert!(
-                Instant::now() < deadline,
-                "{verb} {resource} is not {wanted} in time"
-            );
-            tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 }
@@ -331,63 +256,38 @@ impl Running<'_> {
     }
 
     /// Asks what the probes of the Deployment ask, and Prometheus.
-    pub(crate) async fn answers(&self) {
+    pub(crate) fn answers(&self) {
         for (path, word) in [
             ("/healthz", "ok"),
             ("/readyz", "\"ready\":true"),
             ("/metrics", "mcr_"),
             ("/clusters", "east"),
         ] {
-            let deadline = Instant::now() + PATIENCE;
-            while !self.get(path).is_some_and(|answer| answer.contains(word)) {
-                assert!(
-                    Instant::now() < deadline,
-                    "{path}: {:?}\n{}",
-                    self.get(path),
-                    self.program.log()
-                );
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
+            let answers = || self.get(path).filter(|answer| answer.contains(word));
+            self.program.wait(path, answers);
         }
     }
 
-    /// Says on a Secret what is wrong with it, each time.
-    pub(crate) async fn tells(&self) {
+    /// Reports on a Secret what is wrong with it, each time.
+    pub(crate) fn reports_broken_secrets(&self) {
         let Deployed {
             namespace,
             hub: (_, kubectl),
             ..
         } = self.deployed;
-        let reported = |wanted: &str, again: bool| {
-            let field = "--field-selector=regarding.name=broken";
-            let list = kubectl.run(&[
-                "-n",
-                namespace,
-                "get",
-                "events.events.k8s.io",
-                field,
-                "-o",
-                "json",
-            ]);
-            let list: Value = serde_json::from_str(&list).unwrap();
-            let mut events = list["items"].as_array().unwrap().iter();
-            events.any(|event| event["reason"] == wanted && (!again || !event["series"].is_null()))
-        };
         for (content, reason, again) in [
             ("contexts: 7", "KubeconfigBroken", false),
             (&self.deployed.member_kubeconfig(), "KubeconfigUsable", false),
             ("contexts: 7", "KubeconfigBroken", true),
         ] {
             self.deployed.add_secret("broken", content);
-            let deadline = Instant::now() + PATIENCE;
-            while !reported(reason, again) {
-                assert!(
-                    Instant::now() < deadline,
-                    "no event {reason}\n{}",
-                    self.program.log()
-                );
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
+            self.program.wait(reason, || {
+                let field = "--field-selector=regarding.name=broken";
+                let list = kubectl.get(&["-n", namespace, "events.events.k8s.io", field]);
+                let mut events = list["items"].as_array().unwrap().iter();
+                let is = |event: &Value| event["reason"] == reason && (!again || !event["series"].is_null());
+                events.any(is).then_some(())
+            });
         }
         kubectl.run(&["-n", namespace, "delete", "secret", "broken"]);
     }
@@ -413,7 +313,7 @@ impl Running<'_> {
         delete(&member.namespaces(), name).await;
     }
 
-    /// `progressive-rollout`: gives a Deployment to the member, says that it is healthy there, and deletes it with its Rollout.
+    /// `progressive-rollout`: gives a Deployment to the member, makes it healthy there, and deletes it with its Rollout.
     pub(crate) async fn rolls_out(&self) {
         let Deployed {
             hub: (hub, kubectl),
@@ -473,39 +373,6 @@ impl Running<'_> {
         edit(&roles, "example-support", json!({"rules": []})).await;
         self.program
             .line("drift", line("ClusterRole", "example-support", "repaired"));
-    }
-
-    /// What `escalate` and `bind` are for: without them nothing is granted, and the program says which one it lacks.
-    pub(crate) async fn needs_to_escalate_and_bind(&self) {
-        let client = || self.deployed.member.0.client.clone();
-        let roles = Api::<ClusterRole>::all(client());
-        let (name, rbac) = (self.deployed.member_role(), "rbac.authorization.k8s.io");
-        let before = serde_json::to_value(roles.get(&name).await.unwrap()).unwrap()["rules"].clone();
-        for (verb, kind) in [("escalate", "ClusterRole"), ("bind", "ClusterRoleBinding")] {
-            let mut less = before.clone();
-            for rule in less.as_array_mut().unwrap() {
-                let verbs = rule["verbs"].as_array_mut().unwrap();
-                verbs.retain(|found| *found != verb);
-            }
-            less.as_array_mut()
-                .unwrap()
-                .retain(|rule| rule["verbs"] != json!([]));
-            edit(&roles, &name, json!({ "rules": less })).await;
-            self.deployed
-                .may(verb, (rbac, "clusterroles", "example-support"), false)
-                .await;
-            let mark = self.program.mark();
-            match kind {
-                "ClusterRole" => delete(&roles, "example-support").await,
-                _ => delete(&Api::<ClusterRoleBinding>::all(client()), "example-support").await,
-            }
-            self.program
-                .after(mark, "refused", line(kind, "example-support", "refused"));
-            edit(&roles, &name, json!({"rules": before})).await;
-            self.program
-                .after(mark, "granted again", line(kind, "example-support", "created"));
-            self.program.logged(&format!("or {verb} on "), 1);
-        }
     }
 
     /// `baseline-rbac` with another, small baseline: deletes all of the first.

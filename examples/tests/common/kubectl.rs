@@ -45,6 +45,11 @@ impl Kubectl {
         self.run_with(args, "")
     }
 
+    /// What it reads with these arguments.
+    pub(crate) fn get(&self, what: &[&str]) -> Value {
+        serde_json::from_str(&self.run(&[&["get", "-o", "json"][..], what].concat())).unwrap()
+    }
+
     /// As [`run`](Self::run), with an input.
     pub(crate) fn run_with(&self, args: &[&str], input: &str) -> String {
         let mut child = self

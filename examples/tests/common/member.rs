@@ -1,6 +1,11 @@
 //! A cluster that a program works on, whatever it is made of.
 
-use std::{fmt::Debug, fs, path::Path, time::Duration};
+use std::{
+    fmt::Debug,
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{
@@ -22,11 +27,15 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// Puts its kubeconfig into a folder, at once and whole.
-    pub(crate) fn join(&self, folder: &Path) {
-        let new = folder.join("new");
+    /// Puts its kubeconfig into a folder, at once and whole. Returns its path.
+    pub(crate) fn join(&self, folder: &Path) -> PathBuf {
+        let (new, path) = (
+            folder.join("new"),
+            folder.join(format!("{}.kubeconfig", self.name)),
+        );
         fs::write(&new, &self.kubeconfig).unwrap();
-        fs::rename(new, folder.join(format!("{}.kubeconfig", self.name))).unwrap();
+        fs::rename(new, &path).unwrap();
+        path
     }
 
     pub(crate) fn namespaces(&self) -> Api<Namespace> {
@@ -88,6 +97,11 @@ where
         assert!(Instant::now() < deadline, "{what}: {name} is {found:#?}");
         sleep(Duration::from_millis(50)).await;
     }
+}
+
+/// An entry of a ConfigMap.
+pub(crate) fn entry<'a>(map: Option<&'a ConfigMap>, key: &str) -> Option<&'a str> {
+    map?.data.as_ref()?.get(key).map(String::as_str)
 }
 
 /// A name that no other test and no earlier run has.

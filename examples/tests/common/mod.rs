@@ -8,3 +8,5 @@ pub(crate) mod fleet_policy;
 pub(crate) mod kubectl;
 pub(crate) mod member;
 pub(crate) mod program;
+pub(crate) mod sync;
+pub(crate) mod uniform;

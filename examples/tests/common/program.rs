@@ -58,7 +58,8 @@ pub(crate) fn run_with<A: AsRef<OsStr>, V: AsRef<OsStr>>(
 
 /// An example that runs and prints JSON lines. Killed when dropped.
 pub(crate) struct Program {
-    child: Child,
+    /// None after its end.
+    child: Option<Child>,
     lines: Arc<Lines>,
     readers: Vec<JoinHandle<()>>,
     errors: Arc<Mutex<String>>,
@@ -92,9 +93,15 @@ impl Program {
         args: impl IntoIterator<Item = A>,
         environment: impl IntoIterator<Item = (&'static str, V)>,
     ) -> Self {
-        let mut child = command(example)
-            .envs(environment)
-            .args(args)
+        let mut command = command(example);
+        command.envs(environment).args(args);
+        Self::spawn(command)
+    }
+
+    /// Any program.
+    pub(crate) fn spawn(mut command: Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -128,7 +135,7 @@ impl Program {
             }),
         ];
         Self {
-            child,
+            child: Some(child),
             lines,
             readers,
             errors,
@@ -175,13 +182,18 @@ impl Program {
 
     /// Waits until its log has a text so many times. It comes by another way than the lines, sooner or later than they.
     pub(crate) fn logged(&self, text: &str, times: usize) {
+        let is_there = || (self.log().matches(text).count() >= times).then_some(());
+        self.wait(&format!("{text} in the log"), is_there);
+    }
+
+    /// Waits for something about it.
+    pub(crate) fn wait<T>(&self, what: &str, mut found: impl FnMut() -> Option<T>) -> T {
         let deadline = Instant::now() + PATIENCE;
-        while self.log().matches(text).count() < times {
-            assert!(
-                Instant::now() < deadline,
-                "{text} is not in the log:\n{}",
-                self.log()
-            );
+        loop {
+            if let Some(found) = found() {
+                return found;
+            }
+            assert!(Instant::now() < deadline, "not in time: {what}\n{}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -198,7 +210,7 @@ impl Program {
 
     /// As [`interrupt`](Self::interrupt), for lines of any form.
     pub(crate) fn interrupt_text(mut self) -> Vec<Value> {
-        let pid = self.child.id().to_string();
+        let pid = self.child.as_ref().unwrap().id().to_string();
         assert!(
             Command::new("kill")
                 .args(["-INT", &pid])
@@ -206,18 +218,8 @@ impl Program {
                 .unwrap()
                 .success()
         );
-        let deadline = Instant::now() + PATIENCE;
-        let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                break status;
-            }
-            assert!(
-                Instant::now() < deadline,
-                "it did not end after SIGINT\n{}",
-                self.log()
-            );
-            std::thread::sleep(Duration::from_millis(20));
-        };
+        let mut child = self.child.take().unwrap();
+        let status = self.wait("its end after SIGINT", || child.try_wait().unwrap());
         for reader in self.readers.drain(..) {
             reader.join().unwrap();
         }
@@ -228,18 +230,9 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Whether a line says this of an object.
-pub(crate) fn says<'a>(cluster: &'a str, name: &'a str, event: &'a str) -> impl Fn(&Value) -> bool + 'a {
-    move |line| {
-        line["cluster"]
-            .as_str()
-            .is_some_and(|found| found.ends_with(cluster))
-            && line["name"] == name
-            && line["event"] == event
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }

@@ -6,7 +6,7 @@ use mcr_testkit::e2e::{E2e, E2eCluster};
 
 use crate::common::member::Member;
 
-/// Runs a test where there are clusters; elsewhere it is skipped, and says so.
+/// Runs a test where there are clusters; elsewhere it is skipped, which is logged.
 #[track_caller]
 pub(crate) fn on_kind<F: Future<Output = ()>>(test: impl FnOnce(E2e) -> F) {
     let Some(e2e) = E2e::from_env() else { return };

@@ -11,63 +11,12 @@ use serde_json::{Value, json};
 use crate::{
     cluster::{member, on_kind},
     common::{
-        deploy::{Deployed, OTHER_BASELINE},
+        deploy::Deployed,
         kubectl::Kubectl,
         member::{Member, delete, edit, eventually, unique},
     },
     image::{Images, run},
 };
-
-fn deploy<'a>(
-    e2e: &E2e,
-    example: &'static str,
-    hub: &'a Member,
-    alpha: &'a Member,
-    more: Value,
-) -> Deployed<'a> {
-    let kubectl = |of: &Member| Kubectl::with(e2e.kubectl(), &of.kubeconfig);
-    Deployed::new(
-        example,
-        example,
-        (hub, kubectl(hub)),
-        (alpha, kubectl(alpha)),
-        more,
-    )
-}
-
-/// As an administrator may do, who looks after the program in a shell: no Pod is made.
-fn no_pod() -> Value {
-    json!({"replicas": [{"name": "controller", "count": 0}]})
-}
-
-#[test]
-fn fleet_policy_runs_with_the_rights_of_its_manifests() {
-    on_kind(|e2e| async move {
-        let (hub, alpha) = (member(&e2e, Hub).await, member(&e2e, Alpha).await);
-        let deployed = deploy(&e2e, "fleet-policy", &hub, &alpha, no_pod());
-        let running = deployed.start();
-        running.answers().await;
-        running.keeps_the_policy().await;
-        running.tells().await;
-        running.end(true);
-    });
-}
-
-#[test]
-fn baseline_rbac_runs_with_the_rights_of_its_manifests() {
-    on_kind(|e2e| async move {
-        let (hub, alpha) = (member(&e2e, Hub).await, member(&e2e, Alpha).await);
-        let deployed = deploy(&e2e, "baseline-rbac", &hub, &alpha, no_pod());
-        let running = deployed.start();
-        running.answers().await;
-        running.keeps_the_baseline().await;
-        running.needs_to_escalate_and_bind().await;
-        running.end(false);
-        let running = deployed.start_with(Some(OTHER_BASELINE));
-        running.prunes().await;
-        running.end(true);
-    });
-}
 
 /// The address of a cluster as Pods of another one see it, which is in its certificate.
 fn as_seen_by_pods(e2e: &E2e, member: &Member) -> String {
@@ -98,7 +47,13 @@ fn fleet_policy_runs_in_a_pod() {
         let (hub, alpha) = (member(&e2e, Hub).await, member(&e2e, Alpha).await);
         let (name, version) = tag.rsplit_once(':').unwrap();
         let image = json!({"name": "registry.example.com/fleet-policy", "newName": name, "newTag": version});
-        let deployed = deploy(&e2e, "fleet-policy", &hub, &alpha, json!({"images": [image]}));
+        let deployed = Deployed::new(
+            "fleet-policy",
+            "fleet-policy",
+            (&hub, Kubectl::with(e2e.kubectl(), &hub.kubeconfig)),
+            (&alpha, Kubectl::with(e2e.kubectl(), &alpha.kubeconfig)),
+            json!({"images": [image]}),
+        );
         deployed.add_secret(
             "east",
             &deployed.member_kubeconfig_of(&as_seen_by_pods(&e2e, &alpha)),

@@ -2,11 +2,11 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Stdio},
 };
 
-use mcr_testkit::e2e::{E2e, skipped_in_part};
+use mcr_testkit::e2e::E2e;
 
 use crate::{cluster::on_kind, common::member::unique, program};
 
@@ -87,7 +87,7 @@ impl Images {
         tag
     }
 
-    /// An image of an example that is built already, as the Dockerfile says.
+    /// An image of an example that is built already, by the Dockerfile.
     pub(crate) fn of_example(&mut self, example: &str) -> String {
         let (program, folder) = (program::path(example), tempfile::tempdir().unwrap());
         let base = format!("BASE={}", self.base(&program));
@@ -128,61 +128,11 @@ impl Drop for Images {
     }
 }
 
-/// An image that pretends to compile, to try the stages of the Dockerfile without a registry: `cargo` there takes what the
-/// source folder has as `built`.
-fn compiler(images: &mut Images) -> Option<String> {
-    let busybox = ["/bin/busybox", "/usr/bin/busybox"]
-        .map(PathBuf::from)
-        .into_iter()
-        .find(|path| path.exists())?;
-    let linked = Command::new("ldd").arg(&busybox).output().ok()?;
-    if linked.status.success() {
-        return None;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let bin = folder.path().join("root/bin");
-    fs::create_dir_all(&bin).unwrap();
-    fs::copy(busybox, bin.join("busybox")).unwrap();
-    for name in ["sh", "mkdir", "cp", "chmod"] {
-        std::os::unix::fs::symlink("busybox", bin.join(name)).unwrap();
-    }
-    let cargo = "#!/bin/sh\nset -e\nfor last; do :; done\nmkdir -p target/release/examples\ncp built \"target/release/examples/$last\"\n";
-    fs::write(bin.join("cargo"), cargo).unwrap();
-    run(Command::new("chmod").arg("755").arg(bin.join("cargo")));
-    Some(images.import(&folder.path().join("root"), "compiler"))
-}
-
 #[test]
-fn an_image_is_made_of_a_program_and_of_its_source() {
+fn an_image_is_made_of_a_program() {
     on_kind(|e2e| async move {
         let mut images = Images::new(&e2e);
         let tag = images.of_example("fleet-policy");
         assert!(images.help(&tag).contains("--policy <PATH>"));
-
-        let Some(compiler) = compiler(&mut images) else {
-            return skipped_in_part(
-                "an image from source",
-                "there is no static busybox on this machine",
-            );
-        };
-        let program = program::path("baseline-rbac");
-        let (base, build) = (
-            format!("BASE={}", images.base(&program)),
-            format!("BUILD={compiler}"),
-        );
-        let folder = tempfile::tempdir().unwrap();
-        fs::copy(program, folder.path().join("built")).unwrap();
-        // The legacy builder looks at the first stage as well.
-        fs::write(folder.path().join("baseline-rbac"), "").unwrap();
-        let args = [
-            "--build-arg",
-            &base,
-            "--build-arg",
-            &build,
-            "--build-arg",
-            "EXAMPLE=baseline-rbac",
-        ];
-        let tag = images.build("from-source", folder.path(), &args);
-        assert!(images.help(&tag).contains("--baseline <PATH>"));
     });
 }

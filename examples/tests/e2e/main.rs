@@ -2,17 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod cluster;
-mod clusters;
 #[path = "../common/mod.rs"]
 #[allow(dead_code, reason = "the tests on API servers use more of it")]
 mod common;
 mod deploy;
 mod image;
 mod mongodb;
-mod policies;
 mod providers;
 mod quickstart;
-mod small;
-mod sync;
+mod stories;
 
 use common::program;

@@ -1,12 +1,7 @@
 //! `cluster-api`, on a simulated management cluster and simulated clusters of its own.
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
-use k8s_openapi::api::apps::v1::Deployment;
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
-};
 use mcr_testkit::{
     sim::{SimCluster, SimRule, SimServer, SimUser},
     waiting::eventually,
@@ -14,7 +9,10 @@ use mcr_testkit::{
 use serde_json::{Value, json};
 
 use crate::{
-    common::cluster_api::{cluster, crd, secret},
+    common::{
+        cluster_api::{cluster, crd, secret},
+        deploy::{Right, rights},
+    },
     program::Program,
 };
 
@@ -30,11 +28,14 @@ fn user(rules: &Value) -> SimUser {
     })
 }
 
-/// The rules of the role that the provider's crate has for users to apply.
-fn granted() -> Value {
+/// The role that the provider's crate has for users to apply. That of `examples/deploy` has the same rules.
+fn role() -> Value {
     let role = include_str!("../../../crates/mcr-provider-cluster-api/deploy/rbac.yaml");
-    let mut role: Value = serde_saphyr::from_str(role).unwrap();
-    role["rules"].take()
+    let role: Value = serde_saphyr::from_str(role).unwrap();
+    let overlay = include_str!("../../deploy/overlays/cluster-api/role.yaml");
+    let overlay = overlay.split("\n---\n").next().unwrap();
+    assert_eq!(rights(&role), rights(&serde_saphyr::from_str(overlay).unwrap()));
+    role
 }
 
 /// A management cluster, and a folder with the program's kubeconfig of it.
@@ -52,7 +53,7 @@ impl Hub {
             sim.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))
                 .unwrap();
         }
-        sim.set_user("controller", user(&granted()));
+        sim.set_user("controller", user(&role()["rules"]));
         let server = sim.serve().await.unwrap();
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(
@@ -94,7 +95,7 @@ fn map(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "default", "name": name}})
 }
 
-fn says<'a>(cluster: &'a str, name: &'a str, event: &'a str) -> impl Fn(&Value) -> bool + 'a {
+fn reports<'a>(cluster: &'a str, name: &'a str, event: &'a str) -> impl Fn(&Value) -> bool + 'a {
     move |line| line["cluster"] == cluster && line["name"] == name && line["event"] == event
 }
 
@@ -105,8 +106,22 @@ fn lists(member: &SimServer) -> usize {
         .count(|event| event.is_list("configmaps"))
 }
 
+/// An event on a broken Secret. `again`: it has been reported once more since.
+async fn reported(hub: &Hub, reason: &str, again: bool) {
+    let found = || {
+        let events = hub.sim.list("events.events.k8s.io", "eu");
+        let mut about = events
+            .iter()
+            .filter(|event| event["regarding"]["name"] == "broken-kubeconfig");
+        about
+            .any(|event| event["reason"] == reason && (!again || !event["series"].is_null()))
+            .then_some(())
+    };
+    eventually(PATIENCE, reason, found).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn configmaps_of_clusters_that_are_made_renewed_and_deleted() {
+async fn configmaps_of_clusters_that_are_made_renewed_broken_and_deleted_with_the_rights_of_the_manifest() {
     let (hub, berlin, boston) = (Hub::start().await, member("berlin").await, member("boston").await);
     let kubeconfig = |of: &SimServer, token: &str| of.kubeconfig_with_token(token);
     // Cluster API writes the Secret long before the API server answers.
@@ -119,155 +134,80 @@ async fn configmaps_of_clusters_that_are_made_renewed_and_deleted() {
     hub.put(cluster("eu", "berlin", true));
     let line = program.line(
         "a cluster that is initialized",
-        says("eu/berlin", "settings", "live"),
+        reports("eu/berlin", "settings", "live"),
     );
     assert_eq!(line["version"], "v1.36.1");
     // The other order: the Secret comes last.
     hub.put(cluster("us", "boston", true));
     hub.put(secret("us", "boston", &kubeconfig(&boston, "first")));
-    program.line("another", says("us/boston", "settings", "live"));
+    program.line("another", reports("us/boston", "settings", "live"));
 
     // New credentials cost no list.
     let tried = || berlin.cluster().audit().count(|event| event.user == "second");
     hub.put(secret("eu", "berlin", &kubeconfig(&berlin, "second")));
     eventually(PATIENCE, "the second token", || (tried() > 0).then_some(())).await;
     berlin.cluster().create(map("later")).unwrap();
-    program.line("a new object", says("eu/berlin", "later", "live"));
+    program.line("a new object", reports("eu/berlin", "later", "live"));
     assert_eq!(lists(&berlin), 1);
-    berlin.cluster().delete("configmaps", "default/later").unwrap();
-    program.line("a deletion", says("eu/berlin", "later", "deleted"));
 
-    // The finalizer keeps the Cluster, and the program lets go of it when the deletion begins.
+    // A broken Secret hurts no other.
+    hub.put(cluster("eu", "broken", true));
+    let usable = kubeconfig(&berlin, "first");
+    for (content, reason, again) in [
+        ("contexts: 7", "KubeconfigBroken", false),
+        (usable.as_str(), "KubeconfigUsable", false),
+        ("contexts: 7", "KubeconfigBroken", true),
+    ] {
+        hub.put(secret("eu", "broken", content));
+        reported(&hub, reason, again).await;
+    }
+
+    // The finalizer keeps the Cluster, and the program releases it when the deletion begins.
     hub.sim.delete("clusters.cluster.x-k8s.io", "us/boston").unwrap();
     program.logged("cluster is gone", 1);
     assert!(hub.sim.get("clusters.cluster.x-k8s.io", "us/boston").is_some());
-    let refused = hub.sim.audit().count(|event| event.code == 403);
-    assert_eq!(refused, 0, "the rights of the manifest are enough");
     let lines = program.interrupt();
     assert!(
-        !lines.iter().any(says("us/boston", "settings", "deleted")),
+        !lines.iter().any(reports("us/boston", "settings", "deleted")),
         "{lines:#?}"
     );
+    let audit = hub.sim.audit();
+    let own = audit
+        .events()
+        .filter(|event| event.user == "controller" && event.is_start());
+    let mut used = BTreeSet::<Right>::new();
+    for event in own.filter(|event| !event.resource.is_empty() && event.resource != "namespaces") {
+        assert_ne!(event.code, 403, "{event:?}");
+        used.insert((event.group.clone(), event.resource.clone(), event.verb.clone()));
+    }
+    assert_eq!(used, rights(&role()), "used, and granted");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_the_selected_clusters_of_one_namespace_and_a_broken_secret_hurts_no_other() {
+async fn only_the_selected_clusters_of_one_namespace_for_every_example_with_the_provider() {
     let (hub, berlin) = (Hub::start().await, member("berlin").await);
-    let labelled = |name: &str, env: &str| {
-        let mut object = cluster("eu", name, true);
+    for (namespace, name, env) in [
+        ("eu", "berlin", "prod"),
+        ("eu", "dev", "dev"),
+        ("us", "boston", "prod"),
+    ] {
+        let mut object = cluster(namespace, name, true);
         object["metadata"]["labels"] = json!({"env": env});
-        object
-    };
-    for (name, env) in [("berlin", "prod"), ("broken", "prod"), ("dev", "dev")] {
-        hub.put(labelled(name, env));
-        hub.put(secret("eu", name, &berlin.kubeconfig_with_token("first")));
+        hub.put(object);
+        hub.put(secret(namespace, name, &berlin.kubeconfig_with_token("first")));
     }
-    hub.put(secret("eu", "broken", "contexts: 7"));
-    hub.put(cluster("us", "boston", true));
-    hub.put(secret("us", "boston", &berlin.kubeconfig_with_token("first")));
     // A Secret without a Cluster is no cluster.
     hub.put(secret("eu", "orphan", &berlin.kubeconfig_with_token("first")));
-    let program = hub.program(&["--namespace", "eu", "--selector", "env=prod"]);
-    program.line("the one cluster", says("berlin", "settings", "live"));
-    program.logged("broken-kubeconfig", 1);
-    let event = |hub: &Hub| {
-        let events = hub.sim.list("events.events.k8s.io", "eu");
-        let about = |event: &Value| event["regarding"]["name"] == "broken-kubeconfig";
-        events.into_iter().find(about)
-    };
-    eventually(PATIENCE, "an event on the broken Secret", || event(&hub)).await;
-    let lines = program.interrupt();
-    assert!(lines.iter().all(|line| line["cluster"] == "berlin"), "{lines:#?}");
-
-    // The same clusters for every example with --provider.
     let path = hub.kubeconfig();
-    let path = path.to_str().unwrap();
-    let args = [
-        "--provider",
-        "cluster-api",
-        "--hub-kubeconfig",
-        path,
-        "--allow-loopback",
-    ];
-    let args = [&args[..], &["--namespace", "eu", "--selector", "env=prod"]].concat();
-    let program = Program::start("configmaps", args);
-    program.line("the same", says("berlin", "settings", "live"));
-    program.interrupt();
-}
-
-const DEPLOYMENTS: &str = "deployments.apps";
-
-/// Takes the part of the controller of Deployments.
-async fn becomes_healthy(member: &SimServer) {
-    let find = || member.cluster().get(DEPLOYMENTS, "default/web");
-    let found = eventually(PATIENCE, "a Deployment", find).await;
-    let deployments = Api::<Deployment>::namespaced(member.cluster().client(), "default");
-    let status = json!({"status": {
-        "observedGeneration": found["metadata"]["generation"],
-        "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2,
-    }});
-    let patch = Patch::Merge(status);
-    deployments
-        .patch_status("web", &PatchParams::default(), &patch)
-        .await
-        .unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_progressive_rollout_selects_its_waves_by_the_labels_of_clusters() {
-    let (hub, berlin, boston) = (Hub::start().await, member("berlin").await, member("boston").await);
-    let admin = SimUser::new("controller").rule(SimRule::all());
-    hub.sim.set_user("controller", admin);
-    let yaml = |text: &str| -> Value { serde_saphyr::from_str(text).unwrap() };
-    hub.put(yaml(include_str!(
-        "../../examples/progressive-rollout/rollout-crd.yaml"
-    )));
-    for (name, tier, of) in [("berlin", "canary", &berlin), ("boston", "prod", &boston)] {
-        let mut object = cluster("eu", name, true);
-        object["metadata"]["labels"] = json!({"tier": tier});
-        hub.put(object);
-        hub.put(secret("eu", name, &of.kubeconfig_with_token("first")));
+    let args = "--namespace eu --selector env=prod --allow-loopback --hub-kubeconfig";
+    let args: Vec<&str> = args.split(' ').chain([path.to_str().unwrap()]).collect();
+    for (example, provider) in [
+        ("cluster-api", &[][..]),
+        ("configmaps", &["--provider", "cluster-api"]),
+    ] {
+        let program = Program::start(example, [provider, &args[..]].concat());
+        program.line("the one cluster", reports("berlin", "settings", "live"));
+        let lines = program.interrupt();
+        assert!(lines.iter().all(|line| line["cluster"] == "berlin"), "{lines:#?}");
     }
-    let labels = json!({"app": "web"});
-    let pods = json!({
-        "metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": "web:1"}]},
-    });
-    let wave = |name: &str, tier: &str| json!({"name": name, "selector": {"matchLabels": {"tier": tier}}});
-    hub.put(json!({
-        "apiVersion": "fleet.example.com/v1", "kind": "Rollout",
-        "metadata": {"name": "web", "namespace": "default"},
-        "spec": {
-            "template": {"spec": {"replicas": 2, "selector": {"matchLabels": labels}, "template": pods}},
-            "waves": [wave("canary", "canary"), wave("rest", "prod")],
-        },
-    }));
-    let path = hub.kubeconfig();
-    let program = Program::start_text_with(
-        "progressive-rollout",
-        [
-            "--provider",
-            "cluster-api",
-            "--hub-kubeconfig",
-            path.to_str().unwrap(),
-            "--allow-loopback",
-            "--namespace",
-            "eu",
-        ],
-        [("LANG", "C")],
-    );
-    let phase = |wanted: &'static str| {
-        let sim = hub.sim.clone();
-        move || {
-            let found = sim.get("rollouts.fleet.example.com", "default/web")?;
-            (found["status"]["phase"] == wanted).then_some(())
-        }
-    };
-    eventually(PATIENCE, "the first wave", phase("Progressing")).await;
-    let began = || berlin.cluster().get(DEPLOYMENTS, "default/web");
-    eventually(PATIENCE, "the Deployment of the canary", began).await;
-    assert!(boston.cluster().get(DEPLOYMENTS, "default/web").is_none());
-    becomes_healthy(&berlin).await;
-    becomes_healthy(&boston).await;
-    eventually(PATIENCE, "the end", phase("Complete")).await;
-    program.interrupt();
 }

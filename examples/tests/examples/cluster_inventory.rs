@@ -22,58 +22,49 @@ use mcr_testkit::{
 use serde_json::{Value, json};
 
 use crate::{
-    page::{self, Terminal, repository},
+    page::{self, Example, Terminal, texts},
     program::{self, Program},
 };
 
 const PATIENCE: Duration = Duration::from_secs(90);
 const PAGE: &str = "docs/cluster-inventory.md";
-const FOLDER: &str = "examples/examples/cluster-inventory";
+const EXAMPLE: Example = Example("cluster-inventory");
 const PROFILES: &str = "clusterprofiles.multicluster.x-k8s.io";
 
-/// The objects of a manifest of the example.
-fn manifest(name: &str) -> Vec<Value> {
-    let text = fs::read_to_string(repository(FOLDER).join(name)).or_fail();
-    let documents = text.split("\n---\n");
-    documents
-        .map(|text| serde_saphyr::from_str(text).or_fail())
-        .collect()
-}
-
-/// The verbs that `rbac.yaml` grants, as `namespace resource verb`.
-fn granted() -> BTreeSet<String> {
-    let roles = manifest("rbac.yaml")
+/// The namespaces and rules of the roles in `rbac.yaml`, which have one rule each.
+fn rules() -> Vec<(String, Value)> {
+    let roles = EXAMPLE
+        .manifest("rbac.yaml")
         .into_iter()
         .filter(|object| object["kind"] == "Role");
-    let rights = roles.flat_map(|role| {
-        let rule = &role["rules"][0];
-        let verbs: Vec<String> = serde_json::from_value(rule["verbs"].clone()).unwrap();
-        let place = format!(
-            "{} {}",
-            role["metadata"]["namespace"].as_str().unwrap(),
-            rule["resources"][0].as_str().unwrap()
-        );
-        verbs.into_iter().map(move |verb| format!("{place} {verb}"))
+    let rule = |role: Value| {
+        assert_eq!(role["rules"].as_array().unwrap().len(), 1);
+        let namespace = role["metadata"]["namespace"].as_str().unwrap().to_owned();
+        (namespace, role["rules"][0].clone())
+    };
+    roles.map(rule).collect()
+}
+
+/// What they grant, as `namespace resource verb`.
+fn granted() -> BTreeSet<String> {
+    let rights = rules().into_iter().flat_map(|(namespace, rule)| {
+        let place = format!("{namespace} {}", rule["resources"][0].as_str().unwrap());
+        texts(&rule["verbs"])
+            .into_iter()
+            .map(move |verb| format!("{place} {verb}"))
     });
     rights.collect()
 }
 
-/// A user with the rights of `rbac.yaml`.
+/// A user with these rights.
 fn controller() -> SimUser {
-    let roles = manifest("rbac.yaml")
+    rules()
         .into_iter()
-        .filter(|object| object["kind"] == "Role");
-    roles.fold(SimUser::new("controller"), |user, role| {
-        assert_eq!(
-            role["rules"].as_array().unwrap().len(),
-            1,
-            "one rule for each role"
-        );
-        let texts =
-            |field: &str| -> Vec<String> { serde_json::from_value(role["rules"][0][field].clone()).unwrap() };
-        let rule = SimRule::new(texts("apiGroups"), texts("resources"), texts("verbs"));
-        user.rule(rule.in_namespace(role["metadata"]["namespace"].as_str().unwrap()))
-    })
+        .fold(SimUser::new("controller"), |user, (namespace, rule)| {
+            let of = |field: &str| texts(&rule[field]);
+            let rule = SimRule::new(of("apiGroups"), of("resources"), of("verbs"));
+            user.rule(rule.in_namespace(namespace))
+        })
 }
 
 /// A hub and two clusters, each with a ConfigMap.
@@ -143,7 +134,7 @@ impl World {
         for name in ["cluster-2", "cluster-3"] {
             self.file(&format!("token-of-{name}"), &format!("admin-of-{name}"));
         }
-        let text = fs::read_to_string(repository(FOLDER).join("provider-file.json")).unwrap();
+        let text = fs::read_to_string(EXAMPLE.folder().join("provider-file.json")).unwrap();
         let mut file: Value = serde_json::from_str(&text).unwrap();
         file["providers"][0]["execConfig"]["command"] = plugin.to_str().unwrap().into();
         self.file("providers.json", &file.to_string())
@@ -152,7 +143,7 @@ impl World {
     /// The ClusterProfile of a cluster, as the manifests have it.
     fn profile(&self, name: &str, region: &str) -> Value {
         let authority = serde_json::to_value(ByteString(self.clusters.ca_pem().into_bytes())).unwrap();
-        let read = |file: &str| fs::read_to_string(repository(FOLDER).join(file)).unwrap();
+        let read = |file: &str| fs::read_to_string(EXAMPLE.folder().join(file)).unwrap();
         let text = read("profile.yaml") + &read("status.yaml");
         let text = text
             .replace("NAME", name)
@@ -164,7 +155,7 @@ impl World {
 
     /// A hub with the API and the namespaces.
     fn install(&self) {
-        for object in [manifest("crd.yaml"), manifest("namespaces.yaml")].concat() {
+        for object in [EXAMPLE.manifest("crd.yaml"), EXAMPLE.manifest("namespaces.yaml")].concat() {
             self.hub().create(object).or_fail();
         }
     }
@@ -198,7 +189,7 @@ fn map(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "default", "name": name}})
 }
 
-fn says<'a>(cluster: &'a str, name: &'a str, event: &'a str) -> impl Fn(&Value) -> bool + 'a {
+fn reports<'a>(cluster: &'a str, name: &'a str, event: &'a str) -> impl Fn(&Value) -> bool + 'a {
     move |line| line["cluster"] == cluster && line["name"] == name && line["event"] == event
 }
 
@@ -229,7 +220,7 @@ async fn configmaps_of_clusters_that_join_fall_ill_and_leave() {
     let program = Program::start("cluster-inventory", &args);
     world.put(unhealthy(world.profile("cluster-3", "us"))).await;
     world.put(world.profile("cluster-2", "eu")).await;
-    let line = program.line("a healthy cluster", says("cluster-2", "settings", "live"));
+    let line = program.line("a healthy cluster", reports("cluster-2", "settings", "live"));
     assert_eq!(
         (&line["region"], &line["version"]),
         (&json!("eu"), &json!("v1.36.1"))
@@ -241,117 +232,60 @@ async fn configmaps_of_clusters_that_join_fall_ill_and_leave() {
     program.logged("ClusterProfile fleet/broken", 1);
     assert!(program.lines().iter().all(|line| line["cluster"] == "cluster-2"));
     world.put(world.profile("cluster-3", "us")).await;
-    program.line("a cluster that got well", says("cluster-3", "settings", "live"));
-    world
-        .get("cluster-2")
-        .delete("configmaps", "default/settings")
-        .or_fail();
-    program.line("a deletion", says("cluster-2", "settings", "deleted"));
+    program.line(
+        "a cluster that got well",
+        reports("cluster-3", "settings", "live"),
+    );
     world.hub().delete(PROFILES, "fleet/cluster-3").or_fail();
     program.logged("cluster is gone", 1);
     let lines = program.interrupt();
     assert!(
-        !lines.iter().any(says("cluster-3", "settings", "deleted")),
+        !lines.iter().any(reports("cluster-3", "settings", "deleted")),
         "{lines:#?}"
     );
-    let discovers = |right: &String| right.contains("clusterprofiles");
-    let granted: BTreeSet<String> = granted().into_iter().filter(discovers).collect();
-    assert_eq!(world.used(), granted);
-
-    // The same clusters for every example with --provider.
-    let args = [&["--provider", "cluster-inventory"][..], &args[..]].concat();
-    let program = Program::start("registry", args);
-    let is_ready = |line: &Value| line["cluster"] == "cluster-2" && line["status"]["state"] == "Ready";
-    program.line("the same", is_ready);
-    program.interrupt();
-}
-
-/// The report of `fleet-health` in the hub.
-fn report(world: &World) -> Option<String> {
-    let map = world.hub().get("configmaps", "default/fleet-health")?;
-    Some(map["data"]["report"].as_str()?.to_owned())
-}
-
-/// Two clusters are ready and one is not, for this reason. Then the ready one of `us` leaves.
-async fn reports_the_health(world: &World, args: &[&str], why: &str, leave: impl AsyncFnOnce()) {
-    let hub = world.hub_kubeconfig("admin-of-cluster-1");
-    let args = [&["--hub-kubeconfig", hub.to_str().unwrap()][..], args].concat();
-    let program = Program::start("fleet-health", args);
-    let groups = json!({"eu": [1, 1], "us": [1, 2]});
-    let reported = |line: &Value| {
-        let reason = line["failing"]["gone"].as_str();
-        line["groups"] == groups && reason.is_some_and(|reason| reason.contains(why))
-    };
-    program.line("two of three", reported);
-    let written = || report(world).filter(|report| report.contains(why));
-    let text = eventually(PATIENCE, "the report in the hub", written).await;
-    let begin = "eu: 1 of 1 ready\nus: 1 of 2 ready\ngone: ";
-    assert!(text.starts_with(begin), "{text}");
-    leave().await;
-    program.line("one of two", |line| {
-        line["groups"] == json!({"eu": [1, 1], "us": [0, 1]})
-    });
-    let written =
-        || report(world).filter(|report| report.starts_with("eu: 1 of 1 ready\nus: 0 of 1 ready\n"));
-    eventually(PATIENCE, "the new report in the hub", written).await;
-    program.interrupt();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_health_of_a_fleet_from_kubeconfigs_is_one_report() {
     let world = World::start().await;
-    let clusters = |names: &[(&str, &str)]| {
-        let entry = |(name, region): &(&str, &str)| {
-            let server = match *name {
-                "gone" => "https://127.0.0.1:1".to_owned(),
-                name => world.clusters.url(name),
-            };
-            let token = Credentials::Token(format!("admin-of-{name}"));
-            let one = KubeconfigBuilder::new().context(*name, server, world.clusters.ca_pem(), token);
-            let mut one: Value = serde_saphyr::from_str(&one.to_yaml()).unwrap();
-            one["contexts"][0]["context"]["extensions"] =
-                json!([{"name": "mcr.dev/labels", "extension": {"region": region}}]);
-            world.file(&format!("{name}.kubeconfig"), &one.to_string())
+    for (name, region) in [("cluster-2", "eu"), ("cluster-3", "us"), ("gone", "us")] {
+        let server = match name {
+            "gone" => "https://127.0.0.1:1".to_owned(),
+            name => world.clusters.url(name),
         };
-        names.iter().map(entry).collect::<Vec<_>>()
-    };
-    clusters(&[("cluster-2", "eu"), ("cluster-3", "us"), ("gone", "us")]);
+        let token = Credentials::Token(format!("admin-of-{name}"));
+        let one = KubeconfigBuilder::new().context(name, server, world.clusters.ca_pem(), token);
+        let mut one: Value = serde_saphyr::from_str(&one.to_yaml()).unwrap();
+        let labels = json!([{"name": "mcr.dev/labels", "extension": {"region": region}}]);
+        one["contexts"][0]["context"]["extensions"] = labels;
+        world.file(&format!("{name}.kubeconfig"), &one.to_string());
+    }
     // The folder has the kubeconfig of the hub, too.
-    let folder = world.folder.path().to_str().unwrap();
-    let args = [
-        "--kubeconfig-dirs",
-        folder,
-        "--globs",
-        "cluster-*.kubeconfig,gone.kubeconfig",
-    ];
-    let leave = async || fs::remove_file(world.folder.path().join("cluster-3.kubeconfig")).unwrap();
-    reports_the_health(&world, &args, "Unreachable", leave).await;
+    let (hub, folder) = (world.hub_kubeconfig("admin-of-cluster-1"), world.folder.path());
+    let args = format!(
+        "--hub-kubeconfig {} --kubeconfig-dirs {} --globs cluster-*.kubeconfig,gone.kubeconfig",
+        hub.display(),
+        folder.display()
+    );
+    let program = Program::start("fleet-health", args.split(' '));
+    let is = |groups: Value| move |line: &Value| line["groups"] == groups;
+    let reported = async |begin: &str, why: &str| {
+        let written = || {
+            let map = world.hub().get("configmaps", "default/fleet-health")?;
+            let text = map["data"]["report"].as_str()?;
+            (text.starts_with(begin) && text.contains(why)).then_some(())
+        };
+        eventually(PATIENCE, "the report in the hub", written).await;
+    };
+    program.line("two of three", is(json!({"eu": [1, 1], "us": [1, 2]})));
+    reported("eu: 1 of 1 ready\nus: 1 of 2 ready\ngone: ", "Unreachable").await;
+    fs::remove_file(folder.join("cluster-3.kubeconfig")).unwrap();
+    program.line("one of two", is(json!({"eu": [1, 1], "us": [0, 1]})));
+    reported("eu: 1 of 1 ready\nus: 0 of 1 ready\n", "").await;
+    program.interrupt();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_health_of_a_fleet_from_an_inventory_is_one_report() {
-    let world = World::start().await;
-    world.install();
-    world.put(world.profile("cluster-2", "eu")).await;
-    world.put(world.profile("cluster-3", "us")).await;
-    let mut gone = unhealthy(world.profile("cluster-3", "us"));
-    gone["metadata"]["name"] = "gone".into();
-    world.put(gone).await;
-    let providers = world.provider_file();
-    let args = [
-        "--provider",
-        "cluster-inventory",
-        "--namespace",
-        "fleet",
-        "--clusterprofile-provider-file",
-        providers.to_str().unwrap(),
-        "--allow-loopback",
-    ];
-    let leave = async || world.hub().delete(PROFILES, "fleet/cluster-3").or_fail();
-    reports_the_health(&world, &args, "the agent is silent", leave).await;
-}
-
-/// The plugin `mcr-exec-secretreader`. `None` if this build has none, which the log says.
+/// The plugin `mcr-exec-secretreader`. `None` if this build has none, which is logged.
 fn plugin(test: &str) -> Option<PathBuf> {
     let examples = program::path("cluster-inventory");
     let plugin = examples.ancestors().nth(2)?.join("mcr-exec-secretreader");
@@ -409,11 +343,11 @@ async fn the_commands_of_the_page_lead_to_two_clusters_and_away_with_the_rights_
     let args = args.split(' ').collect::<Vec<_>>();
     let program = Program::start_with("cluster-inventory", args, [("PATH", path)]);
     for cluster in ["cluster-2", "cluster-3"] {
-        let line = program.line(cluster, says(cluster, "settings", "live"));
+        let line = program.line(cluster, reports(cluster, "settings", "live"));
         assert_eq!(line["region"], "eu");
     }
     run(changes).await;
-    program.line("the new ConfigMap", says("cluster-2", "hello", "live"));
+    program.line("the new ConfigMap", reports("cluster-2", "hello", "live"));
     program.logged("the agent is silent", 1);
     run(end).await;
     program.logged("cluster is gone", 1);
@@ -424,7 +358,7 @@ async fn the_commands_of_the_page_lead_to_two_clusters_and_away_with_the_rights_
 #[test]
 fn every_manifest_is_in_a_command_of_the_page() {
     let commands = page::blocks(PAGE).join("\n");
-    for entry in fs::read_dir(repository(FOLDER)).unwrap() {
+    for entry in fs::read_dir(EXAMPLE.folder()).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let is_manifest = name.ends_with(".yaml") || name.ends_with(".json");
         assert!(

@@ -1,93 +1,104 @@
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
-    clusters::{create, delete, folder, kubeconfig, namespace, on_clusters},
-    program::{Program, says},
+    clusters::{member, on_clusters},
+    common::member::{create, delete, unique},
+    program::{Program, run},
 };
 
 #[test]
 fn prints_what_is_there_and_what_is_deleted_in_every_cluster_also_in_one_that_joins_later() {
     on_clusters(|clusters| async move {
-        let folder = folder();
-        for plane in [&clusters.berlin, &clusters.lyon] {
-            namespace(plane, "print").await;
-            create(plane, "print", "first", ("a", "b")).await;
+        let (folder, id) = (tempfile::tempdir().unwrap(), unique("print"));
+        let members = [&clusters.berlin, &clusters.lyon].map(member);
+        for member in &members {
+            member.namespace(&id, json!({})).await;
+            create(&member.maps(&id), json!({"metadata": {"name": "first"}})).await;
         }
-        let berlin = kubeconfig(folder.path(), &clusters.berlin);
-        // Files that don't exist yet, and empty strings in the list, do no harm.
-        let list = format!(
-            "{},,{}",
-            berlin.display(),
-            folder.path().join("lyon.kubeconfig").display()
-        );
-        let program = Program::start("configmaps", ["--kubeconfigs", &list, "--globs", ""]);
-        let line = program.line("what is there", says("berlin", "first", "live"));
-        assert_eq!(
-            line,
-            serde_json::json!({
-                "cluster": "berlin",
-                "namespace": "print",
-                "name": "first",
-                "event": "live",
-            })
-        );
-        assert!(
-            !program
-                .lines()
-                .iter()
-                .any(|line| line["cluster"].as_str().unwrap().ends_with("lyon"))
-        );
-
-        kubeconfig(folder.path(), &clusters.lyon);
-        program.line("the cluster that joins", says("lyon", "first", "live"));
-        create(&clusters.lyon, "print", "second", ("a", "b")).await;
-        program.line("a new object", says("lyon", "second", "live"));
-        delete(&clusters.berlin, "print", "first").await;
-        program.line("a deletion", says("berlin", "first", "deleted"));
-
-        std::fs::remove_file(folder.path().join("lyon.kubeconfig")).unwrap();
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(90);
-        while !program.log().contains("cluster is gone") {
-            assert!(std::time::Instant::now() < deadline, "{}", program.log());
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
-        let lines = program.interrupt();
-        // Other tests delete things of their own meanwhile.
-        let deleted = |line: &&Value| {
-            line["event"] == "deleted"
-                && line["namespace"] == "print"
-                && line["cluster"].as_str().unwrap().ends_with("lyon")
+        let [berlin, lyon] = &members;
+        let reports = |cluster: &str, name: &str, event: &str| {
+            let wanted = json!({"cluster": cluster, "namespace": id, "name": name, "event": event});
+            move |line: &Value| *line == wanted
         };
-        assert_eq!(
-            lines.iter().filter(deleted).count(),
-            0,
-            "leaving is no deletion: {lines:#?}"
-        );
+        // Files that don't exist yet, and empty strings in the list, do no harm.
+        let late = folder.path().join("lyon.kubeconfig");
+        let list = format!("{},,{}", berlin.join(folder.path()).display(), late.display());
+        let program = Program::start("configmaps", ["--kubeconfigs", &list, "--globs", ""]);
+        program.line("what is there", reports("berlin", "first", "live"));
+        assert!(!program.lines().iter().any(|line| line["cluster"] == "lyon"));
+
+        lyon.join(folder.path());
+        program.line("the cluster that joins", reports("lyon", "first", "live"));
+        create(&lyon.maps(&id), json!({"metadata": {"name": "second"}})).await;
+        program.line("a new object", reports("lyon", "second", "live"));
+        delete(&berlin.maps(&id), "first").await;
+        program.line("a deletion", reports("berlin", "first", "deleted"));
+
+        std::fs::remove_file(late).unwrap();
+        program.logged("cluster is gone", 1);
+        for line in program.interrupt() {
+            let deleted = line["event"] == "deleted" && line["namespace"] == id.as_str();
+            assert!(
+                !deleted || line["cluster"] == "berlin",
+                "leaving is no deletion: {line}"
+            );
+        }
     });
 }
 
 #[test]
 fn runs_on_the_one_cluster_of_a_kubeconfig() {
     on_clusters(|clusters| async move {
-        let folder = folder();
-        let hub = kubeconfig(folder.path(), &clusters.hub);
-        let hub = hub.to_str().unwrap();
-        let output = crate::program::run(
-            "configmaps",
-            [
-                "--provider",
-                "single",
-                "--hub-kubeconfig",
-                hub,
-                "--count",
-                "1",
-                "--exit-after",
-                "40",
-            ],
-        );
+        let folder = tempfile::tempdir().unwrap();
+        let hub = member(&clusters.hub).join(folder.path());
+        let args = "--provider single --count 1 --exit-after 40 --hub-kubeconfig";
+        let output = run("configmaps", args.split(' ').chain([hub.to_str().unwrap()]));
         let text = String::from_utf8(output.stdout).unwrap();
         assert_eq!(output.status.code(), Some(0));
-        assert_eq!(text.lines().count(), 1, "{text}");
-        assert!(text.starts_with("live     local  "), "{text}");
+        assert!(
+            text.lines().count() == 1 && text.starts_with("live     local  "),
+            "{text}"
+        );
+    });
+}
+
+#[cfg(feature = "kubeconfig")]
+#[test]
+fn clusters_come_from_secrets_and_lead_to_this_machine_only_if_that_is_allowed() {
+    use k8s_openapi::api::core::v1::Secret;
+
+    on_clusters(|clusters| async move {
+        let (folder, id) = (tempfile::tempdir().unwrap(), unique("secrets"));
+        let (hub, berlin) = (member(&clusters.hub), member(&clusters.berlin));
+        let path = hub.join(folder.path());
+        for member in [&hub, &berlin] {
+            member.namespace(&id, json!({})).await;
+        }
+        create(&berlin.maps(&id), json!({"metadata": {"name": "seen"}})).await;
+        let args = format!(
+            "--provider kubeconfig --namespace {id} --hub-kubeconfig {}",
+            path.display()
+        );
+        let program = Program::start("configmaps", format!("{args} --allow-loopback").split(' '));
+        let labels = json!({"sigs.k8s.io/multicluster-runtime-kubeconfig": "true"});
+        let metadata = json!({"name": "east", "labels": labels});
+        let secrets = kube::Api::<Secret>::namespaced(hub.client.clone(), &id);
+        create(
+            &secrets,
+            json!({"metadata": metadata, "stringData": {"kubeconfig": berlin.kubeconfig}}),
+        )
+        .await;
+        program.line("seen", |line: &Value| {
+            line["cluster"] == "east" && line["namespace"] == *id && line["name"] == "seen"
+        });
+        program.interrupt();
+
+        let refused = run("configmaps", format!("{args} --exit-after 3").split(' '));
+        let log = String::from_utf8(refused.stderr).unwrap();
+        assert!(
+            log.contains("untrusted access may not use loopback addresses"),
+            "{log}"
+        );
+        assert!(refused.stdout.is_empty());
     });
 }

@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// The manifests on the hub and on berlin; none where there is no kubectl, which is said.
+/// The manifests on the hub and on berlin; none where there is no kubectl, which is logged.
 fn deploy<'a>(
     example: &'static str,
     overlay: &str,
@@ -85,9 +85,9 @@ fn fleet_policy_runs_with_the_rights_of_its_manifests_and_uses_each_of_them() {
             return;
         };
         let running = deployed.start();
-        running.answers().await;
+        running.answers();
         running.keeps_the_policy().await;
-        running.tells().await;
+        running.reports_broken_secrets();
         running.end(true);
         grants_what_is_used(&deployed, &clusters.hub, &clusters.berlin).await;
     });
@@ -104,9 +104,9 @@ fn progressive_rollout_runs_with_the_rights_of_its_manifests_and_uses_each_of_th
             return;
         };
         let running = deployed.start();
-        running.answers().await;
+        running.answers();
         running.rolls_out().await;
-        running.tells().await;
+        running.reports_broken_secrets();
         running.end(true);
         grants_what_is_used(&deployed, &clusters.hub, &clusters.berlin).await;
     });
@@ -120,155 +120,13 @@ fn baseline_rbac_runs_with_the_rights_of_its_manifests_and_uses_each_of_them() {
             return;
         };
         let running = deployed.start();
-        running.answers().await;
+        running.answers();
         running.keeps_the_baseline().await;
-        running.tells().await;
+        running.reports_broken_secrets();
         running.end(true);
         let running = deployed.start_with(Some(OTHER_BASELINE));
         running.prunes().await;
         running.end(true);
         grants_what_is_used(&deployed, &clusters.hub, &clusters.berlin).await;
-
-        // Two verbs are in no audit log. They are taken away in turn.
-        let running = deployed.start();
-        running.keeps_the_baseline().await;
-        running.needs_to_escalate_and_bind().await;
-        running.end(false);
-        deployed.start_with(Some(OTHER_BASELINE)).prunes().await;
-    });
-}
-
-/// The manifests for a management cluster. The clusters' own kubeconfigs say what the program may do there.
-#[cfg(feature = "cluster-api")]
-#[test]
-fn cluster_api_runs_with_the_rights_of_its_manifests_and_uses_each_of_them() {
-    use std::net::{Ipv4Addr, TcpListener};
-
-    use serde_json::Value;
-
-    use crate::{
-        common::{
-            cluster_api::{cluster, crd, secret},
-            deploy::rights,
-            kubectl::{kustomization, with_token},
-            member::unique,
-        },
-        program::{Program, says},
-    };
-
-    on_clusters(|clusters| async move {
-        let hub = member(&clusters.hub);
-        let Some(kubectl) = Kubectl::new(&hub.kubeconfig) else {
-            return mcr_testkit::e2e::skipped("cluster-api", "there is no kubectl in KUBEBUILDER_ASSETS");
-        };
-        let namespace = &unique("cluster-api");
-        let put = |object: Value| kubectl.run_with(&["apply", "-f", "-"], &object.to_string());
-        let get = |what: &[&str]| -> Value {
-            let args = [&["-n", namespace, "get", "-o", "json"][..], what].concat();
-            serde_json::from_str(&kubectl.run(&args)).unwrap()
-        };
-        put(crd());
-        let established = [
-            "wait",
-            "--for=condition=Established",
-            "crd",
-            "clusters.cluster.x-k8s.io",
-        ];
-        kubectl.run(&established);
-        // That of the Clusters, which is there before.
-        kubectl.run(&["create", "namespace", namespace]);
-        let manifests = kustomization("overlays/cluster-api", json!({"namespace": namespace}));
-        let apply = [
-            "apply",
-            "--validate=strict",
-            "-k",
-            manifests.path().to_str().unwrap(),
-        ];
-        kubectl.run(&apply);
-
-        let berlin = clusters.berlin.kubeconfig();
-        put(cluster(namespace, "east", true));
-        put(secret(namespace, "east", &berlin));
-        put(cluster(namespace, "broken", true));
-
-        let deployment = get(&["deployment", "controller"]);
-        let pod = &deployment["spec"]["template"]["spec"];
-        let account = pod["serviceAccountName"].as_str().unwrap();
-        let token = kubectl.run(&["-n", namespace, "create", "token", account]);
-        let file = manifests.path().join("hub.kubeconfig");
-        std::fs::write(&file, with_token(&hub.kubeconfig, &token, namespace)).unwrap();
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
-        let mut args = vec!["--allow-loopback".to_owned(), "--hub-kubeconfig".to_owned()];
-        args.push(file.display().to_string());
-        for arg in pod["containers"][0]["args"].as_array().unwrap() {
-            match arg.as_str().unwrap() {
-                // The helper adds it.
-                "--format=json" => {}
-                arg => args.push(arg.replace("0.0.0.0:8080", &format!("127.0.0.1:{port}"))),
-            }
-        }
-        let program = Program::start("cluster-api", &args);
-        let map = "extension-apiserver-authentication";
-        program.line("the cluster", says("east", map, "live"));
-        // An event on the Secret, and the same event once more.
-        for (content, again) in [
-            ("contexts: 7", false),
-            (berlin.as_str(), false),
-            ("contexts: 7", true),
-        ] {
-            put(secret(namespace, "broken", content));
-            let reason = if content == berlin {
-                "KubeconfigUsable"
-            } else {
-                "KubeconfigBroken"
-            };
-            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(90);
-            let reported = || {
-                let field = "--field-selector=regarding.name=broken-kubeconfig";
-                let list = get(&["events.events.k8s.io", field]);
-                let mut events = list["items"].as_array().unwrap().iter();
-                events.any(|event| event["reason"] == reason && (!again || !event["series"].is_null()))
-            };
-            while !reported() {
-                assert!(
-                    std::time::Instant::now() < deadline,
-                    "{reason}: {}",
-                    program.log()
-                );
-                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-            }
-        }
-        program.interrupt();
-
-        let roles = get(&["role"]);
-        let granted: BTreeSet<Right> = roles["items"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .flat_map(rights)
-            .collect();
-        let user = format!("system:serviceaccount:{namespace}:{account}");
-        assert_eq!(
-            granted,
-            used(&clusters.hub, &user).await,
-            "granted in the hub, and used there"
-        );
-        // The manifest of the provider's crate has the same rules.
-        let role = include_str!("../../../crates/mcr-provider-cluster-api/deploy/rbac.yaml");
-        let role: Value = serde_saphyr::from_str(role).unwrap();
-        assert_eq!(granted, rights(&role));
-        kubectl.try_run(&[
-            "-n",
-            namespace,
-            "delete",
-            "clusters.cluster.x-k8s.io",
-            "--all",
-            "--wait=false",
-        ]);
-        kubectl.try_run(&["delete", "namespace", namespace, "--wait=false"]);
     });
 }

@@ -2,37 +2,23 @@
 
 use std::{collections::BTreeSet, fs, path::PathBuf, time::Duration};
 
+use mcr_kcp_double::{Kcp, KcpServer, KcpUser, KcpWorkspace};
 use mcr_testkit::{
-    kcp::{KcpServer, KcpUser, KcpWorkspace},
     sim::{SimAuditEvent, SimRule},
     waiting::OrFail,
 };
 use serde_json::{Value, json};
 
 use crate::{
-    page::{Terminal, blocks, repository},
+    page::{Terminal, blocks, texts},
     program::Program,
 };
 
+pub(crate) use crate::page::Example;
+
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The folder of an example, with its manifests.
-#[derive(Clone, Copy)]
-pub(crate) struct Example(pub(crate) &'static str);
-
 impl Example {
-    pub(crate) fn folder(self) -> PathBuf {
-        repository("examples/examples").join(self.0)
-    }
-
-    /// The objects of a manifest.
-    pub(crate) fn manifest(self, name: &str) -> Vec<Value> {
-        let text = fs::read_to_string(self.folder().join(name)).or_fail();
-        text.split("\n---\n")
-            .map(|document| serde_saphyr::from_str(document).or_fail())
-            .collect()
-    }
-
     /// Applies manifests in the workspace that they are for.
     pub(crate) fn apply(self, workspace: &KcpWorkspace, manifests: &[&str]) {
         for object in manifests.iter().flat_map(|name| self.manifest(name)) {
@@ -78,11 +64,6 @@ impl Example {
     }
 }
 
-pub(crate) fn texts(list: &Value) -> Vec<String> {
-    let list = list.as_array().into_iter().flatten();
-    list.map(|text| text.as_str().unwrap().to_owned()).collect()
-}
-
 /// A resource and a verb.
 pub(crate) type Right = (String, String);
 
@@ -114,6 +95,25 @@ pub(crate) fn requests(server: &KcpServer) -> Vec<SimAuditEvent> {
         .collect()
 }
 
+/// What the controller did at the endpoints of an APIExport. Nothing was refused but this request, if there is one.
+pub(crate) fn used(server: &KcpServer, refused: Option<(&str, &str)>) -> BTreeSet<Right> {
+    let mut used = BTreeSet::new();
+    for event in requests(server) {
+        if event.code == 403 {
+            assert_eq!(refused, Some((&*event.resource, &*event.verb)), "{event:?}");
+            continue;
+        }
+        let of_content = event.uri.contains("/services/apiexport/");
+        let resource = if of_content {
+            "apiexports/content"
+        } else {
+            &event.resource
+        };
+        used.insert((resource.to_owned(), event.verb.clone()));
+    }
+    used
+}
+
 /// A new folder with the kubeconfig of a controller, and an example that runs with it.
 pub(crate) struct Started {
     pub(crate) folder: tempfile::TempDir,
@@ -135,7 +135,7 @@ impl Started {
     }
 
     /// Waits for a line about a workspace.
-    pub(crate) fn says(&self, after: usize, workspace: &KcpWorkspace, event: &str) -> Value {
+    pub(crate) fn reports(&self, after: usize, workspace: &KcpWorkspace, event: &str) -> Value {
         let line = |line: &Value| {
             line["cluster"] == workspace.id()
                 && line["workspace"] == workspace.path()
@@ -146,15 +146,62 @@ impl Started {
     }
 }
 
-/// A terminal beside a kcp that runs. `None` without kubectl, which the log says.
-pub(crate) fn terminal(server: &KcpServer, test: &str) -> Option<Terminal> {
-    Terminal::open(test, ".kcp/admin.kubeconfig", &server.kubeconfig("root"))
+/// A reader's way along a page, beside a double of kcp.
+pub(crate) struct Walk {
+    pub(crate) server: KcpServer,
+    pub(crate) terminal: Terminal,
+    /// The blocks that are not typed yet.
+    pub(crate) left: Vec<String>,
 }
 
-/// What the part of kcp does that issues tokens: the user of a manifest, and its token in the Secret that waits for it.
-pub(crate) fn issue_token(server: &KcpServer, workspace: &KcpWorkspace, user: KcpUser, secret: &str) {
-    server.kcp().set_user("least", user);
-    let mut secret = workspace.get("secrets", &format!("default/{secret}")).unwrap();
-    secret["data"] = json!({"token": "bGVhc3Q="});
-    workspace.update(secret).or_fail();
+impl Walk {
+    /// Types the first four blocks of a page. After the third kcp issues the token of the controller, in the workspace that has its
+    /// role. `None` without kubectl, which is logged.
+    pub(crate) async fn begin(
+        (example, page): (Example, &str),
+        (workspace, role): (&str, &str),
+        files: &[(&str, &str)],
+    ) -> Option<Self> {
+        let server = Kcp::builder().serve().await.or_fail();
+        let admin = server.kubeconfig("root");
+        let terminal = Terminal::open(example.0, ".kcp/admin.kubeconfig", &admin)?;
+        for (name, content) in files {
+            fs::write(terminal.file(name), content).unwrap();
+        }
+        let mut left = blocks(page);
+        for (at, block) in left.drain(..4).enumerate() {
+            if at == 3 {
+                let workspace = server.kcp().workspace(workspace).unwrap();
+                server.kcp().set_user("least", example.user(&workspace, role));
+                let key = format!("default/{role}-token");
+                let mut secret = workspace.get("secrets", &key).unwrap();
+                secret["data"] = json!({"token": "bGVhc3Q="});
+                workspace.update(secret).or_fail();
+            }
+            terminal.run(&block).await;
+        }
+        Some(Self {
+            server,
+            terminal,
+            left,
+        })
+    }
+
+    /// Types the next block, and returns what it prints.
+    pub(crate) async fn next(&mut self) -> String {
+        let block = self.left.remove(0);
+        self.terminal.run(&block).await
+    }
+
+    /// Starts the example with the kubeconfig that the page has made. `folders`: a flag, and the file that it names.
+    pub(crate) fn start(&self, example: Example, folders: &[(&str, &str)]) -> Program {
+        let mut args = vec![
+            "--hub-kubeconfig".into(),
+            self.terminal.file(".kcp/controller.kubeconfig"),
+        ];
+        for (flag, name) in folders {
+            args.extend([PathBuf::from(flag), self.terminal.file(name)]);
+        }
+        Program::start(example.0, args)
+    }
 }

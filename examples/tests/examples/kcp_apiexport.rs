@@ -2,17 +2,13 @@
 
 use std::{collections::BTreeSet, fs};
 
+use mcr_kcp_double::{Kcp, KcpWorkspace};
 use mcr_testkit::{
-    kcp::{Kcp, KcpServer, KcpWorkspace},
     waiting::{OrFail, eventually},
 };
 use serde_json::{Value, json};
 
-use crate::{
-    kcp::{self, Example, PATIENCE, Right, Started, granted},
-    page,
-    program::Program,
-};
+use crate::kcp::{self, Example, PATIENCE, Right, Started, Walk, granted};
 
 const EXAMPLE: Example = Example("kcp-apiexport");
 const ROLE: &str = "sites-controller";
@@ -50,7 +46,7 @@ async fn sites_of_two_workspaces_become_pages_with_the_rights_of_the_manifest_an
     EXAMPLE.apply(&a, &["binding-team-a.yaml", "site.yaml"]);
     EXAMPLE.apply(&b, &["binding-team-b.yaml", "site.yaml"]);
     for workspace in [&a, &b] {
-        started.says(0, workspace, "published");
+        started.reports(0, workspace, "published");
         let name = format!("{}/default/shop.html", workspace.id());
         let site = workspace.get(SITES, "default/shop").unwrap();
         assert_eq!(
@@ -75,7 +71,7 @@ async fn sites_of_two_workspaces_become_pages_with_the_rights_of_the_manifest_an
     let mut changed = EXAMPLE.manifest("site.yaml").remove(0);
     changed["spec"]["text"] = "<script>".into();
     a.apply(changed).or_fail();
-    started.says(mark, &a, "published");
+    started.reports(mark, &a, "published");
     assert!(page(&started, &a).unwrap().contains("<p>&lt;script&gt;</p>"));
     assert!(page(&started, &b).unwrap().contains("Opens soon."));
     let is_patched = || {
@@ -90,7 +86,7 @@ async fn sites_of_two_workspaces_become_pages_with_the_rights_of_the_manifest_an
     a.delete(BINDINGS, "sites").or_fail();
     b.delete(SITES, "default/shop").or_fail();
     for workspace in [&a, &b] {
-        started.says(mark, workspace, "removed");
+        started.reports(mark, workspace, "removed");
         assert_eq!(page(&started, workspace), None);
     }
     let is_gone =
@@ -98,30 +94,9 @@ async fn sites_of_two_workspaces_become_pages_with_the_rights_of_the_manifest_an
     eventually(PATIENCE, "all is released", is_gone).await;
     let lines = started.program.interrupt();
     assert_eq!(lines.len(), 5, "{lines:#?}");
-    assert_eq!(used(&server), granted(&EXAMPLE.rules(ROLE)));
-}
-
-/// What the controller did. Events are refused where the claim is rejected, and nothing else is refused.
-fn used(server: &KcpServer) -> BTreeSet<Right> {
-    let mut used = BTreeSet::new();
-    for event in kcp::requests(server) {
-        if event.code == 403 {
-            assert_eq!(
-                (&*event.resource, &*event.verb),
-                ("events", "create"),
-                "{event:?}"
-            );
-            continue;
-        }
-        let of_content = event.uri.contains("/services/apiexport/");
-        let resource = if of_content {
-            "apiexports/content"
-        } else {
-            &event.resource
-        };
-        used.insert((resource.to_owned(), event.verb.clone()));
-    }
-    used
+    // Events are refused where the claim is rejected.
+    let used = kcp::used(&server, Some(("events", "create")));
+    assert_eq!(used, granted(&EXAMPLE.rules(ROLE)));
 }
 
 /// The rules in the README of the provider's crate are those of the example, apart from what this controller writes.
@@ -148,42 +123,17 @@ fn every_manifest_is_in_a_command_of_the_page() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_commands_of_the_page_lead_to_pages_and_away() {
-    let server = Kcp::builder().serve().await.or_fail();
-    let Some(terminal) = kcp::terminal(&server, EXAMPLE.0) else {
+    let Some(mut walk) = Walk::begin((EXAMPLE, PAGE), ("root:sites", ROLE), &[]).await else {
         return;
     };
-    let run = async |block: &str| terminal.run(block).await;
-    let blocks = page::blocks(PAGE);
-    let [variables, workspaces, api, consumers, kubeconfig, look, end] = blocks.as_slice() else {
-        panic!("the page has other steps: {blocks:#?}")
-    };
-    run(variables).await;
-    run(workspaces).await;
-    run(api).await;
-    let sites = server.kcp().workspace("root:sites").unwrap();
-    kcp::issue_token(
-        &server,
-        &sites,
-        EXAMPLE.user(&sites, ROLE),
-        "sites-controller-token",
-    );
-    run(consumers).await;
-    run(kubeconfig).await;
-    let pages = terminal.file(".kcp/pages");
-    let hub = terminal.file(".kcp/controller.kubeconfig");
-    let args = [
-        "--hub-kubeconfig",
-        hub.to_str().unwrap(),
-        "--folder",
-        pages.to_str().unwrap(),
-    ];
-    let program = Program::start("kcp-apiexport", args);
+    walk.next().await;
+    let program = walk.start(EXAMPLE, &[("--folder", ".kcp/pages")]);
     let announced = |workspace: &'static str, event: &'static str| {
         move |line: &Value| line["workspace"] == workspace && line["event"] == event
     };
     program.line("the first page", announced("root:team-a", "published"));
     program.line("the second page", announced("root:team-b", "published"));
-    let shown = run(look).await;
+    let shown = walk.next().await;
     assert_eq!(shown.matches("<h1>The shop</h1>").count(), 2, "{shown}");
     assert_eq!(
         shown.matches("Published").count(),
@@ -191,12 +141,12 @@ async fn the_commands_of_the_page_lead_to_pages_and_away() {
         "two Sites and one event: {shown}"
     );
     let mark = program.mark();
-    run(end).await;
+    walk.next().await;
     program.after(mark, "the change", announced("root:team-a", "published"));
     for workspace in ["root:team-a", "root:team-b"] {
         program.after(mark, "the end", announced(workspace, "removed"));
     }
-    let left = fs::read_dir(&pages)
+    let left = fs::read_dir(walk.terminal.file(".kcp/pages"))
         .unwrap()
         .flat_map(|of| fs::read_dir(of.unwrap().path().join("default")).unwrap());
     assert_eq!(left.count(), 0);

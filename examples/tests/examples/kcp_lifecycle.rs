@@ -2,17 +2,11 @@
 
 use std::{collections::BTreeSet, fs};
 
-use mcr_testkit::{
-    kcp::{Kcp, KcpServer, KcpWorkspace},
-    waiting::{OrFail, eventually},
-};
+use mcr_kcp_double::{Kcp, KcpServer, KcpWorkspace};
+use mcr_testkit::waiting::{OrFail, eventually};
 use serde_json::json;
 
-use crate::{
-    kcp::{self, Example, PATIENCE, Right, Started, granted},
-    page::{self, Terminal},
-    program::Program,
-};
+use crate::kcp::{self, Example, PATIENCE, Right, Started, Walk, granted};
 
 const INITIALIZING: Example = Example("kcp-initializing");
 const TERMINATING: Example = Example("kcp-terminating");
@@ -81,7 +75,7 @@ async fn a_new_workspace_opens_with_what_the_initializer_put_there_and_each_righ
     create(&server, INITIALIZING, "team-b", "shard-1");
     for name in ["team-a", "team-b"] {
         let workspace = phase(&server, name, "Ready").await;
-        started.says(0, &workspace, "initialized");
+        started.reports(0, &workspace, "initialized");
         let map = workspace.get(MAPS, "default/platform").unwrap();
         assert_eq!(
             map["data"],
@@ -111,7 +105,7 @@ async fn a_workspace_is_gone_when_its_files_are_and_each_right_is_used() {
     root(&server).delete(WORKSPACES, "team-a").or_fail();
     let started = Started::new(TERMINATING, &kubeconfig, &[("--folder", "files")]);
     let files = |workspace: &KcpWorkspace| started.folder.path().join("files").join(workspace.id());
-    started.says(0, &workspaces[0], "cleaned up");
+    started.reports(0, &workspaces[0], "cleaned up");
     // It can't remove this, and the workspace waits.
     let held = files(&workspaces[1]);
     fs::create_dir_all(held.parent().unwrap()).unwrap();
@@ -122,7 +116,7 @@ async fn a_workspace_is_gone_when_its_files_are_and_each_right_is_used() {
     fs::remove_file(&held).unwrap();
     fs::create_dir(&held).unwrap();
     fs::write(held.join("greeting.txt"), "hello").unwrap();
-    started.says(0, &workspaces[1], "cleaned up");
+    started.reports(0, &workspaces[1], "cleaned up");
     assert!(!held.exists());
     let are_gone = || {
         let left = root(&server).list(WORKSPACES, "");
@@ -147,79 +141,38 @@ fn every_manifest_is_in_a_command_of_its_readme() {
     }
 }
 
-/// Types the commands up to the kubeconfig of the controller.
-async fn until_kubeconfig(
-    server: &KcpServer,
-    terminal: &Terminal,
-    example: Example,
-    role: &str,
-    blocks: [&str; 4],
-) {
-    let [variables, workspace, of_type, kubeconfig] = blocks;
-    for block in [variables, workspace, of_type] {
-        terminal.run(block).await;
-    }
-    let platform = server.kcp().workspace("root:platform").unwrap();
-    kcp::issue_token(
-        server,
-        &platform,
-        example.user(&platform, role),
-        &format!("{role}-token"),
-    );
-    terminal.run(kubeconfig).await;
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_commands_of_the_readme_lead_to_a_prepared_workspace() {
-    let server = Kcp::builder().serve().await.or_fail();
-    let Some(terminal) = kcp::terminal(&server, INITIALIZING.0) else {
+    let page = readme(INITIALIZING);
+    let place = ("root:platform", "team-controller");
+    let Some(mut walk) = Walk::begin((INITIALIZING, &page), place, &[]).await else {
         return;
     };
-    let blocks = page::blocks(&readme(INITIALIZING));
-    let [variables, workspace, of_type, kubeconfig, team, look] = blocks.as_slice() else {
-        panic!("the README has other steps: {blocks:#?}")
-    };
-    let first = [variables.as_str(), workspace, of_type, kubeconfig];
-    until_kubeconfig(&server, &terminal, INITIALIZING, "team-controller", first).await;
-    terminal.run(team).await;
-    phase(&server, "team-a", "Initializing").await;
-    let hub = terminal.file(".kcp/controller.kubeconfig");
-    let program = Program::start(INITIALIZING.0, ["--hub-kubeconfig", hub.to_str().unwrap()]);
+    walk.next().await;
+    phase(&walk.server, "team-a", "Initializing").await;
+    let program = walk.start(INITIALIZING, &[]);
     program.line("the workspace", |line| line["workspace"] == "root:team-a");
-    let shown = terminal.run(look).await;
+    let shown = walk.next().await;
     assert!(shown.ends_with("#platform root:team-a"), "{shown}");
+    assert!(walk.left.is_empty());
     program.interrupt();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_commands_of_the_readme_lead_to_a_workspace_that_is_gone() {
-    let server = Kcp::builder().serve().await.or_fail();
-    let Some(terminal) = kcp::terminal(&server, TERMINATING.0) else {
+    let page = readme(TERMINATING);
+    let place = ("root:platform", "stored-controller");
+    let Some(mut walk) = Walk::begin((TERMINATING, &page), place, &[]).await else {
         return;
     };
-    let blocks = page::blocks(&readme(TERMINATING));
-    let [variables, workspace, of_type, kubeconfig, team, delete, look] = blocks.as_slice() else {
-        panic!("the README has other steps: {blocks:#?}")
-    };
-    let first = [variables.as_str(), workspace, of_type, kubeconfig];
-    until_kubeconfig(&server, &terminal, TERMINATING, "stored-controller", first).await;
-    terminal.run(team).await;
-    assert_eq!(fs::read_dir(terminal.file(".kcp/files")).unwrap().count(), 1);
-    terminal.run(delete).await;
-    phase(&server, "team-a", "Terminating").await;
-    let (hub, folder) = (
-        terminal.file(".kcp/controller.kubeconfig"),
-        terminal.file(".kcp/files"),
-    );
-    let args = [
-        "--hub-kubeconfig",
-        hub.to_str().unwrap(),
-        "--folder",
-        folder.to_str().unwrap(),
-    ];
-    let program = Program::start(TERMINATING.0, args);
+    let files = |walk: &Walk| fs::read_dir(walk.terminal.file(".kcp/files")).unwrap().count();
+    walk.next().await;
+    assert_eq!(files(&walk), 1);
+    walk.next().await;
+    phase(&walk.server, "team-a", "Terminating").await;
+    let program = walk.start(TERMINATING, &[("--folder", ".kcp/files")]);
     program.line("the workspace", |line| line["workspace"] == "root:team-a");
-    terminal.run(look).await;
-    assert_eq!(fs::read_dir(folder).unwrap().count(), 0);
+    walk.next().await;
+    assert!(files(&walk) == 0 && walk.left.is_empty());
     program.interrupt();
 }

@@ -1,18 +1,12 @@
 //! `kcp-path-aware`, on a double of kcp, with the manifests and the commands of its README.
 
-use std::collections::BTreeSet;
-
+use mcr_kcp_double::{Kcp, KcpWorkspace};
 use mcr_testkit::{
-    kcp::{Kcp, KcpWorkspace},
     waiting::{OrFail, eventually},
 };
 use serde_json::{Value, json};
 
-use crate::{
-    kcp::{self, Example, PATIENCE, Right, Started, granted},
-    page,
-    program::Program,
-};
+use crate::kcp::{self, Example, PATIENCE, Started, Walk, granted};
 
 const EXAMPLE: Example = Example("kcp-path-aware");
 const ROLE: &str = "sharing-controller";
@@ -51,12 +45,12 @@ async fn workspaces_share_by_path_with_the_rights_of_the_manifest_and_a_path_fol
     );
     // No workspace has the path that the copy names.
     EXAMPLE.apply(&b, &["binding.yaml", "copy.yaml"]);
-    let line = started.says(0, &b, "no workspace");
+    let line = started.reports(0, &b, "no workspace");
     assert_eq!(line["of"], "root:team-a");
 
     let first = kcp.create_workspace_on("root:team-a", "root").or_fail();
     EXAMPLE.apply(&first, &["original.yaml", "binding.yaml"]);
-    started.says(0, &b, "copied");
+    started.reports(0, &b, "copied");
     assert_eq!(data(&b), json!({"shop": "https://shop.example.com"}));
 
     // A change of the original, and one of the copy. What the original does not have is removed.
@@ -74,7 +68,7 @@ async fn workspaces_share_by_path_with_the_rights_of_the_manifest_and_a_path_fol
     first
         .apply(original("root:team-c", json!({"mail": "secret"})))
         .or_fail();
-    started.says(mark, &b, "not shared");
+    started.reports(mark, &b, "not shared");
     assert_eq!(data(&b), json!({"mail": "mx"}));
 
     // Another workspace takes the path.
@@ -90,20 +84,7 @@ async fn workspaces_share_by_path_with_the_rights_of_the_manifest_and_a_path_fol
     has(&b, json!({"mail": "new"})).await;
 
     started.program.interrupt();
-    let used: BTreeSet<Right> = kcp::requests(&server)
-        .into_iter()
-        .map(|event| {
-            assert_ne!(event.code, 403, "{event:?}");
-            let of_content = event.uri.contains("/services/apiexport/");
-            let resource = if of_content {
-                "apiexports/content"
-            } else {
-                &*event.resource
-            };
-            (resource.to_owned(), event.verb.clone())
-        })
-        .collect();
-    assert_eq!(used, granted(&EXAMPLE.rules(ROLE)));
+    assert_eq!(kcp::used(&server, None), granted(&EXAMPLE.rules(ROLE)));
 }
 
 #[test]
@@ -113,31 +94,15 @@ fn every_manifest_is_in_a_command_of_the_readme() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_commands_of_the_readme_lead_to_a_copy() {
-    let server = Kcp::builder().serve().await.or_fail();
-    let Some(terminal) = kcp::terminal(&server, EXAMPLE.0) else {
+    let Some(mut walk) = Walk::begin((EXAMPLE, README), ("root:sharing", ROLE), &[]).await else {
         return;
     };
-    let blocks = page::blocks(README);
-    let [variables, workspaces, api, kubeconfig, consumers, look] = blocks.as_slice() else {
-        panic!("the README has other steps: {blocks:#?}")
-    };
-    for block in [variables, workspaces, api] {
-        terminal.run(block).await;
-    }
-    let sharing = server.kcp().workspace("root:sharing").unwrap();
-    kcp::issue_token(
-        &server,
-        &sharing,
-        EXAMPLE.user(&sharing, ROLE),
-        "sharing-controller-token",
-    );
-    terminal.run(kubeconfig).await;
-    let hub = terminal.file(".kcp/controller.kubeconfig");
-    let program = Program::start(EXAMPLE.0, ["--hub-kubeconfig", hub.to_str().unwrap()]);
-    terminal.run(consumers).await;
+    let program = walk.start(EXAMPLE, &[]);
+    walk.next().await;
     program.line("the copy", |line| {
         line["workspace"] == "root:team-b" && line["event"] == "copied"
     });
-    assert_eq!(terminal.run(look).await, "https://shop.example.com");
+    assert_eq!(walk.next().await, "https://shop.example.com");
+    assert!(walk.left.is_empty());
     program.interrupt();
 }

@@ -1,6 +1,5 @@
 use std::{
     collections::BTreeSet,
-    ffi::OsStr,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
@@ -11,13 +10,12 @@ use kube::{
     api::ListParams,
     config::{Config, KubeConfigOptions, Kubeconfig},
 };
-use mcr_testkit::control_plane::Binaries;
 
-use crate::program::{Program, run, run_with};
+use crate::program::Program;
 
 const LANG: [(&str, &str); 1] = [("LANG", "C")];
 
-/// The file that a program tells its user to export. Only its owner can read it.
+/// The file that a program prints for its user to export. Only its owner can read it.
 fn exported(program: &Program) -> PathBuf {
     let path = |line: &str| Some(line.trim().strip_prefix("export KUBECONFIG=")?.to_owned());
     let line = program.line("export KUBECONFIG", |line| line.as_str().and_then(path).is_some());
@@ -72,21 +70,8 @@ async fn clusters_live_until_ctrl_c(backend: &str) {
     let program = Program::start_text_with("clusters", ["2", "--backend", backend], LANG);
     let file = exported(&program);
     assert_eq!(contexts(&file), ["cluster-1", "cluster-2"]);
-    // So that `kubectl config set-cluster` takes the names that are printed.
-    let kubeconfig = Kubeconfig::read_from(&file).unwrap();
-    let clusters: Vec<_> = kubeconfig
-        .clusters
-        .iter()
-        .map(|cluster| cluster.name.as_str())
-        .collect();
-    assert_eq!(clusters, ["cluster-1", "cluster-2"]);
     program.logged("The contexts are cluster-1 and cluster-2.", 1);
     program.logged("cargo run -p examples --example configmaps", 1);
-    if let Ok(binaries) = Binaries::find() {
-        let kubectl = binaries.folder().join("kubectl");
-        let printed = usize::from(kubectl.is_file());
-        program.logged(&format!("A kubectl is at {}", kubectl.display()), printed);
-    }
     let apis = every_context_is_a_cluster(&file).await;
     let lines = program.interrupt_text();
     assert_eq!(
@@ -112,59 +97,4 @@ async fn simulated_clusters_live_until_ctrl_c_and_leave_nothing() {
 #[tokio::test]
 async fn real_clusters_live_until_ctrl_c_and_leave_nothing() {
     clusters_live_until_ctrl_c("real").await;
-}
-
-#[tokio::test]
-async fn without_binaries_the_clusters_are_simulated() {
-    let nothing = tempfile::tempdir().unwrap();
-    let nowhere = [
-        ("KUBEBUILDER_ASSETS", OsStr::new("")),
-        ("MCR_ASSETS_DIR", nothing.path().as_os_str()),
-    ];
-    let program = Program::start_text_with("clusters", ["1"], nowhere);
-    every_context_is_a_cluster(&exported(&program)).await;
-    program.logged("running on the simulator", 1);
-    program.interrupt_text();
-    let refused = run_with("clusters", ["1", "--backend", "real"], nowhere);
-    let error = String::from_utf8(refused.stderr).unwrap();
-    assert_eq!(refused.status.code(), Some(1), "{error}");
-    assert!(
-        refused.stdout.is_empty() && error.contains("cargo xtask assets"),
-        "{error}"
-    );
-}
-
-#[test]
-fn a_wrong_number_of_clusters_is_refused_with_the_limit() {
-    for (count, backend, limit) in [
-        ("0", "sim", "1..=5000"),
-        ("5001", "sim", "1..=5000"),
-        ("many", "sim", "invalid"),
-        ("101", "real", "at most 100"),
-    ] {
-        let output = run("clusters", [count, "--backend", backend]);
-        let error = String::from_utf8(output.stderr).unwrap();
-        assert_ne!(output.status.code(), Some(0), "{error}");
-        assert!(
-            output.stdout.is_empty() && error.contains(count) && error.contains(limit),
-            "{error}"
-        );
-    }
-}
-
-#[tokio::test]
-async fn the_demo_hands_out_its_clusters_when_its_steps_are_done() {
-    let demo = Program::start_text_with("demo", ["--backend", "sim", "--serve", "off", "--patient"], LANG);
-    // Each within the time that a test waits for a line.
-    for step in ["join", "outage", "recover", "heal", "leave"] {
-        let ended = format!("✓  {step}: ");
-        demo.line(step, |line| {
-            line.as_str().is_some_and(|line| line.starts_with(&ended))
-        });
-    }
-    let file = exported(&demo);
-    assert_eq!(contexts(&file), ["amsterdam", "berlin", "chicago", "dakar"]);
-    every_context_is_a_cluster(&file).await;
-    demo.interrupt_text();
-    assert!(!file.exists());
 }

@@ -1,7 +1,6 @@
 //! Runs the examples as a user would: as programs, on real API servers.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod baseline_rbac;
 #[cfg(feature = "cluster-api")]
 mod cluster_api;
 #[cfg(feature = "cluster-inventory")]
@@ -15,7 +14,6 @@ mod configmaps;
 mod demo;
 #[cfg(feature = "kubeconfig")]
 mod deploy;
-mod fleet_policy;
 #[cfg(feature = "kcp")]
 mod kcp;
 #[cfg(feature = "kcp")]
@@ -28,8 +26,6 @@ mod kcp_lifecycle;
 mod kcp_mongodb;
 #[cfg(feature = "kcp")]
 mod kcp_path_aware;
-#[cfg(feature = "kubeconfig")]
-mod kubeconfig;
 #[cfg(feature = "demo")]
 mod local_clusters;
 #[cfg(feature = "namespace")]
@@ -37,8 +33,6 @@ mod namespace;
 #[cfg(any(feature = "cluster-inventory", feature = "kcp"))]
 mod page;
 mod registry;
-mod sieve;
-mod sync;
-mod uniform;
+mod stories;
 
 use common::program;

@@ -7,6 +7,7 @@ use std::{
 };
 
 use mcr_testkit::{control_plane::Binaries, waiting::OrFail};
+use serde_json::Value;
 
 /// A file or folder of the repository.
 pub(crate) fn repository(path: &str) -> PathBuf {
@@ -30,7 +31,7 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// With a file, such as a kubeconfig. `None` without kubectl, which the log says.
+    /// With a file, such as a kubeconfig. `None` without kubectl, which is logged.
     pub(crate) fn open(test: &str, file: &str, content: &str) -> Option<Self> {
         let kubectl = Binaries::find().or_fail().folder().to_owned();
         if !kubectl.join("kubectl").is_file() {
@@ -77,4 +78,27 @@ impl Terminal {
         );
         text(&output.stdout)
     }
+}
+
+/// The folder of an example, with its manifests.
+#[derive(Clone, Copy)]
+pub(crate) struct Example(pub(crate) &'static str);
+
+impl Example {
+    pub(crate) fn folder(self) -> PathBuf {
+        repository("examples/examples").join(self.0)
+    }
+
+    /// The objects of a manifest.
+    pub(crate) fn manifest(self, name: &str) -> Vec<Value> {
+        let text = fs::read_to_string(self.folder().join(name)).or_fail();
+        text.split("\n---\n")
+            .map(|document| serde_saphyr::from_str(document).or_fail())
+            .collect()
+    }
+}
+
+pub(crate) fn texts(list: &Value) -> Vec<String> {
+    let list = list.as_array().into_iter().flatten();
+    list.map(|text| text.as_str().unwrap().to_owned()).collect()
 }

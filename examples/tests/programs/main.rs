@@ -1,5 +1,4 @@
-//! Runs whole programs on simulated clusters. Three of them each run under five conditions: a slow hub at the start, a
-//! label that is taken away, a paused cluster, rights that are withdrawn, and a kind that is removed.
+//! Runs whole programs on simulated clusters that join, fail and come back.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod operator;

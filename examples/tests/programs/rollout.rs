@@ -8,10 +8,7 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use mcr::Manager;
-use mcr_testkit::{
-    faults::{Fault, Match},
-    sim::{SimCluster, SimRule},
-};
+use mcr_testkit::sim::SimCluster;
 use serde_json::{Value, json};
 
 use crate::{
@@ -140,7 +137,7 @@ async fn fails(place: &Place) {
 }
 
 /// Waits for a status of the Rollout, which is about its newest spec.
-async fn says(world: &World, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+async fn has_status(world: &World, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     let status = |hub: &SimCluster| {
         let found = hub.get(ROLLOUTS, "default/web")?;
         let newest = found["status"]["observedGeneration"] == found["metadata"]["generation"];
@@ -150,13 +147,13 @@ async fn says(world: &World, what: &str, wanted: impl Fn(&Value) -> bool) -> Val
 }
 
 async fn is(world: &World, phase: &str) -> Value {
-    says(world, phase, |status| status["phase"] == phase).await
+    has_status(world, phase, |status| status["phase"] == phase).await
 }
 
 /// Waits until the status names a cluster in this state, with this in the message.
 async fn names(world: &World, cluster: &str, state: &str, message: &str) -> Value {
     let what = format!("{cluster} is {state}: {message}");
-    says(world, &what, |status| {
+    has_status(world, &what, |status| {
         let mut named = status["clusters"].as_array().unwrap().iter();
         named.any(|entry| {
             let text = entry["message"].as_str().unwrap();
@@ -183,18 +180,6 @@ fn the_manifest_of_the_crd_of_rollouts_is_that_of_the_type() {
     assert_eq!(found, yaml, "update it with MCR_UPDATE_SNAPSHOTS=1");
 }
 
-#[test]
-fn the_rollout_to_begin_with_is_accepted() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/progressive-rollout/rollout.yaml");
-    let text = std::fs::read_to_string(path).unwrap();
-    let mut rollout: Value = serde_saphyr::from_str(&text).unwrap();
-    serde_json::from_value::<Rollout>(rollout.clone()).unwrap();
-    rollout["metadata"]["namespace"] = "default".into();
-    let hub = SimCluster::new();
-    hub.create(crd()).unwrap();
-    hub.create(rollout).unwrap();
-}
-
 #[tokio::test]
 async fn rollout_gives_a_version_to_one_wave_after_the_other_and_soaks() {
     let world = world().await;
@@ -209,7 +194,7 @@ async fn rollout_gives_a_version_to_one_wave_after_the_other_and_soaks() {
     assert_eq!(status["waves"][1]["state"], "Pending");
     assert_eq!(image(&world.us.cluster), None);
     becomes_healthy(&world.eu).await;
-    let status = says(&world, "it soaks", |status| {
+    let status = has_status(&world, "it soaks", |status| {
         status["waves"][0]["state"] == "Soaking"
     })
     .await;
@@ -250,28 +235,6 @@ async fn rollout_stops_at_a_failure_and_goes_on_with_another_version() {
 }
 
 #[tokio::test]
-async fn rollout_that_a_cluster_refuses_stops_and_is_tried_again_after_a_pause() {
-    let (world, running) = complete().await;
-    world
-        .eu
-        .rights([SimRule::new(["*"], ["*"], ["get", "list", "watch"])]);
-    set_image(&world, "web:2");
-    names(&world, "eu", "Failed", "web").await;
-    is(&world, "Failed").await;
-    world.eu.rights([SimRule::all()]);
-    edit(&world, |spec| spec["paused"] = true.into());
-    is(&world, "Paused").await;
-    assert_eq!(image(&world.eu.cluster).unwrap(), "web:1");
-    edit(&world, |spec| spec["paused"] = false.into());
-    for place in [&world.eu, &world.us] {
-        has(place, "web:2").await;
-        becomes_healthy(place).await;
-    }
-    is(&world, "Complete").await;
-    running.stop().await;
-}
-
-#[tokio::test]
 async fn rollout_leaves_the_deployments_of_others_alone_until_they_are_handed_over() {
     let world = world().await;
     let metadata = json!({"name": "web", "namespace": "default"});
@@ -296,93 +259,6 @@ async fn rollout_leaves_the_deployments_of_others_alone_until_they_are_handed_ov
 }
 
 #[tokio::test]
-async fn rollout_gives_the_version_to_clusters_that_join_and_forgets_those_that_leave() {
-    let (world, running) = complete().await;
-    let late = Place::start("late").await;
-    world.label(&late, "canary");
-    has(&late, "web:1").await;
-    names(&world, "late", "Updating", "").await;
-    becomes_healthy(&late).await;
-    let canaries = |number: i32| move |status: &Value| status["waves"][0]["healthy"] == number;
-    says(&world, "two healthy canaries", canaries(2)).await;
-    world.forget(&late);
-    says(&world, "one canary", |status| status["waves"][0]["clusters"] == 1).await;
-    assert_eq!(count(&late, "delete"), 0);
-    is(&world, "Complete").await;
-    running.stop().await;
-}
-
-#[tokio::test]
-async fn rollout_skips_a_cluster_that_does_not_answer_and_catches_up() {
-    let (world, running) = complete().await;
-    let late = Place::start("late").await;
-    world.label(&late, "canary");
-    has(&late, "web:1").await;
-    becomes_healthy(&late).await;
-    says(&world, "two healthy canaries", |status| {
-        status["waves"][0]["healthy"] == 2
-    })
-    .await;
-    world.eu.proxy.set(Fault::Silent).await;
-    names(&world, "eu", "Unreachable", "").await;
-    set_image(&world, "web:2");
-    has(&late, "web:2").await;
-    assert_eq!(image(&world.us.cluster).unwrap(), "web:1");
-    becomes_healthy(&late).await;
-    has(&world.us, "web:2").await;
-    assert_eq!(image(&world.eu.cluster).unwrap(), "web:1");
-    world.eu.proxy.clear().await;
-    for place in [&world.us, &world.eu] {
-        becomes_healthy(place).await;
-        has(place, "web:2").await;
-    }
-    becomes_healthy(&world.eu).await;
-    is(&world, "Complete").await;
-    running.stop().await;
-}
-
-/// Nothing is known of the canaries, so the rest waits.
-#[tokio::test]
-async fn rollout_waits_for_a_wave_whose_clusters_are_suspended() {
-    let (world, running) = complete().await;
-    world.suspend(&world.eu, "canary", "hibernated");
-    names(&world, "eu", "Unreachable", "hibernated").await;
-    set_image(&world, "web:2");
-    let status = says(&world, "it waits", |status| {
-        status["waves"][0]["state"] == "Progressing"
-    })
-    .await;
-    assert_eq!(status["waves"][1]["updated"], 0);
-    world.label(&world.eu, "canary");
-    has(&world.eu, "web:2").await;
-    assert_eq!(image(&world.us.cluster).unwrap(), "web:1");
-    running.stop().await;
-}
-
-#[tokio::test]
-async fn rollout_waits_for_a_cluster_that_does_not_answer_if_it_is_asked_to() {
-    let (world, running) = complete().await;
-    edit(&world, |spec| spec["unreachable"] = "Wait".into());
-    world.eu.proxy.set(Fault::Silent).await;
-    names(&world, "eu", "Unreachable", "").await;
-    set_image(&world, "web:2");
-    let status = says(&world, "it waits", |status| {
-        status["waves"][0]["state"] == "Progressing"
-    })
-    .await;
-    assert_eq!(status["waves"][1]["updated"], 0);
-    // Its deletion waits as well, and deletes what it can.
-    world.hub.cluster.delete(ROLLOUTS, "default/web").unwrap();
-    world.us.loses(DEPLOYMENTS, "default/web").await;
-    running.fails(&world.hub, "eu").await;
-    assert!(world.hub.get(ROLLOUTS, "default/web").is_some());
-    world.eu.proxy.clear().await;
-    world.eu.loses(DEPLOYMENTS, "default/web").await;
-    world.hub.loses(ROLLOUTS, "default/web").await;
-    running.stop().await;
-}
-
-#[tokio::test]
 async fn rollout_that_is_deleted_takes_its_deployments_and_no_others() {
     let (world, running) = complete().await;
     let late = Place::start("late").await;
@@ -395,7 +271,7 @@ async fn rollout_that_is_deleted_takes_its_deployments_and_no_others() {
     late.has("a list of Deployments", listed).await;
     // A cluster that no wave selects any more keeps its Deployment until then.
     world.unlabel(&world.us);
-    says(&world, "no cluster", |status| status["waves"][1]["clusters"] == 0).await;
+    has_status(&world, "no cluster", |status| status["waves"][1]["clusters"] == 0).await;
     world.hub.cluster.delete(ROLLOUTS, "default/web").unwrap();
     world.hub.loses(ROLLOUTS, "default/web").await;
     for place in [&world.eu, &world.us] {
@@ -428,65 +304,5 @@ async fn rollout_waits_until_the_clusters_are_known() {
     becomes(&world.eu, 1).await;
     names(&world, "eu", "Updating", "1 of 2 replicas").await;
     assert_eq!(image(&world.us.cluster), None);
-    running.stop().await;
-}
-
-/// A server that answers with errors has not refused the version.
-#[tokio::test]
-async fn rollout_tries_again_after_an_error() {
-    let (world, running) = complete().await;
-    let writes = Match::any().resource("deployments").verb("patch");
-    world.eu.proxy.set(Fault::Status(503).on(writes)).await;
-    set_image(&world, "web:2");
-    let status = names(&world, "eu", "Updating", "503").await;
-    assert_eq!(status["phase"], "Progressing");
-    running.fails(&world.hub, "503").await;
-    world.eu.proxy.clear().await;
-    for place in [&world.eu, &world.us] {
-        has(place, "web:2").await;
-        becomes_healthy(place).await;
-    }
-    is(&world, "Complete").await;
-    running.recovers(&world.hub).await;
-    running.stop().await;
-}
-
-#[tokio::test]
-async fn rollout_names_a_cluster_whose_deployments_it_may_not_list() {
-    let world = world().await;
-    world.eu.rights([SimRule::new([""], ["namespaces"], ["get"])]);
-    world.hub.put(rollout());
-    let running = run(&world);
-    let status = names(&world, "eu", "Unreachable", "forbidden").await;
-    assert_eq!(status["waves"][1]["updated"], 0);
-    world.eu.rights([SimRule::all()]);
-    has(&world.eu, "web:1").await;
-    assert_eq!(image(&world.us.cluster), None);
-    running.stop().await;
-}
-
-/// The program sees an old Rollout, which is not paused.
-#[tokio::test]
-async fn rollout_is_not_continued_by_an_old_state_of_its_spec() {
-    let (world, running) = complete().await;
-    set_image(&world, "web:2");
-    has(&world.eu, "web:2").await;
-    becomes(&world.eu, 1).await;
-    names(&world, "eu", "Updating", "1 of 2 replicas").await;
-    let reads = Match::any().resource("rollouts");
-    world.hub.proxy.set(Fault::StaleReads.on(reads)).await;
-    edit(&world, |spec| spec["paused"] = true.into());
-    becomes_healthy(&world.eu).await;
-    let refused = |hub: &SimCluster| {
-        let conflicts = hub
-            .audit()
-            .count(|event| event.resource == "rollouts" && event.code == 409);
-        (conflicts > 0).then_some(())
-    };
-    world.hub.has("a conflict", refused).await;
-    assert_eq!(image(&world.us.cluster).unwrap(), "web:1");
-    world.hub.proxy.clear().await;
-    is(&world, "Paused").await;
-    assert_eq!(image(&world.us.cluster).unwrap(), "web:1");
     running.stop().await;
 }

@@ -1,4 +1,4 @@
-//! The decisions of `progressive-rollout`: by themselves, and in random histories.
+//! The decisions of `progressive-rollout`, without a cluster.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,13 +6,12 @@ use k8s_openapi::{
     api::apps::v1::Deployment,
     jiff::{SignedDuration, Timestamp},
 };
-use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::progressive_rollout::{
-    api::{ClusterState, Phase, Rollout, Unreachable, WaveState},
+    api::{ClusterState, Phase, Rollout, WaveState},
     decide::{Decision, decide},
-    member::{Answer, Contact, Health, Member, health},
+    member::{Contact, Health, Member, health},
 };
 
 /// A Rollout and its clusters. Each decision starts from JSON: the object in the hub is all that is kept.
@@ -173,38 +172,6 @@ fn the_next_wave_begins_when_the_last_one_has_soaked() {
 }
 
 #[test]
-fn each_version_soaks_and_so_does_each_wave() {
-    let mut play = Play::two_waves();
-    for wave in 0..2 {
-        play.rollout["spec"]["waves"][wave]["soakSeconds"] = 30.into();
-    }
-    play.complete();
-    play.edit(|spec| spec["template"]["spec"]["image"] = 2.into());
-    for name in ["a", "b"] {
-        assert_eq!(play.go().apply, [name]);
-        play.of(name).health = Health::Healthy;
-    }
-    let decision = play.go();
-    assert_eq!(
-        (decision.apply.len(), decision.again),
-        (0, Some(Duration::from_secs(30)))
-    );
-    play.now += SignedDuration::from_secs(30);
-    assert_eq!(play.go().apply, ["c"]);
-    // A wave that is inserted does not take the time of another.
-    play.edit(|spec| {
-        spec["waves"][0]["selector"] = json!({"matchLabels": {"tier": "none"}});
-        let waves = spec["waves"].as_array_mut().unwrap();
-        waves.insert(0, wave("first", "canary", 1, 30));
-    });
-    let waves = play.go().status.waves;
-    assert_eq!(
-        [waves[0].state, waves[1].state],
-        [WaveState::Soaking, WaveState::Complete]
-    );
-}
-
-#[test]
 fn a_failure_stops_until_the_spec_changes() {
     for recovers in [false, true] {
         let mut play = Play::two_waves();
@@ -226,54 +193,6 @@ fn a_failure_stops_until_the_spec_changes() {
         play.edit(|spec| spec["waves"][0]["soakSeconds"] = 0.into());
         assert_eq!(play.go().apply, ["c"]);
     }
-}
-
-#[test]
-fn a_new_version_replaces_one_that_failed_and_an_old_one_comes_back_only_where_it_is_missing() {
-    let mut play = Play::two_waves();
-    play.complete();
-    play.edit(|spec| spec["template"]["spec"]["image"] = 2.into());
-    assert_eq!(play.go().apply, ["a"]);
-    play.of("a").health = Health::Failed("no image".to_owned());
-    assert_eq!(play.go().status.phase, Phase::Failed);
-    let mut other = Play {
-        rollout: play.rollout.clone(),
-        members: play.members.clone(),
-        now: play.now,
-    };
-    other.edit(|spec| spec["template"]["spec"]["image"] = 3.into());
-    assert_eq!(other.go().apply, ["a"]);
-    play.edit(|spec| spec["template"]["spec"]["image"] = 1.into());
-    assert_eq!(play.go().apply, ["a"]);
-    play.of("a").health = Health::Healthy;
-    assert_eq!(play.go().status.phase, Phase::Complete);
-}
-
-#[test]
-fn a_refused_version_is_a_failure_and_is_tried_again_with_a_changed_spec() {
-    let mut play = Play::two_waves();
-    assert_eq!(play.decide().apply, ["a"]);
-    play.of("a").answer = Some(Answer::Refused("forbidden".to_owned()));
-    assert_eq!(play.decide().status.phase, Phase::Failed);
-    play.of("a").answer = None;
-    assert_eq!(play.decide().apply, [""; 0]);
-    play.edit(|spec| spec["paused"] = true.into());
-    let decision = play.decide();
-    assert_eq!((decision.status.phase, decision.apply.len()), (Phase::Paused, 0));
-    play.edit(|spec| spec["paused"] = false.into());
-    assert_eq!(play.decide().apply, ["a"]);
-}
-
-#[test]
-fn an_error_is_named_until_the_version_is_seen_and_costs_no_other_write() {
-    let mut play = Play::two_waves();
-    play.decide();
-    play.of("a").answer = Some(Answer::Error("503".to_owned()));
-    let status = play.decide().status;
-    assert_eq!(status.clusters[0].message, "503");
-    play.of("a").answer = None;
-    let decision = play.decide();
-    assert_eq!((decision.status, decision.apply), (status, vec!["a".to_owned()]));
 }
 
 #[test]
@@ -300,29 +219,6 @@ fn unreachable_clusters_are_named_and_skipped_or_waited_for() {
 }
 
 #[test]
-fn a_cluster_that_is_not_listed_is_looked_at_again_and_waited_for_if_that_ends() {
-    let mut play = Play::two_waves();
-    play.complete();
-    play.edit(|spec| spec["template"]["spec"]["image"] = 2.into());
-    play.of("a").contact = Contact::Unlisted(None);
-    assert_eq!(play.go().apply, ["b"]);
-    play.of("b").health = Health::Healthy;
-    let decision = play.go();
-    assert_eq!(
-        (decision.apply.len(), decision.again),
-        (0, Some(Duration::from_secs(1)))
-    );
-    assert_eq!(state_of(&decision, "a"), Some(ClusterState::Connecting));
-    play.of("a").contact = Contact::Unlisted(Some("forbidden".to_owned()));
-    let decision = play.go();
-    assert_eq!(
-        (&*decision.apply, decision.again),
-        (&["c".to_owned()][..], Some(Duration::from_secs(1)))
-    );
-    assert_eq!(state_of(&decision, "a"), Some(ClusterState::Unreachable));
-}
-
-#[test]
 fn a_cluster_that_joins_a_wave_which_is_done_gets_the_version_at_once() {
     let mut play = Play::two_waves();
     play.complete();
@@ -336,41 +232,6 @@ fn a_cluster_that_joins_a_wave_which_is_done_gets_the_version_at_once() {
     assert_eq!(decision.status.waves[0].clusters, 4);
     play.members.remove("e");
     assert_eq!(play.go().status.waves[0].clusters, 3);
-}
-
-/// They run an old version, which could break.
-#[test]
-fn clusters_that_come_back_to_a_wave_which_is_done_keep_its_limit() {
-    let mut play = Play::two_waves();
-    play.members.insert("e".to_owned(), member("canary"));
-    play.complete();
-    play.edit(|spec| spec["template"]["spec"]["image"] = 2.into());
-    for name in ["b", "e"] {
-        play.of(name).contact = Contact::Unreachable("no route".to_owned());
-    }
-    play.complete();
-    for name in ["b", "e"] {
-        play.of(name).contact = Contact::Connected;
-    }
-    assert_eq!(play.go().apply, ["b"]);
-    play.of("b").health = Health::Healthy;
-    assert_eq!(play.go().apply, ["e"]);
-}
-
-#[test]
-fn a_selector_that_is_wrong_stops_the_roll_out_and_is_named() {
-    let mut play = Play::two_waves();
-    play.go();
-    let expression = json!({"key": "tier", "operator": "In"});
-    play.edit(|spec| spec["waves"][0]["selector"] = json!({"matchExpressions": [expression]}));
-    let decision = play.decide();
-    assert_eq!((decision.status.phase, decision.apply.len()), (Phase::Failed, 0));
-    assert!(
-        decision.status.conditions[1].message.starts_with("spec.waves: "),
-        "{decision:?}"
-    );
-    // What it was given is not forgotten.
-    assert_eq!(state_of(&decision, "a"), Some(ClusterState::Updating));
 }
 
 #[test]
@@ -410,283 +271,4 @@ fn health_is_that_of_kubectl_rollout_status() {
         health(condition("ReplicaSetUpdated")),
         Health::Progressing(_)
     ));
-}
-
-// ---- Random histories -------------------------------------------------------------------------------------------
-
-#[derive(Clone, Debug)]
-enum Event {
-    Decide {
-        refused: bool,
-    },
-    Health(usize, Health),
-    Contact(usize, Contact),
-    Joins(usize, usize),
-    Leaves(usize),
-    /// The Deployment is deleted by hand.
-    Loses(usize),
-    /// The stores show what was applied.
-    Seen,
-    Template(u8),
-    Pause(bool),
-    Passes(i64),
-}
-
-const TIERS: [&str; 4] = ["canary", "early", "prod", "none"];
-
-fn events() -> impl Strategy<Value = Vec<Event>> {
-    let cluster = || 0..7_usize;
-    let health = prop_oneof![
-        6 => Just(Health::Healthy),
-        2 => Just(progressing()),
-        1 => Just(Health::Failed("failed".to_owned())),
-    ];
-    let contact = prop_oneof![
-        4 => Just(Contact::Connected),
-        1 => Just(Contact::Unlisted(None)),
-        1 => Just(Contact::Unlisted(Some("forbidden".to_owned()))),
-        1 => Just(Contact::Unreachable("away".to_owned())),
-    ];
-    let event = prop_oneof![
-        10 => prop::bool::weighted(0.05).prop_map(|refused| Event::Decide { refused }),
-        10 => (cluster(), health).prop_map(|(cluster, health)| Event::Health(cluster, health)),
-        2 => (cluster(), contact).prop_map(|(cluster, contact)| Event::Contact(cluster, contact)),
-        2 => (cluster(), 0..4_usize).prop_map(|(cluster, tier)| Event::Joins(cluster, tier)),
-        1 => cluster().prop_map(Event::Leaves),
-        1 => cluster().prop_map(Event::Loses),
-        6 => Just(Event::Seen),
-        1 => (0..3_u8).prop_map(Event::Template),
-        1 => any::<bool>().prop_map(Event::Pause),
-        3 => (0..20_i64).prop_map(Event::Passes),
-    ];
-    prop::collection::vec(event, 1..80)
-}
-
-struct History {
-    play: Play,
-    /// What the clusters have, whether their stores show it or not.
-    real: BTreeMap<String, (Option<String>, Health)>,
-}
-
-impl History {
-    /// The store of a cluster shows what the cluster has.
-    fn seen(&mut self, name: &str) {
-        if let (Some((revision, health)), Some(member)) =
-            (self.real.get(name), self.play.members.get_mut(name))
-        {
-            (member.revision, member.health) = (revision.clone(), health.clone());
-        }
-    }
-
-    fn all_seen(&mut self) {
-        for name in self.real.keys().cloned().collect::<Vec<_>>() {
-            self.seen(&name);
-        }
-    }
-
-    fn happens(&mut self, event: Event) {
-        let name = |cluster: usize| format!("c{cluster}");
-        match event {
-            Event::Decide { refused } => self.decide(refused),
-            Event::Health(cluster, health) => {
-                // Health is seen together with the version that it is about.
-                if let Some((Some(_), found)) = self.real.get_mut(&name(cluster)) {
-                    *found = health;
-                    self.seen(&name(cluster));
-                }
-            }
-            Event::Contact(cluster, contact) => {
-                if let Some(member) = self.play.members.get_mut(&name(cluster)) {
-                    member.contact = contact;
-                }
-            }
-            Event::Joins(cluster, tier) => {
-                self.real.entry(name(cluster)).or_insert((None, progressing()));
-                let found = self
-                    .play
-                    .members
-                    .entry(name(cluster))
-                    .or_insert_with(|| member(""));
-                found.labels = member(TIERS[tier]).labels;
-                self.seen(&name(cluster));
-            }
-            Event::Leaves(cluster) => {
-                self.play.members.remove(&name(cluster));
-            }
-            Event::Loses(cluster) => {
-                self.real.insert(name(cluster), (None, progressing()));
-                self.seen(&name(cluster));
-            }
-            Event::Seen => self.all_seen(),
-            Event::Template(image) => {
-                self.all_seen();
-                self.play
-                    .edit(|spec| spec["template"]["spec"]["image"] = image.into());
-            }
-            Event::Pause(paused) => self.play.edit(|spec| spec["paused"] = paused.into()),
-            Event::Passes(seconds) => self.play.now += SignedDuration::from_secs(seconds),
-        }
-    }
-
-    fn decide(&mut self, refused: bool) {
-        let before = self.play.read();
-        let decision = self.play.decide();
-        let (spec, status) = (&before.spec, &decision.status);
-        let revision = &status.revision;
-        self.holds(&before, &decision);
-        // What is decided twice is decided once: the second time nothing is written.
-        let again = self.play.decide();
-        assert_eq!((&again.status, &again.apply), (status, &decision.apply));
-
-        let was = before.status.clone().unwrap_or_default();
-        let generation = before.metadata.generation.unwrap();
-        if was.phase == Phase::Failed && was.observed_generation == generation {
-            assert_eq!(status.phase, Phase::Failed);
-        }
-        if spec.paused || status.phase == Phase::Failed {
-            assert_eq!(decision.apply, [""; 0], "a roll-out that is paused or has failed");
-        }
-        for name in &decision.apply {
-            assert_eq!(self.play.members[name].contact, Contact::Connected);
-            if refused {
-                self.play.of(name).answer = Some(Answer::Refused("no".to_owned()));
-            } else {
-                self.real
-                    .insert(name.clone(), (Some(revision.clone()), progressing()));
-            }
-        }
-        if refused && !decision.apply.is_empty() {
-            assert_eq!(self.play.decide().status.phase, Phase::Failed);
-        }
-        for member in self.play.members.values_mut() {
-            member.answer = None;
-        }
-    }
-
-    /// The limits of the clusters that get the version now and were not given it before.
-    fn holds(&self, before: &Rollout, decision: &Decision) {
-        let (spec, revision) = (&before.spec, &decision.status.revision);
-        let was = before.status.clone().unwrap_or_default();
-        let in_wave = |index: usize| {
-            let members = self.play.members.iter();
-            members.filter(move |(_, member)| member.labels["tier"] == TIERS[index])
-        };
-        let is_healthy = |member: &Member| {
-            let connected = member.contact == Contact::Connected;
-            connected && member.revision.as_ref() == Some(revision) && member.health == Health::Healthy
-        };
-        let is_skipped = |member: &Member| {
-            let away = matches!(
-                member.contact,
-                Contact::Unreachable(_) | Contact::Unlisted(Some(_))
-            );
-            spec.unreachable == Unreachable::Skip && away
-        };
-        for (index, wave) in spec.waves.iter().enumerate() {
-            let is_new = |name: &&String| {
-                let mut given = was.clusters.iter();
-                !given.any(|last| last.name == **name && last.revision.as_ref() == Some(revision))
-            };
-            // A wave that is done has soaked with this version.
-            let since = was.waves.get(index).and_then(|last| last.healthy_since.clone());
-            let since = since.filter(|_| was.revision == *revision);
-            let is_done = since.is_some_and(|since| {
-                self.play.now.duration_since(since.0) >= SignedDuration::from_secs(wave.soak_seconds.into())
-            });
-            let mut new = decision.apply.iter().filter(is_new);
-            let starts = new.any(|name| {
-                let member = &self.play.members[name];
-                member.labels["tier"] == TIERS[index] && !(is_done && member.revision.is_none())
-            });
-            if !starts {
-                continue;
-            }
-            let updating = in_wave(index).filter(|(name, member)| {
-                let has = |(found, _): &(Option<String>, Health)| found.as_ref() == Some(revision);
-                let has = self.real.get(*name).is_some_and(has) || decision.apply.contains(name);
-                has && !is_healthy(member) && !is_skipped(member)
-            });
-            let updating: Vec<_> = updating.map(|(name, _)| name).collect();
-            assert!(
-                updating.len() <= usize::try_from(wave.max_parallel).unwrap(),
-                "{updating:?} of {wave:?}"
-            );
-            for earlier in 0..index {
-                let waits = in_wave(earlier).find(|(_, member)| !is_healthy(member) && !is_skipped(member));
-                assert!(
-                    waits.is_none(),
-                    "{} begins before {waits:?} is healthy",
-                    wave.name
-                );
-                let nothing =
-                    in_wave(earlier).count() > 0 && !in_wave(earlier).any(|(_, member)| is_healthy(member));
-                assert!(
-                    !nothing,
-                    "{} begins, and nothing is known of wave {earlier}",
-                    wave.name
-                );
-            }
-        }
-        for name in &decision.apply {
-            let entry = decision
-                .status
-                .clusters
-                .iter()
-                .find(|entry| entry.name == *name)
-                .unwrap();
-            assert_eq!(
-                (entry.state, entry.revision.as_ref()),
-                (ClusterState::Updating, Some(revision))
-            );
-        }
-        let mut names: Vec<_> = decision.status.clusters.iter().map(|entry| &entry.name).collect();
-        names.sort();
-        names.dedup();
-        assert_eq!(
-            names.len(),
-            decision.status.clusters.len(),
-            "each cluster is named once"
-        );
-    }
-
-    /// Whatever has happened: with a new version that all clusters take, the roll-out ends.
-    fn ends(mut self) {
-        self.happens(Event::Pause(false));
-        self.happens(Event::Template(9));
-        for member in self.play.members.values_mut() {
-            member.contact = Contact::Connected;
-        }
-        let decision = self.play.complete();
-        for (name, member) in &self.play.members {
-            let in_a_wave = member.labels["tier"] != "none";
-            assert!(
-                !in_a_wave || member.revision.as_ref() == Some(&decision.status.revision),
-                "{name}"
-            );
-        }
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn random_histories_keep_the_limits_and_end(
-        limits in prop::collection::vec((1..4_i32, prop_oneof![Just(0), Just(10)]), 3),
-        waits: bool,
-        events in events(),
-    ) {
-        let waves: Vec<Value> =
-            limits.iter().zip(TIERS).map(|((limit, soak), tier)| wave(tier, tier, *limit, *soak)).collect();
-        let mut play = Play::new(json!(waves), &[]);
-        play.rollout["spec"]["unreachable"] = if waits { "Wait" } else { "Skip" }.into();
-        let mut history = History { play, real: BTreeMap::new() };
-        for cluster in 0..5 {
-            history.happens(Event::Joins(cluster, cluster % 3));
-        }
-        for event in events {
-            history.happens(event);
-        }
-        history.ends();
-    }
 }

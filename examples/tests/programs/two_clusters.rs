@@ -94,11 +94,3 @@ async fn two_clusters_serve_consumers_of_the_same_names_without_a_mix_up() {
     );
     running.stop().await;
 }
-
-/// A whole controller over two clusters takes less than 60 lines, with its imports and its `main`.
-#[test]
-fn two_clusters_take_less_than_60_lines() {
-    let lines = include_str!("../../examples/sync-two-clusters.rs").lines();
-    let lines = lines.filter(|line| !line.trim().is_empty()).count();
-    assert!(lines < 60, "it has {lines} lines");
-}

@@ -171,19 +171,6 @@ impl World {
         self.clusters.add(ClusterSpec::new(name, access.into()));
     }
 
-    /// Announces a cluster with the label `tier` that is not expected to answer.
-    pub(crate) fn suspend(&self, place: &Place, tier: &str, reason: &str) {
-        let name = ClusterName::new(place.cluster.name()).unwrap();
-        let access = KubeconfigAccess::new(&place.kubeconfig, Trust::Trusted);
-        let spec = ClusterSpec::new(name, access.into()).label("tier", tier);
-        self.clusters.add(spec.suspended(reason));
-    }
-
-    /// Takes a cluster out of the fleet.
-    pub(crate) fn forget(&self, place: &Place) {
-        assert!(self.clusters.remove(place.cluster.name()));
-    }
-
     /// Waits until a cluster of the fleet has a kind that it refuses to list.
     pub(crate) async fn blocked(&self, place: &Place) {
         let name = place.cluster.name();
@@ -236,22 +223,6 @@ impl Running {
             wanted(status.clusters.get(name)?).then_some(())
         };
         eventually(PATIENCE, &format!("{name} has {what}"), has).await;
-    }
-
-    /// Waits until the controller begins no reconcile in a cluster, because it is unreachable, although it has requests.
-    pub(crate) async fn parks(&self, place: &Place) {
-        self.has(place, "requests that wait", |status| {
-            status.parked && status.ready + status.delayed + status.running > 0
-        })
-        .await;
-    }
-
-    /// Waits until a request of a cluster fails with such an error, as `/clusters` shows it.
-    pub(crate) async fn fails(&self, place: &Place, error: &str) {
-        self.has(place, &format!("a request that fails with {error}"), |status| {
-            status.failing.iter().any(|failing| failing.error.contains(error))
-        })
-        .await;
     }
 
     /// Waits until no request of a cluster fails.

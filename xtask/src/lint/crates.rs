@@ -104,13 +104,14 @@ pub(super) fn check() -> Result<()> {
 /// The members of the workspace that a crate may depend on. `None` allows all.
 fn allowed(name: &str) -> Option<&'static [&'static str]> {
     match name {
-        "mcr-access" | "mcr-doubles" | "mcr-h1" | "mcr-lease" | "mcr-store" => Some(&[]),
+        "mcr-access" | "mcr-doubles" | "mcr-garden-double" | "mcr-h1" | "mcr-lease" | "mcr-store" => Some(&[]),
         "mcr-client" => Some(&["mcr-access", "mcr-h1"]),
         "mcr-watch" => Some(&["mcr-access", "mcr-client", "mcr-store"]),
         "mcr-core" => Some(&["mcr-access", "mcr-client", "mcr-store", "mcr-watch"]),
         "mcr" => Some(&["mcr-core", "mcr-lease"]),
         "mcr-sync" => Some(&["mcr"]),
         "mcr-testkit" => Some(&["mcr-core"]),
+        "mcr-kcp-double" => Some(&["mcr-testkit"]),
         _ if name.starts_with("mcr-provider-") => Some(&["mcr-core"]),
         // A plugin runs once for each credential. It starts without the parts of a controller.
         _ if name.starts_with("mcr-exec-") => Some(&["mcr-access", "mcr-client"]),

@@ -20,11 +20,25 @@ pub(super) fn read() -> Result<Sources> {
     for member in list(&root.join("crates"))? {
         folders.push(member.join("src"));
     }
+    walk(folders)
+}
+
+/// Reads all sources, those of tests and examples too.
+pub(super) fn read_all() -> Result<Sources> {
+    let folders = ["crates", "examples", "fuzz", "xtask"];
+    walk(folders.map(|name| workspace::root().join(name)).into())
+}
+
+fn walk(mut folders: Vec<PathBuf>) -> Result<Sources> {
+    let root = workspace::root();
     let mut sources = Sources::new();
     while let Some(folder) = folders.pop() {
         for path in list(&folder)? {
             if path.is_dir() {
-                folders.push(path);
+                // What cargo has built, when somebody runs it in a folder of its own such as `fuzz`.
+                if !path.ends_with("target") {
+                    folders.push(path);
+                }
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
                 sources.insert(path.strip_prefix(&root)?.to_owned(), text);

@@ -100,7 +100,7 @@ pub(super) const BUGS: &[Planted] = &[
     bug(SYNC, "sync-forgets-a-name-that-is-taken", "mcr-sync", "life", "claims::sync_name_that_is_taken_by_another_object_is_used_once_it_is_free"),
     bug(SYNC, "sync-adopts-before-a-refusal", "mcr-sync", "life", "claims::sync_adoption_follows_only_a_creation_that_the_server_refused"),
     bug(SYNC, "sync-misses-a-second-claim", "mcr-sync", "protocol", PROTOCOL),
-    bug(SYNC, "sync-writes-before-the-status-check", "mcr-sync", "sync", "sync_kind_without_a_status_subresource_is_an_error_before_anything_is_written"),
+    bug(SYNC, "sync-writes-before-the-status-check", "mcr-sync", "input", "status::sync_kind_without_a_status_subresource_is_an_error_before_anything_is_written"),
     bug(SYNC, "sync-deletes-orphans-at-once", "mcr-sync", "life", "orphans::sync_the_grace_of_orphans_begins_anew_when_the_program_starts"),
     bug(SYNC, "sync-looks-for-its-sources-elsewhere", "mcr-sync", "input", "fleet::sync_source_of_a_watch_with_a_selector_is_reported_when_its_target_cluster_or_it_has_left"),
     bug(SYNC, "sync-believes-a-restored-backup", "mcr-sync", "input", "orphans::sync_source_that_vanishes_with_its_finalizer_while_the_program_runs_is_reported_and_its_target_stays"),

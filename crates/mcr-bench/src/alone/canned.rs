@@ -18,8 +18,9 @@ use kube::{Client, client::Body};
 use mcr::{ClusterName, ClusterSpec, Fleet};
 use mcr_provider_clusters::ClustersProvider;
 use serde_json::{Value, json};
-use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::Service;
+
+use super::Runs;
 
 type Answer = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
 
@@ -66,17 +67,16 @@ impl Service<Request<Body>> for Canned {
             .uri()
             .query()
             .is_some_and(|query| query.contains("watch=true"));
+        let once = |bytes: Bytes| stream::once(ready(bytes)).boxed();
         let bytes = match request.uri().path() {
-            "/version" => stream::once(ready(Bytes::from_static(
-                br#"{"major":"1","minor":"36","gitVersion":"v1.36.1"}"#,
-            )))
-            .boxed(),
+            "/version" => once(r#"{"major":"1","minor":"36","gitVersion":"v1.36.1"}"#.into()),
             "/api/v1/namespaces/kube-system" => {
-                let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "kube-system", "uid": "canned" } });
-                stream::once(ready(Bytes::from(namespace.to_string()))).boxed()
+                let metadata = json!({ "name": "kube-system", "uid": "canned" });
+                let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
+                once(namespace.to_string().into())
             }
             _ if watch => (self.watch)(),
-            _ => stream::once(ready((self.list)())).boxed(),
+            _ => once((self.list)()),
         };
         let frames = bytes.map(|bytes| Ok(Frame::data(bytes))).boxed();
         let mut response = Response::new(StreamBody::new(frames));
@@ -88,15 +88,9 @@ impl Service<Request<Body>> for Canned {
 
 /// Adds the fields that an API server sets: a UID, a version and `managedFields`.
 pub fn stored(mut object: Value, number: usize) -> Value {
-    let fields: Vec<Value> = object["metadata"]["labels"]
-        .as_object()
-        .into_iter()
-        .flatten()
-        .map(|(label, _)| json!(format!("f:{label}")))
-        .collect();
     let mut managed = json!({ "f:metadata": { "f:labels": { ".": {} } }, "f:data": { ".": {}, "f:application.properties": {} } });
-    for field in &fields {
-        managed["f:metadata"]["f:labels"][field.as_str().unwrap_or_default()] = json!({});
+    for label in object["metadata"]["labels"].as_object().into_iter().flatten() {
+        managed["f:metadata"]["f:labels"][format!("f:{}", label.0)] = json!({});
     }
     object["metadata"]["uid"] = format!("{number:08x}-5f0c-4a5b-9d52-{:012x}", number * 7919).into();
     object["metadata"]["resourceVersion"] = (1_000_000 + number).to_string().into();
@@ -112,16 +106,18 @@ pub fn stored(mut object: Value, number: usize) -> Value {
 /// programs whose instructions are counted.
 pub struct Alike(Vec<String>);
 
-impl Alike {
+impl Default for Alike {
     /// Objects like `config_map(0)`.
-    pub fn new() -> Self {
+    fn default() -> Self {
         let mut object = stored(crate::objects::config_map(0), 0);
         for field in ["name", "namespace", "uid", "resourceVersion"] {
             object["metadata"][field] = format!("<{field}>").into();
         }
         Self(object.to_string().split(['<', '>']).map(str::to_owned).collect())
     }
+}
 
+impl Alike {
     /// Writes one object.
     pub fn write(&self, to: &mut Vec<u8>, name: &str, namespace: &str, version: &str) {
         const UID: &str = "7f3c1a20-5f0c-4a5b-9d52-000000000000";
@@ -143,52 +139,38 @@ impl Alike {
 
     /// The answer to a list of `count` objects, in these namespaces.
     pub fn list(&self, count: usize, namespace: impl Fn(usize) -> String) -> Bytes {
-        let mut bytes = br#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"2000000"},"items":["#.to_vec();
-        for number in 0..count {
-            if number > 0 {
-                bytes.push(b',');
-            }
-            self.write(
-                &mut bytes,
-                &format!("map-{number}"),
-                &namespace(number),
-                &number.to_string(),
-            );
-        }
-        bytes.extend(b"]}");
-        bytes.into()
+        let objects = (0..count).map(|number| {
+            let mut object = Vec::new();
+            let name = format!("map-{number}");
+            self.write(&mut object, &name, &namespace(number), &number.to_string());
+            object
+        });
+        joined(objects)
     }
 }
 
-impl Default for Alike {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// The answer to a list, as an API server writes it: without `apiVersion` and `kind` in the items.
-pub fn list(objects: impl Iterator<Item = Value>) -> Bytes {
+fn joined(objects: impl Iterator<Item = Vec<u8>>) -> Bytes {
     let mut bytes =
         br#"{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"2000000"},"items":["#.to_vec();
-    for (at, mut object) in objects.enumerate() {
-        if let Some(fields) = object.as_object_mut() {
-            fields.remove("apiVersion");
-            fields.remove("kind");
-        }
+    for (at, object) in objects.enumerate() {
         if at > 0 {
             bytes.push(b',');
         }
-        bytes.extend(object.to_string().into_bytes());
+        bytes.extend(object);
     }
     bytes.extend(b"]}");
     bytes.into()
 }
 
-/// A fleet that runs until this is dropped.
-pub struct Runs {
-    /// The fleet.
-    pub fleet: Fleet,
-    _stop: DropGuard,
+/// The answer to a list, as an API server writes it: without `apiVersion` and `kind` in the items.
+pub fn list(objects: impl Iterator<Item = Value>) -> Bytes {
+    joined(objects.map(|mut object| {
+        if let Some(fields) = object.as_object_mut() {
+            fields.remove("apiVersion");
+            fields.remove("kind");
+        }
+        object.to_string().into_bytes()
+    }))
 }
 
 /// Runs a fleet of canned clusters, called by their numbers.
@@ -203,15 +185,7 @@ pub fn run(servers: impl IntoIterator<Item = Canned>) -> Result<Runs, mcr::Inval
         provider = provider.cluster(ClusterSpec::new(name, server.client().into()));
     }
     // All answer with one UID.
-    let fleet = Fleet::builder()
-        .provider(provider.build())
-        .settings(|settings| settings.allow_duplicates = true)
-        .build();
-    let stop = CancellationToken::new();
-    let (runs, token) = (fleet.clone(), stop.clone());
-    tokio::spawn(async move { runs.run(token).await });
-    Ok(Runs {
-        fleet,
-        _stop: stop.drop_guard(),
-    })
+    let fleet = Fleet::builder().provider(provider.build());
+    let fleet = fleet.settings(|settings| settings.allow_duplicates = true);
+    Ok(Runs::start(fleet.build()))
 }

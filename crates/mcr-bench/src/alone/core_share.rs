@@ -5,12 +5,9 @@ use std::{sync::Arc, time::Duration};
 use anyhow::Result;
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt};
-use k8s_openapi::api::core::v1::ConfigMap;
-use mcr::{Action, BoxError, ClusterSelector, Controller, Request};
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
-use tokio_util::sync::CancellationToken;
 
 use super::{
     Figures,
@@ -48,40 +45,26 @@ pub(super) async fn measure(rate: usize) -> Result<Figures> {
     });
     let runs = canned::run(servers)?;
     let taken: Arc<Mutex<Vec<f64>>> = Arc::default();
-    let controller = Controller::<ConfigMap>::new("core-share")
-        .clusters(ClusterSelector::all())
-        .build(
-            |request: Request<ConfigMap>, taken: Arc<Mutex<Vec<f64>>>| async move {
-                let at = now();
-                let sent = request.live().and_then(|object| {
-                    object
-                        .metadata
-                        .annotations
-                        .as_ref()?
-                        .get("sent")?
-                        .parse::<u64>()
-                        .ok()
-                });
-                if let Some(sent) = sent {
-                    let taken_ms = at.saturating_sub(sent) as f64 / 1e6;
-                    taken.lock().push(taken_ms);
-                }
-                Ok::<_, BoxError>(Action::done())
-            },
-            taken.clone(),
-        )?;
-    tokio::spawn(controller.run(runs.fleet.clone(), CancellationToken::new()));
+    let measured = taken.clone();
+    runs.reconcile(move |request| {
+        let at = now();
+        let annotations = request
+            .live()
+            .and_then(|object| object.metadata.annotations.as_ref());
+        let sent = annotations.and_then(|annotations| annotations.get("sent")?.parse::<u64>().ok());
+        measured
+            .lock()
+            .extend(sent.map(|sent| at.saturating_sub(sent) as f64 / 1e6));
+    })?;
     let take = || std::mem::take(&mut *taken.lock());
     tokio::time::sleep(WARMING).await;
     drop(take());
     tokio::time::sleep(MEASURED).await;
     let taken = take();
-    let mut figures = Figures::new();
-    figures.insert(
-        "events_per_s".to_owned(),
-        taken.len() as f64 / MEASURED.as_secs_f64(),
-    );
-    figures.extend(stats::percentile(&taken, 50.0).map(|p50| ("p50_ms".to_owned(), p50)));
-    figures.extend(stats::percentile(&taken, 99.0).map(|p99| ("p99_ms".to_owned(), p99)));
+    let rate = taken.len() as f64 / MEASURED.as_secs_f64();
+    let mut figures = Figures::from([("events_per_s".to_owned(), rate)]);
+    for (name, percent) in [("p50_ms", 50.0), ("p99_ms", 99.0)] {
+        figures.extend(stats::percentile(&taken, percent).map(|value| (name.to_owned(), value)));
+    }
     Ok(figures)
 }

@@ -6,20 +6,16 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use base64::{Engine, engine::general_purpose::STANDARD};
+use clap::ValueEnum;
 use futures::{StreamExt, stream};
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::config::Kubeconfig;
 use mcr::{
-    AccessPolicy, Action, BoxError, ClusterSelector, ClusterSpec, Controller, Fleet, Request,
+    AccessPolicy, BoxError, ClusterSpec, Fleet,
     core::{
         AddressPolicy, AllowedPlugin, Change, CredentialPluginPolicy, Discovery, KubeconfigAccess, Provider,
         Trust,
@@ -36,8 +32,8 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{Figures, Heap};
-use crate::stats;
+use super::{Figures, Heap, Runs, allocated};
+use crate::{objects, stats};
 
 /// The rounds, each with all ways to find the clusters in another order.
 const ROUNDS: usize = 3;
@@ -59,7 +55,7 @@ printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",
 "#;
 
 /// A way to find the same clusters.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
     /// Code announces the clusters and remembers none.
     Code,
@@ -68,42 +64,20 @@ enum Way {
     /// Clusters of Cluster API.
     ClusterApi,
     /// ClusterProfiles, and Secrets that hold the same kubeconfigs.
-    InventorySecrets,
+    ClusterInventorySecrets,
     /// As `Code`, with kubeconfigs that name a plugin.
     CodePlugin,
     /// Secrets that hold kubeconfigs which name a plugin.
     KubeconfigPlugin,
     /// ClusterProfiles that offer access through the same plugin.
-    Inventory,
+    ClusterInventory,
 }
 
 impl Way {
-    const ALL: [Self; 7] = [
-        Self::Code,
-        Self::Kubeconfig,
-        Self::ClusterApi,
-        Self::InventorySecrets,
-        Self::CodePlugin,
-        Self::KubeconfigPlugin,
-        Self::Inventory,
-    ];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Code => "code",
-            Self::Kubeconfig => "kubeconfig",
-            Self::ClusterApi => "cluster-api",
-            Self::InventorySecrets => "cluster-inventory-secrets",
-            Self::CodePlugin => "code-plugin",
-            Self::KubeconfigPlugin => "kubeconfig-plugin",
-            Self::Inventory => "cluster-inventory",
-        }
-    }
-
     /// The way whose memory is that of the fleet alone.
     fn fleet(self) -> Self {
         match self {
-            Self::CodePlugin | Self::KubeconfigPlugin | Self::Inventory => Self::CodePlugin,
+            Self::CodePlugin | Self::KubeconfigPlugin | Self::ClusterInventory => Self::CodePlugin,
             _ => Self::Code,
         }
     }
@@ -113,7 +87,7 @@ impl Way {
     }
 
     fn reads_profiles(self) -> bool {
-        matches!(self, Self::InventorySecrets | Self::Inventory)
+        matches!(self, Self::ClusterInventorySecrets | Self::ClusterInventory)
     }
 }
 
@@ -129,9 +103,10 @@ struct Member {
 
 impl Member {
     fn kubeconfig(&self, way: Way) -> &str {
-        match way.runs_plugins() {
-            true => &self.with_plugin,
-            false => &self.kubeconfig,
+        if way.runs_plugins() {
+            &self.with_plugin
+        } else {
+            &self.kubeconfig
         }
     }
 }
@@ -176,24 +151,6 @@ fn secret(name: &str, labels: &Value, key: &str, content: &str) -> Value {
         "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
         "metadata": { "name": name, "namespace": NAMESPACE, "labels": labels },
         "data": { key: STANDARD.encode(content) },
-    })
-}
-
-/// A CustomResourceDefinition, as far as a provider notices.
-fn definition(group: &str, version: &str, kind: &str, plural: &str) -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": { "name": format!("{plural}.{group}") },
-        "spec": {
-            "group": group, "scope": "Namespaced",
-            "names": {
-                "kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": kind.to_lowercase(),
-            },
-            "versions": [{
-                "name": version, "served": true, "storage": true,
-                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } },
-            }],
-        },
     })
 }
 
@@ -246,10 +203,15 @@ fn hub(way: Way, members: &[Member]) -> Result<SimCluster> {
     let hub = SimCluster::builder().audit_limit(0).build();
     hub.create(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } }))?;
     if way == Way::ClusterApi {
-        hub.create(definition("cluster.x-k8s.io", "v1beta2", "Cluster", "clusters"))?;
+        hub.create(objects::definition(
+            "cluster.x-k8s.io",
+            "v1beta2",
+            "Cluster",
+            "clusters",
+        ))?;
     }
     if way.reads_profiles() {
-        hub.create(definition(
+        hub.create(objects::definition(
             "multicluster.x-k8s.io",
             "v1alpha2",
             "ClusterProfile",
@@ -260,8 +222,8 @@ fn hub(way: Way, members: &[Member]) -> Result<SimCluster> {
         let (name, kubeconfig) = (&member.name, member.kubeconfig(way));
         match way {
             Way::Code | Way::CodePlugin => {}
-            Way::Inventory => _ = hub.create(profile(member))?,
-            Way::InventorySecrets => {
+            Way::ClusterInventory => _ = hub.create(profile(member))?,
+            Way::ClusterInventorySecrets => {
                 let labels = json!({ CONSUMER_LABEL: CONSUMER, PROFILE_LABEL: name });
                 let key = mcr_provider_cluster_inventory::KUBECONFIG_KEY;
                 hub.create(secret(name, &labels, key, kubeconfig))?;
@@ -327,16 +289,15 @@ fn provider(way: Way, hub: &SimCluster, members: &[Member], plugin: &str) -> Res
             let builder = ClusterApiProvider::builder().client(hub.client());
             Box::new(builder.namespace(NAMESPACE).build()?)
         }
-        Way::InventorySecrets | Way::Inventory => {
+        Way::ClusterInventorySecrets | Way::ClusterInventory => {
             let builder = ClusterInventoryProvider::builder().client(hub.client());
-            let builder = match way.runs_plugins() {
-                false => builder.consumer_secrets(CONSUMER),
-                true => {
-                    let config = AccessProviderConfig::new(CONSUMER, plugin)
-                        .args_policy(ArgsPolicy::Append)
-                        .profile_args(["*"]);
-                    builder.access_providers(AccessProviders::new([config])?)
-                }
+            let builder = if way.runs_plugins() {
+                let config = AccessProviderConfig::new(CONSUMER, plugin)
+                    .args_policy(ArgsPolicy::Append)
+                    .profile_args(["*"]);
+                builder.access_providers(AccessProviders::new([config])?)
+            } else {
+                builder.consumer_secrets(CONSUMER)
             };
             Box::new(builder.namespace(NAMESPACE).build()?)
         }
@@ -352,7 +313,7 @@ struct Found {
 /// Runs a fleet until each cluster's object is reconciled, and then measures the memory that it has allocated.
 async fn find(way: Way, members: &[Member], plugin: &str, heap: &Heap) -> Result<Found> {
     let hub = hub(way, members)?;
-    let heap = || heap().context("this is the program without an allocator that counts");
+    let heap = || allocated(*heap);
     let before = heap()?;
     let begun = Instant::now();
     let loopback = AddressPolicy::default().allow_loopback(true);
@@ -366,36 +327,15 @@ async fn find(way: Way, members: &[Member], plugin: &str, heap: &Heap) -> Result
         .provider(provider(way, &hub, members, plugin)?)
         .settings(|settings| settings.access_policy = policy)
         .build();
-    let stop = CancellationToken::new();
-    let (runs, token) = (fleet.clone(), stop.clone());
-    let fleet_task = tokio::spawn(async move { runs.run(token).await });
-    let reconciled = Arc::new(AtomicUsize::new(0));
-    let controller = Controller::<ConfigMap>::new("discovery")
-        .clusters(ClusterSelector::all())
-        .build(
-            |_: Request<ConfigMap>, reconciled: Arc<AtomicUsize>| async move {
-                reconciled.fetch_add(1, Ordering::Relaxed);
-                Ok::<_, BoxError>(Action::done())
-            },
-            reconciled.clone(),
-        )?;
-    let controller_task = tokio::spawn(controller.run(fleet.clone(), stop.clone()));
-    while reconciled.load(Ordering::Relaxed) < members.len() {
-        if begun.elapsed() > Duration::from_secs(120) {
-            bail!(
-                "{}: not all clusters were reconciled within two minutes",
-                way.name()
-            );
-        }
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    let runs = Runs::start(fleet);
+    let seen = runs.count()?;
+    let reconciled = seen.at_least(members.len()).await;
+    reconciled.with_context(|| crate::plan::name(&way))?;
     let seconds = begun.elapsed().as_secs_f64();
     tokio::time::sleep(Duration::from_secs(2)).await;
     let bytes = heap()?.saturating_sub(before) as f64 / members.len() as f64;
-    stop.cancel();
-    fleet_task.await?;
-    controller_task.await??;
-    drop((fleet, hub));
+    runs.end().await?;
+    drop(hub);
     // Connections end in the background. Until then their memory would count as that of before the next fleet.
     tokio::time::sleep(Duration::from_secs(2)).await;
     Ok(Found { seconds, bytes })
@@ -410,13 +350,11 @@ pub(super) async fn measure(kubeconfig: Option<PathBuf>, heap: Heap) -> Result<F
     let members = members(&kubeconfig.context("--kubeconfig is needed")?, plugin)?;
     let mut found: BTreeMap<Way, Vec<Found>> = BTreeMap::new();
     for round in 0..ROUNDS {
-        let mut ways = Way::ALL;
-        ways.rotate_left(round % Way::ALL.len());
+        let mut ways = Way::value_variants().to_vec();
+        ways.rotate_left(round);
         for way in ways {
-            found
-                .entry(way)
-                .or_default()
-                .push(find(way, &members, plugin, &heap).await?);
+            let figures = find(way, &members, plugin, &heap).await?;
+            found.entry(way).or_default().push(figures);
         }
     }
     let median = |way: Way, figure: fn(&Found) -> f64| {
@@ -424,12 +362,13 @@ pub(super) async fn measure(kubeconfig: Option<PathBuf>, heap: Heap) -> Result<F
         stats::median(&figures).context("no rounds")
     };
     let mut figures = Figures::new();
-    for way in Way::ALL {
-        figures.insert(format!("{}_s", way.name()), median(way, |found| found.seconds)?);
-        if way != way.fleet() {
+    for way in Way::value_variants() {
+        let name = crate::plan::name(way);
+        figures.insert(format!("{name}_s"), median(*way, |found| found.seconds)?);
+        if *way != way.fleet() {
             let fleet = median(way.fleet(), |found| found.bytes)?;
-            let bytes = median(way, |found| found.bytes)?;
-            figures.insert(format!("{}_bytes", way.name()), bytes - fleet);
+            let bytes = median(*way, |found| found.bytes)?;
+            figures.insert(format!("{name}_bytes"), bytes - fleet);
         }
     }
     Ok(figures)

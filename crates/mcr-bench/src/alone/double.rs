@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use mcr_testkit::kcp::{Kcp, KcpServer, KcpShard, KcpWorkspace};
+use mcr_kcp_double::{Kcp, KcpServer, KcpShard, KcpWorkspace};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::objects;
+use crate::{objects, subject::message::Counts};
 
 /// Workspaces that bind an API, in turns on two shards, and workspaces that are going to. Each has one ConfigMap.
 pub(super) struct Double {
@@ -15,13 +15,6 @@ pub(super) struct Double {
     runtime: &'static Runtime,
     bound: Arc<[KcpWorkspace]>,
     unbound: Arc<[KcpWorkspace]>,
-}
-
-/// The requests for all workspaces of a shard.
-#[derive(Clone, Copy)]
-pub(super) struct Asked {
-    pub(super) lists: usize,
-    pub(super) watches: usize,
 }
 
 fn binding() -> Value {
@@ -53,7 +46,7 @@ impl Double {
     /// The name of the export, and of its endpoint slice.
     pub(super) const EXPORT: &str = "maps";
     /// How many kinds are watched: APIBindings and ConfigMaps.
-    pub(super) const KINDS: usize = 2;
+    pub(super) const KINDS: u64 = 2;
 
     pub(super) async fn start(bound: usize, unbound: usize) -> Result<Self> {
         let runtime = Builder::new_multi_thread()
@@ -126,16 +119,18 @@ impl Double {
     }
 
     /// The requests of both shards for APIBindings and ConfigMaps of all workspaces.
-    pub(super) fn asked(&self) -> Asked {
-        let mut asked = Asked { lists: 0, watches: 0 };
+    pub(super) fn asked(&self) -> Counts {
+        let mut asked = Counts::default();
         for shard in self.server.kcp().shards() {
             let audit = shard.audit();
             for kind in ["apibindings", "configmaps"] {
                 let of_all = |uri: &str| uri.contains("/clusters/*/");
                 // A list may have several pages.
                 let is_first = |uri: &str| of_all(uri) && !uri.contains("continue=");
-                asked.lists += audit.count(|event| event.is_list(kind) && is_first(&event.uri));
-                asked.watches += audit.count(|event| event.is_watch_start(kind) && of_all(&event.uri));
+                let lists = audit.count(|event| event.is_list(kind) && is_first(&event.uri));
+                asked.lists += lists as u64;
+                let watches = audit.count(|event| event.is_watch_start(kind) && of_all(&event.uri));
+                asked.watches += watches as u64;
             }
         }
         asked

@@ -4,20 +4,30 @@ pub mod canned;
 mod core_share;
 mod discovery;
 mod double;
-mod figures;
+mod fleets;
 pub mod queue;
 mod scope;
 pub mod steps;
 pub mod store;
 mod workspaces;
 
-pub use figures::Figures;
+pub use fleets::Runs;
 pub(crate) use scope::place;
 
-use anyhow::Result;
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
 
 pub use crate::subject::Heap;
 use crate::subject::{message::Message, send};
+
+/// Figures by name.
+pub type Figures = BTreeMap<String, f64>;
+
+/// The allocated bytes of this process.
+fn allocated(heap: Heap) -> Result<usize> {
+    heap().context("this is the program without an allocator that counts")
+}
 
 /// Which one.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,20 +44,6 @@ pub enum Case {
     Workspaces,
     /// Operations of the queue
     Queue,
-}
-
-impl Case {
-    /// As it is written on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::CoreShare => "core-share",
-            Self::Store => "store",
-            Self::Scope => "scope",
-            Self::Discovery => "discovery",
-            Self::Workspaces => "workspaces",
-            Self::Queue => "queue",
-        }
-    }
 }
 
 /// What a case is started with.

@@ -67,17 +67,3 @@ pub(super) fn measure() -> Result<Figures> {
         .map(|(clusters, keys)| Ok((clusters.to_string(), rate(*clusters, *keys)?)))
         .collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_key_that_is_pushed_is_popped_once_each_time() {
-        let now = Instant::now();
-        let (clusters, keys) = names(7, 5);
-        let mut queue = engaged(&clusters, now);
-        assert_eq!(push_and_pop(&mut queue, &clusters, &keys, now), 35);
-        assert_eq!(push_and_pop(&mut queue, &clusters, &keys, now), 35);
-    }
-}

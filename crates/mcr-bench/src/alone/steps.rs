@@ -36,22 +36,6 @@ pub enum Step {
     Demux,
 }
 
-impl Step {
-    /// All of them.
-    pub const ALL: [Self; 5] = [Self::Queue, Self::List, Self::Watch, Self::Read, Self::Demux];
-
-    /// As it is written on the command line and in the stored figures.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Queue => "queue",
-            Self::List => "list",
-            Self::Watch => "watch",
-            Self::Read => "read",
-            Self::Demux => "demux",
-        }
-    }
-}
-
 /// What a step is started with.
 #[derive(clap::Args, Clone, Debug)]
 pub struct StepArgs {
@@ -61,17 +45,6 @@ pub struct StepArgs {
     /// How often
     #[arg(long)]
     pub size: usize,
-}
-
-/// Does it, and ends the process.
-///
-/// # Errors
-///
-/// As [`perform`].
-pub fn run(args: &StepArgs) -> Result<()> {
-    perform(args)?;
-    // Background tasks hold nothing that needs a cleanup.
-    std::process::exit(0)
 }
 
 /// Does it.
@@ -125,7 +98,7 @@ impl ChangeSink for Countdown {
 }
 
 fn listing(count: usize, namespace: impl Fn(usize) -> String + Send + Sync + 'static) -> Canned {
-    let bytes = Alike::new().list(count, namespace);
+    let bytes = Alike::default().list(count, namespace);
     Canned::listing(move || bytes.clone())
 }
 
@@ -140,7 +113,7 @@ async fn list(objects: usize) -> Result<()> {
 }
 
 async fn watch(events: usize) -> Result<()> {
-    let alike = Alike::new();
+    let alike = Alike::default();
     let line = |number: usize| {
         let mut line = br#"{"type":"MODIFIED","object":"#.to_vec();
         alike.write(
@@ -156,7 +129,7 @@ async fn watch(events: usize) -> Result<()> {
     let server =
         listing(10, here).watching(move || stream::iter(lines.clone()).chain(stream::pending()).boxed());
     let runs = canned::run([server])?;
-    let cluster = store::engaged(&runs).await;
+    let cluster = runs.engaged("0").await;
     let countdown = Arc::new(Countdown {
         left: AtomicUsize::new(10 + events),
         none: Notify::new(),

@@ -11,13 +11,13 @@ use kube::{
     Resource,
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
-use mcr::{Cluster, Store, WatchRequest, core::WatchHandle};
+use mcr::{Store, WatchRequest, core::WatchHandle};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
-    Figures, Heap,
-    canned::{self, Canned, Runs},
+    Figures, Heap, Runs, allocated,
+    canned::{self, Canned},
 };
 use crate::objects;
 
@@ -29,17 +29,6 @@ pub struct Full<K> {
     pub store: Store<K>,
     /// The watch that fills it, and its fleet.
     pub held: (WatchHandle, Runs),
-}
-
-/// Waits for the only cluster of a fleet.
-pub(super) async fn engaged(runs: &Runs) -> Cluster {
-    let mut events = runs.fleet.subscribe();
-    loop {
-        if let Ok(cluster) = runs.fleet.get("0") {
-            return cluster;
-        }
-        events.next().await;
-    }
 }
 
 /// Fills a store from a list of `count` objects.
@@ -63,7 +52,7 @@ pub async fn fill<K: DeserializeOwned>(
 /// When the store is not filled within a minute.
 pub async fn fill_from<K: DeserializeOwned>(server: Canned, request: &WatchRequest) -> Result<Full<K>> {
     let runs = canned::run([server])?;
-    let cluster = engaged(&runs).await;
+    let cluster = runs.engaged("0").await;
     let handle = cluster.watch(request.clone(), None)?;
     let store = cluster.store_of::<K>(request)?;
     store.wait_synced(LIMIT).await?;
@@ -76,7 +65,7 @@ pub async fn fill_from<K: DeserializeOwned>(server: Canned, request: &WatchReque
 /// Waits until the number of allocated bytes is stable, and returns it.
 async fn measured_at_rest(heap: Heap) -> Result<f64> {
     tokio::time::sleep(Duration::from_millis(500)).await;
-    Ok(heap().context("this is the program without an allocator that counts")? as f64)
+    Ok(allocated(heap)? as f64)
 }
 
 async fn kind<K: DeserializeOwned>(
@@ -89,30 +78,22 @@ async fn kind<K: DeserializeOwned>(
 ) -> Result<()> {
     // The difference between two sizes leaves out the cost of the fleet, the cluster and the watch.
     let (few, many) = (count / 4, count);
-    let mut allocated = Vec::new();
-    for count in [few, many] {
+    let mut filled = async |count| {
         let before = measured_at_rest(heap).await?;
         let full = fill::<K>(&request, make, count).await?;
-        allocated.push(measured_at_rest(heap).await? - before);
-        if count == many {
-            let keys = full.store.keys()?;
-            let begun = Instant::now();
-            for key in &keys {
-                full.store
-                    .get(key)?
-                    .context("an object that is listed is not there")?;
-            }
-            let read = begun.elapsed().as_secs_f64() * 1e6 / keys.len().max(1) as f64;
-            figures.insert(format!("{name}.read_us"), read);
+        let allocated = measured_at_rest(heap).await? - before;
+        let keys = full.store.keys()?;
+        let begun = Instant::now();
+        for key in &keys {
+            let object = full.store.get(key)?;
+            object.context("an object that is listed is not there")?;
         }
-        drop(full);
-    }
-    let difference = allocated
-        .iter()
-        .rev()
-        .copied()
-        .reduce(|many, few| many - few)
-        .unwrap_or_default();
+        let read = begun.elapsed().as_secs_f64() * 1e6 / keys.len().max(1) as f64;
+        figures.insert(format!("{name}.read_us"), read);
+        anyhow::Ok(allocated)
+    };
+    let of_few = filled(few).await?;
+    let difference = filled(many).await? - of_few;
     let objects = (many - few) as f64;
     let json: usize = (few..many)
         .map(|number| {
@@ -128,38 +109,19 @@ async fn kind<K: DeserializeOwned>(
     Ok(())
 }
 
-/// The kind of [`objects::custom`].
-pub fn custom() -> ApiResource {
-    ApiResource::from_gvk(&GroupVersionKind::gvk("bench.mcr.rs", "v1", "Backup"))
-}
-
 fn of<K: Resource<DynamicType = ()>>() -> WatchRequest {
     WatchRequest::of::<K>()
 }
 
 pub(super) async fn measure(count: usize, heap: Heap) -> Result<Figures> {
-    let mut figures = Figures::new();
-    let on_row = &mut figures;
-    kind::<ConfigMap>(
-        "configmap",
-        of::<ConfigMap>(),
-        objects::config_map,
-        count,
-        heap,
-        on_row,
-    )
-    .await?;
-    kind::<Pod>("pod", of::<Pod>(), objects::pod, count, heap, on_row).await?;
-    kind::<Deployment>(
-        "deployment",
-        of::<Deployment>(),
-        objects::deployment,
-        count,
-        heap,
-        on_row,
-    )
-    .await?;
-    let backups = WatchRequest::resource(&custom());
-    kind::<DynamicObject>("custom", backups, objects::custom, count, heap, on_row).await?;
-    Ok(figures)
+    use objects::{config_map, custom, deployment, pod};
+    let mut of_all = Figures::new();
+    let all = &mut of_all;
+    let backups = ApiResource::from_gvk(&GroupVersionKind::gvk("bench.mcr.rs", "v1", "Backup"));
+    let backups = WatchRequest::resource(&backups);
+    kind::<ConfigMap>("configmap", of::<ConfigMap>(), config_map, count, heap, all).await?;
+    kind::<Pod>("pod", of::<Pod>(), pod, count, heap, all).await?;
+    kind::<Deployment>("deployment", of::<Deployment>(), deployment, count, heap, all).await?;
+    kind::<DynamicObject>("custom", backups, custom, count, heap, all).await?;
+    Ok(of_all)
 }

@@ -4,26 +4,26 @@
 //! The double runs in this process. Its threads have a name of their own, so that its CPU time does not count.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::ConfigMap;
 use mcr::{
-    Access, Action, BoxError, Cluster, ClusterSelector, ClusterState, Controller, Fleet, FleetEvent, Request,
+    Access, Cluster, ClusterState, Fleet, FleetEvent,
     core::{Change, Discovery, DiscoverySettings, Provider, Trust},
 };
 use mcr_provider_kcp::KcpProvider;
 use parking_lot::Mutex;
-use tokio::{sync::Notify, time::timeout};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
-use super::{Figures, Heap, double::Double};
+use super::{
+    Figures, Heap, Runs, allocated,
+    double::Double,
+    fleets::{PATIENCE, Seen},
+};
 use crate::{proc::cpu_of_threads, stats};
 
 /// The number of workspaces that join one by one, and of those to which events come.
@@ -31,9 +31,6 @@ const ONE_BY_ONE: usize = 100;
 
 /// How often each of them gets an event.
 const ROUNDS: usize = 100;
-
-/// The limit for any wait.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The provider, and when it has announced a cluster.
 struct Announcing {
@@ -63,33 +60,11 @@ impl Provider for Announcing {
     }
 }
 
-/// What the controller has seen.
-#[derive(Default)]
-struct Seen {
-    reconciled: AtomicUsize,
-    deleted: AtomicUsize,
-    more: Notify,
-}
-
-impl Seen {
-    async fn at_least(&self, count: usize) -> Result<()> {
-        let wait = async {
-            while self.reconciled.load(Ordering::Relaxed) < count {
-                self.more.notified().await;
-            }
-        };
-        timeout(PATIENCE, wait)
-            .await
-            .context("not all objects were reconciled within two minutes")
-    }
-}
-
 /// A fleet of the workspaces, with a controller over their ConfigMaps.
 struct Running {
-    fleet: Fleet,
+    runs: Runs,
     seen: Arc<Seen>,
     announced: Arc<Mutex<Option<Instant>>>,
-    _stop: DropGuard,
 }
 
 impl Running {
@@ -103,48 +78,26 @@ impl Running {
             provider,
             last: Arc::clone(&announced),
         };
-        let fleet = Fleet::builder().provider(provider).build();
-        let stop = CancellationToken::new();
-        let (runs, token) = (fleet.clone(), stop.clone());
-        tokio::spawn(async move { runs.run(token).await });
-        let seen = Arc::<Seen>::default();
-        let controller = Controller::<ConfigMap>::new("workspaces")
-            .clusters(ClusterSelector::all())
-            .build(
-                |request: Request<ConfigMap>, seen: Arc<Seen>| async move {
-                    if request.live().is_none() {
-                        seen.deleted.fetch_add(1, Ordering::Relaxed);
-                    }
-                    seen.reconciled.fetch_add(1, Ordering::Relaxed);
-                    seen.more.notify_one();
-                    Ok::<_, BoxError>(Action::done())
-                },
-                seen.clone(),
-            )?;
-        tokio::spawn(controller.run(fleet.clone(), stop.clone()));
+        let runs = Runs::start(Fleet::builder().provider(provider).build());
+        let seen = runs.count()?;
         Ok(Self {
-            fleet,
+            runs,
             seen,
             announced,
-            _stop: stop.drop_guard(),
         })
-    }
-
-    fn reconciled(&self) -> usize {
-        self.seen.reconciled.load(Ordering::Relaxed)
     }
 
     /// Binds the API in one workspace after the other. Returns the median of the times in which an announced one was in the
     /// fleet, and the CPU time of each, its first reconcile included, both in microseconds.
     async fn join_one_by_one(&self, double: &Double) -> Result<(f64, f64)> {
-        let mut events = self.fleet.subscribe();
+        let mut events = self.runs.fleet.subscribe();
         // Those that are there.
-        for _ in 0..self.fleet.clusters().len() {
+        for _ in 0..self.runs.fleet.clusters().len() {
             events.next().await;
         }
         let (mut waits, cpu) = (Vec::new(), cpu()?);
         for number in 0..double.unbound() {
-            let reconciled = self.reconciled();
+            let reconciled = self.seen.reconciled();
             self.announced.lock().take();
             double.bind(number).await?;
             let engaged = async {
@@ -167,7 +120,7 @@ impl Running {
     async fn event_cpu(&self, double: &Double) -> Result<f64> {
         let (cpu, mut events) = (cpu()?, 0);
         for round in 1..=ROUNDS {
-            let wanted = self.reconciled();
+            let wanted = self.seen.reconciled();
             let written = double.write(ONE_BY_ONE, round as u64).await?;
             events += written;
             self.seen.at_least(wanted + written).await?;
@@ -177,9 +130,9 @@ impl Running {
 
     /// Loses a shard, which then forgets its history, and measures until all is as before.
     async fn lose_a_shard(&self, double: &Double) -> Result<Figures> {
-        let (before, reconciled) = (double.asked(), self.reconciled());
+        let (before, reconciled) = (double.asked(), self.seen.reconciled());
         let on_last = double.on_last_shard();
-        let clusters = self.fleet.clusters().into_iter();
+        let clusters = self.runs.fleet.clusters().into_iter();
         let on_shard: Vec<Cluster> = clusters
             .filter(|of| on_last.contains(of.name().as_str()))
             .collect();
@@ -215,12 +168,9 @@ impl Running {
             ("lost_lists".to_owned(), lists / Double::KINDS as f64),
             (
                 "lost_reconciles".to_owned(),
-                (self.reconciled() - reconciled) as f64,
+                (self.seen.reconciled() - reconciled) as f64,
             ),
-            (
-                "lost_deletes".to_owned(),
-                self.seen.deleted.load(Ordering::Relaxed) as f64,
-            ),
+            ("lost_deletes".to_owned(), self.seen.deleted() as f64),
         ]))
     }
 }
@@ -232,14 +182,13 @@ fn cpu() -> Result<Duration> {
 }
 
 pub(super) async fn measure(workspaces: usize, heap: Heap) -> Result<Figures> {
-    let heap = || heap().context("this is the program without an allocator that counts");
     let double = Double::start(workspaces, ONE_BY_ONE).await?;
-    let (heap_before, begun) = (heap()?, Instant::now());
+    let (heap_before, begun) = (allocated(heap)?, Instant::now());
     let running = Running::start(double.kubeconfig())?;
     running.seen.at_least(workspaces).await?;
     let took = begun.elapsed();
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let bytes = heap()?.saturating_sub(heap_before) as f64 / workspaces as f64;
+    let bytes = allocated(heap)?.saturating_sub(heap_before) as f64 / workspaces as f64;
     let asked = double.asked();
     let (engage, join) = running.join_one_by_one(&double).await?;
     let mut figures = Figures::from([

@@ -3,20 +3,8 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use mcr_bench::{
-    cli,
-    subject::{self, SubjectArgs, floor},
-};
-
-/// What can't be saved
-#[derive(Parser)]
-enum Cli {
-    /// A TLS session, a LIST and a WATCH for each context
-    Floor(SubjectArgs),
-}
+use mcr_bench::subject::{self, floor};
 
 fn main() -> ExitCode {
-    let Cli::Floor(args) = Cli::parse();
-    cli::ended(subject::run(args, || None, floor::run))
+    subject::main(&[("floor", |args, tally| Box::pin(floor::run(args, tally)))])
 }

@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use clap::Parser;
 use mcr_bench::{
     alone::{self, AloneArgs},
-    cli,
     subject::{self, SubjectArgs, mcr},
 };
 use peak_alloc::PeakAlloc;
@@ -25,8 +24,8 @@ enum Cli {
 
 fn main() -> ExitCode {
     let heap = || Some(HEAP.current_usage());
-    cli::ended(match Cli::parse() {
-        Cli::Mcr(args) => subject::run(args, heap, mcr::run),
+    subject::ended(match Cli::parse() {
+        Cli::Mcr(args) => subject::run(args, heap, |args, tally| Box::pin(mcr::run(args, tally))),
         Cli::Alone(args) => alone::run(args, heap),
     })
 }

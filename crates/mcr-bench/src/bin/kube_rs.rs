@@ -3,24 +3,13 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use mcr_bench::{
-    cli,
-    subject::{self, SubjectArgs, kube_rs},
-};
-
-/// What is written with kube-rs alone
-#[derive(Parser)]
-enum Cli {
-    /// A cloned kubeconfig, a client, a watcher and a reflector for each context
-    KubeRs(SubjectArgs),
-    /// The same with the kubeconfig and its CA parsed once and a client without layers that aren't needed
-    KubeRsTuned(SubjectArgs),
-}
+use mcr_bench::subject::{self, kube_rs};
 
 fn main() -> ExitCode {
-    cli::ended(match Cli::parse() {
-        Cli::KubeRs(args) => subject::run(args, || None, kube_rs::naive),
-        Cli::KubeRsTuned(args) => subject::run(args, || None, kube_rs::tuned),
-    })
+    subject::main(&[
+        ("kube-rs", |args, tally| Box::pin(kube_rs::naive(args, tally))),
+        ("kube-rs-tuned", |args, tally| {
+            Box::pin(kube_rs::tuned(args, tally))
+        }),
+    ])
 }

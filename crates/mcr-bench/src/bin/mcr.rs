@@ -3,20 +3,8 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use mcr_bench::{
-    cli,
-    subject::{self, SubjectArgs, mcr},
-};
-
-/// mcr as its users have it
-#[derive(Parser)]
-enum Cli {
-    /// Manager, file provider and controller
-    Mcr(SubjectArgs),
-}
+use mcr_bench::subject::{self, mcr};
 
 fn main() -> ExitCode {
-    let Cli::Mcr(args) = Cli::parse();
-    cli::ended(subject::run(args, || None, mcr::run))
+    subject::main(&[("mcr", |args, tally| Box::pin(mcr::run(args, tally)))])
 }

@@ -3,19 +3,8 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use mcr_bench::{
-    cli,
-    subject::sync::{self, SyncArgs},
-};
-
-/// A sync with mcr-sync
-#[derive(Parser)]
-struct Cli {
-    #[command(flatten)]
-    args: SyncArgs,
-}
+use mcr_bench::subject::{self, sync};
 
 fn main() -> ExitCode {
-    cli::ended(sync::run(Cli::parse().args, sync::with_mcr))
+    subject::main(&[("mcr-sync", |args, tally| Box::pin(sync::run(args, tally)))])
 }

@@ -3,22 +3,10 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use mcr_bench::{
-    cli,
-    subject::{
-        sync::{self, SyncArgs},
-        sync_by_hand,
-    },
-};
-
-/// A sync by hand on kube-rs
-#[derive(Parser)]
-struct Cli {
-    #[command(flatten)]
-    args: SyncArgs,
-}
+use mcr_bench::subject::{self, sync_by_hand};
 
 fn main() -> ExitCode {
-    cli::ended(sync::run(Cli::parse().args, sync_by_hand::run))
+    subject::main(&[("kube-rs-by-hand", |args, tally| {
+        Box::pin(sync_by_hand::run(args, tally))
+    })])
 }

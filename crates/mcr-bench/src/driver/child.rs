@@ -14,6 +14,7 @@ use super::{
     who::{Job, Programs},
 };
 use crate::{
+    alone::Figures,
     proc::Usage,
     subject::message::{Message, Observation, now},
 };
@@ -24,8 +25,12 @@ const ANSWER: Duration = Duration::from_secs(30);
 /// A process that ends when this is dropped.
 pub struct Running {
     child: Child,
-    pid: u32,
-    started: u64,
+    /// The id of the process.
+    pub pid: u32,
+    /// When it was started, in nanoseconds since 1970.
+    pub started: u64,
+    /// The seconds from its start until it had seen every object, once it has reported that.
+    pub synced_s: Option<f64>,
     output: Lines<BufReader<ChildStdout>>,
     ask: ChildStdin,
     name: String,
@@ -46,16 +51,15 @@ impl Running {
             .kill_on_drop(true)
             .spawn()
             .with_context(|| format!("starting {}", program.display()))?;
-        let pid = child.id().context("it has ended at once")?;
         let output = child.stdout.take().context("it has no stdout")?;
-        let ask = child.stdin.take().context("it has no stdin")?;
         Ok(Self {
             output: BufReader::new(output).lines(),
             name: name.to_owned(),
+            pid: child.id().context("it has ended at once")?,
+            ask: child.stdin.take().context("it has no stdin")?,
             child,
-            pid,
             started,
-            ask,
+            synced_s: None,
         })
     }
 
@@ -66,12 +70,7 @@ impl Running {
     /// When it can't be started, or is not there.
     pub fn subject(subject: Subject, programs: &Programs, job: &Job<'_>) -> Result<Self> {
         let (program, args) = subject.command(programs, job)?;
-        Self::start(subject.name(), &program, &args)
-    }
-
-    /// When it was started, in nanoseconds since 1970.
-    pub fn started(&self) -> u64 {
-        self.started
+        Self::start(&subject.name(), &program, &args)
     }
 
     /// Memory and CPU time until now.
@@ -90,25 +89,38 @@ impl Running {
     /// When no message comes within `limit`, a line is no message, or the process has ended.
     pub async fn next(&mut self, limit: Duration) -> Result<Message> {
         let name = &self.name;
-        let line = timeout(limit, self.output.next_line())
-            .await
-            .with_context(|| format!("{name} has said nothing for {limit:?}"))??;
+        let line = timeout(limit, self.output.next_line()).await;
+        let line = line.with_context(|| format!("{name} has sent nothing for {limit:?}"))??;
         let Some(line) = line else {
-            let status = self.child.wait().await?;
-            bail!("{name} has ended ({status})");
+            bail!("{name} has ended ({})", self.child.wait().await?);
         };
-        serde_json::from_str(&line).with_context(|| format!("{name} said {line:?}"))
+        serde_json::from_str(&line).with_context(|| format!("{name} sent {line:?}"))
     }
 
-    /// Waits until the process has seen every object. Returns the time at which it had.
+    /// Waits until the process has seen every object.
     ///
     /// # Errors
     ///
     /// When that is not so within `limit`.
-    pub async fn synced(&mut self, limit: Duration) -> Result<u64> {
+    pub async fn synced(&mut self, limit: Duration) -> Result<()> {
         match self.next(limit).await? {
-            Message::Synced { at } => Ok(at),
-            other => bail!("{} said {other:?} before it was synced", self.name),
+            Message::Synced { at } => {
+                self.synced_s = Some(at.saturating_sub(self.started) as f64 / 1e9);
+                Ok(())
+            }
+            other => bail!("{} sent {other:?} before it was synced", self.name),
+        }
+    }
+
+    /// Waits for the figures of the process.
+    ///
+    /// # Errors
+    ///
+    /// When they don't come within `limit`.
+    pub async fn figures(&mut self, limit: Duration) -> Result<Figures> {
+        match self.next(limit).await? {
+            Message::Figures { figures } => Ok(figures),
+            other => bail!("{} sent {other:?}", self.name),
         }
     }
 

@@ -38,16 +38,12 @@ impl Subject {
         Self::GoConcurrent,
     ];
 
+    /// The best of each family.
+    pub const SIDE_BY_SIDE: [Self; 3] = [Self::Mcr, Self::KubeRsTuned, Self::GoConcurrent];
+
     /// As it is written in rows and arguments.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Mcr => "mcr",
-            Self::KubeRs => "kube-rs",
-            Self::KubeRsTuned => "kube-rs-tuned",
-            Self::GoSerial => "go-serial",
-            Self::GoConcurrent => "go-concurrent",
-            Self::Floor => "floor",
-        }
+    pub fn name(self) -> String {
+        crate::plan::name(&self)
     }
 
     /// Whether it is the Go program.
@@ -90,12 +86,12 @@ impl Subject {
             return Ok((go, args.collect()));
         };
         let program = match self {
-            Self::Mcr if job.heap => programs.heap()?,
+            Self::Mcr if job.heap => programs.beside("mcr-bench-heap")?,
             _ if job.heap => bail!("no program counts the allocations of {}", self.name()),
             _ => programs.beside(program)?,
         };
         let args = options.iter().map(|(name, value)| format!("--{name}={value}"));
-        let args = [self.name().to_owned()].into_iter().chain(args);
+        let args = [self.name()].into_iter().chain(args);
         Ok((program, args.collect()))
     }
 }
@@ -147,48 +143,15 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// The program with the allocator that counts.
+    /// Another program of this package.
     ///
     /// # Errors
     ///
     /// When it is not beside this one.
-    pub fn heap(&self) -> Result<PathBuf> {
-        self.beside("mcr-bench-heap")
-    }
-
-    /// The subject of suite `kcp`.
-    ///
-    /// # Errors
-    ///
-    /// When it is not beside this one.
-    pub fn kcp(&self) -> Result<PathBuf> {
-        self.beside("mcr-bench-kcp")
-    }
-
-    /// The subject `mcr-sync` of suite `sync`.
-    ///
-    /// # Errors
-    ///
-    /// When it is not beside this one.
-    pub fn sync(&self) -> Result<PathBuf> {
-        self.beside("mcr-bench-sync")
-    }
-
-    /// The subject `kube-rs-by-hand` of suite `sync`.
-    ///
-    /// # Errors
-    ///
-    /// When it is not beside this one.
-    pub fn sync_by_hand(&self) -> Result<PathBuf> {
-        self.beside("mcr-bench-sync-by-hand")
-    }
-
-    fn beside(&self, name: &str) -> Result<PathBuf> {
+    pub fn beside(&self, name: &str) -> Result<PathBuf> {
         let program = self.bench.with_file_name(name);
         if !program.is_file() {
-            bail!(
-                "{name} is not beside mcr-bench: `cargo build --profile deployed -p mcr-bench` builds all of them"
-            );
+            bail!("{name} is not beside mcr-bench: `cargo build --release -p mcr-bench` builds all of them");
         }
         Ok(program)
     }
@@ -197,7 +160,7 @@ impl Programs {
     ///
     /// # Errors
     ///
-    /// When the system does not say which program this is.
+    /// When the system does not know which program this is.
     pub fn find(go: Option<PathBuf>) -> Result<Self> {
         Ok(Self {
             bench: std::env::current_exe().context("finding this program")?,
@@ -231,27 +194,20 @@ mod tests {
         }
         for (subject, heap, program) in [
             (Subject::Mcr, false, "mcr-bench-mcr"),
-            (Subject::KubeRs, false, "mcr-bench-kube-rs"),
             (Subject::KubeRsTuned, false, "mcr-bench-kube-rs"),
-            (Subject::Floor, false, "mcr-bench-floor"),
             (Subject::Mcr, true, "mcr-bench-heap"),
         ] {
             let (path, args) = command(subject, heap).unwrap();
             assert_eq!(path, folder.path().join(program));
-            assert_eq!(args, [subject.name(), "--kubeconfig=file", "--expect=7"]);
+            assert_eq!(args, [&subject.name(), "--kubeconfig=file", "--expect=7"]);
         }
         let job = Job {
             threads: NonZeroUsize::new(3),
-            ..Job::new(Path::new("file"), 7)
-        };
-        let (_, args) = Subject::Floor.command(&programs, &job).unwrap();
-        assert_eq!(args, ["floor", "--kubeconfig=file", "--expect=7", "--threads=3"]);
-        let job = Job {
             kinds: &[Kind::Pods, Kind::RoleBindings],
             ..Job::new(Path::new("file"), 7)
         };
-        let (_, args) = Subject::Mcr.command(&programs, &job).unwrap();
-        assert_eq!(args.last().map(String::as_str), Some("--kinds=pods,rolebindings"));
+        let (_, args) = Subject::Floor.command(&programs, &job).unwrap();
+        assert_eq!(args[3..], ["--threads=3", "--kinds=pods,rolebindings"]);
         // An error is better than a figure without meaning.
         assert!(command(Subject::KubeRs, true).is_err());
     }

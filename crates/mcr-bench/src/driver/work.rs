@@ -1,5 +1,7 @@
 //! The objects of suite `work`, on the servers: those that are watched, and the copies that subjects apply.
 
+use std::path::Path;
+
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
@@ -10,7 +12,7 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{real::Real, sim::Sim};
+use super::Servers;
 use crate::{
     objects,
     subject::work::{ROUND, SOURCE, is_copy},
@@ -18,6 +20,21 @@ use crate::{
 
 /// How many requests run at once.
 const AT_ONCE: usize = 16;
+
+/// A client of each context of a kubeconfig, by its name.
+pub(super) async fn clients(kubeconfig: &Path) -> Result<Vec<(String, Client)>> {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
+    let mut clients = Vec::new();
+    for context in &kubeconfig.contexts {
+        let options = KubeConfigOptions {
+            context: Some(context.name.clone()),
+            ..KubeConfigOptions::default()
+        };
+        let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &options).await?;
+        clients.push((context.name.clone(), Client::try_from(config)?));
+    }
+    Ok(clients)
+}
 
 /// The objects that subjects watch, in a namespace of each server, and a namespace of each cluster for what they apply.
 pub struct Work {
@@ -29,41 +46,22 @@ pub struct Work {
 }
 
 impl Work {
-    /// Of a real API server, which all contexts share.
-    ///
-    /// # Errors
-    ///
-    /// When the server refuses an object.
-    pub async fn on_real(real: &Real, objects: usize) -> Result<Self> {
-        let contexts = Kubeconfig::read_from(real.kubeconfig())?.contexts;
-        let clusters = contexts.into_iter().map(|context| (context.name, real.client()));
-        let work = Self {
-            servers: vec![real.client()],
-            clusters: clusters.collect(),
-            objects,
-        };
-        work.create().await?;
-        Ok(work)
-    }
-
-    /// Of simulated API servers, one for each context.
+    /// Creates the objects on these servers.
     ///
     /// # Errors
     ///
     /// When a server refuses an object.
-    pub async fn on_sim(sim: &Sim, objects: usize) -> Result<Self> {
-        let kubeconfig = Kubeconfig::read_from(sim.kubeconfig())?;
-        let (mut servers, mut clusters) = (Vec::new(), Vec::new());
-        for context in &kubeconfig.contexts {
-            let options = KubeConfigOptions {
-                context: Some(context.name.clone()),
-                ..KubeConfigOptions::default()
-            };
-            let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &options).await?;
-            let client = Client::try_from(config)?;
-            servers.push(client.clone());
-            clusters.push((context.name.clone(), client));
-        }
+    pub async fn on(servers: &Servers, objects: usize) -> Result<Self> {
+        let mut clusters = clients(&servers.kubeconfig).await?;
+        let servers = match servers.client() {
+            Some(shared) => {
+                clusters
+                    .iter_mut()
+                    .for_each(|(_, client)| *client = shared.clone());
+                vec![shared]
+            }
+            None => clusters.iter().map(|(_, client)| client.clone()).collect(),
+        };
         let work = Self {
             servers,
             clusters,

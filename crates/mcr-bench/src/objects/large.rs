@@ -1,6 +1,6 @@
 //! Pods as large clusters have them: 4 to 8 kB each, and half as much again of `managedFields`.
 //!
-//! Pods of one workload share what its template says, as replicas do. Names, nodes, addresses, times, hashes of containers and
+//! Pods of one workload share its template, as replicas do. Names, nodes, addresses, times, hashes of containers and
 //! the states of containers differ from Pod to Pod.
 
 use jiff::Timestamp;
@@ -291,7 +291,7 @@ fn managed_spec(metadata: &Value, spec: &Value) -> Value {
     })
 }
 
-/// The set of fields of a value, as in `fieldsV1`. Items of lists are told apart by their key.
+/// The set of fields of a value, as in `fieldsV1`. Items of lists are distinguished by their key.
 fn fields(of: &Value) -> Value {
     let mut set = Map::new();
     match of {
@@ -348,63 +348,4 @@ fn suffix(words: &mut Sequence) -> String {
     const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
     let letter = |words: &mut Sequence| LETTERS.get(words.below(27)).copied().map_or('b', char::from);
     (0..5).map(|_| letter(words)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
-
-    use k8s_openapi::api::core::v1::Pod;
-
-    use super::*;
-
-    #[test]
-    fn pods_have_four_to_eight_kilobytes_and_are_pods() {
-        let sizes: Vec<usize> = (0..2_000)
-            .map(|number| {
-                let mut pod = large_pod(number);
-                let managed = pod["metadata"]["managedFields"].take().to_string().len();
-                assert!((2_000..6_000).contains(&managed), "{managed}");
-                pod.to_string().len()
-            })
-            .collect();
-        let (least, most) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
-        assert!(*least >= 4_000 && *most <= 8_200, "{least} to {most}");
-        let mean = sizes.iter().sum::<usize>() / sizes.len();
-        assert!((4_500..6_500).contains(&mean), "{mean}");
-        let typed: Pod = serde_json::from_value(large_pod(5)).unwrap();
-        // Nothing is misspelled: what the type knows is what was made.
-        let mut again = serde_json::to_value(&typed).unwrap();
-        let mut made = large_pod(5);
-        for pod in [&mut again, &mut made] {
-            for condition in pod["status"]["conditions"].as_array_mut().unwrap() {
-                condition.as_object_mut().unwrap().remove("lastProbeTime");
-            }
-        }
-        assert_eq!(again, made);
-    }
-
-    #[test]
-    fn replicas_share_their_template_and_nothing_that_is_theirs() {
-        let pods: Vec<Value> = (0..24).map(large_pod).collect();
-        let all = |of: &dyn Fn(&Value) -> &Value| -> usize {
-            pods.iter()
-                .map(|pod| of(pod).to_string())
-                .collect::<HashSet<_>>()
-                .len()
-        };
-        assert_eq!(
-            all(&|pod| &pod["metadata"]["ownerReferences"][0]["uid"]),
-            REPLICAS.len()
-        );
-        assert_eq!(all(&|pod| &pod["spec"]["containers"][0]["image"]), REPLICAS.len());
-        for own in ["name", "uid", "creationTimestamp"] {
-            assert_eq!(all(&|pod| &pod["metadata"][own]), 24, "{own}");
-        }
-        assert_eq!(
-            all(&|pod| &pod["status"]["containerStatuses"][0]["containerID"]),
-            24
-        );
-        assert_eq!(large_pod(7), large_pod(7));
-    }
 }

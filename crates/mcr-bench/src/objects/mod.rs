@@ -6,5 +6,5 @@ mod similar;
 mod small;
 
 pub use large::large_pod;
-pub use similar::{BEAT, Sequence, beat, config_map, custom, custom_definition, deployment, pod};
+pub use similar::{BEAT, beat, config_map, custom, definition, deployment, pod};
 pub use small::{event, namespace, role, role_binding, secret, service, service_account};

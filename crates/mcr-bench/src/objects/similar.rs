@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 pub const BEAT: &str = "beat";
 
 /// A sequence that looks random and is the same for the same seed (SplitMix64).
-pub struct Sequence(u64);
+pub(super) struct Sequence(u64);
 
 impl Sequence {
     /// The sequence of a seed.
-    pub fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
@@ -23,7 +23,7 @@ impl Sequence {
     }
 
     /// A number below `end`.
-    pub fn below(&mut self, end: usize) -> usize {
+    pub(super) fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next() % end.max(1) as u64).unwrap_or_default()
     }
 
@@ -221,16 +221,17 @@ pub fn deployment(number: usize) -> Value {
     })
 }
 
-/// The CustomResourceDefinition of [`custom`] objects.
-pub fn custom_definition() -> Value {
+/// A CustomResourceDefinition, as far as a provider notices.
+pub fn definition(group: &str, version: &str, kind: &str, plural: &str) -> Value {
+    let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    let singular = kind.to_lowercase();
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": { "name": "backups.bench.mcr.rs" },
+        "metadata": { "name": format!("{plural}.{group}") },
         "spec": {
-            "group": "bench.mcr.rs", "scope": "Namespaced",
-            "names": { "plural": "backups", "singular": "backup", "kind": "Backup", "listKind": "BackupList" },
-            "versions": [{ "name": "v1", "served": true, "storage": true,
-                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } } }],
+            "group": group, "scope": "Namespaced",
+            "names": { "kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": singular },
+            "versions": [{ "name": version, "served": true, "storage": true, "schema": { "openAPIV3Schema": schema } }],
         },
     })
 }
@@ -248,36 +249,4 @@ pub fn custom(number: usize) -> Value {
         },
         "status": { "phase": "Succeeded", "lastRun": "2026-05-11T03:00:04Z", "bytes": words.below(1_000_000_000) },
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::HashSet;
-
-    #[test]
-    fn objects_are_the_same_in_every_run_and_differ_from_each_other() {
-        for make in [config_map, pod, deployment, custom] {
-            assert_eq!(make(7), make(7));
-            let texts: HashSet<String> = (0..200).map(|number| make(number).to_string()).collect();
-            assert_eq!(texts.len(), 200);
-        }
-    }
-
-    #[test]
-    fn a_config_map_holds_about_one_kilobyte_that_is_no_repetition() {
-        for number in 0..100 {
-            let map = config_map(number);
-            let texts: Vec<&str> = map["data"]
-                .as_object()
-                .unwrap()
-                .values()
-                .filter_map(Value::as_str)
-                .collect();
-            let length: usize = texts.iter().map(|text| text.len()).sum();
-            assert!((900..1_200).contains(&length), "{number}: {length} bytes");
-            let lines: HashSet<&str> = texts.iter().flat_map(|text| text.lines()).collect();
-            assert!(lines.len() > 10, "{number}: {} different lines", lines.len());
-        }
-    }
 }

@@ -32,49 +32,31 @@ impl Machine {
             .next()
             .and_then(|number| number.parse().ok())
             .unwrap_or_default();
-        let modules = std::fs::read_to_string(root.join("crates/mcr-bench/go/go.mod")).unwrap_or_default();
+        let file = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
+        let modules = file("crates/mcr-bench/go/go.mod");
         let module = |name: &str| {
             let found = modules.lines().find_map(|line| line.trim().strip_prefix(name));
-            found
-                .and_then(|rest| rest.split_whitespace().next())
-                .unwrap_or("?")
-                .to_owned()
+            let version = found.and_then(|rest| rest.split_whitespace().next());
+            version.unwrap_or("?").to_owned()
         };
+        let release = read("/proc/sys/kernel/osrelease");
+        let release = release.split(['-', '\n']).next().unwrap_or_default();
+        let rustc = output_of("rustc", &["--version"]);
+        let versions = [
+            ("mcr", env!("CARGO_PKG_VERSION").to_owned()),
+            ("kube-rs", locked(&file("Cargo.lock"), "kube")),
+            ("rustc", rustc.trim_start_matches("rustc ").to_owned()),
+            ("Go", output_of("go", &["env", "GOVERSION"])),
+            ("controller-runtime", module("sigs.k8s.io/controller-runtime ")),
+            ("client-go", module("k8s.io/client-go ")),
+            ("kube-apiserver", api_server()),
+        ];
         Self {
             processor: field(&read("/proc/cpuinfo"), "model name"),
             cores: std::thread::available_parallelism().map_or(0, usize::from),
             memory_gb: (kilobytes / 1e6).round(),
-            kernel: format!(
-                "{} {}",
-                std::env::consts::OS,
-                read("/proc/sys/kernel/osrelease")
-                    .split(['-', '\n'])
-                    .next()
-                    .unwrap_or_default()
-            ),
-            versions: vec![
-                ("mcr".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
-                (
-                    "kube-rs".to_owned(),
-                    locked(
-                        &std::fs::read_to_string(root.join("Cargo.lock")).unwrap_or_default(),
-                        "kube",
-                    ),
-                ),
-                (
-                    "rustc".to_owned(),
-                    output_of("rustc", &["--version"])
-                        .trim_start_matches("rustc ")
-                        .to_owned(),
-                ),
-                ("Go".to_owned(), output_of("go", &["env", "GOVERSION"])),
-                (
-                    "controller-runtime".to_owned(),
-                    module("sigs.k8s.io/controller-runtime "),
-                ),
-                ("client-go".to_owned(), module("k8s.io/client-go ")),
-                ("kube-apiserver".to_owned(), api_server()),
-            ],
+            kernel: format!("{} {release}", std::env::consts::OS),
+            versions: versions.map(|(name, version)| (name.to_owned(), version)).into(),
             date: jiff::Zoned::now().date().to_string(),
         }
     }
@@ -90,7 +72,7 @@ fn output_of(program: &str, args: &[&str]) -> String {
 }
 
 /// The version of a crate in a lock file.
-fn locked(lock: &str, name: &str) -> String {
+pub(super) fn locked(lock: &str, name: &str) -> String {
     let mut lines = lock
         .lines()
         .skip_while(|line| *line != format!("name = {name:?}"));
@@ -106,16 +88,4 @@ fn api_server() -> String {
         |program| output_of(&program, &["--version"]),
     );
     output.trim_start_matches("Kubernetes ").to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::locked;
-
-    #[test]
-    fn the_version_is_of_the_crate_of_this_name() {
-        let lock = "[[package]]\nname = \"kube-core\"\nversion = \"1.0.0\"\n\n[[package]]\nname = \"kube\"\nversion = \"5.0.0\"\n";
-        assert_eq!(locked(lock, "kube"), "5.0.0");
-        assert_eq!(locked(lock, "tokio"), "?");
-    }
 }

@@ -3,10 +3,8 @@
 mod machine;
 mod page;
 mod plot;
-mod reasons;
 mod rows;
 mod targets;
-mod verdict;
 
 use std::path::Path;
 
@@ -15,10 +13,9 @@ pub use machine::Machine;
 pub use page::page;
 pub use plot::{Line, plot};
 pub use rows::merge;
-pub use targets::verdicts;
-pub use verdict::Verdict;
+pub use targets::{Verdict, verdicts};
 
-use crate::row::Row;
+use crate::row::{Figure, Row};
 
 /// The file that keeps rows between calls, so that a suite can be measured again by itself.
 const ROWS: &str = "docs/benchmarks/rows.jsonl";
@@ -35,7 +32,7 @@ pub fn write(root: &Path, new: Vec<Row>, keep: bool, machine: &Machine) -> Resul
         _ => Vec::new(),
     };
     let rows = merge(old, new);
-    let verdicts = verdicts(&rows);
+    let verdicts = verdicts(&rows)?;
     let put = |path: &str, text: String| {
         let path = root.join(path);
         let folder = path.parent().unwrap_or(root);
@@ -45,17 +42,22 @@ pub fn write(root: &Path, new: Vec<Row>, keep: bool, machine: &Machine) -> Resul
     };
     put(ROWS, rows::write(&rows)?)?;
     put("docs/benchmarks.md", page(&rows, &verdicts, machine))?;
-    let memory = |row: &Row| Some(row.rss_idle_kb? / 1000.0);
-    put(
-        "docs/benchmarks/memory.svg",
-        plot("Resident memory, idle (MB)", &page::lines(&rows, memory)),
-    )?;
-    put(
-        "docs/benchmarks/time.svg",
-        plot(
-            "All objects reconciled (s)",
-            &page::lines(&rows, |row| row.synced_s),
+    for (path, title, figure) in [
+        (
+            "docs/benchmarks/memory.svg",
+            "Resident memory, idle (MB)",
+            Figure::RssIdleKb,
         ),
-    )?;
+        (
+            "docs/benchmarks/time.svg",
+            "All objects reconciled (s)",
+            Figure::SyncedS,
+        ),
+    ] {
+        put(path, plot(title, &page::lines(&rows, figure))?)?;
+    }
     Ok(verdicts)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,117 +1,12 @@
 //! The page.
 
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write};
 
-use super::{Line, Machine, Verdict, reasons::reasons};
-use crate::row::Row;
+use super::{Line, Machine, Verdict};
+use crate::row::{Figure, Row};
 
-const SUITES: [(&str, &str); 14] = [
-    (
-        "fleet",
-        "Every context of a kubeconfig leads to one real kube-apiserver, as a user with a client certificate of its own, so that nobody \
-         can share TLS sessions or connections. It holds as many ConfigMaps as the table says, 1 kB of text each that differs from one to the \
-         next. Measured from the start of the process until the reconciler has seen every object of every context once. Variant `sim`: simulated \
-         API servers in another process, for sizes that a real one does not carry; beyond 5,000 contexts their kubeconfig is JSON, since \
-         there are readers of YAML that stop at a quarter of a million nodes. `go-serial` engages one cluster after the other, as \
-         multicluster-runtime does; `go-concurrent` all at once, with one shared REST mapper and without managedFields. `kube-rs` is a client, \
-         a watcher and a reflector for each context, made of a cloned kubeconfig; `kube-rs-tuned` parses the CA once, clones nothing, lists from \
-         the cache. Go's clients list by watching (streaming lists), which the server counts as no LIST. `floor` is no controller and uses no library of HTTP: it opens \
-         a TLS session, a LIST and a WATCH for each context and throws away what they say, which is the least that the same server on the same machine \
-         takes; `server CPU s` is that server's own. Where there is idle CPU, it was measured for a minute that began a minute after the sync, in the first run, and memory \
-         was looked at in its end; elsewhere memory was looked at after six seconds.",
-    ),
-    (
-        "store",
-        "`configmap`, `pod`, `deployment`, `custom`: allocated bytes of an object in mcr's store, for each byte of its JSON without \
-         managedFields (which an API server sends, and mcr does not keep); beside it that JSON's size, and how long reading and decoding \
-         one takes. `kB a cluster`: what one more of 1,000 clusters with one object adds to resident memory.",
-    ),
-    (
-        "update",
-        "One object is written a hundred times while all contexts watch it; measured from the API server's answer to the write until each cluster's reconciler \
-         sees it, or for `floor` until its bytes are there: so much is the API server's, which shares the machine. Variant `core` is mcr's own share: events of 100 clusters are handed to it as bytes, without sockets and TLS, and are measured \
-         until their reconcile is called; `value` is events a second.",
-    ),
-    (
-        "work",
-        "A reconciler that applies one ConfigMap of 1 kB for each request, server-side, with 64 reconciles at once for every subject. All contexts watch the same \
-         objects in one namespace of one real API server, and each applies into a namespace of its own. 25 seconds after the sync, when a subject is idle, each object is written once. \
-         `value` is reconciles a second, from the first of these writes until the answer to the last apply; CPU and server CPU are of that time. `missed` is applies that \
-         failed, and ConfigMaps that the server does not have afterwards, or with other content. mcr and kube-rs-tuned speak HTTP/1.1, so requests of \
-         one cluster that run beside its watch take one more connection each; Go's clients speak HTTP/2 over the connection of the watch.",
-    ),
-    (
-        "kinds",
-        "As `fleet`, with ten kinds in each cluster: ConfigMaps, Secrets, Services, ServiceAccounts, Pods, Deployments, Roles, RoleBindings, \
-         Events and Namespaces. `objects each` is all kinds together. mcr has a controller for each kind; Go has an informer for each in its one \
-         cache for each cluster, and one controller over all; kube-rs a watcher and a reflector for each, which share the client of their cluster. \
-         Go's connections speak HTTP/2, and all watches of a cluster share one; those of mcr and kube-rs speak HTTP/1.1, where each watch has its \
-         own. `go-concurrent` and `kube-rs-tuned` drop managedFields. Memory was looked at half a minute after the sync.",
-    ),
-    (
-        "large",
-        "Simulated clusters with many Pods of 4 to 8 kB and 3 to 5 kB of managedFields: several containers, probes, environments, volumes, owners, statuses \
-         with times, hashes and addresses. They are the same in every run, and those of one cluster differ from those of the others; replicas of one \
-         workload share its template, five on average. The simulator is on the same machine, and sends JSON only. All subjects work as in `kinds`. \
-         Memory was looked at half a minute after the sync.",
-    ),
-    (
-        "shared-scope",
-        "Namespaces of one API server as clusters. `bytes` and `rss_bytes`: allocated and resident memory of one cluster beyond its objects, \
-         before its client is used; `engage_us`: until one more is in the fleet, `cpu_us`: CPU of one that joins, reconcile included; `all_s`: until all \
-         were reconciled.",
-    ),
-    (
-        "discovery",
-        "A thousand simulated clusters that a provider finds in a simulated hub, each with one ConfigMap. Kubeconfigs are padded to the size \
-         of those with an RSA-2048 client certificate; with Cluster API there are four more Secrets for each cluster. `_s`: from the start of the fleet until all \
-         were reconciled; `code` is code that announces the same clusters. `cluster-inventory` reads ClusterProfiles and runs a plugin for each; \
-         `code-plugin` and `kubeconfig-plugin` have kubeconfigs that name the same plugin, a shell script. `cluster-inventory-secrets` reads ClusterProfiles and \
-         their kubeconfigs in Secrets. `_bytes`: allocated memory for each cluster beyond that of `code`, and with plugins beyond that of `code-plugin`.",
-    ),
-    (
-        "workspaces",
-        "Workspaces of a double of kcp with two shards, each with an APIBinding and one ConfigMap; `LISTs` and `WATCHes` are those of both \
-         kinds at both shards. `all_s`: from the start of the fleet until all were reconciled; `bytes`: allocated memory of each, its APIBinding \
-         and its ConfigMap included; `engage_us`: from the announcement of one more until it is in the fleet; `join_cpu_us`: all CPU of mcr for one more, from \
-         its APIBinding to its first reconcile; `event_cpu_us`: of a change of a ConfigMap, reconcile included. `lost_`: a shard with half of them goes and comes back without its \
-         history: how long until all are Ready, how often each kind was listed, what was reconciled and told as deleted (one object \
-         had changed).",
-    ),
-    (
-        "churn",
-        "100 clusters stay, of another 400 half is there; each second the 200 leave and the other 200 join. Latency is that of those that stay; \
-         `lists` is LISTs a second, `value` the growth of the live heap in percent a minute. In the end what joined last must have been seen \
-         whole.",
-    ),
-    (
-        "isolation",
-        "A fifth of the clusters fail from the start on, in the way that the variant names. `synced_s` is until all objects of the others were seen, \
-         latency is of writes to the others.",
-    ),
-    (
-        "fairness",
-        "4 workers, 5 ms a reconcile. 19 clusters are written to ten times a second; in the `storm` one more is written to a thousand times a \
-         second, more than can be worked off. Latency is that of the 19.",
-    ),
-    (
-        "queue",
-        "`value` is pushes and pops a second of one core, `objects` is keys in each cluster.",
-    ),
-    (
-        "sync",
-        "ConfigMaps of 1 kB in each of 500 simulated clusters are copied to one more. `mcr-sync` mirrors them. `kube-rs-by-hand` does the same on kube-rs, as a \
-         careful author writes it: a controller for each source cluster, kube's helper for finalizers, a GET of the target before each write, \
-         preconditions, one watch of all targets for drift. It keeps no record of placements and of owned fields. Both run 64 reconciles at once. `initial`: from \
-         the start of the process until the last object is there; `value` is objects a second. `burst`: 10,000 edits of sources that chance selects, as fast as \
-         the simulator takes them, until all targets are as their sources; `value` is writes, of which a later one may carry several edits. `restart`: a new process finds \
-         everything as it should be; CPU of 20 s, `value` is writes. `bytes an object`: resident memory then beyond that with 500 empty clusters. \
-         `a cluster joins`: a source cluster without objects comes to the 500. The simulator shares the cores.",
-    ),
-];
-
-type Column = (&'static str, fn(&Row) -> Option<String>);
-type Figure = (&'static str, fn(&Row) -> Option<f64>);
+/// What each suite measures, as on the page: `## suite`, an empty line, and one line of text.
+const SUITES: &str = include_str!("suites.txt");
 
 fn rounded(value: f64) -> String {
     match value.abs() {
@@ -122,42 +17,41 @@ fn rounded(value: f64) -> String {
     }
 }
 
-const COLUMNS: [Column; 18] = [
-    ("subject", |row| Some(row.subject.clone())),
-    ("variant", |row| {
-        Some(row.variant.clone()).filter(|variant| !variant.is_empty())
-    }),
-    ("clusters", |row| Some(row.clusters.to_string())),
-    ("objects each", |row| Some(row.objects.to_string())),
-    ("synced s", |row| row.synced_s.map(rounded)),
-    ("RSS idle MB", |row| Some(rounded(row.rss_idle_kb? / 1000.0))),
-    ("RSS peak MB", |row| Some(rounded(row.rss_peak_kb? / 1000.0))),
-    ("CPU s", |row| row.cpu_s.map(rounded)),
-    ("server CPU s", |row| row.server_cpu_s.map(rounded)),
-    ("idle CPU %", |row| Some(rounded(100.0 * row.idle_cpu?))),
-    ("file descriptors", |row| row.fds.map(rounded)),
-    ("LISTs", |row| row.lists.map(rounded)),
-    ("WATCHes", |row| row.watches.map(rounded)),
-    ("p50 ms", |row| row.p50_ms.map(rounded)),
-    ("p99 ms", |row| row.p99_ms.map(rounded)),
-    ("missed", |row| row.missed.map(rounded)),
-    ("value", |row| row.value.map(rounded)),
-    ("", |row| {
-        row.skipped.as_ref().map(|why| format!("skipped: {why}"))
-    }),
-];
-
+/// The headings of a table, and the cells of each row. Columns without content are left out.
 fn table(rows: &[&Row]) -> String {
-    let used: Vec<&Column> = COLUMNS
-        .iter()
-        .filter(|(_, cell)| rows.iter().any(|row| cell(row).is_some()))
-        .collect();
-    let names: Vec<&str> = used.iter().map(|(name, _)| *name).collect();
-    let mut text = format!("| {} |\n|{}\n", names.join(" | "), " --- |".repeat(names.len()));
-    for row in rows {
-        let cells: Vec<String> = used
+    let all = |cell: &dyn Fn(&Row) -> Option<String>| -> Vec<Option<String>> {
+        rows.iter().map(|row| cell(row)).collect()
+    };
+    let mut columns = vec![
+        ("subject", all(&|row| Some(row.subject.clone()))),
+        (
+            "variant",
+            all(&|row| Some(row.variant.clone()).filter(|text| !text.is_empty())),
+        ),
+        ("clusters", all(&|row| Some(row.clusters.to_string()))),
+        ("objects each", all(&|row| Some(row.objects.to_string()))),
+    ];
+    columns.extend(
+        Figure::ALL.map(|(figure, _, _, heading, size)| {
+            (heading, all(&|row| Some(rounded(row.get(figure)? / size))))
+        }),
+    );
+    columns.push((
+        "",
+        all(&|row| Some(format!("skipped: {}", row.skipped.as_ref()?))),
+    ));
+    columns.retain(|(_, cells)| cells.iter().any(Option::is_some));
+    let headings: Vec<&str> = columns.iter().map(|(heading, _)| *heading).collect();
+    let mut text = format!(
+        "| {} |\n|{}\n",
+        headings.join(" | "),
+        " --- |".repeat(headings.len())
+    );
+    for at in 0..rows.len() {
+        let cell = |(_, cells): &(&str, Vec<Option<String>>)| cells.get(at).cloned().flatten();
+        let cells: Vec<String> = columns
             .iter()
-            .map(|(_, cell)| cell(row).unwrap_or_default())
+            .map(|column| cell(column).unwrap_or_default())
             .collect();
         // Writing to a String never fails.
         let _ = writeln!(text, "| {} |", cells.join(" | "));
@@ -168,11 +62,7 @@ fn table(rows: &[&Row]) -> String {
 fn targets(verdicts: &[Verdict]) -> String {
     let mut text = "| suite | what | target | measured | |\n| --- | --- | --- | --- | --- |\n".to_owned();
     for verdict in verdicts {
-        let unit = if verdict.unit.is_empty() {
-            String::new()
-        } else {
-            format!(" {}", verdict.unit)
-        };
+        let unit = format!(" {}", verdict.unit).trim_end().to_owned();
         let limit = if verdict.least { "at least" } else { "at most" };
         let is = verdict.is.map_or_else(
             || "not measured".to_owned(),
@@ -191,31 +81,41 @@ fn targets(verdicts: &[Verdict]) -> String {
             rounded(verdict.limit)
         );
     }
-    text.push_str(&reasons(verdicts));
+    let missed = verdicts.iter().filter(|verdict| verdict.met() == Some(false));
+    let reasons = missed.map(|verdict| {
+        let reason = verdict
+            .reason
+            .as_deref()
+            .unwrap_or("the reason is not known yet.");
+        format!("- `{}`, {}: {reason}\n", verdict.suite, verdict.what)
+    });
+    let reasons: String = reasons.collect();
+    if !reasons.is_empty() {
+        let _ = write!(text, "\nMissed, and why:\n\n{reasons}");
+    }
     text
 }
 
 /// One line for each subject over the sizes of `fleet` on a real server.
-pub(super) fn lines(rows: &[Row], figure: impl Fn(&Row) -> Option<f64>) -> Vec<Line> {
-    let mut lines: Vec<Line> = Vec::new();
-    for row in rows
+pub(super) fn lines(rows: &[Row], figure: Figure) -> Vec<Line> {
+    let size = Figure::ALL
         .iter()
-        .filter(|row| row.suite == "fleet" && row.variant.is_empty())
-    {
-        let Some(value) = figure(row) else { continue };
-        let point = (row.clusters as f64, value);
-        match lines.iter_mut().find(|line| line.name == row.subject) {
-            Some(line) => line.points.push(point),
-            None => lines.push(Line {
-                name: row.subject.clone(),
-                points: vec![point],
-            }),
-        }
+        .find(|(known, ..)| *known == figure)
+        .map_or(1.0, |(.., size)| *size);
+    let mut lines = BTreeMap::<&str, Vec<(f64, f64)>>::new();
+    // The floor is measured at one size only.
+    let of_fleet = |row: &&Row| row.suite == "fleet" && row.variant.is_empty() && row.subject != "floor";
+    for row in rows.iter().filter(of_fleet) {
+        let point = row.get(figure).map(|value| (row.clusters as f64, value / size));
+        lines.entry(&row.subject).or_default().extend(point);
     }
-    // Measured at one size only.
-    lines.retain(|line| line.name != "floor");
-    for line in &mut lines {
-        line.points.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    let mut lines: Vec<Line> = lines
+        .into_iter()
+        .map(|(name, points)| (name.to_owned(), points))
+        .collect();
+    lines.retain(|(_, points)| !points.is_empty());
+    for (_, points) in &mut lines {
+        points.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     }
     lines
 }
@@ -235,18 +135,14 @@ fn limits(rows: &[Row]) -> String {
     let mut text = "| what | floor | mcr | floor, of kube-rs-tuned | floor, of go-serial | mcr, of floor |\n\
                     | --- | --- | --- | --- | --- | --- |\n"
         .to_owned();
-    let of_fleet: [Figure; 3] = [
-        ("time until all is synced, s", |row| row.synced_s),
-        ("CPU until synced, s", |row| row.cpu_s),
-        ("idle memory, MB", |row| Some(row.rss_idle_kb? / 1000.0)),
-    ];
-    let of_update: [Figure; 2] = [
-        ("one write seen by all, median, ms", |row| row.p50_ms),
-        ("one write seen by all, p99, ms", |row| row.p99_ms),
-    ];
-    let figures = of_fleet.map(|figure| ("fleet", figure)).into_iter();
-    for (suite, (what, figure)) in figures.chain(of_update.map(|figure| ("update", figure))) {
-        let of = |subject: &str| find(suite, subject).and_then(figure);
+    for (suite, what, figure, size) in [
+        ("fleet", "time until all is synced, s", Figure::SyncedS, 1.0),
+        ("fleet", "CPU until synced, s", Figure::CpuS, 1.0),
+        ("fleet", "idle memory, MB", Figure::RssIdleKb, 1000.0),
+        ("update", "one write seen by all, median, ms", Figure::P50Ms, 1.0),
+        ("update", "one write seen by all, p99, ms", Figure::P99Ms, 1.0),
+    ] {
+        let of = |subject: &str| Some(find(suite, subject)?.get(figure)? / size);
         let (Some(own), Some(least)) = (of("mcr"), of("floor")) else {
             continue;
         };
@@ -262,19 +158,20 @@ fn limits(rows: &[Row]) -> String {
         );
     }
     let json = rows.iter().find(|row| row.variant == "configmap json bytes");
-    if let Some(json) = json.and_then(|row| row.value) {
+    if let Some(json) = json.and_then(|row| row.get(Figure::Value)) {
+        let memory = |row: &Row| row.get(Figure::RssIdleKb);
         let objects = (mcr.clusters * mcr.objects) as f64;
-        let of = |subject: &str| Some(objects * json / 1000.0 / fleet(subject)?.rss_idle_kb?);
+        let of = |subject: &str| Some(objects * json / 1000.0 / memory(fleet(subject)?)?);
         let part = |subject: &str| of(subject).map_or_else(|| "?".to_owned(), rounded);
         let _ = writeln!(
             text,
             "\nThe {objects} objects themselves are {} MB of JSON without managedFields: {} of what go-serial takes in all, and {} of what \
-             kube-rs-tuned does, before there is any connection. Below that, it is a matter of what objects have in common.",
+             kube-rs-tuned does.",
             rounded(objects * json / 1e6),
             part("go-serial"),
             part("kube-rs-tuned"),
         );
-        if let (Some(own), Some(least)) = (mcr.rss_idle_kb, floor.rss_idle_kb) {
+        if let (Some(own), Some(least)) = (memory(mcr), memory(floor)) {
             let least = least + objects * json / 1000.0;
             let _ = writeln!(
                 text,
@@ -296,15 +193,14 @@ pub fn page(rows: &[Row], verdicts: &[Verdict], machine: &Machine) -> String {
         .collect();
     let mut text = format!(
         "# Benchmarks\n\n\
-         Written by `cargo xtask bench` on {}: {}, {} cores, {} GB, {}.\n{}.\n\n\
-         Each subject runs in a process of its own and does the same job; memory and CPU time are what the kernel says of that process. Each family \
-         is a program of its own, as it would be deployed: `mcr`, both of kube-rs, both of Go, the floor; those in Rust are built with \
-         the profile `deployed` (fat LTO, one codegen unit). Each has its default runtime, tokio's or Go's, with a thread \
-         for each core; the server shares the cores. In variant `threads N` each has so many. Subjects take turns within a run, figures are medians of the runs. `cargo xtask bench fleet --kubeconfig FILE` measures on clusters of yours, `--help` \
-         tells the rest.\n\n\
+         Written by `cargo xtask bench --write` on {}: {}, {} cores, {} GB, {}.\n{}.\n\n\
+         Each subject runs in a process of its own and does the same job; the kernel reports its memory and CPU time. Each family is a \
+         program of its own, as it would be deployed: `mcr`, both of kube-rs, both of Go, the floor; those in Rust are built with the \
+         profile `deployed` (fat LTO, one codegen unit). Each has its default runtime, tokio's or Go's, with a thread for each core \
+         (variant `threads N`: with so many); the server shares the cores. Subjects take turns within a run, figures are medians of the \
+         runs. `cargo xtask bench fleet --kubeconfig FILE` measures on clusters of yours.\n\n\
          ## Targets\n\n\
-         Ratios are of one call on one machine. The rows behind them are below. \
-         Suites that the last call did not measure keep the rows of an earlier call, which may have run on another machine.\n\n{}\n",
+         Ratios are of one call on one machine. Suites that the last call did not measure keep the rows of an earlier call, which may have run on another machine.\n\n{}\n",
         machine.date,
         machine.processor,
         machine.cores,
@@ -314,7 +210,9 @@ pub fn page(rows: &[Row], verdicts: &[Verdict], machine: &Machine) -> String {
         targets(verdicts),
     );
     text.push_str(&limits(rows));
-    for (suite, about) in SUITES {
+    for part in SUITES.split("## ").skip(1) {
+        let (suite, about) = part.split_once('\n').unwrap_or_default();
+        let about = about.trim();
         let own: Vec<&Row> = rows.iter().filter(|row| row.suite == suite).collect();
         if own.is_empty() {
             continue;
@@ -332,101 +230,4 @@ pub fn page(rows: &[Row], verdicts: &[Verdict], machine: &Machine) -> String {
     text.truncate(text.trim_end().len());
     text.push('\n');
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_table_has_the_columns_that_are_used_and_reports_what_was_skipped() {
-        let rows = [
-            Row {
-                synced_s: Some(1.234),
-                ..Row::new("fleet", "mcr", 500, 102)
-            },
-            Row::skipped("fleet", "go-serial", 500, 102, "no Go"),
-        ];
-        let rows: Vec<&Row> = rows.iter().collect();
-        assert_eq!(
-            table(&rows),
-            "| subject | clusters | objects each | synced s |  |\n| --- | --- | --- | --- | --- |\n\
-             | mcr | 500 | 102 | 1.23 |  |\n| go-serial | 500 | 102 |  | skipped: no Go |\n"
-        );
-    }
-
-    #[test]
-    fn lines_go_from_few_to_many_clusters_of_real_servers_only() {
-        let row = |subject: &str, clusters, variant: &str| Row {
-            variant: variant.to_owned(),
-            synced_s: Some(clusters as f64),
-            ..Row::new("fleet", subject, clusters, 102)
-        };
-        let rows = [
-            row("mcr", 500, ""),
-            row("mcr", 50, ""),
-            row("mcr", 5_000, "sim"),
-            row("kube-rs", 50, ""),
-        ];
-        let lines = lines(&rows, |row| row.synced_s);
-        assert_eq!(lines.len(), 2);
-        assert_eq!(lines[0].points, [(50.0, 50.0), (500.0, 500.0)]);
-    }
-
-    #[test]
-    fn what_is_left_is_reported_beside_what_nobody_can_save() {
-        let row = |subject: &str, synced: f64, rss: f64| Row {
-            synced_s: Some(synced),
-            rss_idle_kb: Some(rss),
-            ..Row::new("fleet", subject, 500, 102)
-        };
-        let write = |subject: &str, p99: f64| Row {
-            p99_ms: Some(p99),
-            ..Row::new("update", subject, 500, 10)
-        };
-        let json = Row {
-            variant: "configmap json bytes".to_owned(),
-            value: Some(1_000.0),
-            ..Row::new("store", "mcr", 1, 4_000)
-        };
-        let rows = [
-            row("mcr", 1.2, 120_000.0),
-            row("kube-rs-tuned", 2.0, 400_000.0),
-            row("floor", 1.0, 40_000.0),
-            json,
-            write("mcr", 7.0),
-            write("floor", 6.0),
-            write("go-serial", 15.0),
-        ];
-        let text = limits(&rows);
-        assert!(
-            text.contains("| time until all is synced, s | 1.00 | 1.20 | 0.50 |  | 1.20 |"),
-            "{text}"
-        );
-        assert!(
-            text.contains("| one write seen by all, p99, ms | 6.00 | 7.00 |  | 0.40 | 1.17 |"),
-            "{text}"
-        );
-        assert!(
-            text.contains("The 51000 objects themselves are 51.0 MB"),
-            "{text}"
-        );
-        assert!(
-            text.contains("? of what go-serial takes in all, and 0.13 of what"),
-            "{text}"
-        );
-        assert_eq!(limits(&rows[..2]), "");
-    }
-
-    #[test]
-    fn the_page_reports_what_was_missed_and_what_was_not_measured() {
-        let rows = [Row {
-            value: Some(5e5),
-            ..Row::new("queue", "mcr", 1_000, 100)
-        }];
-        let text = page(&rows, &super::super::verdicts(&rows), &Machine::default());
-        assert!(text.contains("| queue | pushes and pops with 1,000 clusters x 100 keys | at least 1000000 /s | 500000 /s | **missed** |"));
-        assert!(text.contains("| not measured |  |"));
-        assert!(text.contains("## queue") && !text.contains("## churn"));
-    }
 }

@@ -23,7 +23,7 @@ use tokio::{sync::Semaphore, task::JoinSet};
 use super::{SubjectArgs, Tally, work};
 use crate::kind::{Kind, with_type};
 
-/// How often an object is applied that the server does not take. Each failure is told, so more would tell no more.
+/// How often an object is applied that the server refuses. Each failure is counted, so more attempts would show nothing more.
 const ATTEMPTS: usize = 5;
 
 /// The code of kube-rs's examples for one cluster, in a loop over the contexts.

@@ -20,7 +20,7 @@ pub enum Message {
         /// How many attempts failed.
         failed: u64,
     },
-    /// The answer to `beats`: the beats that were seen since the last question.
+    /// The answer to `beats`: those that were seen since the last question.
     Beats {
         /// In no order.
         beats: Vec<Observation>,
@@ -30,22 +30,13 @@ pub enum Message {
         /// The allocated bytes. `None` if they are not counted.
         bytes: Option<usize>,
     },
-    /// The answer to `seen` of a subject, and to `objects` of a simulator.
+    /// The answer to `seen` of a subject, and the first message of a simulator.
     Seen {
         /// The number of reconciles, repeated ones included, or of objects in each cluster.
         count: u64,
     },
-    /// A simulator is ready.
-    Serving,
     /// The answer to `counts`.
-    Counts {
-        /// LISTs of the watched kinds so far.
-        lists: u64,
-        /// WATCHes of the watched kinds so far.
-        watches: u64,
-        /// WATCHes that are open.
-        open: u64,
-    },
+    Counts(Counts),
     /// The figures of a case.
     Figures {
         /// By name.
@@ -56,6 +47,17 @@ pub enum Message {
         /// When it was, in nanoseconds since 1970.
         at: u64,
     },
+}
+
+/// Requests for the watched kinds that a server has counted since it runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counts {
+    /// LISTs.
+    pub lists: u64,
+    /// WATCHes, those still open included.
+    pub watches: u64,
+    /// WATCHes that are open.
+    pub open: u64,
 }
 
 /// One beat that one cluster's reconciler has seen.
@@ -75,29 +77,4 @@ pub fn now() -> u64 {
         .duration_since(UNIX_EPOCH)
         .unwrap_or(Duration::ZERO);
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_are_what_the_go_program_writes() {
-        let read = |line| serde_json::from_str::<Message>(line).unwrap();
-        assert_eq!(read(r#"{"at":5,"event":"synced"}"#), Message::Synced { at: 5 });
-        assert_eq!(
-            read(r#"{"at":5,"event":"applied","failed":1}"#),
-            Message::Applied { at: 5, failed: 1 }
-        );
-        assert_eq!(
-            read(r#"{"beats":[{"cluster":"c","seq":1,"at":3}],"event":"beats"}"#),
-            Message::Beats {
-                beats: vec![Observation {
-                    cluster: "c".to_owned(),
-                    seq: 1,
-                    at: 3
-                }]
-            }
-        );
-    }
 }

@@ -1,7 +1,7 @@
 //! The sync of suite `sync` as a careful author writes it on kube-rs: a controller for each source cluster with kube's helper for
 //! finalizers, and one watch of all targets, so that drift is repaired.
 
-use std::{collections::HashMap, path::PathBuf, pin::pin, sync::Arc, time::Duration};
+use std::{collections::HashMap, pin::pin, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
@@ -23,6 +23,7 @@ use tokio::{
 };
 
 use super::{
+    SubjectArgs, Tally,
     kube_rs::{client, contexts, first_failure},
     sync::{CONCURRENCY, TARGET, is_source, target_name},
 };
@@ -61,9 +62,9 @@ struct Cluster {
 /// # Errors
 ///
 /// When the kubeconfig can't be read, and when a watch ends.
-pub async fn run(kubeconfig: PathBuf) -> Result<()> {
+pub async fn run(args: SubjectArgs, _: Tally) -> Result<()> {
     let mut clients = HashMap::new();
-    for endpoint in contexts(&kubeconfig)? {
+    for endpoint in contexts(&args.kubeconfig)? {
         clients.insert(endpoint.name.clone(), client(endpoint)?);
     }
     let targets = clients.remove(TARGET).context("there is no target cluster")?;
@@ -85,7 +86,7 @@ pub async fn run(kubeconfig: PathBuf) -> Result<()> {
     first_failure(running).await
 }
 
-/// Tells the controllers which of their targets have changed.
+/// Passes on to the controllers which of their targets have changed.
 async fn watch_targets(
     targets: Client,
     changes: HashMap<String, mpsc::Sender<ObjectRef<ConfigMap>>>,

@@ -74,19 +74,4 @@ mod tests {
         assert!(!is_due(&written("6"), 7) && !is_due(&written(""), 7));
         assert!(!is_due(&map(json!({ "metadata": { "name": "a" } })), 7));
     }
-
-    #[test]
-    fn a_copy_has_the_same_data_and_was_applied() {
-        let of = map(json!({ "metadata": { "name": "a", "namespace": SOURCE }, "data": { "x": "1" } }));
-        let found = |name: &str, value: &str, operation: &str| {
-            map(json!({
-                "metadata": { "name": name, "managedFields": [{ "manager": MANAGER, "operation": operation }] },
-                "data": { "x": value },
-            }))
-        };
-        assert!(is_copy(&found("a", "1", "Apply"), &of));
-        assert!(!is_copy(&found("b", "1", "Apply"), &of));
-        assert!(!is_copy(&found("a", "2", "Apply"), &of));
-        assert!(!is_copy(&found("a", "1", "Update"), &of));
-    }
 }

@@ -2,32 +2,32 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::{row::Row, stats, subject::message::Observation};
+use crate::{
+    row::{Figure, Row},
+    stats,
+    subject::message::Observation,
+};
 
 /// The latency of some writes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Latency {
+pub(super) struct Latency {
     /// The median, in milliseconds.
-    pub p50_ms: Option<f64>,
+    pub(super) p50_ms: Option<f64>,
     /// The 99th percentile.
-    pub p99_ms: Option<f64>,
-    /// The number of writes without a sighting of them or of a later write in the same cluster.
-    pub missed: usize,
+    pub(super) p99_ms: Option<f64>,
+    /// The number of writes that were not seen in a cluster, nor a later write there.
+    pub(super) missed: usize,
 }
 
 impl Latency {
     /// Of writes, by their numbers with the time each is measured from, that the reconcilers of as many clusters should have
     /// seen. Reconcilers may pass over a write for a later one; the wait for that one is then the wait for both.
-    pub fn of(seen: &[Observation], clusters: usize, writes: &BTreeMap<u64, u64>) -> Self {
+    pub(super) fn of(seen: &[Observation], clusters: usize, writes: &BTreeMap<u64, u64>) -> Self {
         let mut by_cluster: HashMap<&str, Vec<&Observation>> = HashMap::new();
-        for observation in seen
-            .iter()
-            .filter(|observation| writes.contains_key(&observation.seq))
-        {
-            by_cluster
-                .entry(&observation.cluster)
-                .or_default()
-                .push(observation);
+        let wanted = seen.iter().filter(|seen| writes.contains_key(&seen.seq));
+        for observation in wanted {
+            let of_cluster = by_cluster.entry(&observation.cluster).or_default();
+            of_cluster.push(observation);
         }
         let mut taken = Vec::new();
         for observations in by_cluster.values() {
@@ -45,13 +45,11 @@ impl Latency {
     }
 
     /// A row with it.
-    pub fn into_row(self, row: Row) -> Row {
-        Row {
-            p50_ms: self.p50_ms,
-            p99_ms: self.p99_ms,
-            missed: Some(self.missed as f64),
-            ..row
-        }
+    pub(super) fn into_row(self, row: Row) -> Row {
+        let row = row
+            .with(Figure::P50Ms, self.p50_ms)
+            .with(Figure::P99Ms, self.p99_ms);
+        row.with(Figure::Missed, self.missed as f64)
     }
 }
 
@@ -88,7 +86,7 @@ mod tests {
         ];
         let latency = Latency::of(&all, 3, &writes);
         assert_eq!(latency.missed, 3);
-        // A sighting before the answer to the write counts as zero.
+        // What is seen before the answer to the write counts as zero.
         assert_eq!(latency.p50_ms, Some(2.0));
         assert_eq!(Latency::of(&[], 3, &writes).p99_ms, None);
     }

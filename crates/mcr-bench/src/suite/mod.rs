@@ -1,53 +1,112 @@
-//! The suites, each in its own file.
+//! The suites. The short ones are here, the others each in its own file.
 
-pub mod churn;
-pub mod discovery;
-pub mod fairness;
-pub mod fleet;
-pub mod isolation;
-pub mod kcp;
-pub mod kinds;
-pub mod large;
-pub mod latency;
-pub mod queue;
-mod round;
-pub mod shared_scope;
-pub mod store;
-pub mod sync;
-pub mod update;
-pub mod work;
-pub mod workspaces;
-
-use std::{collections::BTreeMap, ops::Range, time::Duration};
+mod fleet;
+mod latency;
+mod moving;
+mod store;
+mod sync;
+mod update;
+mod work;
 
 use anyhow::Result;
-use latency::Latency;
 
 use crate::{
-    driver::{Running, sim::Sim},
-    subject::message::now,
+    alone::{Case, queue::SHAPES},
+    driver::{Servers, Subject},
+    plan::Suite,
+    row::{Figure, Row},
+    run::{Session, Turn},
+    simulator::SimArgs,
 };
 
-pub use round::{Options, Session};
+/// The number of workspaces with which the others are compared.
+const FEW: usize = 100;
 
-/// Writes to each of these clusters as often, and sees when their reconcilers hear of it.
-async fn beats(
-    sim: &mut Sim,
-    process: &mut Running,
-    clusters: Range<usize>,
-    writes: usize,
-    pause: Duration,
-) -> Result<Latency> {
-    let mut ticks = tokio::time::interval(pause);
-    let mut written = BTreeMap::new();
-    for seq in (1..).take(writes) {
-        ticks.tick().await;
-        written.insert(seq, now());
-        let command = format!("beat {seq} {} {}", clusters.start, clusters.end);
-        sim.command(&command).await?;
+/// Measures a suite. Returns its rows.
+///
+/// # Errors
+///
+/// When servers or programs don't start, and when a subject does not do its job in time.
+pub async fn run(suite: Suite, session: &mut Session<'_>) -> Result<Vec<Row>> {
+    match suite {
+        Suite::Fleet => fleet::fleet(session).await,
+        Suite::Kinds => fleet::kinds(session).await,
+        Suite::Large => fleet::large(session).await,
+        Suite::Store => store::run(session).await,
+        Suite::Update => update::run(session).await,
+        Suite::Work => work::run(session).await,
+        Suite::Churn => moving::churn(session).await,
+        Suite::Isolation => moving::isolation(session).await,
+        Suite::Fairness => moving::fairness(session).await,
+        Suite::SharedScope => shared_scope(session).await,
+        Suite::Discovery => discovery(session).await,
+        Suite::Workspaces => workspaces(session).await,
+        Suite::Queue => queue(session).await,
+        Suite::Sync => sync::run(session).await,
     }
-    // A sighting after this pause counts as missed.
-    tokio::time::sleep(pause.max(Duration::from_millis(900))).await;
-    let seen = process.beats().await?;
-    Ok(Latency::of(&seen, clusters.len(), &written))
+}
+
+/// Ten thousand clusters behind one endpoint.
+async fn shared_scope(session: &mut Session<'_>) -> Result<Vec<Row>> {
+    let clusters = session.options.clusters.unwrap_or(10_000);
+    let row = Row::new("shared-scope", "", clusters, 1);
+    let measure = async |session: &Session<'_>, turn: Turn| {
+        let args = SimArgs {
+            tenants: clusters,
+            ..SimArgs::new(1, 0)
+        };
+        let mut sim = Servers::sim(&session.programs, args).await?;
+        let kubeconfig = format!("--kubeconfig={}", sim.kubeconfig.display());
+        let args = [format!("--size={clusters}"), kubeconfig];
+        let mut figures = session.alone(Case::Scope, true, &args).await?;
+        let counts = sim.counts().await?.unwrap_or_default();
+        figures.insert("lists".to_owned(), counts.lists as f64);
+        figures.insert("watches".to_owned(), counts.watches as f64);
+        Ok(turn.row.each(figures))
+    };
+    session.subjects(row, &[Subject::Mcr], measure).await
+}
+
+/// A thousand clusters that a provider finds in a hub.
+async fn discovery(session: &mut Session<'_>) -> Result<Vec<Row>> {
+    let clusters = session.options.clusters.unwrap_or(1_000);
+    let row = Row::new("discovery", "", clusters, 1);
+    let measure = async |session: &Session<'_>, turn: Turn| {
+        let sim = Servers::sim(&session.programs, SimArgs::new(clusters, 1)).await?;
+        let args = [format!("--kubeconfig={}", sim.kubeconfig.display())];
+        let figures = session.alone(Case::Discovery, true, &args).await?;
+        Ok(turn.row.each(figures))
+    };
+    session.subjects(row, &[Subject::Mcr], measure).await
+}
+
+/// Ten thousand workspaces of a double of kcp.
+async fn workspaces(session: &mut Session<'_>) -> Result<Vec<Row>> {
+    let all = session.options.clusters.unwrap_or(10_000);
+    let row = Row::new("workspaces", "", all, 1);
+    let measure = async |session: &Session<'_>, turn: Turn| {
+        let mut rows = Vec::new();
+        for clusters in [FEW.min(all), all] {
+            let args = [format!("--size={clusters}")];
+            let figures = session.alone(Case::Workspaces, true, &args).await?;
+            let row = turn.row.clone();
+            rows.extend(Row { clusters, ..row }.each(figures));
+        }
+        Ok(rows)
+    };
+    session.subjects(row, &[Subject::Mcr], measure).await
+}
+
+/// Pushes and pops a second of one core.
+async fn queue(session: &mut Session<'_>) -> Result<Vec<Row>> {
+    let row = Row::new("queue", "", 0, 0);
+    let measure = async |session: &Session<'_>, turn: Turn| {
+        let figures = session.alone(Case::Queue, false, &[]).await?;
+        let of_shape = |(clusters, objects): (usize, usize)| {
+            let row = Row::new("queue", &turn.row.subject, clusters, objects);
+            row.with(Figure::Value, figures.get(&clusters.to_string()).copied())
+        };
+        Ok(SHAPES.map(of_shape).into())
+    };
+    session.subjects(row, &[Subject::Mcr], measure).await
 }

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
-use super::Session;
 use crate::{
-    driver::{Backend, Job, Running, Subject, real::Real, sim::Sim, work::Work},
-    row::Row,
+    driver::{Job, Servers, Subject, work::Work},
+    kind::Kind,
+    row::{Figure, Row},
+    run::{Session, Turn},
+    simulator::SimArgs,
     subject::{
         message::{Message, now},
         work::CONCURRENCY,
@@ -21,91 +23,67 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// once for each that has joined.
 const REST: Duration = Duration::from_secs(25);
 
-/// Runs the suite.
-///
-/// # Errors
-///
-/// When the servers don't start or refuse the objects, when a subject does not sync, and when it does not apply all.
-pub async fn run(session: &mut Session<'_>) -> Result<Vec<Row>> {
+pub(super) async fn run(session: &mut Session<'_>) -> Result<Vec<Row>> {
+    use Subject::{GoConcurrent, GoSerial, KubeRsTuned, Mcr};
     let clusters = session.options.clusters.unwrap_or(500);
     let objects = session.options.objects.unwrap_or(20);
-    let (mut backend, work) = if session.options.sim {
-        let sim = Sim::start(&session.programs, clusters, 0).await?;
-        let work = Work::on_sim(&sim, objects).await?;
-        (Backend::Sim(Box::new(sim)), work)
+    let mut servers = if session.options.sim {
+        Servers::sim(&session.programs, SimArgs::new(clusters, 0)).await?
     } else {
-        let real = Real::start(clusters, 0).await?;
-        let work = Work::on_real(&real, objects).await?;
-        (Backend::Real(real), work)
+        Servers::real(clusters, 0, &[Kind::ConfigMaps]).await?
     };
-    let (mut runs, mut round) = (Vec::new(), 0);
-    for run in 0..session.options.runs {
-        // The first version with kube-rs differs in how it lists and watches, which is not measured here.
-        for subject in session.order_of(run, |subject| {
-            !matches!(subject, Subject::KubeRs | Subject::Floor)
-        }) {
-            let row = match session.missing(subject) {
-                Some(why) => Row::skipped("work", subject.name(), clusters, objects, why),
-                None => {
-                    round += 1;
-                    one(session, &mut backend, &work, subject, round)
-                        .await
-                        .with_context(|| format!("work {}", subject.name()))?
-                }
-            };
-            let variant = if session.options.sim { "sim" } else { "" }.to_owned();
-            session.ran(run, Row { variant, ..row }, &mut runs);
-        }
-    }
-    Ok(session.report(&runs))
+    let work = Work::on(&servers, objects).await?;
+    let row = Row::new("work", "", clusters, objects).variant(servers.variant());
+    let mut round = 0;
+    // The first version with kube-rs differs in how it lists and watches, which is not measured here.
+    let fit = [Mcr, KubeRsTuned, GoSerial, GoConcurrent];
+    let measure = async |session: &Session<'_>, turn: Turn| {
+        round += 1;
+        one(session, &mut servers, &work, turn, round).await
+    };
+    session.subjects(row, &fit, measure).await
 }
 
 async fn one(
     session: &Session<'_>,
-    backend: &mut Backend,
+    servers: &mut Servers,
     work: &Work,
-    subject: Subject,
+    turn: Turn,
     round: u64,
-) -> Result<Row> {
-    let open = backend.counts().await?.map_or(0, |counts| counts.open);
+) -> Result<Vec<Row>> {
+    let open = servers.open().await?;
+    let kubeconfig = servers.kubeconfig.clone();
     let job = Job {
         workers: Some(CONCURRENCY),
         round: Some(round),
-        ..Job::new(backend.kubeconfig(), work.objects())
+        ..Job::new(&kubeconfig, work.objects())
     };
-    let mut process = Running::subject(subject, &session.programs, &job)?;
-    process.synced(LIMIT).await?;
+    let mut process = session.start(turn.subject, &job, LIMIT).await?;
     // Some subjects open their watches after they have seen all objects.
-    backend.watched(open).await?;
+    servers.watched(open).await?;
     tokio::time::sleep(session.options.idle.unwrap_or(REST)).await;
-    let (before, server_before) = (process.usage()?, backend.server_cpu());
+    let (before, server_before) = (process.usage()?, servers.server_cpu());
     let begun = now();
     work.write(round).await?;
     let (at, failed) = match process.next(LIMIT).await? {
         Message::Applied { at, failed } => (at, failed),
-        other => bail!("it said {other:?} before it had applied all"),
+        other => bail!("it sent {other:?} before it had applied all"),
     };
-    let (after, server_after) = (process.usage()?, backend.server_cpu());
+    let (after, server_after) = (process.usage()?, servers.server_cpu());
     let wrong = work.wrong().await?;
     process.stop().await?;
-    backend.quiet(open).await?;
+    servers.quiet(open).await?;
     work.clear().await?;
-    let server = server_before
-        .zip(server_after)
-        .map(|(before, after)| after.saturating_sub(before).as_secs_f64());
+    let server = server_before.zip(server_after);
+    let server = server.map(|(before, after)| after.saturating_sub(before).as_secs_f64());
     let seconds = at.saturating_sub(begun) as f64 / 1e9;
-    Ok(Row {
-        rss_peak_kb: Some(after.peak_kb),
-        fds: Some(after.fds),
-        cpu_s: Some(after.cpu.saturating_sub(before.cpu).as_secs_f64()),
-        server_cpu_s: server,
-        missed: Some(failed as f64 + wrong as f64),
-        value: (seconds > 0.0).then(|| work.objects() as f64 / seconds),
-        ..Row::new(
-            "work",
-            subject.name(),
-            backend.clusters(),
-            work.objects() / backend.clusters().max(1),
-        )
-    })
+    let row = turn
+        .row
+        .with(Figure::RssPeakKb, after.peak_kb)
+        .with(Figure::Fds, after.fds);
+    let row = row.with(Figure::CpuS, after.cpu.saturating_sub(before.cpu).as_secs_f64());
+    let row = row.with(Figure::ServerCpuS, server);
+    let row = row.with(Figure::Missed, failed as f64 + wrong as f64);
+    let rate = (seconds > 0.0).then(|| work.objects() as f64 / seconds);
+    Ok(vec![row.with(Figure::Value, rate)])
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use http::Uri;
+use mcr_core::doctor::Level;
 
 pub(crate) use self::{
     controller::Controller,
@@ -18,10 +19,9 @@ pub(crate) use self::{
 };
 use crate::{
     colour::Colours,
-    kubeconfigs,
     names::Wanted,
     output::{self, Progress},
-    providers::{ClusterFlags, Kind, Linked, ProviderOptions, choose},
+    providers::{ClusterFlags, Linked, ProviderOptions, choose},
     stop, values,
 };
 
@@ -113,9 +113,9 @@ async fn ask(
         eprintln!("provider {}: {}", linked.name, output::printable(why));
     }
     let mut all_files = true;
-    if running.taps.iter().any(|tap| tap.kind == Kind::File) {
-        for problem in kubeconfigs::problems(&args.clusters) {
-            eprintln!("{}", output::printable(&problem));
+    for finding in running.taps.iter().flat_map(|tap| tap.doctor.files()) {
+        if finding.level == Level::Problem {
+            eprintln!("{}", output::printable(&finding.saw));
             all_files = false;
         }
     }

@@ -34,7 +34,7 @@ pub(crate) struct Report {
 }
 
 /// The state of a cluster.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub(crate) name: String,
     /// The name for people, if the provider gives one.
@@ -272,18 +272,10 @@ impl Row {
 
     /// The failing object with the most attempts, and its controller.
     fn worst(&self) -> Option<(&str, Failing<'_>)> {
-        let worst = self
-            .controllers()
-            .into_iter()
-            .filter_map(|of| Some((of.name, *of.failing.first()?)));
-        // The first of equals.
-        worst.reduce(|worst, next| {
-            if next.1.attempt > worst.1.attempt {
-                next
-            } else {
-                worst
-            }
-        })
+        let controllers = self.controllers().into_iter().rev();
+        let worst = controllers.filter_map(|of| Some((of.name, *of.failing.first()?)));
+        // The first of equals, because the controllers are reversed.
+        worst.max_by_key(|(_, failing)| failing.attempt)
     }
 
     /// The number of failing objects in all controllers. `None` if no controller says.

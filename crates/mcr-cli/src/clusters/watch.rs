@@ -17,57 +17,44 @@ use crate::{
 /// The pause between two reports of a fleet in this process.
 pub(super) const PAUSE: Duration = Duration::from_millis(250);
 
-/// The state of a cluster that a line shows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Seen {
-    display_name: Option<String>,
-    state: String,
-    since: Option<String>,
-    provider: String,
-    version: Option<String>,
-    why: String,
-}
-
-impl Seen {
-    fn of(row: &Row) -> Self {
-        Self {
-            display_name: row.display_name.clone(),
-            state: row.state.clone(),
-            since: row.since.clone(),
-            provider: row.provider.clone(),
-            version: row.version.clone(),
-            why: row.why(),
-        }
+/// The part of a row that a line shows.
+fn seen(row: &Row) -> Row {
+    Row {
+        reason: Some(row.why()).filter(|why| !why.is_empty()),
+        warnings: Vec::new(),
+        address: None,
+        rest: serde_json::Map::new(),
+        ..row.clone()
     }
 }
 
 /// A difference between two reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Change {
-    Added(String, Seen),
-    Changed(String, Seen),
+    Added(Row),
+    Changed(Row),
     Removed(String),
 }
 
 /// The clusters of the last report, by name.
 #[derive(Debug, Default)]
-struct LastReport(BTreeMap<String, Seen>);
+struct LastReport(BTreeMap<String, Row>);
 
 impl LastReport {
     fn update(&mut self, report: &Report) -> Vec<Change> {
         // A name is in the report twice while one cluster leaves and the description of the next one can't be used. The
         // last entry counts.
-        let now: BTreeMap<String, Seen> = report
+        let now: BTreeMap<String, Row> = report
             .clusters
             .iter()
-            .map(|row| (row.name.clone(), Seen::of(row)))
+            .map(|row| (row.name.clone(), seen(row)))
             .collect();
         let gone = self.0.keys().filter(|name| !now.contains_key(*name));
         let mut changes: Vec<Change> = gone.cloned().map(Change::Removed).collect();
-        for (name, seen) in &now {
+        for (name, row) in &now {
             match self.0.get(name) {
-                None => changes.push(Change::Added(name.clone(), seen.clone())),
-                Some(known) if known != seen => changes.push(Change::Changed(name.clone(), seen.clone())),
+                None => changes.push(Change::Added(row.clone())),
+                Some(known) if known != row => changes.push(Change::Changed(row.clone())),
                 Some(_) => {}
             }
         }
@@ -80,34 +67,31 @@ impl Change {
     /// The line of a change that was seen at this time.
     fn line(&self, at: Timestamp, output: Output) -> String {
         let at = at.round(Unit::Second).unwrap_or(at);
-        let (event, name, seen) = match self {
-            Self::Added(name, seen) => ("added", name, Some(seen)),
-            Self::Changed(name, seen) => ("changed", name, Some(seen)),
+        let (event, name, row) = match self {
+            Self::Added(row) => ("added", &row.name, Some(row)),
+            Self::Changed(row) => ("changed", &row.name, Some(row)),
             Self::Removed(name) => ("removed", name, None),
         };
         let Output::Text(colours) = output else {
             let mut line = json!({"time": at.to_string(), "event": event, "name": name});
-            if let Some(seen) = seen {
-                if let Some(name) = &seen.display_name {
+            if let Some(row) = row {
+                if let Some(name) = &row.display_name {
                     line["displayName"] = name.as_str().into();
                 }
-                line["state"] = seen.state.as_str().into();
-                line["since"] = seen.since.clone().into();
-                line["provider"] = seen.provider.as_str().into();
-                line["version"] = seen.version.clone().into();
-                line["reason"] = Some(seen.why.as_str()).filter(|why| !why.is_empty()).into();
+                line["state"] = row.state.as_str().into();
+                line["since"] = row.since.clone().into();
+                line["provider"] = row.provider.as_str().into();
+                line["version"] = row.version.clone().into();
+                line["reason"] = row.reason.clone().into();
             }
             return escaped(&line.to_string());
         };
         let mut line = format!("{at}  {event:<7}  {}", one_word(name));
-        if let Some(seen) = seen {
-            if let Some(name) = &seen.display_name {
-                line.push_str(&format!("  {}", one_word(name)));
-            }
-            let state = colours.paint(Tone::of_state(&seen.state), &printable(&seen.state));
-            let more = [seen.version.as_deref(), Some(seen.why.as_str())];
-            let more = more.into_iter().flatten().filter(|text| !text.is_empty());
-            for part in std::iter::once(state).chain(more.map(printable)) {
+        if let Some(row) = row {
+            let name = row.display_name.as_deref().map(one_word);
+            let state = colours.paint(Tone::of_state(&row.state), &printable(&row.state));
+            let more = [&row.version, &row.reason].map(|text| text.as_deref().map(printable));
+            for part in name.into_iter().chain([state]).chain(more.into_iter().flatten()) {
                 line.push_str("  ");
                 line.push_str(&part);
             }
@@ -197,19 +181,15 @@ mod tests {
                 "2026-01-01T10:00:00Z  added    us  Ready"
             ]
         );
-        assert_eq!(
-            lines(&[("us", "Ready", None)]),
-            ["2026-01-01T10:00:00Z  removed  eu"]
-        );
-    }
-
-    #[test]
-    fn a_state_has_its_colour() {
-        let changes = LastReport::default().update(&report(&[("eu", "Unreachable", Some("no route"))]));
-        let line = changes[0].line(at(), Output::Text(Colours::On));
+        let coloured = LastReport::default().update(&report(&[("eu", "Unreachable", Some("no route"))]));
+        let line = coloured[0].line(at(), Output::Text(Colours::On));
         assert!(
             line.ends_with("eu  \u{1b}[1m\u{1b}[31mUnreachable\u{1b}[0m  no route"),
             "{line:?}"
+        );
+        assert_eq!(
+            lines(&[("us", "Ready", None)]),
+            ["2026-01-01T10:00:00Z  removed  eu"]
         );
     }
 

@@ -1,136 +1,232 @@
-//! Turns facts about a cluster into findings. Without I/O, so that each case can be tested.
+//! Turns the facts about a cluster into findings. Without I/O.
 
-use std::time::Duration;
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use mcr_core::doctor::{Doctor, Fault, Finding, Fix, Level, Obstacle, Values};
 
 use super::{
-    advice,
-    command::Command,
-    diagnosis_cluster_api::obstacle,
-    diagnosis_inventory::waits,
-    facts::{Api, Bad, ClusterFacts, Connection, Origin, Reach, Right, Tls, Verdict, Version},
-    finding::{Check, Finding},
-    fix::Fix,
+    ask::{Answer, Api, Grant, place},
+    finding::ok,
+    fix::{advise, is_normal, plain},
+    probe::{Bad, Connection, Reach, Tls, Verdict},
 };
-use crate::{level::Level, values::long};
+use crate::values::long;
 
-/// A warning above this difference of clocks, in seconds.
-const SKEW_WARNS: u64 = 5;
-const SKEW_BREAKS: u64 = 60;
-/// A warning for a certificate or token that expires within this time.
+/// The minor versions of Kubernetes that are tested, and the one after.
+const SUPPORTED: std::ops::RangeInclusive<u32> = 33..=37;
+/// A certificate or token that expires sooner than this is a warning.
 const SOON: Duration = Duration::from_secs(14 * 86_400);
-/// A warning for an answer that takes longer.
+/// A slower answer is a warning.
 const SLOW: Duration = Duration::from_secs(2);
-/// The versions of Kubernetes that STABILITY.md names.
-pub(super) const SUPPORTED: std::ops::RangeInclusive<u32> = 33..=37;
+/// Up to so many seconds, the clocks agree.
+const SKEW_WARNS: u64 = 5;
+/// From so many seconds on, tokens and certificates are refused.
+const SKEW_BREAKS: u64 = 60;
 
-/// The findings about a cluster, in the order of the steps of a connection.
+/// The facts about a cluster.
+pub(super) struct ClusterFacts {
+    pub(super) doctor: Arc<dyn Doctor>,
+    /// The values for the advice on it.
+    pub(super) values: Values,
+    /// The state, as in [`mcr_core::ClusterStatus::state`].
+    pub(super) state: String,
+    pub(super) reason: Option<String>,
+    pub(super) warnings: Vec<String>,
+    /// `None` if the access has no visible address.
+    pub(super) connection: Option<Connection>,
+    pub(super) api: Option<Api>,
+    /// What keeps a Suspended cluster waiting.
+    pub(super) obstacle: Option<(Obstacle, Option<Fix>)>,
+    /// What its provider finds about a Ready cluster.
+    pub(super) ready: Option<Finding>,
+    pub(super) now: SystemTime,
+}
+
+/// The findings about a cluster.
 pub(super) fn diagnose(facts: &ClusterFacts) -> Vec<Finding> {
     let mut diagnosis = Diagnosis {
         facts,
+        doctor: &*facts.doctor,
         found: Vec::new(),
     };
     diagnosis.all();
     diagnosis.found
 }
 
+/// The findings about an address of a provider, each with the address. `error`: why requests with credentials fail there.
+pub(super) fn address(doctor: &dyn Doctor, connection: Connection, error: Option<&str>) -> Vec<Finding> {
+    let (address, host) = (connection.address.clone(), connection.host.clone());
+    let facts = ClusterFacts {
+        doctor: Arc::new(crate::providers::NoDoctor),
+        values: Values::new(),
+        state: error.map_or("Ready", |_| "Unreachable").to_owned(),
+        reason: error.map(str::to_owned),
+        warnings: Vec::new(),
+        connection: Some(connection),
+        api: None,
+        obstacle: None,
+        ready: None,
+        now: SystemTime::now(),
+    };
+    let mut diagnosis = Diagnosis {
+        facts: &facts,
+        doctor,
+        found: Vec::new(),
+    };
+    diagnosis.all();
+    for finding in &mut diagnosis.found {
+        if !finding.saw.starts_with(&address) {
+            finding.saw = format!("{host}: {}", finding.saw);
+        }
+    }
+    diagnosis.found
+}
+
 struct Diagnosis<'a> {
     facts: &'a ClusterFacts,
+    doctor: &'a dyn Doctor,
     found: Vec<Finding>,
 }
 
 impl Diagnosis<'_> {
-    fn add(&mut self, check: Check, result: Level, saw: impl Into<String>, fix: Option<Fix>) {
+    fn add(&mut self, check: &'static str, level: Level, saw: impl Into<String>, fix: Option<Fix>) {
         self.found.push(Finding {
-            provider: Some(self.facts.provider.clone()),
-            cluster: Some(self.facts.name.clone()),
-            check,
-            result,
-            saw: saw.into(),
+            level,
             fix,
+            ..ok(check, saw)
         });
+    }
+
+    fn ok(&mut self, check: &'static str, saw: impl Into<String>) {
+        self.found.push(ok(check, saw));
+    }
+
+    /// The advice on a fault.
+    fn advise(&self, on: Fault, reason: &str) -> Option<Fix> {
+        let mut values = self.facts.values.clone();
+        let connection = self.facts.connection.as_ref();
+        values.extend(connection.map(|connection| ("address", connection.address.clone())));
+        let mut fix = advise(self.doctor, on, reason, &values)?;
+        if let Some(path) = fix.command.strip_prefix("request ") {
+            let request = self.request(path)?;
+            fix.command = request.command;
+            fix.values.extend(request.values);
+        }
+        Some(fix)
+    }
+
+    /// A request as the provider sends it, if it does: its kubeconfig has the certificate authority. Otherwise one without
+    /// credentials. That one skips the verification of the certificate only if the certificate is known to be good: otherwise
+    /// the certificate may be the fault, and skipping would hide it.
+    fn request(&self, path: &str) -> Option<Fix> {
+        let mut values = self.facts.values.clone();
+        values.insert("request", path.to_owned());
+        if let Some(fix) = advise(self.doctor, Fault::Request, "", &values) {
+            return Some(fix);
+        }
+        let connection = self.facts.connection.as_ref()?;
+        let greeted = connection.reach.as_ref().and_then(|reach| reach.greeted.as_ref());
+        let is_good = matches!(greeted, Some(Ok(tls)) if tls.verdict == Some(Verdict::Good));
+        let unverified = is_good || connection.insecure;
+        Some(Fix {
+            values: Values::from([("url", format!("{}{path}", connection.address))]),
+            ..plain(
+                "",
+                if unverified {
+                    "curl -vk {url}"
+                } else {
+                    "curl -v {url}"
+                },
+            )
+        })
+    }
+
+    /// The advice for a description that is refused for this reason.
+    fn refused(&self, reason: &str) -> Option<Fix> {
+        // The advice on any other description would write the same address again.
+        if reason.contains("kube-system UID") {
+            let choose =
+                "choose one name for the cluster and remove the others, or let the program allow duplicates";
+            Some(plain(choose, ""))
+        } else if reason.contains("untrusted access may not use") {
+            self.advise(Fault::Address, reason)
+        } else if reason.contains("can't be read in the hub") {
+            Some(plain(
+                "grant the rights that the findings about the provider name",
+                "",
+            ))
+        } else {
+            self.advise(Fault::Description, reason)
+        }
+    }
+
+    /// The advice if no step shows the cause.
+    fn look_closer(&self) -> Option<Fix> {
+        match &self.facts.connection.as_ref()?.credential.plugin {
+            Some(plugin) => Some(plain(
+                &format!("run the program {plugin} by hand: the credentials come from it"),
+                "",
+            )),
+            None => self.request("/livez?verbose"),
+        }
     }
 
     fn all(&mut self) {
         let facts = self.facts;
         let reason = facts.reason.as_deref().unwrap_or("the reason is unknown");
         match facts.state.as_str() {
-            "Broken" => {
-                self.add(
-                    Check::Description,
-                    Level::Problem,
-                    reason,
-                    Some(advice::refused(&facts.origin, reason)),
-                );
-                return;
-            }
+            "Broken" => return self.add("description", Level::Problem, reason, self.refused(reason)),
             "Suspended" => {
-                let of_profile = || Some(waits(facts.profile.as_ref()?, reason));
-                let found = facts.cluster_api.as_ref().and_then(obstacle).or_else(of_profile);
-                let (level, saw, fix) = match found {
-                    Some(found) => (found.level, found.saw, found.fix),
-                    None => (Level::Warning, reason.to_owned(), advice::wake(&facts.origin)),
+                let (level, saw, fix) = match &facts.obstacle {
+                    Some((obstacle, fix)) => (obstacle.level, obstacle.saw.as_str(), fix.clone()),
+                    None => (Level::Warning, reason, self.advise(Fault::Suspended, reason)),
                 };
-                self.add(Check::State, level, format!("suspended: {saw}"), fix);
-                return;
+                return self.add("state", level, format!("suspended: {saw}"), fix);
             }
             _ => {}
         }
         for warning in &facts.warnings {
             self.add(
-                Check::Description,
+                "description",
                 Level::Warning,
                 warning.as_str(),
-                Some(advice::refused(&facts.origin, warning)),
+                self.refused(warning),
             );
         }
-        let reached = match &facts.connection {
-            Some(connection) => self.connection(connection),
-            None => true,
-        };
+        let reached = facts
+            .connection
+            .as_ref()
+            .is_none_or(|connection| self.connection(connection));
         if let Some(api) = &facts.api {
             self.api(api);
         }
-        let reported = self.found.iter().any(|finding| finding.result == Level::Problem);
+        let explained = !reached || self.found.iter().any(|finding| finding.level == Level::Problem);
         match facts.state.as_str() {
-            "Ready" => {
-                // The only finding about such a cluster.
-                if let Origin::KcpWorkspace { address, path, .. } = &facts.origin {
-                    let workspace = path.as_deref().unwrap_or(address);
-                    self.add(
-                        Check::State,
-                        Level::Ok,
-                        format!("Ready; workspace {workspace}"),
-                        None,
-                    );
-                }
-            }
-            // The finding of an earlier step explains this state already.
-            _ if !reached || reported => {}
+            "Ready" => self.found.extend(facts.ready.clone()),
+            _ if explained => {}
             _ if reason.contains("401") => {
                 self.add(
-                    Check::Credentials,
+                    "credentials",
                     Level::Problem,
                     reason,
-                    Some(advice::renew(&self.facts.origin)),
+                    self.advise(Fault::Credentials, ""),
                 );
             }
             _ if reason.contains("exec plugin ") => {
-                self.add(
-                    Check::Credentials,
-                    Level::Problem,
-                    reason,
-                    advice::look_closer(self.facts),
-                );
+                self.add("credentials", Level::Problem, reason, self.look_closer());
             }
             "Connecting" | "Discovered" => {
                 let saw = "the API server does not answer requests with these credentials in time";
-                self.add(Check::State, Level::Problem, saw, advice::look_closer(self.facts));
+                self.add("state", Level::Problem, saw, self.look_closer());
             }
             state => self.add(
-                Check::State,
+                "state",
                 Level::Problem,
                 format!("{state}: {reason}"),
-                advice::look_closer(self.facts),
+                self.look_closer(),
             ),
         }
     }
@@ -139,134 +235,124 @@ impl Diagnosis<'_> {
     fn connection(&mut self, connection: &Connection) -> bool {
         if connection.insecure {
             let saw = "insecure-skip-tls-verify is set: anyone on the way to the server can read and change everything";
-            self.add(
-                Check::Tls,
-                Level::Warning,
-                saw,
-                Some(advice::describe_again(&self.facts.origin)),
-            );
+            self.add("tls", Level::Warning, saw, self.advise(Fault::Description, ""));
         }
         let reached = match &connection.reach {
-            Some(reach) => self.reach(connection, reach),
-            None if connection.proxied => {
-                self.add(
-                    Check::Connection,
-                    Level::Ok,
-                    format!("{}, by a proxy: not looked at", connection.address),
-                    None,
-                );
+            Some(reach) => self.reach(connection, reach).is_some(),
+            None => {
+                if connection.proxied {
+                    self.ok(
+                        "connection",
+                        format!("{}, by a proxy: not looked at", connection.address),
+                    );
+                }
                 true
             }
-            None => true,
         };
         self.credential(connection);
         reached
     }
 
-    fn reach(&mut self, connection: &Connection, reach: &Reach) -> bool {
+    /// `None` if a step failed.
+    fn reach(&mut self, connection: &Connection, reach: &Reach) -> Option<()> {
+        let address = &connection.address;
         match &reach.resolved {
             Some(Err(failure)) => {
-                let fix = Command::Resolve(connection.host.clone());
-                self.add(
-                    Check::Dns,
-                    self.in_the_way(),
-                    failure.text.as_str(),
-                    Some(fix.into()),
-                );
-                return false;
+                let values = Values::from([("host", connection.host.clone())]);
+                let fix = Fix {
+                    values,
+                    ..plain("", "getent hosts {host}")
+                };
+                return self.failed("dns", failure, Some(fix));
             }
             Some(Ok(addresses)) => {
                 let shown: Vec<String> = addresses.iter().take(4).map(ToString::to_string).collect();
-                self.add(
-                    Check::Dns,
-                    Level::Ok,
-                    format!("{} is {}", connection.host, shown.join(", ")),
-                    None,
-                );
+                self.ok("dns", format!("{} is {}", connection.host, shown.join(", ")));
             }
             None => {}
         }
         if let Some(refused) = &reach.forbidden {
-            let fix = advice::other_address(&self.facts.origin, refused);
-            self.add(Check::Address, Level::Problem, refused.as_str(), Some(fix));
-            return false;
+            self.add(
+                "address",
+                Level::Problem,
+                refused.as_str(),
+                self.advise(Fault::Address, refused),
+            );
+            return None;
         }
         match &reach.connected {
             Some(Err(failure)) => {
-                let fix = advice::unreached(&self.facts.origin, connection, failure);
-                self.add(
-                    Check::Connection,
-                    self.in_the_way(),
-                    format!("{}: {}", connection.address, failure.text),
-                    Some(fix),
-                );
-                return false;
+                let fix = self.advise(Fault::Unreached, failure);
+                return self.failed("connection", &format!("{address}: {failure}"), fix);
             }
-            Some(Ok(took)) => {
-                let saw = format!("{} in {} ms", connection.address, took.as_millis());
-                self.add(Check::Connection, Level::Ok, saw, None);
-            }
+            Some(Ok(took)) => self.ok("connection", format!("{address} in {} ms", took.as_millis())),
             None => {}
         }
-        let mut good = true;
+        let mut trusted = Some(());
         match &reach.greeted {
             Some(Err(failure)) => {
-                let fix = advice::unanswered(&self.facts.origin, connection, failure);
-                self.add(Check::Tls, self.in_the_way(), failure.text.as_str(), Some(fix));
-                return false;
+                return self.failed("tls", failure, self.advise(Fault::Unanswered, failure));
             }
-            Some(Ok(tls)) => good = self.tls(connection, tls),
+            Some(Ok(tls)) => trusted = self.tls(connection, tls),
             None => {}
         }
         match &reach.answered {
             Some(Err(failure)) => {
-                let fix = advice::unanswered(&self.facts.origin, connection, failure);
-                self.add(Check::Answer, self.in_the_way(), failure.text.as_str(), Some(fix));
-                return false;
+                return self.failed("answer", failure, self.advise(Fault::Unanswered, failure));
             }
             Some(Ok(answer)) => {
                 if answer.took > SLOW {
-                    let saw = format!(
-                        "an answer took {:.1} s; it may be overloaded or far away",
-                        answer.took.as_secs_f32()
-                    );
-                    self.add(Check::Answer, Level::Warning, saw, None);
+                    let took = answer.took.as_secs_f32();
+                    let saw = format!("an answer took {took:.1} s; it may be overloaded or far away");
+                    self.add("answer", Level::Warning, saw, None);
                 }
                 self.clock(answer.ahead);
             }
             None => {}
         }
-        good
+        trusted
     }
 
-    /// The level of a failed step. The probe has no credentials: if the cluster is Ready, its server answers clients with
-    /// credentials, for example with a client certificate.
-    fn in_the_way(&self) -> Level {
-        match self.facts.state.as_str() {
+    /// Adds a failed step. The probe has no credentials: if the cluster is Ready, its server answers clients with credentials, for
+    /// example with a client certificate.
+    fn failed(&mut self, check: &'static str, saw: &str, fix: Option<Fix>) -> Option<()> {
+        let level = match self.facts.state.as_str() {
             "Ready" => Level::Warning,
             _ => Level::Problem,
-        }
+        };
+        self.add(check, level, saw, fix);
+        None
     }
 
-    fn tls(&mut self, connection: &Connection, tls: &Tls) -> bool {
+    fn tls(&mut self, connection: &Connection, tls: &Tls) -> Option<()> {
         let now = self.facts.now;
+        let renew = || {
+            let action = "renew the certificate on the control-plane node, or as the distribution says";
+            Some(plain(action, "kubeadm certs renew apiserver"))
+        };
+        let compare = || {
+            Some(plain(
+                "compare the clocks of both machines, one of which is wrong",
+                "timedatectl",
+            ))
+        };
         if let Some(Verdict::Bad { why, text }) = &tls.verdict
             && !connection.insecure
         {
+            let other = "give the server another certificate, as this finding says";
             let fix = match why {
-                Bad::UnknownIssuer => advice::describe_again(&self.facts.origin),
-                Bad::Other => Fix::action("give the server another certificate, as this finding says"),
-                Bad::Expired => advice::renew_certificate(),
-                Bad::NotYetValid => advice::compare_clocks(),
-                Bad::OtherName => advice::other_name(&self.facts.origin),
+                Bad::UnknownIssuer => self.advise(Fault::Description, ""),
+                Bad::Other => Some(plain(other, "")),
+                Bad::Expired => renew(),
+                Bad::NotYetValid => compare(),
+                Bad::OtherName => self.advise(Fault::OtherName, ""),
             };
-            self.add(Check::Tls, self.in_the_way(), text.as_str(), Some(fix));
-            return false;
+            return self.failed("tls", text, fix);
         }
         match tls.expires.map(|at| at.duration_since(now)) {
             Some(Ok(left)) if left < SOON => {
                 let saw = format!("the server's certificate expires in {}", long(left));
-                self.add(Check::Tls, Level::Warning, saw, Some(advice::renew_certificate()));
+                self.add("tls", Level::Warning, saw, renew());
             }
             Some(Err(_)) => {
                 let level = if connection.insecure {
@@ -274,12 +360,7 @@ impl Diagnosis<'_> {
                 } else {
                     Level::Problem
                 };
-                self.add(
-                    Check::Tls,
-                    level,
-                    "the server's certificate has expired",
-                    Some(advice::renew_certificate()),
-                );
+                self.add("tls", level, "the server's certificate has expired", renew());
             }
             Some(Ok(left)) => {
                 let verified = match tls.verdict {
@@ -288,24 +369,19 @@ impl Diagnosis<'_> {
                     }
                     _ => "the server's certificate was not verified; it claims to be valid",
                 };
-                self.add(
-                    Check::Tls,
-                    Level::Ok,
-                    format!("{verified} for {}", long(left)),
-                    None,
-                );
+                self.ok("tls", format!("{verified} for {}", long(left)));
             }
             None => {}
         }
         if tls.valid_from.is_some_and(|from| from > now) {
             self.add(
-                Check::Clock,
+                "clock",
                 Level::Warning,
                 "the server's certificate is not valid yet",
-                Some(advice::compare_clocks()),
+                compare(),
             );
         }
-        true
+        Some(())
     }
 
     fn clock(&mut self, ahead: Option<i64>) {
@@ -314,13 +390,14 @@ impl Diagnosis<'_> {
         let where_to = if ahead > 0 { "ahead of" } else { "behind" };
         let span = long(Duration::from_secs(by));
         let saw = format!("its clock is {span} {where_to} this machine's");
-        let fix = advice::set_clock();
+        let set = "synchronize the clock that is wrong (compare with https://time.is)";
+        let fix = Some(plain(set, "timedatectl set-ntp true"));
         match by {
-            0..=SKEW_WARNS => self.add(Check::Clock, Level::Ok, "the clocks agree", None),
-            _ if by < SKEW_BREAKS => self.add(Check::Clock, Level::Warning, saw, Some(fix)),
+            0..=SKEW_WARNS => self.ok("clock", "the clocks agree"),
+            _ if by < SKEW_BREAKS => self.add("clock", Level::Warning, saw, fix),
             _ => {
                 let saw = format!("{saw}; tokens and certificates are refused as expired or not yet valid");
-                self.add(Check::Clock, Level::Problem, saw, Some(fix));
+                self.add("clock", Level::Problem, saw, fix);
             }
         }
     }
@@ -328,103 +405,105 @@ impl Diagnosis<'_> {
     fn credential(&mut self, connection: &Connection) {
         let now = self.facts.now;
         let credential = &connection.credential;
+        let renew = self.advise(Fault::Credentials, "");
         if credential.none {
             let saw = "the kubeconfig has no credentials for its user";
-            self.add(
-                Check::Credentials,
-                Level::Warning,
-                saw,
-                Some(advice::renew(&self.facts.origin)),
-            );
+            self.add("credentials", Level::Warning, saw, renew.clone());
         }
+        // A plugin gives another token soon.
+        let is_normal =
+            credential.plugin.is_some() || is_normal(self.doctor, Fault::Expiring, &self.facts.values);
         let both = [
             ("token", credential.token_expires),
             ("client certificate", credential.certificate_expires),
         ];
-        for (what, expires) in both {
-            let Some(expires) = expires else { continue };
+        for (what, expires) in both
+            .into_iter()
+            .filter_map(|(what, expires)| Some((what, expires?)))
+        {
             match expires.duration_since(now) {
                 Err(ago) => {
                     let saw = format!("the {what} has expired {} ago", long(ago.duration()));
-                    self.add(
-                        Check::Credentials,
-                        Level::Problem,
-                        saw,
-                        Some(advice::renew(&self.facts.origin)),
-                    );
+                    self.add("credentials", Level::Problem, saw, renew.clone());
                 }
-                // A token that is valid for hours only has some process that renews it.
-                Ok(left) if left < SOON && credential.plugin.is_none() && !is_file(&self.facts.origin) => {
+                Ok(left) if left < SOON && !is_normal => {
                     let saw = format!("the {what} expires in {}", long(left));
-                    self.add(
-                        Check::Credentials,
-                        Level::Warning,
-                        saw,
-                        Some(advice::renew(&self.facts.origin)),
-                    );
+                    self.add("credentials", Level::Warning, saw, renew.clone());
                 }
-                Ok(left) => {
-                    self.add(
-                        Check::Credentials,
-                        Level::Ok,
-                        format!("the {what} is valid for {}", long(left)),
-                        None,
-                    );
-                }
+                Ok(left) => self.ok("credentials", format!("the {what} is valid for {}", long(left))),
             }
         }
     }
 
     fn api(&mut self, api: &Api) {
         match &api.version {
-            Ok(version) => {
-                let Version { shown, minor, took } = version;
-                let saw = format!("Kubernetes {shown}, answers in {} ms", took.as_millis());
-                match minor {
-                    Some(minor) if !SUPPORTED.contains(minor) => {
-                        let range = format!("1.{} to 1.{}", SUPPORTED.start(), SUPPORTED.end());
-                        let saw = format!("{saw}; mcr is made for {range} and not tested with this one");
-                        self.add(Check::Version, Level::Warning, saw, None);
-                    }
-                    _ => self.add(Check::Version, Level::Ok, saw, None),
-                }
+            Ok(version) if version.minor.is_some_and(|minor| !SUPPORTED.contains(&minor)) => {
+                let range = format!("1.{} to 1.{}", SUPPORTED.start(), SUPPORTED.end());
+                let saw = format!("{version}; mcr is made for {range} and not tested with this one");
+                self.add("version", Level::Warning, saw, None);
             }
-            Err(why) => {
-                let saw = format!("/version can't be read: {why}");
-                self.add(Check::Version, Level::Warning, saw, None);
-            }
+            Ok(version) => self.ok("version", version.to_string()),
+            Err(why) => self.add(
+                "version",
+                Level::Warning,
+                format!("/version can't be read: {why}"),
+                None,
+            ),
         }
         for right in &api.rights {
             self.right(right, api);
         }
     }
 
-    fn right(&mut self, right: &Right, api: &Api) {
-        let place = api.namespace.as_deref().map_or_else(
-            || "in all namespaces".to_owned(),
-            |name| format!("in namespace {name}"),
-        );
-        let resource = &right.resource;
+    fn right(&mut self, right: &Answer, api: &Api) {
+        let (resource, place) = (&right.resource, place(api.namespace.as_deref()));
         match &right.denied {
             Ok(denied) if denied.is_empty() => {
-                let saw = format!("may {} {resource} {place}", right.verbs.join(", "));
-                self.add(Check::Rights, Level::Ok, saw, None);
+                self.ok(
+                    "rights",
+                    format!("may {} {resource} {place}", right.verbs.join(", ")),
+                );
             }
             Ok(denied) => {
                 let saw = format!("may not {} {resource} {place} (403)", denied.join(", "));
-                let fix = advice::grant(&self.facts.origin, right, api);
-                self.add(Check::Rights, Level::Problem, saw, Some(fix));
+                self.add("rights", Level::Problem, saw, Some(self.grant(right, api)));
             }
             Err(why) => {
                 let saw = format!("it is unknown whether {resource} may be read {place}: {why}");
-                self.add(Check::Rights, Level::Warning, saw, None);
+                self.add("rights", Level::Warning, saw, None);
             }
         }
     }
-}
 
-fn is_file(origin: &Origin) -> bool {
-    matches!(origin, Origin::File { .. })
+    fn grant(&self, right: &Answer, api: &Api) -> Fix {
+        let verbs = right.verbs.join(",");
+        let mut values = self.facts.values.clone();
+        values.extend([("resource", right.resource.clone()), ("verbs", verbs.clone())]);
+        if let Some(fix) = advise(self.doctor, Fault::Rights, "", &values) {
+            return fix;
+        }
+        let kind = right
+            .resource
+            .replace(|char: char| !char.is_ascii_alphanumeric(), "-");
+        let kind = match kind.trim_matches('-') {
+            "" => "all",
+            kind => kind,
+        };
+        let elsewhere = match api.namespace {
+            Some(_) => "",
+            None => ", or choose one namespace with --in-namespace",
+        };
+        let grant = Grant {
+            kubectl: "kubectl --context CONTEXT",
+            role: format!("mcr-{kind}"),
+            namespace: api.namespace.as_deref(),
+            verbs,
+            resource: &right.resource,
+            name: None,
+            user: api.user.as_deref().unwrap_or("USER"),
+        };
+        grant.fix(&format!("grant it as an administrator of the cluster{elsewhere}"))
+    }
 }
 
 #[cfg(test)]

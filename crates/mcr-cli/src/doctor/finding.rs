@@ -1,52 +1,61 @@
-//! Findings: the output of the doctor.
+//! The output of the doctor.
 
 use std::fmt::Write;
 
+use mcr_core::doctor::{Finding, Level};
 use serde::Serialize;
 
-use super::fix::Fix;
+use super::fix::filled;
 use crate::{
     colour::{Colours, Tone},
-    level::Level,
+    level::{self, many},
     output::printable,
 };
 
-/// The check that made a finding. The names are part of the output format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Check {
-    Provider,
-    Files,
-    Engine,
-    Hub,
-    Slice,
-    Bindings,
-    Claims,
-    Type,
-    Workspaces,
-    Description,
-    Name,
-    Address,
-    Dns,
-    Connection,
-    Tls,
-    Answer,
-    Clock,
-    Credentials,
-    Rights,
-    Version,
-    State,
+/// A finding without a fix, which is in order.
+pub(super) fn ok(check: &'static str, saw: impl Into<String>) -> Finding {
+    Finding {
+        check,
+        level: Level::Ok,
+        saw: saw.into(),
+        fix: None,
+    }
 }
 
-/// The result of one check.
+/// A finding with its subject.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Finding {
-    pub(super) provider: Option<String>,
-    pub(super) cluster: Option<String>,
-    pub(super) check: Check,
+pub(super) struct Row {
+    provider: Option<String>,
+    cluster: Option<String>,
+    check: &'static str,
     pub(super) result: Level,
-    pub(super) saw: String,
-    pub(super) fix: Option<Fix>,
+    saw: String,
+    fix: Option<String>,
+    #[serde(skip)]
+    fix_lines: Vec<String>,
+}
+
+impl Row {
+    pub(super) fn new(provider: Option<&str>, cluster: Option<&str>, finding: Finding) -> Self {
+        let fix_lines = finding.fix.as_ref().and_then(filled).unwrap_or_default();
+        Self {
+            provider: provider.map(str::to_owned),
+            cluster: cluster.map(str::to_owned),
+            check: finding.check,
+            result: finding.level,
+            saw: finding.saw,
+            fix: Some(fix_lines.join(" ")).filter(|fix| !fix.is_empty()),
+            fix_lines,
+        }
+    }
+
+    fn title(&self) -> Option<String> {
+        let of = |what: &str, name: &Option<String>| Some(format!("{what} {}", printable(name.as_ref()?)));
+        match (of("provider", &self.provider), of("cluster", &self.cluster)) {
+            (Some(provider), Some(cluster)) => Some(format!("{cluster} ({provider})")),
+            (provider, cluster) => cluster.or(provider),
+        }
+    }
 }
 
 /// All findings.
@@ -54,106 +63,73 @@ pub(super) struct Finding {
 pub(super) struct Findings {
     pub(super) problems: usize,
     pub(super) warnings: usize,
-    pub(super) findings: Vec<Finding>,
+    pub(super) findings: Vec<Row>,
 }
 
 impl Findings {
-    pub(super) fn new(findings: Vec<Finding>) -> Self {
-        let count = |level| findings.iter().filter(|finding| finding.result == level).count();
+    pub(super) fn new(findings: Vec<Row>) -> Self {
+        let [problems, warnings] = level::counts(findings.iter().map(|row| row.result));
         Self {
-            problems: count(Level::Problem),
-            warnings: count(Level::Warning),
+            problems,
+            warnings,
             findings,
         }
     }
 
     pub(super) fn text(&self, colours: Colours) -> String {
-        let mut text = String::new();
-        let mut of = None;
-        for finding in &self.findings {
-            let subject = (&finding.provider, &finding.cluster);
-            if of != Some(subject) {
-                let title = match subject {
-                    (Some(provider), Some(cluster)) => {
-                        format!(
-                            "cluster {} (provider {})",
-                            printable(cluster),
-                            printable(provider)
-                        )
-                    }
-                    (None, Some(cluster)) => format!("cluster {}", printable(cluster)),
-                    (Some(provider), None) => format!("provider {}", printable(provider)),
-                    (None, None) => String::new(),
-                };
-                if !title.is_empty() {
-                    let _ = writeln!(text, "{}", colours.paint(Some(Tone::Title), &title));
-                }
-                of = Some(subject);
+        let (mut text, mut of) = (String::new(), None);
+        for row in &self.findings {
+            let title = row.title();
+            if let Some(title) = title.as_ref().filter(|_| of != title) {
+                let _ = writeln!(text, "{}", colours.paint(Some(Tone::Title), title));
             }
-            let level = finding.result.painted(colours);
-            let check = serde_json::to_value(finding.check).ok();
-            let check = check
-                .as_ref()
-                .and_then(|check| check.as_str())
-                .unwrap_or_default();
-            let _ = writeln!(text, "  {level}  {check:<11}  {}", printable(&finding.saw));
-            let fix = finding.fix.iter().flat_map(Fix::lines);
-            for (number, line) in fix.enumerate() {
+            of = title;
+            text.push_str(&level::line(row.result, row.check, &row.saw, colours));
+            for (number, line) in row.fix_lines.iter().enumerate() {
                 let before = if number == 0 { "fix: " } else { "     " };
-                let _ = writeln!(text, "  {:<7}  {:<11}  {before}{}", "", "", printable(&line));
+                let _ = writeln!(text, "{:24}{before}{}", "", printable(line));
             }
         }
-        let _ = writeln!(
-            text,
-            "{}, {}",
-            many(self.problems, "problem"),
-            many(self.warnings, "warning")
-        );
+        let (problems, warnings) = (many(self.problems, "problem"), many(self.warnings, "warning"));
+        let _ = writeln!(text, "{problems}, {warnings}");
         text
-    }
-}
-
-fn many(count: usize, what: &str) -> String {
-    match count {
-        0 => format!("no {what}s"),
-        1 => format!("1 {what}"),
-        count => format!("{count} {what}s"),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::fix::plain, *};
 
     #[test]
     fn findings_are_reported_by_subject() {
-        let finding = |cluster: Option<&str>, result, fix: Option<&str>| Finding {
-            provider: Some("file".into()),
-            cluster: cluster.map(Into::into),
-            check: Check::Dns,
-            result,
-            saw: "seen\x1b".into(),
-            fix: fix.map(Fix::action),
+        let row = |cluster: Option<&str>, level, fix: Option<&str>| {
+            let finding = Finding {
+                check: "dns",
+                level,
+                saw: "seen\x1b".into(),
+                fix: fix.map(|action| plain(action, "id")),
+            };
+            Row::new(Some("file"), cluster, finding)
         };
         let findings = Findings::new(vec![
-            finding(None, Level::Ok, None),
-            finding(Some("eu"), Level::Problem, Some("correct it")),
-            finding(Some("eu"), Level::Warning, None),
+            row(None, Level::Ok, None),
+            row(Some("eu"), Level::Problem, Some("correct it")),
+            row(Some("eu"), Level::Warning, None),
         ]);
         assert_eq!(
             findings.text(Colours::Off),
             "provider file\n  ok       dns          seen \n\
-             cluster eu (provider file)\n  PROBLEM  dns          seen \n                        fix: correct it\n\
-             \x20 warning  dns          seen \n1 problem, 1 warning\n"
+             cluster eu (provider file)\n  PROBLEM  dns          seen \n                        fix: correct it:\n\
+             \x20                            id\n  warning  dns          seen \n1 problem, 1 warning\n"
         );
-        assert!(
-            findings
-                .text(Colours::On)
-                .contains("\u{1b}[1m\u{1b}[31mPROBLEM\u{1b}[0m  dns")
-        );
+        let painted = "\u{1b}[1m\u{1b}[31mPROBLEM\u{1b}[0m  dns";
+        assert!(findings.text(Colours::On).contains(painted));
         let json = serde_json::to_value(&findings).unwrap();
         assert_eq!(json["findings"][1]["result"], "problem");
-        assert_eq!(json["findings"][0]["check"], "dns");
-        assert_eq!(json["problems"], 1);
+        assert_eq!(json["findings"][1]["fix"], "correct it: id");
+        assert_eq!(
+            (&json["findings"][0]["check"], &json["problems"]),
+            (&"dns".into(), &1.into())
+        );
     }
 }

@@ -1,121 +1,136 @@
-//! Fixes: an action for people, commands for a shell, or both.
+//! Fixes: the advice of providers and of this command, with the values of placeholders filled in.
 
-use std::fmt;
+use mcr_core::doctor::{Advice, Doctor, Fault, Fix, Values};
 
-use serde::{Serialize, Serializer};
-
-use super::command::Command;
-
-/// The words with which actions begin. A text that begins with another word may be a command, which belongs into
-/// [`Command`].
-const VERBS: [&str; 15] = [
-    "add",
-    "allow",
-    "choose",
-    "compare",
-    "correct",
-    "give",
-    "grant",
-    "install",
-    "look",
-    "renew",
-    "repeat",
-    "restart",
-    "run",
-    "start",
-    "synchronize",
+/// The advice on faults for which a provider has none. `request PATH` stands for a command that sends this request.
+pub(super) const GENERAL: &[Advice] = &[
+    Advice::new(
+        Fault::Address,
+        "loopback",
+        "give an address that other machines reach, or allow this one with --allow-loopback",
+        "",
+    ),
+    Advice::new(
+        Fault::Address,
+        "",
+        "give an address that other machines reach",
+        "",
+    ),
+    Advice::new(
+        Fault::Description,
+        "",
+        "correct the description of the cluster",
+        "",
+    ),
+    Advice::new(
+        Fault::OtherName,
+        "",
+        "correct the address, or set tls-server-name",
+        "",
+    ),
+    Advice::new(
+        Fault::Credentials,
+        "",
+        "renew the credentials where the provider gets them from",
+        "",
+    ),
+    Advice::new(
+        Fault::Unreached,
+        "connection refused",
+        "start the API server, or correct the address, then try",
+        "request /livez",
+    ),
+    Advice::new(
+        Fault::Unreached,
+        "(waited for",
+        "look at firewalls and routes between here and {address}",
+        "",
+    ),
+    Advice::new(Fault::Unreached, "", "", "request /livez"),
+    Advice::new(
+        Fault::Unanswered,
+        "(waited for",
+        "restart the API server, or correct the port, then try",
+        "request /livez",
+    ),
+    Advice::new(Fault::Unanswered, "", "", "request /version"),
 ];
 
-/// The advice for a finding.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Fix {
-    /// Text for people, which begins with a verb. Empty if the commands are all there is to do.
-    action: String,
-    commands: Vec<Command>,
+/// The first row of a provider's table, or else of the general one, that fits.
+fn find(doctor: &dyn Doctor, on: Fault, reason: &str, values: &Values) -> Option<Advice> {
+    let mut rows = doctor.advice().iter().chain(GENERAL);
+    let fits =
+        |row: &&Advice| row.on == on && reason.contains(row.when) && filled(&fix(row, values)).is_some();
+    rows.find(fits).copied()
 }
 
-impl Fix {
-    /// An action for which there is no command. A command in the text would escape the tests of commands.
-    pub(super) fn action(action: impl Into<String>) -> Self {
-        let action = action.into();
-        let verb = action.split(' ').next().unwrap_or_default();
-        debug_assert!(VERBS.contains(&verb), "is this a command? {action}");
-        Self {
-            action,
-            commands: Vec::new(),
-        }
-    }
+/// Whether the fault is normal for the provider.
+pub(super) fn is_normal(doctor: &dyn Doctor, on: Fault, values: &Values) -> bool {
+    find(doctor, on, "", values).is_some_and(|row| row.action.is_empty() && row.command.is_empty())
+}
 
-    pub(super) fn run(command: Command) -> Self {
-        Self {
-            action: String::new(),
-            commands: vec![command],
-        }
-    }
+/// The advice on a fault. `None` if there is none.
+pub(super) fn advise(doctor: &dyn Doctor, on: Fault, reason: &str, values: &Values) -> Option<Fix> {
+    let row = find(doctor, on, reason, values)?;
+    (!row.action.is_empty() || !row.command.is_empty()).then(|| fix(&row, values))
+}
 
-    /// Adds a command to be run after the others.
-    pub(super) fn and_run(mut self, command: Command) -> Self {
-        self.commands.push(command);
-        self
-    }
-
-    /// The commands as a line for a shell. `None` if there are none.
-    pub(super) fn line(&self) -> Option<String> {
-        if self.commands.is_empty() {
-            return None;
-        }
-        let lines: Vec<String> = self.commands.iter().map(Command::to_string).collect();
-        Some(lines.join("; "))
-    }
-
-    /// The text, with the commands on a line of their own so that they can be copied.
-    pub(super) fn lines(&self) -> Vec<String> {
-        match self.line() {
-            None => vec![self.action.clone()],
-            Some(line) if self.action.is_empty() => vec![line],
-            Some(line) => vec![format!("{}:", self.action), line],
-        }
+fn fix(row: &Advice, values: &Values) -> Fix {
+    Fix {
+        action: row.action.into(),
+        command: row.command.into(),
+        values: values.clone(),
     }
 }
 
-impl From<Command> for Fix {
-    fn from(command: Command) -> Self {
-        Self::run(command)
+/// A fix without placeholders.
+pub(super) fn plain(action: &str, command: &'static str) -> Fix {
+    Fix {
+        action: action.to_owned().into(),
+        command: command.into(),
+        ..Fix::default()
     }
 }
 
-impl fmt::Display for Fix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.lines().join(" "))
-    }
+/// The lines of a fix: commands have a line of their own, so that they can be copied. `None` if a placeholder has no value.
+pub(super) fn filled(fix: &Fix) -> Option<Vec<String>> {
+    let action = fill(&fix.action, &fix.values, str::to_owned)?;
+    let command = fill(&fix.command, &fix.values, quoted)?;
+    Some(match (action.is_empty(), command.is_empty()) {
+        (true, _) => vec![command],
+        (false, true) => vec![action],
+        (false, false) => vec![format!("{action}:"), command],
+    })
 }
 
-impl Serialize for Fix {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+fn fill(template: &str, values: &Values, shown: impl Fn(&str) -> String) -> Option<String> {
+    let is_name = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase());
+    let mut parts = template.split('{');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once('}') {
+            Some((name, rest)) if is_name(name) => {
+                text.push_str(&shown(values.get(name)?));
+                text.push_str(rest);
+            }
+            _ => {
+                text.push('{');
+                text.push_str(part);
+            }
+        }
     }
+    Some(text)
+}
+
+/// One word for a shell, in quotes if it needs them.
+fn quoted(text: &str) -> String {
+    let is_plain = |char: char| char.is_ascii_alphanumeric() || "._/-:=@,+".contains(char);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn commands_have_a_line_of_their_own() {
-        let fix = Fix::action("compare both")
-            .and_run(Command::ShowClock)
-            .and_run(Command::ShowUser);
-        assert_eq!(fix.lines(), ["compare both:", "timedatectl; id"]);
-        assert_eq!(fix.to_string(), "compare both: timedatectl; id");
-        assert_eq!(Fix::run(Command::ShowUser).lines(), ["id"]);
-        assert_eq!(Fix::action("repeat").lines(), ["repeat"]);
-    }
-
-    /// So that no command escapes the tests of [`Command`].
-    #[test]
-    #[cfg(debug_assertions)]
-    #[should_panic(expected = "is this a command?")]
-    fn a_command_is_no_action() {
-        let _ = Fix::action("aws sso login");
-    }
-}
+#[path = "fix_tests.rs"]
+mod tests;

@@ -1,7 +1,6 @@
 //! Probes the connection to an API server step by step, without credentials.
 
 use std::{
-    io,
     net::{IpAddr, SocketAddr},
     sync::Arc,
     time::{Duration, SystemTime},
@@ -28,19 +27,73 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use super::{
-    facts::{Answer, Bad, Connection, Failure, FailureKind, Reach, Tls, Verdict},
     proxy_variable,
-    target::{Target, allowed, certificate},
+    target::{Credential, Target, allowed, validity},
 };
 use crate::values::seconds;
 
+/// The connection to an API server.
+#[derive(Debug, Clone)]
+pub(super) struct Connection {
+    pub(super) address: String,
+    pub(super) host: String,
+    pub(super) credential: Credential,
+    /// Whether the connection goes through a proxy, which the probe can't follow.
+    pub(super) proxied: bool,
+    pub(super) insecure: bool,
+    pub(super) reach: Option<Reach>,
+}
+
+/// How far the probe came. A step is `None` if an earlier step failed. Failures are texts for people.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Reach {
+    pub(super) resolved: Option<Result<Vec<IpAddr>, String>>,
+    /// The error of the access policy, if it does not allow an address of the host.
+    pub(super) forbidden: Option<String>,
+    pub(super) connected: Option<Result<Duration, String>>,
+    pub(super) greeted: Option<Result<Tls, String>>,
+    pub(super) answered: Option<Result<Answer, String>>,
+}
+
+/// The certificate of the server, as seen in the TLS handshake.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Tls {
+    /// `None` if nothing verified the certificate: the kubeconfig says so, or this machine has no certificate authorities.
+    pub(super) verdict: Option<Verdict>,
+    pub(super) expires: Option<SystemTime>,
+    pub(super) valid_from: Option<SystemTime>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Good,
+    Bad { why: Bad, text: String },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bad {
+    UnknownIssuer,
+    Expired,
+    NotYetValid,
+    OtherName,
+    Other,
+}
+
+/// The answer to a request without credentials.
+#[derive(Debug, Clone)]
+pub(super) struct Answer {
+    pub(super) took: Duration,
+    /// By how many seconds the clock of the server is ahead of the local one. Negative if it is behind.
+    pub(super) ahead: Option<i64>,
+}
+
 /// The facts about the connection to a server. A proxy is not followed.
 pub(super) async fn connection(target: &Target, policy: &AddressPolicy, limit: Duration) -> Connection {
-    let reach = match target.proxied {
-        true => None,
-        false => Some(reach(target, policy, limit).await),
+    let reach = if target.proxied {
+        None
+    } else {
+        Some(mention_proxy(reach(target, policy, limit).await, &target.host))
     };
-    let reach = reach.map(|reach| mention_proxy(reach, &target.host));
     Connection {
         address: target.address.clone(),
         host: target.host.clone(),
@@ -60,7 +113,7 @@ fn mention_proxy(mut reach: Reach, host: &str) -> Reach {
     ];
     let variable = proxy_variable::variable(host, |name| std::env::var(name).ok());
     for (failure, name) in failed.into_iter().flatten().zip(variable) {
-        failure.text.push_str(&format!(
+        failure.push_str(&format!(
             "; ${name} is set: kubectl would use that proxy, and mcr does not unless it is the proxy-url of the cluster in the kubeconfig"
         ));
     }
@@ -71,81 +124,65 @@ fn mention_proxy(mut reach: Reach, host: &str) -> Reach {
 /// time limit.
 async fn reach(target: &Target, policy: &AddressPolicy, limit: Duration) -> Reach {
     let mut reach = Reach::default();
-    let addresses = match resolve(target, limit).await {
-        Ok(addresses) => addresses,
-        Err(failure) => {
-            reach.resolved = Some(Err(failure));
-            return reach;
-        }
-    };
+    let _ = steps(&mut reach, target, policy, limit).await;
+    reach
+}
+
+/// `None` if a step failed.
+async fn steps(reach: &mut Reach, target: &Target, policy: &AddressPolicy, limit: Duration) -> Option<()> {
+    let addresses = or_noted(&mut reach.resolved, resolve(target, limit).await)?;
     if target.host.parse::<IpAddr>().is_err() {
         reach.resolved = Some(Ok(addresses.iter().map(SocketAddr::ip).collect()));
     }
     let addresses = match target.trust {
-        Trust::Untrusted => allowed(addresses, policy),
-        _ => Ok(addresses),
+        Trust::Untrusted => allowed(addresses, policy)
+            .map_err(|forbidden| reach.forbidden = Some(forbidden))
+            .ok()?,
+        Trust::Trusted => addresses,
     };
-    let addresses = match addresses {
-        Ok(addresses) => addresses,
-        Err(forbidden) => {
-            reach.forbidden = Some(forbidden);
-            return reach;
-        }
-    };
-    let stream = match connect(&addresses, limit).await {
-        Ok((stream, took)) => {
-            reach.connected = Some(Ok(took));
-            stream
-        }
-        Err(failure) => {
-            reach.connected = Some(Err(failure));
-            return reach;
-        }
-    };
-    if !target.tls {
-        reach.answered = Some(ask(stream, target, limit).await);
-        return reach;
-    }
-    match greet(stream, target, limit).await {
-        Ok((stream, tls)) => {
-            reach.greeted = Some(Ok(tls));
-            reach.answered = Some(ask(stream, target, limit).await);
-        }
-        Err(failure) => reach.greeted = Some(Err(failure)),
-    }
-    reach
+    let (stream, took) = or_noted(&mut reach.connected, connect(&addresses, limit).await)?;
+    reach.connected = Some(Ok(took));
+    reach.answered = Some(if target.tls {
+        let (stream, tls) = or_noted(&mut reach.greeted, greet(stream, target, limit).await)?;
+        reach.greeted = Some(Ok(tls));
+        ask(stream, target, limit).await
+    } else {
+        ask(stream, target, limit).await
+    });
+    Some(())
 }
 
-async fn resolve(target: &Target, limit: Duration) -> Result<Vec<SocketAddr>, Failure> {
-    let unknown = |text: String| Failure {
-        kind: FailureKind::UnknownHost,
-        text,
-    };
+/// The result of a step. A failure is noted.
+fn or_noted<T, S>(step: &mut Option<Result<S, String>>, result: Result<T, String>) -> Option<T> {
+    result.map_err(|failure| *step = Some(Err(failure))).ok()
+}
+
+async fn resolve(target: &Target, limit: Duration) -> Result<Vec<SocketAddr>, String> {
     match timeout(limit, lookup_host((target.host.as_str(), target.port))).await {
         Ok(Ok(found)) => {
             let found: Vec<SocketAddr> = found.collect();
             if found.is_empty() {
-                return Err(unknown(format!("the host name {} has no address", target.host)));
+                return Err(format!("the host name {} has no address", target.host));
             }
             Ok(found)
         }
-        Ok(Err(error)) => Err(unknown(format!(
+        Ok(Err(error)) => Err(format!(
             "the host name {} can't be resolved ({error}); check its spelling, the DNS, and whether the cluster still exists",
             target.host
-        ))),
+        )),
         Err(_) => Err(timed_out("the DNS did not answer", limit)),
     }
 }
 
 /// Connects to the first address that accepts a connection, as clients do.
-async fn connect(addresses: &[SocketAddr], limit: Duration) -> Result<(TcpStream, Duration), Failure> {
+async fn connect(addresses: &[SocketAddr], limit: Duration) -> Result<(TcpStream, Duration), String> {
     let begun = Instant::now();
     let mut failed = None;
     for address in addresses {
         let left = limit.saturating_sub(begun.elapsed());
         match timeout(left, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => return Ok((stream, begun.elapsed())),
-            Ok(Err(error)) => failed = Some(of_io(&error)),
+            Ok(Err(error)) => failed = Some(explain_error(&error)),
             Err(_) => {
                 let text = "no TCP connection; the address may be wrong, or a firewall drops packets";
                 failed = Some(timed_out(text, limit));
@@ -155,24 +192,8 @@ async fn connect(addresses: &[SocketAddr], limit: Duration) -> Result<(TcpStream
     Err(failed.unwrap_or_else(|| timed_out("no TCP connection", limit)))
 }
 
-fn of_io(error: &io::Error) -> Failure {
-    let kind = match error.kind() {
-        io::ErrorKind::ConnectionRefused => FailureKind::Refused,
-        io::ErrorKind::TimedOut => FailureKind::TimedOut,
-        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => FailureKind::Unroutable,
-        _ => FailureKind::Other,
-    };
-    Failure {
-        kind,
-        text: explain_error(error),
-    }
-}
-
-fn timed_out(what: &str, limit: Duration) -> Failure {
-    Failure {
-        kind: FailureKind::TimedOut,
-        text: format!("{what} (waited for {})", seconds(limit)),
-    }
+fn timed_out(what: &str, limit: Duration) -> String {
+    format!("{what} (waited for {})", seconds(limit))
 }
 
 /// Makes the TLS handshake. A bad certificate does not end it, because no secret is sent over this connection.
@@ -180,26 +201,22 @@ async fn greet(
     stream: TcpStream,
     target: &Target,
     limit: Duration,
-) -> Result<(impl AsyncRead + AsyncWrite + Unpin + Send + 'static, Tls), Failure> {
-    let other = |text: String| Failure {
-        kind: FailureKind::Other,
-        text,
-    };
+) -> Result<(impl AsyncRead + AsyncWrite + Unpin + Send + 'static, Tls), String> {
     let name = target.server_name.as_deref().unwrap_or(&target.host);
     let name = ServerName::try_from(name.to_owned())
-        .map_err(|_| other(format!("{name:?} is no name that a certificate could have")))?;
+        .map_err(|_| format!("{name:?} is no name that a certificate could have"))?;
     let provider = Arc::new(ring::default_provider());
     let witness = Arc::new(Witness::new(target));
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| other(explain_error(&error)))?
+        .map_err(|error| explain_error(&error))?
         .dangerous()
         .with_custom_certificate_verifier(witness.clone())
         .with_no_client_auth();
     let greeted = timeout(limit, TlsConnector::from(Arc::new(config)).connect(name, stream)).await;
     let stream = match greeted {
         Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return Err(of_io(&error)),
+        Ok(Err(error)) => return Err(explain_error(&error)),
         Err(_) => {
             return Err(timed_out(
                 "the TCP connection is accepted, but TLS gets no answer: the API server is paused or hangs, or another \
@@ -235,12 +252,7 @@ impl Witness {
     }
 
     fn seen(&self) -> Tls {
-        let seen = self.seen.lock().take();
-        seen.unwrap_or(Tls {
-            verdict: None,
-            expires: None,
-            valid_from: None,
-        })
+        self.seen.lock().take().unwrap_or_default()
     }
 }
 
@@ -257,11 +269,11 @@ impl ServerCertVerifier for Witness {
             .verifier
             .as_ref()
             .map(|verifier| verifier.verify_server_cert(end_entity, intermediates, name, ocsp, now));
-        let parsed = certificate(end_entity);
+        let (valid_from, expires) = validity(end_entity).unzip();
         let seen = Tls {
             verdict: verified.map(|verified| verified.map_or_else(|error| bad(&error), |_| Verdict::Good)),
-            expires: parsed.as_ref().map(|parsed| parsed.not_after),
-            valid_from: parsed.as_ref().map(|parsed| parsed.not_before),
+            expires,
+            valid_from,
         };
         *self.seen.lock() = Some(seen);
         Ok(ServerCertVerified::assertion())
@@ -313,7 +325,7 @@ async fn ask(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     target: &Target,
     limit: Duration,
-) -> Result<Answer, Failure> {
+) -> Result<Answer, String> {
     let begun = Instant::now();
     let asked = async {
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
@@ -344,14 +356,8 @@ async fn ask(
                 ahead: date.and_then(|date| ahead(date, SystemTime::now(), took)),
             })
         }
-        Ok(Ok(None)) => Err(Failure {
-            kind: FailureKind::Other,
-            text: "the connection was closed without an answer".to_owned(),
-        }),
-        Ok(Err(error)) => Err(Failure {
-            kind: FailureKind::Other,
-            text: explain_error(&error),
-        }),
+        Ok(Ok(None)) => Err("the connection was closed without an answer".to_owned()),
+        Ok(Err(error)) => Err(explain_error(&error)),
         Err(_) => Err(timed_out(
             "the connection is made, but GET /version gets no answer: the API server is overloaded or hangs",
             limit,
@@ -399,10 +405,9 @@ mod tests {
     #[tokio::test]
     async fn a_paused_server_is_distinguished_from_a_firewall_by_the_stage_that_gets_no_answer() {
         let policy = AddressPolicy::any();
-        let text = |failure: Failure| {
-            assert_eq!(failure.kind, FailureKind::TimedOut);
-            assert!(failure.text.ends_with("(waited for 2 s)"), "{}", failure.text);
-            failure.text
+        let text = |failure: String| {
+            assert!(failure.ends_with("(waited for 2 s)"), "{failure}");
+            failure
         };
         // The kernel accepts connections for a process that is paused.
         let (_paused, target) = listen().await;
@@ -457,18 +462,5 @@ mod tests {
         assert_eq!(ahead(date, now, Duration::ZERO), Some(-100));
         assert_eq!(ahead(date, now, Duration::from_secs(20)), Some(-90));
         assert_eq!(ahead("yesterday", now, Duration::ZERO), None);
-    }
-
-    #[test]
-    fn what_is_wrong_with_a_certificate_has_a_name() {
-        let of = |why| match bad(&rustls::Error::InvalidCertificate(why)) {
-            Verdict::Bad { why, .. } => why,
-            Verdict::Good => panic!("it is not"),
-        };
-        assert_eq!(of(CertificateError::UnknownIssuer), Bad::UnknownIssuer);
-        assert_eq!(of(CertificateError::Expired), Bad::Expired);
-        assert_eq!(of(CertificateError::NotValidYet), Bad::NotYetValid);
-        assert_eq!(of(CertificateError::NotValidForName), Bad::OtherName);
-        assert_eq!(of(CertificateError::Revoked), Bad::Other);
     }
 }

@@ -2,34 +2,25 @@
 
 use std::net::IpAddr;
 
+use hyper_util::client::proxy::matcher::Matcher;
+
 /// The variable by which kubectl or curl would go through a proxy to this host.
 pub(super) fn variable(host: &str, get: impl Fn(&str) -> Option<String>) -> Option<&'static str> {
     let set = |name: &&str| get(name).filter(|value| !value.trim().is_empty());
-    let name = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]
-        .into_iter()
-        .find(|name| set(name).is_some())?;
+    let mut names = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"].into_iter();
+    let name = names.find(|name| set(name).is_some())?;
     let exceptions = ["NO_PROXY", "no_proxy"].iter().find_map(set).unwrap_or_default();
-    let excepted = exceptions.split(',').map(str::trim).any(|entry| {
-        let suffix = entry.trim_start_matches(['*', '.']);
-        let named = !suffix.is_empty()
-            && host
-                .strip_suffix(suffix)
-                .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
-        entry == "*" || named || is_in(host, entry)
-    });
-    let local = host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
-    (!local && !excepted).then_some(name)
-}
-
-/// Whether a host is an IPv4 address in a range such as `10.0.0.0/8`.
-fn is_in(host: &str, range: &str) -> bool {
-    let bits = |text: &str| text.parse().ok().map(std::net::Ipv4Addr::to_bits);
-    range.split_once('/').is_some_and(|(base, len)| {
-        let differ = bits(host)
-            .zip(bits(base))
-            .map_or(u32::MAX, |(host, base)| host ^ base);
-        len.parse().is_ok_and(|len: u32| differ.leading_zeros() >= len)
-    })
+    let is_local = host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+    let host = if host.contains(':') {
+        format!("[{host}]")
+    } else {
+        host.to_owned()
+    };
+    let matcher = Matcher::builder().https("http://proxy").no(exceptions).build();
+    let is_meant = matcher
+        .intercept(&format!("https://{host}").parse().ok()?)
+        .is_some();
+    (!is_local && is_meant).then_some(name)
 }
 
 #[cfg(test)]

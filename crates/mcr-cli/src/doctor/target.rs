@@ -1,6 +1,10 @@
 //! Finds the address and the credentials of a cluster's access, without using them.
 
-use std::{fmt, net::SocketAddr, time::SystemTime};
+use std::{
+    fmt,
+    net::SocketAddr,
+    time::{Duration, SystemTime},
+};
 
 use http::Uri;
 use mcr_core::{
@@ -44,22 +48,6 @@ impl fmt::Debug for Target {
         f.debug_struct("Target")
             .field("address", &self.address)
             .finish_non_exhaustive()
-    }
-}
-
-impl Target {
-    /// Another address, with the same certificate authorities and credentials. The name that a certificate must have belongs
-    /// to all addresses of an access. `None` if it is no address of a server.
-    pub(crate) fn at(&self, uri: &Uri) -> Option<Self> {
-        let at = at(uri)?;
-        Some(Self {
-            address: at.address,
-            host: at.host,
-            port: at.port,
-            path: at.path,
-            tls: at.tls,
-            ..self.clone()
-        })
     }
 }
 
@@ -113,32 +101,25 @@ fn outlined(found: Outline, trust: Trust) -> Option<Target> {
         token_expires: found
             .token
             .and_then(|token| claims::of(token.expose_secret())?.expires),
-        certificate_expires: found
-            .certificate
-            .and_then(|der| Some(certificate(&der)?.not_after)),
+        certificate_expires: found.certificate.and_then(|der| Some(validity(&der)?.1)),
         plugin: found.plugin,
         none: found.anonymous,
     };
     Some(target)
 }
 
-/// The useful fields of a certificate.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Certificate {
-    pub(crate) not_before: SystemTime,
-    pub(crate) not_after: SystemTime,
-}
-
-pub(crate) fn certificate(der: &[u8]) -> Option<Certificate> {
+/// When a certificate begins and ends to be valid.
+pub(crate) fn validity(der: &[u8]) -> Option<(SystemTime, SystemTime)> {
     let (_, parsed) = x509_parser::parse_x509_certificate(der).ok()?;
     let time = |seconds: i64| {
-        let seconds = u64::try_from(seconds).ok()?;
-        SystemTime::UNIX_EPOCH.checked_add(std::time::Duration::from_secs(seconds))
+        let seconds = Duration::from_secs(u64::try_from(seconds).ok()?);
+        SystemTime::UNIX_EPOCH.checked_add(seconds)
     };
-    Some(Certificate {
-        not_before: time(parsed.validity().not_before.timestamp()).unwrap_or(SystemTime::UNIX_EPOCH),
-        not_after: time(parsed.validity().not_after.timestamp())?,
-    })
+    let (from, to) = (parsed.validity().not_before, parsed.validity().not_after);
+    Some((
+        time(from.timestamp()).unwrap_or(SystemTime::UNIX_EPOCH),
+        time(to.timestamp())?,
+    ))
 }
 
 /// Those of the addresses of an untrusted access to which the fleet connects. An error if there are none.
@@ -161,8 +142,6 @@ pub(crate) fn allowed(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use mcr_core::KubeconfigAccess;
 
     use super::*;
@@ -237,15 +216,5 @@ users: [{name: u, user: {token: e30.eyJleHAiOjYwfQ.c2ln}}]
         let target = of(&access.into()).unwrap();
         assert_eq!(target.address, "https://b");
         assert_eq!(target.credential, Credential::default());
-    }
-
-    #[test]
-    fn a_certificate_reports_its_time() {
-        let mut params = rcgen::CertificateParams::new(["a".to_owned()]).unwrap();
-        params.not_after = rcgen::date_time_ymd(2031, 1, 1);
-        let made = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
-        let expected = SystemTime::UNIX_EPOCH + Duration::from_secs(1_924_992_000);
-        assert_eq!(certificate(made.der()).unwrap().not_after, expected);
-        assert_eq!(certificate(b"x"), None);
     }
 }

@@ -11,30 +11,30 @@
 
 use mcr_core::BoxError;
 
-use super::{KcpApi, Kind, Linked, ProviderOptions};
+use super::{Linked, ProviderOptions};
 
 macro_rules! linked {
-    ($($feature:literal: $name:literal, $kind:expr, $make:expr, $about:literal;)*) => {
-        vec![$(#[cfg(feature = $feature)] Linked::new($name, $about, $kind, $make)),*]
+    ($($feature:literal: $name:literal, $selects:literal, $make:expr, $about:literal;)*) => {
+        vec![$(#[cfg(feature = $feature)] Linked::new($name, $about, $selects, $make)),*]
     };
 }
 
 pub(crate) fn builtin() -> Vec<Linked> {
     linked! {
-        "file": "file", Kind::File, file, "Every context of kubeconfig files is a cluster";
-        "kubeconfig": "kubeconfig", Kind::Kubeconfig, kubeconfig, "Each Secret of the hub that holds a kubeconfig is a cluster";
-        "cluster-api": "cluster-api", Kind::ClusterApi, cluster_api, "Each Cluster of Cluster API in the hub";
-        "cluster-inventory": "cluster-inventory", Kind::ClusterInventory, cluster_inventory,
+        "file": "file", false, file, "Every context of kubeconfig files is a cluster";
+        "kubeconfig": "kubeconfig", false, kubeconfig, "Each Secret of the hub that holds a kubeconfig is a cluster";
+        "cluster-api": "cluster-api", true, cluster_api, "Each Cluster of Cluster API in the hub";
+        "cluster-inventory": "cluster-inventory", true, cluster_inventory,
             "Each ClusterProfile of the Cluster Inventory API in the hub";
-        "gardener": "gardener", Kind::Gardener, gardener, "Each Shoot of Gardener in the hub";
-        "kcp": "kcp", Kind::Kcp(KcpApi::Export), kcp, "Each kcp workspace that binds an APIExport of the hub";
-        "kcp": "kcp-initializing", Kind::Kcp(KcpApi::Initializing), initializing,
+        "gardener": "gardener", true, gardener, "Each Shoot of Gardener in the hub";
+        "kcp": "kcp", false, kcp, "Each kcp workspace that binds an APIExport of the hub";
+        "kcp": "kcp-initializing", false, initializing,
             "Each new kcp workspace that waits for the initializer of a WorkspaceType of the hub";
-        "kcp": "kcp-terminating", Kind::Kcp(KcpApi::Terminating), terminating,
+        "kcp": "kcp-terminating", false, terminating,
             "Each deleted kcp workspace that waits for the terminator of a WorkspaceType of the hub";
-        "kind": "kind", Kind::Engine, kind, "Each kind cluster in Docker, nerdctl or Podman";
-        "namespace": "namespace", Kind::Other, namespace, "Each namespace of the hub is a cluster";
-        "single": "single", Kind::Other, single, "The hub itself, named local";
+        "kind": "kind", false, kind, "Each kind cluster in Docker, nerdctl or Podman";
+        "namespace": "namespace", false, namespace, "Each namespace of the hub is a cluster";
+        "single": "single", false, single, "The hub itself, named local";
     }
 }
 

@@ -7,7 +7,6 @@ use mcr_core::{AccessPolicy, AddressPolicy};
 #[cfg(feature = "cluster-inventory")]
 use mcr_provider_cluster_inventory::{AccessProviders, AccessProvidersError};
 
-use super::KcpApi;
 use crate::values;
 
 #[cfg(feature = "cluster-inventory")]
@@ -136,22 +135,6 @@ impl ClusterFlags {
             return policy.credential_plugins(providers.plugin_policy());
         }
         policy
-    }
-
-    /// Whether the flags name the plugins of access providers.
-    pub(crate) fn has_plugins(&self) -> bool {
-        #[cfg(feature = "cluster-inventory")]
-        return self.access_providers.is_some();
-        #[cfg(not(feature = "cluster-inventory"))]
-        false
-    }
-
-    /// Whether the flags name the object that shows workspaces by this API of kcp.
-    pub(crate) fn names_source(&self, api: KcpApi) -> bool {
-        match api {
-            KcpApi::Export => self.slice.is_some() || self.export.is_some(),
-            KcpApi::Initializing | KcpApi::Terminating => self.workspace_type.is_some(),
-        }
     }
 
     /// The chosen providers, without duplicates.

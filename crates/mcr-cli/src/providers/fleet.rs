@@ -36,7 +36,7 @@ pub(crate) async fn start(chosen: Vec<Linked>, options: ProviderOptions) -> anyh
     let mut failed = Vec::new();
     for linked in chosen {
         match linked.make(options.clone()).await {
-            Ok(provider) => taps.push(Tap::new(&linked.name, linked.kind, provider)),
+            Ok(provider) => taps.push(Tap::new(&linked.name, provider)),
             Err(error) => {
                 let why = explain_all(error.as_ref());
                 failed.push((linked, why));
@@ -95,9 +95,10 @@ impl Running {
     /// The name that a provider's cluster has in the fleet.
     fn shown(&self, tap: &Tap, cluster: &str) -> String {
         use mcr_core::Provider;
-        match self.merged {
-            true => format!("{}{SEPARATOR}{cluster}", tap.name()),
-            false => cluster.to_owned(),
+        if self.merged {
+            format!("{}{SEPARATOR}{cluster}", tap.name())
+        } else {
+            cluster.to_owned()
         }
     }
 
@@ -120,13 +121,7 @@ impl Running {
                 .any(|cluster| cluster.name.as_str() == name)
         };
         let announced = self.taps.iter().flat_map(|tap| {
-            let received = tap.received();
-            let names: Vec<String> = received
-                .specs
-                .keys()
-                .chain(received.broken.keys())
-                .cloned()
-                .collect();
+            let names = tap.received().names();
             names.into_iter().map(|name| self.shown(tap, &name))
         });
         let coming = announced.filter(|name| !there(name)).count();

@@ -5,9 +5,10 @@ use std::{collections::BTreeMap, fmt, future::Future, path::PathBuf, sync::Arc, 
 use futures::{FutureExt, future::BoxFuture};
 use kube::Client;
 use mcr_core::{Access, AccessPolicy, BoxError, Provider};
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-use super::{ClusterFlags, KcpApi};
+use super::ClusterFlags;
 use crate::{contexts::Contexts, session::Session};
 
 /// The limit for the connection to a hub.
@@ -16,49 +17,23 @@ const HUB_WITHIN: Duration = Duration::from_secs(10);
 type Make =
     Arc<dyn Fn(ProviderOptions) -> BoxFuture<'static, Result<Box<dyn Provider>, BoxError>> + Send + Sync>;
 
-/// Which provider it is, where a command knows more of it than what it says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(
-    not(all(
-        feature = "cluster-api",
-        feature = "cluster-inventory",
-        feature = "file",
-        feature = "gardener",
-        feature = "kcp",
-        feature = "kind",
-        feature = "kubeconfig"
-    )),
-    allow(dead_code, reason = "made by the providers that are compiled in")
-)]
-pub(crate) enum Kind {
-    File,
-    Kubeconfig,
-    ClusterApi,
-    ClusterInventory,
-    Gardener,
-    Kcp(KcpApi),
-    Engine,
-    Other,
-}
-
-impl Kind {
-    /// Whether the provider selects clusters with `--selector`.
-    fn has_selector(self) -> bool {
-        matches!(self, Self::ClusterApi | Self::ClusterInventory | Self::Gardener)
-    }
-}
-
 /// A provider that `--provider` can choose.
 #[derive(Clone)]
 pub(crate) struct Linked {
     pub(crate) name: String,
     pub(crate) about: String,
-    pub(crate) kind: Kind,
+    /// Whether it selects clusters with `--selector`.
+    pub(crate) selects: bool,
     make: Make,
 }
 
 impl Linked {
-    pub(crate) fn new<M, F, P>(name: impl Into<String>, about: impl Into<String>, kind: Kind, make: M) -> Self
+    pub(crate) fn new<M, F, P>(
+        name: impl Into<String>,
+        about: impl Into<String>,
+        selects: bool,
+        make: M,
+    ) -> Self
     where
         M: Fn(ProviderOptions) -> F + Send + Sync + 'static,
         F: Future<Output = Result<P, BoxError>> + Send + 'static,
@@ -67,7 +42,7 @@ impl Linked {
         Self {
             name: name.into(),
             about: about.into(),
-            kind,
+            selects,
             make: Arc::new(move |options| {
                 let made = make(options);
                 async move { Ok(Box::new(made.await?) as Box<dyn Provider>) }.boxed()
@@ -97,6 +72,7 @@ struct Inner {
     flags: ClusterFlags,
     options: BTreeMap<String, String>,
     hub: OnceCell<Session>,
+    hub_error: Mutex<Option<String>>,
 }
 
 impl ProviderOptions {
@@ -105,6 +81,7 @@ impl ProviderOptions {
             options: flags.provider_option.iter().cloned().collect(),
             flags,
             hub: OnceCell::new(),
+            hub_error: Mutex::default(),
         }))
     }
 
@@ -144,7 +121,7 @@ impl ProviderOptions {
             let (name, access) = hub(flags).await?;
             Session::open(&name, access, HUB_WITHIN).await
         });
-        Ok(session.await?.client())
+        self.noted(session.await).map(Session::client)
     }
 
     /// The access of the hub, for a provider that connects to it through the fleet.
@@ -152,7 +129,19 @@ impl ProviderOptions {
     /// # Errors
     /// If there is no such context.
     pub async fn hub_access(&self) -> Result<Access, BoxError> {
-        Ok(hub(&self.0.flags).await?.1)
+        Ok(self.noted(hub(&self.0.flags).await)?.1)
+    }
+
+    fn noted<T>(&self, result: anyhow::Result<T>) -> Result<T, BoxError> {
+        result.map_err(|error| {
+            *self.0.hub_error.lock() = Some(error.to_string());
+            error.into()
+        })
+    }
+
+    /// Why the hub could not be reached, if a provider needed it.
+    pub(crate) fn hub_error(&self) -> Option<String> {
+        self.0.hub_error.lock().clone()
     }
 
     /// Closes the connection to the hub, if this is its last user.
@@ -170,7 +159,7 @@ pub(crate) fn choose(flags: &ClusterFlags, linked: &[Linked]) -> anyhow::Result<
     let mut chosen = Vec::new();
     for name in flags.chosen() {
         match linked.iter().find(|linked| linked.name == name) {
-            Some(linked) if flags.selector.is_some() && !linked.kind.has_selector() => {
+            Some(linked) if flags.selector.is_some() && !linked.selects => {
                 anyhow::bail!("--provider {name}: it takes all clusters, so leave --selector out")
             }
             Some(linked) => chosen.push(linked.clone()),

@@ -1,19 +1,25 @@
 //! Records the announcements of a provider without changing them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use futures::{StreamExt, stream};
-use mcr_core::{Change, ClusterSpec, Discovery, DiscoverySettings, Provider, explain_error};
+use mcr_core::{
+    Change, ClusterSpec, Discovery, DiscoverySettings, Provider,
+    doctor::{Advice, Doctor},
+    explain_error,
+};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
-
-use super::Kind;
 
 /// A provider that wraps another one and records its announcements.
 #[derive(Clone)]
 pub(crate) struct Tap {
     name: Arc<str>,
-    pub(crate) kind: Kind,
+    /// Always the same one, because it may keep what it has found.
+    pub(crate) doctor: Arc<dyn Doctor>,
     provider: Arc<dyn Provider>,
     received: Arc<Mutex<Received>>,
 }
@@ -30,8 +36,22 @@ pub(crate) struct Received {
     pub(crate) error: Option<String>,
 }
 
+/// Of a provider that brings none.
+pub(crate) struct NoDoctor;
+
+impl Doctor for NoDoctor {
+    fn advice(&self) -> &'static [Advice] {
+        &[]
+    }
+}
+
 impl Received {
-    fn hear(&mut self, change: &Change) {
+    /// The names of all clusters.
+    pub(crate) fn names(&self) -> BTreeSet<String> {
+        self.specs.keys().chain(self.broken.keys()).cloned().collect()
+    }
+
+    fn apply(&mut self, change: &Change) {
         match change {
             Change::Upsert(spec) => {
                 self.broken.remove(spec.name.as_str());
@@ -55,10 +75,10 @@ impl Received {
 }
 
 impl Tap {
-    pub(crate) fn new(name: &str, kind: Kind, provider: Box<dyn Provider>) -> Self {
+    pub(crate) fn new(name: &str, provider: Box<dyn Provider>) -> Self {
         Self {
             name: name.into(),
-            kind,
+            doctor: provider.doctor().unwrap_or_else(|| Arc::new(NoDoctor)),
             provider: Arc::from(provider),
             received: Arc::default(),
         }
@@ -91,31 +111,24 @@ impl Provider for Tap {
     fn discover_with(&self, stop: CancellationToken, settings: &DiscoverySettings) -> Discovery {
         let received = self.received.clone();
         let ended = (received.clone(), stop.clone());
-        let update = |received: &Mutex<Received>, change: &dyn Fn(&mut Received)| {
-            change(&mut received.lock());
-        };
-        let text_of = self
+        let announced = self
             .provider
             .discover_with(stop, settings)
             .inspect(move |item| match item {
-                Ok(change) => update(&received, &|received| received.hear(change)),
-                Err(error) => {
-                    let why = explain_all(error.as_ref());
-                    update(&received, &|received| received.error = Some(why.clone()));
-                }
+                Ok(change) => received.lock().apply(change),
+                Err(error) => received.lock().error = Some(explain_all(error.as_ref())),
             });
-        // A discovery that ends by itself has failed too.
+        // A discovery that ends by itself has failed, too.
         let end = stream::once(async move {
             let (received, stop) = ended;
             if !stop.is_cancelled() {
-                update(&received, &|received| {
-                    received
-                        .error
-                        .get_or_insert_with(|| "its discovery ended".to_owned());
-                });
+                received
+                    .lock()
+                    .error
+                    .get_or_insert_with(|| "its discovery ended".to_owned());
             }
         });
-        text_of
+        announced
             .map(Some)
             .chain(end.map(|()| None))
             .filter_map(async |item| item)
@@ -141,23 +154,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_word_on_a_cluster_counts() {
+    fn the_last_announcement_of_a_cluster_counts() {
         let name = || ClusterName::new("a").unwrap();
         let spec = ClusterSpec::new(name(), Access::kubeconfig("", Trust::Untrusted));
         let mut received = Received::default();
-        received.hear(&Change::Broken(BrokenCluster::new(name(), "file x", "is empty")));
+        received.apply(&Change::Broken(BrokenCluster::new(name(), "file x", "is empty")));
         assert_eq!(received.broken["a"], ("file x".into(), "is empty".into()));
-        received.hear(&Change::Upsert(spec));
+        received.apply(&Change::Upsert(spec));
         assert!(received.broken.is_empty() && received.specs.contains_key("a"));
-        received.hear(&Change::Broken(BrokenCluster::new(name(), "file x", "is empty")));
+        received.apply(&Change::Broken(BrokenCluster::new(name(), "file x", "is empty")));
         assert!(
             received.specs.contains_key("a"),
             "the last good description goes on"
         );
         received.error = Some("x".into());
-        received.hear(&Change::Synced);
+        received.apply(&Change::Synced);
         assert!(received.synced && received.error.is_none());
-        received.hear(&Change::Remove(name()));
+        received.apply(&Change::Remove(name()));
         assert!(received.broken.is_empty() && received.specs.is_empty());
     }
 }

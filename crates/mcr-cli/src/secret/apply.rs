@@ -20,12 +20,12 @@ use tokio::time::timeout;
 
 use super::{
     args::CreateArgs,
-    document, objects,
+    document,
+    objects::{self, LABEL},
     plan::{Account, Plan},
     show::PLACEHOLDER,
 };
 use crate::{
-    doctor::LABEL,
     output::print_line,
     session::{Session, is_forbidden, text_of},
     values,
@@ -50,7 +50,7 @@ pub(super) struct Token {
 }
 
 impl Member {
-    pub(super) fn new(client: Client, _: &Plan) -> Self {
+    pub(super) fn new(client: Client) -> Self {
         Self { client }
     }
 

@@ -69,7 +69,7 @@ async fn with_hub(
 }
 
 async fn with_member(args: &CreateArgs, plan: &mut Plan, hub: &Hub, client: Client) -> anyhow::Result<()> {
-    let member = Member::new(client, plan);
+    let member = Member::new(client);
     if plan.is_rotation() {
         member.decide(args, plan).await?;
     }

@@ -7,10 +7,12 @@ use super::{
     args::RoleType,
     plan::{Bound, KEY, Plan, base64},
 };
-use crate::doctor::LABEL;
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 const GROUP: &str = "rbac.authorization.k8s.io";
+/// The label of the Secrets, which is the same in Go's multicluster-runtime.
+pub(super) const LABEL: &str = "sigs.k8s.io/multicluster-runtime-kubeconfig";
+
 /// The annotation of a binding with the address that the Secret got.
 const SERVER: &str = "mcr.dev/kubeconfig-server";
 /// The annotation of a binding with the Secret that it was made for: another one can have the same name.
@@ -101,9 +103,10 @@ pub(super) fn secret(plan: &Plan, kubeconfig: &str) -> Value {
 
 /// The Secret, to be read by people.
 pub(super) fn readable_secret(plan: &Plan, kubeconfig: &str) -> Value {
-    let metadata = match plan.is_rotation() {
-        true => json!({"name": plan.name, "namespace": plan.namespace}),
-        false => metadata(plan),
+    let metadata = if plan.is_rotation() {
+        json!({"name": plan.name, "namespace": plan.namespace})
+    } else {
+        metadata(plan)
     };
     json!({
         "apiVersion": "v1",

@@ -318,24 +318,15 @@ fn described(secret: &Secret) -> Outline {
 
 /// A valid name of a Secret that is similar to this name.
 fn suggestion(name: &str) -> String {
-    let last = name
-        .rsplit(['/', ':', '@'])
+    let mut parts = name.rsplit(['/', ':', '@']);
+    let last = parts
         .find(|part| !part.is_empty())
-        .unwrap_or(name);
-    let plain: String = last
-        .chars()
-        .map(|char| char.to_ascii_lowercase())
-        .map(|char| {
-            if char.is_ascii_alphanumeric() || char == '.' {
-                char
-            } else {
-                '-'
-            }
-        })
-        .collect();
-    let plain = plain.trim_matches(['-', '.']).to_owned();
-    if values::is_subdomain(&plain) {
-        plain
+        .unwrap_or(name)
+        .to_ascii_lowercase();
+    let plain = last.replace(|char: char| !char.is_ascii_alphanumeric() && char != '.', "-");
+    let plain = plain.trim_matches(['-', '.']);
+    if values::is_subdomain(plain) {
+        plain.to_owned()
     } else {
         "eu-1".to_owned()
     }

@@ -186,7 +186,7 @@ fn a_repetition_keeps_labels_and_overwrites_no_other_cluster() {
                 let labels = &crate::secret::objects::secret(&plan, "")["metadata"]["labels"];
                 assert_eq!(
                     *labels,
-                    serde_json::json!({"tier": result, crate::doctor::LABEL: "true"})
+                    serde_json::json!({"tier": result, crate::secret::objects::LABEL: "true"})
                 );
             }
             Err(error) => assert!(error.to_string().contains(result), "{error}"),

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use jiff::Timestamp;
+use mcr_core::doctor::Level;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -10,7 +11,7 @@ use super::target::Target;
 use crate::{
     clusters::{Failing, Gating, InController, Report, Row},
     colour::{Colours, Tone},
-    level::Level,
+    level::{self, many},
     output::printable,
     values::long,
 };
@@ -63,9 +64,10 @@ pub(super) fn explain(report: &Report, target: &Target, now: Timestamp) -> Expla
             for gating in report.gating() {
                 if gating.controller == controller.name {
                     // A standby reconciles nothing anyway.
-                    let level = match gating.kind.blocked || standby.is_none() {
-                        true => Level::Problem,
-                        false => Level::Warning,
+                    let level = if gating.kind.blocked || standby.is_none() {
+                        Level::Problem
+                    } else {
+                        Level::Warning
                     };
                     explaining.add(Some(controller.name), "gate", level, gate(&gating));
                 }
@@ -82,12 +84,12 @@ pub(super) fn explain(report: &Report, target: &Target, now: Timestamp) -> Expla
         explaining.add(None, "cluster", Level::Problem, unknown(report));
     }
     let findings = explaining.found;
-    let count = |level| findings.iter().filter(|finding| finding.result == level).count();
+    let [problems, warnings] = level::counts(findings.iter().map(|finding| finding.result));
     Explanation {
         cluster: target.cluster.clone(),
         object: target.object.clone(),
-        problems: count(Level::Problem),
-        warnings: count(Level::Warning),
+        problems,
+        warnings,
         findings,
         standby: report.leader(),
     }
@@ -300,13 +302,7 @@ impl Explanation {
                 let _ = writeln!(text, "{}", colours.paint(Some(Tone::Title), &title));
             }
             of = &finding.controller;
-            let level = finding.result.painted(colours);
-            let _ = writeln!(
-                text,
-                "  {level}  {:<11}  {}",
-                finding.check,
-                printable(&finding.saw)
-            );
+            text.push_str(&level::line(finding.result, finding.check, &finding.saw, colours));
         }
         let _ = match (self.problems, self.warnings, &self.standby) {
             (0, _, Some(_)) => Ok(()),
@@ -315,9 +311,7 @@ impl Explanation {
                 "nothing is known of this object that keeps it waiting: it was reconciled, or is in the queue, or does not \
                  exist, or no controller watches it"
             ),
-            (0, _, None) => writeln!(text, "no problems"),
-            (1, ..) => writeln!(text, "1 problem"),
-            (count, ..) => writeln!(text, "{count} problems"),
+            (count, ..) => writeln!(text, "{}", many(count, "problem")),
         };
         if let Some(standby) = &self.standby {
             let _ = writeln!(text, "{}", printable(standby));

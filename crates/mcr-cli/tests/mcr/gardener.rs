@@ -2,8 +2,8 @@
 
 use std::time::SystemTime;
 
+use mcr_garden_double::Garden;
 use mcr_testkit::{
-    garden::Garden,
     sim::{SimCluster, SimRule, SimServer, SimUser},
     waiting::OrFail,
 };

@@ -2,11 +2,8 @@
 
 use std::time::Duration;
 
-use mcr_testkit::{
-    kcp::{Kcp, KcpBuilder, KcpDelays, KcpServer, KcpUser, KcpWorkspace},
-    sim::SimRule,
-    waiting::OrFail,
-};
+use mcr_kcp_double::{Kcp, KcpBuilder, KcpDelays, KcpServer, KcpUser, KcpWorkspace};
+use mcr_testkit::{sim::SimRule, waiting::OrFail};
 use serde_json::json;
 
 use crate::harness::User;

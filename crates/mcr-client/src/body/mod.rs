@@ -30,7 +30,8 @@ use crate::{
 /// The body of a response from a cluster.
 ///
 /// It fails when no bytes arrive within the read timeout, and when the cluster leaves the fleet. The answer to a read or a write
-/// fails when the cluster becomes Unreachable. After a rotation of credentials, a watch ends at the end of a line; other bodies get time to finish, and then fail.
+/// fails when the cluster becomes Unreachable. After a rotation of credentials, a watch ends at the end of a line; other bodies
+/// get time to finish, and then fail.
 pub struct ResponseBody {
     /// Shared with the [`RunningBodies`] of the channel, which close the connection even if no task reads this body.
     source: Arc<Mutex<BodySource>>,

@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures::{FutureExt, future::BoxFuture};
-use http::{Request, Response, StatusCode};
+use http::{Request, Response};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, api::ListParams, client::Body};
 use mcr_access::{BoxError, ClusterName};
@@ -360,16 +360,4 @@ async fn a_head_that_never_ends_is_explained() {
             "{method}: {error}"
         );
     }
-}
-
-#[tokio::test]
-async fn a_client_channel_passes_the_same_way() {
-    let server = Server::json("200 OK", "{}").await;
-    let inner = transport(&server).client("default");
-    let outer = super::Transport::with_settings(ClusterName::new("outer").unwrap(), super::settings().into());
-    outer.swap(super::dialer().client_channel(inner));
-    let response = outer.send(get("/version?x=1")).await.unwrap();
-    assert_eq!(response.status(), StatusCode::OK);
-    assert_eq!(rest(&mut response.into_body()).await, ("{}".to_owned(), None));
-    assert_eq!(server.seen()[0].line(), "GET /version?x=1 HTTP/1.1");
 }

@@ -91,9 +91,9 @@ async fn servers_that_can_not_prove_who_they_are() {
     let mut body = reached(&endpoint).await.into_body();
     assert_eq!(rest(&mut body).await, ("{}".to_owned(), None));
 
-    let says = |text: &str| format!("GET /version: can't connect: {text}");
+    let error = |text: &str| format!("GET /version: can't connect: {text}");
     let stranger = endpoint.clone().certificate_authority(Authority::new().pem());
-    let unknown = says(
+    let unknown = error(
         "the server's certificate is not signed by a trusted certificate authority; check \
                         certificate-authority-data, the cluster's authority may have been replaced",
     );
@@ -123,7 +123,7 @@ async fn servers_that_can_not_prove_who_they_are() {
     let expired = Endpoint::new(server.uri("https", "")).certificate_authority(authority.pem());
     assert_eq!(
         failure(&expired, Trust::Trusted).await.to_string(),
-        says("the server's certificate has expired (or the clock of this machine is wrong); renew it")
+        error("the server's certificate has expired (or the clock of this machine is wrong); renew it")
     );
 }
 

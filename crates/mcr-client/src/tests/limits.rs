@@ -24,8 +24,8 @@ use tokio::io::AsyncWriteExt;
 
 use super::{
     Settings, get,
-    server::{Server, begin, respond},
-    settings, transport, transport_with, until,
+    server::Server,
+    settings, transport_with, until,
 };
 use crate::{
     answer_body::AnswerBody,
@@ -219,36 +219,4 @@ async fn an_answer_of_exactly_the_limit_passes_if_its_end_comes_alone() {
             limit: text.len() - 1
         }
     );
-}
-
-#[tokio::test]
-async fn an_answer_of_exactly_the_limit_passes() {
-    let text = r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":[]}"#;
-    for (limit, fits) in [(text.len(), true), (text.len() - 1, false)] {
-        for chunked in [false, true] {
-            let server = Server::start(None, move |_, mut stream| async move {
-                if chunked {
-                    begin(&mut stream).await;
-                    super::server::chunk(&mut stream, text).await;
-                    stream.write_all(b"0\r\n\r\n").await.ok()?;
-                } else {
-                    respond(&mut stream, "200 OK", "application/json", text).await;
-                }
-                Some(stream)
-            })
-            .await;
-            let settings = Settings {
-                body_limit: limit,
-                ..settings()
-            };
-            let api: Api<ConfigMap> = Api::all(transport_with(&server, settings).client("default"));
-            assert_eq!(
-                api.list(&ListParams::default()).await.is_ok(),
-                fits,
-                "{limit} {chunked}"
-            );
-            let api: Api<ConfigMap> = Api::all(transport(&server).client("default"));
-            assert!(api.list(&ListParams::default()).await.is_ok());
-        }
-    }
 }

@@ -180,7 +180,7 @@ impl<'a> Engagement<'a> {
         times.into_iter().flatten().min()
     }
 
-    /// What is due, when the timer has come. A cluster may have been heard meanwhile.
+    /// What is due, when the timer has come. A cluster may have answered meanwhile.
     fn due(&self) -> Option<Event> {
         let now = Instant::now();
         let has_come = |at: Option<Instant>| at.is_some_and(|at| at <= now);

@@ -207,7 +207,8 @@ impl Fleet {
 
     /// The current status of every cluster, provider and scope endpoint.
     pub fn snapshot(&self) -> FleetSnapshot {
-        const HELD: &str = "discovery no longer names it, but too many were lost at once to believe it";
+        const HELD: &str =
+            "kept: its provider lost most of its clusters at once, which looks like a fault of the source";
         let known = self.0.context.registry.with_draining();
         let mut clusters: Vec<ClusterStatus> = known.iter().map(ClusterStatus::of).collect();
         show_duplicates(&mut clusters, self.0.context.resources.identities.duplicates());

@@ -31,7 +31,7 @@ impl Identities {
     }
 
     /// A cluster answers with a UID. It keeps what it gets until [`release`](Self::release). Who is not trusted may choose any name
-    /// and tell any UID, so the hub comes first only if its access is trusted.
+    /// and report any UID, so the hub comes first only if its access is trusted.
     pub(crate) fn claim(&self, uid: &Arc<str>, name: &ClusterName, is_trusted: bool) -> Claim {
         let mut table = self.table.lock();
         let is_hub = is_trusted && name == HUB;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::spec_change::Target;
 use mcr_access::Fingerprint;
 
-/// A UID as Kubernetes makes them. A server may tell anything, and the UID is shown.
+/// A UID as Kubernetes makes them. A server may report anything, and the UID is shown.
 pub(crate) fn is_uid(uid: &str) -> bool {
     (1..=100).contains(&uid.len()) && uid.bytes().all(|byte| byte.is_ascii_graphic())
 }

@@ -8,7 +8,8 @@
 //! - `cluster` is the handle of one cluster. `registry` has all clusters. `snapshot` is their status.
 //! - `context` is resources and registry together, and has the steps of draining. `events` are for subscribers.
 //! - `scoped` has the clusters in scopes, and the scope endpoints.
-//! - `connection` reaches a cluster. `known` is which cluster answers. `under_way` has the actions that take time. `engagement` gathers events and acts.
+//! - `connection` reaches a cluster. `known` is which cluster answers. `under_way` has the actions that take time. `engagement`
+//!   gathers events and acts.
 //! - `supervisor` supervises each announced name, by a task or as a member of a scope.
 //! - `discovery` runs the providers of a set, which may be added and removed at any time. `announced` engages what they announce.
 //! - `handle`, `builder` and `objects` are the public `Fleet`.

@@ -36,7 +36,7 @@ impl Observers {
     }
 }
 
-/// The names of the changed clusters that one subscriber has not looked at yet.
+/// The names of the changed clusters that one subscriber has not read yet.
 ///
 /// Each name is in it once, so a slow subscriber costs no more than one entry for each cluster.
 #[derive(Debug, Default)]

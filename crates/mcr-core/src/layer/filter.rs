@@ -5,6 +5,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    doctor::Doctor,
     provider::{BrokenCluster, Change, Discovery, DiscoverySettings, Provider},
     spec::ClusterSpec,
 };
@@ -56,6 +57,10 @@ impl<P: Provider> Provider for Filter<P> {
 
     fn searched(&self) -> String {
         format!("what layer::filter keeps of: {}", self.inner.searched())
+    }
+
+    fn doctor(&self) -> Option<Arc<dyn Doctor>> {
+        self.inner.doctor()
     }
 
     fn discover(&self, stop: CancellationToken) -> Discovery {

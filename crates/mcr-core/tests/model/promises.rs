@@ -454,15 +454,15 @@ fn promise_14_silence_is_impossible() {
                 status.last_event.is_some() && status.last_received.is_some(),
                 "{reported}"
             );
-            let unheard = matches!(fault, Fault::Refuse | Fault::Hang);
-            if unheard {
+            let silent = matches!(fault, Fault::Refuse | Fault::Hang);
+            if silent {
                 assert_eq!(status.state, "Unreachable", "{reported}");
                 assert!(status.reason.is_some_and(|why| !why.is_empty()), "{reported}");
                 assert!(status.last_probe.is_some(), "{reported}");
             }
             // What is open goes on with credentials that are no longer taken, and a stale list is no fault that
             // anyone could see.
-            let invisible = unheard || matches!(fault, Fault::Unauthorized | Fault::StaleList);
+            let invisible = silent || matches!(fault, Fault::Unauthorized | Fault::StaleList);
             let shown = status
                 .kinds
                 .iter()

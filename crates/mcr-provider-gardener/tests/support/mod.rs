@@ -17,13 +17,10 @@ use std::{
 };
 
 use mcr_core::{Fleet, FleetSettings, WatchSettings};
+use mcr_garden_double::{Garden, Issued};
 use mcr_provider_gardener::{GardenerProvider, GardenerProviderBuilder};
 pub(crate) use mcr_testkit::discovery::{Followed as Received, line, locally};
-use mcr_testkit::{
-    garden::{Garden, Issued},
-    sim::SimCluster,
-    waiting::Background,
-};
+use mcr_testkit::{sim::SimCluster, waiting::Background};
 use serde_json::{Value, json};
 
 pub(crate) const SHOOTS: &str = "shoots.core.gardener.cloud";

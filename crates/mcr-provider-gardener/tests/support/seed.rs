@@ -3,11 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use mcr_core::WatchSettings;
+use mcr_garden_double::Garden;
 use mcr_provider_gardener::{GardenerProvider, GardenerProviderBuilder, Topology};
-use mcr_testkit::{
-    garden::Garden,
-    sim::{SimBuilder, SimCluster},
-};
+use mcr_testkit::sim::{SimBuilder, SimCluster};
 use serde_json::{Value, json};
 
 use super::{PATIENCE, Received, kubeconfig, locally};

@@ -295,6 +295,10 @@ fn kcp_a_workspace_that_vanishes_from_its_shard_may_come_back_on_another_one() {
     world.put(A, "x", "e", deleting(ready()));
     assert_eq!(world.vanish(A, "x", "e").unwrap(), "-x");
     assert_eq!(world.0.take_missing(), None);
+    // It was being deleted and is created again: nobody has seen the new one go.
+    world.put(A, "x", "e", deleting(ready()));
+    assert_eq!(world.put(A, "x", "e", unready()).unwrap(), "+x at a: not Ready");
+    assert_eq!(world.vanish(A, "x", "e").unwrap(), missing);
 }
 
 /// The virtualWorkspaceURL of a shard is changed from A to B. Nobody will ever say that A has lost its bindings.

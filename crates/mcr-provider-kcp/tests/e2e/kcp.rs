@@ -7,14 +7,9 @@ use kube::{
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
 use mcr_core::{Access, Trust};
-use mcr_provider_kcp::{
-    KcpProvider,
-    api::{apis::v1alpha2::APIBinding, is_true},
-};
-use mcr_testkit::{
-    kcp::{Kcp as Double, KcpServer},
-    waiting::OrFail,
-};
+use mcr_kcp_double::{Kcp as Double, KcpServer};
+use mcr_provider_kcp::KcpProvider;
+use mcr_testkit::waiting::OrFail;
 use serde_json::{Value, json};
 
 use crate::{
@@ -164,7 +159,10 @@ impl Consumer {
         create(&self.client, "apis.kcp.io/v1alpha2", "APIBinding", binding).await;
         until(format!("{} is bound", self.path), async || {
             let binding = self.binding().await?;
-            is_true(&binding.status?.conditions, "Ready").then_some(())
+            let mut conditions = binding.data["status"]["conditions"].as_array()?.iter();
+            conditions
+                .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+                .then_some(())
         })
         .await;
         until(format!("{} serves databases", self.path), async || {
@@ -175,13 +173,18 @@ impl Consumer {
 
     /// Asks for the end of the binding. Finalizers may hold it.
     pub(crate) async fn unbind(&self) {
-        let bindings: Api<APIBinding> = Api::all(self.client.clone());
-        bindings.delete(EXPORT, &DeleteParams::default()).await.or_fail();
+        self.bindings()
+            .delete(EXPORT, &DeleteParams::default())
+            .await
+            .or_fail();
     }
 
-    pub(crate) async fn binding(&self) -> Option<APIBinding> {
-        let bindings: Api<APIBinding> = Api::all(self.client.clone());
-        bindings.get_opt(EXPORT).await.or_fail()
+    fn bindings(&self) -> Api<DynamicObject> {
+        resource(&self.client, "apis.kcp.io/v1alpha2", "APIBinding")
+    }
+
+    pub(crate) async fn binding(&self) -> Option<DynamicObject> {
+        self.bindings().get_opt(EXPORT).await.or_fail()
     }
 
     /// Waits until its binding is gone.

@@ -7,7 +7,6 @@
 mod api;
 mod kcp;
 mod operator;
-mod outage;
 mod service;
 mod sync;
 

@@ -1,33 +1,9 @@
 //! Workspaces whose bindings change: how many there are, and whether they are ready.
 
-use std::sync::{Arc, Mutex};
 
-use kube::{
-    Api, ResourceExt,
-    api::{Patch, PatchParams},
-    core::DynamicObject,
-};
-use mcr::{Action, Controller, Request};
-use mcr_core::{Availability, ClusterState, layer};
-use serde_json::json;
+use mcr_core::ClusterState;
 
-use crate::{garbage::of_sick, scripted::*, world::*};
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kcp_a_workspace_with_two_bindings_to_the_export_leaves_with_the_last_one() {
-    let world = World::with_shards(1).await;
-    let a = world.consumer("a", "root");
-    bind_as(&a, "again", "widgets");
-    let running = Running::start(world.builder().build().or_fail());
-    let in_a = running.ready(a.id()).await;
-    unbind(&a);
-    caught_up(&world, &running, "root").await;
-    assert!(running.fleet.get(a.id()).is_ok_and(|now| now.is_same(&in_a)));
-    assert!(in_a.state().is_ready());
-    a.delete(BINDINGS, "again").or_fail();
-    running.left(a.id()).await;
-    running.stop().await;
-}
+use crate::world::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kcp_a_workspace_that_is_not_ready_is_suspended_and_comes_back_without_a_list() {
@@ -65,27 +41,6 @@ async fn kcp_a_workspace_that_is_not_ready_is_suspended_and_comes_back_without_a
         "{:?}",
         seen.lines()
     );
-    running.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kcp_a_filter_follows_the_readiness_and_the_path_of_a_workspace() {
-    let world = World::with_shards(1).await;
-    let (a, other) = (world.consumer("team-a", "root"), world.consumer("other", "root"));
-    let of_team = layer::filter(world.builder().build().or_fail(), |spec| {
-        let path = spec.properties.get("kcp.io/path");
-        path.is_some_and(|path| path.starts_with("root:team-") || path.starts_with("root:mark"))
-            && spec.availability == Availability::Available
-    });
-    let running = Running::start(of_team);
-    let first = running.ready(a.id()).await;
-    set_ready(&world, &a, "False").await;
-    running.left(a.id()).await;
-    set_ready(&world, &a, "True").await;
-    let second = running.ready(a.id()).await;
-    assert!(!second.is_same(&first), "it has left and come back");
-    caught_up(&world, &running, "root").await;
-    assert!(running.fleet.get(other.id()).is_err());
     running.stop().await;
 }
 
@@ -137,101 +92,4 @@ async fn kcp_a_workspace_that_is_created_again_is_another_cluster() {
     assert_eq!(second.property("kcp.io/path").as_deref(), Some("root:a"));
     Witness::of_widgets(&second).holds(&["default/new red"]).await;
     running.stop().await;
-}
-
-/// The binding was being deleted, is created again, and then vanishes: nobody has seen the new one go.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kcp_a_binding_that_was_created_again_may_vanish_without_a_deletion() {
-    let kcp = Scripted::start().await;
-    let mut deleting = bound(Some("a"), "widgets");
-    deleting["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z".into();
-    deleting["status"]["conditions"] = json!([]);
-    let list = |items: &[serde_json::Value]| bindings(items).watched(&expired());
-    kcp.set("apibindings", list(&[deleting]));
-    kcp.set_slice(&[&kcp.endpoint()]);
-    let running = Running::start(of_sick(&kcp, "kcp").build().or_fail());
-    let in_a = running.ready("kcp#a").await;
-    let mut again = bound(Some("a"), "widgets");
-    again["status"]["conditions"] = json!([]);
-    kcp.set("apibindings", list(&[again]));
-    reaches(&in_a, |state| matches!(state, ClusterState::Suspended { .. })).await;
-    kcp.set("apibindings", list(&[]));
-    let is_missing = |state: &ClusterState| {
-        let reason = state.reason();
-        reason.is_some_and(|why| why.contains("without having been deleted"))
-    };
-    let state = reaches(&in_a, is_missing).await;
-    assert!(is_missing(&state), "{state:?}");
-    kcp.set("apibindings", list(&[bound(Some("a"), "widgets")]));
-    reaches(&in_a, ClusterState::is_ready).await;
-    let status = &running.fleet.providers()[0];
-    assert_eq!((status.restarts, &status.last_error), (0, &None));
-    running.stop().await;
-}
-
-const HELD: &str = "example.io/clean-up";
-
-type Steps = Arc<Mutex<Vec<String>>>;
-
-/// Releases widgets that are being deleted, by a request to kcp.
-async fn release(request: Request<DynamicObject>, steps: Arc<Steps>) -> Result<Action, kube::Error> {
-    let Some(widget) = request.live() else {
-        return Ok(Action::done());
-    };
-    if widget.metadata.deletion_timestamp.is_some() {
-        let api: Api<DynamicObject> = request.cluster.namespaced_with("default", &widgets());
-        // The clean-up reads the object from kcp, and then lets it go.
-        api.get(&widget.name_any()).await?;
-        let release = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-        api.patch(&widget.name_any(), &PatchParams::default(), &release)
-            .await?;
-        steps.lock().unwrap().push(format!("released {}", request.key));
-    }
-    Ok(Action::done())
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kcp_a_controller_finishes_its_clean_up_before_a_workspace_leaves() {
-    for by_deletion in [false, true] {
-        let world = World::with_shards(1).await;
-        let (a, b) = (world.consumer("a", "root"), world.consumer("b", "root"));
-        let held = |workspace: &mcr_testkit::kcp::KcpWorkspace| {
-            workspace
-                .apply(json!({
-                    "apiVersion": "example.io/v1", "kind": "Widget",
-                    "metadata": {"name": "w", "namespace": "default", "finalizers": [HELD]},
-                }))
-                .or_fail();
-        };
-        held(&a);
-        held(&b);
-        let running = Running::start(world.builder().build().or_fail());
-        let in_a = running.ready(a.id()).await;
-        running.ready(b.id()).await;
-        // Nobody releases the widget yet: the workspace stays available.
-        if by_deletion {
-            world.server.kcp().delete_workspace("root:a").or_fail();
-        } else {
-            unbind(&a);
-        }
-        caught_up(&world, &running, "root").await;
-        assert!(in_a.state().is_ready(), "{:?}", in_a.state());
-        assert!(a.get(BINDINGS, "widgets").is_some());
-
-        let steps = Arc::<Steps>::default();
-        let controller = Controller::<DynamicObject>::with("release", &widgets())
-            .build(release, steps.clone())
-            .or_fail();
-        let fleet = running.fleet.clone();
-        let work = mcr_testkit::waiting::Background::start(|stop| controller.run(fleet, stop));
-        running.left(a.id()).await;
-        let released = format!("released cluster://{}/default/w", a.id());
-        eventually(PATIENCE, "the reconcile has ended", || {
-            *steps.lock().unwrap() == [released.clone()]
-        })
-        .await;
-        assert!(b.get(WIDGETS, "default/w").is_some());
-        work.stop().await.or_fail();
-        running.stop().await;
-    }
 }

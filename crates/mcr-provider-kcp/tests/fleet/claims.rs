@@ -1,11 +1,10 @@
 //! Permission claims that a workspace has not granted.
 
-use std::time::Duration;
 
 use k8s_openapi::api::{core::v1::ConfigMap, core::v1::Event, events::v1::Event as NewEvent};
 use kube::core::DynamicObject;
-use mcr_core::{Cluster, ClusterState, StoreError, WatchRequest};
-use mcr_testkit::kcp::{Kcp, KcpDelays, KcpMove, KcpWorkspace};
+use mcr_core::{Cluster, StoreError, WatchRequest};
+use mcr_kcp_double::KcpWorkspace;
 use serde_json::{Value, json};
 
 use crate::world::*;
@@ -123,38 +122,6 @@ async fn kcp_a_claim_that_is_not_granted_blocks_its_kind_with_the_claims_name() 
     running.stop().await;
 }
 
-/// A binding is Ready some time before its claims are applied.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kcp_a_claimed_kind_is_not_listed_before_its_objects_are_visible() {
-    let delays = KcpDelays {
-        claims: Duration::from_millis(500),
-        ..KcpDelays::default()
-    };
-    let world = World::start(Kcp::builder().delays(delays)).await;
-    // The shard has listed the kind for another workspace.
-    let first = world.consumer("first", "root");
-    let running = Running::start(world.builder().build().or_fail());
-    let in_first = running.ready(first.id()).await;
-    let maps = WatchRequest::of::<ConfigMap>();
-    let _seen = Witness::of(&in_first, maps.clone());
-    let store = in_first.store::<ConfigMap>().or_fail();
-    store.wait_synced(PATIENCE).await.or_fail();
-
-    let a = world.server.kcp().create_workspace("root:a").or_fail();
-    config_map(&a, "claimed");
-    bind(&a);
-    let in_a = running.ready(a.id()).await;
-    let seen = Witness::of(&in_a, maps);
-    let store = in_a.store::<ConfigMap>().or_fail();
-    store.wait_synced(PATIENCE).await.or_fail();
-    let names = seen.objects();
-    assert!(
-        names.iter().any(|name| name.starts_with("default/claimed")),
-        "{names:?}"
-    );
-    running.stop().await;
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kcp_a_claim_on_events_of_one_group_is_about_both_groups() {
     let world = World::with_shards(1).await;
@@ -178,35 +145,5 @@ async fn kcp_a_claim_on_events_of_one_group_is_about_both_groups() {
         store.wait_synced(PATIENCE).await.or_fail();
     }
     drop(seen);
-    running.stop().await;
-}
-
-/// What the workspace grants must not look different while it is behind no endpoint.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kcp_a_claim_that_is_not_granted_stays_blocked_on_another_shard() {
-    let world = World::with_shards(2).await;
-    let (a, other) = (world.consumer("a", "root"), world.consumer("other", "shard-1"));
-    decide(&a, json!([claim("", "configmaps", "Rejected")]));
-    config_map(&a, "claimed");
-    config_map(&other, "claimed");
-    widget(&a, "w", "red");
-    let running = Running::start(world.builder().build().or_fail());
-    let in_a = running.ready(a.id()).await;
-    let maps = Witness::of(&in_a, WatchRequest::of::<ConfigMap>());
-    let widgets = Witness::of_widgets(&in_a);
-    is_blocked(&in_a, "configmaps", NOT_ACCEPTED).await;
-    world
-        .server
-        .kcp()
-        .move_workspace(a.id(), "shard-1", KcpMove::NewFirst)
-        .or_fail();
-    widget(&a, "w", "green");
-    widgets.holds(&["default/w green"]).await;
-    reaches(&in_a, ClusterState::is_ready).await;
-    is_blocked(&in_a, "configmaps", NOT_ACCEPTED).await;
-    assert!(maps.lines().is_empty(), "{:?}", maps.lines());
-    decide(&a, json!([claim("", "configmaps", "Accepted")]));
-    has(&maps, "default/claimed").await;
-    assert!(running.fleet.get(a.id()).is_ok_and(|now| now.is_same(&in_a)));
     running.stop().await;
 }

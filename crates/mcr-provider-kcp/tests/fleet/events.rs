@@ -6,7 +6,7 @@ use kube::{
     runtime::events::{Event, EventType, Recorder},
 };
 use mcr_core::{Cluster, ClusterState};
-use mcr_testkit::kcp::{KcpMove, KcpWorkspace};
+use mcr_kcp_double::{KcpMove, KcpWorkspace};
 use serde_json::{Value, json};
 
 use crate::{

@@ -1,8 +1,9 @@
 //! Answers that no kcp should give. A second kcp in the same fleet goes on.
 
 use mcr_core::{Cluster, ClusterState, Fleet};
+use mcr_kcp_double::KcpWorkspace;
 use mcr_provider_kcp::{KcpProvider, KcpProviderBuilder};
-use mcr_testkit::{kcp::KcpWorkspace, log::Log, waiting::Background};
+use mcr_testkit::{log::Log, waiting::Background};
 use serde_json::json;
 use tracing::Level;
 
@@ -94,16 +95,6 @@ impl Many {
         cluster
     }
 
-    async fn error_of(&self, sick: &Sick, words: &str) -> String {
-        let what = sick.what;
-        eventually(PATIENCE, format!("{what}: an error with {words:?}"), || {
-            let providers = self.fleet.providers();
-            let own = providers.iter().find(|provider| *provider.name == *sick.name)?;
-            own.last_error.clone().filter(|error| error.contains(words))
-        })
-        .await
-    }
-
     async fn stop(self) {
         self.running.stop().await;
         drop(self.world);
@@ -173,30 +164,6 @@ async fn kcp_garbage_in_place_of_bindings_is_named_and_costs_nobody_anything() {
         many.ready(sick, "b").await;
         assert!(cluster.state().is_ready(), "{}", sick.what);
     }
-    many.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kcp_garbage_from_the_start_is_the_error_of_its_provider() {
-    let many = Many::start(|sick| sick.kcp.set("apiexportendpointslices", sick.garbage.clone())).await;
-    for sick in &many.sick {
-        let error = many
-            .error_of(sick, "APIExportEndpointSlices can't be watched")
-            .await;
-        let workspace = format!("{}/clusters/root:provider", sick.kcp.url);
-        assert!(error.starts_with(&workspace), "{}: {error}", sick.what);
-    }
-    many.healthy_goes_on("beside bad slices").await;
-    // The same of their endpoints.
-    for sick in &many.sick {
-        sick.kcp.set("apibindings", sick.garbage.clone());
-        sick.kcp.set_slice(&[&sick.kcp.endpoint()]);
-    }
-    for sick in &many.sick {
-        let error = many.error_of(sick, "the APIBindings at endpoint").await;
-        assert!(error.contains(&sick.kcp.endpoint()), "{}: {error}", sick.what);
-    }
-    many.healthy_goes_on("beside bad endpoints").await;
     many.stop().await;
 }
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, api::ListParams};
-use mcr_core::{ClusterState, Provider, WatchRequest};
+use mcr_core::{ClusterState, WatchRequest};
 use mcr_provider_kcp::{
-    Initializer, InitializingWorkspaces, LifecycleError, Removal, api::core::v1alpha1::LogicalCluster,
+    Initializer, InitializingWorkspaces, LifecycleError, Removal,
 };
+use mcr_kcp_double::{KcpMove, KcpUser, KcpWorkspace};
 use mcr_testkit::{
-    kcp::{KcpMove, KcpUser, KcpWorkspace},
     log::Log,
     sim::SimRule,
 };
@@ -56,28 +56,6 @@ async fn kcp_a_workspace_is_a_cluster_until_its_initializer_is_removed() {
     assert!(running.fleet.get(a.id()).is_ok_and(|now| now.is_same(&in_a)));
     reaches(&in_a, ClusterState::is_ready).await;
     running.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kcp_an_initializer_that_somebody_else_removes_lets_the_workspace_leave_at_once() {
-    let stages = Stages::with_shards(1, json!({"initializer": true})).await;
-    let provider = stages.initializing().build().or_fail();
-    let mut received = Received::of(&provider);
-    received.receives(&[synced()]).await;
-    let a = stages.workspace("a", "root");
-    received.receives(&[comes(&a)]).await;
-    stages.set(&a, "initializers", &[]).await;
-    received.receives(&[leaves(&a)]).await;
-    let late = stages.client_at(
-        "initializingworkspaces",
-        "managed",
-        a.id(),
-        stages.server.kcp().admin_token(),
-    );
-    assert_eq!(
-        initializer(&provider).remove(&late).await.or_fail(),
-        Removal::Absent
-    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -131,113 +109,6 @@ async fn kcp_several_controllers_remove_their_own_initializers_at_the_same_time(
         (&cluster["status"]["initializers"], &cluster["status"]["phase"]),
         (&json!([stages.name_of("managed")]), &json!("Initializing"))
     );
-}
-
-/// One workspace is a cluster of two providers, each with its own prefix.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kcp_a_workspace_that_waits_for_two_initializers_leaves_each_provider_with_its_own_one() {
-    let stages = Stages::with_shards(1, json!({"initializer": true})).await;
-    stages.of_type("other", json!({"initializer": true}));
-    let providers = ["managed", "other"].map(|of_type| {
-        let builder = stages
-            .initializing()
-            .workspace_type(of_type)
-            .provider_name(of_type);
-        builder.name_prefix(format!("{of_type}-")).build().or_fail()
-    });
-    let mut received = providers.each_ref().map(Received::of);
-    for received in &mut received {
-        received.receives(&[synced()]).await;
-    }
-    let a = stages.workspace("a", "root");
-    received[0].receives(&[format!("+managed-{}", a.id())]).await;
-    let paths = providers.each_ref().map(InitializingWorkspaces::paths);
-    let named = paths[0].cluster_at("root:a").expect("it is announced");
-    assert_eq!(named.as_str(), format!("managed-{}", a.id()));
-    assert_eq!(paths[0].path_of(&named).as_deref(), Some("root:a"));
-    assert_eq!(paths[1].cluster_at("root:a"), None);
-    stages
-        .set(
-            &a,
-            "initializers",
-            &["managed", "other"].map(|of_type| stages.name_of(of_type)),
-        )
-        .await;
-    received[1].receives(&[format!("+other-{}", a.id())]).await;
-    // kcp refuses it each time, so nobody else is to blame.
-    let token = stages.server.kcp().admin_token();
-    let wrong = stages.client_at("initializingworkspaces", "other", a.id(), token);
-    let refused = initializer(&providers[0]).remove(&wrong).await;
-    let error = refused.expect_err("it is the client of another provider's cluster");
-    assert!(matches!(error, LifecycleError::Failed { .. }), "{error:?}");
-    assert!(error.to_string().contains("only removing the"), "{error}");
-    for (number, of_type) in ["managed", "other"].into_iter().enumerate() {
-        let token = stages.server.kcp().admin_token();
-        let client = stages.client_at("initializingworkspaces", of_type, a.id(), token);
-        let removed = initializer(&providers[number]).remove(&client).await.or_fail();
-        assert_eq!(removed, Removal::Removed);
-        received[number]
-            .receives(&[format!("-{of_type}-{}", a.id())])
-            .await;
-        assert_eq!(paths[number].cluster_at("root:a"), None);
-    }
-    let cluster = a.get(LOGICAL_CLUSTERS, "cluster").expect("it exists");
-    assert_eq!(cluster["status"]["phase"], "Ready");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kcp_a_new_process_finds_the_workspaces_that_wait() {
-    let stages = Stages::with_shards(2, json!({"initializer": true})).await;
-    let (a, b) = (stages.workspace("a", "root"), stages.workspace("b", "shard-1"));
-    let mut expected = [comes(&a), comes(&b)];
-    expected.sort();
-    for _ in 0..2 {
-        let mut received = Received::of(&stages.initializing().build().or_fail());
-        let mut announced = [received.next().await, received.next().await];
-        announced.sort();
-        assert_eq!(announced, expected);
-        received.receives(&[synced()]).await;
-    }
-    stages.set(&a, "initializers", &[]).await;
-    let mut received = Received::of(&stages.initializing().build().or_fail());
-    received.receives(&[comes(&b), synced()]).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kcp_a_workspace_that_moves_while_it_waits_stays_the_same_cluster() {
-    for order in [KcpMove::NewFirst, KcpMove::OldFirst] {
-        let stages = Stages::with_shards(2, json!({"initializer": true})).await;
-        let provider = stages.initializing().build().or_fail();
-        let running = Running::start(provider.clone());
-        let a = stages.workspace("a", "root");
-        let in_a = running.ready(a.id()).await;
-        stages
-            .server
-            .kcp()
-            .move_workspace(a.id(), "shard-1", order)
-            .or_fail();
-        // The old shard no longer has it, so the new one answers.
-        let api = Api::<LogicalCluster>::all(in_a.client());
-        let read = async {
-            while api.get("cluster").await.is_err() {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, read).await.or_fail();
-        assert!(
-            running.fleet.get(a.id()).is_ok_and(|now| now.is_same(&in_a)),
-            "{order:?}"
-        );
-        removed_after_the_move(&running, &a, "initializers", |client| {
-            let own = initializer(&provider);
-            async move { own.remove(&client).await }
-        })
-        .await;
-        running.left(a.id()).await;
-        let cluster = a.get(LOGICAL_CLUSTERS, "cluster").expect("it exists");
-        assert_eq!(cluster["status"]["initializers"], json!([]), "{order:?}");
-        running.stop().await;
-    }
 }
 
 /// A recorder that was taken before the move goes on, and counts the same event.
@@ -433,33 +304,4 @@ async fn kcp_a_missing_right_is_named_and_the_least_rights_are_enough() {
     finished(initializer(&provider).remove(&in_a.client()).await);
     running.left(a.id()).await;
     running.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kcp_many_workspaces_are_one_list_and_one_watch_for_each_shard() {
-    const WORKSPACES: usize = 120;
-    let stages = Stages::with_shards(3, json!({"initializer": true})).await;
-    let provider = stages.initializing().build().or_fail();
-    let shards = ["root", "shard-1", "shard-2"];
-    let workspace = |number: usize| stages.workspace(&format!("w-{number}"), shards[number % shards.len()]);
-    let mut workspaces: Vec<_> = (0..WORKSPACES / 2).map(workspace).collect();
-    let mut received = Received::of(&provider);
-    for _ in &workspaces {
-        assert!(received.next().await.starts_with('+'));
-    }
-    received.receives(&[synced()]).await;
-    workspaces.extend((WORKSPACES / 2..WORKSPACES).map(workspace));
-    for _ in WORKSPACES / 2..WORKSPACES {
-        assert!(received.next().await.starts_with('+'));
-    }
-    for workspace in &workspaces {
-        stages.set(workspace, "initializers", &[]).await;
-    }
-    for _ in &workspaces {
-        assert!(received.next().await.starts_with('-'));
-    }
-    for shard in shards {
-        assert_eq!(asked(&stages, shard), (1, 1), "{shard}");
-    }
-    assert_eq!(provider.name(), "kcp-initializing");
 }

@@ -1,8 +1,9 @@
 //! Wrong configuration, and missing rights.
 
 use mcr_core::{Access, Trust};
+use mcr_kcp_double::KcpUser;
 use mcr_provider_kcp::KcpProvider;
-use mcr_testkit::{kcp::KcpUser, sim::SimRule};
+use mcr_testkit::sim::SimRule;
 
 use crate::world::*;
 
@@ -72,24 +73,5 @@ async fn kcp_bad_input_is_named_with_its_fix() {
     // The slice is found by the export, and one that does not exist yet is found later.
     let running = Running::start(world.builder().export("widgets").build().or_fail());
     running.ready(a.id()).await;
-    running.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kcp_the_least_rights_are_enough() {
-    let world = World::with_shards(2).await;
-    let user = KcpUser::new("provider").provider(world.provider.id(), "widgets");
-    world.server.kcp().set_user("least", user);
-    let b = world.consumer("b", "shard-1");
-    widget(&b, "w", "blue");
-    let kubeconfig = world.server.kubeconfig_with_token("root:provider", "least");
-    let provider = KcpProvider::builder()
-        .access(Access::kubeconfig(kubeconfig, Trust::Trusted))
-        .slice("widgets");
-    let running = Running::start(provider.build().or_fail());
-    let in_b = running.ready(b.id()).await;
-    Witness::of_widgets(&in_b).holds(&["default/w blue"]).await;
-    let status = &running.fleet.providers()[0];
-    assert_eq!((status.restarts, &status.last_error), (0, &None));
     running.stop().await;
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::core::{ApiResource, GroupVersionKind};
 use mcr_core::WatchRequest;
+use mcr_kcp_double::KcpWorkspace;
 use mcr_provider_kcp::{NotServed, wait_until_served};
-use mcr_testkit::kcp::KcpWorkspace;
 use serde_json::{Value, json};
 
 use crate::{
@@ -192,45 +192,5 @@ async fn kcp_waiting_for_a_kind_ends_with_its_workspace() {
     wrong.version = "../v1".to_owned();
     let wrong = wait_until_served(&in_a, &WatchRequest::resource(&wrong), PATIENCE).await;
     assert!(matches!(wrong, Err(NotServed::InvalidRequest(_))), "{wrong:?}");
-    running.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kcp_a_list_of_the_fleet_has_the_objects_of_both_shards() {
-    let world = World::with_shards(2).await;
-    let (a, b) = (world.consumer("a", "root"), world.consumer("b", "shard-1"));
-    widget(&a, "w", "red");
-    widget(&b, "w", "blue");
-    let running = Running::start(world.builder().build().or_fail());
-    let in_a = running.ready(a.id()).await;
-    let seen_a = Witness::of_widgets(&in_a);
-    seen_a.holds(&["default/w red"]).await;
-    let in_b = running.ready(b.id()).await;
-    let list = running.fleet.list_with::<DynamicObject>(&widgets());
-    let missing: Vec<&str> = list
-        .missing
-        .iter()
-        .map(|missing| missing.cluster.name().as_str())
-        .collect();
-    assert_eq!(missing, [b.id()], "nothing watches the kind there");
-
-    let seen_b = Witness::of_widgets(&in_b);
-    seen_b.holds(&["default/w blue"]).await;
-    let list = running.fleet.list_with::<DynamicObject>(&widgets());
-    assert!(list.is_complete());
-    let mut found: Vec<(&str, &str)> = list
-        .objects
-        .iter()
-        .map(|(cluster, object)| {
-            (
-                cluster.name().as_str(),
-                object.data["spec"]["color"].as_str().unwrap(),
-            )
-        })
-        .collect();
-    found.sort_unstable();
-    let mut expected = [(a.id(), "red"), (b.id(), "blue")];
-    expected.sort_unstable();
-    assert_eq!(found, expected);
     running.stop().await;
 }

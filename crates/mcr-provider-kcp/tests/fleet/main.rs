@@ -4,6 +4,7 @@
 
 mod bindings;
 mod claims;
+mod conformance;
 mod endpoints;
 mod events;
 mod garbage;
@@ -29,5 +30,5 @@ mod writes;
 
 /// Both kcps of the suite that holds the double to the facts.
 #[allow(dead_code, reason = "that suite uses the rest")]
-#[path = "../../../mcr-testkit/tests/kcp/world.rs"]
+#[path = "../../../mcr-kcp-double/tests/kcp/world.rs"]
 mod kcps;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr_core::{ClusterState, WatchRequest};
-use mcr_testkit::kcp::{Kcp, KcpDelays, KcpMove, KcpWorkspace};
+use mcr_kcp_double::{Kcp, KcpDelays, KcpMove, KcpWorkspace};
 use serde_json::json;
 
 use crate::world::*;

@@ -10,11 +10,8 @@ use kube::{
     runtime::events::{Event, EventType},
 };
 use mcr::{Action, BoxError, Controller, Manager, Request, RequestObject, metrics::MetricsOptions};
-use mcr_testkit::{
-    kcp::{Kcp, KcpWorkspace},
-    log::Log,
-    waiting::Background,
-};
+use mcr_kcp_double::{Kcp, KcpWorkspace};
+use mcr_testkit::{log::Log, waiting::Background};
 use proptest::{prelude::*, test_runner::Config};
 use serde_json::json;
 use tracing::Level;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use kube::core::DynamicObject;
 use mcr::{Action, BoxError, Controller, FleetReport, Manager, Request};
 use mcr_core::ClusterName;
+use mcr_kcp_double::KcpWorkspace;
 use mcr_provider_kcp::Paths;
-use mcr_testkit::{kcp::KcpWorkspace, log::Log, waiting::Background};
+use mcr_testkit::{log::Log, waiting::Background};
 use tracing::Level;
 
 use crate::world::*;

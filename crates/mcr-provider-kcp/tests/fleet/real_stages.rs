@@ -9,11 +9,12 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use mcr_core::{Access, Cluster, Fleet, Trust, WatchRequest};
+use mcr_kcp_double::KcpUser;
 use mcr_provider_kcp::{
-    Initializer, InitializingWorkspaces, LifecycleBuilder, LifecycleError, Removal, TerminatingWorkspaces,
-    Terminator, api::core::v1alpha1::LogicalCluster,
+    Initializer, InitializingWorkspaces, LifecycleBuilder, LifecycleError, LogicalCluster, Removal,
+    TerminatingWorkspaces, Terminator,
 };
-use mcr_testkit::{kcp::KcpUser, sim::SimRule};
+use mcr_testkit::sim::SimRule;
 use serde_json::{Value, json};
 
 use crate::{
@@ -207,20 +208,6 @@ async fn kcp_a_service_account_with_the_least_rights_initializes_a_workspace() {
         finished(initializer.remove(&one.client()).await);
         running.left(&id).await;
         workspace_is(&kcp, &at, |answer| answer.json["status"]["phase"] == "Ready").await;
-        running.stop().await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kcp_a_workspace_that_is_deleted_while_it_is_initialized_leaves() {
-    for kcp in served_worlds(1).await {
-        let (home, _) = of_type(&kcp, "gone", json!({ "initializer": true })).await;
-        let running = Running::start(initializing(&kcp, &home));
-        let (id, at) = waiting(&kcp, "one", &home).await;
-        running.ready(&id).await;
-        delete(&kcp, &at).await;
-        running.left(&id).await;
-        workspace_is(&kcp, &at, |answer| answer.code == 404).await;
         running.stop().await;
     }
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr_core::{Cluster, ClusterState, WatchRequest};
-use mcr_testkit::{kcp::KcpWorkspace, waiting::hold_clock};
+use mcr_kcp_double::KcpWorkspace;
+use mcr_testkit::waiting::hold_clock;
 use serde_json::json;
 
 use crate::world::*;

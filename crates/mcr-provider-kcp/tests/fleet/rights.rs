@@ -10,8 +10,9 @@ use mcr_core::{
     Access, ClusterState, Credential, CredentialError, CredentialSource, Endpoint, EndpointAccess,
     Fingerprint, Refresh,
 };
+use mcr_kcp_double::KcpUser;
 use mcr_provider_kcp::KcpProvider;
-use mcr_testkit::{kcp::KcpUser, log::Log, sim::SimRule};
+use mcr_testkit::{log::Log, sim::SimRule};
 use tracing::Level;
 
 use crate::world::*;

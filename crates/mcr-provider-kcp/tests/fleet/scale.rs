@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use mcr_core::{Cluster, ClusterState};
-use mcr_testkit::kcp::{KcpShard, KcpWorkspace};
+use mcr_kcp_double::{KcpShard, KcpWorkspace};
 
 use crate::world::*;
 

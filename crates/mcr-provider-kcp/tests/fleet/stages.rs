@@ -10,10 +10,8 @@ use kube::{
     runtime::events::{Event, EventType, Recorder},
 };
 use mcr_core::{Access, Availability, Change, Discovery, Provider, Trust, WatchRequest};
-use mcr_provider_kcp::{
-    InitializingWorkspaces, LifecycleBuilder, TerminatingWorkspaces, api::core::v1alpha1::LogicalCluster,
-};
-use mcr_testkit::kcp::{Kcp, KcpBuilder, KcpServer, KcpWorkspace};
+use mcr_kcp_double::{Kcp, KcpBuilder, KcpServer, KcpWorkspace};
+use mcr_provider_kcp::{InitializingWorkspaces, LifecycleBuilder, LogicalCluster, TerminatingWorkspaces};
 use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
 

@@ -8,11 +8,9 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use mcr_core::{ClusterState, Provider};
+use mcr_kcp_double::{Kcp, KcpDelays, KcpMove, KcpUser, KcpWorkspace};
 use mcr_provider_kcp::{LifecycleError, Removal, TerminatingWorkspaces, Terminator};
-use mcr_testkit::{
-    kcp::{Kcp, KcpDelays, KcpMove, KcpUser, KcpWorkspace},
-    sim::SimRule,
-};
+use mcr_testkit::sim::SimRule;
 use serde_json::json;
 
 use crate::{

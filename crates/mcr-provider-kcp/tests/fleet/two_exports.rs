@@ -1,10 +1,9 @@
 //! One workspace, two exports: a provider for each of them.
 
-use mcr_core::{Access, ClusterState, Trust};
+use mcr_core::ClusterState;
 use mcr_core::{Fleet, WatchRequest};
 use mcr_provider_kcp::KcpProvider;
-use mcr_provider_multi::MultiProvider;
-use mcr_testkit::{kcp::KcpUser, log::Log, waiting::Background};
+use mcr_testkit::{log::Log, waiting::Background};
 use serde_json::json;
 use tracing::Level;
 
@@ -38,7 +37,7 @@ fn gadgets() -> kube::core::ApiResource {
     kube::core::ApiResource::from_gvk_with_plural(&kind, "gadgets")
 }
 
-fn gadget(workspace: &mcr_testkit::kcp::KcpWorkspace, color: &str) {
+fn gadget(workspace: &mcr_kcp_double::KcpWorkspace, color: &str) {
     workspace
         .apply(json!({
             "apiVersion": "example.io/v1", "kind": "Gadget", "metadata": {"name": "w", "namespace": "default"},
@@ -103,44 +102,6 @@ async fn kcp_two_exports_with_name_prefixes_are_two_clusters_of_a_workspace() {
     running.stop().await;
 }
 
-#[tokio::test]
-async fn kcp_two_exports_without_name_prefixes_clash_and_the_clash_is_reported() {
-    let log = Log::of_this_thread(Level::INFO);
-    let world = World::with_shards(1).await;
-    export_gadgets(&world);
-    let a = world.consumer("a", "root");
-    bind_as(&a, "gadgets", "gadgets");
-    gadget(&a, "blue");
-    let b = world.consumer("b", "root");
-    let providers = ["widgets", "gadgets"].map(|export| of_export(&world, export).build().or_fail());
-    let (fleet, running) = fleet_of(providers);
-    let line = eventually(PATIENCE, "the clash is logged", || {
-        log.lines_with("two providers announce a cluster of the same name")
-            .pop()
-    })
-    .await;
-    for word in [a.id(), "widgets", "gadgets", "prefix"] {
-        assert!(line.contains(word), "{word}: {line}");
-    }
-    eventually(PATIENCE, "the other workspace is ready", || {
-        fleet.get(b.id()).is_ok_and(|b| b.state().is_ready())
-    })
-    .await;
-    let holder = fleet.get(a.id()).or_fail().provider().to_string();
-    let (held, waiting) = if holder == "widgets" {
-        ("widgets", "gadgets")
-    } else {
-        ("gadgets", "widgets")
-    };
-    // The one that waits gets the name when the first one lets it go.
-    a.delete(BINDINGS, held).or_fail();
-    eventually(PATIENCE, format!("{waiting} gets the name"), || {
-        fleet.get(a.id()).is_ok_and(|a| a.provider() == waiting)
-    })
-    .await;
-    running.stop().await;
-}
-
 /// The slice is chosen when all of them are known, and a change of another one is no news.
 #[tokio::test]
 async fn kcp_the_slice_of_an_export_is_found_among_those_of_others() {
@@ -159,51 +120,5 @@ async fn kcp_the_slice_of_an_export_is_found_among_those_of_others() {
     assert_eq!(unused.len(), 1, "{unused:?}");
     let status = &running.fleet.providers()[0];
     assert_eq!((status.restarts, &status.last_error), (0, &None));
-    running.stop().await;
-}
-
-/// A provider that fails for each kind of bad input does not hold up the others, and takes nothing from them.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kcp_a_provider_with_bad_input_leaves_the_others_alone() {
-    let world = World::with_shards(1).await;
-    export_gadgets(&world);
-    let a = world.consumer("a", "root");
-    widget(&a, "w", "red");
-    world.server.kcp().set_user("nobody", KcpUser::new("nobody"));
-    let access = |kubeconfig: String| Access::kubeconfig(kubeconfig, Trust::Trusted);
-    let nobody = access(world.server.kubeconfig_with_token("root:provider", "nobody"));
-    let expired = access(world.server.kubeconfig_with_token("root:provider", "expired"));
-    let nowhere = access(world.server.kubeconfig("root:nowhere"));
-    let bad = [
-        ("slice", of_export(&world, "wrong")),
-        ("rights", of_export(&world, "gadgets").access(nobody)),
-        ("token", of_export(&world, "gadgets").access(expired)),
-        ("workspace", of_export(&world, "gadgets").access(nowhere)),
-    ];
-    let mut children = MultiProvider::builder().child_as("good", world.builder().build().or_fail());
-    for (name, builder) in bad {
-        children = children.child_as(name, builder.build().or_fail());
-    }
-    let provider = children.build().or_fail();
-    let handle = provider.handle();
-    let running = Running::start(provider);
-    let in_a = running.ready(&format!("good#{}", a.id())).await;
-    let seen = Witness::of_widgets(&in_a);
-    seen.holds(&["default/w red"]).await;
-    for name in ["slice", "rights", "token", "workspace"] {
-        let error = eventually(PATIENCE, format!("child {name} fails"), || {
-            let status = handle.statuses().into_iter().find(|child| &*child.name == name)?;
-            status.last_error.map(|error| error.to_string())
-        })
-        .await;
-        assert!(
-            error.contains("/clusters/root:"),
-            "{name} names its workspace: {error}"
-        );
-        let reached = !error.contains("the workspace of the endpoint slice can't be reached");
-        assert_eq!(reached, !["token", "workspace"].contains(&name), "{error}");
-    }
-    widget(&a, "w", "green");
-    seen.holds(&["default/w green"]).await;
     running.stop().await;
 }

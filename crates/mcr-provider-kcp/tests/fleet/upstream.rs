@@ -1,14 +1,8 @@
 //! The assertions of the tests of kcp's provider for multicluster-runtime (Go), as `docs/design/kcp.md` lists them.
 
-use kube::{
-    Api, Resource,
-    core::DynamicObject,
-    runtime::events::{Event, EventType},
-};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use mcr_core::{Cluster, FleetObjects, WatchRequest};
-use mcr_provider_kcp::api::apis::v1alpha2::APIBinding;
-use mcr_testkit::kcp::KcpWorkspace;
-use serde_json::json;
+use mcr_kcp_double::KcpWorkspace;
 
 use crate::world::*;
 
@@ -96,59 +90,11 @@ async fn kcp_a_handler_gets_the_objects_of_its_workspace_from_all_shards() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kcp_the_bindings_of_each_workspace_can_be_watched() {
     let (_world, running, _, clusters, _seen) = stone_and_box(["root", "shard-1"]).await;
+    let bindings = GroupVersionKind::gvk("apis.kcp.io", "v1alpha2", "APIBinding");
+    let bindings = ApiResource::from_gvk_with_plural(&bindings, "apibindings");
     for cluster in &clusters {
-        let seen = Witness::of(cluster, WatchRequest::of::<APIBinding>());
+        let seen = Witness::of(cluster, WatchRequest::resource(&bindings));
         seen.holds_named(&["widgets"]).await;
-    }
-    running.stop().await;
-}
-
-/// APIExport 4, `TestManager`: an event is written into the workspace that it is about, once.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kcp_an_event_is_written_into_its_workspace() {
-    let world = World::with_shards(2).await;
-    let mut export = world.provider.get("apiexports.apis.kcp.io", "widgets").unwrap();
-    export["spec"]["permissionClaims"] =
-        json!([{"group": "events.k8s.io", "resource": "events", "verbs": ["*"]}]);
-    world.provider.update(export).or_fail();
-    let running = Running::start(world.builder().build().or_fail());
-    let mut workspaces = Vec::new();
-    for (name, shard) in [("one", "root"), ("two", "shard-1")] {
-        let path = format!("root:{name}");
-        let workspace = world.server.kcp().create_workspace_on(&path, shard).or_fail();
-        workspace
-            .create(json!({
-                "apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": "widgets"},
-                "spec": {
-                    "reference": {"export": {"path": "root:provider", "name": "widgets"}},
-                    "permissionClaims": [{
-                        "group": "events.k8s.io", "resource": "events", "verbs": ["*"],
-                        "selector": {"matchAll": true}, "state": "Accepted",
-                    }],
-                },
-            }))
-            .or_fail();
-        widget(&workspace, "w", name);
-        workspaces.push(workspace);
-    }
-    for workspace in &workspaces {
-        let cluster = running.ready(workspace.id()).await;
-        let api: Api<DynamicObject> = cluster.namespaced_with("default", &widgets());
-        let widget = api.get("w").await.or_fail();
-        let event = Event {
-            type_: EventType::Normal,
-            reason: "Seen".into(),
-            note: Some(workspace.id().to_owned()),
-            action: "See".into(),
-            secondary: None,
-        };
-        let about = widget.object_ref(&widgets());
-        cluster.recorder().publish(&event, &about).await.or_fail();
-    }
-    for workspace in &workspaces {
-        let events = workspace.list("events.events.k8s.io", "");
-        let notes: Vec<&str> = events.iter().filter_map(|event| event["note"].as_str()).collect();
-        assert_eq!(notes, [workspace.id()]);
     }
     running.stop().await;
 }

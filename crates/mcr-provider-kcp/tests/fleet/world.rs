@@ -14,12 +14,10 @@ use mcr_core::{
     Access, ChangeSink, Cluster, ClusterState, Fleet, FleetSettings, ObjectChange, Provider, Trust,
     WatchHandle, WatchRequest,
 };
+use mcr_kcp_double::{Kcp, KcpBuilder, KcpServer, KcpWorkspace};
 use mcr_provider_kcp::{KcpProvider, KcpProviderBuilder};
+use mcr_testkit::waiting::Background;
 pub(crate) use mcr_testkit::waiting::{OrFail, eventually};
-use mcr_testkit::{
-    kcp::{Kcp, KcpBuilder, KcpServer, KcpWorkspace},
-    waiting::Background,
-};
 use serde_json::json;
 
 /// The limit for any wait.
@@ -91,18 +89,7 @@ impl World {
 }
 
 pub(crate) fn bind(workspace: &KcpWorkspace) {
-    workspace
-        .create(json!({
-            "apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": "widgets"},
-            "spec": {
-                "reference": {"export": {"path": "root:provider", "name": "widgets"}},
-                "permissionClaims": [{
-                    "group": "", "resource": "configmaps", "verbs": ["*"], "selector": {"matchAll": true},
-                    "state": "Accepted",
-                }],
-            },
-        }))
-        .or_fail();
+    bind_as(workspace, "widgets", "widgets");
 }
 
 pub(crate) fn unbind(workspace: &KcpWorkspace) {

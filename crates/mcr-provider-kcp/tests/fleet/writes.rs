@@ -6,7 +6,7 @@ use kube::{
     core::DynamicObject,
 };
 use mcr_core::Cluster;
-use mcr_testkit::kcp::KcpWorkspace;
+use mcr_kcp_double::KcpWorkspace;
 use serde_json::{Value, json};
 
 use crate::world::*;

@@ -49,7 +49,7 @@ where
     /// [`from`](Self::from).
     ///
     /// The watch of the sources may be limited, for example to a namespace. **A source that leaves such a watch keeps its targets and
-    /// its finalizer**, and its deletion waits until it is back in the watch or somebody removes the finalizer. The failure is told
+    /// its finalizer**, and its deletion waits until it is back in the watch or somebody removes the finalizer. The failure is reported
     /// once. To choose sources by a label that may change, use [`source_labels`](Self::source_labels) or [`filter`](Self::filter).
     ///
     /// # Errors

@@ -30,7 +30,7 @@ use crate::{functions::typed, values::discreet_words};
 ///
 /// Choose the objects with [`named`](Self::named), [`labelled`](Self::labelled) or [`select`](Self::select). A copy follows its
 /// origin. It is deleted when its origin is deleted or no longer chosen, and before its target is deleted. It stays while the cluster
-/// of its origin is away. An object of somebody else that has the name of a copy is told and not touched.
+/// of its origin is away. An object of somebody else that has the name of a copy is reported and not touched.
 ///
 /// The kind must be namespaced if the source and the target are, and cluster-scoped if they are.
 ///
@@ -125,7 +125,7 @@ where
     /// Chooses objects by name. The function gets the source and its target, and returns an `Option`, a `Vec`, or another iterator
     /// of names. The target is `None` while there is none.
     ///
-    /// A named object that does not exist is told in the condition of the source. Until it exists, a target that moves stays in its
+    /// A named object that does not exist is reported in the condition of the source. Until it exists, a target that moves stays in its
     /// former place too. The function must not block.
     pub fn named<I>(mut self, names: impl Fn(&S, Option<&T>) -> I + Send + Sync + 'static) -> Self
     where
@@ -190,7 +190,7 @@ where
 
     /// Names the copy. Default: the readable part of the origin's name, and a hash of sync, relation, source and origin.
     ///
-    /// If two origins of a source get the same name, the first one is copied, and the condition of the source tells about the other.
+    /// If two origins of a source get the same name, the first one is copied, and the condition of the source reports the other.
     pub fn name_by(mut self, name: impl Fn(&S, &K) -> String + Send + Sync + 'static) -> Self {
         let name = move |source: &S, object: &Value| Ok(name(source, &typed(object)?));
         self.rule.name = Some(Arc::new(name));

@@ -2,13 +2,13 @@
 
 use crate::world::{gate::Silence, widgets::*};
 
-/// The looks at sources since the last call. Time goes on only when every task waits, so all that is ready has run.
-async fn now(looks: &AtomicUsize) -> usize {
+/// The reconciles at sources since the last call. Time goes on only when every task waits, so all that is ready has run.
+async fn now(reconciles: &AtomicUsize) -> usize {
     sleep(secs(300)).await;
-    looks.swap(0, Ordering::Relaxed)
+    reconciles.swap(0, Ordering::Relaxed)
 }
 
-/// A sync to these clusters, and the number of its looks.
+/// A sync to these clusters, and the number of its reconciles.
 fn placed(at: &'static [&str]) -> (Widgets, Arc<AtomicUsize>) {
     let place = move |_: &DynamicObject, _: &_, _: &_| at.iter().map(|at| name(at)).collect();
     counted(sync().place(targets(), place))
@@ -16,14 +16,14 @@ fn placed(at: &'static [&str]) -> (Widgets, Arc<AtomicUsize>) {
 
 #[tokio::test(start_paused = true)]
 async fn sync_event_of_the_fleet_leads_to_a_look_at_the_sources_that_it_may_move_and_at_no_others() {
-    let (sync, looks) = placed(&["berlin"]);
+    let (sync, reconciles) = placed(&["berlin"]);
     let world = World::of(&["a"], sync).await;
     make(&world.team_b, "b", json!({"size": 1}));
     is_there(&world.berlin, "b", 1).await;
     let [berlin, team] = [spec(&world.berlin, "target"), spec(&world.team_a, "source")];
     world.clusters.add(berlin.clone());
     world.clusters.add(team.clone());
-    now(&looks).await;
+    now(&reconciles).await;
     let large = |spec: &ClusterSpec| spec.clone().label("size", "large");
     // A cluster that is no target, and has no sources.
     let paris = spec(&cluster("paris"), "bystander");
@@ -36,24 +36,24 @@ async fn sync_event_of_the_fleet_leads_to_a_look_at_the_sources_that_it_may_move
         ("the source of a cluster with other labels", 1, large(&team)),
     ] {
         world.clusters.add(spec);
-        assert_eq!(now(&looks).await, wanted, "{what}");
+        assert_eq!(now(&reconciles).await, wanted, "{what}");
     }
     for (cluster, wanted) in [("paris", 0), ("lyon", 2)] {
         world.clusters.remove(cluster);
-        assert_eq!(now(&looks).await, wanted, "{cluster} leaves");
+        assert_eq!(now(&reconciles).await, wanted, "{cluster} leaves");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn sync_to_each_does_not_look_at_the_sources_for_labels_that_select_the_same_clusters() {
-    let (sync, looks) = counted(to_each());
+    let (sync, reconciles) = counted(to_each());
     let world = World::of(&["w"], sync).await;
     let lyon = spec(&world.lyon, "target");
     world.clusters.add(lyon.clone());
-    now(&looks).await;
+    now(&reconciles).await;
     let large = lyon.label("size", "large").property("nodes", "7");
     world.clusters.add(large);
-    assert_eq!(now(&looks).await, 0);
+    assert_eq!(now(&reconciles).await, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -93,7 +93,7 @@ async fn sync_source_of_a_watch_with_a_selector_is_reported_when_its_target_clus
 async fn sync_cluster_that_is_away_costs_no_look_until_it_is_back() {
     let mut world = World::with(&[]);
     let sources: Vec<String> = (0..20).map(|at| format!("w{at}")).collect();
-    let (sync, looks) = placed(&["berlin", "lyon", "paris"]);
+    let (sync, reconciles) = placed(&["berlin", "lyon", "paris"]);
     world.begin(sync);
     for source in &sources {
         make(&world.team_a, source, json!({"size": 1}));
@@ -105,9 +105,9 @@ async fn sync_cluster_that_is_away_costs_no_look_until_it_is_back() {
     world.berlin_gate.now().silence = Silence::All;
     world.size("w0", 2);
     sleep(secs(600)).await;
-    now(&looks).await;
+    now(&reconciles).await;
     sleep(secs(3600)).await;
-    assert_eq!(now(&looks).await, 0, "in an hour of rest");
+    assert_eq!(now(&reconciles).await, 0, "in an hour of rest");
     world.berlin_gate.now().silence = Silence::None;
     is_there(&world.berlin, "w0", 2).await;
     let paris = cluster("paris");

@@ -154,12 +154,12 @@ async fn sync_source_cluster_with_many_sources_does_not_hold_those_of_small_clus
     assert!(beside < 2 * alone, "{alone:?} alone, {beside:?} beside it");
 }
 
-/// The looks at one source until it has a target, and a copy of a related object, in each of so many clusters.
-async fn looks_at(clusters: usize) -> usize {
+/// The reconciles at one source until it has a target, and a copy of a related object, in each of so many clusters.
+async fn reconciles_of(clusters: usize) -> usize {
     let mut world = World::with(&[]);
     world.team_a.create(map("s", json!({}))).unwrap();
     let related = Related::<_, _, ConfigMap>::down("settings").named(|_, _| Some("s"));
-    let (sync, looks) = counted(to_each().related(related));
+    let (sync, reconciles) = counted(to_each().related(related));
     world.begin(sync);
     let all: Vec<_> = (0..clusters).map(|at| cluster(&format!("c{at:03}"))).collect();
     for one in &all {
@@ -174,11 +174,11 @@ async fn looks_at(clusters: usize) -> usize {
     world.synced("w").await;
     sleep(secs(60)).await;
     world.stop().await;
-    looks.load(Ordering::Relaxed)
+    reconciles.load(Ordering::Relaxed)
 }
 
 #[tokio::test(start_paused = true)]
-async fn sync_source_in_many_clusters_is_looked_at_no_more_often_than_one_in_few() {
-    let (few, many) = (looks_at(25).await, looks_at(100).await);
-    assert!(10 * many <= 13 * few, "{few} looks, and {many}");
+async fn sync_source_in_many_clusters_is_reconciled_no_more_often_than_one_in_few() {
+    let (few, many) = (reconciles_of(25).await, reconciles_of(100).await);
+    assert!(10 * many <= 13 * few, "{few} reconciles, and {many}");
 }

@@ -87,58 +87,6 @@ async fn sync_source_that_loses_its_labels_is_cleaned_up_whenever_that_happens()
 }
 
 #[tokio::test(start_paused = true)]
-async fn sync_source_without_its_labels_waits_for_a_target_cluster_that_is_away() {
-    for (restarts, change) in [(false, LOSES), (true, LOSES), (false, LOSES_BOTH)] {
-        let mut world = World::of(&["w"], with("yes")).await;
-        world.clusters.remove("berlin");
-        world.condition_is("w", "ClusterAway", "berlin").await;
-        label(&world, "w", change);
-        sleep(secs(60)).await;
-        assert_eq!(taken(&world), [true; 3], "the mark is back");
-        if restarts {
-            world.stop().await;
-            world.run([with("yes").build().unwrap()], "berlin");
-            sleep(secs(3600)).await;
-            delete(&world.berlin, "w");
-        }
-        // Its targets are listed after it is Ready, and without a target no event tells when.
-        world.berlin_gate.now().slowness = secs(2);
-        let berlin = world.berlin_gate.before(&world.berlin, "target");
-        world.clusters.add(berlin);
-        let back = Instant::now();
-        is_released(&world, "it is back").await;
-        assert!(back.elapsed() < secs(60), "{:?}", back.elapsed());
-    }
-}
-
-/// The target has a finalizer, so the clean-up is in its middle when something else happens to the source.
-#[tokio::test(start_paused = true)]
-async fn sync_source_is_deleted_or_gets_its_labels_back_in_the_middle_of_the_clean_up() {
-    for (is_deleted, change) in [(false, GAINS), (true, LOSES_MARK), (true, LOSES)] {
-        let world = World::of(&["w"], with("yes")).await;
-        finalizers(&world.berlin, &["example.com/block"]);
-        label(&world, "w", LOSES);
-        world.condition_is("w", "TargetDeleting", "").await;
-        label(&world, "w", change);
-        if is_deleted {
-            delete(&world.team_a, "w");
-        }
-        sleep(secs(60)).await;
-        assert_eq!(taken(&world), [true; 3]);
-        let first = get(&world.berlin, "w").unwrap()["metadata"]["uid"].take();
-        finalizers(&world.berlin, &[]);
-        if is_deleted {
-            is_gone(&world.team_a, "w").await;
-            assert!(get(&world.berlin, "w").is_none());
-        } else {
-            world.synced("w").await;
-            assert_ne!(is_there(&world.berlin, "w", 1).await["metadata"]["uid"], first);
-            assert_eq!(taken(&world), [true; 3]);
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn sync_marks_a_source_once_and_finds_it_by_its_record_without_the_finalizer() {
     let mut world = World::with(&["w", "other"]);
     // The manifest of another source.

@@ -64,15 +64,23 @@ async fn sync_target_that_is_gone_before_its_watch_reports_is_no_orphan() {
 
 #[tokio::test(start_paused = true)]
 async fn sync_source_that_vanishes_with_its_finalizer_while_the_program_runs_is_reported_and_its_target_stays()
- {
-    let world = World::of(&["lost"], sync()).await;
-    // No event tells what happens now, as when the storage of the cluster is replaced by a backup.
-    world.team_gate.now().lag = secs(100_000);
-    end(&world.team_a, "lost");
-    world.team_a.compact(world.team_a.resource_version());
-    world.team_gate.now().lag = Duration::ZERO;
-    world.team_a.end_watches();
-    world.waits(WORDS).await;
-    assert_eq!(count(&world.berlin, "delete"), 0);
-    assert!(get(&world.berlin, "lost").is_some());
+{
+    for is_limited in [false, true] {
+        let mut world = World::with(&["lost"]);
+        if is_limited {
+            world.begin_with(limited(sync()));
+        } else {
+            world.begin(sync());
+        }
+        world.synced("lost").await;
+        // No event tells what happens now, as when the storage of the cluster is replaced by a backup.
+        world.team_gate.now().lag = secs(100_000);
+        end(&world.team_a, "lost");
+        world.team_a.compact(world.team_a.resource_version());
+        world.team_gate.now().lag = Duration::ZERO;
+        world.team_a.end_watches();
+        world.waits(WORDS).await;
+        assert_eq!(count(&world.berlin, "delete"), 0);
+        assert!(get(&world.berlin, "lost").is_some());
+    }
 }

@@ -101,3 +101,22 @@ async fn sync_status_of_all_targets_comes_up_while_one_place_fails() {
         assert_eq!(world.condition("w").unwrap().0, reason);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn sync_kind_without_a_status_subresource_is_an_error_before_anything_is_written() {
+    let mut world = World::with(&["w"]);
+    make(&world.team_b, "v", json!({"size": 1}));
+    let mut kind = crd();
+    kind["spec"]["versions"][0]["subresources"] = json!({});
+    world.team_a.update(kind).unwrap();
+    world.begin(sync().status(|_, targets: &Targets| phases(targets)));
+    let failing = world.fails("has no status subresource").await;
+    assert!(failing.retry_at.is_some(), "the kind may change");
+    is_there(&world.berlin, "v", 1).await;
+    assert_eq!(get(&world.berlin, "w"), None);
+    let source = get(&world.team_a, "w").unwrap();
+    assert_eq!(source["metadata"]["finalizers"], json!(null));
+    // The kind gets the subresource.
+    world.team_a.update(crd()).unwrap();
+    is_there(&world.berlin, "w", 1).await;
+}

@@ -23,8 +23,6 @@ use serde_json::{Value, json};
 
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-pub type Maps = ObjectSync<ConfigMap, ConfigMap>;
-
 pub fn name(cluster: &str) -> ClusterName {
     ClusterName::new(cluster).unwrap()
 }
@@ -121,18 +119,6 @@ pub fn key(cluster: &str, name: &str) -> String {
     format!("default/{}", hashed(source))
 }
 
-pub fn target(cluster: &SimCluster, source: &SimCluster, name: &str) -> Option<Value> {
-    cluster.get("configmaps", &key(source.name(), name))
-}
-
-pub async fn data(cluster: &SimCluster, source: &SimCluster, name: &str, wanted: Value) -> Value {
-    let what = format!("{name} of {} in {} with {wanted}", source.name(), cluster.name());
-    eventually(LIMIT, what, || {
-        target(cluster, source, name).filter(|found| found["data"] == wanted)
-    })
-    .await
-}
-
 pub async fn gone(cluster: &SimCluster, key: &str) {
     let what = format!("{key} is gone from {}", cluster.name());
     eventually(LIMIT, what, || {
@@ -146,77 +132,11 @@ pub fn writes(cluster: &SimCluster) -> usize {
     cluster.audit().count(|event| is_write(&event.verb))
 }
 
-/// Copies the ConfigMaps with a `size`.
-pub fn maps() -> Maps {
-    Maps::new("maps")
-        .filter(|map| map.data.as_ref().is_some_and(|data| data.contains_key("size")))
-        .mirror()
-}
-
-pub fn to_berlin() -> Maps {
-    maps().to(name("berlin"))
-}
-
 pub fn widgets() -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget"))
 }
 
-pub fn widget_crd(subresources: Value) -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "widgets.example.com"},
-        "spec": {
-            "group": "example.com", "scope": "Namespaced", "names": {"kind": "Widget", "plural": "widgets"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "subresources": subresources, "schema": {"openAPIV3Schema": {
-                "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-                "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
-                    "properties": {"tier": {"type": "string", "default": "basic"}}}},
-            }}}],
-        },
-    })
-}
-
-pub fn widget(spec: Value) -> Value {
-    json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "default"}, "spec": spec})
-}
-
 pub type Widgets = ObjectSync<DynamicObject, DynamicObject>;
-
-pub fn widget_sync() -> Widgets {
-    Widgets::with("widgets", &widgets(), &widgets())
-        .to(name("berlin"))
-        .try_project(|source: &DynamicObject, _| {
-            if source.data["spec"]["bad"] == true {
-                return Err(BoxError::from("the size is missing"));
-            }
-            let mut target = DynamicObject::new("", &widgets());
-            target.data = json!({"spec": source.data["spec"]});
-            Ok(target)
-        })
-        .status(|_, targets| {
-            let (cluster, target) = &targets[0];
-            json!({"at": cluster, "phase": target.data["status"]["phase"]})
-        })
-        .condition("Synced")
-}
-
-pub fn synced(world: &World) -> Option<Value> {
-    let widget = world.team_a.get("widgets.example.com", "default/w")?;
-    let conditions = widget["status"]["conditions"].as_array()?;
-    conditions
-        .iter()
-        .find(|condition| condition["type"] == "Synced")
-        .cloned()
-}
-
-/// The clusters, all of which have Widgets with a status.
-pub fn with_widgets() -> World {
-    let world = World::new();
-    for cluster in [&world.team_a, &world.team_b, &world.berlin, &world.lyon] {
-        cluster.create(widget_crd(json!({"status": {}}))).unwrap();
-    }
-    world
-}
 
 /// Creates the ConfigMap `default/{name}`.
 pub fn make(cluster: &SimCluster, name: &str, data: Value) {

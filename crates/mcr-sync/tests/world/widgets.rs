@@ -115,12 +115,12 @@ pub fn limited(sync: Widgets) -> BuiltController {
     built.unwrap()
 }
 
-/// Counts the looks at sources.
+/// Counts the reconciles at sources.
 pub fn counted(sync: Widgets) -> (Widgets, Arc<AtomicUsize>) {
-    let looks = Arc::new(AtomicUsize::new(0));
-    let counter = looks.clone();
+    let reconciles = Arc::new(AtomicUsize::new(0));
+    let counter = reconciles.clone();
     let count = move |_: &DynamicObject| counter.fetch_add(1, Ordering::Relaxed) < usize::MAX;
-    (sync.filter(count), looks)
+    (sync.filter(count), reconciles)
 }
 
 /// The name of a source in `team-a`.

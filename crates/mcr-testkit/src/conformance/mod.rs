@@ -150,9 +150,12 @@ macro_rules! dispatch {
                 );
                 return;
             }
-            let shared = |alone: bool| match alone {
-                true => (None, Some(ALONE.write())),
-                false => (Some(ALONE.read()), None),
+            let shared = |alone: bool| {
+                if alone {
+                    (None, Some(ALONE.write()))
+                } else {
+                    (Some(ALONE.read()), None)
+                }
             };
             let _turn = shared(check_name == "a_discovery_leaves_nothing_behind");
             on_runtime(check::<S>(check_name));

@@ -66,11 +66,12 @@ async fn steps<C: Consumer>(scenario: &Scenario) -> Result<(), Failure> {
             let noticed = fleet.contains_key(&marker);
             fleet.retain(|key, _| !key.starts_with(MARKER));
             world.take_runs(&mut runs).map_err(reported)?;
-            let so = match noticed {
-                true => checks.compare(step, &fleet, &runs),
-                false => Err(format!(
+            let so = if noticed {
+                checks.compare(step, &fleet, &runs)
+            } else {
+                Err(format!(
                     "the consumer has not noticed the ClusterProfile {marker}"
-                )),
+                ))
             };
             match so {
                 Ok(()) => {

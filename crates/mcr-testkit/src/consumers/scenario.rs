@@ -100,9 +100,10 @@ impl Scenario {
 
     /// The version that a consumer reads.
     pub(super) fn best_version(&self) -> &'static str {
-        match self.served.iter().any(|version| version == "v1alpha2") {
-            true => "v1alpha2",
-            false => "v1alpha1",
+        if self.served.iter().any(|version| version == "v1alpha2") {
+            "v1alpha2"
+        } else {
+            "v1alpha1"
         }
     }
 }

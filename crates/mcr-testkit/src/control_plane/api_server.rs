@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use kube::Client;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::pki::{Authority, Pair, SigningKey};
+use super::pki::{self, Authority, Pair, SigningKey};
 use super::process::Process;
 use super::{ControlPlaneError, audit};
 
@@ -44,7 +44,7 @@ impl Files {
 
     /// Writes a server certificate of this authority, and the authority for clients.
     pub(super) fn write_serving(&self, authority: &Authority) -> Result<(), ControlPlaneError> {
-        let Pair { certificate, key } = authority.server()?;
+        let Pair { certificate, key } = pki::server(authority)?;
         self.write("serving.crt", &certificate)?;
         self.write("serving.key", &key)?;
         self.write("serving-ca.crt", &authority.pem())

@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::ControlPlaneError;
-use super::pki::{Authority, Pair};
+use super::pki::{self, Authority, Pair};
 
 /// A certificate authority for the server and the users of a control plane, as a cluster has that kubeadm made. Cheap to clone.
 ///
@@ -29,7 +29,7 @@ impl CertificateAuthority {
     /// When the key or the certificate can't be made.
     pub fn new(name: &str) -> Result<Self, ControlPlaneError> {
         Ok(Self {
-            inner: Arc::new(Authority::new(name)?),
+            inner: Arc::new(pki::authority(name)?),
         })
     }
 
@@ -40,7 +40,7 @@ impl CertificateAuthority {
 
     /// The private key, PKCS#8 PEM.
     pub fn key_pem(&self) -> String {
-        self.inner.key_pem()
+        self.inner.0.key().serialize_pem()
     }
 
     /// The certificate and the private key of a server on 127.0.0.1, PEM.
@@ -49,7 +49,7 @@ impl CertificateAuthority {
     ///
     /// When they can't be made.
     pub fn server(&self) -> Result<(String, String), ControlPlaneError> {
-        let Pair { certificate, key } = self.inner.server()?;
+        let Pair { certificate, key } = pki::server(&self.inner)?;
         Ok((certificate, key))
     }
 

@@ -47,13 +47,6 @@ impl ControlPlaneBuilder {
         self
     }
 
-    /// Sets the prefix of all keys in etcd. Default: each control plane has its own, so that
-    /// control planes on the same etcd do not see each other's data.
-    pub fn etcd_prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.settings.etcd_prefix = Some(prefix.into());
-        self
-    }
-
     /// Signs the certificates of the server and of all users with this authority. Default: two new authorities, one for each.
     /// [`replica_of`](Self::replica_of) overrides it.
     pub fn authority(mut self, authority: &CertificateAuthority) -> Self {

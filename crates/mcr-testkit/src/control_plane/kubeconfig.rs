@@ -17,8 +17,6 @@ pub enum Credentials {
     },
     /// A bearer token.
     Token(String),
-    /// A file that holds a bearer token.
-    TokenFile(String),
     /// A command that prints credentials (`client.authentication.k8s.io/v1`).
     Exec {
         /// The command.
@@ -38,7 +36,6 @@ impl fmt::Debug for Credentials {
         match self {
             Self::ClientCertificate { .. } => f.write_str("ClientCertificate(..)"),
             Self::Token(_) => f.write_str("Token(..)"),
-            Self::TokenFile(path) => f.debug_tuple("TokenFile").field(path).finish(),
             Self::Exec { command, .. } => f
                 .debug_struct("Exec")
                 .field("command", command)
@@ -56,7 +53,6 @@ impl Credentials {
                 "client-key-data": STANDARD.encode(key),
             }),
             Self::Token(token) => json!({ "token": token }),
-            Self::TokenFile(path) => json!({ "tokenFile": path }),
             Self::Exec { command, args, env } => {
                 let env: Vec<Value> = env
                     .iter()
@@ -202,40 +198,6 @@ pub(super) async fn client(yaml: &str) -> Result<kube::Client, super::ControlPla
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn kube_reads_what_the_builder_writes() {
-        let yaml = KubeconfigBuilder::new()
-            .context(
-                "a",
-                "https://127.0.0.1:1",
-                "PEM\n",
-                Credentials::Token("true".into()),
-            )
-            .context("b", "https://127.0.0.1:2", "", Credentials::Anonymous)
-            .namespace("apps")
-            .current("b")
-            .to_yaml();
-        let config = kube::config::Kubeconfig::from_yaml(&yaml).unwrap();
-        assert_eq!(config.current_context.as_deref(), Some("b"));
-        assert_eq!(config.contexts.len(), 2);
-        let namespace = config.contexts[1].context.as_ref().unwrap().namespace.as_deref();
-        assert_eq!(namespace, Some("apps"));
-        // A token that looks like another YAML type stays a string.
-        assert!(config.auth_infos[0].auth_info.as_ref().unwrap().token.is_some());
-    }
-
-    #[test]
-    fn certificates_are_on_one_line_as_kubectl_writes_them() {
-        let pem = "-----BEGIN CERTIFICATE-----\n".repeat(40);
-        let yaml = KubeconfigBuilder::new()
-            .context("a", "https://127.0.0.1:1", &pem, Credentials::Anonymous)
-            .to_yaml();
-        let line = yaml
-            .lines()
-            .find(|line| line.contains("certificate-authority-data: "));
-        assert!(line.unwrap().len() > pem.len(), "{yaml}");
-    }
 
     #[test]
     fn credentials_do_not_print_their_secret() {

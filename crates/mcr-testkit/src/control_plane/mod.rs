@@ -32,7 +32,7 @@ mod rbac;
 mod service_accounts;
 mod users;
 
-pub use audit::{AuditEvent, AuditLog, AuditMark};
+pub use crate::audit::{AuditEvent, AuditLog, AuditMark};
 pub use authority::CertificateAuthority;
 pub use binaries::Binaries;
 pub use builder::ControlPlaneBuilder;

@@ -6,12 +6,12 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::api_server::{self, Arguments, Files};
-use super::pki::{Authority, SigningKey};
+use super::pki::{self, Authority, SigningKey};
 use super::process::Process;
 use super::{
-    AuditLog, AuditMark, ControlPlaneError, Credentials, Etcd, KubeconfigBuilder, controller_manager, crd,
-    kubeconfig, port,
+    ControlPlaneError, Credentials, Etcd, KubeconfigBuilder, controller_manager, crd, kubeconfig, port,
 };
+use crate::audit::{AuditLog, AuditMark};
 
 /// A running kube-apiserver, and the credentials of its administrator.
 ///
@@ -78,8 +78,8 @@ impl Identity {
         let (clients, serving) = match authority {
             Some(authority) => (authority.clone(), authority),
             None => (
-                Arc::new(Authority::new(&format!("clients of {name}"))?),
-                Arc::new(Authority::new(&format!("{name} {number}"))?),
+                Arc::new(pki::authority(&format!("clients of {name}"))?),
+                Arc::new(pki::authority(&format!("{name} {number}"))?),
             ),
         };
         Ok(Self {
@@ -113,9 +113,7 @@ impl ControlPlane {
                 settings.authority,
             )?),
         };
-        let admin = identity
-            .clients
-            .client("admin", &["system:masters".to_owned()], None)?;
+        let admin = pki::client(&identity.clients, "admin", &["system:masters".to_owned()], None)?;
         let folder = tempfile::Builder::new()
             .prefix("mcr-control-plane-")
             .tempdir()
@@ -265,21 +263,6 @@ impl ControlPlane {
         self.relaunch(serving).await
     }
 
-    /// As [`restart`](Self::restart), with a new certificate authority. Clients that trust only the
-    /// old authority can't connect; later kubeconfigs have the new one. Users and tokens stay
-    /// valid. Call [`client`](Self::client) again for a client that trusts the new authority.
-    ///
-    /// # Errors
-    ///
-    /// As [`restart`](Self::restart).
-    pub async fn restart_with_new_ca(&self) -> Result<(), ControlPlaneError> {
-        let _lifecycle = self.inner.lifecycle.lock().await;
-        let serving = Arc::new(Authority::new(&format!("{} renewed", self.name()))?);
-        self.inner.files.write_serving(&serving)?;
-        self.relaunch(serving).await?;
-        self.start_controller_manager().await
-    }
-
     /// Freezes the API server (SIGSTOP): connections stay open, the kernel accepts new ones, and no
     /// request is answered.
     ///
@@ -345,7 +328,7 @@ impl ControlPlane {
         groups: &[String],
         valid_for: Option<Duration>,
     ) -> Result<Credentials, ControlPlaneError> {
-        self.inner.identity.clients.client(user, groups, valid_for)
+        pki::client(&self.inner.identity.clients, user, groups, valid_for)
     }
 
     async fn relaunch(&self, serving: Arc<Authority>) -> Result<(), ControlPlaneError> {

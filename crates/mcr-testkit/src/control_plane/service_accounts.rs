@@ -1,5 +1,4 @@
 use std::sync::Arc;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{PolicyRule, Subject};
@@ -133,27 +132,17 @@ impl ServiceAccountUser {
         &self.name
     }
 
-    /// A new token each time, valid for an hour. Older ones stay valid.
-    ///
-    /// # Errors
-    ///
-    /// When the API server refuses, for example because the account was deleted.
-    pub async fn token(&self) -> Result<String, ControlPlaneError> {
-        self.token_valid_for(Duration::from_secs(3600)).await
-    }
-
     /// A new token with a chosen life; Kubernetes makes none that live less than 10 minutes.
     ///
     /// # Errors
     ///
     /// As [`token`](Self::token).
-    pub async fn token_valid_for(&self, duration: Duration) -> Result<String, ControlPlaneError> {
+    pub async fn token(&self) -> Result<String, ControlPlaneError> {
         // As JSON: k8s-openapi's type differs between its version features.
-        let seconds = i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
         let request = json!({
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
-            "spec": { "expirationSeconds": seconds, "audiences": [] },
+            "spec": { "expirationSeconds": 3600, "audiences": [] },
         });
         let accounts = Api::<ServiceAccount>::namespaced(self.plane.client(), &self.namespace);
         let doing = || format!("requesting a token of {}", self.name);

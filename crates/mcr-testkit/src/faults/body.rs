@@ -36,18 +36,12 @@ pub(super) fn instead(fault: &Fault, info: &RequestInfo) -> Option<Response<Body
             response.headers_mut().insert(header::CONTENT_TYPE, text);
             return Some(response);
         }
-        Fault::Gone if matches!(info.verb, "list" | "watch") => (410, "Expired", expired()),
         Fault::NoStreamingLists if info.streaming_list => (
             422,
             "Invalid",
             "ListOptions.meta.k8s.io \"\" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden for \
              watch unless the WatchList feature gate is enabled"
                 .to_owned(),
-        ),
-        Fault::TooManyRequests { .. } => (
-            429,
-            "TooManyRequests",
-            "the server has received too many requests and has asked us to try again later".to_owned(),
         ),
         Fault::InternalError => (
             500,
@@ -57,21 +51,11 @@ pub(super) fn instead(fault: &Fault, info: &RequestInfo) -> Option<Response<Body
         Fault::Status(code) => (*code, "", "a fault".to_owned()),
         _ => return None,
     };
-    let mut status = status(code, reason, &message);
-    let retry_after = match fault {
-        Fault::TooManyRequests { retry_after } => *retry_after,
-        _ => None,
-    };
-    if let Some(seconds) = retry_after {
-        status["details"] = json!({ "retryAfterSeconds": seconds });
-    }
+    let status = status(code, reason, &message);
     let mut response = Response::new(full(status.to_string()));
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if let Some(seconds) = retry_after {
-        headers.insert(header::RETRY_AFTER, seconds.into());
-    }
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
     Some(response)
 }
 

@@ -3,16 +3,14 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose, date_time_ymd,
-};
+use rcgen::date_time_ymd;
 use rustls::{
     ServerConfig,
     pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
 };
 
 use super::FaultError;
+use crate::pki::{Authority, LOCAL, Pair};
 
 /// The certificate that a proxy presents in the TLS handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -26,14 +24,11 @@ pub(super) enum Face {
 
 pub(super) struct Certificates {
     pub(super) ca_pem: String,
-    pub(super) wrong_ca_pem: String,
     good: Arc<ServerConfig>,
     wrong_ca: Arc<ServerConfig>,
     expired: Arc<ServerConfig>,
     wrong_host: Arc<ServerConfig>,
 }
-
-type Issuer = CertifiedIssuer<'static, KeyPair>;
 
 impl Certificates {
     pub(super) fn shared() -> Result<Arc<Self>, FaultError> {
@@ -48,16 +43,14 @@ impl Certificates {
     }
 
     fn new() -> Result<Self, FaultError> {
-        let ca = authority("fault proxy CA")?;
-        let other = authority("another fault proxy CA")?;
-        let local = ["127.0.0.1", "localhost"];
+        let ca = Authority::new("fault proxy CA").map_err(failed)?;
+        let other = Authority::new("another fault proxy CA").map_err(failed)?;
         Ok(Self {
-            good: server(&ca, &local, false)?,
-            wrong_ca: server(&other, &local, false)?,
-            expired: server(&ca, &local, true)?,
+            good: server(&ca, &LOCAL, false)?,
+            wrong_ca: server(&other, &LOCAL, false)?,
+            expired: server(&ca, &LOCAL, true)?,
             wrong_host: server(&ca, &["elsewhere.invalid"], false)?,
             ca_pem: ca.pem(),
-            wrong_ca_pem: other.pem(),
         })
     }
 
@@ -75,26 +68,14 @@ fn failed(error: impl std::fmt::Display) -> FaultError {
     FaultError::Certificate(error.to_string())
 }
 
-fn authority(name: &str) -> Result<Issuer, FaultError> {
-    let mut params = CertificateParams::default();
-    params.distinguished_name.push(DnType::CommonName, name);
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-    CertifiedIssuer::self_signed(params, KeyPair::generate().map_err(failed)?).map_err(failed)
-}
-
-fn server(issuer: &Issuer, names: &[&str], expired: bool) -> Result<Arc<ServerConfig>, FaultError> {
-    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-    let mut params = CertificateParams::new(names).map_err(failed)?;
-    params.distinguished_name.push(DnType::CommonName, "fault proxy");
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    params.use_authority_key_identifier_extension = true;
-    if expired {
-        params.not_before = date_time_ymd(2020, 1, 1);
-        params.not_after = date_time_ymd(2021, 1, 1);
-    }
-    let key = KeyPair::generate().map_err(failed)?;
-    let certificate = params.signed_by(&key, issuer).map_err(failed)?;
+fn server(authority: &Authority, names: &[&str], expired: bool) -> Result<Arc<ServerConfig>, FaultError> {
+    let edit = |params: &mut rcgen::CertificateParams| {
+        if expired {
+            params.not_before = date_time_ymd(2020, 1, 1);
+            params.not_after = date_time_ymd(2021, 1, 1);
+        }
+    };
+    let Pair { certificate, key } = authority.server(names, edit).map_err(failed)?;
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)

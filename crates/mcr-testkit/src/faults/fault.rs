@@ -34,8 +34,7 @@ pub enum Fault {
     /// connections work. As with a firewall or load balancer that has lost its state.
     HalfOpen,
     /// The proxy moves to another port, where it stays when the fault ends. The old one refuses connections, open
-    /// ones are reset. [`FaultProxy::url`](super::FaultProxy::url) and
-    /// [`address_changes`](super::FaultProxy::address_changes) have the new address.
+    /// ones are reset. [`FaultProxy::url`](super::FaultProxy::url) has the new address.
     AddressChange,
 
     // Answers.
@@ -52,15 +51,8 @@ pub enum Fault {
     Forbidden,
     /// 404 as an API server answers for a kind it does not serve: text, no JSON.
     NotFound,
-    /// 410 with reason `Expired`, for lists and watches.
-    Gone,
     /// 422 for lists by watch (`sendInitialEvents`), as an API server that can't stream lists.
     NoStreamingLists,
-    /// 429, with a `Retry-After` if there is one.
-    TooManyRequests {
-        /// In seconds.
-        retry_after: Option<u32>,
-    },
     /// 500.
     InternalError,
     /// Any other status, with a JSON `Status` as the body.
@@ -117,9 +109,7 @@ impl Fault {
             Self::Unauthorized,
             Self::Forbidden,
             Self::NotFound,
-            Self::Gone,
             Self::NoStreamingLists,
-            Self::TooManyRequests { retry_after: Some(1) },
             Self::InternalError,
             Self::Status(503),
             Self::GoneEvent,
@@ -132,28 +122,6 @@ impl Fault {
             Self::SkipEvents,
             Self::DuplicateEvents,
         ]
-    }
-
-    /// Whether this is a fault of the connection. A [`Match`](super::Match) can't narrow such a fault.
-    pub fn is_of_connection(&self) -> bool {
-        matches!(
-            self,
-            Self::Refuse
-                | Self::BlackHole
-                | Self::Silent
-                | Self::Reset
-                | Self::WrongCa
-                | Self::ExpiredCertificate
-                | Self::WrongHost
-                | Self::HalfOpen
-                | Self::AddressChange
-        )
-    }
-
-    /// Whether this fault can give a client wrong data, for a while or for good. The other faults can only keep
-    /// data from a client.
-    pub fn deceives(&self) -> bool {
-        matches!(self, Self::StaleReads | Self::SkipEvents | Self::DuplicateEvents)
     }
 }
 

@@ -17,8 +17,7 @@ use super::{
     certificates::{Certificates, Face},
     faulty_stream::{Mode, Wire},
     listener::{self, Command, Port},
-    random::new_seed,
-    rules::{Active, Dice},
+    rules::Active,
     shared::Shared,
     upstream::{UpstreamClient, kubeconfig},
 };
@@ -40,19 +39,12 @@ pub struct FaultProxy {
 pub struct FaultProxyBuilder {
     upstream: Upstream,
     name: Option<String>,
-    seed: Option<u64>,
 }
 
 impl FaultProxyBuilder {
     /// Sets the name of the context, cluster and user in its kubeconfigs. Default: `proxy`.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
-        self
-    }
-
-    /// Sets the seed of the random numbers for [probabilities](super::Match::probability). Default: a random seed.
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.seed = Some(seed);
         self
     }
 
@@ -69,12 +61,12 @@ impl FaultProxyBuilder {
         let (commands, receiver) = mpsc::channel(1);
         let shared = Arc::new(Shared {
             name: self.name,
-            upstream: Mutex::new(Arc::new(upstream)),
+            upstream,
             certificates,
             rules: watch::Sender::default(),
             wire: watch::Sender::default(),
             address: watch::Sender::new(port.address()),
-            dice: Arc::new(Dice::new(self.seed.unwrap_or_else(new_seed))),
+            hits: Arc::default(),
             memory: Arc::default(),
             next_connection: AtomicU64::new(1),
             connections: AtomicU64::new(0),
@@ -116,12 +108,11 @@ impl FaultProxy {
         Self::builder(upstream).start().await
     }
 
-    /// A builder, to name the proxy or give it a seed.
+    /// A builder, to name the proxy.
     pub fn builder(upstream: impl Into<Upstream>) -> FaultProxyBuilder {
         FaultProxyBuilder {
             upstream: upstream.into(),
             name: None,
-            seed: None,
         }
     }
 
@@ -135,20 +126,9 @@ impl FaultProxy {
         *self.shared.address.borrow()
     }
 
-    /// Follows the [address](Self::address) of the proxy, which [`Fault::AddressChange`] changes.
-    pub fn address_changes(&self) -> watch::Receiver<SocketAddr> {
-        self.shared.address.subscribe()
-    }
-
     /// The certificate authority that clients must trust, PEM. All proxies of a process have the same.
     pub fn ca_pem(&self) -> String {
         self.shared.certificates.ca_pem.clone()
-    }
-
-    /// The certificate authority behind [`Fault::WrongCa`], PEM. A client that trusts it can connect while that
-    /// fault lasts: this simulates a change of the CA.
-    pub fn wrong_ca_pem(&self) -> String {
-        self.shared.certificates.wrong_ca_pem.clone()
     }
 
     /// A kubeconfig of this proxy with a bearer token. The proxy passes the token on to the upstream, unless
@@ -165,27 +145,6 @@ impl FaultProxy {
     fn kubeconfig(&self, user: &serde_json::Value) -> String {
         let name = self.shared.name.as_deref().unwrap_or("proxy");
         kubeconfig(name, &self.url(), &self.ca_pem(), user)
-    }
-
-    /// A kubeconfig of this proxy for a user of the control plane behind it. Don't give a client certificate:
-    /// the proxy can't pass it on.
-    #[cfg(feature = "control-plane")]
-    pub fn kubeconfig_for(&self, credentials: &crate::control_plane::Credentials) -> String {
-        let name = self.shared.name.as_deref().unwrap_or("proxy");
-        crate::control_plane::KubeconfigBuilder::new()
-            .context(name, self.url(), self.ca_pem(), credentials.clone())
-            .to_yaml()
-    }
-
-    /// Passes later requests on to another upstream: the address stays, and the cluster behind it is another
-    /// one. Running answers go on; [`reset_connections`](Self::reset_connections) ends them.
-    ///
-    /// # Errors
-    /// [`FaultError`] if the address or certificates are not usable.
-    pub fn set_upstream(&self, upstream: impl Into<Upstream>) -> Result<(), FaultError> {
-        let client = Arc::new(UpstreamClient::new(&upstream.into())?);
-        *self.shared.upstream.lock() = client;
-        Ok(())
     }
 
     /// Makes this the only fault.
@@ -232,7 +191,7 @@ impl FaultProxy {
             connections: count(&self.shared.connections),
             open: count(&self.shared.open),
             requests: count(&self.shared.requests),
-            hits: count(&self.shared.dice.hits),
+            hits: count(&self.shared.hits),
         }
     }
 

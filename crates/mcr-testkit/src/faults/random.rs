@@ -29,11 +29,6 @@ impl Random {
         (self.next() % end) as usize
     }
 
-    /// A number from 0 (included) to 1 (excluded).
-    pub(super) fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
     /// A duration in whole milliseconds, so that a printed schedule is exact.
     pub(super) fn between(&mut self, low: Duration, high: Duration) -> Duration {
         let (low, high) = (low.as_millis() as u64, high.as_millis() as u64);
@@ -56,18 +51,5 @@ mod tests {
         let mut random = Random::new(0);
         assert_eq!(random.next(), 0xe220_a839_7b1d_cdaf);
         assert_eq!(random.next(), 0x6e78_9e6a_a1b9_65f4);
-    }
-
-    #[test]
-    fn ranges_are_kept() {
-        let mut random = Random::new(7);
-        for _ in 0..1000 {
-            assert!(random.below(3) < 3);
-            assert!((0.0..1.0).contains(&random.unit()));
-            let (low, high) = (Duration::from_millis(5), Duration::from_millis(9));
-            assert!((low..=high).contains(&random.between(low, high)));
-        }
-        assert_eq!(random.below(0), 0);
-        assert_eq!(random.between(Duration::ZERO, Duration::ZERO), Duration::ZERO);
     }
 }

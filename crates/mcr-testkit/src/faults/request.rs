@@ -1,7 +1,5 @@
 //! Parses requests as an API server does, and matches them with the conditions of a fault.
 
-use std::fmt;
-
 use http::{Method, Uri};
 
 /// The resource and the operation of a request. A part that the path does not have is empty.
@@ -81,15 +79,13 @@ impl RequestInfo {
 /// // The second page of the next list of Pods fails, once.
 /// let rule = Fault::InternalError.on(Match::any().verb("list").resource("pods").skip(1).times(1));
 /// ```
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Match {
     pub(super) verb: Option<String>,
-    pub(super) group: Option<String>,
     pub(super) resource: Option<String>,
     pub(super) namespace: Option<String>,
     pub(super) path: Option<String>,
-    pub(super) probability: Option<f64>,
     pub(super) skip: u64,
     pub(super) times: Option<u64>,
 }
@@ -113,12 +109,6 @@ impl Match {
         self
     }
 
-    /// Only this API group; empty for the core group.
-    pub fn group(mut self, group: impl Into<String>) -> Self {
-        self.group = Some(group.into());
-        self
-    }
-
     /// Only requests in this namespace.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
@@ -128,13 +118,6 @@ impl Match {
     /// Only paths that contain this.
     pub fn path(mut self, part: impl Into<String>) -> Self {
         self.path = Some(part.into());
-        self
-    }
-
-    /// Only with this probability, from 0 to 1. The [seed](super::FaultProxyBuilder::seed) of the
-    /// proxy decides which requests are hit.
-    pub fn probability(mut self, probability: f64) -> Self {
-        self.probability = Some(probability);
         self
     }
 
@@ -156,98 +139,6 @@ impl Match {
         is(&self.verb, info.verb)
             && is(&self.resource, &info.resource)
             && is(&self.namespace, &info.namespace)
-            && self
-                .group
-                .as_deref()
-                .is_none_or(|group| group == info.group && !info.resource.is_empty())
             && self.path.as_deref().is_none_or(|part| info.path.contains(part))
-    }
-}
-
-/// The conditions that are set.
-impl fmt::Display for Match {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text =
-            |name: &str, value: &Option<String>| value.as_ref().map(|value| format!("{name}={value:?}"));
-        let conditions = [
-            text("verb", &self.verb),
-            text("group", &self.group),
-            text("resource", &self.resource),
-            text("namespace", &self.namespace),
-            text("path", &self.path),
-            self.probability.map(|value| format!("probability={value}")),
-            (self.skip > 0).then(|| format!("skip={}", self.skip)),
-            self.times.map(|value| format!("times={value}")),
-        ];
-        let conditions: Vec<String> = conditions.into_iter().flatten().collect();
-        match conditions.is_empty() {
-            true => f.write_str("any"),
-            false => f.write_str(&conditions.join(" ")),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn info(method: Method, uri: &str) -> RequestInfo {
-        RequestInfo::of(&method, &uri.parse().unwrap())
-    }
-
-    #[test]
-    fn paths_are_read_as_an_api_server_reads_them() {
-        let read = |method: Method, uri: &str| {
-            let i = info(method, uri);
-            [
-                i.verb,
-                &i.group,
-                &i.namespace,
-                &i.resource,
-                &i.name,
-                &i.subresource,
-            ]
-            .join(",")
-        };
-        assert_eq!(
-            read(Method::GET, "/api/v1/namespaces/x/pods?watch=1"),
-            "watch,,x,pods,,"
-        );
-        assert_eq!(
-            read(Method::GET, "/api/v1/pods?limit=5&watch=false"),
-            "list,,,pods,,"
-        );
-        assert_eq!(read(Method::GET, "/api/v1/namespaces"), "list,,,namespaces,,");
-        assert_eq!(read(Method::GET, "/api/v1/namespaces/x"), "get,,,namespaces,x,");
-        assert_eq!(
-            read(Method::PUT, "/api/v1/namespaces/x/finalize"),
-            "update,,,namespaces,x,finalize"
-        );
-        assert_eq!(
-            read(Method::PATCH, "/apis/apps/v1/namespaces/x/deployments/d/status"),
-            "patch,apps,x,deployments,d,status"
-        );
-        assert_eq!(
-            read(Method::DELETE, "/apis/a.b/v1/things"),
-            "deletecollection,a.b,,things,,"
-        );
-        assert_eq!(read(Method::GET, "/apis/apps/v1"), "get,apps,,,,");
-        assert_eq!(read(Method::GET, "/version"), "get,,,,,");
-        assert!(info(Method::GET, "/api/v1/pods?watch=true&sendInitialEvents=true").streaming_list);
-        assert!(!info(Method::GET, "/api/v1/pods?watch=true&sendInitialEvents=false").streaming_list);
-    }
-
-    #[test]
-    fn a_match_takes_what_fits_all_its_conditions() {
-        let list = info(Method::GET, "/api/v1/namespaces/x/secrets");
-        let deployments = info(Method::GET, "/apis/apps/v1/deployments");
-        let version = info(Method::GET, "/version");
-        assert!(Match::any().fits(&list) && Match::any().fits(&version));
-        let secrets = Match::any().resource("secrets").verb("list").namespace("x");
-        assert!(secrets.fits(&list) && !secrets.fits(&deployments));
-        assert!(Match::any().group("").fits(&list));
-        assert!(!Match::any().group("").fits(&version));
-        assert!(!Match::any().group("").fits(&deployments));
-        assert!(Match::any().path("apps").fits(&deployments));
     }
 }

@@ -1,14 +1,11 @@
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
 use parking_lot::Mutex;
 
-use super::{Fault, Match, random::Random, request::RequestInfo};
+use super::{Fault, Match, request::RequestInfo};
 
 /// A fault and the requests to which it applies. Made from a [`Fault`] or by [`Fault::on`].
 #[derive(Debug, Clone, PartialEq)]
@@ -30,16 +27,6 @@ impl Fault {
 impl From<Fault> for Rule {
     fn from(fault: Fault) -> Self {
         fault.on(Match::any())
-    }
-}
-
-impl fmt::Display for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.fault.fmt(f)?;
-        if self.which != Match::any() {
-            write!(f, " on {}", self.which)?;
-        }
-        Ok(())
     }
 }
 
@@ -74,14 +61,9 @@ impl Active {
     }
 
     /// Whether the fault applies this time. Call it only if all conditions match, because it counts the match.
-    pub(super) fn take(&self, dice: &Dice) -> bool {
+    pub(super) fn take(&self, hits: &AtomicU64) -> bool {
         let mut counts = self.counts.lock();
         if counts.1 == Some(0) {
-            return false;
-        }
-        if let Some(probability) = self.rule.which.probability
-            && dice.unit() >= probability
-        {
             return false;
         }
         if counts.0 > 0 {
@@ -89,28 +71,8 @@ impl Active {
             return false;
         }
         counts.1 = counts.1.map(|left| left - 1);
-        dice.hits.fetch_add(1, Ordering::Relaxed);
+        hits.fetch_add(1, Ordering::Relaxed);
         true
-    }
-}
-
-/// The random numbers of a proxy, and the number of hits.
-#[derive(Debug)]
-pub(super) struct Dice {
-    random: Mutex<Random>,
-    pub(super) hits: AtomicU64,
-}
-
-impl Dice {
-    pub(super) fn new(seed: u64) -> Self {
-        Self {
-            random: Mutex::new(Random::new(seed)),
-            hits: AtomicU64::new(0),
-        }
-    }
-
-    fn unit(&self) -> f64 {
-        self.random.lock().unit()
     }
 }
 
@@ -120,8 +82,7 @@ mod tests {
 
     fn taken(which: Match, of: usize) -> Vec<usize> {
         let active = Active::new(RuleId(0), Fault::Forbidden.on(which));
-        let dice = Dice::new(1);
-        (0..of).filter(|_| active.take(&dice)).collect()
+        (0..of).filter(|_| active.take(&AtomicU64::new(0))).collect()
     }
 
     #[test]
@@ -129,11 +90,5 @@ mod tests {
         assert_eq!(taken(Match::any(), 3), [0, 1, 2]);
         assert_eq!(taken(Match::any().skip(1).times(2), 6), [1, 2]);
         assert_eq!(taken(Match::any().times(0), 3), [0; 0]);
-        let some = taken(Match::any().probability(0.3), 1000).len();
-        assert!((200..400).contains(&some), "{some} of 1000");
-        assert_eq!(
-            taken(Match::any().probability(0.5), 50),
-            taken(Match::any().probability(0.5), 50)
-        );
     }
 }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     certificates::Certificates,
     faulty_stream::{Mode, Wire},
-    rules::{Dice, Rules},
+    rules::Rules,
     stale::Memory,
     upstream::UpstreamClient,
 };
@@ -20,12 +20,13 @@ use super::{
 /// The shared state of a proxy.
 pub(super) struct Shared {
     pub(super) name: Option<String>,
-    pub(super) upstream: Mutex<Arc<UpstreamClient>>,
+    pub(super) upstream: UpstreamClient,
     pub(super) certificates: Arc<Certificates>,
     pub(super) rules: watch::Sender<Rules>,
     pub(super) wire: watch::Sender<Wire>,
     pub(super) address: watch::Sender<SocketAddr>,
-    pub(super) dice: Arc<Dice>,
+    /// How often a fault changed an answer or a line of a watch.
+    pub(super) hits: Arc<AtomicU64>,
     pub(super) memory: Arc<Memory>,
     pub(super) next_connection: AtomicU64,
     pub(super) connections: AtomicU64,
@@ -46,10 +47,6 @@ pub(super) struct Changing {
 }
 
 impl Shared {
-    pub(super) fn upstream(&self) -> Arc<UpstreamClient> {
-        self.upstream.lock().clone()
-    }
-
     pub(super) fn trouble(&self, what: String) {
         *self.trouble.lock() = Some(what);
     }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashSet, VecDeque},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicU64},
 };
 
 use bytes::{Bytes, BytesMut};
@@ -17,7 +17,7 @@ use super::{
     Fault,
     body::{Body, BoxError, GARBAGE, edited, gone_event, is_named, pace, spoil},
     request::RequestInfo,
-    rules::{Active, Dice, RuleId, Rules},
+    rules::{Active, RuleId, Rules},
 };
 
 /// How a watch ends.
@@ -32,7 +32,7 @@ struct WatchBody {
     upstream: Incoming,
     info: RequestInfo,
     rules: watch::Receiver<Rules>,
-    dice: Arc<Dice>,
+    hits: Arc<AtomicU64>,
     /// The bytes after the last end of a line.
     partial: BytesMut,
     ready: VecDeque<Bytes>,
@@ -45,13 +45,13 @@ pub(super) fn watched(
     upstream: Incoming,
     info: RequestInfo,
     rules: watch::Receiver<Rules>,
-    dice: Arc<Dice>,
+    hits: Arc<AtomicU64>,
 ) -> Body {
     let body = WatchBody {
         upstream,
         info,
         rules,
-        dice,
+        hits,
         partial: BytesMut::new(),
         ready: VecDeque::new(),
         end: None,
@@ -141,7 +141,7 @@ impl WatchBody {
                 fault,
                 Fault::GoneEvent | Fault::Truncated | Fault::CutOff | Fault::Garbage
             );
-            if !strikes || !self.struck.insert(rule.id) || !rule.take(&self.dice) {
+            if !strikes || !self.struck.insert(rule.id) || !rule.take(&self.hits) {
                 continue;
             }
             match fault {
@@ -174,11 +174,11 @@ impl WatchBody {
 
     fn line(&mut self, rules: &Rules, line: Bytes) {
         for rule in rules.iter().filter(|rule| rule.fits(&self.info)) {
-            let (dice, id) = (&self.dice, rule.id);
+            let (hits, id) = (&self.hits, rule.id);
             match rule.fault() {
-                Fault::Garbage if rule.take(dice) => return self.ready.push_back(garbage_line()),
-                Fault::SkipEvents if is_event(&line) && rule.take(dice) => return,
-                Fault::DuplicateEvents if is_event(&line) && rule.take(dice) => {
+                Fault::Garbage if rule.take(hits) => return self.ready.push_back(garbage_line()),
+                Fault::SkipEvents if is_event(&line) && rule.take(hits) => return,
+                Fault::DuplicateEvents if is_event(&line) && rule.take(hits) => {
                     return self.ready.extend([line.clone(), line]);
                 }
                 Fault::Undecodable { name } if name.is_some() || !self.struck.contains(&id) => {
@@ -186,7 +186,7 @@ impl WatchBody {
                     let line = edited(line.clone(), |event| {
                         spoilt = is_event_value(event)
                             && is_named(&event["object"], name.as_deref())
-                            && rule.take(dice)
+                            && rule.take(hits)
                             && spoil(&mut event["object"]);
                         spoilt
                     });

@@ -5,16 +5,14 @@ use serde_json::Value;
 use super::watch::Watch;
 
 /// The answer to a request.
-pub(crate) enum Answer {
+pub enum Answer {
     Json(u16, Vec<u8>),
-    /// JSON of this media type.
-    Typed(&'static str, Vec<u8>),
     Text(u16, Cow<'static, str>),
     Watch(Box<Watch>),
 }
 
 impl Answer {
-    pub(crate) fn value(code: u16, value: &Value) -> Self {
+    pub fn value(code: u16, value: &Value) -> Self {
         Self::Json(code, value.to_string().into_bytes())
     }
 }

@@ -10,7 +10,7 @@ use super::schema::ListKind;
 
 /// Server-side apply: merges the configuration into the live object, removes the fields that its
 /// manager no longer names, and records the owners of fields.
-pub(crate) fn apply(
+pub fn apply(
     kind: &Kind,
     subresource: &str,
     manager: &str,
@@ -115,29 +115,11 @@ fn conflict(conflicts: &[(String, String)]) -> SimError {
         .iter()
         .map(|(message, field)| json!({ "reason": "FieldManagerConflict", "message": message, "field": field }))
         .collect();
-    let what = match conflicts {
-        [(message, field)] => format!("1 conflict: {message}: {field}"),
-        many => {
-            // Grouped by owner, as Kubernetes prints them.
-            let mut owners: Vec<(&str, Vec<&str>)> = Vec::new();
-            for (owner, field) in many {
-                match owners.iter_mut().find(|(known, _)| known == owner) {
-                    Some((_, fields)) => fields.push(field),
-                    None => owners.push((owner, vec![field])),
-                }
-            }
-            owners.sort_unstable();
-            let groups = owners.iter().map(|(owner, fields)| {
-                let owner = owner.replacen("conflict ", "conflicts ", 1);
-                format!("{owner}:\n- {}", fields.join("\n- "))
-            });
-            format!(
-                "{} conflicts: {}",
-                many.len(),
-                groups.collect::<Vec<_>>().join("\n")
-            )
-        }
-    };
+    let each = conflicts
+        .iter()
+        .map(|(message, field)| format!("{message}: {field}"));
+    let (count, all) = (conflicts.len(), each.collect::<Vec<_>>().join("; "));
+    let what = format!("{count} conflict{}: {all}", if count == 1 { "" } else { "s" });
     SimError::new(409, "Conflict", format!("Apply failed with {what}")).with(json!({ "causes": causes }))
 }
 

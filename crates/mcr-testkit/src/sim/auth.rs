@@ -56,18 +56,6 @@ impl SimRule {
         }
     }
 
-    /// These verbs on paths that are no resources, such as `/metrics` or `/logs/*`.
-    pub fn paths<P: Into<String>, V: Into<String>>(
-        paths: impl IntoIterator<Item = P>,
-        verbs: impl IntoIterator<Item = V>,
-    ) -> Self {
-        Self {
-            paths: strings(paths),
-            verbs: strings(verbs),
-            ..Self::default()
-        }
-    }
-
     /// The rules of a Role or ClusterRole in YAML.
     ///
     /// # Errors
@@ -134,10 +122,12 @@ impl SimRule {
 /// A user of a simulated cluster, with its groups and rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimUser {
-    pub(crate) name: String,
-    pub(crate) uid: String,
-    pub(crate) groups: Vec<String>,
-    pub(crate) rules: Vec<SimRule>,
+    pub(super) name: String,
+    pub(super) uid: String,
+    #[doc(hidden)]
+    pub groups: Vec<String>,
+    #[doc(hidden)]
+    pub rules: Vec<SimRule>,
 }
 
 impl SimUser {
@@ -170,7 +160,7 @@ impl SimUser {
         &self.name
     }
 
-    pub(crate) fn anonymous() -> Self {
+    pub(super) fn anonymous() -> Self {
         Self::new("system:anonymous").group("system:unauthenticated")
     }
 
@@ -179,7 +169,7 @@ impl SimUser {
     }
 
     /// All groups, including `system:authenticated`.
-    pub(crate) fn all_groups(&self) -> Vec<String> {
+    pub(super) fn all_groups(&self) -> Vec<String> {
         let mut groups = self.groups.clone();
         let authenticated = "system:authenticated";
         if !self.is_anonymous() && !groups.iter().any(|group| group == authenticated) {
@@ -188,7 +178,8 @@ impl SimUser {
         groups
     }
 
-    pub(crate) fn may(&self, request: &Attributes<'_>) -> bool {
+    #[doc(hidden)]
+    pub fn may(&self, request: &Attributes<'_>) -> bool {
         if self.groups.iter().any(|group| group == "system:masters") {
             return true;
         }
@@ -219,19 +210,19 @@ impl SimUser {
 
 /// The attributes of a request for its authorisation.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Attributes<'a> {
-    pub(crate) verb: &'a str,
-    pub(crate) group: &'a str,
-    pub(crate) resource: &'a str,
-    pub(crate) subresource: &'a str,
-    pub(crate) namespace: &'a str,
-    pub(crate) name: &'a str,
+pub struct Attributes<'a> {
+    pub verb: &'a str,
+    pub group: &'a str,
+    pub resource: &'a str,
+    pub subresource: &'a str,
+    pub namespace: &'a str,
+    pub name: &'a str,
     /// The path of a non-resource request.
-    pub(crate) path: Option<&'a str>,
+    pub path: Option<&'a str>,
 }
 
 impl Attributes<'_> {
-    pub(crate) fn forbidden(&self, user: &SimUser) -> SimError {
+    pub fn forbidden(&self, user: &SimUser) -> SimError {
         let user = &user.name;
         let verb = self.verb;
         if let Some(path) = self.path {
@@ -271,38 +262,37 @@ impl Attributes<'_> {
 
 /// The users of a cluster, by their credentials.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Users {
+pub struct Users {
     tokens: HashMap<String, Arc<SimUser>>,
     /// By the certificate, DER. Only certificates of `SimTls::client_certificate` are in it.
     certificates: HashMap<Vec<u8>, Arc<SimUser>>,
-    pub(crate) anonymous: bool,
 }
 
 impl Users {
-    pub(crate) fn set_token(&mut self, token: String, user: SimUser) {
+    pub fn set_token(&mut self, token: String, user: SimUser) {
         self.tokens.insert(token, Arc::new(user));
     }
 
-    pub(crate) fn remove_token(&mut self, token: &str) -> bool {
+    pub fn remove_token(&mut self, token: &str) -> bool {
         self.tokens.remove(token).is_some()
     }
 
-    pub(crate) fn set_certificate(&mut self, der: Vec<u8>, user: SimUser) {
+    pub fn set_certificate(&mut self, der: Vec<u8>, user: SimUser) {
         self.certificates.insert(der, Arc::new(user));
     }
 
-    pub(crate) fn token_of(&self, name: &str) -> Option<String> {
+    pub fn token_of(&self, name: &str) -> Option<String> {
         let found = self.tokens.iter().find(|(_, user)| user.name == name);
         found.map(|(token, _)| token.clone())
     }
 
     /// The user with this name, for impersonation.
-    pub(crate) fn by_name(&self, name: &str) -> Option<Arc<SimUser>> {
+    pub fn by_name(&self, name: &str) -> Option<Arc<SimUser>> {
         let mut all = self.tokens.values().chain(self.certificates.values());
         all.find(|user| user.name == name).cloned()
     }
 
-    pub(crate) fn authenticate(
+    pub fn authenticate(
         &self,
         authorization: Option<&str>,
         certificate: Option<&[u8]>,
@@ -316,7 +306,7 @@ impl Users {
             .map(|(_, token)| token.trim());
         match token {
             Some(token) => self.tokens.get(token).cloned().ok_or_else(SimError::unauthorized),
-            None if certificate.is_some() || !self.anonymous => Err(SimError::unauthorized()),
+            None if certificate.is_some() => Err(SimError::unauthorized()),
             None => Ok(Arc::new(SimUser::anonymous())),
         }
     }

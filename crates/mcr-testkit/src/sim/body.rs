@@ -18,7 +18,8 @@ enum Content {
 }
 
 impl SimBody {
-    pub(crate) fn full(bytes: impl Into<Bytes>) -> Self {
+    #[doc(hidden)]
+    pub fn full(bytes: impl Into<Bytes>) -> Self {
         Self(Content::Full(bytes.into()))
     }
 

@@ -23,7 +23,6 @@ pub struct SimBuilder {
     template: Option<SimCluster>,
     admin_token: Option<String>,
     users: Vec<(String, SimUser)>,
-    anonymous: bool,
     settings: Settings,
 }
 
@@ -35,7 +34,6 @@ impl Default for SimBuilder {
             template: None,
             admin_token: None,
             users: Vec::new(),
-            anonymous: true,
             settings: Settings {
                 window: 1000,
                 bookmark_interval: Duration::from_secs(60),
@@ -100,14 +98,6 @@ impl SimBuilder {
         self
     }
 
-    /// Sets whether requests without credentials have the user `system:anonymous`, as in Kubernetes
-    /// by default: it may read `/version` and the health paths, and gets 403 otherwise. If not,
-    /// such requests get 401.
-    pub fn anonymous(mut self, allowed: bool) -> Self {
-        self.anonymous = allowed;
-        self
-    }
-
     /// Sets how many writes of each resource are kept in the history, which watches, pages and
     /// lists of old versions read. Default: 1000. Requests for older versions get 410.
     pub fn history(mut self, writes: usize) -> Self {
@@ -159,7 +149,6 @@ impl SimBuilder {
             None => Store::new(window),
         };
         let mut users = Users::default();
-        users.anonymous = self.anonymous;
         let token = self.admin_token.unwrap_or_else(|| format!("admin-{seed:016x}"));
         users.set_token(token, SimUser::new(ADMIN).group("system:masters"));
         for (token, user) in self.users {

@@ -2,7 +2,7 @@
 
 /// How a built-in resource is stored and written; letters so that the table stays readable:
 /// `N` namespaced, `S` has a status, `G` counts generations, `U` an update may create it, `V` an update
-/// must name a version, `R` a deletion answers with the object, `C` has a scale, `-` create only,
+/// must name a version, `R` a deletion answers with the object, `-` create only,
 /// `X` cannot be deleted as a collection.
 pub(crate) struct Row {
     pub(crate) group: &'static str,
@@ -48,7 +48,7 @@ pub(crate) const ROWS: &[Row] = &[
     row("", "v1", ["persistentvolumes", "persistentvolume", "PersistentVolume"], "pv", "", "SR"),
     row("", "v1", ["pods", "pod", "Pod"], "po", "all", "NSGR"),
     row("", "v1", ["podtemplates", "podtemplate", "PodTemplate"], "", "", "NR"),
-    row("", "v1", ["replicationcontrollers", "replicationcontroller", "ReplicationController"], "rc", "all", "NSGC"),
+    row("", "v1", ["replicationcontrollers", "replicationcontroller", "ReplicationController"], "rc", "all", "NSG"),
     row("", "v1", ["resourcequotas", "resourcequota", "ResourceQuota"], "quota", "", "NSUR"),
     row("", "v1", ["secrets", "secret", "Secret"], "", "", "N"),
     row("", "v1", ["serviceaccounts", "serviceaccount", "ServiceAccount"], "sa", "", "NR"),
@@ -56,9 +56,9 @@ pub(crate) const ROWS: &[Row] = &[
     row("apiregistration.k8s.io", "v1", ["apiservices", "apiservice", "APIService"], "", "api-extensions", "S"),
     row("apps", "v1", ["controllerrevisions", "controllerrevision", "ControllerRevision"], "", "", "N"),
     row("apps", "v1", ["daemonsets", "daemonset", "DaemonSet"], "ds", "all", "NSG"),
-    row("apps", "v1", ["deployments", "deployment", "Deployment"], "deploy", "all", "NSGC"),
-    row("apps", "v1", ["replicasets", "replicaset", "ReplicaSet"], "rs", "all", "NSGC"),
-    row("apps", "v1", ["statefulsets", "statefulset", "StatefulSet"], "sts", "all", "NSGC"),
+    row("apps", "v1", ["deployments", "deployment", "Deployment"], "deploy", "all", "NSG"),
+    row("apps", "v1", ["replicasets", "replicaset", "ReplicaSet"], "rs", "all", "NSG"),
+    row("apps", "v1", ["statefulsets", "statefulset", "StatefulSet"], "sts", "all", "NSG"),
     row("events.k8s.io", "v1", ["events", "event", "Event"], "ev", "", "NU"),
     row("authentication.k8s.io", "v1", ["selfsubjectreviews", "selfsubjectreview", "SelfSubjectReview"], "", "", "-"),
     row("authentication.k8s.io", "v1", ["tokenreviews", "tokenreview", "TokenReview"], "", "", "-"),

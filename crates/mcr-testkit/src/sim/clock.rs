@@ -3,24 +3,17 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 /// The time as Kubernetes writes it: to the second.
-pub(crate) fn now() -> String {
+pub fn now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// To the microsecond, as the audit log has it.
-pub(crate) fn now_precise() -> String {
+pub fn now_precise() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }
 
-pub(crate) fn after(seconds: i64) -> String {
-    let end = Timestamp::now().checked_add(jiff::SignedDuration::from_secs(seconds));
-    end.unwrap_or(Timestamp::MAX)
-        .strftime("%Y-%m-%dT%H:%M:%SZ")
-        .to_string()
-}
-
 /// The time since then.
-pub(crate) fn since(time: &str) -> Option<Duration> {
+pub fn since(time: &str) -> Option<Duration> {
     let time: Timestamp = time.parse().ok()?;
     Timestamp::now().duration_since(time).try_into().ok()
 }

@@ -2,7 +2,6 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::audit::SimAuditLog;
 use super::auth::SimUser;
 use super::error::SimError;
 use super::kinds::{Kind, NAMESPACES};
@@ -11,13 +10,15 @@ use super::service::SimService;
 use super::state::ClusterState;
 use super::write::{Verb, Write};
 use super::{list, object};
+use crate::audit::AuditLog;
 
 /// One simulated cluster: an API server over memory.
 ///
 /// Cheap to clone; clones are the same cluster. It has no task and no socket of its own.
 #[derive(Clone)]
 pub struct SimCluster {
-    pub(crate) inner: Arc<ClusterState>,
+    #[doc(hidden)]
+    pub inner: Arc<ClusterState>,
 }
 
 impl SimCluster {
@@ -95,7 +96,7 @@ impl SimCluster {
     }
 
     /// The requests so far.
-    pub fn audit(&self) -> SimAuditLog {
+    pub fn audit(&self) -> AuditLog {
         self.inner.audit()
     }
 

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::cause::Cause;
 use super::error::SimError;
@@ -10,7 +10,7 @@ use super::schema::Schema;
 
 /// Fills in what an API server and its controllers add to a CRD: it is established at once, where a
 /// real one takes some writes and up to a second.
-pub(crate) fn complete(crd: &mut Value, now: &str) {
+pub fn complete(crd: &mut Value, now: &str) {
     let name = crd["spec"]["names"]["kind"]
         .as_str()
         .unwrap_or_default()
@@ -56,7 +56,7 @@ fn versions(crd: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// The kinds a CRD brings.
-pub(crate) fn kinds(crd: &Value) -> Result<Vec<Arc<Kind>>, SimError> {
+pub fn kinds(crd: &Value) -> Result<Vec<Arc<Kind>>, SimError> {
     let spec = &crd["spec"];
     let names = &spec["names"];
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -106,7 +106,6 @@ pub(crate) fn kinds(crd: &Value) -> Result<Vec<Arc<Kind>>, SimError> {
             namespaced: spec["scope"] == "Namespaced",
             has_status: subresources.contains_key("status"),
             has_generation: true,
-            has_scale: subresources.contains_key("scale"),
             create_on_update: false,
             update_needs_version: true,
             delete_answers_object: false,
@@ -114,13 +113,13 @@ pub(crate) fn kinds(crd: &Value) -> Result<Vec<Arc<Kind>>, SimError> {
             has_collection_delete: true,
             resource: resource_id(&group, &plural),
             table: resource_id(&group, &plural),
-            custom: Some(custom(version, &subresources)),
+            custom: Some(custom(version)),
         })
     });
     Ok(kinds.collect())
 }
 
-fn custom(version: &Value, _subresources: &Map<String, Value>) -> Custom {
+fn custom(version: &Value) -> Custom {
     let column = |column: &Value| {
         let word = |field: &str| column[field].as_str().unwrap_or_default().to_owned();
         let priority = column["priority"].as_i64().unwrap_or(0);
@@ -146,6 +145,5 @@ fn custom(version: &Value, _subresources: &Map<String, Value>) -> Custom {
             .map(|path| path.trim_start_matches('.').to_owned())
             .collect(),
         storage: version["storage"] == true,
-        conversion: None,
     }
 }

@@ -97,21 +97,12 @@ pub(super) fn check_metadata(kind: &Kind, object: &Value) -> Vec<Cause> {
     } else if !is_subdomain(name) {
         causes.push(Cause::invalid("metadata.name", format!("{name:?}"), NAME_RULE));
     }
-    for owner in object["metadata"]["ownerReferences"]
-        .as_array()
-        .into_iter()
-        .flatten()
-    {
-        let rules = [
-            ("apiVersion", "version must not be empty"),
-            ("kind", "must not be empty"),
-            ("name", "must not be empty"),
-            ("uid", "must not be empty"),
-        ];
-        for (field, why) in rules {
+    let owners = object["metadata"]["ownerReferences"].as_array();
+    for owner in owners.into_iter().flatten() {
+        for field in ["apiVersion", "kind", "name", "uid"] {
             if owner[field].as_str().unwrap_or_default().is_empty() {
                 let at = format!("metadata.ownerReferences.{field}");
-                causes.push(Cause::invalid(&at, "\"\"", why));
+                causes.push(Cause::invalid(&at, "\"\"", "must not be empty"));
             }
         }
     }

@@ -10,7 +10,7 @@ use super::state::ClusterState;
 use super::store::Store;
 use super::write::{Done, Write};
 
-/// Deletions. An object with finalizers or a grace period is only marked at first.
+/// Deletions. An object with finalizers is only marked at first.
 impl Write<'_> {
     pub(super) fn delete(
         &self,
@@ -28,36 +28,27 @@ impl Write<'_> {
         }
         let mut object = live.value_as(self.kind);
         self.check_delete_preconditions(options, &object)?;
-        let policy = match options["propagationPolicy"].as_str() {
-            None if options["orphanDependents"] == true => Some("Orphan"),
-            None if options["orphanDependents"] == false => Some("Background"),
-            policy => policy,
-        };
-        let changed = policy.is_some_and(|policy| set_policy(metadata_mut(&mut object), policy));
         if !text(&object, "deletionTimestamp").is_empty() {
-            return self.delete_again(cluster, store, &live, object, options, changed);
+            return Ok(Done::with(live));
         }
-        let graceful = self.kind.plural == "pods" && self.kind.group.is_empty();
-        if may_go(self.kind, &object) && !graceful {
+        if may_go(self.kind, &object) {
             if !self.dry_run {
                 self.remove(cluster, store, &live);
             }
-            let last = store.version;
             let reported = if self.dry_run {
                 live
             } else {
-                Arc::new(live.at(last))
+                Arc::new(live.at(store.version))
             };
             return Ok(Done {
                 removed: true,
                 ..Done::with(reported)
             });
         }
-        let grace = if graceful { grace_of(options, &object) } else { 0 };
         let metadata = metadata_mut(&mut object);
-        metadata.insert("deletionTimestamp".to_owned(), clock::after(grace).into());
+        metadata.insert("deletionTimestamp".to_owned(), clock::now().into());
         if !self.kind.is_namespaces() {
-            metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
+            metadata.insert("deletionGracePeriodSeconds".to_owned(), 0.into());
         }
         if let Some(generation) = metadata.get("generation").and_then(Value::as_i64) {
             metadata.insert("generation".to_owned(), (generation + 1).into());
@@ -65,57 +56,11 @@ impl Write<'_> {
         if self.kind.is_namespaces() {
             object["status"] = json!({ "phase": "Terminating" });
         }
-        let goes = may_go(self.kind, &object) && grace == 0;
         let object = self.commit(cluster, store, object)?;
-        if goes && !self.dry_run {
-            self.remove(cluster, store, &object);
-            let last = Arc::new(object.at(store.version));
-            return Ok(Done {
-                removed: true,
-                ..Done::with(last)
-            });
-        }
         if self.kind.is_namespaces() && cluster.settings.finish_namespaces && !self.dry_run {
             self.finish_namespace(cluster, store, &object);
         }
         Ok(Done::with(object))
-    }
-
-    /// Deletes an object that is being deleted already: this may change the policy, or shorten the grace period of a
-    /// pod.
-    fn delete_again(
-        &self,
-        cluster: &ClusterState,
-        store: &mut Store,
-        live: &Arc<Object>,
-        mut object: Value,
-        options: &Value,
-        changed: bool,
-    ) -> Result<Done, SimError> {
-        let grace = object["metadata"]["deletionGracePeriodSeconds"]
-            .as_i64()
-            .unwrap_or(0);
-        let wanted = options["gracePeriodSeconds"].as_i64().unwrap_or(grace);
-        let ends = (changed || grace > 0) && wanted == 0 && may_go(self.kind, &object);
-        if ends {
-            if !self.dry_run {
-                self.remove(cluster, store, live);
-            }
-            metadata_mut(&mut object).insert("deletionGracePeriodSeconds".to_owned(), 0.into());
-            return Ok(Done {
-                removed: true,
-                ..Done::with(Arc::new(Object::new(&cluster.part, object, store.version)))
-            });
-        }
-        if !changed && wanted >= grace {
-            return Ok(Done::with(live.clone()));
-        }
-        if wanted < grace {
-            let metadata = metadata_mut(&mut object);
-            metadata.insert("deletionGracePeriodSeconds".to_owned(), wanted.into());
-            metadata.insert("deletionTimestamp".to_owned(), clock::after(wanted).into());
-        }
-        self.commit(cluster, store, object).map(Done::with)
     }
 
     fn check_delete_preconditions(&self, options: &Value, object: &Value) -> Result<(), SimError> {
@@ -127,23 +72,19 @@ impl Write<'_> {
             details["kind"] = (*self.kind.kind).into();
             Err(SimError::new(409, "Conflict", message).with(details))
         };
-        let uid = text(object, "uid");
-        if let Some(wanted) = wanted["uid"].as_str()
-            && wanted != uid
-        {
-            return refuse(format!(
-                "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might \
-                 have been deleted and then recreated"
-            ));
-        }
-        let version = text(object, "resourceVersion");
-        if let Some(wanted) = wanted["resourceVersion"].as_str()
-            && wanted != version
-        {
-            return refuse(format!(
-                "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record \
-                 ({version}). The object might have been modified"
-            ));
+        for (field, what) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
+            let live = text(object, field);
+            if let Some(wanted) = wanted[field].as_str()
+                && wanted != live
+            {
+                let changed = match field {
+                    "uid" => "The object might have been deleted and then recreated",
+                    _ => "The object might have been modified",
+                };
+                return refuse(format!(
+                    "the {what} in the precondition ({wanted}) does not match the {what} in record ({live}). {changed}"
+                ));
+            }
         }
         Ok(())
     }
@@ -182,43 +123,7 @@ impl Write<'_> {
     }
 }
 
-fn grace_of(options: &Value, pod: &Value) -> i64 {
-    // A pod without a node has no process to stop, so it gets no grace period.
-    if pod["spec"]["nodeName"].as_str().unwrap_or_default().is_empty() {
-        return 0;
-    }
-    let own = || pod["spec"]["terminationGracePeriodSeconds"].as_i64();
-    options["gracePeriodSeconds"].as_i64().or_else(own).unwrap_or(30)
-}
-
-/// Replaces the finalizer of a deletion policy. Returns whether that changed anything.
-fn set_policy(metadata: &mut serde_json::Map<String, Value>, policy: &str) -> bool {
-    const SORT: [&str; 2] = ["foregroundDeletion", "orphan"];
-    let before = metadata.get("finalizers").cloned();
-    let list = before
-        .as_ref()
-        .and_then(Value::as_array)
-        .cloned()
-        .unwrap_or_default();
-    let mut list: Vec<Value> = list
-        .into_iter()
-        .filter(|finalizer| !SORT.iter().any(|known| finalizer == known))
-        .collect();
-    match policy {
-        "Foreground" => list.push("foregroundDeletion".into()),
-        "Orphan" => list.push("orphan".into()),
-        _ => {}
-    }
-    let after = (!list.is_empty()).then(|| Value::from(list));
-    let changed = before != after;
-    match after {
-        Some(after) => metadata.insert("finalizers".to_owned(), after),
-        None => metadata.remove("finalizers"),
-    };
-    changed
-}
-
-/// Whether a deleted object can be removed: no finalizer and no grace period is left.
+/// Whether a deleted object can be removed: no finalizer is left.
 pub(super) fn may_go(kind: &Kind, object: &Value) -> bool {
     let held = kind.is_namespaces()
         && object["spec"]["finalizers"]

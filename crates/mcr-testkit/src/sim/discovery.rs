@@ -2,9 +2,6 @@ use serde_json::{Value, json};
 
 use super::kinds::{Kind, Kinds};
 
-/// The media type of aggregated discovery. Without its parameters clients take the answer for the old form.
-pub(super) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-
 /// `/version`.
 pub(super) fn version() -> Value {
     json!({
@@ -53,12 +50,6 @@ pub(super) fn resources(kinds: &Kinds, group: &str, version: &str) -> Option<Val
     let mut list = Vec::new();
     for kind in kinds.in_version(group, version) {
         list.push(resource(kind));
-        if kind.has_scale {
-            list.push(json!({
-                "name": format!("{}/scale", kind.plural), "singularName": "", "namespaced": kind.namespaced,
-                "group": "autoscaling", "version": "v1", "kind": "Scale", "verbs": ["get", "patch", "update"],
-            }));
-        }
         if kind.has_status {
             list.push(json!({
                 "name": format!("{}/status", kind.plural), "singularName": "", "namespaced": kind.namespaced,
@@ -89,74 +80,6 @@ fn resource(kind: &Kind) -> Value {
     }
     if !kind.categories.is_empty() {
         resource["categories"] = json!(kind.categories);
-    }
-    resource
-}
-
-/// The aggregated form of `/api` (core) or `/apis`.
-pub(super) fn aggregated(kinds: &Kinds, core: bool) -> Value {
-    let groups = if core {
-        vec![(String::new(), vec!["v1".to_owned()])]
-    } else {
-        kinds.groups()
-    };
-    let items: Vec<Value> = groups
-        .iter()
-        .map(|(group, versions)| {
-            let versions: Vec<Value> = versions
-                .iter()
-                .map(|version| {
-                    let resources: Vec<Value> = kinds
-                        .in_version(group, version)
-                        .map(|kind| aggregated_resource(kind))
-                        .collect();
-                    json!({ "version": version, "resources": resources, "freshness": "Current" })
-                })
-                .collect();
-            let metadata = if group.is_empty() {
-                json!({})
-            } else {
-                json!({ "name": group })
-            };
-            json!({ "metadata": metadata, "versions": versions })
-        })
-        .collect();
-    json!({
-        "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items,
-    })
-}
-
-fn aggregated_resource(kind: &Kind) -> Value {
-    let response = |name: &str| match &kind.custom {
-        Some(_) => json!({ "group": kind.group, "version": kind.version, "kind": name }),
-        None => json!({ "group": "", "version": "", "kind": name }),
-    };
-    let mut subresources = Vec::new();
-    if kind.has_scale {
-        subresources.push(json!({
-            "subresource": "scale", "verbs": ["get", "patch", "update"],
-            "responseKind": { "group": "autoscaling", "version": "v1", "kind": "Scale" },
-        }));
-    }
-    if kind.has_status {
-        subresources.push(json!({
-            "subresource": "status", "verbs": ["get", "patch", "update"],
-            "responseKind": response(&kind.kind),
-        }));
-    }
-    let mut resource = json!({
-        "resource": kind.plural, "responseKind": response(&kind.kind),
-        "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
-        "singularResource": kind.singular, "verbs": kind.verbs(),
-    });
-    if !kind.short_names.is_empty() {
-        resource["shortNames"] = json!(kind.short_names);
-    }
-    if !kind.categories.is_empty() {
-        resource["categories"] = json!(kind.categories);
-    }
-    if !subresources.is_empty() {
-        resource["subresources"] = json!(subresources);
     }
     resource
 }

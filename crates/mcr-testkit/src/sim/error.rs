@@ -48,8 +48,12 @@ impl SimError {
         }
         status
     }
+}
 
-    pub(crate) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+/// What the parts of a server answer.
+#[doc(hidden)]
+impl SimError {
+    pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             code,
             reason,
@@ -59,7 +63,7 @@ impl SimError {
         }
     }
 
-    pub(crate) fn with(mut self, details: Value) -> Self {
+    pub fn with(mut self, details: Value) -> Self {
         self.details = Some(details);
         self
     }
@@ -69,25 +73,25 @@ impl SimError {
     }
 
     /// The answer of a Go server to an error without a Status.
-    pub(crate) fn internal(message: impl Into<String>) -> Self {
+    pub fn internal(message: impl Into<String>) -> Self {
         Self::new(500, "", message)
     }
 
-    pub(crate) fn unauthorized() -> Self {
+    pub fn unauthorized() -> Self {
         Self::new(401, "Unauthorized", "Unauthorized")
     }
 
-    pub(crate) fn no_such_resource() -> Self {
+    pub fn no_such_resource() -> Self {
         let message = "the server could not find the requested resource";
         Self::new(404, "NotFound", message).with(json!({}))
     }
 
-    pub(crate) fn method_not_allowed() -> Self {
+    pub fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
         Self::new(405, "MethodNotAllowed", message).with(json!({}))
     }
 
-    pub(crate) fn not_found(kind: &Kind, name: &str) -> Self {
+    pub fn not_found(kind: &Kind, name: &str) -> Self {
         Self::new(404, "NotFound", format!("{} not found", kind.quoted(name))).with(kind.details(name))
     }
 
@@ -134,13 +138,8 @@ impl SimError {
         Self::new(405, "MethodNotAllowed", message).with(json!({}))
     }
 
-    pub(crate) fn not_acceptable_to_built_in() -> Self {
-        let message = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml";
-        Self::new(406, "NotAcceptable", message).with(json!({}))
-    }
-
-    pub(crate) fn not_acceptable() -> Self {
-        let message = "only the following media types are accepted: application/json, application/yaml";
+    pub fn not_acceptable() -> Self {
+        let message = "only the following media types are accepted: application/json";
         Self::new(406, "NotAcceptable", message)
     }
 
@@ -157,7 +156,7 @@ impl SimError {
     }
 
     /// 422 about an object. The resource's kind is written as API servers do: `Widget.example.com "w"`.
-    pub(crate) fn invalid(group: &str, kind: &str, name: &str, causes: &[Cause]) -> Self {
+    pub fn invalid(group: &str, kind: &str, name: &str, causes: &[Cause]) -> Self {
         let qualified = match group {
             "" => kind.to_owned(),
             group => format!("{kind}.{group}"),

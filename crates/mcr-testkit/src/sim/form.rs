@@ -10,7 +10,7 @@ use super::table::{self, Include};
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub enum Form {
     Full,
     /// `PartialObjectMetadata`, or a list of such.
     Metadata {
@@ -19,33 +19,20 @@ pub(crate) enum Form {
     Table(Include),
 }
 
-/// The parsed `Accept` header.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Accepted {
-    pub(crate) form: Form,
-    pub(crate) yaml: bool,
-    /// The aggregated form of discovery.
-    pub(crate) aggregated: bool,
-}
-
-impl Accepted {
-    /// Chooses the first known media type.
-    pub(crate) fn parse(header: &str, include: &str) -> Result<Self, SimError> {
-        let plain = Self {
-            form: Form::Full,
-            yaml: false,
-            aggregated: false,
-        };
+impl Form {
+    /// Chooses the first known media type of an `Accept` header.
+    pub fn parse(header: &str, include: &str) -> Result<Self, SimError> {
         if header.trim().is_empty() {
-            return Ok(plain);
+            return Ok(Self::Full);
         }
         for media in header.split(',') {
             let mut parts = media.split(';').map(str::trim);
-            let yaml = match parts.next().unwrap_or_default() {
-                "application/json" | "application/*" | "*/*" => false,
-                "application/yaml" => true,
-                _ => continue,
-            };
+            if !matches!(
+                parts.next().unwrap_or_default(),
+                "application/json" | "application/*" | "*/*"
+            ) {
+                continue;
+            }
             let parameter = |name: &str| {
                 media
                     .split(';')
@@ -54,8 +41,8 @@ impl Accepted {
                     .map(|(_, value)| value)
             };
             let wanted = (parameter("as"), parameter("g"), parameter("v"));
-            let form = match wanted {
-                (None, ..) => Form::Full,
+            return Ok(match wanted {
+                (None, ..) => Self::Full,
                 (Some("Table"), Some("meta.k8s.io"), Some("v1")) => Form::Table(include_of(include)?),
                 (Some("PartialObjectMetadata"), Some("meta.k8s.io"), Some("v1")) => {
                     Form::Metadata { list: false }
@@ -63,16 +50,8 @@ impl Accepted {
                 (Some("PartialObjectMetadataList"), Some("meta.k8s.io"), Some("v1")) => {
                     Form::Metadata { list: true }
                 }
-                (Some("APIGroupDiscoveryList"), Some("apidiscovery.k8s.io"), Some("v2")) => {
-                    return Ok(Self {
-                        aggregated: true,
-                        yaml,
-                        ..plain
-                    });
-                }
                 _ => continue,
-            };
-            return Ok(Self { form, yaml, ..plain });
+            });
         }
         Err(SimError::not_acceptable())
     }
@@ -90,7 +69,7 @@ fn include_of(text: &str) -> Result<Include, SimError> {
 }
 
 /// One object, as an answer or in a watch event.
-pub(crate) fn write_object(
+pub fn write_object(
     kind: &Kind,
     object: &Object,
     form: Form,
@@ -179,7 +158,7 @@ fn write_item(kind: &Kind, object: &Arc<Object>, form: Form, to: &mut Vec<u8>) {
 }
 
 /// A bookmark has no data except a version.
-pub(crate) fn bookmark(kind: &Kind, form: Form, version: u64, initial_end: bool) -> Value {
+pub fn bookmark(kind: &Kind, form: Form, version: u64, initial_end: bool) -> Value {
     let mut metadata = json!({ "resourceVersion": version.to_string() });
     if initial_end {
         metadata["annotations"] = json!({ "k8s.io/initial-events-end": "true" });

@@ -7,11 +7,10 @@ use http::{Method, Response};
 use serde_json::json;
 
 use super::answer::Answer;
-use super::audit::{COMPLETE, Pending, STARTED, SimAuditEvent};
 use super::auth::{Attributes, SimUser};
 use super::body::SimBody;
 use super::error::SimError;
-use super::form::{self, Accepted, Form};
+use super::form::{self, Form};
 use super::kinds::Kind;
 use super::list;
 use super::patch::Patch;
@@ -21,10 +20,11 @@ use super::route::{Route, Target};
 use super::state::ClusterState;
 use super::watch::Watch;
 use super::write::{Verb, Write};
-use super::{clock, discovery, openapi, read, review, route, scale};
+use super::{clock, discovery, openapi, read, review};
+use crate::audit::{AuditEvent, COMPLETE, STARTED};
 
 /// Answers a request. Nothing here waits.
-pub(crate) fn handle(
+pub fn handle(
     cluster: &Arc<ClusterState>,
     parts: &Parts,
     body: &Bytes,
@@ -43,14 +43,14 @@ pub(crate) fn handle(
 }
 
 /// The user of a request, or the answer that it has before it is looked at.
-pub(crate) enum Caller {
+pub enum Caller {
     User(Arc<SimUser>),
     /// With the name of the user for the audit log.
     Answered(String, Result<Answer, SimError>),
 }
 
 /// Answers a request of an authenticated user. The audit log gets `uri`, of which the path of `parts` may be a part.
-pub(crate) fn handle_for(
+pub fn handle_for(
     cluster: &Arc<ClusterState>,
     parts: &Parts,
     body: &Bytes,
@@ -60,64 +60,31 @@ pub(crate) fn handle_for(
     let received = clock::now_precise();
     let query = Query::parse(parts.uri.query());
     let route = Route::of(parts.uri.path());
-    let accepted = Accepted::parse(header(&parts.headers, ACCEPT), query.text("includeObject"));
+    let accepted = Form::parse(header(&parts.headers, ACCEPT), query.text("includeObject"));
     let request = Request {
         cluster,
         parts,
         query: &query,
         body,
-        form: accepted.as_ref().map_or(Form::Full, |accepted| accepted.form),
+        form: *accepted.as_ref().unwrap_or(&Form::Full),
     };
     let (name, outcome) = match caller {
         Caller::User(user) => {
-            let impersonated = request.impersonate(user);
-            match impersonated {
-                Ok(user) => {
-                    let outcome = request.authorised(&user, &route, &accepted);
-                    (user.name.clone(), outcome)
-                }
-                Err(error) => (String::new(), Err(error)),
-            }
+            let outcome = request.authorised(&user, &route, &accepted);
+            (user.name.clone(), outcome)
         }
         Caller::Answered(name, outcome) => (name, outcome),
     };
-    let yaml = accepted.is_ok_and(|accepted| accepted.yaml);
     let event = request.audit(&route, name, received, uri);
-    request.respond(outcome, event, yaml)
+    request.respond(outcome, event)
 }
 
 impl Request<'_> {
-    fn impersonate(&self, user: Arc<SimUser>) -> Result<Arc<SimUser>, SimError> {
-        let name = header(&self.parts.headers, "impersonate-user");
-        if name.is_empty() {
-            return Ok(user);
-        }
-        let wanted = Attributes {
-            verb: "impersonate",
-            resource: "users",
-            name,
-            ..Attributes::default()
-        };
-        if !user.may(&wanted) {
-            return Err(wanted.forbidden(&user));
-        }
-        let known = self.cluster.users().by_name(name);
-        let mut user = known.map_or_else(|| SimUser::new(name), |user| (*user).clone());
-        let groups = self.parts.headers.get_all("impersonate-group");
-        user.groups.extend(
-            groups
-                .iter()
-                .filter_map(|group| group.to_str().ok())
-                .map(str::to_owned),
-        );
-        Ok(Arc::new(user))
-    }
-
     fn authorised(
         &self,
         user: &SimUser,
         route: &Route,
-        accepted: &Result<Accepted, SimError>,
+        accepted: &Result<Form, SimError>,
     ) -> Result<Answer, SimError> {
         let path = self.parts.uri.path();
         let Route::Resource(target) = route else {
@@ -130,7 +97,7 @@ impl Request<'_> {
             if !user.may(&wanted) {
                 return Err(wanted.forbidden(user));
             }
-            return Ok(self.plain(route, accepted));
+            return self.plain(route, accepted);
         };
         let verb = target.verb(&self.parts.method, self.query);
         let only = selected_name(self.query);
@@ -146,19 +113,11 @@ impl Request<'_> {
         self.resource(user, &kind, target, verb, accepted)
     }
 
-    fn plain(&self, route: &Route, accepted: &Result<Accepted, SimError>) -> Answer {
-        let aggregated = accepted.as_ref().is_ok_and(|accepted| accepted.aggregated);
+    fn plain(&self, route: &Route, accepted: &Result<Form, SimError>) -> Result<Answer, SimError> {
         let kinds = self.cluster.kinds(&self.cluster.store());
         let found = match route {
-            Route::Text(text) => return Answer::Text(200, (*text).into()),
+            Route::Text(text) => return Ok(Answer::Text(200, (*text).into())),
             Route::Version => Some(discovery::version()),
-            Route::CoreVersions | Route::Groups if aggregated => {
-                let found = discovery::aggregated(&kinds, matches!(route, Route::CoreVersions));
-                return match accepted {
-                    Ok(accepted) if accepted.yaml => Answer::value(200, &found),
-                    _ => Answer::Typed(discovery::AGGREGATED, found.to_string().into_bytes()),
-                };
-            }
             Route::CoreVersions => Some(discovery::core_versions()),
             Route::Groups => Some(discovery::groups(&kinds)),
             Route::Group(group) => discovery::group(&kinds, group),
@@ -167,12 +126,10 @@ impl Request<'_> {
             Route::OpenApiOf(group, version) => openapi::document(&kinds, group, version),
             Route::Resource(_) | Route::Nothing => None,
         };
-        match (found, route) {
-            (Some(value), _) => Answer::value(200, &value),
-            (None, Route::Resources(group, _)) if route::is_built_in(group) => {
-                Answer::value(404, &SimError::no_such_resource().to_status())
-            }
-            _ => Answer::Text(404, "404 page not found\n".into()),
+        match (found, accepted) {
+            (Some(_), Err(error)) => Err(error.clone()),
+            (Some(value), Ok(_)) => Ok(Answer::value(200, &value)),
+            (None, _) => Ok(Answer::Text(404, "404 page not found\n".into())),
         }
     }
 
@@ -182,7 +139,7 @@ impl Request<'_> {
         kind: &Arc<Kind>,
         target: &Target,
         verb: &str,
-        accepted: &Result<Accepted, SimError>,
+        accepted: &Result<Form, SimError>,
     ) -> Result<Answer, SimError> {
         let custom = kind.custom.is_some();
         let misplaced = if kind.namespaced {
@@ -190,9 +147,6 @@ impl Request<'_> {
         } else {
             !target.namespace.is_empty()
         };
-        if misplaced && custom && !matches!(verb, "list" | "watch") {
-            return Ok(Answer::Text(404, "404 page not found\n".into()));
-        }
         if misplaced && (!kind.namespaced || !target.name.is_empty()) {
             return Err(SimError::no_such_resource());
         }
@@ -213,43 +167,17 @@ impl Request<'_> {
             _ => false,
         };
         let fits = fits && (!kind.create_only || verb == "create");
-        let patched_later = custom && verb == "patch";
-        if !fits && !patched_later {
-            match verb {
-                "update" if custom => return Err(SimError::bad_request("name must be provided")),
-                // The body is checked first.
-                "create" if custom => drop(read::object(kind, self.content_type(), self.body)?),
-                _ => {}
-            }
+        if !fits {
             return Err(SimError::method_not_allowed());
         }
-        let accepted = match accepted {
-            Ok(accepted) => accepted,
-            // The part that knows media types only is asked first.
-            Err(error) if error.code() == 406 && !custom && !self.accepts_json() => {
-                return Err(SimError::not_acceptable_to_built_in());
-            }
-            Err(error) => return Err(error.clone()),
-        };
-        if accepted.aggregated {
-            return Err(SimError::not_acceptable());
+        if let Err(error) = accepted {
+            return Err(error.clone());
         }
         match &*target.subresource {
             "" => {}
             "status" if kind.has_status && matches!(verb, "get" | "update" | "patch") => {}
             "finalize" if kind.is_namespaces() && verb == "update" => {}
-            "scale" if kind.has_scale => return scale::answer(self, kind, target, verb),
-            "status" if custom && kind.has_status => {
-                let message = format!(
-                    "{verb} is not supported on resources of kind \"{}\"",
-                    kind.resource
-                );
-                let mut details = kind.details("");
-                if let Some(details) = details.as_object_mut() {
-                    details.remove("name");
-                }
-                return Err(SimError::new(405, "MethodNotAllowed", message).with(details));
-            }
+            "status" if kind.has_status => return Err(SimError::method_not_allowed()),
             _ if custom => return Err(SimError::not_found(kind, &target.name)),
             _ => return Err(SimError::no_such_resource()),
         }
@@ -303,7 +231,7 @@ impl Request<'_> {
 
     fn delete_collection(&self, kind: &Arc<Kind>, target: &Target) -> Result<Answer, SimError> {
         let options = ListOptions::parse(kind, self.query)?;
-        let delete = read::delete_options(self.content_type(), self.body, self.query)?;
+        let delete = read::delete_options(self.content_type(), self.body)?;
         let mut store = self.cluster.store();
         let page = list::list(&store, kind, &self.cluster.prefix(&target.namespace), &options)?;
         for object in &page.objects {
@@ -331,7 +259,7 @@ impl Request<'_> {
                 Verb::Update(read::object(kind, media, self.body)?),
             ),
             "delete" => {
-                let options = read::delete_options(media, self.body, self.query)?;
+                let options = read::delete_options(media, self.body)?;
                 let given = &options["dryRun"];
                 write.dry_run = given
                     .as_array()
@@ -375,20 +303,15 @@ impl Request<'_> {
         Ok(Answer::Json(code, bytes))
     }
 
-    fn audit(&self, route: &Route, user: String, received: String, uri: &str) -> SimAuditEvent {
-        let mut event = SimAuditEvent {
+    fn audit(&self, route: &Route, user: String, received: String, uri: &str) -> AuditEvent {
+        let mut event = AuditEvent {
             stage: COMPLETE,
             verb: self.parts.method.as_str().to_lowercase(),
             uri: uri.to_owned(),
             user,
             user_agent: header(&self.parts.headers, USER_AGENT).to_owned(),
-            group: String::new(),
-            resource: String::new(),
-            subresource: String::new(),
-            namespace: String::new(),
-            name: String::new(),
-            code: 0,
             received,
+            ..AuditEvent::default()
         };
         if let Route::Resource(target) = route {
             target
@@ -403,12 +326,7 @@ impl Request<'_> {
         event
     }
 
-    fn respond(
-        &self,
-        outcome: Result<Answer, SimError>,
-        mut event: SimAuditEvent,
-        yaml: bool,
-    ) -> Response<SimBody> {
+    fn respond(&self, outcome: Result<Answer, SimError>, mut event: AuditEvent) -> Response<SimBody> {
         let answer = outcome
             .unwrap_or_else(|error| Answer::Json(error.code(), error.to_status().to_string().into_bytes()));
         let (code, media, body) = match answer {
@@ -417,17 +335,12 @@ impl Request<'_> {
                 "text/plain; charset=utf-8",
                 SimBody::full(text.into_owned()),
             ),
-            Answer::Typed(media, bytes) => (200, media, SimBody::full(bytes)),
             Answer::Watch(mut watch) => {
                 event.code = 200;
                 event.stage = STARTED;
-                watch.audited = Some(Pending(Box::new(event.clone())));
+                watch.audited = Some(Box::new(event.clone()));
                 (200, "application/json", SimBody::watch(watch))
             }
-            Answer::Json(code, bytes) if yaml => match read::to_yaml(&bytes) {
-                Some(text) => (code, "application/yaml", SimBody::full(text)),
-                None => (code, "application/json", SimBody::full(bytes)),
-            },
             Answer::Json(code, mut bytes) => {
                 bytes.push(b'\n');
                 (code, "application/json", SimBody::full(bytes))

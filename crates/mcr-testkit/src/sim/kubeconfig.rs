@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use super::tls::SimCertificate;
 
-pub(crate) fn with_token(name: &str, url: &str, ca: &str, token: &str) -> String {
+pub fn with_token(name: &str, url: &str, ca: &str, token: &str) -> String {
     write(name, url, ca, &json!({ "token": token }))
 }
 
-pub(crate) fn with_certificate(name: &str, url: &str, ca: &str, certificate: &SimCertificate) -> String {
+pub fn with_certificate(name: &str, url: &str, ca: &str, certificate: &SimCertificate) -> String {
     let user = json!({
         "client-certificate-data": STANDARD.encode(&certificate.certificate),
         "client-key-data": STANDARD.encode(&certificate.key),

@@ -28,12 +28,12 @@
 //!
 //! Lists with pages, selectors and every form of `resourceVersion`; watches with history, bookmarks,
 //! `timeoutSeconds`, streaming lists and 410; create, update, JSON, merge, strategic and apply patches,
-//! deletion with finalizers, preconditions and policies, deletion of collections; optimistic
-//! concurrency; the status, scale and finalize subresources; custom resources with their versions, schema,
-//! defaults and columns; metadata-only and table forms, YAML; discovery, also aggregated; reviews of
-//! oneself; users by token or certificate, impersonation, 401 and 403; an audit log; dry runs;
+//! deletion with finalizers and preconditions, deletion of collections; optimistic
+//! concurrency; the status and finalize subresources; custom resources with their versions, schema,
+//! defaults and columns; metadata-only and table forms; discovery; reviews of
+//! oneself; users by token or certificate, 401 and 403; an audit log; dry runs;
 //! `managedFields`. A suite of scripts, written ones and random ones, is run against it and a real
-//! kube-apiserver 1.36, and the answers, messages included, must be the same.
+//! kube-apiserver 1.36, and the answers must be the same. Of requests that are malformed or invalid, code and reason are.
 //!
 //! # What it does not
 //!
@@ -46,7 +46,7 @@
 //!   list that is not known is replaced as a whole by apply and strategic patches. `$setElementOrder` and
 //!   `$retainKeys` are ignored.
 //! - RBAC objects are stored, not evaluated: rights are those of [`SimUser`].
-//! - Nothing acts on its own: no garbage collection (`Foreground` and `Orphan` leave their finalizer), no
+//! - Nothing acts on its own: no garbage collection, no policies and grace periods of deletions, no
 //!   tokens of service accounts, a deleted namespace stays `Terminating` (but see
 //!   [`finish_namespaces`](SimBuilder::finish_namespaces)).
 //! - No protobuf but in the bodies that `kubectl create` sends for a ConfigMap, Secret, Namespace or
@@ -55,57 +55,82 @@
 //! - A version of the future is refused at once, where a real server waits three seconds. Bookmarks come
 //!   when [`bookmark_interval`](SimBuilder::bookmark_interval) says and at the end of a watch.
 
-pub(crate) mod answer;
-pub(crate) mod apply;
-pub(crate) mod audit;
-pub(crate) mod auth;
-pub(crate) mod body;
+mod body;
 mod builder;
-pub(crate) mod builtin;
-pub(crate) mod cause;
-pub(crate) mod clock;
-pub(crate) mod cluster;
-pub(crate) mod crd;
+mod builtin;
+mod cluster;
 mod defaults;
 mod delete;
 mod discovery;
-pub(crate) mod error;
-pub(crate) mod form;
-pub(crate) mod handle;
-pub(crate) mod kinds;
-pub(crate) mod kubeconfig;
+mod error;
 mod list;
 mod managed;
 mod merge_strategy;
-pub(crate) mod object;
 mod openapi;
-mod patch;
 mod protobuf;
-pub(crate) mod query;
-pub(crate) mod read;
-pub(crate) mod request;
 mod review;
-pub(crate) mod route;
-mod scale;
-mod schema;
-mod selector;
-pub(crate) mod server;
+mod server;
 mod server_error;
 mod service;
-pub(crate) mod state;
-pub(crate) mod store;
-mod table;
-pub(crate) mod tls;
+mod tls;
 mod update;
-mod watch;
-pub(crate) mod write;
 
-pub use audit::{SimAuditEvent, SimAuditLog, SimAuditMark};
+// The double of kcp is built on these modules. They are public for it alone, and no part of the API of this crate.
+#[doc(hidden)]
+pub mod answer;
+#[doc(hidden)]
+pub mod apply;
+#[doc(hidden)]
+pub mod auth;
+#[doc(hidden)]
+pub mod cause;
+#[doc(hidden)]
+pub mod clock;
+#[doc(hidden)]
+pub mod crd;
+#[doc(hidden)]
+pub mod form;
+#[doc(hidden)]
+pub mod handle;
+#[doc(hidden)]
+pub mod kinds;
+#[doc(hidden)]
+pub mod kubeconfig;
+#[doc(hidden)]
+pub mod object;
+#[doc(hidden)]
+pub mod patch;
+#[doc(hidden)]
+pub mod query;
+#[doc(hidden)]
+pub mod read;
+#[doc(hidden)]
+pub mod request;
+#[doc(hidden)]
+pub mod route;
+#[doc(hidden)]
+pub mod schema;
+#[doc(hidden)]
+pub mod selector;
+#[doc(hidden)]
+pub mod state;
+#[doc(hidden)]
+pub mod store;
+#[doc(hidden)]
+pub mod table;
+#[doc(hidden)]
+pub mod watch;
+#[doc(hidden)]
+pub mod write;
+
+pub use crate::audit::{AuditEvent as SimAuditEvent, AuditLog as SimAuditLog, AuditMark as SimAuditMark};
 pub use auth::{SimRule, SimUser};
 pub use body::SimBody;
 pub use builder::SimBuilder;
 pub use cluster::SimCluster;
 pub use error::SimError;
+#[doc(hidden)]
+pub use server::{Answers, Listening, listen_for};
 pub use server::{SimFleet, SimServer};
 pub use server_error::SimServerError;
 pub use service::SimService;

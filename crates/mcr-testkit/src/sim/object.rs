@@ -13,10 +13,10 @@ use super::kinds::Kind;
 /// `apiVersion` and `kind` are not part of it: every version of a resource serves the same object
 /// under its own header, and built-in kinds leave them out in lists.
 #[derive(Debug)]
-pub(crate) struct Object {
+pub struct Object {
     /// As [`key`] makes it. The order of these is the order of a list.
-    pub(crate) key: Box<str>,
-    pub(crate) version: u64,
+    pub key: Box<str>,
+    pub version: u64,
     labels: Box<[(Box<str>, Box<str>)]>,
     body: Box<[u8]>,
 }
@@ -29,7 +29,7 @@ struct OnlyMetadata<'a> {
 
 impl Object {
     /// Takes an object of a logical cluster whose metadata is complete but for the version.
-    pub(crate) fn new(cluster: &str, mut value: Value, version: u64) -> Self {
+    pub fn new(cluster: &str, mut value: Value, version: u64) -> Self {
         if let Some(object) = value.as_object_mut() {
             object.remove("apiVersion");
             object.remove("kind");
@@ -52,25 +52,25 @@ impl Object {
         }
     }
 
-    pub(crate) fn namespace(&self) -> &str {
+    pub fn namespace(&self) -> &str {
         self.path().split_once('/').map_or("", |(namespace, _)| namespace)
     }
 
-    pub(crate) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         self.path().split_once('/').map_or(self.path(), |(_, name)| name)
     }
 
     /// The logical cluster; empty where the server has no such.
-    pub(crate) fn cluster(&self) -> &str {
+    pub fn cluster(&self) -> &str {
         self.key.split_once("//").map_or("", |(cluster, _)| cluster)
     }
 
     /// `namespace/name`, or `name` of a cluster-wide object.
-    pub(crate) fn path(&self) -> &str {
+    pub fn path(&self) -> &str {
         self.key.split_once("//").map_or(&*self.key, |(_, path)| path)
     }
 
-    pub(crate) fn label(&self, key: &str) -> Option<&str> {
+    pub fn label(&self, key: &str) -> Option<&str> {
         self.labels
             .iter()
             .find(|(name, _)| &**name == key)
@@ -78,42 +78,31 @@ impl Object {
     }
 
     /// The object without `apiVersion` and `kind`.
-    pub(crate) fn value(&self) -> Value {
+    pub fn value(&self) -> Value {
         // Can't fail: this module has written the JSON.
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
     /// The object as a version of its resource serves it.
-    pub(crate) fn value_as(&self, kind: &Kind) -> Value {
-        let mut value = self.stored(kind);
-        kind.to_served(&mut value);
-        value
-    }
-
-    /// As [`value_as`](Self::value_as), with the fields of the stored version.
-    pub(crate) fn stored(&self, kind: &Kind) -> Value {
+    pub fn value_as(&self, kind: &Kind) -> Value {
         let mut value = self.value();
         value["apiVersion"] = kind.api_version().into();
         value["kind"] = (*kind.kind).into();
         value
     }
 
-    pub(crate) fn body(&self) -> &[u8] {
+    pub fn body(&self) -> &[u8] {
         &self.body
     }
 
-    pub(crate) fn write_as(&self, kind: &Kind, to: &mut Vec<u8>) {
-        if kind.is_converted() {
-            to.extend_from_slice(self.value_as(kind).to_string().as_bytes());
-            return;
-        }
+    pub fn write_as(&self, kind: &Kind, to: &mut Vec<u8>) {
         let (api_version, name) = (kind.api_version(), &kind.kind);
         to.extend_from_slice(format!("{{\"apiVersion\":\"{api_version}\",\"kind\":\"{name}\",").as_bytes());
         // There is always metadata: never an empty object.
         to.extend_from_slice(self.body.get(1..).unwrap_or_default());
     }
 
-    pub(crate) fn write_metadata(&self, to: &mut Vec<u8>) {
+    pub fn write_metadata(&self, to: &mut Vec<u8>) {
         let metadata = serde_json::from_slice::<OnlyMetadata<'_>>(&self.body).map(|only| only.metadata.get());
         to.extend_from_slice(br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":"#);
         to.extend_from_slice(metadata.unwrap_or("{}").as_bytes());
@@ -121,26 +110,26 @@ impl Object {
     }
 
     /// Removes the version, for the answer to a dry run.
-    pub(crate) fn forget_version(&mut self) {
+    pub fn forget_version(&mut self) {
         let mut value = self.value();
         metadata_mut(&mut value).remove("resourceVersion");
         self.body = value.to_string().into_bytes().into();
     }
 
     /// The last state of a deleted object, with the version of the deletion.
-    pub(crate) fn at(&self, version: u64) -> Self {
+    pub fn at(&self, version: u64) -> Self {
         Self::new(self.cluster(), self.value(), version)
     }
 }
 
 /// The key of an object: `namespace/name`, or `name` of a cluster-wide one. In a server with many logical
 /// clusters `cluster//` comes before it, which cannot be mistaken: no name has a slash.
-pub(crate) fn key(cluster: &str, namespace: &str, name: &str) -> String {
+pub fn key(cluster: &str, namespace: &str, name: &str) -> String {
     format!("{}{name}", prefix(cluster, namespace))
 }
 
 /// The beginning of the keys of a namespace of a logical cluster. Empty strings stand for all.
-pub(crate) fn prefix(cluster: &str, namespace: &str) -> String {
+pub fn prefix(cluster: &str, namespace: &str) -> String {
     match (cluster, namespace) {
         ("", "") => String::new(),
         ("", namespace) => format!("{namespace}/"),
@@ -150,7 +139,7 @@ pub(crate) fn prefix(cluster: &str, namespace: &str) -> String {
 }
 
 /// The metadata. Inserts it if there is none.
-pub(crate) fn metadata_mut(value: &mut Value) -> &mut Map<String, Value> {
+pub fn metadata_mut(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = json!({});
     }
@@ -164,11 +153,11 @@ pub(crate) fn metadata_mut(value: &mut Value) -> &mut Map<String, Value> {
     }
 }
 
-pub(crate) fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+pub fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value["metadata"][field].as_str().unwrap_or_default()
 }
 
-pub(crate) fn has_finalizers(value: &Value) -> bool {
+pub fn has_finalizers(value: &Value) -> bool {
     value["metadata"]["finalizers"]
         .as_array()
         .is_some_and(|finalizers| !finalizers.is_empty())
@@ -176,7 +165,7 @@ pub(crate) fn has_finalizers(value: &Value) -> bool {
 
 /// An object in a sorted set, found by its key without a second copy of it.
 #[derive(Clone, Debug)]
-pub(crate) struct ByKey(pub(crate) Arc<Object>);
+pub struct ByKey(pub Arc<Object>);
 
 impl Borrow<str> for ByKey {
     fn borrow(&self) -> &str {

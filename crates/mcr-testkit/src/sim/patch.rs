@@ -8,7 +8,7 @@ use super::schema::ListKind;
 
 /// A patch that is not an apply.
 #[derive(Debug)]
-pub(crate) enum Patch {
+pub enum Patch {
     Json(json_patch::Patch),
     Merge(Value),
     /// Merges the lists whose items have names; `$patch: replace` and `delete`, `$deleteFromPrimitiveList`
@@ -16,20 +16,13 @@ pub(crate) enum Patch {
     Strategic(Value),
 }
 
-const FORMATS: &str =
-    "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
-
 impl Patch {
-    pub(crate) fn parse(kind: &Kind, media: &str, body: &[u8]) -> Result<Self, SimError> {
+    pub fn parse(kind: &Kind, media: &str, body: &[u8]) -> Result<Self, SimError> {
         let custom = kind.custom.is_some();
         match media {
             "application/json-patch+json" => {
-                let patch = serde_json::from_slice(body).map_err(|_| {
-                    let found = go_name(body);
-                    SimError::bad_request(format!(
-                        "error decoding patch: json: cannot unmarshal {found} into Go value of type []handlers.jsonPatchOp"
-                    ))
-                })?;
+                let patch = serde_json::from_slice(body)
+                    .map_err(|error| SimError::bad_request(format!("error decoding patch: {error}")))?;
                 Ok(Self::Json(patch))
             }
             "application/merge-patch+json" => Ok(Self::Merge(Self::object(body)?)),
@@ -38,28 +31,21 @@ impl Patch {
         }
     }
 
-    pub(crate) fn unknown_format(kind: &Kind) -> SimError {
-        if kind.custom.is_some() {
-            SimError::unsupported_media_type(FORMATS)
-        } else {
-            let message = "415: Unsupported Media Type";
-            SimError::new(415, "UnsupportedMediaType", message).with(serde_json::json!({}))
-        }
+    pub fn unknown_format(kind: &Kind) -> SimError {
+        let formats = match kind.custom {
+            Some(_) => "application/json-patch+json, application/merge-patch+json",
+            None => "JSON, merge and strategic merge patches",
+        };
+        SimError::unsupported_media_type(formats)
     }
 
     fn object(body: &[u8]) -> Result<Value, SimError> {
-        match serde_json::from_slice(body) {
-            Ok(value @ Value::Object(_)) => Ok(value),
-            Ok(_) => Err(SimError::bad_request(format!(
-                "error decoding patch: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
-                go_name(body)
-            ))),
-            Err(error) => Err(SimError::bad_request(format!("error decoding patch: {error}"))),
-        }
+        let object = serde_json::from_slice(body).ok().filter(Value::is_object);
+        object.ok_or_else(|| SimError::bad_request("error decoding patch: it is no JSON object"))
     }
 
     /// The patched object.
-    pub(crate) fn apply(&self, kind: &Kind, before: &Value) -> Result<Value, SimError> {
+    pub fn apply(&self, kind: &Kind, before: &Value) -> Result<Value, SimError> {
         let mut object = before.clone();
         match self {
             Self::Json(patch) => {
@@ -91,16 +77,6 @@ fn tests_that_nothing_is_there(operation: &PatchOperation, object: &Value) -> bo
         .rsplit_once('/')
         .and_then(|(parent, _)| object.pointer(parent));
     test.value.is_null() && parent.is_some_and(Value::is_object) && object.pointer(path).is_none()
-}
-
-fn go_name(body: &[u8]) -> &'static str {
-    match serde_json::from_slice::<Value>(body) {
-        Ok(Value::Object(_)) => "object",
-        Ok(Value::Array(_)) => "array",
-        Ok(Value::String(_)) => "string",
-        Ok(Value::Number(_)) => "number",
-        _ => "bool",
-    }
 }
 
 fn merge(strategy: MergeStrategy<'_>, value: &mut Value, patch: &Value) {

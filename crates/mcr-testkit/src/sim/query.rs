@@ -5,24 +5,24 @@ use super::selector::Selector;
 
 /// The query of a request, decoded.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Query(Vec<(String, String)>);
+pub struct Query(Vec<(String, String)>);
 
 impl Query {
-    pub(crate) fn parse(query: Option<&str>) -> Self {
+    pub fn parse(query: Option<&str>) -> Self {
         let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
         Self(pairs.into_owned().collect())
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+    pub fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(key, _)| key == name);
         found.map(|(_, value)| value.as_str())
     }
 
-    pub(crate) fn text(&self, name: &str) -> &str {
+    pub fn text(&self, name: &str) -> &str {
         self.get(name).unwrap_or_default()
     }
 
-    pub(crate) fn flag(&self, name: &str) -> Option<bool> {
+    pub fn flag(&self, name: &str) -> Option<bool> {
         self.get(name)
             .filter(|value| !value.is_empty())
             .map(|value| !matches!(value, "false" | "0"))
@@ -41,7 +41,7 @@ impl Query {
     }
 
     /// Whether the write is a dry run.
-    pub(crate) fn dry_run(&self, options: &str) -> Result<bool, SimError> {
+    pub fn dry_run(&self, options: &str) -> Result<bool, SimError> {
         match self.get("dryRun") {
             None => Ok(false),
             Some("All") => Ok(true),
@@ -55,7 +55,7 @@ impl Query {
 
 /// The resource version that a list or watch requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum From {
+pub enum From {
     /// No version: the newest.
     Newest,
     /// `0`: any.
@@ -65,22 +65,22 @@ pub(crate) enum From {
 
 /// The options of a list or watch.
 #[derive(Clone, Debug)]
-pub(crate) struct ListOptions {
-    pub(crate) selector: Selector,
-    pub(crate) from: From,
-    pub(crate) exact: bool,
+pub struct ListOptions {
+    pub selector: Selector,
+    pub from: From,
+    pub exact: bool,
     /// Whether the request has a `resourceVersionMatch`.
-    pub(crate) matching: bool,
-    pub(crate) limit: Option<u64>,
-    pub(crate) token: Option<String>,
-    pub(crate) timeout: Option<u64>,
-    pub(crate) bookmarks: bool,
+    pub matching: bool,
+    pub limit: Option<u64>,
+    pub token: Option<String>,
+    pub timeout: Option<u64>,
+    pub bookmarks: bool,
     /// `sendInitialEvents`, if the request has it.
-    pub(crate) initial: Option<bool>,
+    pub initial: Option<bool>,
 }
 
 impl ListOptions {
-    pub(crate) fn parse(kind: &Kind, query: &Query) -> Result<Self, SimError> {
+    pub fn parse(kind: &Kind, query: &Query) -> Result<Self, SimError> {
         let watch = query.flag("watch") == Some(true);
         let limit = query.number("limit")?;
         let timeout = query.number("timeoutSeconds")?;
@@ -121,74 +121,23 @@ impl ListOptions {
     }
 }
 
-/// Checks the combination of options, with the messages of Kubernetes.
+/// Refuses the combinations of options that Kubernetes refuses.
 fn validate(query: &Query, watch: bool) -> Result<(), SimError> {
     const MATCH: &str = "resourceVersionMatch";
     let (version, matching) = (query.text("resourceVersion"), query.text(MATCH));
     let continued = !query.text("continue").is_empty();
-    let mut causes = Vec::new();
-    let mut forbid = |field: &str, why: &str| causes.push(Cause::forbidden(field, why));
-    if watch {
-        match query.flag("sendInitialEvents") {
-            Some(_) => {
-                if matching != "NotOlderThan" {
-                    forbid(
-                        MATCH,
-                        "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-                    );
-                    if !matching.is_empty() {
-                        let shown = format!("\"{matching}\"");
-                        causes.push(Cause::unsupported(MATCH, shown, &["NotOlderThan"]));
-                    }
-                }
-                if continued {
-                    let why = "resourceVersionMatch is forbidden when continue is provided";
-                    causes.push(Cause::forbidden(MATCH, why));
-                }
-            }
-            None => {
-                if !matching.is_empty() {
-                    let why =
-                        "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-                    forbid(MATCH, why);
-                }
-                if continued {
-                    forbid(
-                        MATCH,
-                        "resourceVersionMatch is forbidden when continue is provided",
-                    );
-                }
-            }
-        }
-    } else {
-        if query.flag("sendInitialEvents").is_some() {
-            forbid("sendInitialEvents", "sendInitialEvents is forbidden for list");
-        }
-        if !matching.is_empty() {
-            if version.is_empty() {
-                forbid(
-                    MATCH,
-                    "resourceVersionMatch is forbidden unless resourceVersion is provided",
-                );
-            }
-            if continued {
-                forbid(
-                    MATCH,
-                    "resourceVersionMatch is forbidden when continue is provided",
-                );
-            }
-            if !matches!(matching, "Exact" | "NotOlderThan") {
-                let shown = format!("\"{matching}\"");
-                causes.push(Cause::unsupported(MATCH, shown, &["Exact", "NotOlderThan", ""]));
-            } else if matching == "Exact" && version == "0" {
-                let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
-                causes.push(Cause::forbidden(MATCH, why));
-            }
-        }
+    let initial = query.flag("sendInitialEvents").is_some();
+    let refused = match (watch, matching) {
+        (true, "NotOlderThan") if initial => continued,
+        (true, matching) => initial || continued || !matching.is_empty(),
+        (false, "") => initial,
+        (false, "NotOlderThan") => initial || continued || version.is_empty(),
+        (false, "Exact") => initial || continued || matches!(version, "" | "0"),
+        (false, _) => true,
+    };
+    if refused {
+        let cause = Cause::forbidden(MATCH, "it does not fit the other options");
+        return Err(SimError::invalid_options("ListOptions", &[cause]));
     }
-    if causes.is_empty() {
-        Ok(())
-    } else {
-        Err(SimError::invalid_options("ListOptions", &causes))
-    }
+    Ok(())
 }

@@ -21,7 +21,7 @@ fn parse(media: &str, body: &[u8]) -> Result<Value, String> {
 }
 
 /// The object in a body, of the kind that the path names.
-pub(crate) fn object(kind: &Kind, media: &str, body: &[u8]) -> Result<Value, SimError> {
+pub fn object(kind: &Kind, media: &str, body: &[u8]) -> Result<Value, SimError> {
     if !matches!(media, "" | "application/json" | "application/yaml") {
         let decoded = (media == PROTOBUF).then(|| protobuf::object(body)).flatten();
         if let Some(object) = decoded.filter(|_| kind.custom.is_none()) {
@@ -34,17 +34,12 @@ pub(crate) fn object(kind: &Kind, media: &str, body: &[u8]) -> Result<Value, Sim
         let accepted = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
         return Err(SimError::unsupported_media_type(accepted));
     }
-    let name = &kind.kind;
-    let unreadable = |why: &str| {
+    let object = parse(media, body).ok().filter(Value::is_object).ok_or_else(|| {
+        let name = &kind.kind;
         SimError::bad_request(format!(
-            "the object provided is unrecognized (must be of type {name}): {why}"
+            "the object provided is unrecognized (must be of type {name})"
         ))
-    };
-    let object =
-        parse(media, body).map_err(|why| unreadable(&format!("couldn't get version/kind; {why}")))?;
-    if !object.is_object() {
-        return Err(unreadable("couldn't get version/kind; json parse error"));
-    }
+    })?;
     check_kind(kind, &object)?;
     Ok(object)
 }
@@ -52,33 +47,17 @@ pub(crate) fn object(kind: &Kind, media: &str, body: &[u8]) -> Result<Value, Sim
 fn check_kind(kind: &Kind, object: &Value) -> Result<(), SimError> {
     let word = |field: &str| object[field].as_str().unwrap_or_default();
     let (given, version) = (word("kind"), word("apiVersion"));
-    let expected = kind.api_version();
-    let name = &kind.kind;
-    if kind.custom.is_none() {
-        let fits = (given.is_empty() || given == *name) && (version.is_empty() || version == expected);
-        if fits {
-            return Ok(());
-        }
-        let (given, version) = (
-            if given.is_empty() { name } else { given },
-            if version.is_empty() { &expected } else { version },
-        );
+    let (name, expected) = (&kind.kind, kind.api_version());
+    // Objects of built-in kinds may lack both.
+    let built_in = kind.custom.is_none();
+    let fits = |given: &str, wanted: &str| given == wanted || built_in && given.is_empty();
+    let is_kind = fits(given, name);
+    if !fits(version, &expected) || !is_kind && (built_in || given.is_empty()) {
         return Err(SimError::bad_request(format!(
-            "{given} in version \"{version}\" cannot be handled as a {name}"
+            "{given} in version {version:?} cannot be handled as a {name} in version {expected:?}"
         )));
     }
-    if given.is_empty() {
-        let text: String = object.to_string();
-        return Err(SimError::bad_request(format!(
-            "the object provided is unrecognized (must be of type {name}): Object 'Kind' is missing in '{text}'"
-        )));
-    }
-    if version != expected {
-        return Err(SimError::bad_request(format!(
-            "the API version in the data ({version}) does not match the expected API version ({expected})"
-        )));
-    }
-    if given != *name {
+    if !is_kind {
         let object_name = object["metadata"]["name"].as_str().unwrap_or_default();
         let cause = Cause::invalid("kind", format!("\"{given}\""), format!("must be {name}"));
         return Err(SimError::invalid(&kind.group, given, object_name, &[cause]));
@@ -87,25 +66,22 @@ fn check_kind(kind: &Kind, object: &Value) -> Result<(), SimError> {
 }
 
 /// An apply configuration.
-pub(crate) fn apply(kind: &Kind, media: &str, body: &[u8]) -> Result<Value, SimError> {
+pub fn apply(kind: &Kind, media: &str, body: &[u8]) -> Result<Value, SimError> {
     if !media.ends_with("yaml") {
         return Err(super::patch::Patch::unknown_format(kind));
     }
     let object =
         parse(media, body).map_err(|why| SimError::bad_request(format!("error decoding YAML: {why}")))?;
-    let word = |field: &str| object[field].as_str().unwrap_or_default();
-    if word("kind").is_empty() || word("apiVersion").is_empty() {
-        let (version, name) = (word("apiVersion"), word("kind"));
-        return Err(SimError::bad_request(format!(
-            "invalid object type: {version}{}, Kind={name}",
-            if version.contains('/') { "" } else { "/" }
-        )));
+    if object["kind"].as_str().is_none() || object["apiVersion"].as_str().is_none() {
+        return Err(SimError::bad_request(
+            "invalid object type: kind and apiVersion are needed",
+        ));
     }
     check_kind(kind, &object)?;
     Ok(object)
 }
 
-pub(crate) fn apply_options(query: &Query) -> Result<(), SimError> {
+pub fn apply_options(query: &Query) -> Result<(), SimError> {
     if query.text("fieldManager").is_empty() {
         let cause = Cause::required("fieldManager", "is required for apply patch");
         return Err(SimError::invalid_options("PatchOptions", &[cause]));
@@ -113,7 +89,7 @@ pub(crate) fn apply_options(query: &Query) -> Result<(), SimError> {
     Ok(())
 }
 
-pub(crate) fn patch_options(query: &Query) -> Result<(), SimError> {
+pub fn patch_options(query: &Query) -> Result<(), SimError> {
     if query.flag("force").is_some() {
         let cause = Cause::forbidden("force", "may not be specified for non-apply patch");
         return Err(SimError::invalid_options("PatchOptions", &[cause]));
@@ -121,30 +97,10 @@ pub(crate) fn patch_options(query: &Query) -> Result<(), SimError> {
     Ok(())
 }
 
-/// The `DeleteOptions` of a body, or of the query where there is no body.
-pub(crate) fn delete_options(media: &str, body: &[u8], query: &Query) -> Result<Value, SimError> {
-    let mut options = json!({});
+/// The `DeleteOptions` of a body.
+pub fn delete_options(media: &str, body: &[u8]) -> Result<Value, SimError> {
     if body.is_empty() {
-        for name in ["propagationPolicy", "gracePeriodSeconds", "orphanDependents"] {
-            if let Some(text) = query.get(name) {
-                options[name] = serde_json::from_str(text).unwrap_or_else(|_| text.into());
-            }
-        }
-    } else {
-        options = parse(media, body).map_err(SimError::bad_request)?;
+        return Ok(json!({}));
     }
-    let policy = options["propagationPolicy"].as_str();
-    if let Some(policy) = policy
-        && !matches!(policy, "Foreground" | "Background" | "Orphan")
-    {
-        let supported = ["Foreground", "Background", "Orphan", "nil"];
-        let cause = Cause::unsupported("propagationPolicy", format!("\"{policy}\""), &supported);
-        return Err(SimError::invalid_options("DeleteOptions", &[cause]));
-    }
-    Ok(options)
-}
-
-pub(crate) fn to_yaml(json: &[u8]) -> Option<String> {
-    let value: Value = serde_json::from_slice(json).ok()?;
-    serde_saphyr::to_string(&value).ok()
+    parse(media, body).map_err(SimError::bad_request)
 }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, USER_AGENT};
+use http::header::{CONTENT_TYPE, HeaderMap, USER_AGENT};
 use http::request::Parts;
 
 use super::form::Form;
@@ -9,28 +9,23 @@ use super::query::Query;
 use super::state::ClusterState;
 
 /// A request to a cluster, with its query parsed.
-pub(crate) struct Request<'a> {
-    pub(crate) cluster: &'a Arc<ClusterState>,
-    pub(crate) parts: &'a Parts,
-    pub(crate) query: &'a Query,
-    pub(crate) body: &'a Bytes,
-    pub(crate) form: Form,
+pub struct Request<'a> {
+    pub cluster: &'a Arc<ClusterState>,
+    pub parts: &'a Parts,
+    pub query: &'a Query,
+    pub body: &'a Bytes,
+    pub form: Form,
 }
 
 impl Request<'_> {
-    pub(crate) fn accepts_json(&self) -> bool {
-        let accept = header(&self.parts.headers, ACCEPT);
-        accept.contains("application/json") || accept.contains("application/yaml")
-    }
-
     /// The media type of the body, without parameters.
-    pub(crate) fn content_type(&self) -> &str {
+    pub fn content_type(&self) -> &str {
         let whole = header(&self.parts.headers, CONTENT_TYPE);
         whole.split(';').next().unwrap_or_default().trim()
     }
 
     /// The field manager: the `fieldManager` of the request, else the name of the client.
-    pub(crate) fn manager(&self) -> String {
+    pub fn manager(&self) -> String {
         let agent = header(&self.parts.headers, USER_AGENT);
         let own = agent.split('/').next().unwrap_or_default();
         let asked = self.query.text("fieldManager");
@@ -39,7 +34,7 @@ impl Request<'_> {
     }
 }
 
-pub(crate) fn header(headers: &HeaderMap, name: impl http::header::AsHeaderName) -> &str {
+pub fn header(headers: &HeaderMap, name: impl http::header::AsHeaderName) -> &str {
     headers
         .get(name)
         .and_then(|value| value.to_str().ok())

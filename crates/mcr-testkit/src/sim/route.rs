@@ -10,7 +10,7 @@ use super::query::Query;
 
 /// The target of a path.
 #[derive(Debug)]
-pub(crate) enum Route {
+pub enum Route {
     Text(&'static str),
     Version,
     CoreVersions,
@@ -26,17 +26,17 @@ pub(crate) enum Route {
 
 /// A resource, a collection of it or an object.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
-    pub(crate) group: String,
-    pub(crate) version: String,
-    pub(crate) plural: String,
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-    pub(crate) subresource: String,
+pub struct Target {
+    pub group: String,
+    pub version: String,
+    pub plural: String,
+    pub namespace: String,
+    pub name: String,
+    pub subresource: String,
 }
 
 impl Route {
-    pub(crate) fn of(path: &str) -> Self {
+    pub fn of(path: &str) -> Self {
         // As an API server: it decodes the whole path, and then splits it.
         let path = percent_decode_str(path).decode_utf8_lossy();
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
@@ -82,7 +82,7 @@ impl Route {
 
 impl Target {
     /// The verb of a request, as rules and audit logs name it.
-    pub(crate) fn verb(&self, method: &Method, query: &Query) -> &'static str {
+    pub fn verb(&self, method: &Method, query: &Query) -> &'static str {
         let one = !self.name.is_empty();
         match *method {
             Method::GET | Method::HEAD if one => "get",
@@ -97,7 +97,7 @@ impl Target {
         }
     }
 
-    pub(crate) fn attributes<'a>(&'a self, verb: &'a str, name: &'a str) -> Attributes<'a> {
+    pub fn attributes<'a>(&'a self, verb: &'a str, name: &'a str) -> Attributes<'a> {
         Attributes {
             verb,
             group: &self.group,
@@ -110,7 +110,7 @@ impl Target {
     }
 
     /// The kind that the path names, if it is served.
-    pub(crate) fn kind(&self, kinds: &Kinds) -> Result<Option<Arc<Kind>>, SimError> {
+    pub fn kind(&self, kinds: &Kinds) -> Result<Option<Arc<Kind>>, SimError> {
         if let Some(kind) = kinds.find(&self.group, &self.version, &self.plural) {
             return Ok(Some(kind));
         }
@@ -123,6 +123,6 @@ impl Target {
 }
 
 /// Whether a group is one of Kubernetes itself.
-pub(crate) fn is_built_in(group: &str) -> bool {
+pub fn is_built_in(group: &str) -> bool {
     builtins().keys().any(|(known, _)| known == group)
 }

@@ -9,11 +9,11 @@ use super::cause::Cause;
 /// `x-kubernetes-` words for lists, unknown fields, int-or-string and embedded resources. Not
 /// supported: `pattern`, `format`, `oneOf`, `anyOf`, `allOf`, `not` and CEL rules.
 #[derive(Debug)]
-pub(crate) struct Schema(Value);
+pub struct Schema(Value);
 
 /// How the items of a list are told apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ListKind {
+pub enum ListKind {
     /// Replaced as a whole.
     Atomic,
     /// By their value.
@@ -23,26 +23,26 @@ pub(crate) enum ListKind {
 }
 
 impl Schema {
-    pub(crate) fn new(schema: Value) -> Self {
+    pub fn new(schema: Value) -> Self {
         Self(schema)
     }
 
-    pub(crate) fn root(&self) -> &Value {
+    pub fn root(&self) -> &Value {
         &self.0
     }
 
     /// Removes the fields that the schema does not name.
-    pub(crate) fn prune(&self, object: &mut Value) {
+    pub fn prune(&self, object: &mut Value) {
         prune(&self.0, object, true);
     }
 
-    pub(crate) fn fill_in(&self, object: &mut Value) {
+    pub fn fill_in(&self, object: &mut Value) {
         fill_in(&self.0, object);
     }
 
     /// Checks an object, or only its status if the status is written. The messages, but not the
     /// fields, are then relative to the status.
-    pub(crate) fn check(&self, object: &Value, below: &str) -> Vec<Cause> {
+    pub fn check(&self, object: &Value, below: &str) -> Vec<Cause> {
         let mut causes = Vec::new();
         if below.is_empty() {
             check(&self.0, object, "", &mut causes);

@@ -6,11 +6,11 @@ use super::object::{Object, text};
 
 /// The selectors of a list or watch.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Selector {
+pub struct Selector {
     labels: Vec<Label>,
     fields: Vec<Field>,
     /// Objects that are not being deleted are left out, whether they match or not.
-    pub(crate) only_deleting: bool,
+    pub only_deleting: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -37,24 +37,24 @@ struct Field {
 }
 
 impl Selector {
-    pub(crate) fn parse(kind: &Kind, labels: &str, fields: &str) -> Result<Self, SimError> {
+    pub fn parse(kind: &Kind, labels: &str, fields: &str) -> Result<Self, SimError> {
         Ok(Self {
-            labels: Parser::new(labels).requirements()?,
+            labels: parse_labels(labels)?,
             fields: parse_fields(kind, fields)?,
             only_deleting: false,
         })
     }
 
     /// Whether an object that matches is shown.
-    pub(crate) fn shows(&self, object: &Object) -> bool {
+    pub fn shows(&self, object: &Object) -> bool {
         !self.only_deleting || !text(&object.value(), "deletionTimestamp").is_empty()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    pub(crate) fn matches(&self, object: &Object) -> bool {
+    pub fn matches(&self, object: &Object) -> bool {
         if !self.labels.iter().all(|label| label.matches(object)) {
             return false;
         }
@@ -102,219 +102,72 @@ impl Label {
     }
 }
 
-/// The grammar of label selectors, with the messages of its Kubernetes parser.
-struct Parser {
-    tokens: Vec<String>,
-    at: usize,
+/// The requirements of a label selector. Commas separate them, and the values in parentheses.
+fn parse_labels(text: &str) -> Result<Vec<Label>, SimError> {
+    let mut depth = 0;
+    let terms = text.split(|character| {
+        match character {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        character == ',' && depth == 0
+    });
+    let terms: Vec<&str> = terms.map(str::trim).collect();
+    if terms == [""] {
+        return Ok(Vec::new());
+    }
+    terms.into_iter().map(parse_label).collect()
 }
 
-impl Parser {
-    fn new(text: &str) -> Self {
-        let mut tokens = Vec::new();
-        let mut word = String::new();
-        let characters: Vec<char> = text.chars().collect();
-        let mut at = 0;
-        while let Some(&character) = characters.get(at) {
-            at += 1;
-            let special = matches!(character, '=' | '!' | '(' | ')' | ',' | '<' | '>');
-            if !special && !character.is_whitespace() {
-                word.push(character);
-                continue;
-            }
-            if !word.is_empty() {
-                tokens.push(std::mem::take(&mut word));
-            }
-            if special {
-                let next = characters.get(at).copied();
-                let double = matches!((character, next), ('=' | '!', Some('=')));
-                if double {
-                    at += 1;
-                }
-                tokens.push(if double {
-                    format!("{character}=")
-                } else {
-                    character.to_string()
-                });
-            }
+fn parse_label(term: &str) -> Result<Label, SimError> {
+    let refused = || SimError::bad_request(format!("unable to parse requirement: {term:?}"));
+    let one = |value: &str| vec![value.trim().to_owned()];
+    let limit = |text: &str| text.trim().parse().map_err(|_| refused());
+    let (key, wants) = if let Some(key) = term.strip_prefix('!') {
+        (key, Wants::Absent)
+    } else if let Some((key, value)) = term.split_once("!=") {
+        (key, Wants::NotIn(one(value)))
+    } else if let Some((key, value)) = term.split_once("==").or_else(|| term.split_once('=')) {
+        (key, Wants::In(one(value)))
+    } else if let Some((key, text)) = term.split_once('>') {
+        (key, Wants::Above(limit(text)?))
+    } else if let Some((key, text)) = term.split_once('<') {
+        (key, Wants::Below(limit(text)?))
+    } else if let Some((head, values)) = term.split_once('(') {
+        let values = values.strip_suffix(')').ok_or_else(refused)?.split(',');
+        let values = values.map(|value| value.trim().to_owned()).collect();
+        match head.trim().rsplit_once(char::is_whitespace) {
+            Some((key, "in")) => (key, Wants::In(values)),
+            Some((key, "notin")) => (key, Wants::NotIn(values)),
+            _ => return Err(refused()),
         }
-        if !word.is_empty() {
-            tokens.push(word);
-        }
-        Self { tokens, at: 0 }
-    }
-
-    fn peek(&self) -> &str {
-        self.tokens.get(self.at).map_or("", String::as_str)
-    }
-
-    fn next(&mut self) -> String {
-        let token = self.peek().to_owned();
-        self.at += 1;
-        token
-    }
-
-    fn requirements(mut self) -> Result<Vec<Label>, SimError> {
-        let mut labels = Vec::new();
-        loop {
-            match self.peek() {
-                "" => return Ok(labels),
-                token if token == "!" || is_word(token) => {}
-                token => {
-                    let message = format!("found '{token}', expected: !, identifier, or 'end of string'");
-                    return Err(SimError::bad_request(message));
-                }
-            }
-            labels.push(self.requirement()?);
-            match self.next().as_str() {
-                "" => return Ok(labels),
-                "," => {
-                    let next = self.peek();
-                    if next != "!" && !is_word(next) {
-                        let message = format!("found '{next}', expected: identifier after ','");
-                        return Err(SimError::bad_request(message));
-                    }
-                }
-                other => {
-                    let message = format!("found '{other}', expected: ',' or 'end of string'");
-                    return Err(SimError::bad_request(message));
-                }
-            }
-        }
-    }
-
-    fn requirement(&mut self) -> Result<Label, SimError> {
-        let absent = self.peek() == "!";
-        if absent {
-            self.at += 1;
-        }
-        let key = self.identifier()?;
-        check_key(&key)?;
-        if absent {
-            return Ok(Label {
-                key,
-                wants: Wants::Absent,
-            });
-        }
-        let wants = match self.peek() {
-            "" | "," => Wants::Exists,
-            "=" | "==" => {
-                self.at += 1;
-                Wants::In(vec![self.value()?])
-            }
-            "!=" => {
-                self.at += 1;
-                Wants::NotIn(vec![self.value()?])
-            }
-            "in" => {
-                self.at += 1;
-                Wants::In(self.values()?)
-            }
-            "notin" => {
-                self.at += 1;
-                Wants::NotIn(self.values()?)
-            }
-            sign @ (">" | "<") => {
-                let above = sign == ">";
-                self.at += 1;
-                let text = self.value()?;
-                let limit = text.parse().map_err(|_| {
-                    parse_error(&format!(
-                        "values[0]: Invalid value: \"{text}\": for 'Gt', 'Lt' operators, the value must be an integer"
-                    ))
-                })?;
-                if above {
-                    Wants::Above(limit)
-                } else {
-                    Wants::Below(limit)
-                }
-            }
-            other => {
-                return Err(unexpected(other, "in, notin, =, ==, !=, gt, lt"));
-            }
-        };
-        Ok(Label { key, wants })
-    }
-
-    fn identifier(&mut self) -> Result<String, SimError> {
-        let token = self.next();
-        if is_word(&token) {
-            Ok(token)
-        } else {
-            Err(unexpected(&token, "identifier"))
-        }
-    }
-
-    /// A value, which may be left out.
-    fn value(&mut self) -> Result<String, SimError> {
-        match self.peek() {
-            "" | "," => Ok(String::new()),
-            _ => self.identifier(),
-        }
-    }
-
-    fn values(&mut self) -> Result<Vec<String>, SimError> {
-        let open = self.next();
-        if open != "(" {
-            return Err(parse_error(&format!("found '{open}' expected: '('")));
-        }
-        let mut values = Vec::new();
-        loop {
-            match self.peek() {
-                "," => {
-                    self.at += 1;
-                    values.push(String::new());
-                    continue;
-                }
-                ")" => {
-                    self.at += 1;
-                    if values.is_empty() {
-                        values.push(String::new());
-                    }
-                    return Ok(values);
-                }
-                _ => values.push(self.identifier()?),
-            }
-            match self.next().as_str() {
-                "," if self.peek() == ")" => values.push(String::new()),
-                "," => {}
-                ")" => return Ok(values),
-                other => return Err(unexpected(other, "',' or ')'")),
-            }
-        }
-    }
-}
-
-/// A label's key: a name, with an optional domain before it.
-fn check_key(key: &str) -> Result<(), SimError> {
-    const NAME: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
-    let parts: Vec<&str> = key.split('/').collect();
-    let why = match parts.as_slice() {
-        [name] | [_, name] => {
-            let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-            let bytes = name.as_bytes();
-            let inner = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
-            if edge(bytes.first()) && edge(bytes.last()) && bytes.iter().all(inner) && bytes.len() <= 63 {
-                return Ok(());
-            }
-            format!("name part {NAME}")
-        }
-        _ => format!(
-            "a valid label key {NAME} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-        ),
+    } else {
+        (term, Wants::Exists)
     };
-    Err(parse_error(&format!("<nil>: Invalid value: \"{key}\": {why}")))
+    let key = key.trim().to_owned();
+    let name = match key.split('/').collect::<Vec<_>>()[..] {
+        [name] | [_, name] => name,
+        _ => return Err(refused()),
+    };
+    let fits = match &wants {
+        Wants::In(values) | Wants::NotIn(values) => {
+            values.iter().all(|value| value.is_empty() || is_name(value))
+        }
+        _ => true,
+    };
+    if !fits || !is_name(name) {
+        return Err(refused());
+    }
+    Ok(Label { key, wants })
 }
 
-fn is_word(token: &str) -> bool {
-    !token.is_empty() && !token.starts_with(['=', '!', '(', ')', ',', '<', '>'])
-}
-
-fn unexpected(found: &str, expected: &str) -> SimError {
-    parse_error(&format!("found '{found}', expected: {expected}"))
-}
-
-fn parse_error(what: &str) -> SimError {
-    SimError::bad_request(format!("unable to parse requirement: {what}"))
+/// Whether this is the name part of a label's key, or its value.
+fn is_name(text: &str) -> bool {
+    let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    let inner = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
+    edge(bytes.first()) && edge(bytes.last()) && bytes.iter().all(inner) && bytes.len() <= 63
 }
 
 /// Field selectors that a built-in resource knows besides name and namespace.
@@ -369,13 +222,7 @@ fn parse_fields(kind: &Kind, text: &str) -> Result<Vec<Field>, SimError> {
             || known_fields(kind).contains(&path)
             || selectable.is_some_and(|selectable| selectable.iter().any(|known| known == path));
         if !known {
-            let message = if kind.custom.is_some() || !known_fields(kind).is_empty() {
-                format!("field label not supported: {path}")
-            } else {
-                format!(
-                    "\"{path}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
-                )
-            };
+            let message = format!("field label not supported: {path}");
             return Err(SimError::bad_request(message));
         }
         fields.push(Field {

@@ -48,36 +48,14 @@ struct FleetInner {
 struct Clusters(Mutex<HashMap<Arc<str>, SimCluster>>);
 
 /// An open port. Dropping it closes the port and all its connections.
+#[doc(hidden)]
 #[derive(Debug)]
-pub(crate) struct Listening {
-    pub(crate) address: SocketAddr,
+pub struct Listening {
+    pub address: SocketAddr,
     tls: SimTls,
-    handshakes: Arc<Handshakes>,
+    /// How many connections were accepted.
+    accepted: Arc<AtomicUsize>,
     stop: CancellationToken,
-}
-
-/// How many TLS handshakes are under way, and how many were at most.
-#[derive(Debug, Default)]
-struct Handshakes {
-    now: AtomicUsize,
-    most: AtomicUsize,
-    all: AtomicUsize,
-}
-
-impl Handshakes {
-    async fn count<T>(&self, handshake: impl Future<Output = T>) -> T {
-        struct Under<'a>(&'a AtomicUsize);
-        impl Drop for Under<'_> {
-            fn drop(&mut self) {
-                self.0.fetch_sub(1, Ordering::SeqCst);
-            }
-        }
-        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
-        let _under = Under(&self.now);
-        self.all.fetch_add(1, Ordering::SeqCst);
-        self.most.fetch_max(now, Ordering::SeqCst);
-        handshake.await
-    }
 }
 
 impl Drop for Listening {
@@ -95,7 +73,8 @@ enum Serves {
 }
 
 /// A server of its own behind the listener.
-pub(crate) trait Answers: Send + Sync + std::fmt::Debug {
+#[doc(hidden)]
+pub trait Answers: Send + Sync + std::fmt::Debug {
     fn answer(&self, parts: Parts, body: Bytes) -> Response<SimBody>;
 }
 
@@ -232,14 +211,9 @@ impl SimFleet {
         self.inner.listening.tls.ca_pem()
     }
 
-    /// How many connections were being made at the same moment at most: accepted, and their TLS handshake not done.
-    pub fn most_handshakes_at_once(&self) -> usize {
-        self.inner.listening.handshakes.most.load(Ordering::SeqCst)
-    }
-
     /// How many connections have been accepted so far.
     pub fn connections(&self) -> usize {
-        self.inner.listening.handshakes.all.load(Ordering::SeqCst)
+        self.inner.listening.accepted.load(Ordering::SeqCst)
     }
 
     /// A kubeconfig of the user who may do everything in a cluster, if it is served.
@@ -255,7 +229,8 @@ impl SimFleet {
 }
 
 /// Serves something else than simulated clusters on a port of 127.0.0.1.
-pub(crate) async fn listen_for(
+#[doc(hidden)]
+pub async fn listen_for(
     port: u16,
     tls: &SimTls,
     server: Arc<dyn Answers>,
@@ -269,18 +244,18 @@ async fn listen(port: u16, tls: &SimTls, serves: Serves) -> Result<Listening, Si
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let stop = CancellationToken::new();
-    let handshakes = Arc::new(Handshakes::default());
+    let accepted = Arc::new(AtomicUsize::new(0));
     tokio::spawn(accept(
         listener,
         tls.clone(),
-        handshakes.clone(),
+        accepted.clone(),
         serves,
         stop.clone(),
     ));
     Ok(Listening {
         address,
         tls: tls.clone(),
-        handshakes,
+        accepted,
         stop,
     })
 }
@@ -288,22 +263,23 @@ async fn listen(port: u16, tls: &SimTls, serves: Serves) -> Result<Listening, Si
 async fn accept(
     listener: TcpListener,
     tls: SimTls,
-    handshakes: Arc<Handshakes>,
+    accepted: Arc<AtomicUsize>,
     serves: Serves,
     stop: CancellationToken,
 ) {
     let acceptor = tls.acceptor();
     loop {
-        let accepted = tokio::select! {
+        let arrived = tokio::select! {
             () = stop.cancelled() => return,
-            accepted = listener.accept() => accepted,
+            arrived = listener.accept() => arrived,
         };
-        let Ok((stream, _)) = accepted else {
+        let Ok((stream, _)) = arrived else {
             // Probably out of file descriptors: others may be closed meanwhile.
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
             continue;
         };
-        let connection = connection(stream, acceptor.clone(), handshakes.clone(), serves.clone());
+        accepted.fetch_add(1, Ordering::SeqCst);
+        let connection = connection(stream, acceptor.clone(), serves.clone());
         let stop = stop.clone();
         tokio::spawn(async move {
             tokio::select! {
@@ -314,15 +290,10 @@ async fn accept(
     }
 }
 
-async fn connection(
-    stream: TcpStream,
-    acceptor: tokio_rustls::TlsAcceptor,
-    handshakes: Arc<Handshakes>,
-    serves: Serves,
-) {
+async fn connection(stream: TcpStream, acceptor: tokio_rustls::TlsAcceptor, serves: Serves) {
     // Small answers should not wait for an acknowledgement.
     let _ = stream.set_nodelay(true);
-    let Ok(stream) = handshakes.count(acceptor.accept(stream)).await else {
+    let Ok(stream) = acceptor.accept(stream).await else {
         return;
     };
     let certificates = stream.get_ref().1.peer_certificates();

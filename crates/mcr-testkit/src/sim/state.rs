@@ -6,34 +6,34 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value};
 
-use super::audit::{COMPLETE, Pending, SimAuditEvent, SimAuditLog};
 use super::auth::Users;
 use super::error::SimError;
 use super::kinds::{Kind, Kinds};
 use super::object;
 use super::store::Store;
+use crate::audit::{AuditEvent, AuditLog, COMPLETE};
 
 /// A simulated cluster, as requests see it: all data of a server, or one logical cluster of many in it.
-pub(crate) struct ClusterState {
-    pub(crate) name: Arc<str>,
+pub struct ClusterState {
+    pub name: Arc<str>,
     /// The logical cluster; empty for all objects of the server.
-    pub(crate) part: Arc<str>,
+    pub part: Arc<str>,
     /// The kinds that are served, if they are not those of the store.
     kinds: Option<Kinds>,
     /// Whether lists and watches show only objects that are being deleted.
-    pub(crate) only_deleting: bool,
+    pub only_deleting: bool,
     /// Looks at updates in this view before the server compares versions.
     guard: Option<Arc<dyn Admission>>,
     server: Arc<ServerState>,
 }
 
 /// The data of a server.
-pub(crate) struct ServerState {
-    pub(crate) settings: Settings,
+pub struct ServerState {
+    pub settings: Settings,
     admission: Option<Arc<dyn Admission>>,
     store: Mutex<Store>,
     users: Mutex<Users>,
-    audit: Mutex<SimAuditLog>,
+    audit: Mutex<AuditLog>,
     ids: Ids,
     watches: AtomicUsize,
     watch_numbers: AtomicU64,
@@ -42,7 +42,7 @@ pub(crate) struct ServerState {
 }
 
 /// Looks at objects before they are stored. It is called under the lock of the store.
-pub(crate) trait Admission: Send + Sync {
+pub trait Admission: Send + Sync {
     /// Changes an object that is about to be stored, or refuses it. Both are in the stored version.
     fn admit(
         &self,
@@ -56,13 +56,13 @@ pub(crate) trait Admission: Send + Sync {
 
 /// The options of a cluster that hold for its whole life.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    pub(crate) window: usize,
-    pub(crate) bookmark_interval: Duration,
-    pub(crate) watch_timeout: Duration,
-    pub(crate) audit_limit: usize,
-    pub(crate) managed_fields: bool,
-    pub(crate) finish_namespaces: bool,
+pub struct Settings {
+    pub window: usize,
+    pub bookmark_interval: Duration,
+    pub watch_timeout: Duration,
+    pub audit_limit: usize,
+    pub managed_fields: bool,
+    pub finish_namespaces: bool,
 }
 
 /// Makes UIDs and suffixes of names.
@@ -84,7 +84,7 @@ impl Ids {
 }
 
 /// The lock of a cluster's data. Dropping it wakes the watches that a write concerns.
-pub(crate) struct StoreGuard<'a>(Option<MutexGuard<'a, Store>>);
+pub struct StoreGuard<'a>(Option<MutexGuard<'a, Store>>);
 
 impl std::ops::Deref for StoreGuard<'_> {
     type Target = Store;
@@ -117,18 +117,13 @@ impl Drop for StoreGuard<'_> {
 }
 
 impl ClusterState {
-    pub(crate) fn new(name: Arc<str>, seed: u64, settings: Settings, store: Store, users: Users) -> Self {
+    pub fn new(name: Arc<str>, seed: u64, settings: Settings, store: Store, users: Users) -> Self {
         let server = ServerState::new(seed, settings, store, users, None);
         Self::part_of(Arc::new(server), name, "".into(), None)
     }
 
     /// One logical cluster of a server; all of them if `part` is empty.
-    pub(crate) fn part_of(
-        server: Arc<ServerState>,
-        name: Arc<str>,
-        part: Arc<str>,
-        kinds: Option<Kinds>,
-    ) -> Self {
+    pub fn part_of(server: Arc<ServerState>, name: Arc<str>, part: Arc<str>, kinds: Option<Kinds>) -> Self {
         Self {
             name,
             part,
@@ -140,32 +135,32 @@ impl ClusterState {
     }
 
     /// Hides objects that are not being deleted from lists and watches.
-    pub(crate) fn only_deleting(mut self) -> Self {
+    pub fn only_deleting(mut self) -> Self {
         self.only_deleting = true;
         self
     }
 
     /// Asks `guard` about each update in this view.
-    pub(crate) fn guarded(mut self, guard: Arc<dyn Admission>) -> Self {
+    pub fn guarded(mut self, guard: Arc<dyn Admission>) -> Self {
         self.guard = Some(guard);
         self
     }
 
-    pub(crate) fn kinds(&self, store: &Store) -> Kinds {
+    pub fn kinds(&self, store: &Store) -> Kinds {
         let own = self.kinds.as_ref();
         own.unwrap_or_else(|| store.kinds(&self.part)).clone()
     }
 
-    pub(crate) fn key(&self, namespace: &str, name: &str) -> String {
+    pub fn key(&self, namespace: &str, name: &str) -> String {
         object::key(&self.part, namespace, name)
     }
 
-    pub(crate) fn prefix(&self, namespace: &str) -> String {
+    pub fn prefix(&self, namespace: &str) -> String {
         object::prefix(&self.part, namespace)
     }
 
     /// Notes the logical cluster in an object.
-    pub(crate) fn mark(&self, object: &mut Value) {
+    pub fn mark(&self, object: &mut Value) {
         if self.part.is_empty() {
             return;
         }
@@ -178,7 +173,7 @@ impl ClusterState {
         annotations[CLUSTER_ANNOTATION] = (*self.part).into();
     }
 
-    pub(crate) fn ask_guard(
+    pub fn ask_guard(
         &self,
         kind: &Kind,
         subresource: &str,
@@ -191,7 +186,7 @@ impl ClusterState {
         }
     }
 
-    pub(crate) fn admit(
+    pub fn admit(
         &self,
         kind: &Kind,
         subresource: &str,
@@ -206,7 +201,7 @@ impl ClusterState {
 }
 
 /// The annotation with the logical cluster of an object.
-pub(crate) const CLUSTER_ANNOTATION: &str = "kcp.io/cluster";
+pub const CLUSTER_ANNOTATION: &str = "kcp.io/cluster";
 
 impl std::ops::Deref for ClusterState {
     type Target = ServerState;
@@ -216,7 +211,7 @@ impl std::ops::Deref for ClusterState {
 }
 
 impl ServerState {
-    pub(crate) fn new(
+    pub fn new(
         seed: u64,
         settings: Settings,
         store: Store,
@@ -240,51 +235,51 @@ impl ServerState {
     }
 
     /// Locks the data. A write changes the store in one step at its end, so a panic before leaves the store intact.
-    pub(crate) fn store(&self) -> StoreGuard<'_> {
+    pub fn store(&self) -> StoreGuard<'_> {
         StoreGuard(Some(self.store.lock()))
     }
 
-    pub(crate) fn users(&self) -> MutexGuard<'_, Users> {
+    pub fn users(&self) -> MutexGuard<'_, Users> {
         self.users.lock()
     }
 
-    pub(crate) fn next_watch(&self) -> u64 {
+    pub fn next_watch(&self) -> u64 {
         self.watches.fetch_add(1, Ordering::Relaxed);
         self.watch_numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(crate) fn watch_ended(&self) {
+    pub fn watch_ended(&self) {
         self.watches.fetch_sub(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn open_watches(&self) -> usize {
+    pub fn open_watches(&self) -> usize {
         self.watches.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn end_watches(&self) {
+    pub fn end_watches(&self) {
         let mut store = self.store();
         self.epoch.fetch_add(1, Ordering::AcqRel);
         store.wake_all();
     }
 
-    pub(crate) fn epoch(&self) -> u64 {
+    pub fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
 
-    pub(crate) fn audit(&self) -> SimAuditLog {
+    pub fn audit(&self) -> AuditLog {
         self.audit.lock().clone()
     }
 
-    pub(crate) fn audit_push(&self, event: SimAuditEvent) {
+    pub fn audit_push(&self, event: AuditEvent) {
         self.audit.lock().push(event, self.settings.audit_limit);
     }
 
-    pub(crate) fn audit_end(&self, Pending(mut event): Pending) {
+    pub(crate) fn audit_end(&self, mut event: AuditEvent) {
         event.stage = COMPLETE;
-        self.audit_push(*event);
+        self.audit_push(event);
     }
 
-    pub(crate) fn uid(&self) -> String {
+    pub fn uid(&self) -> String {
         let (high, low) = (self.ids.next(), self.ids.next());
         let low = (low & 0x3fff_ffff_ffff_ffff) | 0x8000_0000_0000_0000;
         format!(
@@ -298,7 +293,7 @@ impl ServerState {
     }
 
     /// Five characters as `generateName` adds them.
-    pub(crate) fn suffix(&self) -> String {
+    pub fn suffix(&self) -> String {
         const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
         let mut random = self.ids.next();
         let letters = std::iter::from_fn(|| {

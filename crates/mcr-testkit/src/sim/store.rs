@@ -9,14 +9,14 @@ use super::object::{ByKey, Object};
 
 /// The kind of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub enum Change {
     Added,
     Modified,
     Deleted,
 }
 
 impl Change {
-    pub(crate) fn word(self) -> &'static str {
+    pub fn word(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
             Self::Modified => "MODIFIED",
@@ -27,17 +27,17 @@ impl Change {
 
 /// One write in the history of a resource.
 #[derive(Clone, Debug)]
-pub(crate) struct Event {
-    pub(crate) change: Change,
+pub struct Event {
+    pub change: Change,
     /// Of a deletion: the last state, under the version of the deletion.
-    pub(crate) object: Arc<Object>,
+    pub object: Arc<Object>,
     /// The state before the write, for watches with a selector and lists of old versions.
-    pub(crate) previous: Option<Arc<Object>>,
+    pub previous: Option<Arc<Object>>,
 }
 
 /// The objects of one resource and its latest history.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
+pub struct Table {
     objects: BTreeSet<ByKey>,
     log: VecDeque<Event>,
     /// The history up to this version has been dropped.
@@ -48,8 +48,8 @@ pub(crate) struct Table {
 
 /// The data of a cluster. Writes to it are made under one lock, so versions are in order.
 #[derive(Debug)]
-pub(crate) struct Store {
-    pub(crate) version: u64,
+pub struct Store {
+    pub version: u64,
     kinds: Kinds,
     /// The kinds of those logical clusters that have others than `kinds`.
     kinds_of: HashMap<Arc<str>, Kinds>,
@@ -58,13 +58,13 @@ pub(crate) struct Store {
     window: usize,
     compacted: u64,
     /// The table and key of each write since they were last taken, if somebody takes them.
-    pub(crate) written: Option<Vec<(Arc<str>, Box<str>)>>,
+    pub written: Option<Vec<(Arc<str>, Box<str>)>>,
     /// Watches to wake once the lock is free.
-    pub(crate) wakes: Vec<Waker>,
+    pub wakes: Vec<Waker>,
 }
 
 impl Store {
-    pub(crate) fn new(window: usize) -> Self {
+    pub fn new(window: usize) -> Self {
         Self {
             version: 1,
             kinds: Kinds::default(),
@@ -78,7 +78,7 @@ impl Store {
     }
 
     /// Another store with the same objects, sharing their memory. Its history starts now.
-    pub(crate) fn fork(&self, window: usize) -> Self {
+    pub fn fork(&self, window: usize) -> Self {
         let copy = |(resource, table): (&Arc<str>, &Table)| {
             let table = Table {
                 objects: table.objects.clone(),
@@ -100,7 +100,7 @@ impl Store {
     }
 
     /// A store of many logical clusters, each of which serves these kinds, and tells its writes.
-    pub(crate) fn shared(window: usize, kinds: Kinds) -> Self {
+    pub fn shared(window: usize, kinds: Kinds) -> Self {
         Self {
             kinds,
             written: Some(Vec::new()),
@@ -109,11 +109,11 @@ impl Store {
     }
 
     /// The kinds of a logical cluster; of the server for the empty string.
-    pub(crate) fn kinds(&self, cluster: &str) -> &Kinds {
+    pub fn kinds(&self, cluster: &str) -> &Kinds {
         self.kinds_of.get(cluster).unwrap_or(&self.kinds)
     }
 
-    pub(crate) fn kinds_mut(&mut self, cluster: &str) -> &mut Kinds {
+    pub fn kinds_mut(&mut self, cluster: &str) -> &mut Kinds {
         if cluster.is_empty() {
             return &mut self.kinds;
         }
@@ -124,25 +124,25 @@ impl Store {
     }
 
     /// Forgets that a logical cluster has other kinds, and returns them.
-    pub(crate) fn take_kinds(&mut self, cluster: &str) -> Option<Kinds> {
+    pub fn take_kinds(&mut self, cluster: &str) -> Option<Kinds> {
         self.kinds_of.remove(cluster)
     }
 
-    pub(crate) fn set_kinds(&mut self, cluster: &str, kinds: Kinds) {
+    pub fn set_kinds(&mut self, cluster: &str, kinds: Kinds) {
         self.kinds_of.insert(cluster.into(), kinds);
     }
 
-    pub(crate) fn get(&self, resource: &str, key: &str) -> Option<&Arc<Object>> {
+    pub fn get(&self, resource: &str, key: &str) -> Option<&Arc<Object>> {
         self.tables.get(resource)?.objects.get(key).map(|entry| &entry.0)
     }
 
     /// The version the next write will have.
-    pub(crate) fn next_version(&self) -> u64 {
+    pub fn next_version(&self) -> u64 {
         self.version + 1
     }
 
     /// Stores an object, which must have the [`next_version`](Self::next_version).
-    pub(crate) fn put(&mut self, resource: &Arc<str>, object: Arc<Object>) {
+    pub fn put(&mut self, resource: &Arc<str>, object: Arc<Object>) {
         let table = self.table(resource);
         let previous = table.objects.replace(ByKey(object.clone())).map(|entry| entry.0);
         let change = if previous.is_some() {
@@ -160,7 +160,7 @@ impl Store {
         );
     }
 
-    pub(crate) fn remove(&mut self, resource: &Arc<str>, key: &str) {
+    pub fn remove(&mut self, resource: &Arc<str>, key: &str) {
         let version = self.next_version();
         let Some(ByKey(previous)) = self.table(resource).objects.take(key) else {
             return;
@@ -197,7 +197,7 @@ impl Store {
     }
 
     /// Drops the history up to a version: requests for older versions get 410.
-    pub(crate) fn compact(&mut self, version: u64) {
+    pub fn compact(&mut self, version: u64) {
         let version = version.min(self.version);
         self.compacted = self.compacted.max(version);
         for table in self.tables.values_mut() {
@@ -216,14 +216,14 @@ impl Store {
     }
 
     /// Forgets the history of one resource.
-    pub(crate) fn compact_resource(&mut self, resource: &Arc<str>, version: u64) {
+    pub fn compact_resource(&mut self, resource: &Arc<str>, version: u64) {
         let table = self.table(resource);
         table.log = VecDeque::new();
         table.forgotten = version;
     }
 
     /// The objects whose keys begin so, in order, as they are. See [`prefix`](super::object::prefix).
-    pub(crate) fn current<'a>(
+    pub fn current<'a>(
         &'a self,
         resource: &str,
         prefix: &str,
@@ -245,7 +245,7 @@ impl Store {
     }
 
     /// The objects as they were at a version. Fails with 410 if the history does not reach back to it.
-    pub(crate) fn at(
+    pub fn at(
         &self,
         resource: &str,
         prefix: &str,
@@ -277,14 +277,14 @@ impl Store {
             .collect())
     }
 
-    pub(crate) fn forgotten(&self, resource: &str) -> u64 {
+    pub fn forgotten(&self, resource: &str) -> u64 {
         self.tables
             .get(resource)
             .map_or(self.compacted, |table| table.forgotten)
     }
 
     /// The writes after a version, oldest first.
-    pub(crate) fn since(&self, resource: &str, version: u64) -> impl Iterator<Item = &Event> {
+    pub fn since(&self, resource: &str, version: u64) -> impl Iterator<Item = &Event> {
         let log = self.tables.get(resource).map(|table| &table.log);
         let start = log.map_or(0, |log| {
             log.partition_point(|event| event.object.version <= version)
@@ -292,11 +292,11 @@ impl Store {
         log.into_iter().flat_map(move |log| log.range(start..))
     }
 
-    pub(crate) fn wait(&mut self, resource: &Arc<str>, watch: u64, waker: Waker) {
+    pub fn wait(&mut self, resource: &Arc<str>, watch: u64, waker: Waker) {
         self.table(resource).waiting.insert(watch, waker);
     }
 
-    pub(crate) fn forget_watch(&mut self, resource: &str, watch: u64) {
+    pub fn forget_watch(&mut self, resource: &str, watch: u64) {
         if let Some(table) = self.tables.get_mut(resource) {
             table.waiting.remove(&watch);
             if table.waiting.is_empty() {
@@ -305,7 +305,7 @@ impl Store {
         }
     }
 
-    pub(crate) fn wake_resource(&mut self, resource: &Arc<str>) {
+    pub fn wake_resource(&mut self, resource: &Arc<str>) {
         let waiting: Vec<Waker> = self
             .table(resource)
             .waiting
@@ -315,17 +315,17 @@ impl Store {
         self.wakes.extend(waiting);
     }
 
-    pub(crate) fn wake_all(&mut self) {
+    pub fn wake_all(&mut self) {
         for table in self.tables.values_mut() {
             self.wakes.extend(table.waiting.drain().map(|(_, waker)| waker));
         }
     }
 
-    pub(crate) fn object_count(&self) -> usize {
+    pub fn object_count(&self) -> usize {
         self.tables.values().map(|table| table.objects.len()).sum()
     }
 
-    pub(crate) fn resources(&self) -> Vec<Arc<str>> {
+    pub fn resources(&self) -> Vec<Arc<str>> {
         self.tables.keys().cloned().collect()
     }
 }

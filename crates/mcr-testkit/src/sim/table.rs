@@ -8,7 +8,7 @@ use super::object::Object;
 
 /// The part of its object that a row of a table has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Include {
+pub enum Include {
     None,
     Metadata,
     Object,
@@ -18,7 +18,7 @@ pub(crate) enum Include {
 ///
 /// Custom resources have the columns of their CRD. Built-in ones have name and age only, where real
 /// servers know columns for most of them.
-pub(crate) fn table(kind: &Kind, metadata: Value, rows: Vec<Value>, with_columns: bool) -> Value {
+pub fn table(kind: &Kind, metadata: Value, rows: Vec<Value>, with_columns: bool) -> Value {
     let columns = if with_columns { columns(kind) } else { Value::Null };
     json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
@@ -27,32 +27,19 @@ pub(crate) fn table(kind: &Kind, metadata: Value, rows: Vec<Value>, with_columns
 }
 
 fn columns(kind: &Kind) -> Value {
-    let name = "Name must be unique within a namespace. Is required when creating resources, although some \
-                resources may allow a client to request the generation of an appropriate name automatically. Name \
-                is primarily intended for creation idempotence and configuration definition. Cannot be updated. \
-                More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
-    let mut columns = vec![json!({
-        "name": "Name", "type": "string", "format": "name", "description": name, "priority": 0,
-    })];
+    let column = |name: &str, of_type: &str, format: &str, priority: i64| json!({ "name": name, "type": of_type, "format": format, "description": name, "priority": priority });
+    let mut columns = vec![column("Name", "string", "name", 0)];
     match &kind.custom {
         Some(custom) => {
-            for (name, column_type, path, priority) in &custom.columns {
-                let description = format!("Custom resource definition column (in JSONPath format): {path}");
-                columns.push(json!({
-                    "name": name, "type": column_type, "format": "", "description": description,
-                    "priority": priority,
-                }));
-            }
+            let own = custom.columns.iter();
+            columns.extend(own.map(|(name, of_type, _, priority)| column(name, of_type, "", *priority)));
         }
-        None => columns.push(json!({
-            "name": "Age", "type": "string", "format": "", "description": "Time since its creation",
-            "priority": 0,
-        })),
+        None => columns.push(column("Age", "string", "", 0)),
     }
     Value::Array(columns)
 }
 
-pub(crate) fn row(kind: &Kind, object: &Object, include: Include) -> Value {
+pub fn row(kind: &Kind, object: &Object, include: Include) -> Value {
     let value = object.value_as(kind);
     let mut cells = vec![json!(object.name())];
     match &kind.custom {

@@ -1,10 +1,6 @@
 use std::sync::Arc;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose,
-};
 use rustls::RootCertStore;
 use rustls::server::WebPkiClientVerifier;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -12,6 +8,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::json;
 
 use super::server_error::SimServerError;
+use crate::pki::{Authority, LOCAL, Pair};
 
 /// A certificate authority, a server certificate for this machine, and the TLS configuration of the
 /// server. Any number of clusters can share one. Making one takes less than a millisecond.
@@ -19,7 +16,7 @@ use super::server_error::SimServerError;
 pub struct SimTls(Arc<Inner>);
 
 struct Inner {
-    authority: CertifiedIssuer<'static, KeyPair>,
+    authority: Authority,
     config: Arc<rustls::ServerConfig>,
 }
 
@@ -44,34 +41,18 @@ impl SimTls {
     ///
     /// When keys or certificates cannot be made.
     pub fn new() -> Result<Self, SimServerError> {
-        let mut params = CertificateParams::new(Vec::new()).map_err(failed)?;
-        params
-            .distinguished_name
-            .push(DnType::CommonName, "simulated Kubernetes");
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-        let key = KeyPair::generate().map_err(failed)?;
-        let authority = CertifiedIssuer::self_signed(params, key).map_err(failed)?;
-
-        let names = ["127.0.0.1", "localhost", "kubernetes.default.svc"];
-        let mut params = CertificateParams::new(names.map(str::to_owned)).map_err(failed)?;
-        params
-            .distinguished_name
-            .push(DnType::CommonName, "kube-apiserver");
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        params.use_authority_key_identifier_extension = true;
-        let key = KeyPair::generate().map_err(failed)?;
-        let certificate = params.signed_by(&key, &authority).map_err(failed)?;
+        let authority = Authority::new("simulated Kubernetes").map_err(failed)?;
+        let server = authority.server(&LOCAL, |_| {}).map_err(failed)?;
 
         let mut roots = RootCertStore::empty();
-        roots.add(authority.der().clone()).map_err(failed)?;
+        roots.add(authority.0.der().clone()).map_err(failed)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
             .allow_unauthenticated()
             .build()
             .map_err(failed)?;
-        let private = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        let chain: Vec<CertificateDer<'static>> = vec![certificate.der().clone()];
+        let private = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(server.key.serialize_der()));
+        let chain: Vec<CertificateDer<'static>> = vec![server.certificate.der().clone()];
         let config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(failed)?
@@ -94,12 +75,7 @@ impl SimTls {
     ///
     /// When it cannot be made.
     pub fn client_certificate(&self, common_name: &str) -> Result<SimCertificate, SimServerError> {
-        let mut params = CertificateParams::new(Vec::new()).map_err(failed)?;
-        params.distinguished_name.push(DnType::CommonName, common_name);
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        params.use_authority_key_identifier_extension = true;
-        let key = KeyPair::generate().map_err(failed)?;
-        let certificate = params.signed_by(&key, &self.0.authority).map_err(failed)?;
+        let Pair { certificate, key } = self.0.authority.client(common_name, |_| {}).map_err(failed)?;
         Ok(SimCertificate {
             certificate: certificate.pem(),
             key: key.serialize_pem(),

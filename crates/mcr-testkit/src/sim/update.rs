@@ -23,8 +23,7 @@ impl Write<'_> {
         mut object: Value,
         managed_already: bool,
     ) -> Result<Done, SimError> {
-        let before = live.stored(self.kind);
-        self.kind.to_stored(&mut object);
+        let before = live.value_as(self.kind);
         cluster.mark(&mut object);
         cluster.ask_guard(self.kind, self.subresource, &before, &mut object)?;
         self.check_preconditions(&before, &object, live.version)?;

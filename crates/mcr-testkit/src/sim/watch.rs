@@ -16,13 +16,14 @@ use super::query::{From, ListOptions};
 use super::selector::Selector;
 use super::state::ClusterState;
 use super::store::{Change, Event, Store};
+use crate::audit::AuditEvent;
 
 /// A chunk of the body ends after the event with which it reaches this many bytes.
 const CHUNK: usize = 64 * 1024;
 
 /// A running watch. It has no task: polling the body reads the next events from the store, and a write to the store
 /// wakes the reader of the body.
-pub(crate) struct Watch {
+pub struct Watch {
     cluster: Arc<ClusterState>,
     number: u64,
     epoch: u64,
@@ -46,11 +47,11 @@ pub(crate) struct Watch {
     ended: bool,
     lines: Vec<u8>,
     /// The entry of the audit log, which is written when the watch ends.
-    pub(crate) audited: Option<super::audit::Pending>,
+    pub(crate) audited: Option<Box<AuditEvent>>,
 }
 
 impl Watch {
-    pub(crate) fn start(
+    pub fn start(
         cluster: &Arc<ClusterState>,
         store: &Store,
         kind: &Arc<Kind>,
@@ -106,7 +107,7 @@ impl Watch {
         }
     }
 
-    pub(crate) fn poll_lines(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+    pub fn poll_lines(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if self.ended {
             return Poll::Ready(None);
         }
@@ -255,7 +256,7 @@ impl Drop for Watch {
         self.cluster.watch_ended();
         self.cluster.store().forget_watch(&self.kind.table, self.number);
         if let Some(pending) = self.audited.take() {
-            self.cluster.audit_end(pending);
+            self.cluster.audit_end(*pending);
         }
     }
 }

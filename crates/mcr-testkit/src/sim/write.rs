@@ -13,7 +13,7 @@ use super::{apply, clock, crd, defaults, managed};
 
 /// The operation on an object.
 #[derive(Debug)]
-pub(crate) enum Verb {
+pub enum Verb {
     Create(Value),
     Update(Value),
     Patch(Patch),
@@ -27,27 +27,27 @@ pub(crate) enum Verb {
 
 /// The target and the options of a write, and its field manager.
 #[derive(Debug)]
-pub(crate) struct Write<'a> {
-    pub(crate) kind: &'a Arc<Kind>,
-    pub(crate) namespace: &'a str,
-    pub(crate) name: &'a str,
+pub struct Write<'a> {
+    pub kind: &'a Arc<Kind>,
+    pub namespace: &'a str,
+    pub name: &'a str,
     /// `status`, `finalize`, or empty for the object itself.
-    pub(crate) subresource: &'a str,
-    pub(crate) manager: String,
-    pub(crate) dry_run: bool,
+    pub subresource: &'a str,
+    pub manager: String,
+    pub dry_run: bool,
 }
 
 /// The result of a write.
 #[derive(Debug)]
-pub(crate) struct Done {
-    pub(crate) object: Arc<Object>,
-    pub(crate) created: bool,
+pub struct Done {
+    pub object: Arc<Object>,
+    pub created: bool,
     /// Whether a deletion removed the object. `false` if it only set `deletionTimestamp`.
-    pub(crate) removed: bool,
+    pub removed: bool,
 }
 
 impl Done {
-    pub(crate) fn with(object: Arc<Object>) -> Self {
+    pub fn with(object: Arc<Object>) -> Self {
         Self {
             object,
             created: false,
@@ -57,7 +57,7 @@ impl Done {
 }
 
 impl<'a> Write<'a> {
-    pub(crate) fn new(kind: &'a Arc<Kind>, namespace: &'a str, name: &'a str, manager: &str) -> Self {
+    pub fn new(kind: &'a Arc<Kind>, namespace: &'a str, name: &'a str, manager: &str) -> Self {
         Self {
             kind,
             namespace,
@@ -68,17 +68,12 @@ impl<'a> Write<'a> {
         }
     }
 
-    pub(crate) fn run(&self, cluster: &ClusterState, verb: Verb) -> Result<Done, SimError> {
+    pub fn run(&self, cluster: &ClusterState, verb: Verb) -> Result<Done, SimError> {
         let mut store = cluster.store();
         self.run_in(cluster, &mut store, verb)
     }
 
-    pub(crate) fn run_in(
-        &self,
-        cluster: &ClusterState,
-        store: &mut Store,
-        verb: Verb,
-    ) -> Result<Done, SimError> {
+    pub fn run_in(&self, cluster: &ClusterState, store: &mut Store, verb: Verb) -> Result<Done, SimError> {
         match verb {
             Verb::Create(object) => self.create(cluster, store, object),
             Verb::Update(object) => self.update(cluster, store, object),
@@ -88,18 +83,17 @@ impl<'a> Write<'a> {
         }
     }
 
-    pub(crate) fn live(&self, cluster: &ClusterState, store: &Store) -> Result<Arc<Object>, SimError> {
+    pub fn live(&self, cluster: &ClusterState, store: &Store) -> Result<Arc<Object>, SimError> {
         let key = cluster.key(self.namespace, self.name);
         let live = store.get(&self.kind.table, &key).cloned();
         live.ok_or_else(|| SimError::not_found(self.kind, self.name))
     }
 
-    pub(crate) fn invalid(&self, name: &str, causes: &[Cause]) -> SimError {
+    pub fn invalid(&self, name: &str, causes: &[Cause]) -> SimError {
         SimError::invalid(group_in_errors(self.kind), &self.kind.kind, name, causes)
     }
 
     fn create(&self, cluster: &ClusterState, store: &mut Store, mut object: Value) -> Result<Done, SimError> {
-        self.kind.to_stored(&mut object);
         self.check_namespace(&mut object)?;
         if !text(&object, "resourceVersion").is_empty() {
             return Err(SimError::internal(
@@ -310,7 +304,7 @@ impl<'a> Write<'a> {
     }
 
     /// Prunes fields that the schema of its CRD does not name, and fills in defaults.
-    pub(crate) fn prune_and_fill_in(&self, object: &mut Value) {
+    pub fn prune_and_fill_in(&self, object: &mut Value) {
         let schema = self
             .kind
             .custom
@@ -322,7 +316,7 @@ impl<'a> Write<'a> {
         }
     }
 
-    pub(crate) fn check(&self, object: &Value) -> Vec<Cause> {
+    pub fn check(&self, object: &Value) -> Vec<Cause> {
         let below = if self.subresource == "status" {
             "status"
         } else {
@@ -338,7 +332,7 @@ impl<'a> Write<'a> {
             .unwrap_or_default()
     }
 
-    pub(crate) fn commit(
+    pub fn commit(
         &self,
         cluster: &ClusterState,
         store: &mut Store,
@@ -362,7 +356,7 @@ impl<'a> Write<'a> {
         Ok(object)
     }
 
-    pub(crate) fn remove(&self, cluster: &ClusterState, store: &mut Store, object: &Object) {
+    pub fn remove(&self, cluster: &ClusterState, store: &mut Store, object: &Object) {
         store.remove(&self.kind.table, &object.key);
         if !self.kind.is_crds() {
             return;

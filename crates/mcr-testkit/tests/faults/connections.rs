@@ -1,6 +1,6 @@
 //! Faults of the connection.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mcr_testkit::faults::{Fault, FaultProxy, Match, Upstream};
 use tokio::{
@@ -159,9 +159,6 @@ async fn certificates_are_wrong_in_three_ways() {
         soon(watch.line()).await.unwrap().is_err(),
         "open connections are reset"
     );
-    // A client that trusts the new CA can connect.
-    proxy.set(Fault::WrongCa).await;
-    works(&Raw::trusting(&proxy.wrong_ca_pem()), &proxy).await;
     proxy.clear().await;
     works(&raw, &proxy).await;
 }
@@ -169,11 +166,10 @@ async fn certificates_are_wrong_in_three_ways() {
 #[tokio::test]
 async fn the_address_changes() {
     let (_server, proxy, raw) = stand().await;
-    let (old, mut changes) = (proxy.address(), proxy.address_changes());
+    let old = proxy.address();
     let mut watch = raw.watch(&proxy).await;
     proxy.set(Fault::AddressChange).await;
     assert_ne!(proxy.address(), old);
-    assert_eq!(*changes.borrow_and_update(), proxy.address());
     assert!(TcpStream::connect(old).await.is_err());
     assert!(soon(watch.line()).await.unwrap().is_err());
     works(&raw, &proxy).await;
@@ -223,53 +219,6 @@ async fn a_simulated_server_is_an_upstream() {
     );
     let lists = cluster.audit().count(|event| event.is_list("configmaps"));
     assert_eq!(lists, 1);
-}
-
-#[tokio::test]
-async fn the_upstream_is_replaced_behind_the_address() {
-    let (_server, proxy, raw) = stand().await;
-    works(&raw, &proxy).await;
-    let other = Server::start().await;
-    proxy
-        .set_upstream(Upstream::new(&other.url).token("own"))
-        .unwrap();
-    works(&raw, &proxy).await;
-    assert_eq!(other.seen(), ["/api/v1/configmaps Bearer own"]);
-    drop(other);
-    let nobody = TcpStream::connect("127.0.0.1:1").await;
-    assert!(nobody.is_err());
-    proxy.set_upstream(Upstream::new("http://127.0.0.1:1")).unwrap();
-    assert!(
-        soon(raw.get(&proxy, LIST)).await.is_err(),
-        "as if nobody answered"
-    );
-}
-
-#[tokio::test]
-async fn hundreds_of_proxies_are_cheap_and_end_with_their_handles() {
-    let server = Server::start().await;
-    let started = Instant::now();
-    let mut proxies = Vec::new();
-    for _ in 0..200 {
-        proxies.push(FaultProxy::start(Upstream::new(&server.url)).await.unwrap());
-    }
-    println!("200 proxies after {:?}", started.elapsed());
-    let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
-    assert!(tasks < 210, "{tasks} tasks");
-    let raw = Raw::new(&proxies[0]);
-    for proxy in &proxies {
-        works(&raw, proxy).await;
-    }
-    let addresses: Vec<_> = proxies.iter().map(FaultProxy::address).collect();
-    drop(proxies);
-    soon(async {
-        for address in addresses {
-            while TcpStream::connect(address).await.is_ok() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        }
-    })
-    .await;
 }
 
 #[tokio::test]

@@ -8,7 +8,6 @@
 mod answers;
 mod connections;
 #[cfg(all(feature = "conformance", feature = "control-plane", feature = "waiting"))]
-mod fleet;
 #[cfg(feature = "control-plane")]
 mod real;
 mod schedules;
@@ -82,7 +81,6 @@ impl Raw {
         let body = body.collect().await.map_err(|error| chain(&error))?.to_bytes();
         Ok(Answer {
             status: parts.status,
-            headers: parts.headers,
             body,
         })
     }
@@ -99,7 +97,6 @@ impl Raw {
 
 struct Answer {
     status: StatusCode,
-    headers: http::HeaderMap,
     body: Bytes,
 }
 

@@ -2,87 +2,12 @@
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::api::{
-    Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent,
-    WatchParams,
-};
-use mcr_testkit::sim::{SimCluster, SimFleet, SimRule, SimUser};
+use kube::api::{Api, ApiResource, DynamicObject, ListParams, WatchEvent, WatchParams};
+use mcr_testkit::sim::SimCluster;
 use serde_json::{Value, json};
 
 fn map(name: &str) -> Value {
     json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "labels": { "app": name } }, "data": { "a": "1" } })
-}
-
-#[tokio::test]
-async fn kube_creates_lists_watches_patches_and_deletes() {
-    let cluster = SimCluster::new();
-    let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client());
-    let object: ConfigMap = serde_json::from_value(map("a")).unwrap();
-    maps.create(&PostParams::default(), &object).await.unwrap();
-    let list = maps.list(&ListParams::default()).await.unwrap();
-    assert_eq!(list.items.len(), 1);
-    let version = list.metadata.resource_version.unwrap();
-    let mut watch = maps
-        .watch(&WatchParams::default(), &version)
-        .await
-        .unwrap()
-        .boxed();
-    let patch = Patch::Merge(json!({ "data": { "b": "2" } }));
-    maps.patch("a", &PatchParams::default(), &patch).await.unwrap();
-    maps.delete("a", &DeleteParams::default()).await.unwrap();
-    assert!(matches!(
-        watch.next().await.unwrap().unwrap(),
-        WatchEvent::Modified(_)
-    ));
-    assert!(matches!(
-        watch.next().await.unwrap().unwrap(),
-        WatchEvent::Deleted(_)
-    ));
-    assert_eq!(cluster.watches(), 1);
-    drop(watch);
-    assert_eq!(cluster.watches(), 0);
-    assert_eq!(cluster.audit().count(|event| event.is_list("configmaps")), 1);
-    assert_eq!(
-        cluster.audit().count(|event| event.is_watch_start("configmaps")),
-        1
-    );
-}
-
-#[tokio::test]
-async fn users_are_distinguished_and_refused() {
-    let cluster = SimCluster::new();
-    let reader =
-        SimUser::new("reader").rule(SimRule::new([""], ["configmaps"], ["list"]).in_namespace("default"));
-    cluster.set_user("secret", reader);
-    let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client_with_token("secret"));
-    maps.list(&ListParams::default()).await.unwrap();
-    let error = maps.get("a").await.unwrap_err();
-    assert!(matches!(error, kube::Error::Api(status) if status.code == 403));
-    let nobody: Api<ConfigMap> = Api::default_namespaced(cluster.client_with_token("wrong"));
-    let error = nobody.list(&ListParams::default()).await.unwrap_err();
-    assert!(matches!(error, kube::Error::Api(status) if status.code == 401));
-}
-
-#[tokio::test]
-async fn serves_over_tls_with_tokens_and_certificates() {
-    let cluster = SimCluster::builder().name("berlin").build();
-    let server = cluster.serve().await.unwrap();
-    let certificate = server.tls().client_certificate("cert-user").unwrap();
-    cluster.set_certificate_user(&certificate, SimUser::new("cert-user").rule(SimRule::all()));
-    for yaml in [
-        server.kubeconfig(),
-        server.kubeconfig_with_certificate(&certificate),
-    ] {
-        let config = kube::config::Kubeconfig::from_yaml(&yaml).unwrap();
-        let config = kube::Config::from_custom_kubeconfig(config, &Default::default())
-            .await
-            .unwrap();
-        let client = kube::Client::try_from(config).unwrap();
-        let maps: Api<ConfigMap> = Api::default_namespaced(client);
-        maps.list(&ListParams::default()).await.unwrap();
-    }
-    let users: Vec<String> = cluster.audit().events().map(|event| event.user.clone()).collect();
-    assert_eq!(users, ["admin", "cert-user"]);
 }
 
 #[tokio::test]
@@ -137,34 +62,6 @@ async fn bookmarks_come_in_time_and_at_the_end() {
             .into_iter()
             .all(|event| matches!(event.unwrap(), WatchEvent::Bookmark(_)))
     );
-}
-
-#[tokio::test]
-async fn a_fleet_behind_one_port_keeps_clusters_apart() {
-    let names = ["a", "b", "c"];
-    let clusters = names.map(|name| SimCluster::builder().name(name).build());
-    let fleet = SimFleet::serve(clusters).await.unwrap();
-    for name in names {
-        fleet.get(name).unwrap().create(map(name)).unwrap();
-        let config = kube::config::Kubeconfig::from_yaml(&fleet.kubeconfig(name).unwrap()).unwrap();
-        let config = kube::Config::from_custom_kubeconfig(config, &Default::default())
-            .await
-            .unwrap();
-        let maps: Api<ConfigMap> = Api::default_namespaced(kube::Client::try_from(config).unwrap());
-        let list = maps.list(&ListParams::default()).await.unwrap();
-        let found: Vec<_> = list
-            .items
-            .into_iter()
-            .filter_map(|map| map.metadata.name)
-            .collect();
-        assert_eq!(found, [name]);
-        if name == "c" {
-            let mut watch = maps.watch(&WatchParams::default(), "0").await.unwrap().boxed();
-            fleet.remove("c").unwrap();
-            while watch.next().await.is_some() {}
-            assert!(maps.get("c").await.is_err());
-        }
-    }
 }
 
 #[test]
@@ -231,68 +128,6 @@ fn a_namespace_ends_at_once_where_that_was_asked_for() {
         plain.get("namespaces", "apps").unwrap()["status"]["phase"],
         "Terminating"
     );
-}
-
-#[test]
-fn errors_are_those_of_the_server() {
-    let cluster = SimCluster::new();
-    cluster.create(map("a")).unwrap();
-    let error = cluster.create(map("a")).unwrap_err();
-    assert_eq!((error.code(), error.reason()), (409, "AlreadyExists"));
-    assert_eq!(error.message(), "configmaps \"a\" already exists");
-    assert_eq!(cluster.delete("configmaps", "default/b").unwrap_err().code(), 404);
-    let mut stale = cluster.get("configmaps", "default/a").unwrap();
-    let mut change = map("a");
-    change["data"]["a"] = "2".into();
-    cluster.apply(change).unwrap();
-    stale["data"]["a"] = "3".into();
-    assert_eq!(cluster.update(stale).unwrap_err().reason(), "Conflict");
-}
-
-/// kubectl takes aggregated discovery for the old form, and finds no kind, unless the media type says so.
-#[tokio::test]
-async fn discovery_reports_its_form_and_openapi_reports_that_fields_are_validated() {
-    let cluster = SimCluster::new();
-    let service = cluster.service().with_token(&cluster.admin_token());
-    let get = async |path: &str, accept: &str| {
-        let request = http::Request::get(path).header("accept", accept);
-        let request = request.body(http_body_util::Empty::new()).unwrap();
-        let response = service.answer(request).await;
-        let media = response.headers()["content-type"].to_str().unwrap().to_owned();
-        let body = http_body_util::BodyExt::collect(response.into_body())
-            .await
-            .unwrap();
-        let value: Value = serde_json::from_slice(&body.to_bytes()).unwrap();
-        (media, value)
-    };
-    let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-    for path in ["/api", "/apis"] {
-        let (media, value) = get(path, &format!("{aggregated},application/json")).await;
-        assert_eq!(
-            (&*media, &value["kind"]),
-            (aggregated, &json!("APIGroupDiscoveryList"))
-        );
-        let (media, value) = get(path, "application/json").await;
-        assert_eq!(media, "application/json");
-        assert_ne!(value["kind"], "APIGroupDiscoveryList");
-    }
-    let (_, index) = get("/openapi/v3", "application/json").await;
-    for (group_version, path) in [
-        ("api/v1", "/api/v1/namespaces/{namespace}/configmaps/{name}"),
-        (
-            "apis/apps/v1",
-            "/apis/apps/v1/namespaces/{namespace}/deployments/{name}",
-        ),
-    ] {
-        let url = index["paths"][group_version]["serverRelativeURL"]
-            .as_str()
-            .unwrap();
-        let (_, document) = get(url, "application/json").await;
-        assert_eq!(
-            document["paths"][path]["patch"]["parameters"][0]["name"],
-            "fieldValidation"
-        );
-    }
 }
 
 #[tokio::test]

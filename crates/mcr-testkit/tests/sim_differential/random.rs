@@ -126,10 +126,7 @@ fn step(dice: &mut Dice) -> Step {
         }
         9 => delete(&path),
         _ => match dice.below(4) {
-            0 => delete_with(
-                &path,
-                json!({ "propagationPolicy": dice.one(&["Background", "Foreground", "Orphan"]) }),
-            ),
+            0 => delete_with(&path, json!({ "propagationPolicy": "Background" })),
             1 => get(&path),
             2 => get(base),
             _ => delete(&format!("{base}?labelSelector=a%3Dx")),

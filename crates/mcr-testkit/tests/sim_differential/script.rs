@@ -21,7 +21,6 @@ pub(crate) struct Step {
     background: bool,
     compact: bool,
     quiet: bool,
-    unmanaged: bool,
 }
 
 fn step(method: Method, path: &str, body: Option<String>) -> Step {
@@ -35,7 +34,6 @@ fn step(method: Method, path: &str, body: Option<String>) -> Step {
         background: false,
         compact: false,
         quiet: false,
-        unmanaged: false,
     }
 }
 
@@ -108,12 +106,6 @@ impl Step {
     /// Compares the status code only.
     pub(crate) fn quietly(mut self) -> Self {
         self.quiet = true;
-        self
-    }
-
-    /// Leaves `managedFields` out: defaults of some kinds are not simulated, and neither their owners.
-    pub(crate) fn unmanaged(mut self) -> Self {
-        self.unmanaged = true;
         self
     }
 
@@ -207,9 +199,6 @@ pub(crate) async fn run(server: &impl Server, script: &Script) -> Vec<Answer> {
             continue;
         }
         answer.body = read.await;
-        if step.unmanaged {
-            forget(&mut answer.body, "managedFields");
-        }
         if step.quiet {
             answer.body = Value::Null;
         }
@@ -225,17 +214,6 @@ pub(crate) async fn run(server: &impl Server, script: &Script) -> Vec<Answer> {
         answers.push(answer);
     }
     answers
-}
-
-fn forget(value: &mut Value, field: &str) {
-    match value {
-        Value::Object(map) => {
-            map.remove(field);
-            map.values_mut().for_each(|value| forget(value, field));
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| forget(item, field)),
-        _ => {}
-    }
 }
 
 fn parse(bytes: &[u8], lines: bool) -> Value {

@@ -144,7 +144,7 @@ pub(super) struct Listing {
     pub(super) source: Source,
     /// The page that comes next; none for the first.
     pub(super) continue_token: Option<String>,
-    /// The resource version of the first page. A watch from there tells all that changed between the pages, if those are of
+    /// The resource version of the first page. A watch from there reports all that changed between the pages, if those are of
     /// several versions.
     resource_version: Option<String>,
     /// Whether the pages are of several versions.

@@ -207,7 +207,7 @@ impl Progress {
             self.errors.clear();
             (self.stuck, self.cut_short) = (0, 0);
         }
-        // No event tells that an object is readable again, or what an object without a name kept from being deleted.
+        // No event reports that an object is readable again, or what an object without a name kept from being deleted.
         if ended.was_silent() || ended.left_out {
             self.state = State::Unlisted;
         }

@@ -154,7 +154,7 @@ impl<T> HubTarget<T> {
             .map(|object| Some(Arc::new(object)))
     }
 
-    /// Objects that are told apart by cluster have it as their place.
+    /// Objects that are distinguished by cluster have it as their place.
     fn placed(&self, object: Arc<Object>) -> PlacedObject {
         let cluster = self.projection.cluster.as_ref();
         let place = cluster.and_then(|_| object.key().namespace.clone());

@@ -257,18 +257,3 @@ fn what_was_never_held_is_not_reported_as_deleted() {
         world.converges().await;
     });
 }
-
-#[test]
-fn an_object_that_can_be_read_again_is_there_again() {
-    for fault in [Fault::Unreadable, Fault::Nameless] {
-        paused(|| async move {
-            let world = World::new(3, None).await;
-            world.place.fail(Some(fault));
-            world
-                .place
-                .put(MAPS, "n/k1", "changed while it could not be read");
-            sleep(Duration::from_secs(10)).await;
-            world.converges().await;
-        });
-    }
-}

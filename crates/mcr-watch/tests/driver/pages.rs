@@ -4,25 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use mcr_watch::WatchRequest;
-use serde_json::json;
 
-use mcr_doubles::{
-    scripted::{Answer, Asked, Server},
-    status_object,
-};
+use mcr_doubles::scripted::{Answer, Asked, Server};
 
 use crate::harness::*;
-
-/// A page that breaks off after its first object was read: a page is read in parts of 1 MiB.
-fn broken_late() -> Answer {
-    let large = ["broken", "late"].map(|name| {
-        let mut large = map(name, 1);
-        large["data"] = json!({"value": "x".repeat(3 << 18)});
-        large
-    });
-    let whole = list_object(20, large).to_string();
-    Answer::promise(whole.len() + 10, &whole)
-}
 
 /// The continue tokens of the lists, and whether each asked for pages (`limit`), the cache (`0`), or neither.
 fn forms(lists: &[Asked]) -> Vec<String> {
@@ -108,54 +93,6 @@ async fn a_page_that_fails_is_asked_for_again_or_its_list_begins_anew() {
     }
 }
 
-/// Neither do its objects stay, nor the memory that they took.
-#[tokio::test(start_paused = true)]
-async fn nothing_of_a_page_that_broke_off_counts() {
-    let server = Server::in_memory(|asked| match (asked.is_watch(), asked.nth) {
-        (false, 0) => list(10, [map("a", 1)]),
-        (false, 1) => page(20, "t", [map("a", 1)]),
-        (false, 2..5) => broken_late(),
-        (false, _) => list(20, [map("c", 3)]),
-        (true, 0) => too_old(),
-        (true, _) => quiet(),
-    });
-    // The first objects of three broken pages would not fit.
-    let one = One::with(&server, |settings| settings.held_bytes = Some(2 << 20));
-    one.listed(2).await;
-    one.log.becomes(&["+a", "+c"]).await;
-    let problems = one.log.problems();
-    assert!(
-        problems.iter().all(|problem| !problem.contains("held_bytes")),
-        "{problems:?}"
-    );
-    assert_eq!(server.lists(MAPS).len(), 6);
-}
-
-/// Once a watch has continued from a list of several versions, all is known, and a later list may come in pages.
-#[tokio::test(start_paused = true)]
-async fn after_a_watch_has_continued_lists_come_in_pages_again() {
-    for announced in [bookmark(95), event("MODIFIED", map("c", 95))] {
-        let (server, one) = One::on(move |asked| match (asked.is_watch(), asked.nth) {
-            (false, 0) => list(10, [map("a", 1)]),
-            (false, 1) => page(20, "t", [map("a", 1)]),
-            (false, 2) => expired("newer"),
-            (false, 3) => list(90, [map("c", 3)]),
-            (false, _) => list(100, [map("c", 95)]),
-            (true, 0) => too_old(),
-            (true, 1) => {
-                let gone = event("ERROR", status_object(410, "Expired", "too old"));
-                Answer::short_watch([&announced, &gone])
-            }
-            (true, _) => quiet(),
-        });
-        one.listed(3).await;
-        assert_eq!(
-            forms(&server.lists(MAPS))[3..],
-            ["limit 500, token newer", "limit 500"]
-        );
-    }
-}
-
 /// Its pages would take memory from others for as long as it is down.
 #[tokio::test(start_paused = true)]
 async fn a_list_of_a_cluster_that_goes_down_begins_anew() {
@@ -199,32 +136,6 @@ async fn a_list_begins_anew_at_another_endpoint() {
     let first = &forms(&other.lists(MAPS))[0];
     assert!(!first.contains("token"), "{first}");
     one.log.becomes(&["+a", "+c", "-a"]).await;
-}
-
-/// Its objects count: each is as new as its page. What changed between the pages is unknown, so another list follows.
-#[tokio::test(start_paused = true)]
-async fn a_list_of_several_versions_that_no_watch_continues_is_followed_by_one_in_one_piece() {
-    let (server, one) = One::on(|asked| match (asked.is_watch(), asked.nth) {
-        (false, 0) => list(10, [map("a", 1)]),
-        (false, 1) => page(20, "t", [map("a", 1)]),
-        (false, 2) => expired("newer"),
-        (false, 3) => list(90, [map("c", 3)]),
-        (false, _) => list(95, [map("a", 1), map("b", 2), map("c", 3)]),
-        (true, 0 | 1) => too_old(),
-        (true, _) => quiet(),
-    });
-    one.listed(3).await;
-    one.log.becomes(&["+a", "+c", "+b"]).await;
-    assert_eq!(
-        forms(&server.lists(MAPS)),
-        [
-            "version 0",
-            "limit 500",
-            "limit 500, token t",
-            "limit 500, token newer",
-            ""
-        ]
-    );
 }
 
 /// Each page takes most of the time that one request may take. All of them together take several times as long.

@@ -140,7 +140,7 @@ metrics! {
     CLUSTER_STATE: Gauge "mcr_cluster_state" ["cluster", "provider", "state"]
         "Always 1; the cluster's state is in the label";
     CLUSTER_LAST_EVENT: Gauge "mcr_cluster_last_event_age_seconds" ["cluster"]
-        "How long ago anything was heard on one of the cluster's watches";
+        "How long ago anything was received on one of the cluster's watches";
     CLUSTER_EXPIRY: Gauge "mcr_cluster_credential_expiry_timestamp_seconds" ["cluster"]
         "When the cluster's credentials expire, as Unix time; missing if they don't or it is not known";
     CLUSTER_KINDS: Gauge "mcr_cluster_kinds" ["cluster"]

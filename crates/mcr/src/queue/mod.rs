@@ -1,7 +1,8 @@
 //! The fair work queue of a controller. It decides which request of which cluster runs next.
 //!
 //! The queue is generic over the name `C` of a cluster, the key `K` of an object inside a cluster, and the epoch `E` of a
-//! cluster. The unit of work is the pair (cluster, key). [`QueueCore`] is a plain data structure without clock or lock. [`FairQueue`] puts it behind a
+//! cluster. The unit of work is the pair (cluster, key). [`QueueCore`] is a plain data structure without clock or lock.
+//! [`FairQueue`] puts it behind a
 //! lock and adds an async [`next`](FairQueue::next).
 //!
 //! # States of a key

@@ -263,23 +263,6 @@ async fn without_the_cluster_of_the_lease_reconciles_are_cancelled_at_the_deadli
 }
 
 #[tokio::test]
-async fn a_reconcile_that_ignores_its_token_is_dropped_before_another_replica_can_lead() {
-    let (hub, work) = (SimCluster::new(), SimCluster::builder().name("work").build());
-    hub.create(lease("")).or_fail();
-    put_map(&work, "a");
-    let seen = Seen::default();
-    let maps = controller("maps").build(deaf, Arc::new(seen.clone()));
-    let token = hub.admin_token();
-    let election = short_election(&hub).client(hub.client_with_token(&token));
-    let process = start(Manager::single(work.client()).controller(maps), election);
-    seen.until("began").await;
-    hub.remove_user(&token);
-    seen.until("dropped").await;
-    assert!(!process.leadership.is_held());
-    drop(process);
-}
-
-#[tokio::test]
 async fn the_lease_is_released_after_the_reconciles_have_ended() {
     let cluster = SimCluster::new();
     cluster.create(lease("")).or_fail();

@@ -292,7 +292,7 @@ pub(crate) fn config_map(name: &str, value: usize) -> Value {
     })
 }
 
-async fn write_really(plane: &ControlPlane, name: &str, value: usize) {
+pub(crate) async fn write_really(plane: &ControlPlane, name: &str, value: usize) {
     let maps: Api<ConfigMap> = Api::namespaced(plane.client(), "default");
     let apply = PatchParams::apply("test").force();
     let object = Patch::Apply(config_map(name, value));

@@ -36,17 +36,3 @@ async fn promise_1_isolation_on_a_real_api_server_with_five_faults_at_once() {
     compare(&world, &faults()).await;
     show_and_recover(&world, &faults()).await;
 }
-
-/// Every fault by itself, in twenty clusters: the full form.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes minutes; cargo xtask test --full"]
-async fn promise_1_isolation_on_a_real_api_server_with_each_of_five_faults() {
-    let _alone = alone().await;
-    let world = World::real(HEALTHY, LATE, SICK).await;
-    for fault in faults() {
-        println!("{fault}");
-        let fault = [fault];
-        compare(&world, &fault).await;
-        show_and_recover(&world, &fault).await;
-    }
-}

@@ -1,9 +1,10 @@
-//! Controllers over real API servers, found through kubeconfig files.
+//! Controllers over real API servers.
 //!
 //! Needs the control-plane binaries (`cargo xtask assets`); `cargo xtask test` sets everything up.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-mod changing;
-mod harness;
+#[allow(dead_code, reason = "shared with the promises")]
+#[path = "../promises/fleet.rs"]
+mod fleet;
 mod sick;

@@ -1,22 +1,92 @@
 //! Failing clusters beside healthy ones.
 
 use std::{
+    convert::Infallible,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
+use k8s_openapi::api::{core::v1::ConfigMap, rbac::v1::PolicyRule};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
-use mcr::{ClusterState, Controller, Manager, Request, core::TransportSettings};
-use mcr_testkit::control_plane::{ControlPlane, Credentials, Etcd};
+use mcr::{
+    Action, BuildError, BuiltController, ClusterSpec, Controller, ControllerHandle, Request, RequestObject,
+    core::TransportSettings,
+};
+use mcr_testkit::{
+    control_plane::{ControlPlane, Credentials, Etcd, KubeconfigBuilder, policy_rule},
+    waiting::{Background, eventually},
+};
 
-use crate::harness::*;
+use crate::fleet::{OrFail, PATIENCE, Running, spec, write_really};
 
-/// Of ten contexts, one never answers, one refuses connections and one may not list. The other seven reconcile, although the
+/// The requests of a reconciler, as `live|deleted|absent <cluster> <name>`.
+#[derive(Default)]
+struct Noted(Mutex<Vec<String>>);
+
+impl Noted {
+    fn lines(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+
+    fn count(&self, line: &str) -> usize {
+        self.lines().iter().filter(|known| *known == line).count()
+    }
+
+    fn has(&self, line: &str) -> bool {
+        self.count(line) > 0
+    }
+
+    #[track_caller]
+    fn has_none(&self, word: &str) {
+        let lines = self.lines();
+        assert!(!lines.iter().any(|line| line.contains(word)), "{lines:?}");
+    }
+}
+
+async fn note(request: Request<ConfigMap>, noted: Arc<Noted>) -> Result<Action, Infallible> {
+    let what = match &request.object {
+        RequestObject::Live(_) => "live",
+        RequestObject::Deleted { .. } => "deleted",
+        _ => "absent",
+    };
+    let line = format!("{what} {} {}", request.cluster.name(), request.name());
+    noted.0.lock().unwrap().push(line);
+    Ok(Action::await_change())
+}
+
+fn noting(noted: &Arc<Noted>) -> Result<BuiltController, BuildError> {
+    Controller::<ConfigMap>::new("noting")
+        .watch_request(|watch| watch.namespace("default"))
+        .build(note, noted.clone())
+}
+
+/// A cluster at this address, with the authority of a control plane.
+fn member(name: &str, server: String, plane: &ControlPlane, credentials: Credentials) -> ClusterSpec {
+    let kubeconfig = KubeconfigBuilder::new().context(name, server, plane.ca_pem(), credentials);
+    spec(name, &kubeconfig.to_yaml())
+}
+
+fn admin(name: &str, plane: &ControlPlane) -> ClusterSpec {
+    member(name, plane.url(), plane, plane.admin_credentials())
+}
+
+fn status(controller: &ControllerHandle) -> String {
+    serde_json::to_string(&controller.status()).or_fail()
+}
+
+fn may_read_config_maps() -> Vec<PolicyRule> {
+    vec![
+        policy_rule([""], ["configmaps"], ["get", "list", "watch"]),
+        policy_rule([""], ["namespaces"], ["get"]),
+    ]
+}
+
+/// Of ten clusters, one never answers, one refuses connections and one may not list. The other seven reconcile, although the
 /// connect timeout is an hour here. The status of the two that answer shows the reason, and the forbidden one recovers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn seven_of_ten_contexts_reconcile_at_once_and_three_report_why_not() {
     let plane = ControlPlane::start().await.or_fail();
-    create(&plane, "hello").await;
+    write_really(&plane, "hello", 0).await;
     let nobody = plane.user("nobody").create().await.or_fail();
     let hole = BlackHole::dig();
     // The socket is bound and does not listen, so no other program can take the port.
@@ -24,83 +94,47 @@ async fn seven_of_ten_contexts_reconcile_at_once_and_three_report_why_not() {
     refusing.bind("127.0.0.1:0".parse().or_fail()).or_fail();
     let refusing_at = refusing.local_addr().or_fail();
     let healthy: Vec<String> = (0..7).map(|i| format!("healthy-{i}")).collect();
-    let at = |name, server: String| (name, server, plane.ca_pem(), plane.admin_credentials());
+    let at = |name, address| member(name, format!("https://{address}"), &plane, plane.admin_credentials());
     // The failing clusters come first, to show that the others do not wait for them.
-    let mut contexts = vec![
-        at("black-holed", format!("https://{}", hole.address)),
-        at("refusing", format!("https://{refusing_at}")),
-        ("forbidden", plane.url(), plane.ca_pem(), nobody.credentials()),
+    let mut specs = vec![
+        at("black-holed", hole.address),
+        at("refusing", refusing_at),
+        member("forbidden", plane.url(), &plane, nobody.credentials()),
     ];
-    contexts.extend(healthy.iter().map(|name| admin(name, &plane)));
-    let file = kubeconfig(contexts);
-
-    let seen = Arc::new(Seen::default());
-    let running = Running::start_with(&[("fleet.kubeconfig", &file)], vec![noting(&seen)], |settings| {
-        let mut transport = TransportSettings::default();
-        transport.connect_timeout = Duration::from_secs(3600);
-        settings.transport = transport.into();
-    });
+    specs.extend(healthy.iter().map(|name| admin(name, &plane)));
+    let noted = Arc::new(Noted::default());
+    let running = Running::start(
+        specs,
+        |_| noting(&noted),
+        |settings| {
+            let mut transport = TransportSettings::default();
+            transport.connect_timeout = Duration::from_secs(3600);
+            settings.transport = transport.into();
+        },
+    );
     eventually(PATIENCE, "seven clusters reconcile", || {
-        healthy.iter().all(|name| seen.has(&format!("live {name} hello")))
+        healthy.iter().all(|name| noted.has(&format!("live {name} hello")))
     })
     .await;
-    let state = |context: &str| running.fleet.get(context).or_fail().state();
-    eventually(PATIENCE, "the refusing one says so", || {
+    let state = |name: &str| running.fleet.get(name).or_fail().state();
+    eventually(PATIENCE, "the refusing one reports so", || {
         let refused =
             "can't connect: connection refused: nothing listens at this address; the API server may be down";
         state("refusing").reason() == Some(refused)
     })
     .await;
     eventually(PATIENCE, "the controller's status names the kind and why", || {
-        let status = serde_json::to_string(&running.controllers[0].status()).or_fail();
-        status.contains("configmaps is forbidden")
+        status(&running.controllers[0]).contains("configmaps is forbidden")
     })
     .await;
-    assert!(!seen.any(|line| line.contains("forbidden")), "{:?}", seen.lines());
+    noted.has_none("forbidden");
 
     nobody.allow(may_read_config_maps()).await.or_fail();
     eventually(PATIENCE, "the forbidden one recovers", || {
-        seen.has("live forbidden hello")
+        noted.has("live forbidden hello")
     })
     .await;
-    assert!(
-        !seen.any(|line| line.starts_with("deleted")),
-        "{:?}",
-        seen.lines()
-    );
-    running.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_black_hole_reports_so_when_it_was_dialled_for_long_enough() {
-    let hole = BlackHole::dig();
-    let token = Credentials::Token("t".to_owned());
-    let context = (
-        "black-holed",
-        format!("https://{}", hole.address),
-        String::new(),
-        token,
-    );
-    let running = Running::start_with(
-        &[("fleet.kubeconfig", &kubeconfig([context]))],
-        vec![noting(&Arc::default())],
-        |settings| {
-            let mut transport = TransportSettings::default();
-            transport.connect_timeout = Duration::from_secs(2);
-            settings.transport = transport.into();
-        },
-    );
-    let name = "black-holed";
-    let state = || running.fleet.get(name).ok().map(|cluster| cluster.state());
-    let reason = eventually(PATIENCE, "it says so", || match state()? {
-        ClusterState::Unreachable { reason } => Some(reason),
-        _ => None,
-    })
-    .await;
-    assert_eq!(
-        &*reason,
-        "can't connect: the connection timed out: the other side does not answer (down, or a firewall drops packets)"
-    );
+    noted.has_none("deleted");
     running.stop().await;
 }
 
@@ -132,92 +166,39 @@ impl BlackHole {
     }
 }
 
-/// An API server stops for a while. No object counts as deleted meanwhile, and real deletions arrive afterwards.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_an_outage_deleted_objects_arrive_as_deleted_and_others_not() {
-    let etcd = Etcd::start().await.or_fail();
-    let plane = ControlPlane::builder().etcd(&etcd).start().await.or_fail();
-    let other_door = ControlPlane::builder().replica_of(&plane).start().await.or_fail();
-    let bystander = ControlPlane::builder().etcd(&etcd).start().await.or_fail();
-    create(&plane, "goes").await;
-    create(&plane, "stays").await;
-    let seen = Arc::new(Seen::default());
-    let file = kubeconfig([admin("stops", &plane), admin("stays-up", &bystander)]);
-    let running = Running::start(&[("fleet.kubeconfig", &file)], vec![noting(&seen)]);
-    eventually(PATIENCE, "both are seen", || {
-        seen.has("live stops goes") && seen.has("live stops stays")
-    })
-    .await;
-
-    plane.stop().await.or_fail();
-    delete(&other_door, "goes").await;
-    create(&bystander, "meanwhile").await;
-    eventually(PATIENCE, "the other cluster goes on", || {
-        seen.has("live stays-up meanwhile")
-    })
-    .await;
-    let cluster = running.fleet.get("stops").or_fail();
-    eventually(PATIENCE, "it is seen to be away", || {
-        matches!(cluster.state(), ClusterState::Unreachable { .. })
-    })
-    .await;
-    assert!(
-        !seen.any(|line| line.starts_with("deleted")),
-        "{:?}",
-        seen.lines()
-    );
-    plane.restart().await.or_fail();
-    eventually(PATIENCE, "the delete arrives", || seen.has("deleted stops goes")).await;
-    assert_eq!(seen.count("deleted stops goes"), 1);
-    assert!(
-        !seen.any(|line| line == "deleted stops stays"),
-        "{:?}",
-        seen.lines()
-    );
-    running.stop().await;
-}
-
 /// Rights are withdrawn and given back. No object counts as deleted meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forbidden_is_not_deleted() {
     let plane = ControlPlane::start().await.or_fail();
-    create(&plane, "stays").await;
+    write_really(&plane, "stays", 0).await;
     let robot = plane
         .service_account("default", "robot")
         .cluster_rules(may_read_config_maps())
         .create()
         .await
         .or_fail();
-    let context = |token: String| kubeconfig([("a", plane.url(), plane.ca_pem(), Credentials::Token(token))]);
-    let seen = Arc::new(Seen::default());
-    let file = context(robot.token().await.or_fail());
-    let running = Running::start(&[("fleet.kubeconfig", &file)], vec![noting(&seen)]);
-    eventually(PATIENCE, "seen", || seen.has("live a stays")).await;
+    let token = Credentials::Token(robot.token().await.or_fail());
+    let noted = Arc::new(Noted::default());
+    let a = member("a", plane.url(), &plane, token);
+    let running = Running::start([a], |_| noting(&noted), |_| {});
+    eventually(PATIENCE, "it is reconciled", || noted.has("live a stays")).await;
 
     robot.revoke().await.or_fail();
     // Open watches go on after rights are withdrawn; new ones are refused.
     plane.stop().await.or_fail();
     plane.restart().await.or_fail();
-    let cluster = "a";
     eventually(PATIENCE, "the watch is refused", || {
-        let kinds = running.fleet.get(cluster).ok()?.kinds();
-        kinds
-            .first()?
-            .problem
-            .as_ref()
-            .filter(|problem| problem.starts_with("forbidden"))
-            .map(|_| ())
+        let kinds = running.fleet.get("a").ok()?.kinds();
+        let problem = kinds.first()?.problem.clone();
+        problem.filter(|problem| problem.starts_with("forbidden"))
     })
     .await;
     robot.allow(may_read_config_maps()).await.or_fail();
-    touch(&plane, "stays", "again").await;
-    let before = seen.count("live a stays");
-    eventually(PATIENCE, "it goes on", || seen.count("live a stays") > before).await;
-    assert!(
-        !seen.any(|line| line.starts_with("deleted") || line.starts_with("absent")),
-        "{:?}",
-        seen.lines()
-    );
+    write_really(&plane, "stays", 1).await;
+    let before = noted.count("live a stays");
+    eventually(PATIENCE, "it goes on", || noted.count("live a stays") > before).await;
+    noted.has_none("deleted");
+    noted.has_none("absent");
     running.stop().await;
 }
 
@@ -230,32 +211,29 @@ async fn a_crd_installed_after_the_start_is_picked_up_where_it_is_installed() {
     let lacks_it = ControlPlane::builder().etcd(&etcd).start().await.or_fail();
     let widgets =
         ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("example.com", "v1", "Widget"), "widgets");
-    let (seen, found) = (Arc::new(Seen::default()), Arc::new(Mutex::new(Vec::new())));
-    let of_widgets = Controller::<DynamicObject>::with("widgets", &widgets).build(
-        |request: Request<DynamicObject>, found: Arc<Mutex<Vec<String>>>| async move {
-            let colour = request
-                .live()
-                .map(|widget| widget.data["spec"]["colour"].to_string());
-            found
-                .lock()
-                .unwrap()
-                .push(format!("{} {colour:?}", request.name()));
-            Ok::<_, std::convert::Infallible>(())
-        },
-        found.clone(),
-    );
-    let file = kubeconfig([admin("gets-it", &gets_it), admin("lacks-it", &lacks_it)]);
-    let running = Running::start(&[("f.kubeconfig", &file)], vec![noting(&seen), of_widgets]);
-    create(&gets_it, "one").await;
-    create(&lacks_it, "two").await;
+    let (noted, found) = (Arc::new(Noted::default()), Arc::new(Noted::default()));
+    let of_widgets = async |request: Request<DynamicObject>, found: Arc<Noted>| {
+        let colour = request.live().map(|widget| widget.data["spec"]["colour"].clone());
+        let line = format!("{} {}", request.name(), colour.unwrap_or_default());
+        found.0.lock().unwrap().push(line);
+        Ok::<_, Infallible>(())
+    };
+    let of_widgets = Controller::<DynamicObject>::with("widgets", &widgets)
+        .build(of_widgets, found.clone())
+        .or_fail();
+    let specs = [admin("gets-it", &gets_it), admin("lacks-it", &lacks_it)];
+    let running = Running::start(specs, |_| noting(&noted), |_| {});
+    let (handle, fleet) = (of_widgets.handle(), running.fleet.clone());
+    let with_widgets = Background::start(|stop| of_widgets.run(fleet, stop));
+    write_really(&gets_it, "one", 0).await;
+    write_really(&lacks_it, "two", 0).await;
     eventually(PATIENCE, "ConfigMaps are reconciled in both", || {
-        seen.has("live gets-it one") && seen.has("live lacks-it two")
+        noted.has("live gets-it one") && noted.has("live lacks-it two")
     })
     .await;
     // A server that has just started answers for kinds of CRDs only after it has read its CRDs.
     eventually(PATIENCE, "the kind is missed in both", || {
-        let status = serde_json::to_string(&running.controllers[1].status()).or_fail();
-        status.matches("does not serve this kind (404)").count() == 2
+        status(&handle).matches("does not serve this kind (404)").count() == 2
     })
     .await;
 
@@ -263,19 +241,13 @@ async fn a_crd_installed_after_the_start_is_picked_up_where_it_is_installed() {
     let widget = DynamicObject::new("w", &widgets).data(serde_json::json!({"spec": {"colour": "red"}}));
     let api = kube::Api::<DynamicObject>::namespaced_with(gets_it.client(), "default", &widgets);
     api.create(&Default::default(), &widget).await.or_fail();
-    eventually(PATIENCE, "the new kind is reconciled", || {
-        found
-            .lock()
-            .unwrap()
-            .iter()
-            .any(|line| line == r#"w Some("\"red\"")"#)
-    })
-    .await;
-    create(&lacks_it, "three").await;
+    eventually(PATIENCE, "the new kind is reconciled", || found.has("w \"red\"")).await;
+    write_really(&lacks_it, "three", 0).await;
     eventually(PATIENCE, "the cluster without it goes on", || {
-        seen.has("live lacks-it three")
+        noted.has("live lacks-it three")
     })
     .await;
+    with_widgets.stop().await.or_fail();
     running.stop().await;
 }
 
@@ -290,23 +262,4 @@ fn widget_crd() -> serde_json::Value {
                 "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]
         }
     })
-}
-
-/// The same controller on a single cluster, without provider and file, and without a change of its code.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_same_controller_runs_on_a_single_cluster() {
-    let plane = ControlPlane::start().await.or_fail();
-    create(&plane, "hello").await;
-    let seen = Arc::new(Seen::default());
-    let manager = Manager::single(plane.client())
-        .controller(noting(&seen))
-        .build()
-        .or_fail();
-    let stop = tokio_util::sync::CancellationToken::new();
-    let task = tokio::spawn(manager.run_until(stop.clone()));
-    eventually(PATIENCE, "reconciled", || seen.has("live local hello")).await;
-    delete(&plane, "hello").await;
-    eventually(PATIENCE, "deleted", || seen.has("deleted local hello")).await;
-    stop.cancel();
-    task.await.or_fail().or_fail();
 }

@@ -16,14 +16,14 @@ use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
-    time::{Instant, sleep, timeout},
+    time::{Instant, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     harness::{PATIENCE, ask, serve, serve_with, until_answer},
     series::Scrape,
-    support::{Api, ApiAccess, name},
+    support::{Api, ApiAccess},
 };
 
 #[tokio::test]
@@ -243,37 +243,6 @@ async fn probes_are_answered_whatever_others_hold() {
     held.clear();
     let answered = async { while served.get("/clusters").await.status != 200 {} };
     timeout(PATIENCE, answered).await.expect("there is room again");
-    served.end().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_ask_while_clusters_churn() {
-    let served = serve(|builder| builder);
-    let address = served.address;
-    let asking: Vec<_> = (0..8)
-        .map(|i| {
-            tokio::spawn(async move {
-                for _ in 0..20 {
-                    let answer = ask(address, "GET", if i % 2 == 0 { "/metrics" } else { "/clusters" }).await;
-                    assert_eq!(answer.status, 200);
-                    if i % 2 == 0 {
-                        Scrape::parse(&answer.body);
-                    } else {
-                        answer.json();
-                    }
-                }
-            })
-        })
-        .collect();
-    let api = ApiAccess::new(Api::default());
-    for round in 0..100 {
-        served.join(&format!("c{}", round % 7), &api);
-        sleep(Duration::from_millis(3)).await;
-        served.announce(Change::Remove(name(&format!("c{}", (round + 3) % 7))));
-    }
-    for asking in asking {
-        asking.await.unwrap();
-    }
     served.end().await;
 }
 

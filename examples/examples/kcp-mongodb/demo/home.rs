@@ -8,10 +8,8 @@ use std::{
 use anyhow::{Context, Result};
 use k8s_openapi::ByteString;
 use kube::config::Kubeconfig;
-use mcr_testkit::{
-    kcp::{Kcp, KcpServer, KcpUser},
-    sim::SimRule,
-};
+use mcr_kcp_double::{Kcp, KcpServer, KcpUser};
+use mcr_testkit::sim::SimRule;
 use serde_json::{Value, json};
 
 use super::server::{Kind, SECRET, Server, Workspace, context, objects, until};
@@ -84,7 +82,7 @@ impl Home {
         Server::of(self.kubeconfig(path, None)?).await
     }
 
-    /// Makes a workspace. If there are several shards, `number` says on which.
+    /// Makes a workspace. If there are several shards, `number` selects one.
     pub(crate) async fn workspace(&self, mut object: Value, number: usize) -> Result<Workspace> {
         let root = self.at("root").await?;
         let name = object["metadata"]["name"]
@@ -122,7 +120,7 @@ impl Home {
         self.at("root").await?.delete(WORKSPACE, name).await
     }
 
-    /// A token of the user of the manifest in the workspace of the API. kcp issues it; the double is told the rights.
+    /// A token of the user of the manifest in the workspace of the API. kcp issues it; the double gets the rights.
     pub(crate) async fn token(&self, workspace: &Workspace) -> Result<String> {
         if let Some(double) = &self.double {
             let mut user = KcpUser::new("controller");

@@ -1,14 +1,12 @@
-//! The steps: each does something, waits until it has shown, and says what happened.
+//! The steps: each does something, waits until it has shown, and reports what happened.
 
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use examples::{Backend, Done, Format, Step, Summary, print};
 use mcr::{Access, Trust};
-use mcr_testkit::{
-    faults::{Fault, FaultProxy},
-    kcp::KcpMove,
-};
+use mcr_kcp_double::KcpMove;
+use mcr_testkit::faults::{Fault, FaultProxy};
 use serde_json::{Value, json};
 
 use crate::{

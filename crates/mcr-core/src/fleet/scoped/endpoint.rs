@@ -172,7 +172,7 @@ impl ScopeEndpoint {
     }
 }
 
-/// The places behind an endpoint of a scope, as its layout tells them apart.
+/// The places behind an endpoint of a scope, as its layout distinguishes them.
 struct PlacesBehind(Scope, Arc<str>);
 
 impl Places for PlacesBehind {

@@ -23,14 +23,14 @@ struct Sick {
 
 struct Announcing {
     trap: Trap,
-    says: stream::BoxStream<'static, Result<Change, BoxError>>,
+    changes: stream::BoxStream<'static, Result<Change, BoxError>>,
 }
 
 impl stream::Stream for Announcing {
     type Item = Result<Change, BoxError>;
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.trap.pass(At::Listened);
-        self.says.poll_next_unpin(context)
+        self.changes.poll_next_unpin(context)
     }
 }
 
@@ -63,14 +63,14 @@ impl Provider for Sick {
         let fails = matches!(now, At::Shown | At::StreamDropped);
         let failure = fails.then(|| Err(Unspeakable(self.trap.clone()).into()));
         let spec = ClusterSpec::new(name(&self.name), self.access.clone());
-        let says = [Ok(Change::Upsert(spec)), Ok(Change::Synced)].into_iter();
-        let says = failure.into_iter().chain(says);
-        let says = stream::iter(says)
+        let changes = [Ok(Change::Upsert(spec)), Ok(Change::Synced)].into_iter();
+        let changes = failure.into_iter().chain(changes);
+        let changes = stream::iter(changes)
             .chain(stream::pending())
             .take_until(stop.cancelled_owned());
         Box::pin(Announcing {
             trap: self.trap.clone(),
-            says: says.boxed(),
+            changes: changes.boxed(),
         })
     }
 }
@@ -97,7 +97,7 @@ async fn a_provider_that_panics_reports_so_and_its_discovery_is_started_again() 
     let runs = fleet.clone();
     let running = Background::start(|stop| async move { runs.run(stop).await });
     // All at once: the pauses of one that is left to panic grow.
-    let looked_at = ways.iter().zip(&traps).map(|(at, trap)| {
+    let checks = ways.iter().zip(&traps).map(|(at, trap)| {
         let (provider, fleet) = (format!("{at:?}").to_lowercase(), &fleet);
         async move {
             let status = || {
@@ -128,7 +128,7 @@ async fn a_provider_that_panics_reports_so_and_its_discovery_is_started_again() 
             eventually(SOON, "all was said", || status().synced).await;
         }
     });
-    futures::future::join_all(looked_at).await;
+    futures::future::join_all(checks).await;
     traps[1].set(At::StreamDropped);
     running.stop().await;
     assert!(fleet.snapshot().clusters.is_empty());

@@ -81,21 +81,6 @@ fn content_is_compared_whatever_the_templates_and_the_resource_versions() {
 }
 
 #[test]
-fn a_uid_that_is_not_canonical_is_held_as_it_is() {
-    for uid in [
-        "not-a-uuid",
-        "6E0C7B4E-0B7C-4B58-9D3E-0123456789AB",
-        "6e0c7b4e0b7c4b589d3e0123456789ab",
-        "{6e0c7b4e-0b7c-4b58-9d3e-0123456789ab}",
-        "",
-    ] {
-        let object = parse(&format!(r#"{{"metadata":{{"name":"a","uid":"{uid}"}}}}"#)).unwrap();
-        let map: ConfigMap = object.decode().unwrap();
-        assert_eq!(map.metadata.uid.as_deref(), Some(uid));
-    }
-}
-
-#[test]
 fn an_error_reports_why_json_is_not_an_object() {
     let text = |json: &str| parse(json).unwrap_err().to_string();
     assert_eq!(
@@ -107,25 +92,6 @@ fn an_error_reports_why_json_is_not_an_object() {
     assert_eq!(
         text(r#"{"metadata":{"name":7}}"#),
         "metadata.name is not a string"
-    );
-}
-
-#[test]
-fn the_last_of_several_fields_of_one_name_counts() {
-    let object = parse(
-        r#"{"metadata":{"name":"x"},"metadata":{"name":"a","name":"b","namespace":"n","namespace":"m","resourceVersion":"1","resourceVersion":"2"}}"#,
-    )
-    .unwrap();
-    let map: ConfigMap = object.decode().unwrap();
-    let key = ObjectKey {
-        namespace: map.metadata.namespace.as_deref().map(Into::into),
-        name: map.metadata.name.as_deref().unwrap().into(),
-    };
-    assert_eq!(object.key(), &key);
-    assert_eq!(object.key().to_string(), "m/b");
-    assert_eq!(
-        Some(object.resource_version()),
-        map.metadata.resource_version.as_deref()
     );
 }
 

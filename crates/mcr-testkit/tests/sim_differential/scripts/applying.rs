@@ -7,6 +7,7 @@ pub(super) fn applied(name: &str, data: Value) -> Value {
 pub(super) fn applies() -> Script {
     let one =
         |query: &str, data: Value| patch("apply", &at(MAPS, &format!("/a?{query}")), applied("a", data));
+    let apply = |body: Value| patch("apply", &at(MAPS, "/b?fieldManager=one"), body);
     script(
         "applies",
         vec![
@@ -24,31 +25,17 @@ pub(super) fn applies() -> Script {
             one("fieldManager=one", json!({ "x": "2" })),
             one("fieldManager=one&force=true", json!({ "x": "2" })),
             post(MAPS, map("b")),
-            patch(
-                "apply",
-                &at(MAPS, "/b?fieldManager=one"),
-                applied("b", json!({ "key": "other" })),
-            ),
-            patch(
-                "apply",
-                &at(MAPS, "/b?fieldManager=one"),
-                applied("b", json!({ "key": "value" })),
-            ),
+            apply(applied("b", json!({ "key": "other" }))),
+            apply(applied("b", json!({ "key": "value" }))),
             patch(
                 "apply",
                 &at(MAPS, "/b?fieldManager=one&force=true"),
                 applied("b", json!({ "key": "other" })),
             ),
-            patch(
-                "apply",
-                &at(MAPS, "/b?fieldManager=one"),
+            apply(
                 json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "b", "labels": { "mine": "1" } } }),
             ),
-            patch(
-                "apply",
-                &at(MAPS, "/b?fieldManager=one"),
-                json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "b" } }),
-            ),
+            apply(json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "b" } })),
         ],
     )
 }
@@ -102,30 +89,21 @@ pub(super) fn apply_custom() -> Script {
 }
 
 pub(super) fn apply_refused() -> Script {
+    let apply = |body: Value| patch("apply", &at(MAPS, "/a?fieldManager=one"), body);
     script(
         "apply_refused",
         vec![
             patch("apply", &at(MAPS, "/a"), applied("a", json!({}))),
-            patch(
-                "apply",
-                &at(MAPS, "/a?fieldManager=one"),
-                json!({ "metadata": { "name": "a" } }),
-            ),
-            patch("apply", &at(MAPS, "/a?fieldManager=one"), applied("b", json!({}))),
-            patch(
-                "apply",
-                &at(MAPS, "/a?fieldManager=one"),
+            apply(json!({ "metadata": { "name": "a" } })),
+            apply(applied("b", json!({}))),
+            apply(
                 json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a", "managedFields": [{}] } }),
             ),
-            patch("apply", &at(MAPS, "/a?fieldManager=one"), applied("a", json!({}))),
-            patch(
-                "apply",
-                &at(MAPS, "/a?fieldManager=one"),
+            apply(applied("a", json!({}))),
+            apply(
                 json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a", "resourceVersion": "1" } }),
             ),
-            patch(
-                "apply",
-                &at(MAPS, "/a?fieldManager=one"),
+            apply(
                 json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a", "namespace": "other" } }),
             ),
             patch(

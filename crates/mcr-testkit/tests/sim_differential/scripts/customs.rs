@@ -1,6 +1,8 @@
 use super::*;
 
 pub(super) fn custom() -> Script {
+    let replace = |body: Value| put(&at(WIDGETS, "/w"), body);
+    let merge = |body: Value| patch("merge", &at(WIDGETS, "/w"), body);
     script("custom", vec![
         post(WIDGETS, json!({
             "apiVersion": "example.com/v1", "kind": "Widget", "metadata": { "name": "w" },
@@ -9,13 +11,13 @@ pub(super) fn custom() -> Script {
         })).save("rv", "/metadata/resourceVersion"),
         get(&at(WIDGETS, "/w")),
         get(WIDGETS),
-        put(&at(WIDGETS, "/w"), widget("w", json!({ "size": 2 }))),
-        put(&at(WIDGETS, "/w"), json!({ "apiVersion": "example.com/v1", "kind": "Widget", "metadata": { "name": "w", "resourceVersion": "{rv}" }, "spec": { "size": 2, "color": "blue" } })),
-        put(&at(WIDGETS, "/w"), json!({ "apiVersion": "example.com/v1", "kind": "Widget", "metadata": { "name": "w", "resourceVersion": "{rv}" }, "spec": { "size": 3 } })),
+        replace(widget("w", json!({ "size": 2 }))),
+        replace(json!({ "apiVersion": "example.com/v1", "kind": "Widget", "metadata": { "name": "w", "resourceVersion": "{rv}" }, "spec": { "size": 2, "color": "blue" } })),
+        replace(json!({ "apiVersion": "example.com/v1", "kind": "Widget", "metadata": { "name": "w", "resourceVersion": "{rv}" }, "spec": { "size": 3 } })),
         put(&at(WIDGETS, "/zz"), json!({ "apiVersion": "example.com/v1", "kind": "Widget", "metadata": { "name": "zz", "resourceVersion": "1" }, "spec": { "size": 3 } })),
-        patch("merge", &at(WIDGETS, "/w"), json!({ "spec": { "size": 3 } })),
-        patch("merge", &at(WIDGETS, "/w"), json!({ "metadata": { "labels": { "a": "b" } } })),
-        patch("merge", &at(WIDGETS, "/w"), json!({ "spec": { "color": null } })),
+        merge(json!({ "spec": { "size": 3 } })),
+        merge(json!({ "metadata": { "labels": { "a": "b" } } })),
+        merge(json!({ "spec": { "color": null } })),
         patch("json", &at(WIDGETS, "/w"), json!([{ "op": "replace", "path": "/spec/size", "value": 5 }])),
         get(&at(WIDGETS, "/w/scale")),
         get(&at(WIDGETS, "/w/foo")),
@@ -67,6 +69,7 @@ pub(super) fn custom_refused() -> Script {
 }
 
 pub(super) fn status() -> Script {
+    let merge = |body: Value| patch("merge", &at(WIDGETS, "/w/status"), body);
     script(
         "status",
         vec![
@@ -84,19 +87,11 @@ pub(super) fn status() -> Script {
                 &at(WIDGETS, "/w"),
                 json!({ "spec": { "size": 3 }, "status": { "ready": false } }),
             ),
-            patch(
-                "merge",
-                &at(WIDGETS, "/w/status"),
-                json!({ "status": { "ready": false }, "spec": { "size": 99 } }),
-            ),
-            patch(
-                "merge",
-                &at(WIDGETS, "/w/status"),
-                json!({ "status": { "ready": false } }),
-            ),
+            merge(json!({ "status": { "ready": false }, "spec": { "size": 99 } })),
+            merge(json!({ "status": { "ready": false } })),
             get(&at(WIDGETS, "/w/status")),
             get(&at(WIDGETS, "/nope/status")),
-            patch("merge", &at(WIDGETS, "/w/status"), json!({ "status": null })),
+            merge(json!({ "status": null })),
             delete(&at(WIDGETS, "/w/status")),
             get(&at(MAPS, "/w/status")),
         ],

@@ -6,7 +6,6 @@ mod customs;
 mod patching;
 mod reads;
 mod watches;
-mod workloads;
 mod writes;
 
 use http::Method;
@@ -121,8 +120,6 @@ pub(crate) fn all() -> Vec<Script> {
         writes::dry_run(),
         answers::reviews(),
         customs::definitions(),
-        workloads::pods(),
-        workloads::scale(),
     ]
 }
 

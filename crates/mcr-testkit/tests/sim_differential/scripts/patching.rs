@@ -1,54 +1,26 @@
 use super::*;
 
 pub(super) fn patches() -> Script {
+    let merge = |body: Value| patch("merge", &at(MAPS, "/a"), body);
+    let json_patch = |body: Value| patch("json", &at(MAPS, "/a"), body);
     script(
         "patches",
         vec![
             post(MAPS, map("a")),
-            patch(
-                "merge",
-                &at(MAPS, "/a"),
-                json!({ "data": { "key": null, "new": "1" }, "metadata": { "labels": null } }),
-            ),
-            patch(
-                "merge",
-                &at(MAPS, "/a"),
-                json!({ "metadata": { "resourceVersion": "1" } }),
-            ),
-            patch(
-                "merge",
-                &at(MAPS, "/a"),
-                json!({ "metadata": { "uid": "other" } }),
-            ),
-            patch(
-                "merge",
-                &at(MAPS, "/a"),
-                json!({ "metadata": { "name": "other" } }),
-            ),
-            patch("merge", &at(MAPS, "/a"), json!([1])),
+            merge(json!({ "data": { "key": null, "new": "1" }, "metadata": { "labels": null } })),
+            merge(json!({ "metadata": { "resourceVersion": "1" } })),
+            merge(json!({ "metadata": { "uid": "other" } })),
+            merge(json!({ "metadata": { "name": "other" } })),
+            merge(json!([1])),
             patch("merge", &at(MAPS, "/nope"), json!({})),
-            patch("merge", &at(MAPS, "/a"), json!({})),
-            patch(
-                "json",
-                &at(MAPS, "/a"),
-                json!([{ "op": "add", "path": "/data/x", "value": "y" }]),
-            ),
-            patch(
-                "json",
-                &at(MAPS, "/a"),
-                json!([{ "op": "test", "path": "/data/x", "value": "z" }]),
-            ),
-            patch(
-                "json",
-                &at(MAPS, "/a"),
+            merge(json!({})),
+            json_patch(json!([{ "op": "add", "path": "/data/x", "value": "y" }])),
+            json_patch(json!([{ "op": "test", "path": "/data/x", "value": "z" }])),
+            json_patch(
                 json!([{ "op": "test", "path": "/data/x", "value": "y" }, { "op": "move", "from": "/data/x", "path": "/data/moved" }]),
             ),
-            patch(
-                "json",
-                &at(MAPS, "/a"),
-                json!([{ "op": "remove", "path": "/data/nope" }]),
-            ),
-            patch("json", &at(MAPS, "/a"), json!({ "op": "remove" })),
+            json_patch(json!([{ "op": "remove", "path": "/data/nope" }])),
+            json_patch(json!({ "op": "remove" })),
             patch("application/json", &at(MAPS, "/a"), json!({})),
             patch("text/plain", &at(MAPS, "/a"), json!({})),
             patch("merge", MAPS, json!({})),
@@ -64,35 +36,16 @@ pub(super) fn patches() -> Script {
 
 pub(super) fn strategic() -> Script {
     let accounts = "/api/v1/namespaces/{ns}/serviceaccounts";
+    let strategic = |body: Value| patch("strategic", &at(MAPS, "/a"), body);
     script(
         "strategic",
         vec![
             post(MAPS, map("a")),
-            patch(
-                "strategic",
-                &at(MAPS, "/a"),
-                json!({ "data": { "key": null, "z": "1" } }),
-            ),
-            patch(
-                "strategic",
-                &at(MAPS, "/a"),
-                json!({ "data": { "$patch": "replace", "only": "1" } }),
-            ),
-            patch(
-                "strategic",
-                &at(MAPS, "/a"),
-                json!({ "metadata": { "finalizers": ["example.com/a"] } }),
-            ),
-            patch(
-                "strategic",
-                &at(MAPS, "/a"),
-                json!({ "metadata": { "finalizers": ["example.com/b"] } }),
-            ),
-            patch(
-                "strategic",
-                &at(MAPS, "/a"),
-                json!({ "metadata": { "$deleteFromPrimitiveList/finalizers": ["example.com/a"] } }),
-            ),
+            strategic(json!({ "data": { "key": null, "z": "1" } })),
+            strategic(json!({ "data": { "$patch": "replace", "only": "1" } })),
+            strategic(json!({ "metadata": { "finalizers": ["example.com/a"] } })),
+            strategic(json!({ "metadata": { "finalizers": ["example.com/b"] } })),
+            strategic(json!({ "metadata": { "$deleteFromPrimitiveList/finalizers": ["example.com/a"] } })),
             post(
                 accounts,
                 json!({ "metadata": { "name": "s" }, "secrets": [{ "name": "x" }], "imagePullSecrets": [{ "name": "p" }] }),

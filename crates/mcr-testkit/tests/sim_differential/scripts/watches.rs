@@ -12,27 +12,20 @@ pub(super) fn watch_state() -> Script {
         "&resourceVersion=0",
         "&labelSelector=app%3Da",
         "&fieldSelector=metadata.name%3Db",
-        "&limit=1",
-        "&resourceVersion=abc",
         "&resourceVersion=99999999",
         "&resourceVersionMatch=NotOlderThan",
-        "&continue=abc",
         "&sendInitialEvents=true",
         "&allowWatchBookmarks=true",
         "&allowWatchBookmarks=true&resourceVersion=0",
         "&allowWatchBookmarks=true&resourceVersion=1",
-        "&sendInitialEvents=true&resourceVersionMatch=Exact",
         "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
         "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
         "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&resourceVersion=0",
         "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&resourceVersion=1",
         "&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
-        "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&continue=abc",
     ] {
         steps.push(get(&at(MAPS, &format!("?watch=true&timeoutSeconds=1{query}"))));
     }
-    steps.push(get(&at(MAPS, "?watch=true&timeoutSeconds=abc")));
-    steps.push(get(&at(MAPS, "?watch=1&timeoutSeconds=1")));
     script("watch_state", steps)
 }
 

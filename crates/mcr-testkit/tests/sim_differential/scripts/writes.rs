@@ -50,6 +50,7 @@ pub(super) fn create() -> Script {
 }
 
 pub(super) fn update() -> Script {
+    let replace = |body: Value| put(&at(MAPS, "/a"), body);
     script(
         "update",
         vec![
@@ -59,30 +60,19 @@ pub(super) fn update() -> Script {
             put(MAPS, map("a")),
             put(&at(MAPS, "/zz"), map("zz")),
             put(&at(MAPS, "/zz"), map("b")),
-            put(&at(MAPS, "/a"), json!({ "metadata": {} })),
-            put(
-                &at(MAPS, "/a"),
-                json!({ "metadata": { "name": "a", "resourceVersion": "1" } }),
-            ),
-            put(
-                &at(MAPS, "/a"),
-                json!({ "metadata": { "name": "a", "resourceVersion": "abc" } }),
-            ),
-            put(
-                &at(MAPS, "/a"),
-                json!({ "metadata": { "name": "a", "uid": "xyz" } }),
-            ),
-            put(
-                &at(MAPS, "/a"),
+            replace(json!({ "metadata": {} })),
+            replace(json!({ "metadata": { "name": "a", "resourceVersion": "1" } })),
+            replace(json!({ "metadata": { "name": "a", "resourceVersion": "abc" } })),
+            replace(json!({ "metadata": { "name": "a", "uid": "xyz" } })),
+            replace(
                 json!({ "metadata": { "name": "a", "resourceVersion": "{rv}", "uid": "{uid}" }, "data": { "key": "w" } }),
             ),
-            put(
-                &at(MAPS, "/a"),
+            replace(
                 json!({ "metadata": { "name": "a", "resourceVersion": "{rv}" }, "data": { "key": "x" } }),
             ),
             // Unconditional, then one that changes nothing.
-            put(&at(MAPS, "/a"), map("a")),
-            put(&at(MAPS, "/a"), map("a")),
+            replace(map("a")),
+            replace(map("a")),
             put(
                 "/apis/coordination.k8s.io/v1/namespaces/{ns}/leases/l",
                 json!({ "metadata": { "name": "l" }, "spec": { "holderIdentity": "x" } }),
@@ -96,6 +86,7 @@ pub(super) fn update() -> Script {
 }
 
 pub(super) fn remove() -> Script {
+    let remove = |body: Value| delete_with(&at(MAPS, "/a"), body);
     script(
         "remove",
         vec![
@@ -103,14 +94,9 @@ pub(super) fn remove() -> Script {
             post(MAPS, map("a"))
                 .save("rv", "/metadata/resourceVersion")
                 .save("uid", "/metadata/uid"),
-            delete_with(&at(MAPS, "/a"), json!({ "preconditions": { "uid": "x" } })),
-            delete_with(
-                &at(MAPS, "/a"),
-                json!({ "preconditions": { "resourceVersion": "1" } }),
-            ),
-            delete_with(&at(MAPS, "/a"), json!({ "propagationPolicy": "Sideways" })),
-            delete_with(
-                &at(MAPS, "/a"),
+            remove(json!({ "preconditions": { "uid": "x" } })),
+            remove(json!({ "preconditions": { "resourceVersion": "1" } })),
+            remove(
                 json!({ "propagationPolicy": "Background", "preconditions": { "uid": "{uid}", "resourceVersion": "{rv}" } }),
             ),
             get(&at(MAPS, "/a")),
@@ -136,33 +122,22 @@ pub(super) fn remove() -> Script {
 
 pub(super) fn finalizers() -> Script {
     let held = json!({ "metadata": { "name": "a", "finalizers": ["example.com/hold"] } });
+    let merge = |body: Value| patch("merge", &at(MAPS, "/a"), body);
     script(
         "finalizers",
         vec![
             post(MAPS, held).save("rv", "/metadata/resourceVersion"),
             delete(&at(MAPS, "/a")),
             delete(&at(MAPS, "/a")),
-            patch(
-                "merge",
-                &at(MAPS, "/a"),
-                json!({ "data": { "still": "writable" } }),
-            ),
-            patch(
-                "merge",
-                &at(MAPS, "/a"),
-                json!({ "metadata": { "finalizers": ["example.com/hold", "example.com/new"] } }),
-            ),
-            patch(
-                "merge",
-                &at(MAPS, "/a"),
-                json!({ "metadata": { "finalizers": null } }),
-            ),
+            merge(json!({ "data": { "still": "writable" } })),
+            merge(json!({ "metadata": { "finalizers": ["example.com/hold", "example.com/new"] } })),
+            merge(json!({ "metadata": { "finalizers": null } })),
             get(&at(MAPS, "/a")),
             get(&at(MAPS, "?watch=true&timeoutSeconds=1&resourceVersion={rv}")),
             post(MAPS, map("f")),
-            delete_with(&at(MAPS, "/f"), json!({ "propagationPolicy": "Foreground" })),
+            delete(&at(MAPS, "/f")),
             post(MAPS, map("o")),
-            delete_with(&at(MAPS, "/o"), json!({ "propagationPolicy": "Orphan" })),
+            delete(&at(MAPS, "/o")),
             post(
                 WIDGETS,
                 json!({ "apiVersion": "example.com/v1", "kind": "Widget", "metadata": { "name": "w", "finalizers": ["example.com/hold"] }, "spec": { "size": 1 } }),
@@ -185,6 +160,7 @@ pub(super) fn finalizers() -> Script {
 
 pub(super) fn namespaces() -> Script {
     let other = "/api/v1/namespaces/{ns}-other";
+    let merge = |body: Value| patch("merge", other, body);
     script(
         "namespaces",
         vec![
@@ -192,13 +168,9 @@ pub(super) fn namespaces() -> Script {
                 "/api/v1/namespaces",
                 json!({ "metadata": { "name": "{ns}-other" } }),
             ),
-            patch("merge", other, json!({ "metadata": { "labels": { "a": "b" } } })),
+            merge(json!({ "metadata": { "labels": { "a": "b" } } })),
             get(&at(other, "/status")),
-            patch(
-                "merge",
-                other,
-                json!({ "metadata": { "finalizers": ["example.com/hold"] } }),
-            ),
+            merge(json!({ "metadata": { "finalizers": ["example.com/hold"] } })),
             delete(other),
             delete(other),
             post(&at(other, "/configmaps"), map("late")),
@@ -208,7 +180,7 @@ pub(super) fn namespaces() -> Script {
                 json!({ "metadata": { "name": "{ns}-other" }, "spec": {} }),
             ),
             get(other),
-            patch("merge", other, json!({ "metadata": { "finalizers": null } })),
+            merge(json!({ "metadata": { "finalizers": null } })),
             get(other),
             delete("/api/v1/namespaces/default"),
             post(

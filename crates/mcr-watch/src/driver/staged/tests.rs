@@ -33,9 +33,9 @@ fn listed(
         let known = staged.left_out.contains(&*place.to_string());
         staged.objects.reserve(1_000);
         staged.add(object(&place.to_string(), name, 10)).unwrap();
-        let looked_through = staged.objects.capacity() < 1_000;
+        let searched = staged.objects.capacity() < 1_000;
         assert!(
-            !known || !looked_through,
+            !known || !searched,
             "each object of a place costs a look at all others"
         );
         if let Some(over) = staged.bytes.checked_sub(limit * 1_000 + 1) {

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 const LINES: u8 = 3;
 /// The shortest time between two lines after that.
 const PAUSE: Duration = Duration::from_secs(60);
-/// The most classes of failures that are told apart. If there are more, the one that was absent longest is forgotten.
+/// The most classes of failures that are distinguished. If there are more, the one that was absent longest is forgotten.
 const MOST_CLASSES: usize = 16;
 
 /// The failures of one controller in one cluster, by class: status code and reason. It lasts until nothing fails there.

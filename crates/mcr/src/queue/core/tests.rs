@@ -3,7 +3,6 @@
 mod clusters;
 
 use super::*;
-use crate::queue::Backoff;
 
 type Queue = QueueCore<&'static str, u32>;
 use Priority::{Initial, Live, Retry};
@@ -88,149 +87,6 @@ fn a_higher_priority_promotes_and_a_lower_one_does_not_demote() {
 }
 
 #[test]
-fn a_wish_during_the_run_runs_again_at_once_and_not_before() {
-    let (mut q, now) = queue();
-    q.add(&"a", 1, Initial, now);
-    let work = q.pop(now).unwrap();
-    q.add(&"a", 1, Live, now + ms(1));
-    q.add(&"a", 1, Initial, now + ms(2));
-    assert_eq!(q.pop(now + ms(3)), None);
-    assert!(q.done(
-        &work,
-        Outcome::Success {
-            requeue_after: Some(ms(500))
-        },
-        now + ms(4)
-    ));
-    let again = q.pop(now + ms(4)).unwrap();
-    assert_eq!(
-        (again.priority, again.attempt, again.queued_for),
-        (Live, 0, ms(3))
-    );
-    q.done(&again, OK, now + ms(4));
-    assert_eq!(q.next_deadline(), None, "the add replaced the requeue");
-    assert_eq!(q.counters().coalesced, 1);
-}
-
-#[test]
-fn a_wish_during_a_failing_run_keeps_the_history() {
-    let (mut q, now) = queue();
-    q.add(&"a", 1, Live, now);
-    for attempt in 0..4 {
-        let work = q.pop(now).unwrap();
-        assert_eq!(work.attempt, attempt);
-        q.add(&"a", 1, Live, now);
-        q.done(&work, Outcome::Retry, now);
-    }
-    let work = q.pop(now).unwrap();
-    q.done(&work, Outcome::Retry, now);
-    let wait = q.next_deadline().unwrap() - now;
-    assert!(
-        wait > ms(60) && wait <= ms(80),
-        "the fifth failure in a row waits 80 ms, jittered: {wait:?}"
-    );
-}
-
-#[test]
-fn retries_back_off_and_success_forgets() {
-    let (mut q, mut now) = queue_with(QueueConfig::default().backoff(Backoff {
-        jitter: 0.0,
-        ..Backoff::default()
-    }));
-    q.add(&"a", 1, Live, now);
-    for (attempt, wait) in [5, 10, 20, 40].into_iter().enumerate() {
-        let work = q.pop(now).unwrap();
-        assert_eq!(work.attempt, attempt as u32);
-        assert_eq!(work.priority, if attempt == 0 { Live } else { Retry });
-        q.done(&work, Outcome::Retry, now);
-        assert_eq!(q.pop(now), None);
-        assert_eq!(q.next_deadline(), Some(now + ms(wait)));
-        now += ms(wait);
-    }
-    let work = q.pop(now).unwrap();
-    q.done(&work, OK, now);
-    q.add(&"a", 1, Live, now);
-    assert_eq!(q.pop(now).unwrap().attempt, 0);
-    assert_eq!(q.counters().retries, 4);
-}
-
-#[test]
-fn the_callers_own_delay_counts_as_a_failure() {
-    let (mut q, now) = queue();
-    q.add(&"a", 1, Live, now);
-    let work = q.pop(now).unwrap();
-    q.done(&work, Outcome::RetryAfter(ms(700)), now);
-    assert_eq!(q.next_deadline(), Some(now + ms(700)));
-    let again = q.pop(now + ms(750)).unwrap();
-    assert_eq!(
-        (again.attempt, again.priority, again.queued_for),
-        (1, Retry, ms(50))
-    );
-    q.done(&again, Outcome::Drop, now + ms(750));
-    q.add(&"a", 1, Live, now + ms(750));
-    assert_eq!(
-        q.pop(now + ms(750)).unwrap().attempt,
-        0,
-        "dropping forgets the history"
-    );
-}
-
-#[test]
-fn a_requeue_runs_as_a_resync() {
-    let (mut q, now) = queue();
-    q.add(&"a", 1, Live, now);
-    let work = q.pop(now).unwrap();
-    q.done(
-        &work,
-        Outcome::Success {
-            requeue_after: Some(ms(100)),
-        },
-        now,
-    );
-    assert_eq!(q.pop(now + ms(99)), None);
-    assert_eq!(q.pop(now + ms(100)).unwrap().priority, Initial);
-}
-
-#[test]
-fn the_earlier_wish_wins() {
-    let (mut q, now) = queue();
-    q.add_after(&"a", 1, Initial, ms(100), now);
-    q.add_after(&"a", 1, Initial, ms(200), now);
-    assert_eq!(q.next_deadline(), Some(now + ms(100)));
-    q.add_after(&"a", 1, Initial, ms(50), now);
-    assert_eq!(q.next_deadline(), Some(now + ms(50)));
-    q.add(&"a", 1, Live, now + ms(10));
-    let work = q.pop(now + ms(10)).unwrap();
-    assert_eq!((work.priority, work.queued_for), (Live, ms(0)));
-    q.add_after(&"a", 1, Initial, ms(300), now + ms(10));
-    q.add_after(&"a", 1, Live, ms(900), now + ms(10));
-    q.done(
-        &work,
-        Outcome::Success {
-            requeue_after: Some(ms(500)),
-        },
-        now + ms(10),
-    );
-    assert_eq!(
-        q.next_deadline(),
-        Some(now + ms(310)),
-        "the delayed add comes before the requeue"
-    );
-    assert_eq!(q.pop(now + ms(310)).unwrap().priority, Live);
-}
-
-#[test]
-fn a_retry_that_is_wished_live_runs_now_with_its_attempt() {
-    let (mut q, now) = queue();
-    q.add(&"a", 1, Live, now);
-    let work = q.pop(now).unwrap();
-    q.done(&work, Outcome::RetryAfter(ms(60_000)), now);
-    q.add(&"a", 1, Live, now + ms(1));
-    let again = q.pop(now + ms(1)).unwrap();
-    assert_eq!((again.attempt, again.priority), (1, Live));
-}
-
-#[test]
 fn very_long_delays_are_clamped() {
     let (mut q, now) = queue();
     q.add_after(&"a", 1, Live, Duration::MAX, now);
@@ -266,14 +122,6 @@ fn debounce_does_not_starve_a_hot_key() {
 }
 
 #[test]
-fn debounce_does_not_postpone_what_was_due_earlier() {
-    let (mut q, now) = queue_with(QueueConfig::default().debounce(ms(100)));
-    q.add_after(&"a", 1, Live, ms(50), now);
-    q.add(&"a", 1, Live, now + ms(20));
-    assert_eq!(q.pop(now + ms(50)).unwrap().queued_for, ms(30));
-}
-
-#[test]
 fn a_completion_reported_twice_does_not_end_the_next_run() {
     let (mut q, now) = queue();
     q.add(&"a", 1, Live, now);
@@ -299,42 +147,6 @@ fn classes_share_eight_to_two_to_one() {
             seen[q.pop(now).unwrap().priority as usize] += 1;
         }
         assert_eq!(seen, [1, 2, 8]);
-    }
-}
-
-#[test]
-fn an_unused_share_goes_to_the_others() {
-    let (mut q, now) = queue();
-    for key in 0..30 {
-        q.add(&"a", key, Retry, now);
-    }
-    assert_eq!(keys(&mut q, now), (0..30).collect::<Vec<_>>());
-}
-
-#[test]
-fn the_oldest_item_overtakes_under_a_flood_of_live_ones() {
-    let (mut q, start) = queue_with(QueueConfig::default().age_after(ms(100)));
-    (0..50).for_each(|key| assert!(q.add(&"a", key, Retry, start)));
-    let mut next = 1000;
-    let mut dispatches = 0;
-    let now = start + ms(100);
-    for key in 0..50 {
-        loop {
-            (0..2).for_each(|_| {
-                next += 1;
-                q.add(&"a", next, Live, now);
-            });
-            dispatches += 1;
-            let work = q.pop(now).unwrap();
-            q.done(&work, OK, now);
-            if work.key == key {
-                break;
-            }
-        }
-        assert!(
-            dispatches <= 4 * (key + 1),
-            "item {key} after {dispatches} dispatches"
-        );
     }
 }
 

@@ -33,8 +33,9 @@ pub struct ListEnd {
 #[derive(Default)]
 pub(super) struct ListReader {
     place: Place,
-    /// The field `metadata`, if it was read. It may be null.
-    metadata: Option<Option<ListMeta>>,
+    /// Whether the field `metadata` was read. It may be null.
+    has_metadata: bool,
+    metadata: Option<ListMeta>,
     items: Items<()>,
     /// The end of the unit at the place, if the unit was not complete.
     unit_end: UnitEnd,
@@ -46,7 +47,7 @@ pub(super) struct ListReader {
     columns: usize,
     /// How many bytes were looked at, each as often as it was.
     #[cfg(test)]
-    pub(super) looked_at: usize,
+    pub(super) scanned: usize,
 }
 
 /// The place in the list behind a step.
@@ -96,7 +97,7 @@ impl ListReader {
         }
         #[cfg(test)]
         {
-            self.looked_at += bytes.len();
+            self.scanned += bytes.len();
         }
         let text = beginning(bytes)?;
         let mut json = Scanner::new(text);
@@ -206,7 +207,7 @@ impl ListReader {
     /// The field of this name. `None` if the list has it already, or if serde_json does not read the name.
     fn field(&self, name: &str) -> Option<ListField> {
         let (field, is_repeated) = match &*Text::of(name)? {
-            "metadata" => (ListField::Metadata, self.metadata.is_some()),
+            "metadata" => (ListField::Metadata, self.has_metadata),
             "items" => (ListField::Items, !matches!(self.items, Items::Missing)),
             _ => (ListField::Other, false),
         };
@@ -216,7 +217,10 @@ impl ListReader {
     /// Reads the value of a field. `None` if it has another type.
     fn value(&mut self, field: ListField, value: &str) -> Option<()> {
         match field {
-            ListField::Metadata => self.metadata = Some(serde_json::from_str(value).ok()?),
+            ListField::Metadata => {
+                self.metadata = serde_json::from_str(value).ok()?;
+                self.has_metadata = true;
+            }
             ListField::Items if value == "null" => self.items = Items::Null,
             ListField::Items => return None,
             ListField::Other => {}
@@ -231,7 +235,7 @@ impl ListReader {
             return Err(self.error(rest));
         }
         let body = Body {
-            metadata: self.metadata.flatten(),
+            metadata: self.metadata,
             items: self.items,
         };
         let page = body.page(|()| RawObjects::default())?;
@@ -264,7 +268,7 @@ impl ListReader {
         let in_items = matches!(self.place, Place::FirstItem | Place::Item | Place::BehindItem);
         // Not numbers, which a following point or letter `e` would continue.
         let mut fields = vec![r#""":null"#];
-        if self.metadata.is_some() {
+        if self.has_metadata {
             fields.push(r#""metadata":null"#);
         }
         if !in_items && !matches!(self.items, Items::Missing) {

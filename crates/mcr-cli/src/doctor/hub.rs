@@ -1,0 +1,235 @@
+//! The hub of a provider: whether it serves the API, the rights there, and the objects of clusters.
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use mcr_core::doctor::{
+    Doctor, Examiner, Fault, Finding, Fix, Hub, InHub, Level, Obstacle, Selected, Values,
+};
+use serde_json::Value;
+
+use super::{
+    ask::{self as requests, in_time, version},
+    examiner::Asking,
+    finding::ok,
+    fix::{advise, plain},
+};
+
+/// The versions of its API that a hub serves, the preferred one first. Empty: none.
+async fn versions(hub: &Hub, ask: &Asking) -> Result<Vec<String>, String> {
+    if hub.kind.group.is_empty() {
+        return Ok(vec![hub.kind.version.to_owned()]);
+    }
+    let groups = in_time(hub.client.list_api_groups(), ask.limit).await?;
+    let group = groups
+        .groups
+        .into_iter()
+        .find(|served| served.name == hub.kind.group);
+    Ok(group.map_or_else(Vec::new, |group| {
+        let preferred = group.preferred_version.map(|preferred| preferred.version);
+        let mut versions: Vec<String> = group.versions.into_iter().map(|one| one.version).collect();
+        // The sort is stable, so the rest stays in the order of the server.
+        versions.sort_by_key(|version| Some(version) != preferred.as_ref());
+        versions
+    }))
+}
+
+/// The findings about a hub. `None` if it does not serve the API: rights on a kind that is not there mean nothing.
+pub(super) async fn examine(hub: &Hub, ask: &Asking) -> Option<Vec<Finding>> {
+    let (kind, mut found) = (&hub.kind, Vec::new());
+    match versions(hub, ask).await {
+        Ok(versions) if versions.is_empty() => return None,
+        Ok(_) if kind.group.is_empty() => {}
+        Ok(versions) => found.push(ok(
+            "hub",
+            format!("serves {} in {}", kind.group, versions.join(", ")),
+        )),
+        Err(why) => found.push(Finding {
+            level: Level::Warning,
+            ..ok(
+                "hub",
+                format!("it is unknown whether {} is installed: {why}", kind.api),
+            )
+        }),
+    }
+    let (version, user) = futures::join!(version(&hub.client, ask.limit), ask.user(&hub.client));
+    if let Ok(version) = version {
+        found.push(ok("hub", format!("{version}; asked as {user}")));
+    }
+    let all = [None];
+    let each: Vec<Option<&str>> = hub
+        .namespaces
+        .iter()
+        .map(|namespace| Some(&**namespace))
+        .collect();
+    for namespace in if each.is_empty() { &all[..] } else { &each } {
+        if let Some(name) = namespace {
+            let namespaces: Api<Namespace> = Api::all(hub.client.clone());
+            // A user who may not see namespaces gets no finding about them.
+            if let Ok(None) = in_time(namespaces.get_metadata_opt(name), ask.limit).await {
+                let action = "choose another namespace with -n, or create this one";
+                found.push(Finding {
+                    level: Level::Problem,
+                    fix: Some(Fix {
+                        values: Values::from([("namespace", (*name).to_owned())]),
+                        ..plain(action, "kubectl create namespace {namespace}")
+                    }),
+                    ..ok("hub", format!("the hub has no namespace {name}"))
+                });
+                // Rights in a namespace that does not exist mean nothing.
+                continue;
+            }
+        }
+        let place = requests::place(*namespace);
+        for right in hub.rights {
+            found.push(
+                ask.right(&hub.client, *right, *namespace, &format!(" {place}"))
+                    .await,
+            );
+        }
+    }
+    Some(found)
+}
+
+/// The objects of a name in a namespace, or in all.
+async fn objects(hub: &Hub, namespace: Option<&str>, name: &str, labels: &str, ask: &Asking) -> Vec<Value> {
+    let versions = versions(hub, ask).await.unwrap_or_default();
+    let version = versions.iter().find(|version| *version == hub.kind.version);
+    let Some(version) = version.or(versions.first()) else {
+        return Vec::new();
+    };
+    // Not by a GET: a name that was typed in may be no part of a path.
+    let fields = format!("metadata.name={name}");
+    let selected = Selected {
+        namespace,
+        fields: &fields,
+        labels,
+    };
+    let listed = ask.list(&hub.client, [hub.kind.group, version, hub.kind.plural], selected);
+    listed.await.unwrap_or_default()
+}
+
+/// What keeps a Suspended cluster waiting, with the advice on it.
+pub(super) async fn suspended(
+    doctor: &dyn Doctor,
+    values: &Values,
+    reason: Option<&str>,
+    ask: &Asking,
+) -> Option<(Obstacle, Option<Fix>)> {
+    let (hub, namespace, name) = (doctor.hub()?, values.get("namespace")?, values.get("name")?);
+    let objects = objects(hub, Some(namespace), name, "", ask).await;
+    let of = InHub {
+        namespace,
+        name,
+        object: objects.first(),
+        reason,
+    };
+    let found = doctor.obstacle(of, ask).await?;
+    let fix = advise(doctor, Fault::Obstacle, found.cause, values);
+    Some((found, fix))
+}
+
+fn deleting(hub: &Hub, of: InHub<'_>) -> Obstacle {
+    let (kind, keeps) = (hub.kind.kind, hub.kind.keeps);
+    Obstacle {
+        level: Level::Problem,
+        cause: "deleting",
+        saw: format!(
+            "the {kind} {}/{} is being deleted; it left the fleet when its deletion began{keeps}",
+            of.namespace, of.name
+        ),
+    }
+}
+
+/// The findings about a name that a provider does not announce, from the objects of that name.
+pub(super) async fn missing(doctor: &dyn Doctor, cluster: &str, ask: &Asking) -> Vec<Finding> {
+    let Some(hub) = doctor.hub() else {
+        return Vec::new();
+    };
+    let places = doctor.places(cluster);
+    for (namespace, name) in places
+        .iter()
+        .filter(|(_, name)| crate::values::is_subdomain(name))
+    {
+        let objects = objects(hub, namespace.as_deref(), name, "", ask).await;
+        let found = futures::future::join_all(
+            objects
+                .iter()
+                .map(|object| absent(doctor, hub, name, object, ask)),
+        )
+        .await;
+        if !found.is_empty() {
+            return found;
+        }
+    }
+    let Some((Some(namespace), name)) = places.first() else {
+        return Vec::new();
+    };
+    let of = InHub {
+        namespace,
+        name,
+        object: None,
+        reason: None,
+    };
+    let found = doctor.obstacle(of, ask).await;
+    found
+        .map(|found| finding(doctor, of, found))
+        .into_iter()
+        .collect()
+}
+
+/// Why the provider does not announce an object.
+async fn absent(doctor: &dyn Doctor, hub: &Hub, name: &str, object: &Value, ask: &Asking) -> Finding {
+    let kind = hub.kind.kind;
+    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+    let of = InHub {
+        namespace,
+        name,
+        object: Some(object),
+        reason: None,
+    };
+    let problem = |saw: String, action: &str| Finding {
+        level: Level::Problem,
+        fix: Some(plain(action, "")),
+        ..ok("name", saw)
+    };
+    if !hub.namespaces.is_empty() && !hub.namespaces.iter().any(|wanted| wanted == namespace) {
+        let wanted = hub.namespaces.join(", ");
+        let saw =
+            format!("there is a {kind} {name} in namespace {namespace}, but the provider looks in {wanted}");
+        return problem(saw, &format!("repeat with -n {namespace}"));
+    }
+    if let Some(selector) = &hub.selector
+        && objects(hub, Some(namespace), name, selector, ask)
+            .await
+            .is_empty()
+    {
+        let saw = format!("the labels of the {kind} {namespace}/{name} do not match --selector");
+        return problem(
+            saw,
+            &format!("add the labels to the {kind}, or repeat with another --selector"),
+        );
+    }
+    if !object["metadata"]["deletionTimestamp"].is_null() {
+        return finding(doctor, of, deleting(hub, of));
+    }
+    match doctor.obstacle(of, ask).await {
+        Some(found) => finding(doctor, of, found),
+        None => problem(
+            format!("there is a {kind} {namespace}/{name}, and the provider has not announced it yet"),
+            "repeat",
+        ),
+    }
+}
+
+fn finding(doctor: &dyn Doctor, of: InHub<'_>, found: Obstacle) -> Finding {
+    let mut values = doctor.values(None);
+    values.extend([
+        ("namespace", of.namespace.to_owned()),
+        ("name", of.name.to_owned()),
+    ]);
+    Finding {
+        level: found.level,
+        fix: advise(doctor, Fault::Obstacle, found.cause, &values),
+        ..ok("name", found.saw)
+    }
+}

@@ -1,0 +1,186 @@
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::admission::KcpAdmission;
+use super::control;
+use super::delays::KcpDelays;
+use super::directory::Directory;
+use super::handle::Kcp;
+use super::inner::Inner;
+use super::server::{KcpServer, Ports};
+use super::shard::Shard;
+use super::state::State;
+use super::user::{ADMINS, KcpUser, Users};
+use super::{kinds, root};
+use mcr_testkit::sim::SimServerError;
+use mcr_testkit::sim::kinds::Kinds;
+use mcr_testkit::sim::state::{ServerState, Settings};
+use mcr_testkit::sim::store::Store;
+
+/// Describes a [`Kcp`].
+#[derive(Debug)]
+#[must_use = "build() or serve() makes the double"]
+pub struct KcpBuilder {
+    pub(super) shards: Vec<String>,
+    delays: KcpDelays,
+    seed: Option<u64>,
+    settings: Settings,
+}
+
+impl Default for KcpBuilder {
+    fn default() -> Self {
+        Self {
+            shards: vec!["root".to_owned()],
+            delays: KcpDelays::default(),
+            seed: None,
+            settings: Settings {
+                window: 10_000,
+                bookmark_interval: Duration::from_secs(60),
+                watch_timeout: Duration::from_secs(1800),
+                audit_limit: 10_000,
+                managed_fields: true,
+                finish_namespaces: true,
+            },
+        }
+    }
+}
+
+impl Default for Kcp {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Kcp {
+    /// A kcp with one shard and the workspace `root`.
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// Describes a kcp.
+    pub fn builder() -> KcpBuilder {
+        KcpBuilder::default()
+    }
+}
+
+impl KcpBuilder {
+    /// Sets how many shards there are: `root`, `shard-1` and so on. Default: one.
+    pub fn shards(mut self, count: usize) -> Self {
+        let name = |number| match number {
+            0 => "root".to_owned(),
+            number => format!("shard-{number}"),
+        };
+        self.shards = (0..count.max(1)).map(name).collect();
+        self
+    }
+
+    /// Sets how long the steps of the control plane take. Default: no time.
+    pub fn delays(mut self, delays: KcpDelays) -> Self {
+        self.delays = delays;
+        self
+    }
+
+    /// Makes ids and generated names from this seed, so that they are the same in each run.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Sets how many writes of each resource a shard keeps in the history. Default: 10,000. Watches of
+    /// older versions get 410.
+    pub fn history(mut self, writes: usize) -> Self {
+        self.settings.window = writes;
+        self
+    }
+
+    /// Sets how many requests the audit log of each shard keeps. Default: 10,000; 0 for no log.
+    pub fn audit_limit(mut self, requests: usize) -> Self {
+        self.settings.audit_limit = requests;
+        self
+    }
+
+    /// Sets whether writes are tracked in `managedFields`. Default: yes. Without it objects take less memory.
+    pub fn managed_fields(mut self, on: bool) -> Self {
+        self.settings.managed_fields = on;
+        self
+    }
+
+    /// Makes the double, in memory.
+    ///
+    /// # Panics
+    ///
+    /// With delays that are not zero, outside a Tokio runtime.
+    pub fn build(self) -> Kcp {
+        let urls: Vec<String> = self
+            .shards
+            .iter()
+            .map(|name| format!("https://{name}.kcp.invalid:6443"))
+            .collect();
+        self.build_at("https://kcp.invalid:6443".to_owned(), urls)
+    }
+
+    /// Makes the double and serves it over TLS: the front proxy and each shard on a free port of 127.0.0.1.
+    ///
+    /// # Errors
+    ///
+    /// When there is no free port.
+    ///
+    /// # Panics
+    ///
+    /// As [`build`](Self::build).
+    pub async fn serve(self) -> Result<KcpServer, SimServerError> {
+        let ports = Ports::find(self.shards.len()).await?;
+        let kcp = self.build_at(ports.front_url(), ports.shard_urls());
+        Ok(KcpServer::open(kcp, ports))
+    }
+
+    fn build_at(self, url: String, urls: Vec<String>) -> Kcp {
+        let seed = self.seed.unwrap_or_else(|| RandomState::new().hash_one(0));
+        let directory = Arc::new(Directory::default());
+        let shards = self.shards.into_iter().zip(urls).enumerate();
+        let shards = shards.map(|(number, (name, url))| {
+            let admission = KcpAdmission {
+                directory: directory.clone(),
+            };
+            let store = Store::shared(self.settings.window, Kinds::over(kinds::everywhere()));
+            let seed = seed.wrapping_add(number as u64);
+            let users = mcr_testkit::sim::auth::Users::default();
+            let server = ServerState::new(
+                seed,
+                self.settings.clone(),
+                store,
+                users,
+                Some(Arc::new(admission)),
+            );
+            Shard::new(name.into(), number, url, server)
+        });
+        let admin_token = format!("kcp-admin-{seed:016x}");
+        let mut users = Users::default();
+        users.set(admin_token.clone(), KcpUser::new("kcp-admin").group(ADMINS));
+        let timed = Arc::new(Notify::new());
+        let inner = Arc::new(Inner {
+            shards: shards.collect(),
+            directory,
+            users: Mutex::new(users),
+            control: Mutex::new(State::default()),
+            delays: self.delays,
+            url,
+            admin_token,
+            seed,
+            made: AtomicU64::new(0),
+            timed: timed.clone(),
+            timer: Mutex::new(None),
+        });
+        if !self.delays.are_zero() {
+            let timer = tokio::spawn(control::run_timer(Arc::downgrade(&inner), timed));
+            *inner.timer.lock() = Some(timer);
+        }
+        root::make(&inner);
+        Kcp { inner }
+    }
+}

@@ -1,0 +1,190 @@
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::condition;
+use super::reconcile::Reconcile;
+use crate::kinds::{self, BINDINGS, EXPORTS, SCHEMAS, SLICES};
+use crate::shard::Shard;
+use crate::state::{Claim, Exported, Key, Step};
+use mcr_testkit::sim::kinds::{Kind, Kinds, resource_id};
+use mcr_testkit::sim::object::text;
+
+impl Reconcile<'_> {
+    pub(super) fn schema(&mut self, shard: &Shard, at: &Key) {
+        let uses = |export: &Value| {
+            let resources = export["spec"]["resources"].as_array().into_iter().flatten();
+            resources.into_iter().any(|resource| resource["schema"] == *at.1)
+        };
+        for name in shard.paths(&at.0, EXPORTS) {
+            if shard
+                .get(&at.0, EXPORTS, &name)
+                .is_some_and(|export| uses(&export))
+            {
+                self.export(shard, &(at.0.clone(), name));
+            }
+        }
+    }
+
+    pub(super) fn export(&mut self, shard: &Shard, at: &Key) {
+        let Some(object) = shard.get(&at.0, EXPORTS, &at.1) else {
+            self.export_gone(shard, at);
+            return;
+        };
+        let resources = self.resources(shard, at, &object);
+        let claims = object["spec"]["permissionClaims"]
+            .as_array()
+            .into_iter()
+            .flatten();
+        let claims: Vec<Claim> = claims.map(Claim::parse).collect();
+        let served = self.served(&resources, &claims);
+        let export = self.export_mut(at);
+        let signature = |resources: &[Exported]| -> Vec<(String, String)> {
+            let each = resources.iter();
+            each.map(|one| (one.schema.clone(), one.schema_uid.clone()))
+                .collect()
+        };
+        let new = !export.exists;
+        let other_resources = signature(&export.resources) != signature(&resources);
+        let other_claims = export.claims != claims;
+        export.exists = true;
+        export.kinds = served;
+        if other_resources {
+            export.resources = resources;
+        }
+        export.claims = claims;
+        let identity = export.identity.clone();
+        shard.edit(&at.0, EXPORTS, &at.1, |object| {
+            object["status"]["identityHash"] = identity.into();
+            condition::ok(object, &["IdentityValid"]);
+        });
+        self.own_slice(shard, at, &object);
+        for binding in self.export_mut(at).bindings() {
+            if new || other_resources {
+                self.soon(Step::Bind(binding.clone()));
+            }
+            if other_claims && !new {
+                self.soon(Step::Claims(binding));
+            }
+        }
+        if new || other_resources {
+            self.claimed_elsewhere(at);
+        }
+    }
+
+    /// The compiled kinds of an export's schemas. Those that have not changed are not compiled again.
+    fn resources(&mut self, shard: &Shard, at: &Key, object: &Value) -> Vec<Exported> {
+        let export = self.export_mut(at);
+        let (before, identity) = (export.resources.clone(), export.identity.clone());
+        let resources = object["spec"]["resources"].as_array().into_iter().flatten();
+        let compile = |resource: &Value| {
+            let name = resource["schema"].as_str()?;
+            let schema = shard.get(&at.0, SCHEMAS, name)?;
+            let uid = text(&schema, "uid");
+            if let Some(same) = before
+                .iter()
+                .find(|one| one.schema == name && one.schema_uid == uid)
+            {
+                return Some(same.clone());
+            }
+            let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let versions = schema["spec"]["versions"].as_array().into_iter().flatten();
+            let stored = versions.filter(|version| version["storage"] == true);
+            Some(Exported {
+                group: word(&schema["spec"]["group"]),
+                plural: word(&schema["spec"]["names"]["plural"]),
+                schema: name.to_owned(),
+                schema_uid: uid.to_owned(),
+                versions: stored.map(|version| version["name"].clone()).collect(),
+                kinds: kinds::of_schema(&schema, &identity).ok()?,
+            })
+        };
+        resources.filter_map(compile).collect()
+    }
+
+    /// The kinds of the virtual workspace: those of the export, its bindings, and the claimed ones.
+    fn served(&self, resources: &[Exported], claims: &[Claim]) -> Kinds {
+        let mut served = Kinds::over(kinds::nothing());
+        for resource in resources {
+            served.set_crd(
+                &resource_id(&resource.group, &resource.plural),
+                resource.kinds.clone(),
+            );
+        }
+        served.set_crd(BINDINGS, kinds::claimable("apis.kcp.io", "apibindings"));
+        for claim in claims {
+            let found: Vec<Arc<Kind>> = if claim.identity.is_empty() {
+                let groups = claim.groups().into_iter();
+                groups
+                    .flat_map(|group| kinds::claimable(group, &claim.resource))
+                    .collect()
+            } else {
+                let owner = self
+                    .state
+                    .exports
+                    .values()
+                    .find(|export| export.identity == claim.identity);
+                let resources = owner.into_iter().flat_map(|export| &export.resources);
+                let same = resources.filter(|one| one.group == claim.group && one.plural == claim.resource);
+                same.flat_map(|one| one.kinds.clone()).collect()
+            };
+            if !found.is_empty() {
+                served.set_crd(&resource_id(&claim.group, &claim.resource), found);
+            }
+        }
+        served
+    }
+
+    /// Looks again at the exports that claim resources of this one.
+    fn claimed_elsewhere(&mut self, at: &Key) {
+        let identity = self.export_mut(at).identity.clone();
+        let exports = self.state.exports.iter();
+        let claiming: Vec<Key> = exports
+            .filter(|(_, export)| export.claims.iter().any(|claim| claim.identity == identity))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in claiming {
+            let Some(export) = self.state.exports.get(&key) else {
+                continue;
+            };
+            let served = self.served(&export.resources, &export.claims);
+            self.export_mut(&key).kinds = served;
+        }
+    }
+
+    /// kcp makes an endpoint slice with the name of the export.
+    fn own_slice(&self, shard: &Shard, at: &Key, export: &Value) {
+        if shard.get(&at.0, SLICES, &at.1).is_some() {
+            return;
+        }
+        let path = self
+            .inner
+            .directory
+            .by_id(&at.0)
+            .map(|entry| entry.path.to_string());
+        shard.add(&at.0, SLICES, json!({
+            "metadata": {
+                "name": at.1,
+                "ownerReferences": [{
+                    "apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport", "name": at.1, "uid": text(export, "uid"),
+                }],
+            },
+            "spec": { "export": { "path": path, "name": at.1 } },
+        }));
+    }
+
+    fn export_gone(&mut self, shard: &Shard, at: &Key) {
+        let export = self.export_mut(at);
+        export.exists = false;
+        export.resources = Vec::new();
+        export.claims = Vec::new();
+        export.kinds = Kinds::over(kinds::nothing());
+        for binding in self.export_mut(at).bindings() {
+            self.invalid_export(&binding);
+        }
+        if let Some(kind) = kinds::well_known(SLICES) {
+            shard.delete(&at.0, &kind, &at.1);
+        }
+        self.endpoints(at);
+    }
+}

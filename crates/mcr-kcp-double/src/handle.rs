@@ -1,0 +1,169 @@
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::control::KcpMove;
+use super::inner::Inner;
+use super::kinds::{WORKSPACES, well_known};
+use super::missing::no_workspace;
+use super::path::Entry;
+use super::service::KcpService;
+use super::shard_handle::KcpShard;
+use super::user::KcpUser;
+use super::workspace::KcpWorkspace;
+use mcr_testkit::sim::SimError;
+use mcr_testkit::sim::write::{Verb, Write};
+
+/// A double of kcp in memory: a front proxy, shards with logical clusters, and kcp's control plane.
+///
+/// Cheap to clone; clones are the same kcp.
+#[derive(Clone, Debug)]
+pub struct Kcp {
+    pub(super) inner: Arc<Inner>,
+}
+
+impl Kcp {
+    /// Creates a workspace by its path (`root:org:team`) on the shard `root`. Its parent must exist.
+    ///
+    /// # Errors
+    ///
+    /// With the error that kcp answers.
+    pub fn create_workspace(&self, path: &str) -> Result<KcpWorkspace, SimError> {
+        self.create_workspace_on(path, "root")
+    }
+
+    /// Creates a workspace by its path on the shard of this name.
+    ///
+    /// The workspace is there when this returns, also if [`KcpDelays::workspace`](super::KcpDelays::workspace) is not
+    /// zero.
+    ///
+    /// # Errors
+    ///
+    /// With the error that kcp answers, and with 404 if there is no such shard.
+    pub fn create_workspace_on(&self, path: &str, shard: &str) -> Result<KcpWorkspace, SimError> {
+        let (parent, name) = path.rsplit_once(':').unwrap_or(("root", path));
+        let entry = self
+            .inner
+            .directory
+            .find(parent)
+            .ok_or_else(|| no_workspace(parent))?;
+        let kind = well_known(WORKSPACES).ok_or_else(SimError::no_such_resource)?;
+        let on = self.inner.shard_of(&entry).ok_or_else(|| no_workspace(parent))?;
+        if self.inner.shard_named(shard).is_none() {
+            let message = format!("there is no shard {shard:?}: see Kcp::shards for the names");
+            return Err(SimError::new(404, "NotFound", message));
+        }
+        let object = json!({
+            "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": { "name": name },
+            "spec": { "location": { "selector": { "matchLabels": { "name": shard } } } },
+        });
+        Write::new(&kind, "", name, "kcp").run(&on.view(&entry.id), Verb::Create(object))?;
+        self.inner.reconcile();
+        self.inner.schedule_now(&(entry.id.clone(), name.to_owned()));
+        let path = format!("{}:{name}", entry.path);
+        self.workspace(&path).ok_or_else(|| no_workspace(&path))
+    }
+
+    /// A workspace by its path or id.
+    pub fn workspace(&self, name: &str) -> Option<KcpWorkspace> {
+        let entry = self.inner.directory.find(name)?;
+        Some(KcpWorkspace::new(self.inner.clone(), entry))
+    }
+
+    /// Deletes a workspace by its path, as a deletion of its Workspace object does: it goes when its content has gone.
+    ///
+    /// # Errors
+    ///
+    /// With 404 if there is no such workspace.
+    pub fn delete_workspace(&self, path: &str) -> Result<(), SimError> {
+        let (parent, name) = path.rsplit_once(':').unwrap_or(("root", path));
+        let parent = self.workspace(parent).ok_or_else(|| no_workspace(parent))?;
+        parent.delete(WORKSPACES, name)
+    }
+
+    /// Moves a workspace (by path or id) to another shard. It keeps its id and path; its objects keep their UIDs and get
+    /// resource versions of the new shard, where its APIBindings arrive first.
+    ///
+    /// # Errors
+    ///
+    /// With 404 if there is no such workspace or shard.
+    pub fn move_workspace(&self, name: &str, shard: &str, order: KcpMove) -> Result<(), SimError> {
+        let entry = self
+            .inner
+            .directory
+            .find(name)
+            .ok_or_else(|| no_workspace(name))?;
+        let to = self.inner.shard_named(shard).ok_or_else(|| no_workspace(shard))?;
+        let mut state = self.inner.control.lock();
+        if self.inner.migrate(&mut state, &entry.id, to.number, order) {
+            return Ok(());
+        }
+        Err(no_workspace(name))
+    }
+
+    /// The shards, `root` first.
+    pub fn shards(&self) -> Vec<KcpShard> {
+        let all = 0..self.inner.shards.len();
+        all.map(|number| KcpShard::new(self.inner.clone(), number))
+            .collect()
+    }
+
+    /// A shard by name.
+    pub fn shard(&self, name: &str) -> Option<KcpShard> {
+        let shard = self.inner.shard_named(name)?;
+        Some(KcpShard::new(self.inner.clone(), shard.number))
+    }
+
+    /// Adds the user of a bearer token, or replaces it.
+    pub fn set_user(&self, token: impl Into<String>, user: KcpUser) {
+        self.inner.users.lock().set(token.into(), user);
+    }
+
+    /// Makes a token unknown, as if it had expired: requests get 401 from now on. Open watches go on.
+    pub fn remove_user(&self, token: &str) -> bool {
+        self.inner.users.lock().remove(token)
+    }
+
+    /// The token of the user who may do everything in every workspace.
+    pub fn admin_token(&self) -> &str {
+        &self.inner.admin_token
+    }
+
+    /// `https://<address>/clusters/<path>` at the front proxy.
+    pub fn url(&self, path: &str) -> String {
+        format!("{}/clusters/{path}", self.inner.url)
+    }
+
+    /// A client of the admin in a workspace (path or id), without sockets. It must be made within a Tokio runtime.
+    pub fn client(&self, path: &str) -> kube::Client {
+        self.client_with_token(path, self.admin_token())
+    }
+
+    /// As [`client`](Self::client), for the user of a token.
+    pub fn client_with_token(&self, path: &str, token: &str) -> kube::Client {
+        let service = KcpService::new(self.inner.clone(), Entry::Front);
+        kube::Client::new(
+            service.below(&format!("/clusters/{path}")).with_token(token),
+            "default",
+        )
+    }
+
+    /// A client of the user of a token at any URL of the double, without sockets: an endpoint of a slice with
+    /// `/clusters/*` or `/clusters/<id>` behind it. `None` if the URL is not of this kcp.
+    pub fn client_at(&self, url: &str, token: &str) -> Option<kube::Client> {
+        let of_shard = self.inner.shards.iter().find(|shard| is_below(url, &shard.url));
+        let (entry, base) = match of_shard {
+            Some(shard) => (Entry::Shard(shard.number), &shard.url),
+            None if is_below(url, &self.inner.url) => (Entry::Front, &self.inner.url),
+            None => return None,
+        };
+        let path = url.strip_prefix(base.as_str())?.trim_end_matches('/');
+        let service = KcpService::new(self.inner.clone(), entry).below(path);
+        Some(kube::Client::new(service.with_token(token), "default"))
+    }
+}
+
+fn is_below(url: &str, base: &str) -> bool {
+    let rest = url.strip_prefix(base);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}

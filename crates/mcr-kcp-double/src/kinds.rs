@@ -1,0 +1,219 @@
+//! The kinds of a workspace: those that kcp serves everywhere, and those of an APIResourceSchema.
+
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
+
+use serde_json::{Value, json};
+
+use mcr_testkit::sim::SimError;
+use mcr_testkit::sim::crd;
+use mcr_testkit::sim::kinds::{Custom, Kind, Versions, builtins, resource_id};
+use mcr_testkit::sim::object::text;
+
+/// Groups of Kubernetes of which a workspace serves everything that the simulator knows.
+const GROUPS: &[&str] = &[
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "certificates.k8s.io",
+    "coordination.k8s.io",
+    "events.k8s.io",
+    "rbac.authorization.k8s.io",
+];
+
+/// Resources of the core group that a workspace serves.
+const CORE: &[&str] = &[
+    "configmaps",
+    "events",
+    "limitranges",
+    "namespaces",
+    "resourcequotas",
+    "secrets",
+    "serviceaccounts",
+];
+
+/// Resources of the core group that an export may claim; those of `GROUPS` may all be claimed.
+const CLAIMABLE_CORE: &[&str] = &[
+    "configmaps",
+    "events",
+    "namespaces",
+    "resourcequotas",
+    "secrets",
+    "serviceaccounts",
+];
+
+/// A kind of kcp. All are cluster-scoped.
+struct Row {
+    group: &'static str,
+    names: [&'static str; 3],
+    short: &'static str,
+    version: &'static str,
+    has_status: bool,
+}
+
+const fn row(
+    group: &'static str,
+    names: [&'static str; 3],
+    short: &'static str,
+    version: &'static str,
+    has_status: bool,
+) -> Row {
+    Row {
+        group,
+        names,
+        short,
+        version,
+        has_status,
+    }
+}
+
+pub(super) const BINDINGS: &str = "apibindings.apis.kcp.io";
+pub(super) const EXPORTS: &str = "apiexports.apis.kcp.io";
+pub(super) const SLICES: &str = "apiexportendpointslices.apis.kcp.io";
+pub(super) const SCHEMAS: &str = "apiresourceschemas.apis.kcp.io";
+pub(super) const WORKSPACES: &str = "workspaces.tenancy.kcp.io";
+pub(super) const TYPES: &str = "workspacetypes.tenancy.kcp.io";
+pub(super) const LOGICAL_CLUSTERS: &str = "logicalclusters.core.kcp.io";
+
+#[rustfmt::skip]
+const ROWS: &[Row] = &[
+    row("apis.kcp.io", ["apiexports", "apiexport", "APIExport"], "", "v1alpha2", true),
+    row("apis.kcp.io", ["apibindings", "apibinding", "APIBinding"], "", "v1alpha2", true),
+    row("apis.kcp.io", ["apiexportendpointslices", "apiexportendpointslice", "APIExportEndpointSlice"], "", "v1alpha1", true),
+    row("apis.kcp.io", ["apiresourceschemas", "apiresourceschema", "APIResourceSchema"], "", "v1alpha1", false),
+    row("apis.kcp.io", ["apiconversions", "apiconversion", "APIConversion"], "", "v1alpha1", false),
+    row("tenancy.kcp.io", ["workspaces", "workspace", "Workspace"], "ws", "v1alpha1", true),
+    row("tenancy.kcp.io", ["workspacetypes", "workspacetype", "WorkspaceType"], "", "v1alpha1", true),
+    row("core.kcp.io", ["logicalclusters", "logicalcluster", "LogicalCluster"], "", "v1alpha1", true),
+    row("topology.kcp.io", ["partitions", "partition", "Partition"], "", "v1alpha1", false),
+    row("topology.kcp.io", ["partitionsets", "partitionset", "PartitionSet"], "", "v1alpha1", true),
+];
+
+/// What every workspace serves, made once.
+pub(super) fn everywhere() -> &'static Versions {
+    static KINDS: OnceLock<Versions> = OnceLock::new();
+    KINDS.get_or_init(|| {
+        let mut versions = Versions::new();
+        for ((group, version), kinds) in builtins() {
+            let served = |kind: &&Arc<Kind>| {
+                GROUPS.contains(&&**group) || (group.is_empty() && CORE.contains(&&*kind.plural))
+            };
+            let served: Vec<Arc<Kind>> = kinds.iter().filter(served).cloned().collect();
+            if !served.is_empty() {
+                versions.insert((group.clone(), version.clone()), served);
+            }
+        }
+        for row in ROWS {
+            let at = (Cow::Borrowed(row.group), Cow::Borrowed(row.version));
+            versions.entry(at).or_default().push(Arc::new(own(row)));
+        }
+        versions
+    })
+}
+
+/// Nothing, for views that serve chosen kinds only.
+pub(super) fn nothing() -> &'static Versions {
+    static NONE: Versions = Versions::new();
+    &NONE
+}
+
+fn own(row: &Row) -> Kind {
+    let [plural, singular, kind] = row.names;
+    let age = ("Age", "date", ".metadata.creationTimestamp");
+    Kind {
+        group: row.group.into(),
+        version: row.version.into(),
+        plural: plural.into(),
+        singular: singular.into(),
+        kind: kind.into(),
+        list_kind: format!("{kind}List").into(),
+        short_names: if row.short.is_empty() {
+            Vec::new()
+        } else {
+            vec![row.short.into()]
+        },
+        categories: vec!["kcp".into()],
+        namespaced: false,
+        has_status: row.has_status,
+        has_generation: true,
+        create_on_update: false,
+        update_needs_version: true,
+        delete_answers_object: false,
+        create_only: false,
+        has_collection_delete: true,
+        resource: resource_id(row.group, plural),
+        table: resource_id(row.group, plural),
+        custom: Some(Custom {
+            schema: None,
+            columns: vec![(age.0.to_owned(), age.1.to_owned(), age.2.to_owned(), 0)],
+            selectable: Vec::new(),
+            storage: true,
+        }),
+    }
+}
+
+/// A kind that every workspace serves, in its stored version.
+pub(super) fn well_known(table: &str) -> Option<Arc<Kind>> {
+    let all = || everywhere().values().flatten();
+    let stored = |kind: &&Arc<Kind>| kind.custom.as_ref().is_none_or(|custom| custom.storage);
+    all().find(|kind| &*kind.table == table && stored(kind)).cloned()
+}
+
+/// All versions of a built-in resource, or of one of kcp's groups, that an export may claim.
+pub(super) fn claimable(group: &str, resource: &str) -> Vec<Arc<Kind>> {
+    let may = match group {
+        "" => CLAIMABLE_CORE.contains(&resource),
+        group => GROUPS.contains(&group) || group.ends_with(".kcp.io"),
+    };
+    let all = everywhere().values().flatten();
+    all.filter(|kind| may && kind.group == group && kind.plural == resource)
+        .cloned()
+        .collect()
+}
+
+/// The table of an exported resource: exports with different identities may have resources of the same name.
+pub(super) fn bound_table(group: &str, plural: &str, identity: &str) -> Arc<str> {
+    format!("{}:{identity}", resource_id(group, plural)).into()
+}
+
+/// The kinds of an APIResourceSchema in an export of this identity.
+pub(super) fn of_schema(schema: &Value, identity: &str) -> Result<Vec<Arc<Kind>>, SimError> {
+    let crd = as_crd(schema);
+    let mut kinds = crd::kinds(&crd)?;
+    for kind in &mut kinds {
+        if let Some(kind) = Arc::get_mut(kind) {
+            kind.table = bound_table(&kind.group, &kind.plural, identity);
+        }
+    }
+    Ok(kinds)
+}
+
+/// An APIResourceSchema has the JSON schema one level higher than a CRD.
+fn as_crd(schema: &Value) -> Value {
+    let spec = &schema["spec"];
+    let versions = spec["versions"].as_array().into_iter().flatten();
+    let versions: Vec<Value> = versions
+        .map(|version| {
+            let mut version = version.clone();
+            version["schema"] = json!({ "openAPIV3Schema": version["schema"] });
+            version
+        })
+        .collect();
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (plural, group) = (word(&spec["names"]["plural"]), word(&spec["group"]));
+    let mut names = spec["names"].clone();
+    let kind = word(&names["kind"]);
+    for (field, value) in [
+        ("singular", kind.to_lowercase()),
+        ("listKind", format!("{kind}List")),
+    ] {
+        if word(&names[field]).is_empty() {
+            names[field] = value.into();
+        }
+    }
+    json!({
+        "metadata": { "name": format!("{plural}.{group}"), "uid": text(schema, "uid") },
+        "spec": { "group": group, "names": names, "scope": spec["scope"], "versions": versions },
+    })
+}

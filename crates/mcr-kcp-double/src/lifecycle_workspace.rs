@@ -1,0 +1,327 @@
+//! The virtual workspaces of initializers and terminators: the LogicalClusters that wait for one of them, and the
+//! content of their workspaces.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Response;
+use http::request::Parts;
+use serde_json::Value;
+
+use super::control::{INITIALIZING, PHASE};
+use super::inner::Inner;
+use super::kinds::{self, LOGICAL_CLUSTERS, TYPES};
+use super::names::lifecycle_label;
+use super::rewrite::{add_label, refuse};
+use super::shard::Shard;
+use super::user::KcpUser;
+use mcr_testkit::sim::SimError;
+use mcr_testkit::sim::answer::Answer;
+use mcr_testkit::sim::auth::Attributes;
+use mcr_testkit::sim::cause::Cause;
+use mcr_testkit::sim::handle::{Caller, handle_for};
+use mcr_testkit::sim::kinds::{Kind, Kinds};
+use mcr_testkit::sim::object::text;
+use mcr_testkit::sim::query::Query;
+use mcr_testkit::sim::route::{Route, Target};
+use mcr_testkit::sim::state::{Admission, ClusterState};
+use mcr_testkit::sim::{SimBody, SimRule, SimUser};
+
+/// The part of the life of a workspace that is waited in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Initializing,
+    Terminating,
+}
+
+impl Stage {
+    pub(super) fn of(service: &str) -> Option<Self> {
+        match service {
+            "initializingworkspaces" => Some(Self::Initializing),
+            "terminatingworkspaces" => Some(Self::Terminating),
+            _ => None,
+        }
+    }
+
+    /// The beginning of the labels, the list in the status, the verb on the type, and the rules in the type.
+    fn words(self) -> [&'static str; 4] {
+        match self {
+            Self::Initializing => [
+                "initializer",
+                "initializers",
+                "initialize",
+                "initializerPermissions",
+            ],
+            Self::Terminating => ["terminator", "terminators", "terminate", "terminatorPermissions"],
+        }
+    }
+}
+
+/// What the path of a request names: an initializer or terminator, and `*` or the id of a logical cluster.
+#[derive(Debug, PartialEq)]
+pub(super) struct Asked {
+    pub(super) stage: Stage,
+    /// `<cluster id of the WorkspaceType>:<name of the WorkspaceType>`.
+    pub(super) name: String,
+    pub(super) target: Option<String>,
+}
+
+/// Answers a request to the virtual workspace of an initializer or terminator.
+pub(super) fn answer(
+    inner: &Inner,
+    shard: &Shard,
+    asked: &Asked,
+    mut parts: Parts,
+    body: &Bytes,
+    user: &KcpUser,
+    whole: &str,
+) -> Response<SimBody> {
+    let call = Call {
+        inner,
+        shard,
+        asked,
+        user,
+    };
+    match call.adapt(&mut parts) {
+        Ok((view, caller)) => handle_for(&view, &parts, body, caller, whole),
+        Err(error) => refuse(shard, &parts, &user.name, error, whole),
+    }
+}
+
+/// Refuses to remove the initializers or terminators of others, and to add any.
+struct OwnOnly {
+    stage: Stage,
+    name: String,
+}
+
+impl Admission for OwnOnly {
+    fn admit(
+        &self,
+        _: &str,
+        _: &Kind,
+        _: &str,
+        before: Option<&Value>,
+        object: &mut Value,
+    ) -> Result<(), SimError> {
+        let [word, list, ..] = self.stage.words();
+        let names = |object: &Value| -> Vec<Value> {
+            let names = object["status"][list].as_array();
+            names.cloned().unwrap_or_default()
+        };
+        let (before, after) = (before.map(names).unwrap_or_default(), names(object));
+        let same = match self.stage {
+            // kcp compares the numbers only.
+            Stage::Initializing => before.len() == after.len(),
+            Stage::Terminating => before == after,
+        };
+        let own = |name: &Value| *name == *self.name;
+        let none_new = self.stage == Stage::Initializing || after.iter().all(|name| before.contains(name));
+        if same || after.len() + 1 == before.len() && none_new && !after.iter().any(own) {
+            return Ok(());
+        }
+        let why = format!("only removing the {:?} {word} is supported", self.name);
+        let shown = Value::from(after).to_string();
+        let cause = Cause::invalid(&format!("status.{list}"), shown, why);
+        let group = match self.stage {
+            Stage::Initializing => "tenancy.kcp.io",
+            Stage::Terminating => "core.kcp.io",
+        };
+        Err(SimError::invalid(group, "LogicalCluster", "cluster", &[cause]))
+    }
+}
+
+struct Call<'a> {
+    inner: &'a Inner,
+    shard: &'a Shard,
+    asked: &'a Asked,
+    user: &'a KcpUser,
+}
+
+type Adapted = (Arc<ClusterState>, Caller);
+
+impl Call<'_> {
+    fn adapt(&self, parts: &mut Parts) -> Result<Adapted, SimError> {
+        let forbidden = |why: &str| SimError::new(403, "Forbidden", why);
+        let Some(target) = self.asked.target.as_deref() else {
+            return Err(forbidden(
+                "a virtual workspace is used with /clusters/* or /clusters/<id> behind its URL",
+            ));
+        };
+        let Some((cluster, of_type)) = self.asked.name.split_once(':') else {
+            return Err(forbidden("Path not resolved to a valid virtual workspace"));
+        };
+        let [_, _, verb, _] = self.asked.stage.words();
+        self.user.may_in(
+            cluster,
+            &Attributes {
+                verb,
+                group: "tenancy.kcp.io",
+                resource: "workspacetypes",
+                name: of_type,
+                ..Attributes::default()
+            },
+        )?;
+        let route = Route::of(parts.uri.path());
+        if target == "*" {
+            return self.all(&route, parts);
+        }
+        let live = self.shard.get(target, LOGICAL_CLUSTERS, "cluster");
+        let live = live.filter(|live| self.waits(live));
+        let own = matches!(&route, Route::Resource(path) if is_logical_clusters(path));
+        match (&route, live) {
+            (Route::Resource(path), Some(_)) if own => self.logical_cluster(path, target, parts),
+            (_, Some(_)) => self.content(cluster, of_type, &route, target, parts),
+            (_, None) if own => Ok(self.view("-", self.admin())),
+            (_, None) => Ok(self.refused(403, "cannot access this workspace")),
+        }
+    }
+
+    /// Whether a logical cluster waits for this initializer or terminator.
+    fn waits(&self, live: &Value) -> bool {
+        let [_, list, ..] = self.asked.stage.words();
+        let names = live["status"][list].as_array();
+        let listed = names.is_some_and(|names| names.iter().any(|name| *name == *self.asked.name));
+        listed
+            && match self.asked.stage {
+                Stage::Initializing => live["status"]["phase"] == INITIALIZING,
+                Stage::Terminating => !text(live, "deletionTimestamp").is_empty(),
+            }
+    }
+
+    fn admin(&self) -> Caller {
+        Caller::User(Arc::new(
+            SimUser::new(self.user.name.clone()).rule(SimRule::all()),
+        ))
+    }
+
+    /// Plain text, as kcp refuses content.
+    fn refused(&self, code: u16, why: &str) -> Adapted {
+        let [word, ..] = self.asked.stage.words();
+        let text = format!("{word} {:?} {why}\n", self.asked.name);
+        let answer = Ok(Answer::Text(code, text.into()));
+        let caller = Caller::Answered(self.user.name.clone(), answer);
+        (self.shard.view(""), caller)
+    }
+
+    /// A view of a part that serves LogicalClusters only.
+    fn view(&self, part: &str, caller: Caller) -> Adapted {
+        (self.shard.view_of(part, Some(logical_clusters())), caller)
+    }
+
+    fn all(&self, route: &Route, parts: &mut Parts) -> Result<Adapted, SimError> {
+        if let Route::Resource(path) = route {
+            let verb = path.verb(&parts.method, &Query::parse(parts.uri.query()));
+            if !is_logical_clusters(path) || !matches!(verb, "list" | "watch") {
+                return Err(SimError::no_such_resource());
+            }
+        }
+        let [word, ..] = self.asked.stage.words();
+        add_label(parts, &lifecycle_label(word, &self.asked.name));
+        if self.asked.stage == Stage::Initializing {
+            add_label(parts, &(PHASE.to_owned(), INITIALIZING.to_owned()));
+        }
+        Ok(match self.asked.stage {
+            Stage::Initializing => self.view("", self.admin()),
+            Stage::Terminating => (self.shard.view_of_deleting(logical_clusters()), self.admin()),
+        })
+    }
+
+    /// The LogicalCluster may be read, and its status written.
+    fn logical_cluster(&self, path: &Target, target: &str, parts: &Parts) -> Result<Adapted, SimError> {
+        let verb = path.verb(&parts.method, &Query::parse(parts.uri.query()));
+        let writes = matches!(verb, "update" | "patch");
+        if verb != "get" && !(writes && path.subresource == "status") {
+            return Err(SimError::method_not_allowed());
+        }
+        let guard = OwnOnly {
+            stage: self.asked.stage,
+            name: self.asked.name.clone(),
+        };
+        let view = ClusterState::part_of(
+            self.shard.server.clone(),
+            self.shard.name.clone(),
+            target.into(),
+            Some(logical_clusters()),
+        );
+        Ok((Arc::new(view.guarded(Arc::new(guard))), self.admin()))
+    }
+
+    /// The content of the workspace, with the rights that the type gives.
+    fn content(
+        &self,
+        cluster: &str,
+        of_type: &str,
+        route: &Route,
+        target: &str,
+        parts: &Parts,
+    ) -> Result<Adapted, SimError> {
+        let discovers = !matches!(route, Route::Resource(_));
+        if discovers && self.asked.stage == Stage::Terminating {
+            return Ok(self.view(target, self.admin()));
+        }
+        let [_, _, _, field] = self.asked.stage.words();
+        let entry = self.inner.directory.by_id(cluster);
+        let home = entry.and_then(|entry| self.inner.shard_of(&entry));
+        let object = home.and_then(|home| home.get(cluster, TYPES, of_type));
+        let Some(object) = object else {
+            // kcp takes the rights from the type.
+            return Ok(self.refused(503, "WorkspaceType not found in local or cached indexer"));
+        };
+        let rules = object["spec"][field].as_array().cloned().unwrap_or_default();
+        let view = self.shard.view(target);
+        if rules.is_empty() || discovers {
+            return Ok((view, self.admin()));
+        }
+        let user = rules
+            .iter()
+            .fold(SimUser::new(self.user.name.clone()), |user, rule| {
+                user.rule(policy(rule))
+            });
+        if let Route::Resource(path) = route {
+            let verb = path.verb(&parts.method, &Query::parse(parts.uri.query()));
+            if !user.may(&path.attributes(verb, "")) {
+                let group = if path.group.is_empty() {
+                    "core"
+                } else {
+                    &path.group
+                };
+                let [.., field] = self.asked.stage.words();
+                let place = match &*path.namespace {
+                    "" => String::new(),
+                    namespace => format!(" in namespace {namespace}"),
+                };
+                let why = format!(
+                    "denied by {field}: no rule allows {verb} on {group}/{}{place}",
+                    path.plural
+                );
+                return Ok(self.refused(403, &why));
+            }
+        }
+        Ok((view, Caller::User(Arc::new(user))))
+    }
+}
+
+/// LogicalClusters alone.
+fn logical_clusters() -> Kinds {
+    let mut served = Kinds::over(kinds::nothing());
+    served.set_crd(
+        LOGICAL_CLUSTERS,
+        kinds::claimable("core.kcp.io", "logicalclusters"),
+    );
+    served
+}
+
+fn is_logical_clusters(path: &Target) -> bool {
+    path.group == "core.kcp.io" && path.plural == "logicalclusters"
+}
+
+/// A PolicyRule of RBAC.
+fn policy(rule: &Value) -> SimRule {
+    let words = |field: &str| -> Vec<String> {
+        let words = rule[field].as_array().into_iter().flatten();
+        words.filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let names = words("resourceNames");
+    let all = SimRule::new(words("apiGroups"), words("resources"), words("verbs"));
+    if names.is_empty() { all } else { all.names(names) }
+}

@@ -1,0 +1,249 @@
+//! Where a path leads, and what answers there.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::AUTHORIZATION;
+use http::request::Parts;
+use http::{Method, Response};
+
+use super::export_workspace::{self, Asked};
+use super::inner::Inner;
+use super::lifecycle_workspace::{self, Stage};
+use super::missing::no_workspace;
+use super::rewrite::{refuse, set_path};
+use super::shard::Shard;
+use super::user::KcpUser;
+use mcr_testkit::sim::SimBody;
+use mcr_testkit::sim::SimError;
+use mcr_testkit::sim::handle::{Caller, handle_for};
+use mcr_testkit::sim::request::header;
+
+/// Through which door a request comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    Front,
+    /// By the number of the shard.
+    Shard(usize),
+}
+
+impl Entry {
+    /// Whether this is the door of a shard that is stopped.
+    pub(super) fn is_stopped(self, inner: &Inner) -> bool {
+        matches!(self, Self::Shard(number) if inner.shard(number).is_none_or(Shard::is_down))
+    }
+}
+
+/// The parts of a path of kcp. `rest` is a path of a Kubernetes API server.
+#[derive(Debug, PartialEq)]
+enum KcpPath {
+    /// `/clusters/<path or id>/…`
+    Cluster {
+        name: String,
+        rest: String,
+    },
+    /// `/services/apiexport/<cluster>/<export>/clusters/<* or id>/…`
+    Export {
+        cluster: String,
+        export: String,
+        target: Option<String>,
+        rest: String,
+    },
+    /// `/services/initializingworkspaces/<name>/clusters/<* or id>/…`, and the same for terminating ones.
+    Lifecycle {
+        asked: lifecycle_workspace::Asked,
+        rest: String,
+    },
+    /// `/readyz` and the like.
+    Health,
+    Nothing,
+}
+
+impl KcpPath {
+    fn of(path: &str) -> Self {
+        let path = path
+            .replace("%2A", "*")
+            .replace("%2a", "*")
+            .replace("%3A", ":")
+            .replace("%3a", ":");
+        let mut parts = path.split('/').skip(1);
+        let mut next = || parts.next().unwrap_or_default().to_owned();
+        let first = next();
+        let service = if first == "services" {
+            next()
+        } else {
+            String::new()
+        };
+        match &*first {
+            "clusters" => {
+                let name = next();
+                Self::Cluster {
+                    name,
+                    rest: rest(parts),
+                }
+            }
+            "services" if service == "apiexport" => {
+                let (cluster, export) = (next(), next());
+                let scoped = next() == "clusters";
+                let target = scoped.then(&mut next).filter(|target| !target.is_empty());
+                Self::Export {
+                    cluster,
+                    export,
+                    target,
+                    rest: rest(parts),
+                }
+            }
+            "services" => match Stage::of(&service) {
+                Some(stage) => {
+                    let name = next();
+                    let scoped = next() == "clusters";
+                    let target = scoped.then(&mut next).filter(|target| !target.is_empty());
+                    let asked = lifecycle_workspace::Asked { stage, name, target };
+                    Self::Lifecycle {
+                        asked,
+                        rest: rest(parts),
+                    }
+                }
+                None => Self::Nothing,
+            },
+            "healthz" | "livez" | "readyz" | "version" => Self::Health,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+fn rest<'a>(parts: impl Iterator<Item = &'a str>) -> String {
+    let parts: Vec<&str> = parts.collect();
+    format!("/{}", parts.join("/"))
+}
+
+/// Answers a request to the front proxy or to a shard.
+pub(super) fn answer(inner: &Inner, entry: Entry, mut parts: Parts, body: &Bytes) -> Response<SimBody> {
+    let whole = parts
+        .uri
+        .path_and_query()
+        .map_or_else(String::new, ToString::to_string);
+    let writes = !matches!(parts.method, Method::GET | Method::HEAD);
+    let own = match entry {
+        Entry::Front => inner.shard(0),
+        Entry::Shard(number) => inner.shard(number),
+    };
+    let Some(own) = own else {
+        return Response::new(SimBody::full(Bytes::new()));
+    };
+    let user = inner
+        .users
+        .lock()
+        .authenticate(header(&parts.headers, AUTHORIZATION));
+    let user = match user {
+        Ok(user) => user,
+        Err(error) => return refuse(own, &parts, "", error, &whole),
+    };
+    let query = parts.uri.query().map(str::to_owned);
+    let response = match KcpPath::of(parts.uri.path()) {
+        KcpPath::Cluster { name, rest } => {
+            set_path(&mut parts, &rest, query.as_deref());
+            let visit = Visit {
+                inner,
+                entry,
+                own,
+                user: &user,
+                whole: &whole,
+            };
+            cluster(visit, &name, &parts, body)
+        }
+        KcpPath::Export {
+            cluster,
+            export,
+            target,
+            rest,
+        } if entry != Entry::Front => {
+            set_path(&mut parts, &rest, query.as_deref());
+            let asked = Asked {
+                cluster,
+                export,
+                target,
+            };
+            export_workspace::answer(inner, own, &asked, parts, body, &user, &whole)
+        }
+        KcpPath::Lifecycle { asked, rest } if entry != Entry::Front => {
+            set_path(&mut parts, &rest, query.as_deref());
+            lifecycle_workspace::answer(inner, own, &asked, parts, body, &user, &whole)
+        }
+        KcpPath::Health => {
+            let caller = Caller::User(Arc::new(user.within("root")));
+            handle_for(&own.view("root"), &parts, body, caller, &whole)
+        }
+        KcpPath::Export { .. } | KcpPath::Lifecycle { .. } | KcpPath::Nothing => {
+            refuse(own, &parts, &user.name, SimError::no_such_resource(), &whole)
+        }
+    };
+    if writes {
+        inner.reconcile();
+    }
+    response
+}
+
+/// Who comes through which door, and with which whole path.
+#[derive(Clone, Copy)]
+struct Visit<'a> {
+    inner: &'a Inner,
+    entry: Entry,
+    own: &'a Shard,
+    user: &'a KcpUser,
+    whole: &'a str,
+}
+
+/// Answers a request to a workspace.
+fn cluster(visit: Visit<'_>, name: &str, parts: &Parts, body: &Bytes) -> Response<SimBody> {
+    let Visit {
+        inner,
+        entry,
+        own,
+        user,
+        whole,
+    } = visit;
+    let refused = |error: SimError| refuse(own, parts, &user.name, error, whole);
+    if name == "*" {
+        // Across the workspaces of a shard only kcp itself reads.
+        let message = format!(
+            "access denied: user {:?} may not read all workspaces of a shard",
+            user.name
+        );
+        return refused(SimError::new(403, "Forbidden", message));
+    }
+    let Some(found) = inner.directory.find(name) else {
+        // A shard does not know whether a word without a colon is an id of another shard. A front proxy, which a kcp of one
+        // shard does not need, knows no more about a path.
+        let proxied = entry == Entry::Front && inner.shards.len() > 1;
+        let why = if proxied {
+            "workspace access not permitted"
+        } else {
+            "access denied"
+        };
+        let message = format!("forbidden: User {:?} cannot read {whole:?}: {why}", user.name);
+        return refused(if proxied || !name.contains(':') {
+            SimError::new(403, "Forbidden", message)
+        } else {
+            no_workspace(name)
+        });
+    };
+    let Some(shard) = inner.shard_of(&found) else {
+        return refused(no_workspace(name));
+    };
+    if entry != Entry::Front && shard.number != own.number {
+        return refused(no_workspace(name));
+    }
+    if shard.is_down() {
+        let message = format!("the shard {} of {name} does not answer", shard.name);
+        return refused(SimError::new(502, "", message));
+    }
+    if inner.control.lock().moving.contains_key(&found.id) {
+        return refused(SimError::new(503, "", "logical cluster is being migrated"));
+    }
+    if let Err(error) = user.may_enter(&found.id) {
+        return refused(error);
+    }
+    let caller = Caller::User(Arc::new(user.within(&found.id)));
+    handle_for(&shard.view(&found.id), parts, body, caller, whole)
+}

@@ -1,0 +1,141 @@
+//! What `mcr doctor` checks of Shoots of Gardener.
+
+use kube::Client;
+use mcr_core::doctor::{Advice, Described, Doctor, Fault, Hub, Kind, Right, Values};
+
+use crate::config::{Rights, Topology};
+
+pub(crate) struct GardenerDoctor(Hub);
+
+const SHOOTS: Kind = Kind {
+    group: "core.gardener.cloud",
+    version: "v1beta1",
+    plural: "shoots",
+    kind: "Shoot",
+    api: "the API of Gardener",
+    keeps: " (GardenerProviderBuilder::keep_while keeps it longer)",
+};
+const SEED: Kind = Kind {
+    group: "extensions.gardener.cloud",
+    version: "v1alpha1",
+    plural: "clusters",
+    kind: "Cluster",
+    api: "the API of Gardener's extensions",
+    keeps: "",
+};
+
+const READ: Right<'static> = Right::new("shoots.core.gardener.cloud", &["list", "watch"]);
+const OF_ADMIN: &[Right<'static>] = &[
+    READ,
+    Right::new("shoots.core.gardener.cloud/adminkubeconfig", &["create"]),
+];
+const OF_VIEWER: &[Right<'static>] = &[
+    READ,
+    Right::new("shoots.core.gardener.cloud/viewerkubeconfig", &["create"]),
+];
+const OF_SEED: &[Right<'static>] = &[
+    Right::new("clusters.extensions.gardener.cloud", &["list", "watch"]),
+    Right {
+        name: Some("gardener"),
+        ..Right::new("secrets", &["list", "watch", "get"])
+    },
+];
+
+const DESCRIBE: &str = "kubectl -n {namespace} describe shoots.core.gardener.cloud {name}";
+const CONTEXTS: &str = "kubectl config get-contexts";
+const OTHER_GARDEN: &str = "choose the garden with --hub-context or --hub-kubeconfig; for a seed, add --seed";
+const OTHER_SEED: &str =
+    "choose the seed with --hub-context or --hub-kubeconfig; for a garden, leave --seed out";
+const RIGHTS: &str = "grant the rights that the findings about the provider name";
+
+const ADVICE: &[Advice] = &[
+    Advice::new(Fault::NotServed, "core.gardener.cloud", OTHER_GARDEN, CONTEXTS),
+    Advice::new(Fault::NotServed, "", OTHER_SEED, CONTEXTS),
+    Advice::new(Fault::Description, "grant the verb ", RIGHTS, ""),
+    Advice::new(
+        Fault::Description,
+        "",
+        "look at the Shoot, whose kubeconfig Gardener makes",
+        DESCRIBE,
+    ),
+    Advice::new(
+        Fault::Credentials,
+        "",
+        "look at the Shoot; the provider asks for new credentials by itself",
+        DESCRIBE,
+    ),
+    Advice::new(
+        Fault::Suspended,
+        "",
+        "look at the Shoot, which says what Gardener does; one that is hibernated can be woken up",
+        DESCRIBE,
+    ),
+    Advice::new(
+        Fault::Obstacle,
+        "deleting",
+        "look at its last operation, which says what the deletion waits for",
+        DESCRIBE,
+    ),
+];
+
+impl GardenerDoctor {
+    pub(crate) fn new(
+        client: Client,
+        namespaces: Vec<String>,
+        selector: Option<String>,
+        topology: Topology,
+        rights: Rights,
+    ) -> Self {
+        let (kind, rights) = match (topology, rights) {
+            (Topology::Seed, _) => (SEED, OF_SEED),
+            (Topology::Garden, Rights::Admin) => (SHOOTS, OF_ADMIN),
+            (Topology::Garden, Rights::Viewer) => (SHOOTS, OF_VIEWER),
+        };
+        Self(Hub {
+            client,
+            kind,
+            namespaces,
+            selector,
+            rights,
+        })
+    }
+}
+
+impl Doctor for GardenerDoctor {
+    fn advice(&self) -> &'static [Advice] {
+        ADVICE
+    }
+
+    fn values(&self, cluster: Option<&Described<'_>>) -> Values {
+        let place = cluster.and_then(|cluster| {
+            // A cluster that was never usable has no properties, but its announcement names the Shoot.
+            let broken = cluster
+                .broken
+                .and_then(|object| object.strip_prefix("Shoot ")?.split_once('/'));
+            let property = |key: &str| cluster.properties.get(key).map(String::as_str);
+            property("namespace").zip(property("shoot")).or(broken)
+        });
+        place
+            .map(|(namespace, name)| Hub::values(namespace, name))
+            .unwrap_or_default()
+    }
+
+    fn hub(&self) -> Option<&Hub> {
+        Some(&self.0)
+    }
+
+    /// The name of a cluster has the name of the Project, whose namespace usually begins with `garden-`. A seed has no Shoots.
+    fn places(&self, cluster: &str) -> Vec<(Option<String>, String)> {
+        match cluster.split_once('/') {
+            _ if self.0.kind.group == SEED.group => Vec::new(),
+            Some((project, name)) => vec![
+                (Some(format!("garden-{project}")), name.to_owned()),
+                (Some(project.to_owned()), name.to_owned()),
+            ],
+            None => vec![
+                (self.0.namespaces.first().cloned(), cluster.to_owned()),
+                (None, cluster.to_owned()),
+            ],
+        }
+    }
+}
