@@ -91,7 +91,7 @@ fn events(target: &HubTarget<Kept>) -> Vec<String> {
         HubEvent::Deleted(key) => format!("-{key}"),
         HubEvent::Synced => "synced".to_owned(),
         HubEvent::Failing(problem) => problem.error.to_string(),
-        HubEvent::Recovered => "recovered".to_owned(),
+        HubEvent::Recovered => "recovered".into(),
     };
     std::iter::from_fn(|| target.try_next().map(shown)).collect()
 }
