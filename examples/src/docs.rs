@@ -293,9 +293,10 @@ mod tests {
             let mut lines = page.lines().filter(|line| line.contains(command));
             lines.any(|line| {
                 let (words, rest) = line.split_once(';').unwrap_or((line, ""));
-                let prefix = match rest.contains("mcr-provider-$crate") {
-                    true => "mcr-provider-",
-                    false => "",
+                let prefix = if rest.contains("mcr-provider-$crate") {
+                    "mcr-provider-"
+                } else {
+                    ""
                 };
                 let mut words = words.split_whitespace();
                 words.any(|word| format!("{prefix}{word}") == name)

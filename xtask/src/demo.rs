@@ -122,9 +122,10 @@ impl Wanted {
             let arg = arg.to_string_lossy();
             ["--help", "-h"].contains(&&*arg) || arg.starts_with("--service-kubeconfig")
         };
-        match args.iter().any(needs_none) {
-            true => Self::NoAssets,
-            false => Self::Real,
+        if args.iter().any(needs_none) {
+            Self::NoAssets
+        } else {
+            Self::Real
         }
     }
 }

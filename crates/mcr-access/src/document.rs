@@ -235,14 +235,11 @@ impl<'a> Document<'a> {
             budget.max_total_scalar_bytes = budget.max_total_scalar_bytes.max(text.len());
         }
         let document: Option<Self> =
-            serde_saphyr::from_str_with_options(text, options).map_err(|error| match is_base64(text) {
-                true => AccessError::Syntax {
-                    problem: "it is base64 text, most likely because it was encoded twice: the field data takes it encoded once, and stringData \
-                              as it is",
-                    place: Place::UNKNOWN,
-                },
-                false => syntax(&error),
-            })?;
+            serde_saphyr::from_str_with_options(text, options).map_err(|error| if is_base64(text) { AccessError::Syntax {
+                problem: "it is base64 text, most likely because it was encoded twice: the field data takes it encoded once, and stringData \
+                          as it is",
+                place: Place::UNKNOWN,
+            } } else { syntax(&error) })?;
         document.ok_or(AccessError::Empty)
     }
 

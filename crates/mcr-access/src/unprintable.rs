@@ -54,9 +54,10 @@ pub fn reason(text: &str) -> String {
     let mut characters = 0;
     for character in text.trim().chars() {
         let before = line.len();
-        match is_unprintable(character) {
-            true => line.extend(character.escape_default()),
-            false => line.push(character),
+        if is_unprintable(character) {
+            line.extend(character.escape_default())
+        } else {
+            line.push(character)
         }
         characters += line[before..].chars().count();
         if characters > LONGEST_REASON {

@@ -85,9 +85,10 @@ fn nothing(offered: &[AccessProvider], providers: &AccessProviders) -> String {
         }
         names.join(", ")
     };
-    let known = match providers.0.is_empty() {
-        true => "no access provider".into(),
-        false => names(&mut providers.0.iter().map(|provider| &*provider.name)),
+    let known = if providers.0.is_empty() {
+        "no access provider".into()
+    } else {
+        names(&mut providers.0.iter().map(|provider| &*provider.name))
     };
     format!(
         "it has the access providers {}, and this program knows {known}; add one of them to the provider file",

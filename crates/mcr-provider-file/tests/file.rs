@@ -222,9 +222,10 @@ async fn a_mounted_secret_whose_link_is_swapped_is_followed() {
             fs::create_dir(folder.at("mount")).unwrap();
             swap(&folder, "1", &kubeconfig_with_token(&["one"], "v1"));
             symlink("..data/a.kubeconfig", folder.at("mount/a.kubeconfig")).unwrap();
-            let builder = match by_file {
-                true => builder.clone().file(folder.at("mount/a.kubeconfig")),
-                false => builder.clone().dir(folder.at("mount")),
+            let builder = if by_file {
+                builder.clone().file(folder.at("mount/a.kubeconfig"))
+            } else {
+                builder.clone().dir(folder.at("mount"))
             };
             let mut received = Received::synced(builder, &folder).await;
             assert_eq!(received.names(), ["one"]);

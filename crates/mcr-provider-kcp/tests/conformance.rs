@@ -13,11 +13,9 @@ use std::{collections::HashMap, sync::Arc};
 
 use futures::StreamExt;
 use mcr_core::{Availability, BoxError, Change, ClusterName, Discovery, DiscoverySettings, Provider};
-use mcr_provider_kcp::KcpProvider;
 use mcr_kcp_double::{Kcp, KcpWorkspace};
-use mcr_testkit::{
-    conformance::{Ability, Ability::*, Draft, Subject},
-};
+use mcr_provider_kcp::KcpProvider;
+use mcr_testkit::conformance::{Ability, Ability::*, Draft, Subject};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 

@@ -34,9 +34,10 @@ impl<const EVENTS: bool> Subject for Clusters<EVENTS> {
     }
 
     fn provider(&self) -> Arc<dyn Provider> {
-        let builder = match EVENTS {
-            true => self.0.reported(),
-            false => self.0.asking(),
+        let builder = if EVENTS {
+            self.0.reported()
+        } else {
+            self.0.asking()
         };
         Arc::new(
             builder

@@ -3,9 +3,7 @@
 use std::{collections::BTreeSet, fs};
 
 use mcr_kcp_double::{Kcp, KcpWorkspace};
-use mcr_testkit::{
-    waiting::{OrFail, eventually},
-};
+use mcr_testkit::waiting::{OrFail, eventually};
 use serde_json::{Value, json};
 
 use crate::kcp::{self, Example, PATIENCE, Right, Started, Walk, granted};

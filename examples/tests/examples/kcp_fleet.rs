@@ -1,9 +1,7 @@
 //! A program that knows nothing of kcp, on the workspaces of a double of kcp.
 
 use mcr_kcp_double::{Kcp, KcpWorkspace};
-use mcr_testkit::{
-    waiting::{OrFail, eventually},
-};
+use mcr_testkit::waiting::{OrFail, eventually};
 use serde_json::{Value, json};
 
 use crate::{kcp::PATIENCE, program::Program};

@@ -1,9 +1,7 @@
 //! `kcp-path-aware`, on a double of kcp, with the manifests and the commands of its README.
 
 use mcr_kcp_double::{Kcp, KcpWorkspace};
-use mcr_testkit::{
-    waiting::{OrFail, eventually},
-};
+use mcr_testkit::waiting::{OrFail, eventually};
 use serde_json::{Value, json};
 
 use crate::kcp::{self, Example, PATIENCE, Started, Walk, granted};

@@ -104,7 +104,9 @@ pub(super) fn check() -> Result<()> {
 /// The members of the workspace that a crate may depend on. `None` allows all.
 fn allowed(name: &str) -> Option<&'static [&'static str]> {
     match name {
-        "mcr-access" | "mcr-doubles" | "mcr-garden-double" | "mcr-h1" | "mcr-lease" | "mcr-store" => Some(&[]),
+        "mcr-access" | "mcr-doubles" | "mcr-garden-double" | "mcr-h1" | "mcr-lease" | "mcr-store" => {
+            Some(&[])
+        }
         "mcr-client" => Some(&["mcr-access", "mcr-h1"]),
         "mcr-watch" => Some(&["mcr-access", "mcr-client", "mcr-store"]),
         "mcr-core" => Some(&["mcr-access", "mcr-client", "mcr-store", "mcr-watch"]),

@@ -153,9 +153,10 @@ impl AllowedPlugin {
         if let Some((name, _)) = fixed.find(|(name, _)| missing(name)) {
             return Err(PluginRefusal::Env(quote(name)));
         }
-        match cluster_info && !self.cluster_info {
-            true => Err(PluginRefusal::ClusterInfo),
-            false => Ok(()),
+        if cluster_info && !self.cluster_info {
+            Err(PluginRefusal::ClusterInfo)
+        } else {
+            Ok(())
         }
     }
 }

@@ -119,9 +119,10 @@ impl<'a> Engagement<'a> {
         };
         let mut removed = pin!(removed(self.changes.clone(), self.desired.claim));
         let suspended = self.desired.spec.suspended();
-        let first = match has_panicked {
-            true => Event::Panicked { suspended },
-            false => Event::Announced { suspended },
+        let first = if has_panicked {
+            Event::Panicked { suspended }
+        } else {
+            Event::Announced { suspended }
         };
         // Read before each decision: a hub that takes the place meanwhile counts a failure.
         let mut known_failures = self.failures();

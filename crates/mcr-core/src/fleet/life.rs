@@ -314,9 +314,10 @@ impl Life {
 
     fn connect(&mut self) -> Vec<Action> {
         self.retry_at = None;
-        vec![Action::Connect(match self.refused {
-            true => Refresh::Unauthorized,
-            false => Refresh::First,
+        vec![Action::Connect(if self.refused {
+            Refresh::Unauthorized
+        } else {
+            Refresh::First
         })]
     }
 

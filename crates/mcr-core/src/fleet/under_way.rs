@@ -120,11 +120,12 @@ impl<'a> UnderWay<'a> {
             // This probe is for all who have asked by now.
             let _ = transport.probe_wanted().now_or_never();
             let limit = fleet.settings().probe_timeout;
-            Outcome::Probed(match compares {
-                true => probe::identify(&channel, ProbeConnection::Close, limit).await,
-                false => probe::alive(&channel, ProbeConnection::Close, limit)
+            Outcome::Probed(if compares {
+                probe::identify(&channel, ProbeConnection::Close, limit).await
+            } else {
+                probe::alive(&channel, ProbeConnection::Close, limit)
                     .await
-                    .map(|()| None),
+                    .map(|()| None)
             })
         })
     }
@@ -236,9 +237,10 @@ async fn renew(
     let channel = access.channel(&resources.dialer, &issued.credential)?;
     let limit = resources.settings.probe_timeout;
     probe::try_credential(&channel, limit).await?;
-    let uid = match compares {
-        true => probe::identify(&channel, ProbeConnection::Keep, limit).await?,
-        false => None,
+    let uid = if compares {
+        probe::identify(&channel, ProbeConnection::Keep, limit).await?
+    } else {
+        None
     };
     Ok((issued, Some((channel, uid))))
 }

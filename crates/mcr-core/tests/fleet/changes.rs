@@ -243,9 +243,10 @@ impl CredentialSource for Issuer {
             tokens.front().cloned()
         };
         let credential = Credential::token(token.unwrap());
-        let credential = match *self.lasting.lock().unwrap() {
-            true => credential,
-            false => credential.expires_at(SystemTime::now() + Duration::from_secs(5)),
+        let credential = if *self.lasting.lock().unwrap() {
+            credential
+        } else {
+            credential.expires_at(SystemTime::now() + Duration::from_secs(5))
         };
         Box::pin(std::future::ready(Ok(credential)))
     }

@@ -564,9 +564,10 @@ async fn follow(
                         witness.close();
                     }
                 };
-                match threads {
-                    true => drop(tokio::spawn(close)),
-                    false => close.await,
+                if threads {
+                    drop(tokio::spawn(close))
+                } else {
+                    close.await
                 }
             }
             _ => {}

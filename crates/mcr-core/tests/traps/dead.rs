@@ -92,9 +92,12 @@ async fn the_clusters_of_a_large_fleet_are_probed_less_often() {
 async fn a_silent_cluster_is_found_out_by_a_probe_and_a_quiet_one_is_not() {
     let watches: [fn() -> Answer; 2] = [quiet, Answer::silence];
     for watch in watches {
-        let server = Server::in_memory(move |asked| match asked.is_watch() {
-            false => list(10, [map("a", 1)]),
-            true => watch(),
+        let server = Server::in_memory(move |asked| {
+            if !asked.is_watch() {
+                list(10, [map("a", 1)])
+            } else {
+                watch()
+            }
         });
         let one = One::with(&server, Running::with_settings(|_| {})).await;
         one.log.becomes(&["+a"]).await;

@@ -147,9 +147,12 @@ async fn stable<T: PartialEq + Copy>(measure: impl Fn() -> T) -> T {
 /// Deleted and made anew while nobody looked: what was known of the old one must not be read as the new one's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_cluster_at_the_same_address_is_noticed_at_the_next_look() {
-    let server = Server::start(|asked| match asked.is_watch() {
-        false => list(10, [map("a", 1)]),
-        true => Answer::watch([]),
+    let server = Server::start(|asked| {
+        if !asked.is_watch() {
+            list(10, [map("a", 1)])
+        } else {
+            Answer::watch([])
+        }
     })
     .await;
     let running = Running::start_with(|settings| settings.probe_after = Duration::from_millis(200));

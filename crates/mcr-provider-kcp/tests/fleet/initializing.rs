@@ -5,12 +5,9 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, api::ListParams};
 use mcr_core::{ClusterState, WatchRequest};
-use mcr_provider_kcp::{Initializer, InitializingWorkspaces, LifecycleError, Removal};
 use mcr_kcp_double::{KcpMove, KcpUser};
-use mcr_testkit::{
-    log::Log,
-    sim::SimRule,
-};
+use mcr_provider_kcp::{Initializer, InitializingWorkspaces, LifecycleError, Removal};
+use mcr_testkit::{log::Log, sim::SimRule};
 use serde_json::json;
 use tracing::Level;
 

@@ -8,11 +8,9 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use mcr_core::{ClusterState, Provider};
-use mcr_provider_kcp::{LifecycleError, TerminatingWorkspaces, Terminator};
 use mcr_kcp_double::{Kcp, KcpDelays, KcpMove, KcpUser, KcpWorkspace};
-use mcr_testkit::{
-    sim::SimRule,
-};
+use mcr_provider_kcp::{LifecycleError, TerminatingWorkspaces, Terminator};
+use mcr_testkit::sim::SimRule;
 use serde_json::json;
 
 use crate::{events::events, initializing::finished, stages::*, world::*};

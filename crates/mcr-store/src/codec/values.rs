@@ -107,9 +107,10 @@ impl<'a> TemplateValues<'a> {
         }
         let len = self.len()?.checked_sub(PLAIN)?;
         let text = self.text(len)?;
-        Some(match mark == usize::from(UNESCAPED) {
-            true => TemplateValue::Unescaped(text),
-            false => TemplateValue::Json(text),
+        Some(if mark == usize::from(UNESCAPED) {
+            TemplateValue::Unescaped(text)
+        } else {
+            TemplateValue::Json(text)
         })
     }
 }

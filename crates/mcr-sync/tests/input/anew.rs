@@ -39,9 +39,10 @@ async fn synced(is_limited: bool) -> World {
     world.team_a.create(map("settings", json!({}))).unwrap();
     let settings = Related::<_, _, ConfigMap>::down("settings").named(|_, _| ["settings"]);
     let sync = sync().related(settings.name_by(|_, _| "w-settings".to_owned()));
-    match is_limited {
-        true => world.begin_with(limited(sync)),
-        false => world.begin(sync),
+    if is_limited {
+        world.begin_with(limited(sync))
+    } else {
+        world.begin(sync)
     }
     world.synced("w").await;
     until("the copy", || made(&world.berlin).len() == 2).await;

@@ -85,9 +85,10 @@ async fn sync_target_that_must_go_goes_while_another_cluster_is_away_unless_it_i
             make(&world.team_a, source, json!({"size": 1, "at": at}));
             world.synced(source).await;
         }
-        match refuses {
-            true => allow(&world.berlin, &["get", "list", "watch"]),
-            false => world.berlin_gate.now().silence = Silence::All,
+        if refuses {
+            allow(&world.berlin, &["get", "list", "watch"])
+        } else {
+            world.berlin_gate.now().silence = Silence::All
         }
         for source in ["stays", "moves"] {
             set(&world.team_a, source, &["spec", "at"], json!(["berlin"]));

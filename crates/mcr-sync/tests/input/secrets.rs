@@ -29,9 +29,10 @@ fn own_name(object: &Source) -> &str {
 
 /// Fails for the object of this name, with a text that quotes it.
 fn parse(source: &Source, at: &str, text: &Option<String>) -> Result<(), serde_json::Error> {
-    match own_name(source) == at {
-        true => serde_json::from_value::<u64>(json!(text)).map(drop),
-        false => Ok(()),
+    if own_name(source) == at {
+        serde_json::from_value::<u64>(json!(text)).map(drop)
+    } else {
+        Ok(())
     }
 }
 

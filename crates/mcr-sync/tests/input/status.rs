@@ -76,15 +76,21 @@ async fn sync_status_of_all_targets_comes_up_while_one_place_fails() {
         } else {
             "FunctionFailed"
         };
-        let to_fail = |target: &DynamicObject, what: &str| match target.data["spec"]["fails"] == what {
-            true => Err(BoxError::from("it fails")),
-            false => Ok(()),
+        let to_fail = |target: &DynamicObject, what: &str| {
+            if target.data["spec"]["fails"] == what {
+                Err(BoxError::from("it fails"))
+            } else {
+                Ok(())
+            }
         };
         let sync = to_each()
             .try_project(move |source, _| to_fail(source, "projection").map(|()| spec_of(source)))
-            .try_mutate(move |target, _, _, to| match *to.name() == name("berlin") {
-                true => to_fail(target, "mutation"),
-                false => Ok(()),
+            .try_mutate(move |target, _, _, to| {
+                if *to.name() == name("berlin") {
+                    to_fail(target, "mutation")
+                } else {
+                    Ok(())
+                }
             })
             .status(|_, targets: &Targets| phases(targets));
         let world = World::of(&["w"], sync).await;

@@ -121,9 +121,12 @@ fn controller(world: &World) -> BuiltController {
     if world.labelled {
         sync = sync.source_labels(Expression::Equal("pick".into(), "yes".into()));
     }
-    let built = sync.build_with(|controller| match narrow {
-        true => controller.watch_request(|watch| watch.labels("sync=yes")),
-        false => controller,
+    let built = sync.build_with(|controller| {
+        if narrow {
+            controller.watch_request(|watch| watch.labels("sync=yes"))
+        } else {
+            controller
+        }
     });
     built.unwrap()
 }

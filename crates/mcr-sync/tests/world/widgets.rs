@@ -134,9 +134,10 @@ pub fn source_name<'a>(namespace: Option<&'a str>, name: &'a str) -> SourceName<
 }
 
 fn key(name: &str) -> String {
-    match name.contains('/') {
-        true => name.to_owned(),
-        false => format!("default/{name}"),
+    if name.contains('/') {
+        name.to_owned()
+    } else {
+        format!("default/{name}")
     }
 }
 

@@ -26,9 +26,12 @@ async fn a_hub_watch_with_a_name_lists_once() {
 /// A hub that sends the head of a watch with its first event, after a permit.
 fn hub_without_a_head(event_comes: &Arc<Semaphore>) -> (Server, HubWatch) {
     let gate = event_comes.clone();
-    let server = Server::in_memory(move |asked| match asked.is_watch() {
-        false => list(10, [map("a", 1)]),
-        true => Answer::watch([&event("ADDED", map("b", 11))]).after_gate(&gate),
+    let server = Server::in_memory(move |asked| {
+        if !asked.is_watch() {
+            list(10, [map("a", 1)])
+        } else {
+            Answer::watch([&event("ADDED", map("b", 11))]).after_gate(&gate)
+        }
     });
     let hub = HubWatch::new(server.client(), WatchRequest::of::<ConfigMap>());
     (server, hub)

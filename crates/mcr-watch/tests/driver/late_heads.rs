@@ -34,9 +34,12 @@ async fn a_watch_whose_head_comes_with_its_first_event_is_no_failure() {
 /// The head may come as late as the end. Such a watch was open all the time, and was not ended at once.
 #[tokio::test(start_paused = true)]
 async fn a_watch_whose_head_comes_with_its_end_was_not_cut_short() {
-    let server = Server::in_memory(|asked| match asked.is_watch() {
-        false => list(10, [map("a", 1)]),
-        true => Answer::short_watch([&bookmark(11)]).after(Duration::from_secs(270)),
+    let server = Server::in_memory(|asked| {
+        if !asked.is_watch() {
+            list(10, [map("a", 1)])
+        } else {
+            Answer::short_watch([&bookmark(11)]).after(Duration::from_secs(270))
+        }
     });
     let one = One::by_default(&server);
     one.log.becomes(&["+a"]).await;
@@ -49,9 +52,10 @@ async fn a_watch_whose_head_comes_with_its_end_was_not_cut_short() {
 #[tokio::test(start_paused = true)]
 async fn a_head_may_come_as_late_as_the_end_of_a_long_watch() {
     const LONG: Duration = Duration::from_secs(3_600);
-    let server = Server::in_memory(|asked| match asked.is_watch() {
-        false => list(10, [map("a", 1)]),
-        true => {
+    let server = Server::in_memory(|asked| {
+        if !asked.is_watch() {
+            list(10, [map("a", 1)])
+        } else {
             let lasts = asked.get("timeoutSeconds").unwrap().parse().unwrap();
             Answer::short_watch([&bookmark(11)]).after(Duration::from_secs(lasts))
         }
@@ -70,9 +74,12 @@ async fn a_head_may_come_as_late_as_the_end_of_a_long_watch() {
 /// Whatever time it took, it has not proven that watches work: after three of them in a row everything is listed.
 #[tokio::test(start_paused = true)]
 async fn a_refusal_that_comes_late_is_no_watch_that_lasted() {
-    let server = Server::in_memory(|asked| match asked.is_watch() {
-        false => list(10, [map("a", 1)]),
-        true => Answer::status(500, "InternalError", "no").after(Duration::from_secs(11)),
+    let server = Server::in_memory(|asked| {
+        if !asked.is_watch() {
+            list(10, [map("a", 1)])
+        } else {
+            Answer::status(500, "InternalError", "no").after(Duration::from_secs(11))
+        }
     });
     let _one = One::by_default(&server);
     eventually("listed again", || server.lists(MAPS).len() == 2).await;

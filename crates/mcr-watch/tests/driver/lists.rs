@@ -229,12 +229,13 @@ async fn a_list_that_is_never_answered_is_given_up_and_asked_again() {
 /// Waiting for a place is not the fault of the cluster that waits.
 #[tokio::test(start_paused = true)]
 async fn the_time_spent_waiting_for_a_place_does_not_count_as_the_lists_own() {
-    let server = Server::in_memory(|asked| match asked.is_watch() {
-        false => {
+    let server = Server::in_memory(|asked| {
+        if !asked.is_watch() {
             let body = list_object(10, [map("a", 1)]).to_string();
             Answer::begin().wait(Duration::from_millis(500)).chunk(body).end()
+        } else {
+            quiet()
         }
-        true => quiet(),
     });
     let cluster = Cluster::with(&server, |settings| {
         one_list_at_a_time(settings);

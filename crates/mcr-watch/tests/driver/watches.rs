@@ -15,9 +15,12 @@ use crate::harness::*;
 #[tokio::test(start_paused = true)]
 async fn a_server_that_ends_every_watch_at_once_is_not_asked_in_a_loop() {
     for watch in [Answer::short_watch([]), Answer::short_watch([&bookmark(11)])] {
-        let server = Server::in_memory(move |asked| match asked.is_watch() {
-            false => list(10, [map("a", 1)]),
-            true => watch.clone(),
+        let server = Server::in_memory(move |asked| {
+            if !asked.is_watch() {
+                list(10, [map("a", 1)])
+            } else {
+                watch.clone()
+            }
         });
         let one = One::by_default(&server);
         synced(&one.watch).await;
@@ -184,9 +187,12 @@ async fn a_watch_that_sent_nothing_is_followed_by_a_list() {
 /// A watch that is refused at once although it may be listed must not look like a healthy one.
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_may_be_listed_but_not_watched_is_listed_once_and_reports_so() {
-    let (server, one) = One::on(|asked| match asked.is_watch() {
-        false => list(10, [map("a", 1)]),
-        true => Answer::status(403, "Forbidden", "cannot watch"),
+    let (server, one) = One::on(|asked| {
+        if !asked.is_watch() {
+            list(10, [map("a", 1)])
+        } else {
+            Answer::status(403, "Forbidden", "cannot watch")
+        }
     });
     synced(&one.watch).await;
     assert!(problem(&one.log).await.starts_with("forbidden: cannot watch"));
@@ -198,12 +204,15 @@ async fn a_kind_that_may_be_listed_but_not_watched_is_listed_once_and_reports_so
 /// A problem that comes back on every try is one problem, and has lasted since it began.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_opens_and_fails_each_time_is_not_reported_as_recovered_in_between() {
-    let (server, one) = One::on(|asked| match asked.is_watch() {
-        false => list(10, [map("a", 1)]),
-        true => Answer::watch([&event(
-            "ERROR",
-            status_object(500, "InternalError", "again-and-again"),
-        )]),
+    let (server, one) = One::on(|asked| {
+        if !asked.is_watch() {
+            list(10, [map("a", 1)])
+        } else {
+            Answer::watch([&event(
+                "ERROR",
+                status_object(500, "InternalError", "again-and-again"),
+            )])
+        }
     });
     eventually("asked again and again", || server.watches(MAPS).len() > 8).await;
     let statuses = one.log.statuses().into_iter();

@@ -53,16 +53,18 @@ impl KubeconfigArgs {
 
 fn file(text: OsString) -> Result<PathBuf, &'static str> {
     let path = PathBuf::from(text);
-    match path.is_dir() {
-        true => Err("this is a folder; give it with --kubeconfig-dirs"),
-        false => Ok(path),
+    if path.is_dir() {
+        Err("this is a folder; give it with --kubeconfig-dirs")
+    } else {
+        Ok(path)
     }
 }
 
 fn folder(text: OsString) -> Result<PathBuf, &'static str> {
     let path = PathBuf::from(text);
-    match path.is_file() {
-        true => Err("this is a file; give it with --kubeconfigs"),
-        false => Ok(path),
+    if path.is_file() {
+        Err("this is a file; give it with --kubeconfigs")
+    } else {
+        Ok(path)
     }
 }

@@ -130,9 +130,10 @@ pub(crate) async fn compare(world: &World, faults: &[Rule]) {
     let mut round = 0;
     let felt = ["start", "p99 of the latency", "engage"];
     fleet::compare(felt, async |sick| {
-        match sick {
-            true => world.infect(faults).await,
-            false => world.heal().await,
+        if sick {
+            world.infect(faults).await
+        } else {
+            world.heal().await
         }
         round += 1;
         measure(world, round).await

@@ -84,9 +84,10 @@ async fn promise_8_a_hung_plugin_dies_at_its_deadline_unnoticed_by_others_and_un
         for member in &world.healthy {
             running.reconciled(&member.name, "hello", 0, PATIENCE).await;
         }
-        let pid = match beside_it {
-            true => Some(new_pid(before).await),
-            false => None,
+        let pid = if beside_it {
+            Some(new_pid(before).await)
+        } else {
+            None
         };
         let latencies = world.latencies(&running, 100 * round).await;
         assert!(pid.is_none_or(|pid| is_alive(&pid)), "it hung all the while");

@@ -242,13 +242,10 @@ async fn yes_man() -> SocketAddr {
                 let read = stream.read(&mut head).await.unwrap_or_default();
                 let refused = String::from_utf8_lossy(&head[..read]).contains("Bearer s3cr3t-3");
                 let status = if refused { "401 Unauthorized" } else { "200 OK" };
-                let body = match String::from_utf8_lossy(&head[..read]).contains("/selfsubjectreviews") {
-                    true => {
-                        r#"{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1","status":{"userInfo":{"username":"me"}}}"#
-                    }
-                    false => {
-                        r#"{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"the-uid"}}"#
-                    }
+                let body = if String::from_utf8_lossy(&head[..read]).contains("/selfsubjectreviews") {
+                    r#"{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1","status":{"userInfo":{"username":"me"}}}"#
+                } else {
+                    r#"{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"the-uid"}}"#
                 };
                 let length = body.len();
                 let answer = format!(

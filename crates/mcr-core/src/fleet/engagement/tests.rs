@@ -90,9 +90,10 @@ impl CredentialSource for Source {
     fn credential(&self, _: Refresh) -> BoxFuture<'_, Result<Credential, CredentialError>> {
         let fails = self.0.fetch_add(1, Ordering::SeqCst) == 1;
         Box::pin(async move {
-            match fails {
-                true => Err(CredentialError::temporary("it fails")),
-                false => Ok(Credential::token("t")),
+            if fails {
+                Err(CredentialError::temporary("it fails"))
+            } else {
+                Ok(Credential::token("t"))
             }
         })
     }

@@ -165,9 +165,10 @@ impl<'de> VariantAccess<'de> for Variant<'_, 'de, '_> {
     type Error = Declined;
 
     fn unit_variant(self) -> Result<()> {
-        match self.is_name_only {
-            true => Ok(()),
-            false => de::Deserialize::deserialize(self.reader),
+        if self.is_name_only {
+            Ok(())
+        } else {
+            de::Deserialize::deserialize(self.reader)
         }
     }
 
