@@ -7,11 +7,8 @@ use mcr_core::{
 };
 
 use crate::{
-    facts::OLD_VERSION,
-    provider::{ClusterApiProvider, Config},
-    secret::SecretKeyRef,
-    selection::Selection,
-    v1beta2::Cluster,
+    config::Config, facts::OLD_VERSION, provider::ClusterApiProvider, secret::SecretKeyRef,
+    selection::Selection, v1beta2::Cluster,
 };
 
 /// Builds a [`ClusterApiProvider`]. [`ClusterApiProvider::builder`] creates it.

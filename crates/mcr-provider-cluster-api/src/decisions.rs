@@ -22,8 +22,8 @@ use tokio::{
 };
 
 use crate::{
+    config::{CLUSTERS, Config},
     facts::Facts,
-    provider::{CLUSTERS, Config},
     secret::{CLUSTER_NAME_LABEL, ReadSecret, Stamp},
 };
 

@@ -13,6 +13,7 @@ mod builder;
 mod selection;
 
 // Decisions without I/O: what a Cluster and its Secret contain, and what to announce.
+mod config;
 mod decisions;
 mod facts;
 mod secret;

@@ -4,29 +4,20 @@ use k8s_openapi::api::core::v1::Secret;
 use mcr_core::{
     Discovery, DiscoverySettings, Provider, WatchRequest,
     doctor::Doctor,
-    hub::{Hub, Memory, Running, Versions, discovery},
+    hub::{Running, discovery},
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    config::{CLUSTERS, Config},
     decisions::{Decisions, Event},
     doctor::ClusterApiDoctor,
-    facts::{Facts, OLD_VERSION},
-    secret::{CLUSTER_NAME_LABEL, GROUP, SUFFIX, Stamp},
-    selection::Selection,
+    facts::Facts,
+    secret::{CLUSTER_NAME_LABEL, SUFFIX, Stamp},
 };
 
 /// A qualified name, as the API of events wants it.
 const CONTROLLER: &str = "mcr.dev/provider-cluster-api";
-
-pub(crate) const CLUSTERS: Versions = Versions {
-    group: GROUP,
-    kind: "Cluster",
-    plural: "clusters",
-    versions: &["v1beta2", OLD_VERSION],
-    missing: "the hub has no Cluster API: it serves Cluster of cluster.x-k8s.io neither as v1beta2 nor as v1beta1. Install or \
-              upgrade Cluster API there (clusterctl init), or give the provider the client of the management cluster",
-};
 
 /// A provider that finds clusters in the Clusters of Cluster API; see the [documentation of the crate](crate).
 ///
@@ -37,15 +28,6 @@ pub(crate) const CLUSTERS: Versions = Versions {
 /// is checking kubeconfigs at that moment, the check finishes in the background.
 #[derive(Debug, Clone)]
 pub struct ClusterApiProvider(pub(crate) Arc<Config>);
-
-#[derive(Debug)]
-pub(crate) struct Config {
-    pub(crate) hub: Hub,
-    pub(crate) selection: Arc<Selection>,
-    /// The only version of the kind Cluster that is read. None: the best that the hub serves.
-    pub(crate) only: Option<&'static str>,
-    pub(crate) memory: Arc<Memory>,
-}
 
 impl Provider for ClusterApiProvider {
     fn name(&self) -> &str {

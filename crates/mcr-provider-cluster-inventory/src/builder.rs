@@ -8,10 +8,11 @@ use mcr_core::{
 
 use crate::{
     access_providers::AccessProviders,
+    config::{Access, Config},
     error::ClusterInventoryError,
     facts::OLD_VERSION,
     placement::PlacementDecisions,
-    provider::{Access, ClusterInventoryProvider, Config},
+    provider::ClusterInventoryProvider,
     selection::{Ready, Selection},
     v1alpha2::ClusterProfile,
 };

@@ -13,16 +13,13 @@ use mcr_core::{
 use tokio::time::Instant;
 
 use crate::{
+    config::{Config, Ids, PROFILES},
     duplicates::{Duplicates, Group},
     facts::{Facts, MEMBER_ID_LABEL, State},
     offer::Offer,
     placement::{Chosen, Slice},
-    provider::{Config, PROFILES},
     secret::{CONSUMER_LABEL, KUBECONFIG_KEY, PROFILE_LABEL, SecretFacts},
 };
-
-/// The last [ids](Facts::ids) of a cluster.
-pub(crate) type Ids = [Option<Box<str>>; 2];
 
 /// What happens. The number is that of the namespace whose watch reports it.
 pub(crate) enum Event {

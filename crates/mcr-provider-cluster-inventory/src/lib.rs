@@ -10,6 +10,7 @@ pub mod v1alpha2;
 // Options.
 mod access_providers;
 mod builder;
+mod config;
 mod error;
 mod selection;
 

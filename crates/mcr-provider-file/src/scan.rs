@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_is_announced_before_the_rest_is_looked_at() {
+    fn what_is_found_is_announced_before_the_rest_is_read() {
         let dir = tempfile::tempdir().unwrap();
         let [first, last] = ["a", "b"].map(|name| dir.path().join(name));
         fs::write(&first, kubeconfig("early")).unwrap();

@@ -8,9 +8,10 @@ use mcr_core::{
 use parking_lot::Mutex;
 
 use crate::{
+    config::{Config, Rights, Topology},
     error::GardenerError,
     label_selector,
-    provider::{Config, GardenerProvider, Rights, Topology},
+    provider::GardenerProvider,
     selection::{InSeed, Selection},
     v1beta1::Shoot,
 };

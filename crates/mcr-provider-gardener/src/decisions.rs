@@ -10,11 +10,11 @@ use mcr_core::{
 use tokio::time::Instant;
 
 use crate::{
+    config::{Config, Topology, namespace},
     facts::{Facts, Named, State},
     issue::{Asked, Issuer},
     kubeconfig::{Failure, Held},
     project::{Found, Lookups},
-    provider::{Config, Topology, namespace},
     refusals::Refusal,
     seed::{Seed, SeedShoot},
 };

@@ -19,9 +19,9 @@ use tokio::{
 };
 
 use crate::{
+    config::Config,
     facts::Named,
     kubeconfig::{Checks, Failure, Held},
-    provider::Config,
     refusals::ReportedRefusals,
     renewal::renew_after,
     seed::SECRET,

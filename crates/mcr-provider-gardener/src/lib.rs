@@ -9,6 +9,7 @@ pub mod v1beta1;
 
 // Options.
 mod builder;
+mod config;
 mod error;
 mod label_selector;
 mod selection;
@@ -28,9 +29,10 @@ mod provider;
 mod refusals;
 
 pub use builder::GardenerProviderBuilder;
+pub use config::Topology;
 pub use error::GardenerError;
 pub use facts::{
     CLOUD_PROFILE_PROPERTY, INFRASTRUCTURE_PROPERTY, NAMESPACE_PROPERTY, PROJECT_PROPERTY, PURPOSE_PROPERTY,
     REGION_PROPERTY, SEED_PROPERTY, SHOOT_PROPERTY, VERSION_PROPERTY,
 };
-pub use provider::{GardenerProvider, Topology};
+pub use provider::GardenerProvider;

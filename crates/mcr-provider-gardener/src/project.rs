@@ -10,7 +10,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use crate::{provider::Config, v1beta1::Project};
+use crate::{config::Config, v1beta1::Project};
 
 /// The label of a namespace with the name of its Project.
 const LABEL: &str = "project.gardener.cloud/name";

@@ -1,28 +1,21 @@
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use futures::stream;
 use k8s_openapi::api::core::v1::Secret;
-use kube::core::ApiResource;
 use mcr_core::{
-    Discovery, DiscoverySettings, Fingerprint, Object, ObjectKey, Provider, WatchRequest,
+    Discovery, DiscoverySettings, Fingerprint, Object, Provider, WatchRequest,
     doctor::Doctor,
-    hub::{Hub, Memory, Running, discovery},
+    hub::{Running, discovery},
 };
-use parking_lot::Mutex;
-use std::collections::HashMap;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    config::{Config, Topology},
     decisions::{Decisions, Event},
     doctor::GardenerDoctor,
     facts::Facts,
     issue::Issuer,
-    kubeconfig::Held,
-    refusals::Refusals,
     seed::{SECRET, SeedShoot},
-    selection::Selection,
-    v1alpha1::Cluster,
-    v1beta1::Shoot,
 };
 
 /// A provider that finds clusters in the Shoots of a Gardener, in its garden or in one of its seeds; see the [documentation of the crate](crate).
@@ -34,68 +27,6 @@ use crate::{
 /// its token is cancelled. If the discovery is reading a kubeconfig at that moment, this finishes in the background.
 #[derive(Debug, Clone)]
 pub struct GardenerProvider(pub(crate) Arc<Config>);
-
-/// Where a provider finds Shoots.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Topology {
-    /// In the garden, as Shoots. Gardener issues a kubeconfig on request.
-    #[default]
-    Garden,
-    /// In a seed, as the Clusters of Gardener's extensions. The kubeconfig is in a Secret beside the control plane.
-    Seed,
-}
-
-/// The options of a provider, checked.
-#[derive(Debug)]
-pub(crate) struct Config {
-    /// In a seed without namespaces and labels, which the selection has.
-    pub(crate) hub: Hub,
-    pub(crate) topology: Topology,
-    pub(crate) selection: Arc<Selection>,
-    pub(crate) rights: Rights,
-    pub(crate) valid_for: Duration,
-    pub(crate) at_once: usize,
-    pub(crate) first_deadline: Duration,
-    /// With the kubeconfig in use. None once a suspension has ended its use.
-    pub(crate) memory: Arc<Memory<Option<Held>>>,
-    /// The project of each namespace.
-    pub(crate) projects: Mutex<HashMap<Arc<str>, Arc<str>>>,
-    pub(crate) refusals: Arc<Refusals>,
-}
-
-/// What the kubeconfigs allow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rights {
-    Admin,
-    Viewer,
-}
-
-impl Rights {
-    pub(crate) fn subresource(self) -> &'static str {
-        match self {
-            Self::Admin => "adminkubeconfig",
-            Self::Viewer => "viewerkubeconfig",
-        }
-    }
-
-    pub(crate) fn kind(self) -> &'static str {
-        match self {
-            Self::Admin => "AdminKubeconfigRequest",
-            Self::Viewer => "ViewerKubeconfigRequest",
-        }
-    }
-}
-
-impl Config {
-    /// The kind that describes Shoots: Shoots in a garden, Clusters in a seed.
-    fn resource(&self) -> ApiResource {
-        match self.topology {
-            Topology::Garden => ApiResource::erase::<Shoot>(&()),
-            Topology::Seed => ApiResource::erase::<Cluster>(&()),
-        }
-    }
-}
 
 impl Provider for GardenerProvider {
     fn name(&self) -> &str {
@@ -168,9 +99,4 @@ impl Provider for GardenerProvider {
             Ok(running.sources(shoots).sources(secrets))
         })
     }
-}
-
-/// The namespace of an object, which all of Gardener's have.
-pub(crate) fn namespace(key: &ObjectKey) -> Arc<str> {
-    key.namespace.clone().unwrap_or_default()
 }

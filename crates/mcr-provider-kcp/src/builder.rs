@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_provider_reports_where_it_looks_and_shows_no_secret() {
+    fn the_provider_reports_what_it_reads_and_shows_no_secret() {
         let provider = builder().build().unwrap();
         assert_eq!(provider.name(), "kcp");
         let searched = provider.searched();

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn the_provider_reports_where_it_looks_and_shows_no_secret() {
+    fn the_provider_reports_what_it_reads_and_shows_no_secret() {
         let provider = builder().workspace_type("managed").build().unwrap();
         assert_eq!(
             (provider.name(), provider.initializer()),

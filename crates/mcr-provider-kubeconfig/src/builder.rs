@@ -6,11 +6,7 @@ use mcr_core::{
     hub::{HubOptions, Namespaces},
 };
 
-use crate::{
-    error::KubeconfigError,
-    provider::{Config, KubeconfigProvider},
-    secret::Rules,
-};
+use crate::{config::Config, error::KubeconfigError, provider::KubeconfigProvider, secret::Rules};
 
 /// The default label of Secrets that describe clusters, with the value `true`. See
 /// [`label`](KubeconfigProviderBuilder::label).

@@ -8,7 +8,7 @@ use mcr_core::{
 };
 use tokio::time::Instant;
 
-use crate::{provider::Config, secret::SecretFacts};
+use crate::{config::Config, secret::SecretFacts};
 
 pub(crate) struct Decisions {
     config: Arc<Config>,

@@ -4,6 +4,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod builder;
+mod config;
 mod decisions;
 mod doctor;
 mod error;

@@ -3,15 +3,11 @@ use std::sync::Arc;
 use mcr_core::{
     Discovery, DiscoverySettings, Provider,
     doctor::Doctor,
-    hub::{Hub, Memory, Running, discovery},
+    hub::{Running, discovery},
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    decisions::Decisions,
-    doctor::KubeconfigDoctor,
-    secret::{Rules, secrets},
-};
+use crate::{config::Config, decisions::Decisions, doctor::KubeconfigDoctor, secret::secrets};
 
 /// A qualified name, as the API of events wants it.
 const CONTROLLER: &str = "mcr.dev/provider-kubeconfig";
@@ -25,13 +21,6 @@ const CONTROLLER: &str = "mcr.dev/provider-kubeconfig";
 /// is checking kubeconfigs at that moment, the check finishes in the background.
 #[derive(Debug, Clone)]
 pub struct KubeconfigProvider(pub(crate) Arc<Config>);
-
-#[derive(Debug)]
-pub(crate) struct Config {
-    pub(crate) hub: Hub,
-    pub(crate) rules: Rules,
-    pub(crate) memory: Arc<Memory>,
-}
 
 impl Provider for KubeconfigProvider {
     fn name(&self) -> &str {

@@ -3,10 +3,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use mcr_core::Provider;
 
 use crate::{
-    error::MultiError,
-    names::check_separator,
-    provider::MultiProvider,
-    registry::{Options, Registry},
+    children::Options, error::MultiError, names::check_separator, provider::MultiProvider, registry::Registry,
 };
 
 /// Builds a [`MultiProvider`]. [`MultiProvider::builder`] creates it.

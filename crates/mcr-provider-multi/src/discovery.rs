@@ -11,8 +11,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    children::Children,
     engine::{Engine, Queue},
-    registry::{Children, Registry},
+    registry::Registry,
 };
 
 pub(crate) struct Running {

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::{
-    registry::{Children, Options},
+    children::{Children, Options},
     status::{ChildState, ChildStatus},
 };
 

@@ -4,6 +4,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod builder;
+mod children;
 mod discovery;
 mod engine;
 mod error;

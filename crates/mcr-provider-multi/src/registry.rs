@@ -1,13 +1,12 @@
 //! The children of a provider, as its handles change them. A discovery compares them with what it runs.
 
 use std::{
-    collections::{BTreeMap, btree_map::Entry},
+    collections::btree_map::Entry,
     fmt,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
 use futures::{StreamExt, TryStreamExt};
@@ -19,25 +18,13 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::{engine::Engine, error::MultiError, names, status::ChildStatus};
-
-/// The options of a provider.
-#[derive(Debug)]
-pub(crate) struct Options {
-    pub(crate) separator: Arc<str>,
-    pub(crate) removal_grace: Duration,
-    pub(crate) sync_timeout: Duration,
-}
-
-pub(crate) type Children = BTreeMap<Arc<str>, Child>;
-
-/// A child that every discovery should run.
-#[derive(Clone)]
-pub(crate) struct Child {
-    /// Another child of the same name has another number.
-    pub(crate) id: ProviderId,
-    pub(crate) provider: Arc<dyn Provider>,
-}
+use crate::{
+    children::{Child, Children, Options},
+    engine::Engine,
+    error::MultiError,
+    names,
+    status::ChildStatus,
+};
 
 pub(crate) struct Registry {
     pub(crate) options: Options,

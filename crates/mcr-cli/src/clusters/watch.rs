@@ -120,11 +120,11 @@ pub(super) async fn follow(
     let mut ticks = interval(pause);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let looked = tokio::select! {
-            looked = async { ticks.tick().await; look().await } => looked,
+        let result = tokio::select! {
+            result = async { ticks.tick().await; look().await } => result,
             () = stop.cancelled() => return Ok(()),
         };
-        match looked {
+        match result {
             Ok(report) => {
                 reported = None;
                 let now = Timestamp::now();

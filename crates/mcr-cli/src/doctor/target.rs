@@ -202,7 +202,7 @@ users: [{name: u, user: {token: e30.eyJleHAiOjYwfQ.c2ln}}]
     }
 
     #[test]
-    fn what_the_fleet_accepts_is_looked_at_and_a_pipe_is_not_read() {
+    fn what_the_fleet_accepts_is_read_and_a_pipe_is_not() {
         // `kube::config::Kubeconfig` reads neither numbers as names nor as tokens, and the current context need not be the first.
         let yaml = "current-context: 1.10\nusers: [{name: 7, user: {token: 12345, client-certificate: pipe}}]\n\
                     contexts: [{name: a, context: {cluster: a}}, {name: 1.10, context: {cluster: 8, user: 7}}]\n\

@@ -58,7 +58,7 @@ const OF_SLICE: &str = "--provider kcp --slice widgets --timeout 60s";
 const DOCTOR: &str = "doctor -o json --provider kcp --slice widgets --timeout 60s";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn workspaces_are_clusters_and_the_doctor_looks_at_slice_endpoints_bindings_and_claims() {
+async fn workspaces_are_clusters_and_the_doctor_checks_slice_endpoints_bindings_and_claims() {
     let server = kcp(Kcp::builder().shards(2)).await;
     let token = server.kcp().admin_token();
     let (a, b) = (
@@ -251,7 +251,7 @@ fn waiting(server: &KcpServer, name: &str, shard: &str) -> KcpWorkspace {
 const OF_TYPE: &str = "--workspace-type managed --timeout 60s --provider";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn workspaces_that_wait_are_clusters_and_the_doctor_looks_at_the_type_and_its_endpoints() {
+async fn workspaces_that_wait_are_clusters_and_the_doctor_checks_the_type_and_its_endpoints() {
     let server = kcp_with_type().await;
     let (a, b) = (waiting(&server, "a", "root"), waiting(&server, "b", "shard-1"));
     server.kcp().delete_workspace("root:b").or_fail();

@@ -31,7 +31,7 @@ async fn events_are_noticed_at_once_and_silence_costs_little() {
     engine.remove("a1");
     engine.event("destroy", "a");
     assert_eq!(received.next().await.unwrap(), "-a");
-    // Two looks before there were events, one for each that mattered, and one reading for each start.
+    // Two lists before there were events, one for each that mattered, and one reading for each start.
     assert_eq!(
         (engine.calls("ps"), engine.calls("exec")),
         (2 + 4, 2),
@@ -55,10 +55,10 @@ async fn a_storm_of_events_is_a_few_questions() {
     received
         .nothing_until("it is asked", || engine.calls("ps") > before)
         .await;
-    let looks = engine.calls("ps") - before;
+    let lists = engine.calls("ps") - before;
     // No two are closer to each other than 200 ms.
     let most = 2 + usize::try_from(at.elapsed().as_millis() / 200).unwrap();
-    assert!(looks <= most, "{looks} questions in {:?}", at.elapsed());
+    assert!(lists <= most, "{lists} questions in {:?}", at.elapsed());
 }
 
 #[tokio::test]

@@ -80,7 +80,7 @@ async fn namespaces_join_and_change_and_a_terminating_one_stays_until_it_is_gone
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_is_deleted_and_made_anew_while_nobody_looks_is_another_cluster() {
+async fn one_that_is_deleted_and_made_anew_unseen_is_another_cluster() {
     let plane = ControlPlane::builder()
         .with_controller_manager()
         .start()

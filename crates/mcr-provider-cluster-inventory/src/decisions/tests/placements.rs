@@ -205,7 +205,7 @@ fn a_decision_that_cannot_be_read_takes_no_cluster_away_and_gives_none() {
 }
 
 #[test]
-fn duplicates_are_looked_for_among_the_chosen_ones_only() {
+fn duplicates_are_searched_among_the_chosen_ones_only() {
     let mut clusters = chosen(&Arc::default(), 1);
     let all = vec![
         one("old", member("old", "m", 1)),
