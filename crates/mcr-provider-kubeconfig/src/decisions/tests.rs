@@ -3,11 +3,21 @@ use mcr_testkit::{discovery::address_and_token, sim::SimCluster};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{builder::SECRET_LABEL, provider::KubeconfigProvider};
+use crate::{
+    builder::{KubeconfigProviderBuilder, SECRET_LABEL},
+    provider::KubeconfigProvider,
+};
 
 fn decisions() -> Decisions {
-    let hub = SimCluster::new().client();
-    let provider = KubeconfigProvider::builder().client(hub).build().unwrap();
+    of(KubeconfigProvider::builder())
+}
+
+fn trusting() -> Decisions {
+    of(KubeconfigProvider::builder().trusted())
+}
+
+fn of(builder: KubeconfigProviderBuilder) -> Decisions {
+    let provider = builder.client(SimCluster::new().client()).build().unwrap();
     let judge = provider.0.hub.judge(&DiscoverySettings::default());
     Decisions::new(provider.0, judge)
 }
@@ -125,6 +135,21 @@ async fn another_secret_with_the_same_content_is_no_change_and_a_broken_one_remo
         ["+a"],
         "as it was before"
     );
+}
+
+#[tokio::test]
+async fn trusted_kubeconfigs_may_what_files_may() {
+    let exec = kubeconfig("a").replace(
+        "token: a",
+        "exec: {command: sh, apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never}",
+    );
+    // A file that is not there yet is for the fleet to wait for: no change of the Secret would report it.
+    let file = kubeconfig("a").replace("token: a", "tokenFile: /not/there/yet");
+    for kubeconfig in [exec, file] {
+        assert!(put(&mut decisions(), with(&kubeconfig))[0].starts_with('!'));
+        assert_eq!(put(&mut trusting(), with(&kubeconfig)), ["+a"]);
+    }
+    assert!(put(&mut trusting(), with("half: ["))[0].starts_with('!'));
 }
 
 #[tokio::test]
