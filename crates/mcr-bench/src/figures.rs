@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::{alone::steps::Step, driver::Programs, plan::name};
+use crate::{alone::steps::Step, driver::Programs, names::name};
 
 /// The largest accepted ratio of a figure to the stored one.
 const GROWTH: f64 = 1.10;

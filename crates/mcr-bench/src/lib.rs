@@ -10,6 +10,7 @@ pub mod cli;
 pub mod driver;
 pub mod figures;
 pub mod kind;
+mod names;
 pub mod objects;
 pub mod plan;
 pub mod proc;

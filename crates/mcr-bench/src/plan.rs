@@ -4,7 +4,7 @@ use std::{fmt::Write, time::Duration};
 
 use clap::ValueEnum;
 
-use crate::{driver::Subject, row::Row, run::Options};
+use crate::{driver::Subject, names::name, row::Row, run::Options};
 
 /// A suite.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,12 +44,6 @@ impl Suite {
     pub fn name(self) -> String {
         name(&self)
     }
-}
-
-/// The name of a value of the command line.
-pub(crate) fn name(value: &impl ValueEnum) -> String {
-    let named = value.to_possible_value();
-    named.map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 /// One step of a plan: a suite with its options.

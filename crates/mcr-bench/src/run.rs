@@ -116,7 +116,7 @@ impl Session<'_> {
         } else {
             self.programs.bench.clone()
         };
-        let name = crate::plan::name(&case);
+        let name = crate::names::name(&case);
         let command = [&["alone".to_owned(), name.clone()], args].concat();
         let mut process = Running::start(&name, &program, &command)?;
         process.figures(Duration::from_secs(300)).await

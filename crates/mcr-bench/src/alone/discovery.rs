@@ -330,7 +330,7 @@ async fn find(way: Way, members: &[Member], plugin: &str, heap: &Heap) -> Result
     let runs = Runs::start(fleet);
     let seen = runs.count()?;
     let reconciled = seen.at_least(members.len()).await;
-    reconciled.with_context(|| crate::plan::name(&way))?;
+    reconciled.with_context(|| crate::names::name(&way))?;
     let seconds = begun.elapsed().as_secs_f64();
     tokio::time::sleep(Duration::from_secs(2)).await;
     let bytes = heap()?.saturating_sub(before) as f64 / members.len() as f64;
@@ -363,7 +363,7 @@ pub(super) async fn measure(kubeconfig: Option<PathBuf>, heap: Heap) -> Result<F
     };
     let mut figures = Figures::new();
     for way in Way::value_variants() {
-        let name = crate::plan::name(way);
+        let name = crate::names::name(way);
         figures.insert(format!("{name}_s"), median(*way, |found| found.seconds)?);
         if *way != way.fleet() {
             let fleet = median(way.fleet(), |found| found.bytes)?;

@@ -14,20 +14,10 @@ mod workspaces;
 pub use fleets::Runs;
 pub(crate) use scope::place;
 
-use std::collections::BTreeMap;
+use anyhow::Result;
 
-use anyhow::{Context, Result};
-
-pub use crate::subject::Heap;
-use crate::subject::{message::Message, send};
-
-/// Figures by name.
-pub type Figures = BTreeMap<String, f64>;
-
-/// The allocated bytes of this process.
-fn allocated(heap: Heap) -> Result<usize> {
-    heap().context("this is the program without an allocator that counts")
-}
+pub use crate::subject::{Heap, message::Figures};
+use crate::subject::{allocated, message::Message, send};
 
 /// Which one.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,8 +10,9 @@ use anyhow::{Context, Result, bail};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
-    Api, Client,
+    Api, Client, Config,
     api::{DynamicObject, ListParams, Patch, PatchParams, PostParams},
+    config::{KubeConfigOptions, Kubeconfig},
     core::PartialObjectMeta,
 };
 use mcr_testkit::control_plane::{ControlPlane, KubeconfigBuilder};
@@ -19,7 +20,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
-use super::{Programs, Running, work};
+use super::{Programs, Running};
 use crate::{
     alone::Figures,
     kind::Kind,
@@ -118,7 +119,7 @@ impl Servers {
     ///
     /// When the file can't be read or a cluster does not answer.
     pub async fn brought(kubeconfig: &Path) -> Result<Self> {
-        let clients = work::clients(kubeconfig).await?;
+        let clients = clients(kubeconfig).await?;
         let mut objects = 0;
         for (name, client) in &clients {
             let maps = Api::<PartialObjectMeta<ConfigMap>>::all(client.clone());
@@ -302,6 +303,21 @@ impl Servers {
         }
         bail!("watches of a process that has ended are still open after a minute")
     }
+}
+
+/// A client of each context of a kubeconfig, by its name.
+pub(super) async fn clients(kubeconfig: &Path) -> Result<Vec<(String, Client)>> {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
+    let mut clients = Vec::new();
+    for context in &kubeconfig.contexts {
+        let options = KubeConfigOptions {
+            context: Some(context.name.clone()),
+            ..KubeConfigOptions::default()
+        };
+        let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &options).await?;
+        clients.push((context.name.clone(), Client::try_from(config)?));
+    }
+    Ok(clients)
 }
 
 /// Creates objects of a kind until there are so many, and returns how many there are.

@@ -43,7 +43,7 @@ impl Subject {
 
     /// As it is written in rows and arguments.
     pub fn name(self) -> String {
-        crate::plan::name(&self)
+        crate::names::name(&self)
     }
 
     /// Whether it is the Go program.

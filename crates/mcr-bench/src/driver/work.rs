@@ -1,18 +1,15 @@
 //! The objects of suite `work`, on the servers: those that are watched, and the copies that subjects apply.
 
-use std::path::Path;
-
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{
-    Api, Client, Config,
+    Api, Client,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
-    config::{KubeConfigOptions, Kubeconfig},
 };
 use serde_json::json;
 
-use super::Servers;
+use super::servers::{Servers, clients};
 use crate::{
     objects,
     subject::work::{ROUND, SOURCE, is_copy},
@@ -20,21 +17,6 @@ use crate::{
 
 /// How many requests run at once.
 const AT_ONCE: usize = 16;
-
-/// A client of each context of a kubeconfig, by its name.
-pub(super) async fn clients(kubeconfig: &Path) -> Result<Vec<(String, Client)>> {
-    let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
-    let mut clients = Vec::new();
-    for context in &kubeconfig.contexts {
-        let options = KubeConfigOptions {
-            context: Some(context.name.clone()),
-            ..KubeConfigOptions::default()
-        };
-        let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &options).await?;
-        clients.push((context.name.clone(), Client::try_from(config)?));
-    }
-    Ok(clients)
-}
 
 /// The objects that subjects watch, in a namespace of each server, and a namespace of each cluster for what they apply.
 pub struct Work {

@@ -1,8 +1,14 @@
 //! The messages between the driver and its child processes.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use serde::{Deserialize, Serialize};
+
+/// Figures by name.
+pub type Figures = BTreeMap<String, f64>;
 
 /// A message from a subject or the simulator to the driver, one JSON object a line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,7 +46,7 @@ pub enum Message {
     /// The figures of a case.
     Figures {
         /// By name.
-        figures: std::collections::BTreeMap<String, f64>,
+        figures: Figures,
     },
     /// A command was carried out.
     Done {

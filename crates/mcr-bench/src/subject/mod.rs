@@ -21,8 +21,8 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use tokio::runtime::{Builder, Runtime};
 
-pub(crate) use tally::send;
 pub use tally::{Heap, Tally};
+pub(crate) use tally::{allocated, send};
 
 use crate::kind::Kind;
 

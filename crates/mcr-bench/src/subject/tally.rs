@@ -6,6 +6,7 @@ use std::{
     },
 };
 
+use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 
@@ -14,6 +15,11 @@ use crate::objects::BEAT;
 
 /// Returns the allocated bytes, if they are counted.
 pub type Heap = fn() -> Option<usize>;
+
+/// The allocated bytes of this process.
+pub(crate) fn allocated(heap: Heap) -> Result<usize> {
+    heap().context("this is the program without an allocator that counts")
+}
 
 /// Counts the reconciles of a subject, and prints messages about them to stdout.
 #[derive(Clone)]
