@@ -213,14 +213,11 @@ impl HubProvider for Members {
             }
             "status" => each.for_each(|(name, expected)| self.compare_status(name, expected)),
             "remove" => drop(clusters.remove(name)),
-            "broken" => {
-                let _: () = clusters.broken(
-                    ClusterName::new(name).unwrap(),
-                    format!("file {name}"),
-                    "cut short",
-                );
-                drop(())
-            }
+            "broken" => clusters.broken(
+                ClusterName::new(name).unwrap(),
+                format!("file {name}"),
+                "cut short",
+            ),
             "revoke" => assert!(self.members[name].remove_user("token")),
             "grant" => grant(&self.members[name]),
             _ => panic!("{action}"),

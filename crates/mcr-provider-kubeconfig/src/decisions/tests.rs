@@ -153,6 +153,15 @@ async fn trusted_kubeconfigs_may_what_files_may() {
 }
 
 #[tokio::test]
+async fn nothing_shows_a_secret() {
+    let mut decisions = decisions();
+    let secret = with(kubeconfig("sesame"));
+    let facts = facts(&decisions, secret.clone());
+    let shown = format!("{facts:?} {:?}", spec(&mut decisions, secret));
+    assert!(!shown.contains("sesame"), "{shown}");
+}
+
+#[tokio::test]
 async fn labels_and_annotations_are_those_of_the_cluster() {
     let mut decisions = decisions();
     let mut secret = with(kubeconfig("a"));
