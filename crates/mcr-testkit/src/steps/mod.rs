@@ -1,7 +1,7 @@
 //! Tests of a provider whose clusters are described by objects of a hub, as data: a file of scenarios, each with steps and what
 //! the provider announces after each.
 //!
-//! The author of a provider writes a [`HubProvider`]: how it is built, and what it needs in the hub. [`steps!`](crate::steps)
+//! The author of a provider writes a [`HubProvider`]: how it is built, and what it needs in the hub. [`steps!`](macro@crate::steps)
 //! makes one test of each scenario of a file. The suite brings the rest: a simulated hub in paused time, a user with exactly the
 //! rights of the provider's manifest, and the comparison. The format has the shape of the scenarios in `consumers`.
 //!
@@ -156,7 +156,7 @@ impl Templates {
     }
 }
 
-/// Plays a scenario of a file, on a tokio runtime of its own in paused time. The tests of [`steps!`](crate::steps) call it.
+/// Plays a scenario of a file, on a tokio runtime of its own in paused time. The tests of [`steps!`](macro@crate::steps) call it.
 ///
 /// # Panics
 /// If the provider does not do what the scenario says. The message has the step and what was announced.
