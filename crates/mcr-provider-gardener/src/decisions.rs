@@ -44,6 +44,8 @@ pub(crate) struct Decisions {
     seed: Seed,
     /// The Shoots whose project is being looked up, by namespace.
     unnamed: HashMap<Arc<str>, HashMap<ObjectKey, Decoded<Facts>>>,
+    /// The names in place of projects that could not be read. They last as long as the discovery, so that no cluster is renamed.
+    stand_ins: HashMap<Arc<str>, Arc<str>>,
 }
 
 /// The kubeconfig of a Shoot.
@@ -100,6 +102,8 @@ impl Decide for Decisions {
                             .projects
                             .lock()
                             .insert(namespace.clone(), known.clone());
+                    } else {
+                        self.stand_ins.insert(namespace.clone(), known.clone());
                     }
                     for (key, facts) in self.unnamed.remove(&namespace).unwrap_or_default() {
                         self.named(&key, &known, facts, now);
@@ -167,6 +171,7 @@ impl Decisions {
             requests: Requests::new(config.at_once, config.hub.times.pauses).one_cause(),
             seed: Seed::default(),
             unnamed: HashMap::new(),
+            stand_ins: HashMap::new(),
             config,
         }
     }
@@ -370,6 +375,7 @@ impl Decisions {
     }
 
     fn projects_of(&self, namespace: &str) -> Option<Arc<str>> {
-        self.config.projects.lock().get(namespace).cloned()
+        let known = self.config.projects.lock().get(namespace).cloned();
+        known.or_else(|| self.stand_ins.get(namespace).cloned())
     }
 }

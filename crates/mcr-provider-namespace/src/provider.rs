@@ -9,7 +9,7 @@ use futures::{StreamExt, stream};
 use kube::{
     Client,
     core::{ApiResource, GroupVersionKind},
-    discovery,
+    discovery::{self, ApiGroup},
 };
 use mcr_core::{
     Access, BoxError, Change, ClusterName, ClusterSpec, Discovery, DiscoverySettings, HubEvent, HubWatch,
@@ -142,17 +142,32 @@ fn facts(namespace: &Object) -> Result<Arc<Facts>, String> {
 
 /// The cluster-scoped kinds of a host.
 async fn cluster_scoped(host: Client) -> Result<HashSet<(String, String)>, BoxError> {
-    // An API server of another group that does not answer is left out; but not every server has this form.
-    let found = match kube::Discovery::new(host.clone()).run_aggregated().await {
-        Ok(found) => found,
-        Err(_) => kube::Discovery::new(host).run().await?,
-    };
-    let versions = found
-        .groups()
-        .flat_map(|group| group.versions().map(move |version| (group, version)));
-    let kinds = versions.flat_map(|(group, version)| group.versioned_resources(version));
+    // An API server without this form answers in the older one, which reads as no groups.
+    if let Ok(found) = kube::Discovery::new(host.clone()).run_aggregated().await
+        && found.has_group(ApiGroup::CORE_GROUP)
+    {
+        return Ok(found.groups().flat_map(cluster_scoped_of).collect());
+    }
+    let mut kinds: HashSet<_> =
+        cluster_scoped_of(&discovery::group(&host, ApiGroup::CORE_GROUP).await?).collect();
+    for group in host.list_api_groups().await?.groups {
+        match discovery::group(&host, &group.name).await {
+            Ok(group) => kinds.extend(cluster_scoped_of(&group)),
+            // The API server of a group that does not answer does not keep the others from being known.
+            Err(error) => {
+                tracing::warn!(group = group.name, %error, "the kinds of an API group of the host are unknown")
+            }
+        }
+    }
+    Ok(kinds)
+}
+
+fn cluster_scoped_of(group: &ApiGroup) -> impl Iterator<Item = (String, String)> {
+    let kinds = group
+        .versions()
+        .flat_map(|version| group.versioned_resources(version));
     let kinds = kinds.filter(|(_, capabilities)| capabilities.scope == discovery::Scope::Cluster);
-    Ok(kinds.map(|(kind, _)| (kind.group, kind.plural)).collect())
+    kinds.map(|(kind, _)| (kind.group, kind.plural))
 }
 
 impl Running {

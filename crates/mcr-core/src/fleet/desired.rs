@@ -134,7 +134,12 @@ impl<T> Desired<T> {
         let name = broken.name.clone();
         let claim = self.claim(provider, &name);
         claim.broken = Some(Box::new(broken));
-        vec![Effect::Shown(name)]
+        let holder = self.clusters.get(&name).and_then(|claims| claims.first());
+        if holder.is_some_and(|holder| holder.provider == provider) {
+            vec![Effect::Shown(name)]
+        } else {
+            Vec::new()
+        }
     }
 
     /// A provider removes a cluster. The next provider that has announced the name inherits it.
@@ -161,7 +166,10 @@ impl<T> Desired<T> {
             Some(_) => Effect::Unset(name.clone()),
             None => Effect::Shown(name.clone()),
         };
-        let inherited = heir.and_then(|(provider, spec)| Some(Effect::Set(provider, name.clone(), spec?)));
+        let inherited = heir.map(|(provider, spec)| match spec {
+            Some(spec) => Effect::Set(provider, name.clone(), spec),
+            None => Effect::Shown(name.clone()),
+        });
         [left].into_iter().chain(inherited).collect()
     }
 

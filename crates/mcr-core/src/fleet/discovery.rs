@@ -148,13 +148,20 @@ impl<S: ClusterSink> ProviderSet<S> {
     /// Starts to run the set until `stop` is cancelled: the caller runs each future of
     /// [`Discovering::next`]. The caller may run a set again, after all futures have ended or were dropped.
     pub fn run(self: &Arc<Self>, stop: CancellationToken, settings: DiscoverySettings) -> Discovering<S> {
-        for (id, running) in &*self.providers.lock() {
+        // Without the lock of the providers, which other calls take after that of the table.
+        let providers: Vec<_> = self
+            .providers
+            .lock()
+            .iter()
+            .map(|(id, running)| (*id, running.clone()))
+            .collect();
+        for (id, running) in providers {
             running.started.store(false, Ordering::Relaxed);
             running.status.change(|status| {
                 status.synced = false;
                 status.failing_since = None;
             });
-            self.desired().begin_run(*id);
+            self.desired().begin_run(id);
         }
         Discovering {
             set: self.clone(),

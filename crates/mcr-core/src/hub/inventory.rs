@@ -99,6 +99,8 @@ pub struct Entry<F> {
     unreadable: Option<Arc<str>>,
     announced: Announced<F>,
     last: Option<EndpointAccess>,
+    /// Whether the fleet uses `last`: not while the cluster is suspended.
+    in_use: bool,
 }
 
 /// What was announced last.
@@ -145,7 +147,7 @@ impl<F> Entry<F> {
 
     /// Whether this discovery has announced an access of the cluster that is still in use.
     pub fn is_in_use(&self) -> bool {
-        self.last.is_some() && !self.is_waiting()
+        self.in_use
     }
 }
 
@@ -184,7 +186,7 @@ impl<F: Described, T: Clone + Default> Inventory<F, T> {
     }
 
     /// An object was created or changed. [`announce`](Self::announce) has to follow. Returns true if the object is new here, or has
-    /// taken the name of another one.
+    /// taken the name of another one. If its cluster gets another name, the cluster of the former name is removed.
     pub fn applied(&mut self, key: &ObjectKey, name: ClusterName, facts: Decoded<F>) -> bool {
         if let Ok(facts) = &facts {
             let uid = facts.description().uid.as_ref();
@@ -200,15 +202,18 @@ impl<F: Described, T: Clone + Default> Inventory<F, T> {
                 self.deleted(key);
             }
         }
+        if self.entries.get(key).is_some_and(|entry| entry.name != name) {
+            self.deleted(key);
+        }
         let is_new = !self.entries.contains_key(key);
         let entry = self.entries.entry(key.clone()).or_insert_with(|| Entry {
-            name: name.clone(),
+            name,
             facts: None,
             unreadable: None,
             announced: Announced::Nothing,
             last: None,
+            in_use: false,
         });
-        entry.name = name;
         match facts {
             Ok(facts) => (entry.facts, entry.unreadable) = (Some(facts), None),
             Err(why) => entry.unreadable = Some(why),
@@ -341,6 +346,7 @@ impl<F: Described> Entry<F> {
                 memory.announced(key, &name, uid, true);
                 changes.extend(spec(access.clone().into()).map(Change::Upsert));
                 self.last = Some(access);
+                self.in_use = true;
             }
             Verdict::Waiting(why) => {
                 memory.announced(key, &name, uid, false);
@@ -348,6 +354,7 @@ impl<F: Described> Entry<F> {
                 let nowhere = || Access::kubeconfig("", Trust::Untrusted);
                 let access = self.last.clone().map_or_else(nowhere, Into::into);
                 changes.extend(spec(access).map(|spec| Change::Upsert(spec.suspended(why))));
+                self.in_use = false;
             }
             Verdict::Broken { object, why } => {
                 // Without this, the fleet would go on to show why the cluster was suspended.
@@ -355,6 +362,7 @@ impl<F: Described> Entry<F> {
                     changes.extend(match self.last.clone() {
                         Some(last) => {
                             memory.announced(key, &name, uid, true);
+                            self.in_use = true;
                             spec(last.into()).map(Change::Upsert)
                         }
                         None => Some(Change::Remove(name.clone())),
@@ -366,7 +374,8 @@ impl<F: Described> Entry<F> {
                 // Also if this discovery has announced no cluster: an earlier one may have.
                 changes.push(Change::Remove(name.clone()));
                 changes.push(broken(object, &why));
-                self.last = None;
+                memory.announced(key, &name, uid, false);
+                (self.last, self.in_use) = (None, false);
             }
         }
         self.announced = announced;
