@@ -311,7 +311,7 @@ impl World {
                 )?;
                 same(
                     &format!("{} has a warning of being held", status.name),
-                    &warned("no longer names it"),
+                    &warned("kept: its provider lost"),
                     &held,
                 )?;
             }
