@@ -119,7 +119,8 @@ impl Normal {
 }
 
 fn status(map: &mut Map<String, Value>) {
-    if map["code"].as_u64().is_some_and(|code| LENIENT.contains(&code)) {
+    let code = map.get("code").and_then(Value::as_u64);
+    if code.is_some_and(|code| LENIENT.contains(&code)) {
         map.retain(|name, _| matches!(name.as_str(), "kind" | "code" | "reason"));
         return;
     }
