@@ -132,7 +132,8 @@ fn status(map: &mut Map<String, Value>) {
         causes.sort_by_key(ToString::to_string);
     }
     let message = map.get("message").and_then(Value::as_str).unwrap_or_default();
-    if message.contains("conflicts: ") {
+    // The second has the prefix of keys in etcd.
+    if message.contains("conflicts: ") || message.contains("StorageError: ") {
         map.insert("message".to_owned(), "<not compared>".into());
         return;
     }
