@@ -7,33 +7,36 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use mcr_core::{Access, Change, ClusterSpec, Discovery, Provider, Trust};
+//! use mcr_core::{Change, Discovery, Provider};
 //! use mcr_testkit::steps::{HubProvider, Options};
 //! # use futures::{StreamExt, stream};
 //! # use tokio_util::sync::CancellationToken;
 //!
 //! /// Each ConfigMap of the namespace `default` is a cluster.
-//! struct Maps(kube::Client);
+//! struct MapProvider(kube::Client);
+//!
+//! /// The world of a scenario.
+//! struct Maps;
 //!
 //! impl HubProvider for Maps {
-//!     const ROLES: &'static str = "rules: [{apiGroups: [''], resources: [configmaps], verbs: [list]}]";
+//!     fn roles() -> &'static str {
+//!         "rules: [{apiGroups: [''], resources: [configmaps], verbs: [list, watch]}]"
+//!     }
 //!
 //!     fn start() -> Self {
-//!         unreachable!("each scenario has a world of its own")
+//!         Self
 //!     }
+//!
 //!     fn provider(&self, client: kube::Client, _: &Options) -> Arc<dyn Provider> {
-//!         Arc::new(Maps(client))
+//!         Arc::new(MapProvider(client))
 //!     }
 //! }
-//! # impl Provider for Maps {
+//! # impl Provider for MapProvider {
 //! #     fn name(&self) -> &str { "maps" }
 //! #     fn discover(&self, _: CancellationToken) -> Discovery { stream::pending::<Result<Change, _>>().boxed() }
 //! # }
 //!
-//! mod tests {
-//!     # use super::Maps;
-//!     // mcr_testkit::steps!(Maps, "steps.yaml"; a_map_is_a_cluster, a_map_that_goes_takes_its_cluster_along);
-//! }
+//! // mcr_testkit::steps!(Maps, "steps.yaml"; a_map_is_a_cluster, a_map_that_goes_takes_its_cluster_along);
 //! ```
 //!
 //! # The file
