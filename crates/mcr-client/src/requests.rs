@@ -1,6 +1,6 @@
 //! Whose turn it is to be asked, and when. No I/O, no clock of its own.
 
-use std::{collections::BTreeMap, mem::take, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -32,7 +32,8 @@ pub struct Request<K> {
 ///
 /// With [`one_cause`](Self::one_cause), one server answers for all keys, and most of its failures have one cause, such as a right
 /// that is missing. Then all failed keys share one pace: four attempts a second, in the order of their failures. One that succeeds
-/// is a sign that the cause is gone; then two others are tried at once, and so on.
+/// is a sign that the cause is gone; then the two others that have waited longest are tried at once, and so on. So a key that fails
+/// for a cause of its own never takes the turn of others.
 #[derive(Debug)]
 pub struct Requests<K> {
     pauses: (Duration, Duration),
@@ -45,10 +46,12 @@ pub struct Requests<K> {
 
 #[derive(Debug)]
 struct State {
-    planned: bool,
+    /// When the next request is due, if one is planned.
+    planned: Option<Instant>,
     /// Dropping the guard cancels the request.
     running: Option<(Ticket, DropGuard)>,
-    failing: bool,
+    /// When the last request failed. None if it succeeded, or there was none.
+    failed: Option<Instant>,
     backoff: Backoff,
 }
 
@@ -76,13 +79,13 @@ impl<K: Ord + Clone> Requests<K> {
     pub fn plan(&mut self, key: &K, at: Instant) {
         let pauses = self.pauses;
         let state = self.states.entry(key.clone()).or_insert_with(|| State {
-            planned: true,
+            planned: None,
             running: None,
-            failing: false,
+            failed: None,
             backoff: Backoff::new(pauses.0, pauses.1),
         });
-        (state.running, state.planned) = (None, true);
-        let line = if state.failing {
+        (state.running, state.planned) = (None, Some(at));
+        let line = if state.failed.is_some() {
             Line::Failing
         } else {
             Line::Healthy
@@ -99,12 +102,12 @@ impl<K: Ord + Clone> Requests<K> {
     /// Whether neither a request runs for the key nor one is planned.
     pub fn is_idle(&self, key: &K) -> bool {
         let state = self.states.get(key);
-        state.is_none_or(|state| !state.planned && state.running.is_none())
+        state.is_none_or(|state| state.planned.is_none() && state.running.is_none())
     }
 
     /// Whether a request is planned for the key, and does not run yet.
     pub fn is_planned(&self, key: &K) -> bool {
-        self.states.get(key).is_some_and(|state| state.planned)
+        self.states.get(key).is_some_and(|state| state.planned.is_some())
     }
 
     /// Starts the next request that is due, if there is a place for it.
@@ -115,9 +118,9 @@ impl<K: Ord + Clone> Requests<K> {
         let (key, ticket) = self.schedule.start(now)?;
         let stop = CancellationToken::new();
         let state = self.states.get_mut(&key)?;
-        state.planned = false;
+        state.planned = None;
         state.running = Some((ticket, stop.clone().drop_guard()));
-        let again = state.failing;
+        let again = state.failed.is_some();
         Some(Request {
             key,
             ticket,
@@ -147,20 +150,22 @@ impl<K: Ord + Clone> Requests<K> {
             return;
         };
         state.backoff.reset();
-        if take(&mut state.failing) && self.one_cause {
+        if state.failed.take().is_some() && self.one_cause {
             self.next_attempt = Some(now);
-            let next: Vec<K> = self.failed_ones().take(2).cloned().collect();
-            next.iter().for_each(|key| self.plan(key, now));
+            for _ in 0..2 {
+                // Not one that is due already: it has its turn.
+                let waiting = self.failed_ones().filter(|(.., due)| *due > now);
+                if let Some((key, ..)) = waiting.min_by_key(|(_, failed, _)| *failed) {
+                    self.plan(&key.clone(), now);
+                }
+            }
         }
     }
 
-    /// The keys that wait for another attempt.
-    fn failed_ones(&self) -> impl Iterator<Item = &K> {
-        let failed = self
-            .states
-            .iter()
-            .filter(|(_, state)| state.failing && state.planned);
-        failed.map(|(key, _)| key)
+    /// The keys that wait for another attempt, with the times of the last one and of the next one.
+    fn failed_ones(&self) -> impl Iterator<Item = (&K, Instant, Instant)> {
+        let waiting = self.states.iter();
+        waiting.filter_map(|(key, state)| Some((key, state.failed?, state.planned?)))
     }
 
     /// The request for the key failed, and is planned again after a growing pause, and not before `at_least`.
@@ -168,7 +173,7 @@ impl<K: Ord + Clone> Requests<K> {
         let Some(state) = self.states.get_mut(key) else {
             return;
         };
-        state.failing = true;
+        state.failed = Some(now);
         let mut due = now + state.backoff.pause().max(at_least);
         if self.one_cause {
             let next = self.next_attempt.unwrap_or(now).max(now) + INTERVAL;
@@ -185,7 +190,7 @@ impl<K: Ord + Clone> Requests<K> {
 
     /// The server answers again after an outage. All that has failed is planned at once.
     pub fn recovered(&mut self, now: Instant) {
-        let failed: Vec<K> = self.failed_ones().cloned().collect();
+        let failed: Vec<K> = self.failed_ones().map(|(key, ..)| key.clone()).collect();
         for key in &failed {
             if let Some(state) = self.states.get_mut(key) {
                 state.backoff.reset();
@@ -254,5 +259,27 @@ mod tests {
         assert!(requests.is_idle(&first.key));
         requests.recovered(at);
         assert_eq!(requests.next_due(), Some(at));
+    }
+
+    #[test]
+    fn keys_that_fail_for_causes_of_their_own_do_not_take_the_turns_of_others() {
+        let now = Instant::now();
+        let mut requests = requests(10).one_cause();
+        (0..2_000).for_each(|key| fail(&mut requests, key, now));
+        // The common cause ends. The ten lowest keys have causes of their own.
+        let (mut at, mut good) = (now + MINUTE, 0);
+        while at < now + 2 * MINUTE {
+            at += Duration::from_millis(50);
+            while let Some(Request { key, ticket, .. }) = requests.start(at) {
+                assert!(requests.ended(&key, ticket));
+                if key < 10 {
+                    requests.failed(&key, at, Duration::ZERO);
+                } else {
+                    requests.succeeded(&key, at);
+                    good += 1;
+                }
+            }
+        }
+        assert_eq!(good, 1_990);
     }
 }

@@ -19,6 +19,9 @@ use crate::{
     seed::{Seed, SeedShoot},
 };
 
+/// An absent Secret is read again after so many of the longest pauses.
+const ABSENT: u32 = 10;
+
 pub(crate) enum Event {
     /// In a garden.
     Shoot(HubEvent<Decoded<Facts>>),
@@ -341,13 +344,20 @@ impl Decisions {
                     failure: None,
                 };
             }
+            // The seed has answered, so nothing is wrong with it. Its watch will report the Secret.
+            Err(failure) if failure.absent => {
+                self.requests.succeeded(key, now);
+                self.requests
+                    .plan(key, now + ABSENT * self.config.hub.times.pauses.1);
+                kubeconfig.failure = Some(failure);
+            }
             Err(failure) => {
                 tracing::debug!(shoot = %key, error = %failure.why, "no new kubeconfig; it is requested again");
                 let at_least = failure
                     .retry_after
                     .unwrap_or_default()
                     .min(self.config.hub.times.pauses.1);
-                if failure.retry_after.is_some() && !failure.absent {
+                if failure.retry_after.is_some() {
                     self.requests.quiet(now + at_least);
                 }
                 self.requests.failed(key, now, at_least);

@@ -110,7 +110,6 @@ impl Issuer {
                     (Some(StatusCode::NOT_FOUND), Some(control_plane)) => {
                         return Err(Failure {
                             absent: true,
-                            retry_after: Some(self.config.hub.times.pauses.1),
                             ..Failure::new(format!(
                                 "its Secret {control_plane}/{SECRET} with the kubeconfig is not there"
                             ))

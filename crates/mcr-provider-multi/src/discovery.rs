@@ -42,18 +42,7 @@ struct SyncBarrier {
 
 impl Running {
     pub(crate) fn start(registry: &Registry, stop: CancellationToken, settings: DiscoverySettings) -> Self {
-        let engine = {
-            let mut last = registry.engine.lock();
-            let idle = last.clone().filter(|engine| engine.begin());
-            // Another discovery runs at the same time, or this is the first.
-            let engine = idle.unwrap_or_else(|| {
-                let engine = Arc::new(Engine::new(&registry.options));
-                engine.begin();
-                engine
-            });
-            *last = Some(engine.clone());
-            engine
-        };
+        let engine = registry.begin();
         let mut children = registry.children.subscribe();
         engine.follow(&children.borrow_and_update().clone());
         Self {

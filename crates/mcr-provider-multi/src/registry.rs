@@ -30,8 +30,9 @@ pub(crate) struct Registry {
     pub(crate) options: Options,
     pub(crate) children: watch::Sender<Children>,
     next_id: AtomicU64,
-    /// That of the newest discovery. The next discovery goes on with it.
-    pub(crate) engine: Mutex<Option<Arc<Engine>>>,
+    /// Those of all discoveries, the newest last. A discovery goes on with the newest one that is idle, so they are never more
+    /// than discoveries at once.
+    engines: Mutex<Vec<Arc<Engine>>>,
 }
 
 impl Registry {
@@ -40,7 +41,7 @@ impl Registry {
             options,
             children: watch::Sender::default(),
             next_id: AtomicU64::new(0),
-            engine: Mutex::default(),
+            engines: Mutex::default(),
         }
     }
 
@@ -82,11 +83,25 @@ impl Registry {
 
     pub(crate) fn release_held(&self, name: &str) -> bool {
         let id = self.children.borrow().get(name).map(|child| child.id);
-        // Without an engine nothing is held.
-        if let (Some(id), Some(engine)) = (id, &*self.engine.lock()) {
-            engine.set.release_held(Some(id));
+        // Without the lock, because dropping what is released is code of users.
+        let engines = self.engines.lock().clone();
+        for engine in engines.iter().filter(|_| id.is_some()) {
+            engine.set.release_held(id);
         }
         id.is_some()
+    }
+
+    /// An engine for a discovery that begins.
+    pub(crate) fn begin(&self) -> Arc<Engine> {
+        let mut engines = self.engines.lock();
+        let idle = engines.iter().rposition(|engine| engine.begin());
+        let engine = idle.map(|idle| engines.remove(idle)).unwrap_or_else(|| {
+            let engine = Arc::new(Engine::new(&self.options));
+            engine.begin();
+            engine
+        });
+        engines.push(engine.clone());
+        engine
     }
 
     pub(crate) fn names(&self) -> Vec<Arc<str>> {
@@ -95,7 +110,7 @@ impl Registry {
 
     pub(crate) fn statuses(&self) -> Vec<ChildStatus> {
         let children = self.children.borrow().clone();
-        let engine = self.engine.lock().clone();
+        let engine = self.engines.lock().last().cloned();
         let status = |(name, child): (&Arc<str>, &Child)| {
             let known = engine.as_ref().and_then(|engine| engine.status(name, child.id));
             known.unwrap_or_else(|| ChildStatus::new(name.clone()))

@@ -229,6 +229,24 @@ async fn synced_waits_for_a_failing_child_but_not_for_ever() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn held_clusters_are_released_in_all_discoveries() {
+    let lost = || vec![Upsert("a"), Upsert("b"), Synced, Wait(1), Fail("no hub")];
+    let sick = Scripted::new("sick", [lost(), lost(), vec![Synced]]);
+    let (multi, mut first) = started([sick]);
+    let mut second = multi.discover(CancellationToken::new());
+    for discovery in [&mut first, &mut second] {
+        assert_eq!(now(discovery), ["+sick#a", "+sick#b", "synced"]);
+    }
+    for discovery in [&mut first, &mut second] {
+        assert!(within(discovery, 10 * MINUTE).await.is_empty(), "both are held");
+    }
+    assert!(multi.handle().release_held("sick"));
+    for discovery in [&mut first, &mut second] {
+        assert_eq!(now(discovery), ["-sick#a", "-sick#b"]);
+    }
+}
+
 /// Passes on the changes of another provider, and fails when it is cut, once.
 struct Cut(MultiProvider, Arc<Notify>);
 

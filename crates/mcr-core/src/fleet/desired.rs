@@ -33,6 +33,8 @@ pub(crate) enum Effect<T> {
     },
     /// A restarted discovery no longer names more than half of the clusters of its provider, so none is removed.
     Held(ProviderId, HeldClusters),
+    /// Nobody claims this spec any more. Dropping it is code of users, which may panic.
+    Dropped { _spec: Arc<T> },
 }
 
 /// The table of claims. `T` is a stored spec.
@@ -159,18 +161,19 @@ impl<T> Desired<T> {
         if claims.is_empty() {
             self.clusters.remove(name);
         }
-        if at > 0 {
-            return Vec::new();
-        }
         let left = match removed.spec {
             Some(_) => Effect::Unset(name.clone()),
             None => Effect::Shown(name.clone()),
         };
+        let dropped = removed.spec.map(|_spec| Effect::Dropped { _spec });
+        if at > 0 {
+            return dropped.into_iter().collect();
+        }
         let inherited = heir.map(|(provider, spec)| match spec {
             Some(spec) => Effect::Set(provider, name.clone(), spec),
             None => Effect::Shown(name.clone()),
         });
-        [left].into_iter().chain(inherited).collect()
+        [left].into_iter().chain(inherited).chain(dropped).collect()
     }
 
     /// A provider leaves the set: it claims nothing any more.
@@ -299,7 +302,9 @@ mod tests {
     fn short(effects: &[Effect<()>]) -> String {
         effects
             .iter()
+            .filter(|effect| !matches!(effect, Effect::Dropped { .. }))
             .map(|effect| match effect {
+                Effect::Dropped { .. } => String::new(),
                 Effect::Set(ProviderId(p), name, _) => format!("set {name} by {p}"),
                 Effect::Unset(name) => format!("unset {name}"),
                 Effect::Shown(name) => format!("shown {name}"),
@@ -311,6 +316,28 @@ mod tests {
     }
 
     const GRACE: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn the_error_of_a_cluster_is_that_of_the_claim_in_force() {
+        let mut desired = Desired::default();
+        let broken = |by| BrokenCluster::new(name("a"), format!("of {by}"), "unusable");
+        desired.announce(0, "a");
+        desired.announce(1, "a");
+        assert_eq!(short(&desired.broken(ProviderId(1), broken(1))), "", "it is late");
+        assert!(desired.broken_of("a").is_none());
+        assert_eq!(
+            short(&desired.remove(ProviderId(0), &name("a"))),
+            "unset a, set a by 1"
+        );
+        assert_eq!(desired.broken_of("a").map(|broken| &*broken.object), Some("of 1"));
+        // The next heir has never had a usable description.
+        desired.broken(ProviderId(2), broken(2));
+        assert_eq!(
+            short(&desired.remove(ProviderId(1), &name("a"))),
+            "unset a, shown a"
+        );
+        assert_eq!(desired.broken_of("a").map(|broken| &*broken.object), Some("of 2"));
+    }
 
     #[test]
     fn the_first_provider_keeps_a_name_and_the_next_inherits_it() {
@@ -389,7 +416,7 @@ mod tests {
         assert_eq!(short(&desired.synced(ProviderId(0), now, GRACE)), "");
         assert_eq!(desired.next_sweep(), Some(now + GRACE));
         assert_eq!(short(&desired.sweep(now)), "");
-        assert_eq!(desired.sweep(now + GRACE).len(), 50);
+        assert_eq!(short(&desired.sweep(now + GRACE)).matches("unset").count(), 50);
         assert!(desired.is_held("a"));
     }
 

@@ -12,7 +12,7 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use mcr_client::internal::{
     Backoff, Observable,
-    user_code::{ANNOUNCED, catch_panic},
+    user_code::{ANNOUNCED, Panicked, catch_panic},
 };
 use parking_lot::{Mutex, MutexGuard};
 use tokio::{
@@ -117,7 +117,7 @@ impl<S: ClusterSink> ProviderSet<S> {
         if let Some(removed) = &removed {
             removed.removed.cancel();
             let effects = self.desired().remove_provider(id);
-            self.apply(effects);
+            log_panic(self.apply(effects));
         }
         drop(change);
         self.sweep_changed.notify_one();
@@ -127,7 +127,7 @@ impl<S: ClusterSink> ProviderSet<S> {
 
     /// Removes the clusters that are held: those of one provider, or all.
     pub fn release_held(&self, only: Option<ProviderId>) {
-        self.change(|desired| desired.release_held(only));
+        log_panic(self.change(|desired| desired.release_held(only)));
     }
 
     /// The numbers of all providers, in order.
@@ -211,10 +211,10 @@ impl<S: ClusterSink> ProviderSet<S> {
     ) {
         let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(60));
         loop {
-            self.change_of(id, |desired| {
+            log_panic(self.change_of(id, |desired| {
                 desired.begin_round(id);
                 Vec::new()
-            });
+            }));
             let started = Instant::now();
             let error = self.listen(id, running, stop.child_token(), settings).await;
             if started.elapsed() > Duration::from_secs(60) {
@@ -270,7 +270,7 @@ impl<S: ClusterSink> ProviderSet<S> {
                     catch_panic(ANNOUNCED, || self.synced(id, running))
                 }
             };
-            if let Err(panicked) = applied {
+            if let Err(panicked) | Ok(Err(panicked)) = applied {
                 return panicked.to_string();
             }
             self.sweep_changed.notify_one();
@@ -278,7 +278,12 @@ impl<S: ClusterSink> ProviderSet<S> {
         }
     }
 
-    fn broken(&self, id: ProviderId, running: &RunningProvider, broken: BrokenCluster) {
+    fn broken(
+        &self,
+        id: ProviderId,
+        running: &RunningProvider,
+        broken: BrokenCluster,
+    ) -> Result<(), Panicked> {
         let known = self
             .desired()
             .broken_of(&broken.name)
@@ -286,59 +291,76 @@ impl<S: ClusterSink> ProviderSet<S> {
         if !known {
             tracing::warn!(provider = %running.name, cluster = %broken.name, object = %broken.object, error = %broken.error, "the description of a cluster can't be used");
         }
-        self.change_of(id, |desired| desired.broken(id, broken));
+        self.change_of(id, |desired| desired.broken(id, broken))
     }
 
-    fn synced(&self, id: ProviderId, running: &RunningProvider) {
+    fn synced(&self, id: ProviderId, running: &RunningProvider) -> Result<(), Panicked> {
         running.status.change(|status| {
             status.synced = true;
             status.failing_since = None;
         });
         self.change_of(id, |desired| {
             desired.synced(id, Instant::now(), self.removal_grace)
-        });
+        })
     }
 
     /// Makes a change of a provider, unless the provider was removed meanwhile.
-    fn change_of(&self, id: ProviderId, change: impl FnOnce(&mut Desired<S::Spec>) -> Vec<Effect<S::Spec>>) {
+    fn change_of(
+        &self,
+        id: ProviderId,
+        change: impl FnOnce(&mut Desired<S::Spec>) -> Vec<Effect<S::Spec>>,
+    ) -> Result<(), Panicked> {
         self.change(|desired| {
             if self.name_of(id).is_some() {
                 change(desired)
             } else {
                 Vec::new()
             }
-        });
+        })
     }
 
     /// Changes the table of claims and applies the effects, as one step: no other change comes between the two.
-    fn change(&self, change: impl FnOnce(&mut Desired<S::Spec>) -> Vec<Effect<S::Spec>>) {
+    fn change(
+        &self,
+        change: impl FnOnce(&mut Desired<S::Spec>) -> Vec<Effect<S::Spec>>,
+    ) -> Result<(), Panicked> {
         let _change = self.change.lock();
         let effects = change(&mut self.desired());
         // Without the lock of the table: a sink may wait for code of users, which may look up a cluster.
-        self.apply(effects);
+        self.apply(effects)
     }
 
-    fn apply(&self, effects: Vec<Effect<S::Spec>>) {
+    /// Applies all effects, also those after one whose code of users panics.
+    ///
+    /// # Errors
+    /// The first panic.
+    fn apply(&self, effects: Vec<Effect<S::Spec>>) -> Result<(), Panicked> {
+        let applied = effects
+            .into_iter()
+            .map(|effect| catch_panic(ANNOUNCED, || self.apply_one(effect)));
+        applied.fold(Ok(()), Result::and)
+    }
+
+    fn apply_one(&self, effect: Effect<S::Spec>) {
         let name_of = |id| self.name_of(id).unwrap_or_default();
-        for effect in effects {
-            match effect {
-                Effect::Set(provider, name, spec) => self.sink.set(&name_of(provider), &name, &spec),
-                Effect::Unset(name) => self.sink.unset(&name),
-                Effect::Shown(name) => {
-                    let broken = self.desired().broken_of(&name).cloned();
-                    self.sink.show_broken(&name, broken.as_ref());
-                }
-                Effect::Clash { name, holder, late } => {
-                    let (holder, late) = (name_of(holder), name_of(late));
-                    tracing::error!(cluster = %name, %holder, provider = %late, "two providers announce a cluster of the same name: the first keeps it and the second waits. Put a prefix layer on one of them");
-                }
-                Effect::Held(provider, HeldClusters { missing, known }) => tracing::error!(
-                    provider = %name_of(provider),
-                    missing,
-                    of = known,
-                    "a restarted discovery no longer names most clusters of its provider: none is removed. If they are really gone, call release_held"
-                ),
+        match effect {
+            Effect::Dropped { .. } => {}
+            Effect::Set(provider, name, spec) => self.sink.set(&name_of(provider), &name, &spec),
+            Effect::Unset(name) => self.sink.unset(&name),
+            Effect::Shown(name) => {
+                let broken = self.desired().broken_of(&name).cloned();
+                self.sink.show_broken(&name, broken.as_ref());
             }
+            Effect::Clash { name, holder, late } => {
+                let (holder, late) = (name_of(holder), name_of(late));
+                tracing::error!(cluster = %name, %holder, provider = %late, "two providers announce a cluster of the same name: the first keeps it and the second waits. Put a prefix layer on one of them");
+            }
+            Effect::Held(provider, HeldClusters { missing, known }) => tracing::error!(
+                provider = %name_of(provider),
+                missing,
+                of = known,
+                "a restarted discovery no longer names most clusters of its provider: none is removed. If they are really gone, call release_held"
+            ),
         }
     }
 
@@ -355,14 +377,19 @@ impl<S: ClusterSink> ProviderSet<S> {
             tokio::select! {
                 () = due => {
                     let sweep = || self.change(|desired| desired.sweep(Instant::now()));
-                    if let Err(error) = catch_panic(ANNOUNCED, sweep) {
-                        tracing::error!(%error, "removing a cluster panicked, so the cluster may stay in the fleet");
-                    }
+                    log_panic(catch_panic(ANNOUNCED, sweep).and_then(|swept| swept));
                 }
                 () = self.sweep_changed.notified() => {}
                 () = stop.cancelled() => return,
             }
         }
+    }
+}
+
+/// Logs a panic after which no provider is started again.
+fn log_panic(applied: Result<(), Panicked>) {
+    if let Err(error) = applied {
+        tracing::error!(%error, "removing a cluster panicked, so the cluster may stay in the fleet");
     }
 }
 

@@ -17,7 +17,7 @@ pub struct Merge {
 /// The merged provider is synced once all its children are synced. The layer does not change names: put a
 /// [`prefix`](super::prefix) on each child if two children could announce the same name. If the discovery of one child fails,
 /// the merged discovery fails too, and the fleet starts all children again. To keep children independent of each other, give
-/// each of them to the fleet as a provider of its own.
+/// each of them to the fleet as a provider of its own; only then does `mcr doctor` have the advice of its provider, too.
 ///
 /// ```
 /// use mcr_core::{Provider, layer};

@@ -1,7 +1,12 @@
-use futures::StreamExt;
+use std::sync::Arc;
+
+use futures::{StreamExt, future::BoxFuture};
 use tokio_util::sync::CancellationToken;
 
-use crate::provider::{BrokenCluster, Change, Discovery, DiscoverySettings, Provider};
+use crate::{
+    doctor::{Advice, Described, Doctor, Examiner, Finding, Hub, InHub, Obstacle, Values},
+    provider::{BrokenCluster, Change, Discovery, DiscoverySettings, Provider},
+};
 use mcr_access::{BoxError, ClusterName};
 
 /// A provider that puts a prefix in front of the names of another. [`prefix`] creates it.
@@ -39,6 +44,12 @@ impl<P: Provider> Provider for Prefix<P> {
         self.inner.searched()
     }
 
+    fn doctor(&self) -> Option<Arc<dyn Doctor>> {
+        let inner = self.inner.doctor()?;
+        let prefix = self.prefix.clone();
+        Some(Arc::new(PrefixDoctor { prefix, inner }))
+    }
+
     fn discover(&self, stop: CancellationToken) -> Discovery {
         self.discover_with(stop, &DiscoverySettings::default())
     }
@@ -73,9 +84,99 @@ fn rename(prefix: &str, item: Result<Change, BoxError>) -> Result<Option<Change>
     })
 }
 
+/// The inner doctor, which is asked about clusters under their inner names.
+struct PrefixDoctor {
+    prefix: String,
+    inner: Arc<dyn Doctor>,
+}
+
+impl PrefixDoctor {
+    fn inner_name<'a>(&self, name: &'a str) -> &'a str {
+        name.strip_prefix(&self.prefix).unwrap_or(name)
+    }
+
+    fn inner_cluster<'a>(&self, cluster: &Described<'a>) -> Described<'a> {
+        let name = self.inner_name(cluster.name);
+        Described { name, ..*cluster }
+    }
+}
+
+impl Doctor for PrefixDoctor {
+    fn advice(&self) -> &'static [Advice] {
+        self.inner.advice()
+    }
+    fn check(&self) -> &'static str {
+        self.inner.check()
+    }
+    fn values(&self, cluster: Option<&Described<'_>>) -> Values {
+        let cluster = cluster.map(|cluster| self.inner_cluster(cluster));
+        self.inner.values(cluster.as_ref())
+    }
+    fn display_name(&self) -> &'static str {
+        self.inner.display_name()
+    }
+    fn files(&self) -> Vec<Finding> {
+        self.inner.files()
+    }
+    fn hub(&self) -> Option<&Hub> {
+        self.inner.hub()
+    }
+    fn places(&self, cluster: &str) -> Vec<(Option<String>, String)> {
+        self.inner.places(self.inner_name(cluster))
+    }
+    fn obstacle<'a>(&'a self, of: InHub<'a>, ask: &'a dyn Examiner) -> BoxFuture<'a, Option<Obstacle>> {
+        self.inner.obstacle(of, ask)
+    }
+    fn source<'a>(&'a self, ask: &'a dyn Examiner) -> BoxFuture<'a, Vec<Finding>> {
+        self.inner.source(ask)
+    }
+    fn ready(&self, cluster: &Described<'_>) -> Option<Finding> {
+        self.inner.ready(&self.inner_cluster(cluster))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Returns the names that it is asked about.
+    struct Names;
+    impl Doctor for Names {
+        fn advice(&self) -> &'static [Advice] {
+            &[]
+        }
+        fn values(&self, cluster: Option<&Described<'_>>) -> Values {
+            cluster
+                .map(|cluster| ("name", cluster.name.to_owned()))
+                .into_iter()
+                .collect()
+        }
+    }
+    impl Provider for Names {
+        fn name(&self) -> &str {
+            "names"
+        }
+        fn discover(&self, _: CancellationToken) -> Discovery {
+            futures::stream::pending().boxed()
+        }
+        fn doctor(&self) -> Option<Arc<dyn Doctor>> {
+            Some(Arc::new(Self))
+        }
+    }
+
+    #[test]
+    fn doctor_is_asked_about_the_names_without_the_prefix() {
+        let doctor = prefix("kind#", Names).doctor().unwrap();
+        let cluster = Described {
+            name: "kind#dev",
+            identity: None,
+            properties: &Default::default(),
+            reason: None,
+            broken: None,
+        };
+        assert_eq!(doctor.values(Some(&cluster))["name"], "dev");
+        assert_eq!(doctor.places("kind#dev")[1].1, "dev");
+    }
 
     #[test]
     fn every_change_is_renamed() {

@@ -187,6 +187,36 @@ fn an_object_that_cannot_be_decoded_keeps_its_cluster_and_renews_its_credentials
     assert_eq!(world.apply("a", "1", good("u")), ["+a"]);
 }
 
+#[test]
+fn an_object_whose_cluster_gets_another_name_removes_the_cluster_of_the_former_name() {
+    let mut world = World::synced();
+    assert_eq!(world.apply("a", "1", good("t")), ["+a"]);
+    let facts = Facts(Description {
+        uid: Some("1".into()),
+        ..Description::default()
+    });
+    let renamed = ClusterName::new("b").unwrap();
+    assert!(world.inventory.applied(&key("a"), renamed, Ok(facts.into())));
+    assert_eq!(world.decide("a", good("t")), ["-a", "+b"]);
+    world.inventory.deleted(&key("a"));
+    assert_eq!(world.shown(), ["-b"]);
+}
+
+#[test]
+fn a_suspended_cluster_is_not_in_use_also_when_its_object_cannot_be_decoded() {
+    let mut world = World::synced();
+    let in_use = |world: &World| world.inventory.get(&key("a")).unwrap().is_in_use();
+    world.apply("a", "1", good("t"));
+    assert!(in_use(&world));
+    assert_eq!(world.apply("a", "1", waiting("asleep")), ["~a: asleep"]);
+    assert!(!in_use(&world));
+    let unreadable = world.applied("a", Err("no JSON".into()), good("u"));
+    assert_eq!(unreadable, ["!a: Thing fleet/a: no JSON"], "not woken");
+    assert!(!in_use(&world));
+    assert_eq!(world.apply("a", "1", good("u")), ["+a"]);
+    assert!(in_use(&world));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 

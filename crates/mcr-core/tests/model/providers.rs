@@ -1,9 +1,16 @@
 //! Providers that are added and removed while a fleet runs.
 
-use std::time::Duration;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use futures::{StreamExt, stream};
-use mcr_core::{Access, Change, ClusterSpec, Discovery, Fleet, Provider, Trust};
+use mcr_core::{
+    Access, BrokenCluster, Change, ClusterName, ClusterSink, ClusterSpec, Discovery, DiscoverySettings,
+    Fleet, Provider, ProviderId, ProviderSet, Trust,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::paused::paused;
@@ -75,4 +82,45 @@ fn providers_are_added_and_removed_while_a_fleet_runs() {
         stop.cancel();
         task.await.unwrap();
     });
+}
+
+/// The clusters of a set. Panics when `b` is removed.
+#[derive(Default)]
+struct Fragile(Mutex<BTreeSet<String>>);
+
+impl ClusterSink for Fragile {
+    type Spec = ClusterSpec;
+
+    async fn store(&self, spec: ClusterSpec) -> ClusterSpec {
+        spec
+    }
+    fn set(&self, _: &Arc<str>, name: &ClusterName, _: &Arc<ClusterSpec>) {
+        self.0.lock().unwrap().insert(name.to_string());
+    }
+    fn unset(&self, name: &ClusterName) {
+        assert_ne!(name, "b", "out of order");
+        self.0.lock().unwrap().remove(&**name);
+    }
+    fn show_broken(&self, _: &ClusterName, _: Option<&BrokenCluster>) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_while_one_cluster_is_removed_keeps_no_other_cluster() {
+    let set = Arc::new(ProviderSet::new(Fragile::default(), Duration::ZERO));
+    set.add(ProviderId(0), Arc::new(Fixed("all", &["a", "b", "c"])));
+    set.add(ProviderId(1), Arc::new(Fixed("other", &["d"])));
+    let stop = CancellationToken::new();
+    let mut discovering = set.run(stop.clone(), DiscoverySettings::default());
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..3 {
+        tasks.spawn(discovering.next().await);
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(set.sink().0.lock().unwrap().len(), 4);
+    assert!(set.remove(ProviderId(0)));
+    let left: Vec<_> = set.sink().0.lock().unwrap().iter().cloned().collect();
+    assert_eq!(left, ["b", "d"]);
+    assert!(set.remove(ProviderId(1)));
+    stop.cancel();
+    tasks.join_all().await;
 }

@@ -1,12 +1,19 @@
 //! Namespaces that come, change and go.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
 use kube::{
-    Api,
+    Api, Client,
     api::{DeleteParams, ListParams, Patch, PatchParams},
+    client::Body,
 };
 use mcr::ClusterState;
 use mcr_core::{
@@ -204,6 +211,40 @@ async fn kinds_that_are_not_in_namespaces_are_refused() {
         matches!(&refused, kube::Error::Api(status) if status.code == 403),
         "{refused}"
     );
+    running.stop().await;
+}
+
+/// The simulator has no aggregated discovery.
+#[tokio::test]
+async fn a_host_with_the_older_discovery_and_a_group_without_an_answer_has_all_other_kinds() {
+    let host = SimCluster::new();
+    host.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "island"}}))
+        .or_fail();
+    let (down, inner) = (Arc::new(AtomicUsize::new(0)), host.client());
+    let counted = down.clone();
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let (inner, counted) = (inner.clone(), counted.clone());
+        async move {
+            if request.uri().path() == "/apis/apps/v1" {
+                counted.fetch_add(1, Ordering::SeqCst);
+                let down = http::Response::builder().status(503);
+                return Ok::<_, kube::Error>(down.body(Body::empty()).or_fail());
+            }
+            inner.send(request).await
+        }
+    });
+    let provider = NamespaceProvider::builder().client(Client::new(service, "default"));
+    let running = Running::start(provider.build().or_fail());
+    let island = running.cluster("island").await;
+    ready(&island).await;
+    assert!(down.load(Ordering::SeqCst) > 0, "the older discovery was asked");
+    let nodes = island.watch(WatchRequest::of::<Node>(), None).or_fail();
+    let problem = eventually("a reason", || nodes.status().problem).await;
+    assert!(problem.error.to_string().contains("no cluster-scoped kinds"));
+    maps(&island.client(), "island")
+        .list(&ListParams::default())
+        .await
+        .or_fail();
     running.stop().await;
 }
 
