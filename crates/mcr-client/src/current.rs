@@ -128,6 +128,21 @@ impl CurrentChannel {
         std::future::pending().await
     }
 
+    async fn dispatch(
+        &self,
+        channel: &Channel,
+        request: Request<Body>,
+        info: &RequestInfo,
+    ) -> Result<Response<ResponseBody>, TransportError> {
+        // A request of a cluster in a scope has passed the layer of that cluster.
+        let is_routed = request.extensions().get::<RequestClass>().is_some();
+        let layer = self.state.layer.get().filter(|layer| layer.receives(info.class));
+        match layer.filter(|_| !is_routed) {
+            Some(layer) => layer.send(channel, request, info).await,
+            None => channel.send(request).await,
+        }
+    }
+
     /// None if the channel was replaced while a watch waited for its head.
     async fn send_over(
         self: &Arc<Self>,
@@ -144,11 +159,14 @@ impl CurrentChannel {
         let sent = tokio::select! {
             biased;
             () = ends.cancelled() => return Err(self.error(info, self.state.ended())),
-            sent = generation.channel.send(request) => sent,
+            sent = self.dispatch(&generation.channel, request, info) => sent,
             () = generation.rotated.cancelled(), if is_watch => return Ok(None),
             () = self.ask_if_silent(), if !is_watch => return Ok(None),
         };
-        if !is_watch && sent.is_err() {
+        if let Err(error) = &sent
+            && !is_watch
+            && !matches!(error.kind(), TransportErrorKind::Layer { .. })
+        {
             self.state.probe_wanted.notify_one();
         }
         let response = sent.map_err(|error| error.in_cluster(&self.state.cluster))?;

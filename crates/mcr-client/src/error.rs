@@ -89,6 +89,12 @@ pub enum TransportErrorKind {
         /// The size limit in bytes.
         limit: usize,
     },
+    /// The [`TransportLayer`](crate::TransportLayer) of the program has failed, or refused the request.
+    #[error("the transport layer of the program returned an error: {problem}")]
+    Layer {
+        /// The error of the layer.
+        problem: String,
+    },
     /// The credentials were rotated before the response was complete. Send the request again.
     #[error("the connection was closed because the cluster's credentials were replaced; try again")]
     CredentialsRotated,

@@ -5,6 +5,7 @@
 
 // A client for the whole life of a cluster.
 mod current;
+mod layer;
 mod link;
 mod refresh;
 mod service;
@@ -58,6 +59,7 @@ pub use channel::{Channel, Route};
 pub use dialer::Dialer;
 pub use error::{TransportError, TransportErrorKind};
 pub use explain::explain as explain_error;
+pub use layer::{LimitedRequests, RequestLimit, RequestService, TransportLayer};
 pub use link::{EndpointNumber, Link, LinkState};
 pub use object_path::{ObjectPath, UnusableName};
 pub use settings::Settings;
@@ -89,7 +91,8 @@ pub mod internal {
 
     pub mod user_code {
         pub use crate::user_code::{
-            ANNOUNCED, CLIENT, CREDENTIAL_SOURCE, CatchPanic, DISCOVERY, LAYOUT, Panicked, catch_panic,
+            ANNOUNCED, CLIENT, CREDENTIAL_SOURCE, CatchPanic, DISCOVERY, LAYOUT, Panicked, TRANSPORT_LAYER,
+            catch_panic,
         };
     }
 }

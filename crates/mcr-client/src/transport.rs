@@ -18,6 +18,7 @@ use crate::{
     channel::Channel,
     current::{CurrentChannel, Generation},
     error::TransportError,
+    layer::TransportLayer,
     link::{Link, LinkState},
     refresh::CredentialRefresh,
     service::ClientService,
@@ -52,6 +53,11 @@ impl Transport {
             current: Arc::new(current),
             client: Arc::default(),
         }
+    }
+
+    /// Puts a layer over all requests. Only the first call has an effect.
+    pub fn set_layer(&self, layer: TransportLayer) {
+        let _ = self.current.state.layer.set(Box::new(layer));
     }
 
     /// Replaces the channel.

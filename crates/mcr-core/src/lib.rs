@@ -53,6 +53,9 @@ pub use mcr_access::{
 // A provider that runs programs.
 pub use mcr_access::internal::process;
 
+// A program that changes or limits requests.
+pub use mcr_client::{LimitedRequests, RequestLimit, RequestService, TransportLayer};
+
 // Why a request failed.
 pub use mcr_client::{TransportError, TransportErrorKind, explain_error};
 
@@ -63,7 +66,7 @@ pub use mcr_client::{ObjectPath, UnusableName};
 // A program that runs a fleet.
 pub use fleet::{
     Cluster, ClusterNotFound, ClusterState, Epoch, Fleet, FleetBuilder, FleetEvent, FleetEvents,
-    FleetSettings, HUB, ProviderId, SINGLE_CLUSTER,
+    FleetSettings, HUB, LayeredCluster, ProviderId, SINGLE_CLUSTER,
 };
 pub use mcr_watch::WatchSettings;
 

@@ -59,6 +59,11 @@ impl ResponseBody {
         Self::new(BodySource::routed(body), request, read_timeout)
     }
 
+    /// A body that has passed the layer of the program. The body below the layer has the read timeout.
+    pub(super) fn layered(body: AnswerBody, request: RequestInfo) -> Self {
+        Self::new(BodySource::layered(body), request, None)
+    }
+
     /// A body that has been read already.
     pub(super) fn buffered(bytes: Bytes, request: RequestInfo) -> Self {
         Self::new(BodySource::Buffered(Some(bytes)), request, None)
@@ -216,6 +221,13 @@ impl ResponseBody {
             }
             Some(Err(ReadError::Closed)) => {
                 let error = self.error(TransportErrorKind::CredentialsRotated);
+                self.end(Some(error))
+            }
+            Some(Err(ReadError::Reported(error))) => {
+                let error = match &self.tracker {
+                    Some(tracker) => error.in_cluster(&tracker.state().cluster),
+                    None => *error,
+                };
                 self.end(Some(error))
             }
             Some(Err(ReadError::Failed(error))) => {

@@ -11,9 +11,10 @@ use mcr_access::BoxError;
 
 use crate::{
     answer_body::AnswerBody,
+    error::TransportError,
     frame::append_data,
     pool::PooledBody,
-    user_code::{CLIENT, CatchPanic, LAYOUT},
+    user_code::{CLIENT, CatchPanic, LAYOUT, TRANSPORT_LAYER},
 };
 
 /// Where the bytes of a response body come from.
@@ -21,6 +22,7 @@ pub(crate) enum BodySource {
     Pooled(PooledBody),
     Client(CatchPanic<kube::client::Body>),
     Routed(CatchPanic<AnswerBody>),
+    Layered(CatchPanic<AnswerBody>),
     /// The response guard has read the body already.
     Buffered(Option<Bytes>),
     /// The transport has closed the connection.
@@ -32,11 +34,28 @@ pub(crate) enum ReadError {
     /// The transport has closed the connection.
     Closed,
     Failed(BoxError),
+    /// The body below a layer has explained it already.
+    Reported(Box<TransportError>),
+}
+
+impl ReadError {
+    fn of_layer(self) -> Self {
+        match self {
+            Self::Failed(error) => error
+                .downcast::<TransportError>()
+                .map_or_else(Self::Failed, Self::Reported),
+            other => other,
+        }
+    }
 }
 
 impl BodySource {
     pub(super) fn client(body: kube::client::Body) -> Self {
         Self::Client(CatchPanic::new(CLIENT, body))
+    }
+
+    pub(super) fn layered(body: AnswerBody) -> Self {
+        Self::Layered(CatchPanic::new(TRANSPORT_LAYER, body))
     }
 
     pub(super) fn routed(body: AnswerBody) -> Self {
@@ -68,6 +87,7 @@ impl Body for BodySource {
             Self::Pooled(body) => Pin::new(body).poll_frame(context).map_err(ReadError::Failed),
             Self::Client(body) => poll_user_body(body, context),
             Self::Routed(body) => poll_user_body(body, context),
+            Self::Layered(body) => poll_user_body(body, context).map_err(ReadError::of_layer),
             Self::Buffered(bytes) => {
                 let bytes = bytes.take().filter(|bytes| !bytes.is_empty());
                 Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
@@ -80,7 +100,7 @@ impl Body for BodySource {
         match self {
             Self::Pooled(body) => body.is_end_stream(),
             Self::Client(body) => body.inspect(Body::is_end_stream).unwrap_or_default(),
-            Self::Routed(body) => body.inspect(Body::is_end_stream).unwrap_or_default(),
+            Self::Routed(body) | Self::Layered(body) => body.inspect(Body::is_end_stream).unwrap_or_default(),
             Self::Buffered(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
             Self::Closed => false,
         }
@@ -90,7 +110,7 @@ impl Body for BodySource {
         match self {
             Self::Pooled(body) => body.size_hint(),
             Self::Client(body) => body.inspect(Body::size_hint).unwrap_or_default(),
-            Self::Routed(body) => body.inspect(Body::size_hint).unwrap_or_default(),
+            Self::Routed(body) | Self::Layered(body) => body.inspect(Body::size_hint).unwrap_or_default(),
             Self::Buffered(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }

@@ -3,6 +3,7 @@
 mod answers;
 mod certificates;
 mod connecting;
+mod layers;
 mod limits;
 mod parts;
 mod pooling;

@@ -6,13 +6,17 @@ use futures::{StreamExt, stream};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
-use super::{handle::Fleet, settings::FleetSettings};
+use super::{
+    handle::Fleet,
+    settings::{FleetSettings, LayeredCluster, TransportLayers},
+};
 use crate::{
     access::Access,
     provider::{Change, Discovery, Provider},
     spec::ClusterSpec,
 };
 use mcr_access::ClusterName;
+use mcr_client::TransportLayer;
 
 /// Builds a [`Fleet`].
 #[derive(Default)]
@@ -33,6 +37,28 @@ impl FleetBuilder {
     /// Changes settings.
     pub fn settings(mut self, change: impl FnOnce(&mut FleetSettings)) -> Self {
         change(&mut self.settings);
+        self
+    }
+
+    /// Puts a layer over the requests of each cluster, for tracing, signing, headers or limits of the program.
+    ///
+    /// `layer` is called once for each cluster that joins, and for each scope endpoint, whose lists and watches serve all
+    /// its clusters. See [`TransportLayer`] for what passes the layer. The connections of providers to their hubs have none.
+    ///
+    /// ```
+    /// use mcr_core::{Fleet, RequestLimit, TransportLayer};
+    ///
+    /// let fleet = Fleet::builder().transport_layer(|cluster| {
+    ///     let per_second = if cluster.labels.contains_key("small") { 5 } else { 50 };
+    ///     TransportLayer::new(RequestLimit::new(per_second, 10)).without_watches()
+    /// });
+    /// # let _ = fleet.build();
+    /// ```
+    pub fn transport_layer(
+        mut self,
+        layer: impl Fn(&LayeredCluster) -> TransportLayer + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.transport_layer = Some(TransportLayers(Arc::new(layer)));
         self
     }
 

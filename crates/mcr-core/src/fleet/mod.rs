@@ -54,6 +54,6 @@ pub use events::{FleetEvent, FleetEvents};
 pub use handle::{ClusterNotFound, Fleet};
 pub use identities::HUB;
 pub use objects::{FleetObjects, MissingCluster};
-pub use settings::FleetSettings;
+pub use settings::{FleetSettings, LayeredCluster};
 pub use snapshot::{ClusterStatus, FleetSnapshot, ProviderStatus, ScopeStatus, ScopeWatchStatus};
 pub use state::ClusterState;

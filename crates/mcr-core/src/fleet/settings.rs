@@ -1,8 +1,9 @@
 //! The settings of a fleet.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use mcr_access::AccessPolicy;
+use mcr_access::{AccessPolicy, ClusterName};
+use mcr_client::TransportLayer;
 use mcr_watch::WatchSettings;
 
 /// The settings of a fleet. Most programs need no other values than the defaults.
@@ -45,6 +46,8 @@ pub struct FleetSettings {
     pub allow_anonymous: bool,
     /// The settings of lists and watches.
     pub watch: Arc<WatchSettings>,
+    /// Set by [`FleetBuilder::transport_layer`](super::FleetBuilder::transport_layer).
+    pub(crate) transport_layer: Option<TransportLayers>,
     /// The `reportingComponent` of Kubernetes events. Default `mcr`.
     pub event_reporter: String,
     /// Whether a declared identity stands alone, so that the UID of `kube-system` is not read beside it: for providers whose
@@ -54,6 +57,28 @@ pub struct FleetSettings {
     /// Time limits of connections, which tests change. Not part of the API.
     #[doc(hidden)]
     pub transport: Arc<mcr_client::Settings>,
+}
+
+/// Makes the layer over the requests of a cluster.
+#[derive(Clone)]
+pub(crate) struct TransportLayers(pub(crate) Arc<dyn Fn(&LayeredCluster) -> TransportLayer + Send + Sync>);
+
+impl fmt::Debug for TransportLayers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TransportLayers")
+    }
+}
+
+/// A cluster whose requests get a layer.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct LayeredCluster {
+    /// The name of the cluster.
+    pub name: ClusterName,
+    /// The name of the provider that has announced it.
+    pub provider: Arc<str>,
+    /// Its labels. The layer stays when they change later.
+    pub labels: BTreeMap<String, String>,
 }
 
 impl Default for FleetSettings {
@@ -73,6 +98,7 @@ impl Default for FleetSettings {
             access_policy: AccessPolicy::default(),
             allow_anonymous: false,
             watch: Arc::default(),
+            transport_layer: None,
             event_reporter: "mcr".to_owned(),
             declared_identity_suffices: false,
             transport: Arc::default(),

@@ -13,7 +13,13 @@ use kube::{
     core::{DynamicResourceScope, NamespaceResourceScope},
     runtime::events::{Recorder, Reporter},
 };
-use mcr_client::{Transport, internal::Observable};
+use mcr_client::{
+    Transport, TransportLayer,
+    internal::{
+        Observable,
+        user_code::{TRANSPORT_LAYER, catch_panic},
+    },
+};
 use mcr_watch::internal::{Health, Watches};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -27,6 +33,7 @@ use crate::{
         description::DesiredCluster,
         epoch::Epoch,
         resources::Resources,
+        settings::{LayeredCluster, TransportLayers},
         state::{ClusterState, Published},
     },
     scope::Capabilities,
@@ -329,6 +336,15 @@ impl Cluster {
             return created;
         }
         let name = &self.0.name;
+        let layers = self.0.resources.settings.transport_layer.as_ref();
+        let layer = layers.map(|TransportLayers(layers)| {
+            let cluster = LayeredCluster {
+                name: name.clone(),
+                provider: self.0.provider.clone(),
+                labels: self.labels(),
+            };
+            catch_panic(TRANSPORT_LAYER, || layers(&cluster)).unwrap_or_else(TransportLayer::panicked)
+        });
         let create = || match self.placement() {
             Some(placement) => placement.clone().transport(name),
             None => {
@@ -339,6 +355,9 @@ impl Cluster {
         self.0.state.read(|now| {
             self.0.transport.get_or_init(|| {
                 let transport = create();
+                if let Some(layer) = layer {
+                    transport.set_layer(layer);
+                }
                 if now.closed {
                     transport.close();
                 } else if let ClusterState::Suspended { reason } = &now.state
