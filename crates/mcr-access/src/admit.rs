@@ -109,20 +109,13 @@ impl AccessPolicy {
                 file_refused("put the certificates into certificate-authority-data"),
             );
         }
-        if let Some(proxy) = &endpoint.proxy {
-            let same = |allowed: &http::Uri| {
-                allowed.scheme() == proxy.scheme()
-                    && allowed.host() == proxy.host()
-                    && allowed.port_u16() == proxy.port_u16()
-            };
-            if !self.proxies.iter().any(same) {
-                return refused(
-                    "proxy-url",
-                    "names a proxy, which untrusted kubeconfigs may not do; remove it, or allow the proxy with \
-                     AccessPolicy::allow_proxy"
-                        .to_owned(),
-                );
-            }
+        if endpoint.proxy.as_ref().is_some_and(|proxy| !self.allows_proxy(proxy)) {
+            return refused(
+                "proxy-url",
+                "names a proxy, which untrusted kubeconfigs may not do; remove it, or allow the proxy with \
+                 AccessPolicy::allow_proxy"
+                    .to_owned(),
+            );
         }
         Ok(())
     }

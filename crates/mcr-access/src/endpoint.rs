@@ -17,6 +17,8 @@ pub struct Endpoint {
     pub insecure_skip_tls_verify: bool,
     /// The proxy to connect through: http, https or socks5.
     pub proxy: Option<http::Uri>,
+    /// Whether connections without `proxy` are direct also if the fleet uses the proxies of the environment.
+    pub direct: bool,
 }
 
 impl Endpoint {
@@ -28,6 +30,7 @@ impl Endpoint {
             tls_server_name: None,
             insecure_skip_tls_verify: false,
             proxy: None,
+            direct: false,
         }
     }
 
@@ -51,6 +54,7 @@ impl fmt::Debug for Endpoint {
             .field("tls_server_name", &self.tls_server_name)
             .field("insecure_skip_tls_verify", &self.insecure_skip_tls_verify)
             .field("proxy", &self.proxy.as_ref().map(redacted_uri))
+            .field("direct", &self.direct)
             .finish()
     }
 }

@@ -32,7 +32,13 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::either::Either;
 use tower::{Service, ServiceExt};
 
-use crate::{headers::basic_auth, lookups::Lookups, settings::Settings};
+use crate::{
+    explain::explain,
+    headers::basic_auth,
+    lookups::Lookups,
+    proxies::{hint, unused_variable},
+    settings::Settings,
+};
 
 type Tcp = HttpConnector<Resolver>;
 /// A TCP connection to the server, or a tunnel through a proxy.
@@ -206,6 +212,14 @@ fn with_port(to: Uri) -> Uri {
     parts.build().unwrap_or(to)
 }
 
+/// No connection, and the environment has a proxy that the fleet does not use.
+#[derive(Debug, thiserror::Error)]
+#[error("{}; {}", explain(.source.as_ref()), hint(.variable))]
+pub(crate) struct ProxyNotUsed {
+    variable: &'static str,
+    source: BoxError,
+}
+
 /// Connects to one endpoint.
 #[derive(Clone)]
 pub(super) struct Connector {
@@ -214,17 +228,21 @@ pub(super) struct Connector {
     /// The name that the server's certificate must have, if it differs from the host of the address.
     name: Option<ServerName<'static>>,
     timeout: Duration,
+    /// The variable of the environment with a proxy to this server that is not used.
+    unused_proxy: Option<&'static str>,
 }
 
 impl Connector {
     pub(super) fn new(
         endpoint: &Endpoint,
+        proxy: Option<&Uri>,
         tls: Arc<ClientConfig>,
         proxy_tls: impl FnOnce() -> Result<Arc<ClientConfig>, AccessError>,
         addresses: AddressPolicy,
         settings: &Settings,
     ) -> Result<Self, AccessError> {
-        let proxy = match &endpoint.proxy {
+        let is_unused = proxy.is_none() && !endpoint.direct && settings.proxies.is_none();
+        let proxy = match proxy {
             None => ProxyConnector::Direct(tcp(addresses, settings)),
             // The address of a proxy is not checked: the kubeconfig is trusted, or the access policy allows this proxy.
             Some(proxy) => proxy_connector(proxy, tcp(AddressPolicy::any(), settings), proxy_tls)?,
@@ -242,6 +260,7 @@ impl Connector {
             tls,
             name: name.transpose()?,
             timeout: settings.connect_timeout,
+            unused_proxy: is_unused.then(|| unused_variable(&endpoint.server)).flatten(),
         })
     }
 
@@ -255,7 +274,11 @@ impl Connector {
         let deadline = Instant::now() + self.timeout;
         let io = timeout_at(deadline, self.proxy.clone().oneshot(to.clone()))
             .await
-            .map_err(|_| ConnectTimeout::Tcp(self.timeout))??;
+            .unwrap_or_else(|_| Err(ConnectTimeout::Tcp(self.timeout).into()));
+        let io = io.map_err(|source| match self.unused_proxy {
+            Some(variable) => ProxyNotUsed { variable, source }.into(),
+            None => source,
+        })?;
         let Some(name) = name else {
             return Ok(Either::Left(io));
         };

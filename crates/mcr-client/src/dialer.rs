@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use http::Uri;
 use mcr_access::{
-    AccessError, AccessPolicy, AddressPolicy, Credential, Endpoint, Trust, internal::literal_ip,
+    AccessError, AccessPolicy, AddressPolicy, Credential, Endpoint, Trust,
+    internal::{literal_ip, redacted_uri},
 };
 
 use crate::{
@@ -74,9 +75,25 @@ impl Dialer {
                 "is not an address; write https://host:port",
             ));
         }
+        let proxy = endpoint.proxy.as_ref();
+        let of_environment = || settings.proxies.as_ref()?.proxy_to(&endpoint.server);
+        let proxy = proxy.or_else(|| of_environment().filter(|_| !endpoint.direct));
+        if endpoint.proxy.is_none()
+            && trust == Trust::Untrusted
+            && let Some(proxy) = proxy
+            && !policy.allows_proxy(proxy)
+        {
+            return Err(AccessError::refused(
+                "server",
+                format!(
+                    "would be reached through the proxy of the environment, {}, which untrusted kubeconfigs may not use; allow the                      proxy with AccessPolicy::allow_proxy, or add the server to NO_PROXY",
+                    redacted_uri(proxy)
+                ),
+            ));
+        }
         let config = tls.config(endpoint, credential.certificate.as_ref())?;
         let proxy_tls = || tls.config(&Endpoint::new(Uri::default()), None);
-        let connector = Connector::new(endpoint, config, proxy_tls, addresses, settings)?;
+        let connector = Connector::new(endpoint, proxy, config, proxy_tls, addresses, settings)?;
         let pool = Pool::new(connector, &endpoint.server, settings).map_err(|_| {
             AccessError::invalid("server", "has a host that does not fit into a header; correct it")
         })?;

@@ -9,7 +9,7 @@ use mcr_access::{ForbiddenAddress, internal::pem, reason};
 use rustls::OtherError;
 
 use crate::{
-    connect::{ConnectTimeout, UnknownHost},
+    connect::{ConnectTimeout, ProxyNotUsed, UnknownHost},
     error::TransportError,
     tls::{Unusable, unusable},
 };
@@ -50,7 +50,11 @@ pub fn explain(error: &(dyn Error + 'static)) -> String {
         if let Some(error) = error.downcast_ref::<TransportError>() {
             return error.kind().to_string();
         }
-        if error.is::<ForbiddenAddress>() || error.is::<UnknownHost>() || error.is::<ConnectTimeout>() {
+        if error.is::<ForbiddenAddress>()
+            || error.is::<ProxyNotUsed>()
+            || error.is::<UnknownHost>()
+            || error.is::<ConnectTimeout>()
+        {
             return error.to_string();
         }
         if error.is::<tower::buffer::error::Closed>() {

@@ -32,6 +32,7 @@ mod proof;
 mod connect;
 mod lookups;
 mod pool;
+mod proxies;
 mod tls;
 
 // Responses.
@@ -62,6 +63,7 @@ pub use explain::explain as explain_error;
 pub use layer::{LimitedRequests, RequestLimit, RequestService, TransportLayer};
 pub use link::{EndpointNumber, Link, LinkState};
 pub use object_path::{ObjectPath, UnusableName};
+pub use proxies::ProxyEnvironment;
 pub use settings::Settings;
 pub use transport::Transport;
 
@@ -74,6 +76,7 @@ pub mod internal {
         endpoint_credentials::{EndpointCredentials, IssuedCredential},
         observable::Observable,
         prefix::{AbsolutePath, prefixed},
+        proxies::{hint as proxy_hint, unused_variable as unused_proxy_variable},
         request::HeadTimeout,
         requests::{Request, Requests, Ticket},
     };

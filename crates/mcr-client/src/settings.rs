@@ -1,15 +1,17 @@
 //! Limits of time and size.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use http::HeaderValue;
+
+use crate::proxies::ProxyEnvironment;
 
 /// Time limits of connections, requests and responses, and the size limit of a response.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Time limit for DNS, TCP, proxy and TLS together. 10 s by default.
     pub connect_timeout: Duration,
-    /// Time limit from the start of a request to the head of its response, connecting included. 30 s by default. Watches have
+    /// Time limit from the start of a request to the head of its response, connecting included. 60 s by default, as API servers allow. Watches have
     /// [`watch_head_timeout`](Self::watch_head_timeout) instead.
     pub head_timeout: Duration,
     /// The same for watches. 300 s by default.
@@ -24,6 +26,8 @@ pub struct Settings {
     /// Size limit in bytes of a response that the `kube::Client` of a cluster receives as a whole: an object or a list. A larger one
     /// fails with [`TooLarge`](crate::TransportErrorKind::TooLarge). 256 MiB by default.
     pub body_limit: usize,
+    /// The proxies to API servers whose endpoint names none. Default: none, and the connections are direct.
+    pub proxies: Option<Arc<ProxyEnvironment>>,
     /// How long an idle connection stays open. 60 s by default.
     pub idle_timeout: Duration,
     /// Each watch ends at a random time within this duration after the credentials were rotated. 18 s by default.
@@ -45,10 +49,11 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             connect_timeout: Duration::from_secs(10),
-            head_timeout: Duration::from_secs(30),
+            head_timeout: Duration::from_secs(60),
             watch_head_timeout: Duration::from_secs(300),
             read_timeout: Duration::from_secs(30),
             body_limit: 256 << 20,
+            proxies: None,
             idle_timeout: Duration::from_secs(60),
             rotation_spread: Duration::from_secs(18),
             rotation_line_timeout: Duration::from_secs(10),

@@ -54,7 +54,10 @@ pub use mcr_access::{
 pub use mcr_access::internal::process;
 
 // A program that changes or limits requests.
-pub use mcr_client::{LimitedRequests, RequestLimit, RequestService, TransportLayer};
+pub use mcr_client::{
+    LimitedRequests, ProxyEnvironment, RequestLimit, RequestService, Settings as TransportSettings,
+    TransportLayer,
+};
 
 // Why a request failed.
 pub use mcr_client::{TransportError, TransportErrorKind, explain_error};
@@ -82,16 +85,12 @@ pub use fleet::{
 };
 pub use mcr_watch::{KindCounts, KindStatus, WatchError, WatchProblem, WatchStatus};
 
-// Public for tests only.
-#[doc(hidden)]
-pub use mcr_client::Settings as TransportSettings;
-
 /// For the crates of this workspace. Not part of the API: it may change or go at any time.
 #[doc(hidden)]
 pub mod internal {
     pub use mcr_access::internal::{
         Outline, claims, is_format, outline, outline_parsed, rfc3339, rfc3339_option,
     };
-    pub use mcr_client::internal::{jitter, tls};
+    pub use mcr_client::internal::{jitter, proxy_hint, tls, unused_proxy_variable};
     pub use mcr_store::describe as describe_json_error;
 }

@@ -79,13 +79,18 @@ pub struct DiscoverySettings {
     pub access_policy: AccessPolicy,
     /// The settings of lists and watches.
     pub watch: Arc<WatchSettings>,
+    /// The limits and proxies of connections to clusters.
+    pub transport: Arc<mcr_client::Settings>,
 }
 
 impl From<AccessPolicy> for DiscoverySettings {
     /// The defaults, with this policy.
     fn from(access_policy: AccessPolicy) -> Self {
-        let watch = Arc::default();
-        Self { access_policy, watch }
+        Self {
+            access_policy,
+            watch: Arc::default(),
+            transport: Arc::default(),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use mcr_core::{
-    AccessPolicy, BoxError, Change, ClusterName, OneOffClients,
+    BoxError, Change, ClusterName, DiscoverySettings, OneOffClients,
     hub::{Decide, Outcome, Ticket},
 };
 use tokio::time::Instant;
@@ -80,11 +80,11 @@ impl Decide for Decisions {
 }
 
 impl Decisions {
-    pub(crate) fn new(options: &Options, shared: Arc<Shared>, policy: &AccessPolicy) -> Self {
+    pub(crate) fn new(options: &Options, shared: Arc<Shared>, settings: &DiscoverySettings) -> Self {
         let members = Members::new(options.refresh, options.at_once, shared.take_memory());
         Self {
             members: members.may_set(options.may_set.clone()),
-            clients: Arc::new(OneOffClients::new(policy, MAX_ANSWER)),
+            clients: Arc::new(OneOffClients::new(settings, MAX_ANSWER)),
             timeout: options.timeout,
             shared,
         }

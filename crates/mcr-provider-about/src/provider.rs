@@ -129,7 +129,7 @@ impl Provider for AboutApi {
 
     fn discover_with(&self, stop: CancellationToken, settings: &DiscoverySettings) -> Discovery {
         let inner = self.inner.discover_with(stop.clone(), settings);
-        let decisions = Decisions::new(&self.options, self.shared.clone(), &settings.access_policy);
+        let decisions = Decisions::new(&self.options, self.shared.clone(), settings);
         let running = Running::new(decisions).source(inner.map(Event::Announced));
         discovery(stop, ready(Ok(running)))
     }

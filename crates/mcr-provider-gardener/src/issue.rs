@@ -58,7 +58,7 @@ impl Issuer {
                 judge: config.hub.judge(settings),
                 valid_for: config.valid_for,
             }),
-            clients: OneOffClients::new(&settings.access_policy, LARGEST_TRIAL),
+            clients: OneOffClients::new(settings, LARGEST_TRIAL),
             config,
         }
     }

@@ -107,6 +107,16 @@ impl AccessPolicy {
         self
     }
 
+    /// Whether untrusted kubeconfigs may use this proxy.
+    pub fn allows_proxy(&self, proxy: &http::Uri) -> bool {
+        let same = |allowed: &http::Uri| {
+            allowed.scheme() == proxy.scheme()
+                && allowed.host() == proxy.host()
+                && allowed.port_u16() == proxy.port_u16()
+        };
+        self.proxies.iter().any(same)
+    }
+
     /// Sets the addresses that connections may use.
     #[must_use]
     pub fn addresses(mut self, addresses: AddressPolicy) -> Self {

@@ -9,7 +9,6 @@ mod finding;
 mod fix;
 mod hub;
 mod probe;
-mod proxy_variable;
 mod sources;
 pub(crate) mod target;
 

@@ -11,7 +11,10 @@ use http_body_util::Empty;
 use hyper::{body::Bytes, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use jiff::fmt::rfc2822;
-use mcr_core::{AddressPolicy, Trust, explain_error, internal::tls};
+use mcr_core::{
+    AddressPolicy, Trust, explain_error,
+    internal::{proxy_hint, tls, unused_proxy_variable},
+};
 use parking_lot::Mutex;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, SignatureScheme,
@@ -26,10 +29,7 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-use super::{
-    proxy_variable,
-    target::{Credential, Target, allowed, validity},
-};
+use super::target::{Credential, Target, allowed, validity};
 use crate::values::seconds;
 
 /// The connection to an API server.
@@ -92,7 +92,7 @@ pub(super) async fn connection(target: &Target, policy: &AddressPolicy, limit: D
     let reach = if target.proxied {
         None
     } else {
-        Some(mention_proxy(reach(target, policy, limit).await, &target.host))
+        Some(mention_proxy(reach(target, policy, limit).await, target))
     };
     Connection {
         address: target.address.clone(),
@@ -105,17 +105,16 @@ pub(super) async fn connection(target: &Target, policy: &AddressPolicy, limit: D
 }
 
 /// Adds the variable by which another program would have gone through a proxy, if a step before the first answer failed.
-fn mention_proxy(mut reach: Reach, host: &str) -> Reach {
+fn mention_proxy(mut reach: Reach, target: &Target) -> Reach {
     let failed = [
         reach.resolved.as_mut().and_then(|step| step.as_mut().err()),
         reach.connected.as_mut().and_then(|step| step.as_mut().err()),
         reach.greeted.as_mut().and_then(|step| step.as_mut().err()),
     ];
-    let variable = proxy_variable::variable(host, |name| std::env::var(name).ok());
+    let server = target.address.parse().ok();
+    let variable = server.and_then(|server| unused_proxy_variable(&server));
     for (failure, name) in failed.into_iter().flatten().zip(variable) {
-        failure.push_str(&format!(
-            "; ${name} is set: kubectl would use that proxy, and mcr does not unless it is the proxy-url of the cluster in the kubeconfig"
-        ));
+        failure.push_str(&format!("; {}", proxy_hint(name)));
     }
     reach
 }

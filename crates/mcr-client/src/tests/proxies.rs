@@ -1,12 +1,16 @@
 //! HTTP and SOCKS proxies.
 
-use mcr_access::{Credential, Endpoint, Trust};
+use std::sync::Arc;
+
+use mcr_access::{AccessPolicy, Credential, Endpoint, Trust};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{
-    dialer, failure, get, rest,
+    Settings, dialer, failure, get, rest,
     server::{Server, respond},
+    settings,
 };
+use crate::{dialer::Dialer, proxies::ProxyEnvironment};
 
 #[tokio::test]
 async fn http_proxies() {
@@ -75,4 +79,95 @@ async fn socks_proxies() {
     let (wanted, request) = proxy.await.unwrap();
     assert_eq!(&wanted, b"\x05\x01\x00\x03\x0bapi.example\x00\x50");
     assert!(request.starts_with(b"GET /version"));
+}
+
+#[tokio::test]
+async fn proxies_of_the_environment_are_used_where_the_endpoint_and_the_exceptions_leave_it_to_them() {
+    let answer = |text: &'static str| {
+        Server::start(None, move |seen, mut stream| async move {
+            let body = if seen.line().starts_with("CONNECT ") {
+                ""
+            } else {
+                text
+            };
+            respond(&mut stream, "200 OK", "text/plain", body).await;
+            Some(stream)
+        })
+    };
+    let (proxy, other) = (answer("through").await, answer("through the other").await);
+    let url = format!("http://me:canary@{}", proxy.address);
+    let environment = ProxyEnvironment::new(|name| match name {
+        "HTTP_PROXY" => Some(url.clone()),
+        "NO_PROXY" => Some("direct.example".into()),
+        _ => None,
+    });
+    let with = |policy: &AccessPolicy| {
+        let proxies = Some(Arc::new(environment.clone().unwrap()));
+        Dialer::with_settings(
+            policy,
+            Settings {
+                proxies,
+                ..settings()
+            }
+            .into(),
+        )
+    };
+    let endpoint = |server: &str| Endpoint::new(format!("http://{server}").parse().unwrap());
+    let ask = async |dialer: &Dialer, endpoint: &Endpoint, trust| {
+        let channel = dialer.channel(endpoint, &Credential::anonymous(), trust);
+        let channel = channel.map_err(|error| error.to_string())?;
+        let answer = channel
+            .send(get("/version"))
+            .await
+            .map_err(|error| error.to_string())?;
+        Ok::<_, String>(rest(&mut answer.into_body()).await.0)
+    };
+    let default = with(&AccessPolicy::default());
+    assert_eq!(
+        ask(&default, &endpoint("api.example"), Trust::Trusted)
+            .await
+            .as_deref(),
+        Ok("through")
+    );
+    assert_eq!(proxy.seen()[0].line(), "CONNECT api.example:80 HTTP/1.1");
+
+    // The proxy-url of the cluster comes first, and a cluster may be direct.
+    let mut own = endpoint("api.example");
+    own.proxy = Some(format!("http://{}", other.address).parse().unwrap());
+    assert_eq!(
+        ask(&default, &own, Trust::Trusted).await.as_deref(),
+        Ok("through the other")
+    );
+    let mut direct = endpoint("no-such-host.invalid");
+    direct.direct = true;
+    for endpoint in [
+        direct,
+        endpoint("direct.example:1"),
+        endpoint(&format!("{}", other.address)),
+    ] {
+        let _ = ask(&default, &endpoint, Trust::Trusted).await;
+    }
+    assert_eq!(proxy.seen().len(), 2, "none of them has used the proxy");
+
+    // The proxy would resolve the names that an untrusted kubeconfig chooses.
+    let refused = ask(&default, &endpoint("api.example"), Trust::Untrusted)
+        .await
+        .unwrap_err();
+    assert!(
+        refused.contains("AccessPolicy::allow_proxy") && !refused.contains("canary"),
+        "{refused}"
+    );
+    let allowed =
+        with(&AccessPolicy::default().allow_proxy(format!("http://{}", proxy.address).parse().unwrap()));
+    assert_eq!(
+        ask(&allowed, &endpoint("api.example"), Trust::Untrusted)
+            .await
+            .as_deref(),
+        Ok("through")
+    );
+    let metadata = endpoint("169.254.169.254");
+    assert!(
+        ask(&allowed, &metadata, Trust::Untrusted).await.is_err(),
+        "the address policy still applies"
+    );
 }

@@ -172,7 +172,7 @@ async fn an_idle_connection_is_of_no_use_once_the_server_speaks_or_ends_it() {
             let endpoint = endpoint.certificate_authority(authority.pem());
             let tls = TlsCache::default().config(&endpoint, None).unwrap();
             let no_proxy = || unreachable!("there is no proxy");
-            let connector = Connector::new(&endpoint, tls, no_proxy, AddressPolicy::any(), &settings());
+            let connector = Connector::new(&endpoint, None, tls, no_proxy, AddressPolicy::any(), &settings());
             let stream = connector.unwrap().connect(&endpoint.server).await.unwrap();
             let mut connection = Connection::new(stream);
             assert!(connection.is_usable(), "{version:?} {then:?}");

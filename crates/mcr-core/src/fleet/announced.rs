@@ -27,6 +27,7 @@ impl FleetSink {
         let settings = self.0.fleet.settings();
         DiscoverySettings {
             watch: settings.watch.clone(),
+            transport: settings.transport.clone(),
             ..settings.access_policy.clone().into()
         }
     }

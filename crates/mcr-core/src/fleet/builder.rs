@@ -40,6 +40,25 @@ impl FleetBuilder {
         self
     }
 
+    /// Changes the time limits, size limits and proxies of connections to clusters.
+    ///
+    /// ```
+    /// use mcr_core::{Fleet, ProxyEnvironment};
+    /// use std::time::Duration;
+    ///
+    /// let proxies = ProxyEnvironment::from_env()?;
+    /// let fleet = Fleet::builder().transport(|transport| {
+    ///     transport.head_timeout = Duration::from_secs(120);
+    ///     transport.proxies = Some(proxies.into());
+    /// });
+    /// # let _ = fleet.build();
+    /// # Ok::<(), mcr_core::AccessError>(())
+    /// ```
+    pub fn transport(mut self, change: impl FnOnce(&mut mcr_client::Settings)) -> Self {
+        change(Arc::make_mut(&mut self.settings.transport));
+        self
+    }
+
     /// Puts a layer over the requests of each cluster, for tracing, signing, headers or limits of the program.
     ///
     /// `layer` is called once for each cluster that joins, and for each scope endpoint, whose lists and watches serve all

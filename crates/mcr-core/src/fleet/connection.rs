@@ -23,8 +23,8 @@ use super::{
     settings::FleetSettings,
     spec_change::{ResolvedSpec, Target},
 };
-use crate::{access::Access, spec::ClusterSpec};
-use mcr_access::{AccessPolicy, Fingerprint, Refresh};
+use crate::{access::Access, provider::DiscoverySettings, spec::ClusterSpec};
+use mcr_access::{Fingerprint, Refresh};
 
 /// The warning while a credential is in use that had expired when it came.
 pub(super) const HAD_EXPIRED: &str = "its credential had expired when it came, but the API server takes it; compare the clock of \
@@ -129,14 +129,14 @@ pub(super) struct NewConnection {
 pub struct OneOffClients(Resources);
 
 impl OneOffClients {
-    /// Untrusted accesses are checked by `policy`. An answer of more than `body_limit` bytes is an error.
-    pub fn new(policy: &AccessPolicy, body_limit: usize) -> Self {
-        let mut transport = mcr_client::Settings::default();
+    /// Connects as a fleet with these settings does. An answer of more than `body_limit` bytes is an error.
+    pub fn new(settings: &DiscoverySettings, body_limit: usize) -> Self {
+        let mut transport = mcr_client::Settings::clone(&settings.transport);
         transport.body_limit = body_limit;
         // Nobody fetches newer credentials for these clients.
         transport.refresh_wait = Duration::ZERO;
         Self(Resources::new(FleetSettings {
-            access_policy: policy.clone(),
+            access_policy: settings.access_policy.clone(),
             transport: Arc::new(transport),
             ..FleetSettings::default()
         }))

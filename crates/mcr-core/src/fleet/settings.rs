@@ -54,8 +54,7 @@ pub struct FleetSettings {
     /// endpoints show there what belongs to one of many. Not part of the API.
     #[doc(hidden)]
     pub declared_identity_suffices: bool,
-    /// Time limits of connections, which tests change. Not part of the API.
-    #[doc(hidden)]
+    /// Time limits, size limits and proxies of connections. See [`FleetBuilder::transport`](super::FleetBuilder::transport).
     pub transport: Arc<mcr_client::Settings>,
 }
 
