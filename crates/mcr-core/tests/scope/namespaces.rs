@@ -7,8 +7,10 @@ use std::{
 
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Client, client::Body};
-use mcr_core::{ClusterSpec, Scope, WatchRequest};
+use kube::{Api, Client, client::Body};
+use mcr_core::{Access, ClusterSpec, Fleet, Scope, TransportLayer, WatchRequest};
+use mcr_testkit::{sim::SimCluster, waiting::Background};
+use tower::util::MapRequestLayer;
 
 use crate::harness::*;
 
@@ -95,6 +97,52 @@ fn a_watch_of_what_can_not_be_a_namespace_is_refused_in_a_scope_and_stays_so_whe
         let asked = asked.lock().unwrap().clone();
         assert!(!asked.is_empty(), "the endpoints are connected to");
         assert!(!asked.iter().any(|path| path.contains("configmaps")), "{asked:?}");
+        running.stop().await;
+    });
+}
+
+#[test]
+fn a_request_of_a_cluster_in_a_scope_passes_the_layer_of_that_cluster_only() {
+    paused(|| async {
+        let seen = Arc::<Mutex<Vec<(String, String)>>>::default();
+        let noted = seen.clone();
+        let (clusters, provider) = provider::announced(true);
+        let fleet = Fleet::builder()
+            .provider(provider)
+            .transport_layer(move |cluster| {
+                let (noted, name) = (noted.clone(), cluster.name.to_string());
+                TransportLayer::new(MapRequestLayer::new(move |request: Request<Body>| {
+                    let path = request.uri().path().to_owned();
+                    noted.lock().unwrap().push((name.clone(), path));
+                    request
+                }))
+            });
+        let fleet = fleet.build();
+        let runs = fleet.clone();
+        let running = Background::start(|stop| async move { runs.run(stop).await });
+        let (host, scope) = (SimCluster::new(), Scope::new(NAMESPACES));
+        scope.set_endpoint("a", Access::from(host.client()));
+        clusters.add(spec(&scope, "a", "zoo"));
+        let cluster = eventually(SOON, "it is engaged", || fleet.get("zoo").ok()).await;
+        let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), "zoo");
+        eventually(SOON, "it is ready", || cluster.state().is_ready()).await;
+        maps.list(&Default::default()).await.or_fail();
+        let of_maps = || -> Vec<(String, String)> {
+            let seen = seen.lock().unwrap().clone();
+            seen.into_iter()
+                .filter(|(_, path)| path.ends_with("configmaps"))
+                .collect()
+        };
+        let own = ("zoo".to_owned(), "/api/v1/namespaces/zoo/configmaps".to_owned());
+        assert_eq!(of_maps(), [own]);
+        // The list and the watch of the endpoint serve all its clusters.
+        let _watch = cluster.watch(WatchRequest::of::<ConfigMap>(), None).or_fail();
+        eventually(SOON, "the endpoint lists", || of_maps().len() > 2).await;
+        assert!(
+            of_maps()[1..]
+                .iter()
+                .all(|(name, path)| name != "zoo" && path == "/api/v1/configmaps")
+        );
         running.stop().await;
     });
 }
