@@ -202,18 +202,8 @@ fn as_crd(schema: &Value) -> Value {
         .collect();
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (plural, group) = (word(&spec["names"]["plural"]), word(&spec["group"]));
-    let mut names = spec["names"].clone();
-    let kind = word(&names["kind"]);
-    for (field, value) in [
-        ("singular", kind.to_lowercase()),
-        ("listKind", format!("{kind}List")),
-    ] {
-        if word(&names[field]).is_empty() {
-            names[field] = value.into();
-        }
-    }
     json!({
         "metadata": { "name": format!("{plural}.{group}"), "uid": text(schema, "uid") },
-        "spec": { "group": group, "names": names, "scope": spec["scope"], "versions": versions },
+        "spec": { "group": group, "names": spec["names"], "scope": spec["scope"], "versions": versions },
     })
 }

@@ -9,8 +9,6 @@
 mod audit;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-#[cfg(all(unix, feature = "consumers"))]
-pub mod consumers;
 #[cfg(all(unix, feature = "control-plane"))]
 pub mod control_plane;
 #[cfg(feature = "conformance")]
@@ -32,7 +30,7 @@ pub mod schema;
 pub mod sim;
 #[cfg(feature = "steps")]
 pub mod steps;
-#[cfg(any(feature = "conformance", all(unix, feature = "consumers")))]
+#[cfg(feature = "conformance")]
 mod suite;
 #[cfg(feature = "waiting")]
 pub mod waiting;

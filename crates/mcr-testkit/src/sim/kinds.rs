@@ -56,6 +56,11 @@ impl Kind {
         }
     }
 
+    /// The schema of a custom resource.
+    pub fn schema(&self) -> Option<&Schema> {
+        self.custom.as_ref()?.schema.as_ref()
+    }
+
     /// `widgets.example.com "w"`, as messages name it.
     pub fn quoted(&self, name: &str) -> String {
         format!("{} \"{name}\"", self.resource)
