@@ -24,6 +24,8 @@ pub mod log;
     all(unix, any(feature = "control-plane", feature = "faults"))
 ))]
 mod pki;
+#[cfg(any(feature = "e2e", all(unix, feature = "control-plane")))]
+mod request;
 #[cfg(feature = "conformance")]
 pub mod schema;
 #[cfg(feature = "sim")]

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::ControlPlaneError;
 use super::api_server::get;
-use super::rbac::send;
+use crate::request::send;
 
 const SERVED_WITHIN: Duration = Duration::from_secs(60);
 

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::ControlPlaneError;
+use crate::request::send;
 
 /// The limit for the authorizer, which reads from its own caches, to notice a change.
 const NOTICED_WITHIN: Duration = Duration::from_secs(60);
@@ -168,31 +169,5 @@ fn kinds(namespace: Option<&str>) -> [&'static str; 2] {
         ["Role", "RoleBinding"]
     } else {
         ["ClusterRole", "ClusterRoleBinding"]
-    }
-}
-
-/// Sends an object as JSON: k8s-openapi's types differ between its version features, and this crate must compile with each.
-pub(super) async fn send(
-    client: &Client,
-    method: &str,
-    path: &str,
-    body: &Value,
-) -> Result<Value, kube::Error> {
-    let media = if method == "PATCH" {
-        "application/apply-patch+yaml"
-    } else {
-        "application/json"
-    };
-    let request = http::Request::builder().method(method).uri(path);
-    let request = request.header("content-type", media).body(body.to_string());
-    let request = request.map_err(kube::Error::HttpError)?;
-    client.request(request.map(String::into_bytes)).await
-}
-
-/// Creates an object that may be there already.
-pub(super) async fn create(client: &Client, path: &str, object: &Value) -> Result<(), kube::Error> {
-    match send(client, "POST", path, object).await {
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-        result => result.map(drop),
     }
 }

@@ -3,8 +3,9 @@ use std::sync::Arc;
 use k8s_openapi::api::rbac::v1::{PolicyRule, Subject};
 use serde_json::json;
 
-use super::rbac::{Access, Grant, create, send};
+use super::rbac::{Access, Grant};
 use super::{ControlPlane, ControlPlaneError, Credentials};
+use crate::request::{create, send};
 
 /// Describes a [`ServiceAccountUser`] to create; see [`ControlPlane::service_account`].
 #[derive(Debug)]
