@@ -28,7 +28,6 @@ use mcr_testkit::sim::store::Store;
 pub struct KcpBuilder {
     pub(super) shards: Vec<String>,
     delays: KcpDelays,
-    seed: Option<u64>,
     settings: Settings,
 }
 
@@ -37,7 +36,6 @@ impl Default for KcpBuilder {
         Self {
             shards: vec!["root".to_owned()],
             delays: KcpDelays::default(),
-            seed: None,
             settings: Settings {
                 window: 10_000,
                 bookmark_interval: Duration::from_secs(60),
@@ -85,22 +83,10 @@ impl KcpBuilder {
         self
     }
 
-    /// Makes ids and generated names from this seed, so that they are the same in each run.
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.seed = Some(seed);
-        self
-    }
-
     /// Sets how many writes of each resource a shard keeps in the history. Default: 10,000. Watches of
     /// older versions get 410.
     pub fn history(mut self, writes: usize) -> Self {
         self.settings.window = writes;
-        self
-    }
-
-    /// Sets how many requests the audit log of each shard keeps. Default: 10,000; 0 for no log.
-    pub fn audit_limit(mut self, requests: usize) -> Self {
-        self.settings.audit_limit = requests;
         self
     }
 
@@ -140,7 +126,7 @@ impl KcpBuilder {
     }
 
     fn build_at(self, url: String, urls: Vec<String>) -> Kcp {
-        let seed = self.seed.unwrap_or_else(|| RandomState::new().hash_one(0));
+        let seed = RandomState::new().hash_one(0);
         let directory = Arc::new(Directory::default());
         let shards = self.shards.into_iter().zip(urls).enumerate();
         let shards = shards.map(|(number, (name, url))| {
@@ -157,7 +143,7 @@ impl KcpBuilder {
                 users,
                 Some(Arc::new(admission)),
             );
-            Shard::new(name.into(), number, url, server)
+            Arc::new(Shard::new(name.into(), number, url, server))
         });
         let admin_token = format!("kcp-admin-{seed:016x}");
         let mut users = Users::default();

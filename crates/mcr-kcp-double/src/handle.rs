@@ -1,13 +1,18 @@
+use std::io;
 use std::sync::Arc;
 
+use http::Request;
+use http::header::AUTHORIZATION;
+use http_body_util::BodyExt;
+use kube::client::Body;
 use serde_json::json;
 
 use super::control::KcpMove;
 use super::inner::Inner;
 use super::kinds::{WORKSPACES, well_known};
 use super::missing::no_workspace;
-use super::path::Entry;
-use super::service::KcpService;
+use super::path::{self, Entry};
+use super::rewrite::set_path;
 use super::shard_handle::KcpShard;
 use super::user::KcpUser;
 use super::workspace::KcpWorkspace;
@@ -39,7 +44,7 @@ impl Kcp {
     ///
     /// # Errors
     ///
-    /// With the error that kcp answers, and with 404 if there is no such shard.
+    /// With the error that kcp answers.
     pub fn create_workspace_on(&self, path: &str, shard: &str) -> Result<KcpWorkspace, SimError> {
         let (parent, name) = path.rsplit_once(':').unwrap_or(("root", path));
         let entry = self
@@ -49,10 +54,6 @@ impl Kcp {
             .ok_or_else(|| no_workspace(parent))?;
         let kind = well_known(WORKSPACES).ok_or_else(SimError::no_such_resource)?;
         let on = self.inner.shard_of(&entry).ok_or_else(|| no_workspace(parent))?;
-        if self.inner.shard_named(shard).is_none() {
-            let message = format!("there is no shard {shard:?}: see Kcp::shards for the names");
-            return Err(SimError::new(404, "NotFound", message));
-        }
         let object = json!({
             "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": { "name": name },
             "spec": { "location": { "selector": { "matchLabels": { "name": shard } } } },
@@ -103,15 +104,12 @@ impl Kcp {
 
     /// The shards, `root` first.
     pub fn shards(&self) -> Vec<KcpShard> {
-        let all = 0..self.inner.shards.len();
-        all.map(|number| KcpShard::new(self.inner.clone(), number))
-            .collect()
+        self.inner.shards.iter().cloned().map(KcpShard).collect()
     }
 
     /// A shard by name.
     pub fn shard(&self, name: &str) -> Option<KcpShard> {
-        let shard = self.inner.shard_named(name)?;
-        Some(KcpShard::new(self.inner.clone(), shard.number))
+        self.inner.shard_named(name).cloned().map(KcpShard)
     }
 
     /// Adds the user of a bearer token, or replaces it.
@@ -141,11 +139,7 @@ impl Kcp {
 
     /// As [`client`](Self::client), for the user of a token.
     pub fn client_with_token(&self, path: &str, token: &str) -> kube::Client {
-        let service = KcpService::new(self.inner.clone(), Entry::Front);
-        kube::Client::new(
-            service.below(&format!("/clusters/{path}")).with_token(token),
-            "default",
-        )
+        self.client_below(Entry::Front, format!("/clusters/{path}"), token)
     }
 
     /// A client of the user of a token at any URL of the double, without sockets: an endpoint of a slice with
@@ -158,8 +152,27 @@ impl Kcp {
             None => return None,
         };
         let path = url.strip_prefix(base.as_str())?.trim_end_matches('/');
-        let service = KcpService::new(self.inner.clone(), entry).below(path);
-        Some(kube::Client::new(service.with_token(token), "default"))
+        Some(self.client_below(entry, path.to_owned(), token))
+    }
+
+    /// A client whose requests have this before their path.
+    fn client_below(&self, entry: Entry, prefix: String, token: &str) -> kube::Client {
+        let (inner, authorization) = (self.inner.clone(), format!("Bearer {token}"));
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (inner, authorization) = (inner.clone(), authorization.clone());
+            let path = format!("{prefix}{}", request.uri().path());
+            async move {
+                let (mut parts, body) = request.into_parts();
+                let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+                if let Ok(authorization) = authorization.parse() {
+                    parts.headers.insert(AUTHORIZATION, authorization);
+                }
+                let query = parts.uri.query().map(str::to_owned);
+                set_path(&mut parts, &path, query.as_deref());
+                Ok::<_, io::Error>(path::answer(&inner, entry, parts, &body))
+            }
+        });
+        kube::Client::new(service, "default")
     }
 }
 

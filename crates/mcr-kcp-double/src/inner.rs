@@ -17,7 +17,7 @@ use super::user::Users;
 /// Locks are taken in this order: control plane, store of a shard, directory.
 #[derive(Debug)]
 pub(super) struct Inner {
-    pub(super) shards: Vec<Shard>,
+    pub(super) shards: Vec<Arc<Shard>>,
     pub(super) directory: Arc<Directory>,
     pub(super) users: Mutex<Users>,
     pub(super) control: Mutex<State>,
@@ -36,14 +36,14 @@ pub(super) struct Inner {
 
 impl Inner {
     pub(super) fn shard(&self, number: usize) -> Option<&Shard> {
-        self.shards.get(number)
+        self.shards.get(number).map(|shard| &**shard)
     }
 
     pub(super) fn shard_of(&self, entry: &Entry) -> Option<&Shard> {
         self.shard(entry.shard)
     }
 
-    pub(super) fn shard_named(&self, name: &str) -> Option<&Shard> {
+    pub(super) fn shard_named(&self, name: &str) -> Option<&Arc<Shard>> {
         self.shards.iter().find(|shard| &*shard.name == name)
     }
 

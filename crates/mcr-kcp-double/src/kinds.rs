@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use mcr_testkit::sim::SimError;
 use mcr_testkit::sim::crd;
-use mcr_testkit::sim::kinds::{Custom, Kind, Versions, builtins, resource_id};
+use mcr_testkit::sim::kinds::{Kind, Versions, builtins, resource_id};
 use mcr_testkit::sim::object::text;
 
 /// Groups of Kubernetes of which a workspace serves everything that the simulator knows.
@@ -43,31 +43,6 @@ const CLAIMABLE_CORE: &[&str] = &[
     "serviceaccounts",
 ];
 
-/// A kind of kcp. All are cluster-scoped.
-struct Row {
-    group: &'static str,
-    names: [&'static str; 3],
-    short: &'static str,
-    version: &'static str,
-    has_status: bool,
-}
-
-const fn row(
-    group: &'static str,
-    names: [&'static str; 3],
-    short: &'static str,
-    version: &'static str,
-    has_status: bool,
-) -> Row {
-    Row {
-        group,
-        names,
-        short,
-        version,
-        has_status,
-    }
-}
-
 pub(super) const BINDINGS: &str = "apibindings.apis.kcp.io";
 pub(super) const EXPORTS: &str = "apiexports.apis.kcp.io";
 pub(super) const SLICES: &str = "apiexportendpointslices.apis.kcp.io";
@@ -76,18 +51,39 @@ pub(super) const WORKSPACES: &str = "workspaces.tenancy.kcp.io";
 pub(super) const TYPES: &str = "workspacetypes.tenancy.kcp.io";
 pub(super) const LOGICAL_CLUSTERS: &str = "logicalclusters.core.kcp.io";
 
-#[rustfmt::skip]
-const ROWS: &[Row] = &[
-    row("apis.kcp.io", ["apiexports", "apiexport", "APIExport"], "", "v1alpha2", true),
-    row("apis.kcp.io", ["apibindings", "apibinding", "APIBinding"], "", "v1alpha2", true),
-    row("apis.kcp.io", ["apiexportendpointslices", "apiexportendpointslice", "APIExportEndpointSlice"], "", "v1alpha1", true),
-    row("apis.kcp.io", ["apiresourceschemas", "apiresourceschema", "APIResourceSchema"], "", "v1alpha1", false),
-    row("apis.kcp.io", ["apiconversions", "apiconversion", "APIConversion"], "", "v1alpha1", false),
-    row("tenancy.kcp.io", ["workspaces", "workspace", "Workspace"], "ws", "v1alpha1", true),
-    row("tenancy.kcp.io", ["workspacetypes", "workspacetype", "WorkspaceType"], "", "v1alpha1", true),
-    row("core.kcp.io", ["logicalclusters", "logicalcluster", "LogicalCluster"], "", "v1alpha1", true),
-    row("topology.kcp.io", ["partitions", "partition", "Partition"], "", "v1alpha1", false),
-    row("topology.kcp.io", ["partitionsets", "partitionset", "PartitionSet"], "", "v1alpha1", true),
+/// The kinds of kcp: group, version, plural, kind, and whether they have a status. All are cluster-scoped.
+const OWN: &[(&str, &str, &str, &str, bool)] = &[
+    ("apis.kcp.io", "v1alpha2", "apiexports", "APIExport", true),
+    ("apis.kcp.io", "v1alpha2", "apibindings", "APIBinding", true),
+    (
+        "apis.kcp.io",
+        "v1alpha1",
+        "apiexportendpointslices",
+        "APIExportEndpointSlice",
+        true,
+    ),
+    (
+        "apis.kcp.io",
+        "v1alpha1",
+        "apiresourceschemas",
+        "APIResourceSchema",
+        false,
+    ),
+    ("tenancy.kcp.io", "v1alpha1", "workspaces", "Workspace", true),
+    (
+        "tenancy.kcp.io",
+        "v1alpha1",
+        "workspacetypes",
+        "WorkspaceType",
+        true,
+    ),
+    (
+        "core.kcp.io",
+        "v1alpha1",
+        "logicalclusters",
+        "LogicalCluster",
+        true,
+    ),
 ];
 
 /// What every workspace serves, made once.
@@ -104,9 +100,23 @@ pub(super) fn everywhere() -> &'static Versions {
                 versions.insert((group.clone(), version.clone()), served);
             }
         }
-        for row in ROWS {
-            let at = (Cow::Borrowed(row.group), Cow::Borrowed(row.version));
-            versions.entry(at).or_default().push(Arc::new(own(row)));
+        for (group, version, plural, kind, has_status) in OWN {
+            let mut of_version = json!({ "name": version, "served": true, "storage": true });
+            if *has_status {
+                of_version["subresources"] = json!({ "status": {} });
+            }
+            let names = json!({
+                "plural": plural, "singular": kind.to_lowercase(), "kind": kind, "listKind": format!("{kind}List"),
+                "categories": ["kcp"],
+            });
+            let own = json!({
+                "metadata": { "name": resource_id(group, plural) },
+                "spec": { "group": group, "names": names, "scope": "Cluster", "versions": [of_version] },
+            });
+            // Can't fail: each has a group, a plural and one stored version.
+            let own = crd::kinds(&own).unwrap_or_default();
+            let at = (Cow::Borrowed(*group), Cow::Borrowed(*version));
+            versions.entry(at).or_default().extend(own);
         }
         versions
     })
@@ -116,41 +126,6 @@ pub(super) fn everywhere() -> &'static Versions {
 pub(super) fn nothing() -> &'static Versions {
     static NONE: Versions = Versions::new();
     &NONE
-}
-
-fn own(row: &Row) -> Kind {
-    let [plural, singular, kind] = row.names;
-    let age = ("Age", "date", ".metadata.creationTimestamp");
-    Kind {
-        group: row.group.into(),
-        version: row.version.into(),
-        plural: plural.into(),
-        singular: singular.into(),
-        kind: kind.into(),
-        list_kind: format!("{kind}List").into(),
-        short_names: if row.short.is_empty() {
-            Vec::new()
-        } else {
-            vec![row.short.into()]
-        },
-        categories: vec!["kcp".into()],
-        namespaced: false,
-        has_status: row.has_status,
-        has_generation: true,
-        create_on_update: false,
-        update_needs_version: true,
-        delete_answers_object: false,
-        create_only: false,
-        has_collection_delete: true,
-        resource: resource_id(row.group, plural),
-        table: resource_id(row.group, plural),
-        custom: Some(Custom {
-            schema: None,
-            columns: vec![(age.0.to_owned(), age.1.to_owned(), age.2.to_owned(), 0)],
-            selectable: Vec::new(),
-            storage: true,
-        }),
-    }
 }
 
 /// A kind that every workspace serves, in its stored version.
@@ -202,18 +177,8 @@ fn as_crd(schema: &Value) -> Value {
         .collect();
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (plural, group) = (word(&spec["names"]["plural"]), word(&spec["group"]));
-    let mut names = spec["names"].clone();
-    let kind = word(&names["kind"]);
-    for (field, value) in [
-        ("singular", kind.to_lowercase()),
-        ("listKind", format!("{kind}List")),
-    ] {
-        if word(&names[field]).is_empty() {
-            names[field] = value.into();
-        }
-    }
     json!({
         "metadata": { "name": format!("{plural}.{group}"), "uid": text(schema, "uid") },
-        "spec": { "group": group, "names": names, "scope": spec["scope"], "versions": versions },
+        "spec": { "group": group, "names": spec["names"], "scope": spec["scope"], "versions": versions },
     })
 }

@@ -72,7 +72,6 @@ mod path;
 mod rewrite;
 mod root;
 mod server;
-mod service;
 mod shard;
 mod shard_handle;
 mod state;

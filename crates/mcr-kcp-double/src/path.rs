@@ -34,86 +34,16 @@ impl Entry {
     }
 }
 
-/// The parts of a path of kcp. `rest` is a path of a Kubernetes API server.
-#[derive(Debug, PartialEq)]
-enum KcpPath {
-    /// `/clusters/<path or id>/…`
-    Cluster {
-        name: String,
-        rest: String,
-    },
-    /// `/services/apiexport/<cluster>/<export>/clusters/<* or id>/…`
-    Export {
-        cluster: String,
-        export: String,
-        target: Option<String>,
-        rest: String,
-    },
-    /// `/services/initializingworkspaces/<name>/clusters/<* or id>/…`, and the same for terminating ones.
-    Lifecycle {
-        asked: lifecycle_workspace::Asked,
-        rest: String,
-    },
-    /// `/readyz` and the like.
-    Health,
-    Nothing,
+/// What stands behind the URL of a virtual workspace: `/clusters/<* or id>`, and a path of a Kubernetes API server.
+fn target(parts: &[&str]) -> (Option<String>, String) {
+    let target = match parts {
+        ["clusters", target, ..] if !target.is_empty() => Some((*target).to_owned()),
+        _ => None,
+    };
+    (target, rest(parts.get(2..).unwrap_or_default()))
 }
 
-impl KcpPath {
-    fn of(path: &str) -> Self {
-        let path = path
-            .replace("%2A", "*")
-            .replace("%2a", "*")
-            .replace("%3A", ":")
-            .replace("%3a", ":");
-        let mut parts = path.split('/').skip(1);
-        let mut next = || parts.next().unwrap_or_default().to_owned();
-        let first = next();
-        let service = if first == "services" {
-            next()
-        } else {
-            String::new()
-        };
-        match &*first {
-            "clusters" => {
-                let name = next();
-                Self::Cluster {
-                    name,
-                    rest: rest(parts),
-                }
-            }
-            "services" if service == "apiexport" => {
-                let (cluster, export) = (next(), next());
-                let scoped = next() == "clusters";
-                let target = scoped.then(&mut next).filter(|target| !target.is_empty());
-                Self::Export {
-                    cluster,
-                    export,
-                    target,
-                    rest: rest(parts),
-                }
-            }
-            "services" => match Stage::of(&service) {
-                Some(stage) => {
-                    let name = next();
-                    let scoped = next() == "clusters";
-                    let target = scoped.then(&mut next).filter(|target| !target.is_empty());
-                    let asked = lifecycle_workspace::Asked { stage, name, target };
-                    Self::Lifecycle {
-                        asked,
-                        rest: rest(parts),
-                    }
-                }
-                None => Self::Nothing,
-            },
-            "healthz" | "livez" | "readyz" | "version" => Self::Health,
-            _ => Self::Nothing,
-        }
-    }
-}
-
-fn rest<'a>(parts: impl Iterator<Item = &'a str>) -> String {
-    let parts: Vec<&str> = parts.collect();
+fn rest(parts: &[&str]) -> String {
     format!("/{}", parts.join("/"))
 }
 
@@ -140,9 +70,15 @@ pub(super) fn answer(inner: &Inner, entry: Entry, mut parts: Parts, body: &Bytes
         Err(error) => return refuse(own, &parts, "", error, &whole),
     };
     let query = parts.uri.query().map(str::to_owned);
-    let response = match KcpPath::of(parts.uri.path()) {
-        KcpPath::Cluster { name, rest } => {
-            set_path(&mut parts, &rest, query.as_deref());
+    let path = parts.uri.path().to_owned();
+    let escaped = [("%2A", "*"), ("%2a", "*"), ("%3A", ":"), ("%3a", ":")];
+    let path = escaped
+        .iter()
+        .fold(path, |path, (from, to)| path.replace(from, to));
+    let path: Vec<&str> = path.split('/').skip(1).collect();
+    let response = match (entry, path.as_slice()) {
+        (_, ["clusters", name, behind @ ..]) => {
+            set_path(&mut parts, &rest(behind), query.as_deref());
             let visit = Visit {
                 inner,
                 entry,
@@ -150,33 +86,33 @@ pub(super) fn answer(inner: &Inner, entry: Entry, mut parts: Parts, body: &Bytes
                 user: &user,
                 whole: &whole,
             };
-            cluster(visit, &name, &parts, body)
+            cluster(visit, name, &parts, body)
         }
-        KcpPath::Export {
-            cluster,
-            export,
-            target,
-            rest,
-        } if entry != Entry::Front => {
-            set_path(&mut parts, &rest, query.as_deref());
+        (Entry::Shard(_), ["services", "apiexport", cluster, export, behind @ ..]) => {
+            let (target, path) = target(behind);
+            set_path(&mut parts, &path, query.as_deref());
             let asked = Asked {
-                cluster,
-                export,
+                cluster: (*cluster).to_owned(),
+                export: (*export).to_owned(),
                 target,
             };
             export_workspace::answer(inner, own, &asked, parts, body, &user, &whole)
         }
-        KcpPath::Lifecycle { asked, rest } if entry != Entry::Front => {
-            set_path(&mut parts, &rest, query.as_deref());
+        (Entry::Shard(_), ["services", service, name, behind @ ..]) => {
+            let Some(stage) = Stage::of(service) else {
+                return refuse(own, &parts, &user.name, SimError::no_such_resource(), &whole);
+            };
+            let (target, path) = target(behind);
+            set_path(&mut parts, &path, query.as_deref());
+            let name = (*name).to_owned();
+            let asked = lifecycle_workspace::Asked { stage, name, target };
             lifecycle_workspace::answer(inner, own, &asked, parts, body, &user, &whole)
         }
-        KcpPath::Health => {
+        (_, ["healthz" | "livez" | "readyz" | "version", ..]) => {
             let caller = Caller::User(Arc::new(user.within("root")));
             handle_for(&own.view("root"), &parts, body, caller, &whole)
         }
-        KcpPath::Export { .. } | KcpPath::Lifecycle { .. } | KcpPath::Nothing => {
-            refuse(own, &parts, &user.name, SimError::no_such_resource(), &whole)
-        }
+        _ => refuse(own, &parts, &user.name, SimError::no_such_resource(), &whole),
     };
     if writes {
         inner.reconcile();
@@ -204,14 +140,6 @@ fn cluster(visit: Visit<'_>, name: &str, parts: &Parts, body: &Bytes) -> Respons
         whole,
     } = visit;
     let refused = |error: SimError| refuse(own, parts, &user.name, error, whole);
-    if name == "*" {
-        // Across the workspaces of a shard only kcp itself reads.
-        let message = format!(
-            "access denied: user {:?} may not read all workspaces of a shard",
-            user.name
-        );
-        return refused(SimError::new(403, "Forbidden", message));
-    }
     let Some(found) = inner.directory.find(name) else {
         // A shard does not know whether a word without a colon is an id of another shard. A front proxy, which a kcp of one
         // shard does not need, knows no more about a path.

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::handle::Kcp;
 use super::path::{self, Entry};
 use mcr_testkit::sim::kubeconfig;
-use mcr_testkit::sim::{Answers, Listening, listen_for};
+use mcr_testkit::sim::{Answers, Listening, listen};
 use mcr_testkit::sim::{SimBody, SimServerError, SimTls};
 
 /// A double of kcp behind TLS on 127.0.0.1: the front proxy and each shard on a port of its own. Dropping it closes the
@@ -43,7 +43,7 @@ struct Door {
 }
 
 impl Answers for Door {
-    fn answer(&self, parts: Parts, body: Bytes) -> Response<SimBody> {
+    fn answer(&self, parts: Parts, body: Bytes, _: Option<&[u8]>) -> Response<SimBody> {
         let up = || {
             let kcp = self.kcp.get();
             kcp.filter(|kcp| !self.entry.is_stopped(&kcp.inner))
@@ -90,7 +90,7 @@ impl Port {
             kcp: kcp.clone(),
             entry,
         });
-        let listening = listen_for(0, tls, door).await?;
+        let listening = listen(0, tls, door).await?;
         Ok(Self {
             number: listening.address.port(),
             entry,
@@ -113,7 +113,7 @@ impl Port {
                 kcp: ports.kcp.clone(),
                 entry: self.entry,
             });
-            match listen_for(self.number, &ports.tls, door).await {
+            match listen(self.number, &ports.tls, door).await {
                 Ok(listening) => {
                     *self.open.lock() = Some(listening);
                     return Ok(());

@@ -88,6 +88,8 @@ mcr_testkit::steps!(
     what_is_not_selected_is_not_announced_and_leaves,
     heartbeats_and_watches_that_break_change_nothing,
     secrets_of_the_consumer_are_followed_and_no_others_are_asked_for,
+    a_profile_created_anew_is_another_cluster_and_a_new_address_is_followed,
+    the_best_version_that_the_hub_serves_is_read_and_credential_providers_are_a_fallback_of_v1alpha1,
     hostile_profiles_concern_only_their_own_cluster,
     a_hub_that_changes_its_version_is_listed_again,
     a_hub_without_the_api_gets_advice,

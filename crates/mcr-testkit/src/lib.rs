@@ -9,8 +9,6 @@
 mod audit;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-#[cfg(all(unix, feature = "consumers"))]
-pub mod consumers;
 #[cfg(all(unix, feature = "control-plane"))]
 pub mod control_plane;
 #[cfg(feature = "conformance")]
@@ -26,13 +24,15 @@ pub mod log;
     all(unix, any(feature = "control-plane", feature = "faults"))
 ))]
 mod pki;
+#[cfg(any(feature = "e2e", all(unix, feature = "control-plane")))]
+mod request;
 #[cfg(feature = "conformance")]
 pub mod schema;
 #[cfg(feature = "sim")]
 pub mod sim;
 #[cfg(feature = "steps")]
 pub mod steps;
-#[cfg(any(feature = "conformance", all(unix, feature = "consumers")))]
+#[cfg(feature = "conformance")]
 mod suite;
 #[cfg(feature = "waiting")]
 pub mod waiting;

@@ -92,11 +92,11 @@ async fn users_may_do_what_was_granted() {
     user.revoke().await.or_fail();
     assert_eq!(code(config_maps(&client).list(&list).await), 403);
 
-    user.allow_in("default", [policy_rule([""], ["configmaps"], ["list"])])
-        .await
-        .or_fail();
-    assert_eq!(code(config_maps(&client).list(&list).await), 200);
-    assert_eq!(code(Api::<ConfigMap>::all(client.clone()).list(&list).await), 403);
+    let here = plane.user("here");
+    let here = here.rules_in("default", [policy_rule([""], ["configmaps"], ["list"])]);
+    let here = here.create().await.or_fail().client().await.or_fail();
+    assert_eq!(code(config_maps(&here).list(&list).await), 200);
+    assert_eq!(code(Api::<ConfigMap>::all(here).list(&list).await), 403);
 
     let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
     let request = kube::core::Request::new("/apis/authentication.k8s.io/v1/selfsubjectreviews")

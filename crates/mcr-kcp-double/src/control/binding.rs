@@ -39,7 +39,6 @@ impl Reconcile<'_> {
 
     fn new_binding(&mut self, shard: &Shard, at: &Key, object: &Value, claims: Value) {
         let Some(export) = self.export_of(&at.0, &object["spec"]["reference"]["export"]) else {
-            self.mark_invalid(shard, at);
             return;
         };
         self.know(shard, at, export, claims);
@@ -176,12 +175,7 @@ impl Reconcile<'_> {
 
     /// The export of a binding does not exist, or no longer.
     pub(super) fn invalid_export(&mut self, at: &Key) {
-        if let Some(shard) = self.shard_of(&at.0) {
-            self.mark_invalid(shard, at);
-        }
-    }
-
-    fn mark_invalid(&self, shard: &Shard, at: &Key) {
+        let Some(shard) = self.shard_of(&at.0) else { return };
         shard.edit(&at.0, BINDINGS, &at.1, |object| {
             let why = Some(("APIExportNotFound", "APIExport of spec.reference not found"));
             condition::set(object, "APIExportValid", "False", why);

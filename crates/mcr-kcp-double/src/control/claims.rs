@@ -41,18 +41,7 @@ impl Reconcile<'_> {
             let Some(json) = accepted.iter().find(same) else {
                 continue;
             };
-            let theirs = Claim::parse(json).verbs;
-            let all = |verbs: &[String]| verbs.iter().any(|verb| verb == "*");
-            let verbs = if all(&theirs) {
-                claim.verbs.clone()
-            } else if all(&claim.verbs) {
-                theirs
-            } else {
-                theirs
-                    .into_iter()
-                    .filter(|verb| claim.verbs.contains(verb))
-                    .collect()
-            };
+            let verbs = Claim::parse(json).verbs;
             let mut json = (**json).clone();
             if let Some(map) = json.as_object_mut() {
                 map.remove("state");

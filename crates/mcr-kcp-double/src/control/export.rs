@@ -67,9 +67,6 @@ impl Reconcile<'_> {
                 self.soon(Step::Claims(binding));
             }
         }
-        if new || other_resources {
-            self.claimed_elsewhere(at);
-        }
     }
 
     /// The compiled kinds of an export's schemas. Those that have not changed are not compiled again.
@@ -133,23 +130,6 @@ impl Reconcile<'_> {
             }
         }
         served
-    }
-
-    /// Looks again at the exports that claim resources of this one.
-    fn claimed_elsewhere(&mut self, at: &Key) {
-        let identity = self.export_mut(at).identity.clone();
-        let exports = self.state.exports.iter();
-        let claiming: Vec<Key> = exports
-            .filter(|(_, export)| export.claims.iter().any(|claim| claim.identity == identity))
-            .map(|(key, _)| key.clone())
-            .collect();
-        for key in claiming {
-            let Some(export) = self.state.exports.get(&key) else {
-                continue;
-            };
-            let served = self.served(&export.resources, &export.claims);
-            self.export_mut(&key).kinds = served;
-        }
     }
 
     /// kcp makes an endpoint slice with the name of the export.

@@ -46,7 +46,7 @@ impl Reconcile<'_> {
         }
         let wanted = object["spec"]["location"]["selector"]["matchLabels"]["name"].as_str();
         let shard = match wanted {
-            Some(name) => self.inner.shard_named(name),
+            Some(name) => self.inner.shard_named(name).map(|shard| &**shard),
             None => self.inner.shard(0),
         };
         // No shard fits: the Workspace stays in phase Scheduling.

@@ -41,14 +41,7 @@ impl Reconcile<'_> {
         });
         let Some(shard) = self.shard_of(&at.0) else { return };
         shard.edit(&at.0, SLICES, &at.1, |object| {
-            let Some(urls) = found else {
-                let why = ("APIExportNotFound", "the APIExport of spec.export does not exist");
-                condition::set(object, "APIExportValid", "False", Some(why));
-                if let Some(status) = object["status"].as_object_mut() {
-                    status.remove("endpoints");
-                }
-                return;
-            };
+            let urls = found.unwrap_or_default();
             condition::ok(object, &["APIExportValid", "PartitionValid"]);
             if !urls.is_empty() {
                 object["status"]["endpoints"] = urls.into();

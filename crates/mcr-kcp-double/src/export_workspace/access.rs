@@ -102,14 +102,4 @@ impl Access {
             _ => Source::Bindings,
         }
     }
-
-    /// Whether the export claims bindings, which makes them writable.
-    pub(super) fn claims_bindings(&self) -> bool {
-        self.claims.iter().any(|claim| {
-            claim
-                .tables
-                .iter()
-                .any(|table| &**table == crate::kinds::BINDINGS)
-        })
-    }
 }

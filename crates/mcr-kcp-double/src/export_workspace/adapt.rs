@@ -51,15 +51,7 @@ pub(crate) fn answer(
         user,
     };
     match call.adapt(parts.clone(), body.clone()) {
-        Ok(adapted) => {
-            let Adapted {
-                view,
-                parts,
-                body,
-                caller,
-            } = adapted;
-            handle_for(&view, &parts, &body, caller, whole)
-        }
+        Ok(it) => handle_for(&it.view, &it.parts, &it.body, it.caller, whole),
         Err(error) => refuse(shard, &parts, &user.name, error, whole),
     }
 }
@@ -141,11 +133,7 @@ impl Call<'_> {
     /// A request for all bound logical clusters of the shard.
     fn all(&self, wanted: Wanted<'_>, mut parts: Parts, body: Bytes) -> Result<Adapted, SimError> {
         let Wanted {
-            access,
-            kind,
-            path,
-            verb,
-            query,
+            access, kind, verb, ..
         } = wanted;
         if !matches!(verb, "list" | "watch") {
             return Err(SimError::no_such_resource());
@@ -161,15 +149,15 @@ impl Call<'_> {
         if access.is_dead(kind) {
             return Ok(self.dead(access, kind, verb, parts, body));
         }
-        if !path.namespace.is_empty() {
+        let namespace = &wanted.path.namespace;
+        if !namespace.is_empty() {
             let message = format!(
-                "cross-cluster LIST and WATCH are required to be cross-namespace, not scoped to namespace {}",
-                path.namespace
+                "cross-cluster LIST and WATCH are required to be cross-namespace, not scoped to namespace {namespace}"
             );
             return Err(SimError::new(400, "", message));
         }
-        let by_namespace = query
-            .text("fieldSelector")
+        let selector = wanted.query.text("fieldSelector");
+        let by_namespace = selector
             .split(',')
             .any(|term| term.starts_with("metadata.namespace="));
         narrow(access, kind, &mut parts);
@@ -195,18 +183,15 @@ impl Call<'_> {
             kind,
             path,
             verb,
-            query,
+            ..
         } = wanted;
         let id = self.asked.target.as_deref().unwrap_or_default();
         let reads = matches!(verb, "get" | "list" | "watch");
         let mut label_of = None;
         match access.source(kind) {
             Source::Exported => {}
-            Source::Bindings if !reads && !access.claims_bindings() => {
-                return Err(denied(&format!(
-                    "{verb} of {} needs a claim on it",
-                    kind.resource
-                )));
+            Source::Bindings if !reads => {
+                return Err(denied("bindings are read only"));
             }
             Source::Bindings => label_of = Some((EXPORT_LABEL.to_owned(), access.hash.clone())),
             Source::Claimed { applied: None, .. } => {
@@ -259,7 +244,7 @@ impl Call<'_> {
         narrow(access, kind, &mut parts);
         if applies {
             let view = self.shard.view_of(id, Some(access.kinds.clone()));
-            (parts, body) = lossy_apply::as_update(&view, kind, path, query, parts, &body)?;
+            (parts, body) = lossy_apply::as_update(&view, kind, path, wanted.query, parts, &body)?;
             if let Some((key, value)) = label_of {
                 body = text::with_labels(&body, [(key, value.into())]);
             }

@@ -1,8 +1,8 @@
 use serde_json::json;
 
 use crate::world::{
-    BINDING, BINDINGS, IN_DEFAULT, WIDGETS, bind, binding, condition, create, delete, export, get, merge,
-    post, until, watch, widget, worlds,
+    BINDING, BINDINGS, IN_DEFAULT, WIDGETS, binding, condition, create, delete, get, merge, until, watch,
+    widget, worlds,
 };
 
 #[tokio::test]
@@ -62,40 +62,6 @@ async fn a_binding_is_added_empty_then_binding_then_bound_and_ready() {
 }
 
 #[tokio::test]
-async fn the_reference_of_a_binding_is_immutable_and_may_be_an_id() {
-    for world in worlds(1).await {
-        let provider = world.provider("reference", json!([])).await;
-        let consumer = world.workspace("reference-one").await;
-        let mut by_id = binding(&provider, json!([]));
-        by_id["spec"]["reference"]["export"]["path"] = provider.id.clone().into();
-        create(&consumer.client, BINDINGS, &by_id).await;
-        until(&consumer.client, BINDING, |answer| {
-            answer.json["status"]["phase"] == "Bound"
-        })
-        .await;
-        let other = json!({ "spec": { "reference": { "export": { "name": "gadgets" } } } });
-        assert!(matches!(
-            merge(&consumer.client, BINDING, &other).await.code,
-            403 | 422
-        ));
-    }
-}
-
-#[tokio::test]
-async fn a_bound_resource_is_served_and_no_longer_after_unbinding() {
-    for world in worlds(1).await {
-        let provider = world.provider("served", json!([])).await;
-        let consumer = world.workspace("served-one").await;
-        assert_eq!(get(&consumer.client, WIDGETS).await.code, 404);
-        bind(&consumer, &provider, json!([])).await;
-        create(&consumer.client, IN_DEFAULT, &widget("w")).await;
-        delete(&consumer.client, BINDING).await;
-        until(&consumer.client, BINDING, |answer| answer.code == 404).await;
-        until(&consumer.client, WIDGETS, |answer| answer.code == 404).await;
-    }
-}
-
-#[tokio::test]
 async fn an_unbinding_waits_for_finalizers_and_objects_go_before_the_binding() {
     for world in worlds(1).await {
         let provider = world.provider("held", json!([])).await;
@@ -135,57 +101,5 @@ async fn an_unbinding_waits_for_finalizers_and_objects_go_before_the_binding() {
         };
         assert!(version(&marked) < version(&gone));
         until(&scoped, IN_DEFAULT, |answer| answer.code == 403).await;
-    }
-}
-
-#[tokio::test]
-async fn a_binding_to_an_export_that_comes_later_is_bound_then() {
-    // A real kcp refuses such a binding to users without the right to bind.
-    for world in worlds(1).await.into_iter().take(1) {
-        let provider = world.workspace("later").await;
-        let consumer = world.workspace("later-one").await;
-        create(&consumer.client, BINDINGS, &binding(&provider, json!([]))).await;
-        until(&consumer.client, BINDING, |answer| {
-            condition(&answer.json, "APIExportValid") == "False"
-        })
-        .await;
-        let schemas = "/apis/apis.kcp.io/v1alpha1/apiresourceschemas";
-        create(&provider.client, schemas, &crate::world::schema("v1")).await;
-        create(
-            &provider.client,
-            "/apis/apis.kcp.io/v1alpha2/apiexports",
-            &export(json!([])),
-        )
-        .await;
-        until(&consumer.client, BINDING, |answer| {
-            answer.json["status"]["phase"] == "Bound"
-        })
-        .await;
-    }
-}
-
-#[tokio::test]
-async fn a_schema_with_a_crds_level_is_refused_and_a_schema_is_immutable() {
-    for world in worlds(1).await {
-        let provider = world.workspace("schemas").await;
-        let path = "/apis/apis.kcp.io/v1alpha1/apiresourceschemas";
-        let mut wrong = crate::world::schema("v1");
-        let inner = wrong["spec"]["versions"][0]["schema"].clone();
-        wrong["spec"]["versions"][0]["schema"] = json!({ "openAPIV3Schema": inner });
-        let answer = post(&provider.client, path, &wrong).await;
-        assert_eq!(answer.code, 403, "{answer:?}");
-        assert!(
-            answer.text.contains("must not be empty at the root"),
-            "{answer:?}"
-        );
-        create(&provider.client, path, &crate::world::schema("v1")).await;
-        let change = json!({ "spec": { "scope": "Cluster" } });
-        let answer = merge(
-            &provider.client,
-            &format!("{path}/v1.widgets.example.io"),
-            &change,
-        )
-        .await;
-        assert!(matches!(answer.code, 403 | 422), "{answer:?}");
     }
 }

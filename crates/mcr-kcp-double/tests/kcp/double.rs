@@ -1,13 +1,11 @@
-//! What only the double can do: faults, moves, delays and users without RBAC objects.
+//! Moves, of which only the double knows each step.
 
 use std::time::Duration;
 
 use mcr_kcp_double::{Kcp, KcpDelays, KcpMove, KcpWorkspace};
-use serde_json::{Value, json};
 
 use crate::world::{BINDINGS, WIDGETS, Workspace, condition, export, get, names, schema, watch, widget};
 
-const BINDING_OBJECTS: &str = "apibindings.apis.kcp.io";
 const SLICES: &str = "apiexportendpointslices.apis.kcp.io";
 
 /// A provider with the export `widgets`, which claims config maps.
@@ -46,42 +44,6 @@ fn urls(provider: &KcpWorkspace) -> Vec<String> {
 fn all(kcp: &Kcp, url: &str) -> kube::Client {
     kcp.client_at(&format!("{url}/clusters/*"), kcp.admin_token())
         .unwrap()
-}
-
-#[tokio::test]
-async fn a_shard_has_one_version_for_all_its_workspaces() {
-    let kcp = Kcp::builder().shards(2).build();
-    let provider = provider(&kcp);
-    let one = consumer(&kcp, &provider, "one", "root");
-    let two = consumer(&kcp, &provider, "two", "root");
-    consumer(&kcp, &provider, "three", "shard-1");
-    let (root, other) = (kcp.shard("root").unwrap(), kcp.shard("shard-1").unwrap());
-    let (before, of_other) = (root.resource_version(), other.resource_version());
-    one.create(widget("a")).unwrap();
-    two.create(widget("b")).unwrap();
-    assert_eq!(root.resource_version(), before + 2);
-    assert_eq!(other.resource_version(), of_other);
-    let list = get(&all(&kcp, &urls(&provider)[0]), WIDGETS).await;
-    assert_eq!(list.json["metadata"]["resourceVersion"], (before + 2).to_string());
-}
-
-#[tokio::test]
-async fn an_expired_version_is_an_error_in_the_stream() {
-    let kcp = Kcp::new();
-    let provider = provider(&kcp);
-    let one = consumer(&kcp, &provider, "one", "root");
-    one.create(widget("a")).unwrap();
-    let shard = kcp.shard("root").unwrap();
-    shard.compact(shard.resource_version());
-    one.create(widget("b")).unwrap();
-    let path = format!("{WIDGETS}?watch=true&resourceVersion=1");
-    let mut events = watch(&all(&kcp, &urls(&provider)[0]), &path).await;
-    let event = events.next().await.unwrap();
-    assert_eq!(
-        (&event["type"], &event["object"]["code"]),
-        (&json!("ERROR"), &json!(410))
-    );
-    assert!(events.next().await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -138,103 +100,4 @@ async fn a_moved_workspace_arrives_with_its_bindings_first_and_leaves_when_it_is
 
 async fn wait_for(client: &kube::Client, path: &str, name: &str) {
     crate::world::until(client, path, |list| names(list).contains(&name.to_owned())).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_steps_of_a_binding_take_the_configured_time() {
-    let delays = KcpDelays {
-        endpoint: Duration::from_secs(1),
-        bind: Duration::from_secs(2),
-        claims: Duration::from_secs(3),
-        workspace: Duration::from_secs(4),
-        ..KcpDelays::default()
-    };
-    let kcp = Kcp::builder().delays(delays).build();
-    let provider = provider(&kcp);
-    let one = consumer(&kcp, &provider, "one", "root");
-    let at = async |seconds: u64| {
-        tokio::time::sleep(Duration::from_millis(seconds * 1000)).await;
-        let binding = one.get(BINDING_OBJECTS, "widgets").unwrap();
-        let applied = condition(&binding, "PermissionClaimsApplied") == "True";
-        (
-            urls(&provider).len(),
-            binding["status"]["phase"].as_str().unwrap().to_owned(),
-            applied,
-        )
-    };
-    // Half a second after each step.
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(at(0).await, (0, "Binding".to_owned(), false));
-    assert_eq!(at(1).await, (1, "Binding".to_owned(), false));
-    assert_eq!(at(1).await, (1, "Bound".to_owned(), false));
-    assert_eq!(at(3).await, (1, "Bound".to_owned(), true));
-    let object = json!({ "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": { "name": "slow" } });
-    kcp.workspace("root").unwrap().create(object).unwrap();
-    assert!(kcp.workspace("root:slow").is_none());
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    assert!(kcp.workspace("root:slow").is_some());
-}
-
-#[tokio::test]
-async fn kcp_behind_tls_stops_and_restarts_at_the_same_addresses() {
-    let server = Kcp::builder().shards(2).serve().await.unwrap();
-    let kcp = server.kcp();
-    let provider = provider(kcp);
-    let one = consumer(kcp, &provider, "one", "shard-1");
-    one.create(widget("w")).unwrap();
-    let url = urls(&provider)[0].clone();
-    let client = tls_client(&server, &format!("{url}/clusters/*")).await;
-    assert_eq!(names(&get(&client, WIDGETS).await), ["w"]);
-    let front = tls_client(&server, &kcp.url(one.path())).await;
-    assert_eq!(names(&get(&front, WIDGETS).await), ["w"]);
-    assert!(server.stop_shard("shard-1"));
-    let request = http::Request::get(WIDGETS)
-        .body(kube::client::Body::empty())
-        .unwrap();
-    assert!(client.send(request).await.is_err());
-    assert_eq!(get(&front, WIDGETS).await.code, 502);
-    assert!(server.start_shard("shard-1").await.unwrap());
-    let client = tls_client(&server, &format!("{url}/clusters/*")).await;
-    assert_eq!(names(&get(&client, WIDGETS).await), ["w"]);
-    server.restart().await.unwrap();
-    let front = tls_client(&server, &kcp.url(one.path())).await;
-    assert_eq!(names(&get(&front, WIDGETS).await), ["w"]);
-}
-
-/// With the credentials of the server's kubeconfig, as a provider uses them for endpoints too.
-async fn tls_client(server: &mcr_kcp_double::KcpServer, url: &str) -> kube::Client {
-    let yaml = server.kubeconfig("root");
-    let kubeconfig = kube::config::Kubeconfig::from_yaml(&yaml).unwrap();
-    let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default())
-        .await
-        .unwrap();
-    config.cluster_url = url.parse().unwrap();
-    kube::Client::try_from(config).unwrap()
-}
-
-#[tokio::test]
-async fn the_same_name_in_two_exports_never_meets() {
-    let kcp = Kcp::new();
-    let first = provider(&kcp);
-    let second = kcp.create_workspace("root:other").unwrap();
-    second.create(schema("v1")).unwrap();
-    second.create(export(json!([]))).unwrap();
-    let one = consumer(&kcp, &first, "one", "root");
-    let two = consumer(&kcp, &second, "two", "root");
-    one.create(widget("w")).unwrap();
-    two.create(widget("w")).unwrap();
-    for (provider, consumer) in [(&first, &one), (&second, &two)] {
-        let list = get(&all(&kcp, &urls(provider)[0]), WIDGETS).await;
-        let clusters: Vec<&Value> = list.json["items"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|item| &item["metadata"]["annotations"]["kcp.io/cluster"])
-            .collect();
-        assert_eq!(clusters, [consumer.id()]);
-    }
-    assert_eq!(
-        names(&get(&all(&kcp, &urls(&first)[0]), BINDINGS).await),
-        ["widgets"]
-    );
 }

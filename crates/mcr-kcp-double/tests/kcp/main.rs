@@ -6,11 +6,8 @@
 mod apply;
 mod binding;
 mod claims;
-mod control;
 mod double;
-mod guards;
 mod lifecycle;
-mod slice;
 mod urls;
 mod wildcard;
 mod workspaces;

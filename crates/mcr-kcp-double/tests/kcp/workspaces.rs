@@ -8,54 +8,6 @@ use crate::world::{
 const WORKSPACES: &str = "/apis/tenancy.kcp.io/v1alpha1/workspaces";
 
 #[tokio::test]
-async fn a_workspace_object_names_its_cluster_and_url() {
-    for world in worlds(1).await {
-        let workspace = world.workspace("made").await;
-        let root = world.at(&world.url("root"));
-        let name = workspace.path.strip_prefix("root:").unwrap();
-        let object = until(&root, &format!("{WORKSPACES}/{name}"), |answer| {
-            answer.json["status"]["phase"] == "Ready"
-        })
-        .await;
-        assert_eq!(object.json["spec"]["cluster"], workspace.id);
-        assert!(
-            object.json["spec"]["URL"]
-                .as_str()
-                .unwrap()
-                .ends_with(&format!("/clusters/{}", workspace.path))
-        );
-        assert_eq!(
-            object.json["metadata"]["finalizers"],
-            json!(["core.kcp.io/logicalcluster"])
-        );
-        assert_eq!(object.json["status"].get("initializers"), None);
-        let inside = get(
-            &workspace.client,
-            "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster",
-        )
-        .await;
-        assert_eq!(inside.json["spec"]["owner"]["name"], name);
-        assert_eq!(inside.json["status"]["phase"], "Ready");
-    }
-}
-
-#[tokio::test]
-async fn a_created_again_workspace_has_another_id() {
-    for world in worlds(1).await {
-        let root = world.at(&world.url("root"));
-        let first = world.workspace("again").await;
-        let at = format!("{WORKSPACES}/{}", first.path.strip_prefix("root:").unwrap());
-        delete(&root, &at).await;
-        until(&root, &at, |answer| answer.code == 404).await;
-        let second = world.workspace("again").await;
-        assert_eq!(first.path, second.path);
-        assert_ne!(first.id, second.id);
-        let old = world.at(&world.url(&first.id));
-        assert_eq!(get(&old, "/api/v1/namespaces").await.code / 100, 4);
-    }
-}
-
-#[tokio::test]
 async fn a_deleted_workspace_keeps_its_bindings_until_its_objects_are_gone() {
     for world in worlds(1).await {
         let root = world.at(&world.url("root"));

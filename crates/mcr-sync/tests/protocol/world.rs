@@ -172,7 +172,9 @@ pub fn template() -> SimCluster {
         "spec": {"group": "example.com", "scope": "Namespaced", "names": {"kind": "Widget", "plural": "widgets"},
             "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}}, "schema": schema}]},
     });
-    builder.build_with([crd]).unwrap()
+    let cluster = builder.build();
+    cluster.create(crd).unwrap();
+    cluster
 }
 
 impl World {

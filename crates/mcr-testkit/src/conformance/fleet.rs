@@ -14,23 +14,12 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Ability::{self, Add, Break, Change, Delete, Remove, Replace, Rotate, Suspend},
+    Ability::{Add, Change},
     Draft, Subject,
     stream::world,
     tap::Tap,
 };
 use crate::suite::fail;
-
-pub(super) fn needs(check: &str) -> &'static [Ability] {
-    match check {
-        "the_fleet_replaces_a_cluster_of_another_identity" => &[Add, Replace],
-        "the_fleet_keeps_a_cluster_over_rotations_and_changes" => &[Add, Rotate],
-        "the_fleet_keeps_a_cluster_whose_description_broke" => &[Add, Break],
-        "the_fleet_shows_a_suspended_cluster" => &[Add, Suspend],
-        "the_fleet_keeps_a_cluster_being_deleted" => &[Add, Delete],
-        _ => &[Add, Remove],
-    }
-}
 
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -76,7 +65,7 @@ impl Running {
             markers: AtomicUsize::new(0),
         };
         running
-            .until("the provider says Synced", || running.fleet.is_discovered())
+            .until("the provider announces Synced", || running.fleet.is_discovered())
             .await;
         // A task of the fleet engages a cluster, a moment after it was announced.
         running
@@ -125,7 +114,7 @@ impl Running {
     /// Waits until the provider has made this announcement more than `before` times, and until the fleet has acted on
     /// it.
     async fn until_reported<S: Subject>(&self, subject: &mut S, line: String, before: usize) {
-        self.until(format!("the provider says {line}"), || {
+        self.until(format!("the provider announces {line}"), || {
             self.tap.count(&line) > before
         })
         .await;

@@ -10,12 +10,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Ability, Subject, stream::world};
+use super::{Subject, stream::world};
 use crate::suite::fail;
-
-pub(super) fn needs(_: &str) -> &'static [Ability] {
-    &[]
-}
 
 /// Enough rounds that one leak in each stands out from the other activity of the process.
 const ROUNDS: usize = 40;

@@ -59,7 +59,7 @@ impl Received {
     pub(super) async fn synced<S: Subject>(subject: &S) -> Self {
         let mut received = Self::start(subject);
         received
-            .until("Synced, once all that exists has been said", |received| {
+            .until("Synced, once all that exists has been announced", |received| {
                 received.syncs > 0
             })
             .await;
@@ -80,7 +80,7 @@ impl Received {
                 if tokio::time::timeout_at(deadline, self.next()).await.is_err() {
                     let patience = self.patience;
                     self.wrong(format!(
-                        "within {patience:?} the provider should say: {what} (asked at {caller})"
+                        "within {patience:?} the provider should announce: {what} (expected at {caller})"
                     ));
                 }
             }
@@ -102,6 +102,13 @@ impl Received {
 
     pub(super) async fn until_there(&mut self, name: &ClusterName) {
         self.until_spec(name, "anything", |_| true).await;
+    }
+
+    pub(super) async fn until_broken(&mut self, name: &ClusterName) {
+        self.until(format!("Broken({name})"), |received| {
+            received.broken.contains_key(name)
+        })
+        .await;
     }
 
     pub(super) async fn until_gone(&mut self, name: &ClusterName) {
@@ -142,7 +149,7 @@ impl Received {
     pub(super) async fn silence<S: Subject>(&mut self, subject: &mut S, why: impl Display) {
         let announced = self.listen(subject).await;
         if !announced.is_empty() {
-            self.wrong(format!("the provider said {announced:?}, though {why}"));
+            self.wrong(format!("the provider announced {announced:?}, though {why}"));
         }
     }
 
@@ -183,11 +190,11 @@ impl Received {
         let change = match self.discovery.next().await {
             Some(Ok(change)) => change,
             Some(Err(error)) => self.wrong(format!("the discovery ended with an error: {error}")),
-            None => self.wrong("the discovery ended without being told to"),
+            None => self.wrong("the discovery ended, and its token was not cancelled"),
         };
         if format!("{change:?}").contains(CANARY) {
             self.wrong(format!(
-                "a secret is seen in the Debug form of what was said: the one with {CANARY} in it"
+                "a secret is seen in the Debug form of an announcement: the one with {CANARY} in it"
             ));
         }
         match change {
@@ -223,7 +230,7 @@ impl Received {
                 self.log.push("synced".to_owned());
                 self.syncs += 1;
                 if self.syncs > 1 {
-                    self.wrong("a discovery says Synced once");
+                    self.wrong("a discovery announces Synced once");
                 }
             }
             _ => self.log.push("something newer than this suite".to_owned()),
@@ -232,7 +239,7 @@ impl Received {
 
     #[track_caller]
     pub(super) fn wrong(&self, what: impl Display) -> ! {
-        fail(format!("{what}\nsaid so far: {}", self.log.join(" ")))
+        fail(format!("{what}\nannounced so far: {}", self.log.join(" ")))
     }
 
     #[track_caller]

@@ -83,7 +83,7 @@ macro_rules! provider_conformance {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! provider_conformance_test {
-    ($subject:ty; $($check:ident of $module:ident),* $(,)?) => {
+    ($subject:ty; $($check:ident of $module:ident needs [$($need:ident)*]),* $(,)?) => {
         $(
             #[test]
             fn $check() {
@@ -100,33 +100,31 @@ macro_rules! for_each_check {
     ($with:path, $argument:ty) => {
         $with! {
             $argument;
-            the_provider_has_a_short_name of stream,
-            names_are_those_expected_and_stay_the_same of stream,
-            synced_comes_once_after_all_that_exists of stream,
-            a_restarted_discovery_reports_everything_anew of stream,
-            nothing_is_announced_twice_without_a_change of stream,
-            many_clusters_at_once_are_all_announced of stream,
-            an_added_cluster_is_announced of stream,
-            a_removed_cluster_is_removed_and_may_come_back of stream,
-            what_happens_to_a_cluster_is_reported_in_order of stream,
-            a_change_is_an_upsert of stream,
-            a_rotation_is_an_upsert_with_the_new_credentials of stream,
-            another_cluster_of_the_same_name_has_another_identity of stream,
-            a_broken_description_is_shown_and_removes_nothing of stream,
-            a_broken_description_leaves_the_neighbours_alone of stream,
-            what_was_broken_from_the_start_is_announced_before_synced of stream,
-            a_repaired_description_is_an_upsert of stream,
-            a_suspended_cluster_reports_so_and_stays of stream,
-            a_cluster_being_deleted_stays_until_it_is_gone of stream,
-            the_stop_token_ends_the_discovery of stream,
-            a_discovery_leaves_nothing_behind of leaks,
-            the_fleet_lets_a_removed_cluster_go_entirely of fleet,
-            the_fleet_sweeps_what_a_restart_no_longer_names of fleet,
-            the_fleet_replaces_a_cluster_of_another_identity of fleet,
-            the_fleet_keeps_a_cluster_over_rotations_and_changes of fleet,
-            the_fleet_keeps_a_cluster_whose_description_broke of fleet,
-            the_fleet_shows_a_suspended_cluster of fleet,
-            the_fleet_keeps_a_cluster_being_deleted of fleet,
+            the_provider_has_a_short_name of stream needs [],
+            synced_comes_once_after_all_that_exists of stream needs [],
+            a_restarted_discovery_reports_everything_anew of stream needs [],
+            nothing_is_announced_twice_without_a_change of stream needs [],
+            many_clusters_at_once_are_all_announced of stream needs [Add],
+            a_removed_cluster_is_removed_and_may_come_back of stream needs [Add Remove],
+            what_happens_to_a_cluster_is_reported_in_order of stream needs [Add Change Remove],
+            a_change_is_an_upsert of stream needs [Add Change],
+            a_rotation_is_an_upsert_with_the_new_credentials of stream needs [Add Rotate],
+            another_cluster_of_the_same_name_has_another_identity of stream needs [Add Replace],
+            a_broken_description_is_shown_and_removes_nothing of stream needs [Add Break],
+            a_broken_description_leaves_the_neighbours_alone of stream needs [Add Break],
+            what_was_broken_from_the_start_is_announced_before_synced of stream needs [Add Break],
+            a_repaired_description_is_an_upsert of stream needs [Add Break],
+            a_suspended_cluster_reports_so_and_stays of stream needs [Add Suspend],
+            a_cluster_being_deleted_stays_until_it_is_gone of stream needs [Add Delete],
+            the_stop_token_ends_the_discovery of stream needs [],
+            a_discovery_leaves_nothing_behind of leaks needs [],
+            the_fleet_lets_a_removed_cluster_go_entirely of fleet needs [Add Remove],
+            the_fleet_sweeps_what_a_restart_no_longer_names of fleet needs [Add Remove],
+            the_fleet_replaces_a_cluster_of_another_identity of fleet needs [Add Replace],
+            the_fleet_keeps_a_cluster_over_rotations_and_changes of fleet needs [Add Rotate],
+            the_fleet_keeps_a_cluster_whose_description_broke of fleet needs [Add Break],
+            the_fleet_shows_a_suspended_cluster of fleet needs [Add Suspend],
+            the_fleet_keeps_a_cluster_being_deleted of fleet needs [Add Delete],
         }
     };
 }
@@ -135,7 +133,7 @@ macro_rules! for_each_check {
 static ALONE: RwLock<()> = RwLock::new(());
 
 macro_rules! dispatch {
-    ($subject:ty; $($check:ident of $module:ident),* $(,)?) => {
+    ($subject:ty; $($check:ident of $module:ident needs [$($need:ident)*]),* $(,)?) => {
         /// Runs one check by its name, on a tokio runtime of its own. The tests of
         /// [`provider_conformance!`](crate::provider_conformance) call it.
         ///
@@ -143,7 +141,7 @@ macro_rules! dispatch {
         /// If the provider fails the check. The message has the expected announcement and the announcements that came.
         pub fn run<S: Subject>(check_name: &str) {
             if let Some(missing) = match check_name {
-                $( stringify!($check) => missing::<S>($module::needs(check_name)), )*
+                $( stringify!($check) => missing::<S>(&[$(Ability::$need),*]), )*
                 _ => fail(format!("there is no check {check_name:?}")),
             } {
                 // Not with `println!`, because libtest hides the output of a test that passes.

@@ -5,29 +5,11 @@ use std::collections::BTreeSet;
 use mcr_core::{Access, Availability, ClusterName};
 
 use super::{
-    Ability::{self, Add, Break, Change, Delete, Remove, Replace, Rotate, Suspend},
+    Ability::{Add, Remove},
     Draft, Subject,
     listen::Received,
 };
 use crate::{discovery::address_and_token, suite::fail};
-
-pub(super) fn needs(check: &str) -> &'static [Ability] {
-    match check {
-        "many_clusters_at_once_are_all_announced" | "an_added_cluster_is_announced" => &[Add],
-        "a_removed_cluster_is_removed_and_may_come_back" => &[Add, Remove],
-        "what_happens_to_a_cluster_is_reported_in_order" => &[Add, Change, Remove],
-        "a_change_is_an_upsert" => &[Add, Change],
-        "a_rotation_is_an_upsert_with_the_new_credentials" => &[Add, Rotate],
-        "another_cluster_of_the_same_name_has_another_identity" => &[Add, Replace],
-        "a_broken_description_is_shown_and_removes_nothing"
-        | "a_broken_description_leaves_the_neighbours_alone"
-        | "what_was_broken_from_the_start_is_announced_before_synced"
-        | "a_repaired_description_is_an_upsert" => &[Add, Break],
-        "a_suspended_cluster_reports_so_and_stays" => &[Add, Suspend],
-        "a_cluster_being_deleted_stays_until_it_is_gone" => &[Add, Delete],
-        _ => &[],
-    }
-}
 
 /// Makes a world with `count` clusters if the subject can add any. Returns the names of all clusters.
 pub(super) async fn world<S: Subject>(count: usize) -> (S, Vec<Draft>, Vec<ClusterName>) {
@@ -70,21 +52,6 @@ pub(super) async fn the_provider_has_a_short_name<S: Subject>() {
     }
 }
 
-pub(super) async fn names_are_those_expected_and_stay_the_same<S: Subject>() {
-    let (subject, _, names) = world::<S>(3).await;
-    let expected = expected(&subject, &names);
-    for _ in 0..2 {
-        let received = Received::synced(&subject).await;
-        received.must(
-            received.names() == expected,
-            format!(
-                "the clusters should be {expected:?} and are {:?}",
-                received.names()
-            ),
-        );
-    }
-}
-
 pub(super) async fn synced_comes_once_after_all_that_exists<S: Subject>() {
     for count in [0, 3] {
         let (mut subject, _, names) = world::<S>(count).await;
@@ -92,7 +59,7 @@ pub(super) async fn synced_comes_once_after_all_that_exists<S: Subject>() {
         let mut received = Received::synced(&subject).await;
         received.must(
             received.names() == expected,
-            format!("{expected:?} existed before Synced was said"),
+            format!("{expected:?} existed before Synced was announced"),
         );
         if S::CAN.contains(&Add) {
             // `Received` fails at any time if `Synced` is announced a second time.
@@ -118,7 +85,7 @@ pub(super) async fn a_restarted_discovery_reports_everything_anew<S: Subject>() 
     received.must(
         received.names() == expected,
         format!(
-            "a restarted discovery should say {expected:?} and said {:?}",
+            "a restarted discovery should announce {expected:?} and announced {:?}",
             received.names()
         ),
     );
@@ -130,7 +97,7 @@ pub(super) async fn nothing_is_announced_twice_without_a_change<S: Subject>() {
     let once: BTreeSet<&String> = received.log.iter().collect();
     received.must(
         once.len() == received.log.len(),
-        "the first round says something twice",
+        "the first round announces something twice",
     );
     received.silence(&mut subject, "nothing has changed").await;
     if S::CAN.contains(&Add) {
@@ -141,7 +108,7 @@ pub(super) async fn nothing_is_announced_twice_without_a_change<S: Subject>() {
             .await;
         received.must(
             received.log.iter().filter(|line| line.starts_with('+')).count() == received.names().len(),
-            "adding one cluster says others again",
+            "adding one cluster announces others again",
         );
     }
 }
@@ -165,15 +132,8 @@ pub(super) async fn many_clusters_at_once_are_all_announced<S: Subject>() {
     let again = Received::synced(&subject).await;
     again.must(
         again.names() == received.names(),
-        "another discovery says the same",
+        "another discovery announces the same",
     );
-}
-
-pub(super) async fn an_added_cluster_is_announced<S: Subject>() {
-    let mut subject = S::start().await;
-    let mut received = Received::synced(&subject).await;
-    let name = subject.add(&Draft::new(0)).await;
-    received.until_there(&name).await;
 }
 
 pub(super) async fn a_removed_cluster_is_removed_and_may_come_back<S: Subject>() {
@@ -277,7 +237,7 @@ fn only_upserts(received: &Received, names: &[ClusterName], what: &str) {
     );
     received.must(
         count(format!("+{}", names[1])) == 1,
-        format!("{what} of {} said {} again", names[0], names[1]),
+        format!("{what} of {} announced {} again", names[0], names[1]),
     );
 }
 
@@ -307,11 +267,7 @@ pub(super) async fn a_broken_description_is_shown_and_removes_nothing<S: Subject
     let mut received = Received::synced(&subject).await;
     let name = subject.break_it(&drafts[0]).await;
     received.must(name == names[0], "a broken cluster keeps its name");
-    received
-        .until(format!("Broken({name})"), |received| {
-            received.broken.contains_key(&name)
-        })
-        .await;
+    received.until_broken(&name).await;
     received.listen(&mut subject).await;
     received.must(
         received.clusters.contains_key(&name),
@@ -324,11 +280,7 @@ pub(super) async fn a_broken_description_leaves_the_neighbours_alone<S: Subject>
     let mut received = Received::synced(&subject).await;
     let from = received.log.len();
     let name = subject.break_it(&drafts[1]).await;
-    received
-        .until(format!("Broken({name})"), |received| {
-            received.broken.contains_key(&name)
-        })
-        .await;
+    received.until_broken(&name).await;
     received.listen(&mut subject).await;
     let others = received.log[from..]
         .iter()
@@ -336,7 +288,7 @@ pub(super) async fn a_broken_description_leaves_the_neighbours_alone<S: Subject>
         .count();
     received.must(
         others == 0,
-        format!("what is wrong with {name} made the provider speak of others"),
+        format!("what is wrong with {name} made the provider announce others"),
     );
     // The discovery must go on after that.
     drafts.push(Draft::new(3));
@@ -357,7 +309,7 @@ pub(super) async fn what_was_broken_from_the_start_is_announced_before_synced<S:
     let mut received = Received::synced(&subject).await;
     received.must(
         !received.broken.is_empty(),
-        format!("what describes {broken} is broken, which nobody was told before Synced"),
+        format!("what describes {broken} is broken, which is not announced before Synced"),
     );
     received.must(
         received.clusters.contains_key(&names[0]),
@@ -381,11 +333,7 @@ pub(super) async fn a_repaired_description_is_an_upsert<S: Subject>() {
     let mut received = Received::synced(&subject).await;
     for round in 0..2 {
         let name = subject.break_it(&drafts[0]).await;
-        received
-            .until(format!("Broken({name})"), |received| {
-                received.broken.contains_key(&name)
-            })
-            .await;
+        received.until_broken(&name).await;
         // Repaired to its old state in the first round, and to another state in the second.
         let repaired = if round == 0 {
             drafts[0].clone()
@@ -419,7 +367,7 @@ pub(super) async fn a_suspended_cluster_reports_so_and_stays<S: Subject>() {
             .clusters
             .get(name)
             .is_some_and(|spec| suspended(&spec.availability)),
-        "a restarted discovery says that it is suspended",
+        "a restarted discovery announces that it is suspended",
     );
     subject.resume(&drafts[0]).await;
     received

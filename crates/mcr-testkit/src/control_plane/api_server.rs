@@ -1,7 +1,7 @@
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kube::Client;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -9,8 +9,6 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::pki::{self, Authority, Pair, SigningKey};
 use super::process::Process;
 use super::{ControlPlaneError, audit};
-
-const READY_WITHIN: Duration = Duration::from_secs(120);
 
 /// The files in a control plane's folder that its processes read and write.
 #[derive(Debug)]
@@ -126,25 +124,12 @@ pub(super) async fn get(client: &Client, path: &str) -> Result<String, String> {
 }
 
 /// Waits until the server is ready and has made its first namespace.
-pub(super) async fn wait_ready(process: &mut Process, client: &Client) -> Result<(), ControlPlaneError> {
-    let started = Instant::now();
+pub(super) async fn wait_ready(process: &Process, client: &Client) -> Result<(), ControlPlaneError> {
     // The server is ready a moment before it has made the default namespaces, which every test uses.
     for path in ["/readyz", "/api/v1/namespaces/default"] {
-        loop {
-            process.check_running()?;
-            let Err(last) = get(client, path).await else { break };
-            if started.elapsed() > READY_WITHIN {
-                return Err(ControlPlaneError::NotReady {
-                    program: "kube-apiserver".to_owned(),
-                    after: READY_WITHIN,
-                    last,
-                    log: process.log_tail(),
-                });
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        process.until_ready(async || get(client, path).await).await?;
     }
-    process.check_running()
+    Ok(())
 }
 
 /// Starts the server. Returns before it is ready.

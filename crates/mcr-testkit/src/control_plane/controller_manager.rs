@@ -1,13 +1,10 @@
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use kube::Client;
 
 use super::ControlPlaneError;
 use super::api_server::{Files, get};
 use super::process::Process;
-
-const READY_WITHIN: Duration = Duration::from_secs(120);
 
 /// Starts a controller manager and waits until it works.
 pub(super) async fn start(
@@ -30,24 +27,10 @@ pub(super) async fn start(
     ];
     let log = files.path("kube-controller-manager.log");
     let name = format!("kube-controller-manager of {name}");
-    let mut process = Process::start(&name, program, &args, log, &files.folder)?;
-
+    let process = Process::start(&name, program, &args, log, &files.folder)?;
     // It has no health port. The default service account that it makes in every namespace shows that its controllers
     // run.
-    let started = Instant::now();
-    loop {
-        process.check_running()?;
-        let Err(last) = get(client, "/api/v1/namespaces/default/serviceaccounts/default").await else {
-            return Ok(process);
-        };
-        if started.elapsed() > READY_WITHIN {
-            return Err(ControlPlaneError::NotReady {
-                program: name,
-                after: READY_WITHIN,
-                last,
-                log: process.log_tail(),
-            });
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    let account = "/api/v1/namespaces/default/serviceaccounts/default";
+    process.until_ready(async || get(client, account).await).await?;
+    Ok(process)
 }

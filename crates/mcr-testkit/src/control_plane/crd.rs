@@ -1,12 +1,11 @@
 use std::time::{Duration, Instant};
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Patch, PatchParams};
-use kube::{Api, Client};
+use kube::Client;
 use serde_json::Value;
 
 use super::ControlPlaneError;
 use super::api_server::get;
+use crate::request::send;
 
 const SERVED_WITHIN: Duration = Duration::from_secs(60);
 
@@ -19,26 +18,24 @@ pub(super) async fn install(client: &Client, crd: &Value) -> Result<(), ControlP
             "a CRD without a metadata.name".to_owned(),
         ));
     }
-    let definitions = Api::<CustomResourceDefinition>::all(client.clone());
-    let installed = definitions
-        .patch(
-            &name,
-            &PatchParams::apply("mcr-testkit").force(),
-            &Patch::Apply(crd),
-        )
-        .await
-        .map_err(ControlPlaneError::api(format!("installing CRD {name}")))?;
+    let path = format!(
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}?fieldManager=mcr-testkit&force=true"
+    );
+    let installed = send(client, "PATCH", &path, crd).await;
+    let installed = installed.map_err(ControlPlaneError::api(format!("installing CRD {name}")))?;
+    let spec = &installed["spec"];
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
 
     let started = Instant::now();
-    for version in installed.spec.versions.iter().filter(|version| version.served) {
-        let path = format!(
-            "/apis/{}/{}/{}?limit=1",
-            installed.spec.group, version.name, installed.spec.names.plural
-        );
+    let versions = spec["versions"].as_array().into_iter().flatten();
+    for version in versions.filter(|version| version["served"] == true) {
+        let version = word(&version["name"]);
+        let (group, plural) = (word(&spec["group"]), word(&spec["names"]["plural"]));
+        let path = format!("/apis/{group}/{version}/{plural}?limit=1");
         while let Err(error) = get(client, &path).await {
             if started.elapsed() > SERVED_WITHIN {
                 return Err(ControlPlaneError::NoEffect {
-                    what: format!("CRD {name} {}", version.name),
+                    what: format!("CRD {name} {version}"),
                     after: SERVED_WITHIN,
                     hint: format!(": {error}"),
                 });

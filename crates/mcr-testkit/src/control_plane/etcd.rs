@@ -1,7 +1,6 @@
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tempfile::TempDir;
@@ -29,7 +28,6 @@ struct Inner {
 const DATA: &str = "data";
 const BACKUP: &str = "backup";
 
-const READY_WITHIN: Duration = Duration::from_secs(120);
 const ATTEMPTS: usize = 5;
 
 impl Etcd {
@@ -116,24 +114,6 @@ impl Etcd {
         self.process().pid()
     }
 
-    /// Freezes the process (SIGSTOP). API servers that use this etcd then answer requests from their caches only.
-    ///
-    /// # Errors
-    ///
-    /// When the process is gone.
-    pub fn pause(&self) -> Result<(), ControlPlaneError> {
-        self.process().pause()
-    }
-
-    /// Resumes a frozen etcd (SIGCONT).
-    ///
-    /// # Errors
-    ///
-    /// When the process is gone.
-    pub fn resume(&self) -> Result<(), ControlPlaneError> {
-        self.process().resume()
-    }
-
     pub(super) fn binaries(&self) -> &Binaries {
         &self.inner.binaries
     }
@@ -158,27 +138,13 @@ async fn launch(binaries: &Binaries, port: u16, folder: &Path) -> Result<Process
         "--election-timeout=200".to_owned(),
         "--log-level=warn".to_owned(),
     ];
-    let mut process = Process::start("etcd", &binaries.etcd(), &args, folder.join("etcd.log"), folder)?;
-    let started = Instant::now();
-    loop {
-        process.check_running()?;
-        let last = match http_probe::get(port, "/health").await {
-            Ok(answer) if answer.contains(r#""health":"true""#) => break,
-            Ok(answer) => answer,
-            Err(error) => error.to_string(),
-        };
-        if started.elapsed() > READY_WITHIN {
-            return Err(ControlPlaneError::NotReady {
-                program: "etcd".to_owned(),
-                after: READY_WITHIN,
-                last,
-                log: process.log_tail(),
-            });
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    // The answer may have come from the etcd of another process on the same port.
-    process.check_running()?;
+    let process = Process::start("etcd", &binaries.etcd(), &args, folder.join("etcd.log"), folder)?;
+    let ask = async || match http_probe::get(port, "/health").await {
+        Ok(answer) if answer.contains(r#""health":"true""#) => Ok(()),
+        Ok(answer) => Err(answer),
+        Err(error) => Err(error.to_string()),
+    };
+    process.until_ready(ask).await?;
     Ok(process)
 }
 

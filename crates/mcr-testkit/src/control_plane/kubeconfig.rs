@@ -72,19 +72,19 @@ impl Credentials {
 }
 
 /// Writes a kubeconfig of any number of contexts, all data inline.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct KubeconfigBuilder {
-    contexts: Vec<Context>,
+    /// The name of each, with its cluster, its user and its context.
+    contexts: Vec<(String, [Value; 3])>,
     current: Option<String>,
 }
 
-#[derive(Clone, Debug)]
-struct Context {
-    name: String,
-    server: String,
-    ca_pem: Option<String>,
-    credentials: Credentials,
-    namespace: Option<String>,
+/// Does not show the credentials.
+impl fmt::Debug for KubeconfigBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.contexts.iter().map(|(name, _)| name);
+        f.debug_list().entries(names).finish()
+    }
 }
 
 impl KubeconfigBuilder {
@@ -103,24 +103,15 @@ impl KubeconfigBuilder {
         ca_pem: impl Into<String>,
         credentials: Credentials,
     ) -> Self {
-        let name = name.into();
-        self.contexts.retain(|context| context.name != name);
-        self.contexts.push(Context {
-            name,
-            server: server.into(),
-            ca_pem: Some(ca_pem.into()).filter(|pem| !pem.is_empty()),
-            credentials,
-            namespace: None,
-        });
-        self
-    }
-
-    /// Sets the default namespace of the context added last.
-    #[must_use]
-    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
-        if let Some(context) = self.contexts.last_mut() {
-            context.namespace = Some(namespace.into());
+        let (name, ca_pem) = (name.into(), ca_pem.into());
+        let mut cluster = json!({ "server": server.into() });
+        if !ca_pem.is_empty() {
+            cluster["certificate-authority-data"] = STANDARD.encode(ca_pem).into();
         }
+        let context = json!({ "cluster": name, "user": name });
+        self.contexts.retain(|(known, _)| *known != name);
+        self.contexts
+            .push((name, [cluster, credentials.to_json(), context]));
         self
     }
 
@@ -133,53 +124,24 @@ impl KubeconfigBuilder {
 
     /// The kubeconfig as YAML.
     pub fn to_yaml(&self) -> String {
-        let config = self.to_json();
+        let named = |index: usize, word: &str| -> Vec<Value> {
+            let all = self.contexts.iter();
+            all.map(|(name, parts)| json!({ "name": name, word: parts[index] }))
+                .collect()
+        };
+        let first = self.contexts.first().map(|(name, _)| name);
+        let config = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": named(0, "cluster"),
+            "users": named(1, "user"),
+            "contexts": named(2, "context"),
+            "current-context": self.current.as_ref().or(first).map_or("", |name| name),
+        });
         // As kubectl writes it: certificates on one line.
         let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
         // If the YAML writer fails, the text is JSON, which is valid YAML.
         serde_saphyr::to_string_with_options(&config, options).unwrap_or_else(|_| config.to_string())
-    }
-
-    fn to_json(&self) -> Value {
-        let clusters: Vec<Value> = self
-            .contexts
-            .iter()
-            .map(|context| {
-                let mut cluster = json!({ "server": context.server });
-                if let Some(pem) = &context.ca_pem {
-                    cluster["certificate-authority-data"] = STANDARD.encode(pem).into();
-                }
-                json!({ "name": context.name, "cluster": cluster })
-            })
-            .collect();
-        let users: Vec<Value> = self
-            .contexts
-            .iter()
-            .map(|context| json!({ "name": context.name, "user": context.credentials.to_json() }))
-            .collect();
-        let contexts: Vec<Value> = self
-            .contexts
-            .iter()
-            .map(|context| {
-                let mut inner = json!({ "cluster": context.name, "user": context.name });
-                if let Some(namespace) = &context.namespace {
-                    inner["namespace"] = namespace.as_str().into();
-                }
-                json!({ "name": context.name, "context": inner })
-            })
-            .collect();
-        let current = self
-            .current
-            .as_deref()
-            .or(self.contexts.first().map(|context| context.name.as_str()));
-        json!({
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": clusters,
-            "users": users,
-            "contexts": contexts,
-            "current-context": current.unwrap_or_default(),
-        })
     }
 }
 

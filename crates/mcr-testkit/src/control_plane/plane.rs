@@ -28,29 +28,61 @@ struct Inner {
     running: Mutex<Running>,
     /// Locked while the server is started or stopped, so that only one such change runs at a time.
     lifecycle: tokio::sync::Mutex<()>,
-    name: String,
-    port: u16,
-    audit: bool,
-    controller_manager: bool,
-    args: Vec<String>,
-    identity: Arc<Identity>,
-    admin: Credentials,
-    files: Files,
+    server: Server,
     _folder: TempDir,
-    etcd: Etcd,
 }
 
 struct Running {
     controller_manager: Option<Process>,
     api_server: Option<Process>,
-    serving: Arc<Authority>,
     client: kube::Client,
+}
+
+/// An API server that can be launched again and again.
+struct Server {
+    name: String,
+    port: u16,
+    audit: bool,
+    args: Vec<String>,
+    identity: Arc<Identity>,
+    admin: Credentials,
+    files: Files,
+    etcd: Etcd,
+}
+
+impl Server {
+    /// Starts the server and waits until it is ready. With a new client, because the pool of an older one may hold dead
+    /// connections.
+    async fn launch(&self) -> Result<(Process, kube::Client), ControlPlaneError> {
+        let _permit = api_server::start_permit().await;
+        let arguments = Arguments {
+            files: &self.files,
+            etcd_url: self.etcd.url(),
+            etcd_prefix: &self.identity.etcd_prefix,
+            port: self.port,
+            audit: self.audit,
+            extra: &self.args,
+        };
+        let client = kubeconfig::client(&self.kubeconfig(self.admin.clone())).await?;
+        let process = api_server::start(&self.etcd.binaries().api_server(), &arguments, &self.name)?;
+        api_server::wait_ready(&process, &client).await?;
+        Ok((process, client))
+    }
+
+    fn url(&self) -> String {
+        format!("https://127.0.0.1:{}", self.port)
+    }
+
+    fn kubeconfig(&self, credentials: Credentials) -> String {
+        let ca = self.identity.serving.pem();
+        let builder = KubeconfigBuilder::new().context(&self.name, self.url(), ca, credentials);
+        builder.to_yaml()
+    }
 }
 
 /// The options of a control plane, except its name, its etcd and its CRDs.
 #[derive(Debug, Default)]
 pub(super) struct Settings {
-    pub(super) etcd_prefix: Option<String>,
     pub(super) identity: Option<Arc<Identity>>,
     pub(super) authority: Option<Arc<Authority>>,
     pub(super) controller_manager: bool,
@@ -69,12 +101,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    fn new(
-        name: &str,
-        number: usize,
-        etcd_prefix: Option<String>,
-        authority: Option<Arc<Authority>>,
-    ) -> Result<Self, ControlPlaneError> {
+    fn new(name: &str, number: usize, authority: Option<Arc<Authority>>) -> Result<Self, ControlPlaneError> {
         let (clients, serving) = match authority {
             Some(authority) => (authority.clone(), authority),
             None => (
@@ -83,7 +110,7 @@ impl Identity {
             ),
         };
         Ok(Self {
-            etcd_prefix: etcd_prefix.unwrap_or_else(|| format!("/{}-{number}", std::process::id())),
+            etcd_prefix: format!("/{}-{number}", std::process::id()),
             clients,
             serving,
             tokens: SigningKey::new()?,
@@ -106,12 +133,7 @@ impl ControlPlane {
         }
         let identity = match settings.identity {
             Some(identity) => identity,
-            None => Arc::new(Identity::new(
-                &name,
-                number,
-                settings.etcd_prefix,
-                settings.authority,
-            )?),
+            None => Arc::new(Identity::new(&name, number, settings.authority)?),
         };
         let admin = pki::client(&identity.clients, "admin", &["system:masters".to_owned()], None)?;
         let folder = tempfile::Builder::new()
@@ -124,25 +146,23 @@ impl ControlPlane {
         files.write_fixed(&identity.clients.pem(), &identity.tokens)?;
         files.write_serving(&identity.serving)?;
 
-        let permit = api_server::start_permit().await;
+        let mut server = Server {
+            name,
+            port: 0,
+            audit: settings.audit,
+            args: settings.args,
+            identity,
+            admin,
+            files,
+            etcd,
+        };
         let mut attempt = 1;
-        let (port, api_server, client) = loop {
-            let port = match settings.port {
+        let (api_server, client) = loop {
+            server.port = match settings.port {
                 Some(port) => port,
                 None => port::free_port()?,
             };
-            let arguments = Arguments {
-                files: &files,
-                etcd_url: etcd.url(),
-                etcd_prefix: &identity.etcd_prefix,
-                port,
-                audit: settings.audit,
-                extra: &settings.args,
-            };
-            let client = admin_client(&name, port, &identity.serving, &admin).await?;
-            let mut process = api_server::start(&etcd.binaries().api_server(), &arguments, &name)?;
-            match api_server::wait_ready(&mut process, &client).await {
-                Ok(()) => break (port, process, client),
+            match server.launch().await {
                 // Another process took the port after it was found free and before the server bound it.
                 Err(ControlPlaneError::Exited { log, .. })
                     if settings.port.is_none()
@@ -151,51 +171,41 @@ impl ControlPlane {
                 {
                     attempt += 1;
                 }
-                Err(error) => return Err(error),
+                launched => break launched?,
             }
         };
-
-        drop(permit);
-
         let running = Running {
             controller_manager: None,
             api_server: Some(api_server),
-            serving: identity.serving.clone(),
             client,
         };
         let plane = Self {
             inner: Arc::new(Inner {
                 running: Mutex::new(running),
                 lifecycle: tokio::sync::Mutex::default(),
-                name,
-                port,
-                audit: settings.audit,
-                controller_manager: settings.controller_manager,
-                args: settings.args,
-                identity,
-                admin,
-                files,
+                server,
                 _folder: folder,
-                etcd,
             }),
         };
-        plane.start_controller_manager().await?;
+        if settings.controller_manager {
+            plane.start_controller_manager().await?;
+        }
         Ok(plane)
     }
 
     /// The name of the control plane.
     pub fn name(&self) -> &str {
-        &self.inner.name
+        &self.inner.server.name
     }
 
     /// The URL of the API server: `https://127.0.0.1:<port>`. A restart does not change it.
     pub fn url(&self) -> String {
-        url(self.inner.port)
+        self.inner.server.url()
     }
 
     /// The certificate authority that clients must trust, PEM.
     pub fn ca_pem(&self) -> String {
-        self.running().serving.pem()
+        self.inner.server.identity.serving.pem()
     }
 
     /// A client that may do everything. It belongs to the Tokio runtime that started the server.
@@ -206,19 +216,21 @@ impl ControlPlane {
     /// A kubeconfig that may do everything, with one context named after the control plane. It works
     /// from any runtime or process.
     pub fn kubeconfig(&self) -> String {
-        KubeconfigBuilder::new()
-            .context(self.name(), self.url(), self.ca_pem(), self.admin_credentials())
-            .to_yaml()
+        self.kubeconfig_with(self.admin_credentials())
+    }
+
+    pub(super) fn kubeconfig_with(&self, credentials: Credentials) -> String {
+        self.inner.server.kubeconfig(credentials)
     }
 
     /// The certificate of a user who may do everything.
     pub fn admin_credentials(&self) -> Credentials {
-        self.inner.admin.clone()
+        self.inner.server.admin.clone()
     }
 
     /// The etcd that the API server uses.
     pub fn etcd(&self) -> &Etcd {
-        &self.inner.etcd
+        &self.inner.server.etcd
     }
 
     /// The process ID of the API server, for measurements. `None` while the server is stopped.
@@ -259,8 +271,13 @@ impl ControlPlane {
     /// meanwhile.
     pub async fn restart(&self) -> Result<(), ControlPlaneError> {
         let _lifecycle = self.inner.lifecycle.lock().await;
-        let serving = self.running().serving.clone();
-        self.relaunch(serving).await
+        let old = self.running().api_server.take();
+        drop(old);
+        let (process, client) = self.inner.server.launch().await?;
+        let mut running = self.running();
+        running.api_server = Some(process);
+        running.client = client;
+        Ok(())
     }
 
     /// Freezes the API server (SIGSTOP): connections stay open, the kernel accepts new ones, and no
@@ -298,13 +315,13 @@ impl ControlPlane {
     ///
     /// As [`audit`](Self::audit).
     pub async fn audit_since(&self, mark: AuditMark) -> Result<AuditLog, ControlPlaneError> {
-        if !self.inner.audit {
+        if !self.inner.server.audit {
             return Err(ControlPlaneError::Unsupported(format!(
                 "{} has no audit log: start it with ControlPlane::builder().audit(true)",
                 self.name(),
             )));
         }
-        let path = self.inner.files.audit_log();
+        let path = self.inner.server.files.audit_log();
         // A long log takes a moment to parse: not on the executor.
         let read = tokio::task::spawn_blocking(move || AuditLog::read(&path, mark)).await;
         read.map_err(|error| ControlPlaneError::io("reading the audit log")(error.into()))?
@@ -319,7 +336,7 @@ impl ControlPlane {
     }
 
     pub(super) fn identity(&self) -> Arc<Identity> {
-        self.inner.identity.clone()
+        self.inner.server.identity.clone()
     }
 
     pub(super) fn client_certificate(
@@ -328,49 +345,17 @@ impl ControlPlane {
         groups: &[String],
         valid_for: Option<Duration>,
     ) -> Result<Credentials, ControlPlaneError> {
-        pki::client(&self.inner.identity.clients, user, groups, valid_for)
+        pki::client(&self.inner.server.identity.clients, user, groups, valid_for)
     }
 
-    async fn relaunch(&self, serving: Arc<Authority>) -> Result<(), ControlPlaneError> {
-        let inner = &*self.inner;
-        let old = self.running().api_server.take();
-        drop(old);
-        let _permit = api_server::start_permit().await;
-        let arguments = Arguments {
-            files: &inner.files,
-            etcd_url: inner.etcd.url(),
-            etcd_prefix: &inner.identity.etcd_prefix,
-            port: inner.port,
-            audit: inner.audit,
-            extra: &inner.args,
-        };
-        // A new client too, because the pool of the old one may hold dead connections.
-        let client = admin_client(&inner.name, inner.port, &serving, &inner.admin).await?;
-        let mut process = api_server::start(&inner.etcd.binaries().api_server(), &arguments, &inner.name)?;
-        api_server::wait_ready(&mut process, &client).await?;
-        let mut running = self.running();
-        running.api_server = Some(process);
-        running.client = client;
-        running.serving = serving;
-        Ok(())
-    }
-
-    /// (Re)starts the controller manager if there is to be one.
     async fn start_controller_manager(&self) -> Result<(), ControlPlaneError> {
-        let inner = &*self.inner;
-        if !inner.controller_manager {
-            return Ok(());
-        }
-        let old = self.running().controller_manager.take();
-        drop(old);
-        let program = inner.etcd.binaries().controller_manager()?;
+        let server = &self.inner.server;
+        let program = server.etcd.binaries().controller_manager()?;
         let user = "system:kube-controller-manager";
         let credentials = self.client_certificate(user, &["system:masters".to_owned()], None)?;
-        let kubeconfig = KubeconfigBuilder::new()
-            .context(user, self.url(), self.ca_pem(), credentials)
-            .to_yaml();
+        let kubeconfig = server.kubeconfig(credentials);
         let process =
-            controller_manager::start(&program, &inner.files, &kubeconfig, &self.client(), &inner.name)
+            controller_manager::start(&program, &server.files, &kubeconfig, &self.client(), &server.name)
                 .await?;
         self.running().controller_manager = Some(process);
         Ok(())
@@ -401,20 +386,4 @@ impl std::fmt::Debug for ControlPlane {
             .field("url", &self.url())
             .finish_non_exhaustive()
     }
-}
-
-fn url(port: u16) -> String {
-    format!("https://127.0.0.1:{port}")
-}
-
-async fn admin_client(
-    name: &str,
-    port: u16,
-    serving: &Authority,
-    admin: &Credentials,
-) -> Result<kube::Client, ControlPlaneError> {
-    let yaml = KubeconfigBuilder::new()
-        .context(name, url(port), serving.pem(), admin.clone())
-        .to_yaml();
-    kubeconfig::client(&yaml).await
 }

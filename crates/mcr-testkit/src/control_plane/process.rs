@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
+use parking_lot::Mutex;
+
 use super::ControlPlaneError;
 
 /// A server as a child process that can not outlive its owner: killed on drop, and by the watchdog
@@ -16,7 +18,8 @@ use super::ControlPlaneError;
 #[derive(Debug)]
 pub(super) struct Process {
     name: String,
-    child: Child,
+    pid: u32,
+    child: Mutex<Child>,
     watchdog: Child,
     log: PathBuf,
 }
@@ -33,6 +36,9 @@ rm -rf "$1"
 
 /// Pausing takes well under a millisecond, unless a thread sits in an uninterruptible system call.
 const STOPPED_WITHIN: Duration = Duration::from_secs(60);
+
+/// Servers are ready in seconds, on a machine that has nothing else to do.
+const READY_WITHIN: Duration = Duration::from_secs(120);
 
 /// How much of a log an error shows.
 const TAIL: u64 = 3_000;
@@ -83,25 +89,27 @@ impl Process {
 
         let mut process = Self {
             name: name.to_owned(),
-            child,
+            pid: child.id(),
+            child: Mutex::new(child),
             watchdog,
             log,
         };
-        let pid = format!("{}\n", process.child.id());
+        let pid = format!("{}\n", process.pid);
         if let Some(stdin) = &mut process.watchdog.stdin {
             stdin
                 .write_all(pid.as_bytes())
-                .map_err(ControlPlaneError::io("telling the watchdog"))?;
+                .map_err(ControlPlaneError::io("writing to the watchdog"))?;
         }
         Ok(process)
     }
 
     /// Returns an error if the process has ended.
-    pub(super) fn check_running(&mut self) -> Result<(), ControlPlaneError> {
-        let status = self
-            .child
-            .try_wait()
-            .map_err(ControlPlaneError::io(format!("looking at {}", self.name)))?;
+    pub(super) fn check_running(&self) -> Result<(), ControlPlaneError> {
+        let status = self.child.lock().try_wait();
+        let status = status.map_err(ControlPlaneError::io(format!(
+            "reading the state of {}",
+            self.name
+        )))?;
         match status {
             None => Ok(()),
             Some(status) => Err(ControlPlaneError::Exited {
@@ -110,6 +118,29 @@ impl Process {
                 log: self.log_tail(),
             }),
         }
+    }
+
+    /// Asks again and again until there is an answer.
+    pub(super) async fn until_ready<T>(
+        &self,
+        ask: impl AsyncFn() -> Result<T, String>,
+    ) -> Result<(), ControlPlaneError> {
+        let started = Instant::now();
+        loop {
+            self.check_running()?;
+            let Err(last) = ask().await else { break };
+            if started.elapsed() > READY_WITHIN {
+                return Err(ControlPlaneError::NotReady {
+                    program: self.name.clone(),
+                    after: READY_WITHIN,
+                    last,
+                    log: self.log_tail(),
+                });
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        // The answer may have come from another process on the same port.
+        self.check_running()
     }
 
     /// Freezes the process: its sockets stay open and nothing answers. Returns when all its threads
@@ -138,7 +169,7 @@ impl Process {
         // The watchdog first: once the child has been reaped, another process may get its ID, and the watchdog would
         // kill that.
         end(&mut self.watchdog);
-        end(&mut self.child);
+        end(self.child.get_mut());
     }
 
     /// Resumes a frozen process.
@@ -149,14 +180,14 @@ impl Process {
 
     /// The child is not reaped while `self` lives, so the ID can't belong to another process.
     fn raw_pid(&self) -> rustix::io::Result<Pid> {
-        i32::try_from(self.child.id())
+        i32::try_from(self.pid)
             .ok()
             .and_then(Pid::from_raw)
             .ok_or(Errno::SRCH)
     }
 
     pub(super) fn pid(&self) -> u32 {
-        self.child.id()
+        self.pid
     }
 
     /// The last lines of the log.

@@ -1,13 +1,9 @@
 use std::path::Path;
-use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, MutexGuard};
 use tempfile::TempDir;
 
 use super::process::Process;
 use super::{ControlPlaneError, http_probe, port};
-
-const READY_WITHIN: Duration = Duration::from_secs(120);
 
 /// Another program that a test needs beside its control planes, such as a controller: a child process in a temporary folder.
 ///
@@ -15,8 +11,7 @@ const READY_WITHIN: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 pub struct Program {
     // Declared before the folder, so that the process ends before its folder is removed.
-    process: Mutex<Process>,
-    name: String,
+    process: Process,
     _folder: TempDir,
 }
 
@@ -52,8 +47,7 @@ impl Program {
         }
         let log = folder.path().join("output.log");
         Ok(Self {
-            process: Mutex::new(Process::start(name, program, args, log, folder.path())?),
-            name: name.to_owned(),
+            process: Process::start(name, program, args, log, folder.path())?,
             _folder: folder,
         })
     }
@@ -64,24 +58,12 @@ impl Program {
     ///
     /// When the program ends, or is not ready within 120 s; both with the end of its log.
     pub async fn wait_ready(&self, port: u16, path: &str) -> Result<(), ControlPlaneError> {
-        let started = Instant::now();
-        loop {
-            self.check_running()?;
-            let last = match http_probe::get(port, path).await {
-                Ok(answer) if answer.split(' ').nth(1) == Some("200") => return Ok(()),
-                Ok(answer) => answer,
-                Err(error) => error.to_string(),
-            };
-            if started.elapsed() > READY_WITHIN {
-                return Err(ControlPlaneError::NotReady {
-                    program: self.name.clone(),
-                    after: READY_WITHIN,
-                    last,
-                    log: self.log_tail(),
-                });
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        let ask = async || match http_probe::get(port, path).await {
+            Ok(answer) if answer.split(' ').nth(1) == Some("200") => Ok(()),
+            Ok(answer) => Err(answer),
+            Err(error) => Err(error.to_string()),
+        };
+        self.process.until_ready(ask).await
     }
 
     /// Returns an error with the end of the log if the program has ended.
@@ -90,20 +72,16 @@ impl Program {
     ///
     /// [`ControlPlaneError::Exited`].
     pub fn check_running(&self) -> Result<(), ControlPlaneError> {
-        self.process().check_running()
+        self.process.check_running()
     }
 
     /// The process ID, for measurements.
     pub fn pid(&self) -> u32 {
-        self.process().pid()
+        self.process.pid()
     }
 
     /// The end of the program's log, for the message of a failing test.
     pub fn log_tail(&self) -> String {
-        self.process().log_tail()
-    }
-
-    fn process(&self) -> MutexGuard<'_, Process> {
-        self.process.lock()
+        self.process.log_tail()
     }
 }

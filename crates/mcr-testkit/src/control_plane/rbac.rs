@@ -1,20 +1,18 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::authorization::v1::{
-    NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
-};
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, Subject};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use kube::{Api, Client};
+use k8s_openapi::api::rbac::v1::{PolicyRule, Subject};
+use kube::Client;
 use parking_lot::Mutex;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::ControlPlaneError;
+use crate::request::send;
 
 /// The limit for the authorizer, which reads from its own caches, to notice a change.
 const NOTICED_WITHIN: Duration = Duration::from_secs(60);
+
+const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// A rule: these verbs on these resources of these API groups (`""` is the core group).
 pub fn policy_rule<G, R, V>(
@@ -52,7 +50,7 @@ pub(super) struct Access {
 #[derive(Debug, Default)]
 struct Given {
     scopes: BTreeSet<Option<String>>,
-    probes: Vec<SubjectAccessReview>,
+    probes: Vec<Value>,
 }
 
 impl Access {
@@ -73,20 +71,24 @@ impl Access {
         client: &Client,
         (scope, rules): Grant,
     ) -> Result<(), ControlPlaneError> {
-        let probes: Vec<_> = rules
-            .iter()
-            .filter_map(|rule| self.probe(scope.as_deref(), rule))
-            .collect();
+        let probes = rules.iter().filter_map(|rule| self.probe(scope.as_deref(), rule));
+        let probes: Vec<Value> = probes.collect();
         {
             let mut given = self.given.lock();
             given.scopes.insert(scope.clone());
             given.probes.extend(probes.iter().cloned());
         }
-        let result = match &scope {
-            None => self.bind_everywhere(client, rules).await,
-            Some(namespace) => self.bind_in(client, namespace, rules).await,
-        };
-        result.map_err(ControlPlaneError::api(format!("granting rules to {}", self.user)))?;
+        let [role, binding] = kinds(scope.as_deref());
+        let role_ref = json!({ "apiGroup": RBAC, "kind": role, "name": self.name });
+        let bound = json!({ "roleRef": role_ref, "subjects": [self.subject] });
+        for (kind, mut object) in [(role, json!({ "rules": rules })), (binding, bound)] {
+            object["apiVersion"] = format!("{RBAC}/v1").into();
+            object["kind"] = kind.into();
+            object["metadata"] = json!({ "name": self.name });
+            let path = self.path(scope.as_deref(), kind) + "?fieldManager=mcr-testkit&force=true";
+            let applied = send(client, "PATCH", &path, &object).await;
+            applied.map_err(ControlPlaneError::api(format!("granting rules to {}", self.user)))?;
+        }
         self.wait(client, &probes, true).await
     }
 
@@ -94,129 +96,52 @@ impl Access {
     pub(super) async fn revoke(&self, client: &Client) -> Result<(), ControlPlaneError> {
         let Given { scopes, probes } = std::mem::take(&mut *self.given.lock());
         for scope in scopes {
-            let delete = DeleteParams::default();
-            let result = match &scope {
-                None => Api::<ClusterRoleBinding>::all(client.clone())
-                    .delete(&self.name, &delete)
-                    .await
-                    .map(drop),
-                Some(namespace) => Api::<RoleBinding>::namespaced(client.clone(), namespace)
-                    .delete(&self.name, &delete)
-                    .await
-                    .map(drop),
-            };
-            match result {
+            let [_, binding] = kinds(scope.as_deref());
+            let path = self.path(scope.as_deref(), binding);
+            match send(client, "DELETE", &path, &json!({})).await {
                 Err(kube::Error::Api(status)) if status.code == 404 => {}
                 result => {
-                    result.map_err(ControlPlaneError::api(format!("revoking rules of {}", self.user)))?
+                    result.map_err(ControlPlaneError::api(format!("revoking rules of {}", self.user)))?;
                 }
             }
         }
         self.wait(client, &probes, false).await
     }
 
-    async fn bind_everywhere(&self, client: &Client, rules: Vec<PolicyRule>) -> Result<(), kube::Error> {
-        let roles = Api::<ClusterRole>::all(client.clone());
-        apply(
-            &roles,
-            &self.name,
-            self.object("ClusterRole", json!({ "rules": rules })),
-        )
-        .await?;
-        let bindings = Api::<ClusterRoleBinding>::all(client.clone());
-        apply(
-            &bindings,
-            &self.name,
-            self.object("ClusterRoleBinding", self.binding("ClusterRole")),
-        )
-        .await
-    }
-
-    async fn bind_in(
-        &self,
-        client: &Client,
-        namespace: &str,
-        rules: Vec<PolicyRule>,
-    ) -> Result<(), kube::Error> {
-        let roles = Api::<Role>::namespaced(client.clone(), namespace);
-        apply(&roles, &self.name, self.object("Role", json!({ "rules": rules }))).await?;
-        let bindings = Api::<RoleBinding>::namespaced(client.clone(), namespace);
-        apply(
-            &bindings,
-            &self.name,
-            self.object("RoleBinding", self.binding("Role")),
-        )
-        .await
-    }
-
-    fn object(&self, kind: &str, mut content: Value) -> Value {
-        content["apiVersion"] = "rbac.authorization.k8s.io/v1".into();
-        content["kind"] = kind.into();
-        content["metadata"] = json!({ "name": self.name });
-        content
-    }
-
-    fn binding(&self, role: &str) -> Value {
-        let role = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": self.name });
-        json!({ "roleRef": role, "subjects": [self.subject] })
+    fn path(&self, namespace: Option<&str>, kind: &str) -> String {
+        let place = namespace.map_or_else(String::new, |namespace| format!("/namespaces/{namespace}"));
+        format!("/apis/{RBAC}/v1{place}/{}s/{}", kind.to_lowercase(), self.name)
     }
 
     /// A `SubjectAccessReview` whose answer depends on the rule. One for each rule is enough,
     /// because the authorizer reads a role as a whole.
-    fn probe(&self, namespace: Option<&str>, rule: &PolicyRule) -> Option<SubjectAccessReview> {
-        let first = |values: &Option<Vec<String>>| values.as_ref().and_then(|values| values.first().cloned());
-        let mut spec = SubjectAccessReviewSpec {
-            user: Some(self.user.clone()),
-            groups: Some(self.groups.clone()),
-            ..SubjectAccessReviewSpec::default()
-        };
-        let verb = rule.verbs.first().cloned();
+    fn probe(&self, namespace: Option<&str>, rule: &PolicyRule) -> Option<Value> {
+        let first = |values: &Option<Vec<String>>| values.as_ref()?.first().cloned();
+        let verb = rule.verbs.first();
+        let mut spec = json!({ "user": self.user, "groups": self.groups });
         if let Some(resource) = first(&rule.resources) {
-            let (resource, subresource) = match resource.split_once('/') {
-                Some((resource, subresource)) => (resource.to_owned(), Some(subresource.to_owned())),
-                None => (resource, None),
-            };
-            spec.resource_attributes = Some(ResourceAttributes {
-                namespace: namespace.map(str::to_owned),
-                group: first(&rule.api_groups),
-                resource: Some(resource),
-                subresource,
-                name: first(&rule.resource_names),
-                verb,
-                ..ResourceAttributes::default()
+            let (resource, subresource) = resource.split_once('/').unwrap_or((&resource, ""));
+            spec["resourceAttributes"] = json!({
+                "namespace": namespace, "group": first(&rule.api_groups), "resource": resource,
+                "subresource": subresource, "name": first(&rule.resource_names), "verb": verb,
             });
         } else {
             let path = first(&rule.non_resource_urls)?;
-            spec.non_resource_attributes = Some(NonResourceAttributes {
-                path: Some(path),
-                verb,
-            });
+            spec["nonResourceAttributes"] = json!({ "path": path, "verb": verb });
         }
-        Some(SubjectAccessReview {
-            spec,
-            ..SubjectAccessReview::default()
-        })
+        let version = "authorization.k8s.io/v1";
+        Some(json!({ "apiVersion": version, "kind": "SubjectAccessReview", "spec": spec }))
     }
 
-    async fn wait(
-        &self,
-        client: &Client,
-        probes: &[SubjectAccessReview],
-        allowed: bool,
-    ) -> Result<(), ControlPlaneError> {
-        let reviews = Api::<SubjectAccessReview>::all(client.clone());
+    async fn wait(&self, client: &Client, probes: &[Value], allowed: bool) -> Result<(), ControlPlaneError> {
+        const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
         let started = Instant::now();
         for probe in probes {
             loop {
-                let review =
-                    reviews
-                        .create(&PostParams::default(), probe)
-                        .await
-                        .map_err(ControlPlaneError::api(format!(
-                            "asking what {} may do",
-                            self.user
-                        )))?;
-                if review.status.is_some_and(|status| status.allowed) == allowed {
+                let doing = format!("asking what {} may do", self.user);
+                let review = send(client, "POST", REVIEWS, probe).await;
+                let review = review.map_err(ControlPlaneError::api(doing))?;
+                if review["status"]["allowed"] == allowed {
                     break;
                 }
                 if started.elapsed() > NOTICED_WITHIN {
@@ -238,17 +163,11 @@ impl Access {
     }
 }
 
-/// Applies an object given as JSON: k8s-openapi's types differ between its version features, and
-/// this crate must compile with each.
-async fn apply<K>(api: &Api<K>, name: &str, object: Value) -> Result<(), kube::Error>
-where
-    K: Clone + DeserializeOwned + std::fmt::Debug,
-{
-    api.patch(
-        name,
-        &PatchParams::apply("mcr-testkit").force(),
-        &Patch::Apply(&object),
-    )
-    .await
-    .map(drop)
+/// The kinds of a role and its binding.
+fn kinds(namespace: Option<&str>) -> [&'static str; 2] {
+    if namespace.is_some() {
+        ["Role", "RoleBinding"]
+    } else {
+        ["ClusterRole", "ClusterRoleBinding"]
+    }
 }

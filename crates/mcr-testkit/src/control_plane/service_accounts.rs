@@ -1,13 +1,11 @@
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{PolicyRule, Subject};
-use kube::Api;
-use kube::api::{DeleteParams, ObjectMeta, PostParams};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::rbac::{Access, Grant};
-use super::{ControlPlane, ControlPlaneError, Credentials, KubeconfigBuilder};
+use super::{ControlPlane, ControlPlaneError, Credentials};
+use crate::request::{create, send};
 
 /// Describes a [`ServiceAccountUser`] to create; see [`ControlPlane::service_account`].
 #[derive(Debug)]
@@ -68,28 +66,12 @@ impl ServiceAccountBuilder {
         } = self;
         let user = format!("system:serviceaccount:{namespace}:{name}");
         let client = plane.client();
-        let named = |name: &str| ObjectMeta {
-            name: Some(name.to_owned()),
-            ..ObjectMeta::default()
-        };
-        let create = PostParams::default();
-
-        let ns = Namespace {
-            metadata: named(&namespace),
-            ..Namespace::default()
-        };
-        let created = Api::<Namespace>::all(client.clone())
-            .create(&create, &ns)
-            .await
-            .map(drop);
-        exists(created).map_err(ControlPlaneError::api(format!("creating namespace {namespace}")))?;
-        let account = ServiceAccount {
-            metadata: named(&name),
-            ..ServiceAccount::default()
-        };
-        let accounts = Api::<ServiceAccount>::namespaced(client.clone(), &namespace);
-        let created = accounts.create(&create, &account).await.map(drop);
-        exists(created).map_err(ControlPlaneError::api(format!("creating {user}")))?;
+        let object = |kind: &str, name: &str| json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": name } });
+        let made = create(&client, "/api/v1/namespaces", &object("Namespace", &namespace)).await;
+        made.map_err(ControlPlaneError::api(format!("creating namespace {namespace}")))?;
+        let accounts = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
+        let made = create(&client, &accounts, &object("ServiceAccount", &name)).await;
+        made.map_err(ControlPlaneError::api(format!("creating {user}")))?;
 
         let subject = Subject {
             api_group: None,
@@ -138,18 +120,14 @@ impl ServiceAccountUser {
     ///
     /// As [`token`](Self::token).
     pub async fn token(&self) -> Result<String, ControlPlaneError> {
-        // As JSON: k8s-openapi's type differs between its version features.
         let request = json!({
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
             "spec": { "expirationSeconds": 3600, "audiences": [] },
         });
-        let accounts = Api::<ServiceAccount>::namespaced(self.plane.client(), &self.namespace);
         let doing = || format!("requesting a token of {}", self.name);
-        let answer: Value = accounts
-            .create_subresource("token", &self.account, &PostParams::default(), &request)
-            .await
-            .map_err(ControlPlaneError::api(doing()))?;
+        let answer = send(&self.plane.client(), "POST", &self.path("/token"), &request).await;
+        let answer = answer.map_err(ControlPlaneError::api(doing()))?;
         match answer["status"]["token"].as_str() {
             Some(token) => Ok(token.to_owned()),
             None => Err(ControlPlaneError::api(doing())("the answer has no token")),
@@ -158,25 +136,7 @@ impl ServiceAccountUser {
 
     /// A kubeconfig with one context, named after the control plane, that uses `token`.
     pub fn kubeconfig(&self, token: impl Into<String>) -> String {
-        KubeconfigBuilder::new()
-            .context(
-                self.plane.name(),
-                self.plane.url(),
-                self.plane.ca_pem(),
-                Credentials::Token(token.into()),
-            )
-            .to_yaml()
-    }
-
-    /// Replaces the rules for all namespaces, and waits until they work.
-    ///
-    /// # Errors
-    ///
-    /// When the API server refuses, or the rules do not take effect within 10 s.
-    pub async fn allow(&self, rules: impl IntoIterator<Item = PolicyRule>) -> Result<(), ControlPlaneError> {
-        self.access
-            .allow(&self.plane.client(), (None, rules.into_iter().collect()))
-            .await
+        self.plane.kubeconfig_with(Credentials::Token(token.into()))
     }
 
     /// Removes all granted rules, and waits until requests are refused (403).
@@ -195,19 +155,15 @@ impl ServiceAccountUser {
     ///
     /// When the API server refuses.
     pub async fn delete(&self) -> Result<(), ControlPlaneError> {
-        let accounts = Api::<ServiceAccount>::namespaced(self.plane.client(), &self.namespace);
-        accounts
-            .delete(&self.account, &DeleteParams::default())
-            .await
-            .map(drop)
-            .map_err(ControlPlaneError::api(format!("deleting {}", self.name)))
+        let deleted = send(&self.plane.client(), "DELETE", &self.path(""), &json!({})).await;
+        let deleted = deleted.map_err(ControlPlaneError::api(format!("deleting {}", self.name)));
+        deleted.map(drop)
     }
-}
 
-/// Treats "already exists" as success.
-fn exists(result: Result<(), kube::Error>) -> Result<(), kube::Error> {
-    match result {
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-        result => result,
+    fn path(&self, subresource: &str) -> String {
+        let Self {
+            namespace, account, ..
+        } = self;
+        format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}{subresource}")
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use k8s_openapi::api::rbac::v1::{PolicyRule, Subject};
 
 use super::rbac::{Access, Grant};
-use super::{ControlPlane, ControlPlaneError, Credentials, KubeconfigBuilder, kubeconfig};
+use super::{ControlPlane, ControlPlaneError, Credentials, kubeconfig};
 
 /// Describes a [`User`] to create; see [`ControlPlane::user`].
 #[derive(Debug)]
@@ -112,14 +112,7 @@ impl User {
 
     /// A kubeconfig with one context, named after the control plane.
     pub fn kubeconfig(&self) -> String {
-        KubeconfigBuilder::new()
-            .context(
-                self.plane.name(),
-                self.plane.url(),
-                self.plane.ca_pem(),
-                self.credentials(),
-            )
-            .to_yaml()
+        self.plane.kubeconfig_with(self.credentials())
     }
 
     /// A client with the credentials of this user.
@@ -140,20 +133,6 @@ impl User {
         self.access
             .allow(&self.plane.client(), (None, rules.into_iter().collect()))
             .await
-    }
-
-    /// Replaces the rules for one namespace, and waits until they work.
-    ///
-    /// # Errors
-    ///
-    /// As [`allow`](Self::allow).
-    pub async fn allow_in(
-        &self,
-        namespace: impl Into<String>,
-        rules: impl IntoIterator<Item = PolicyRule>,
-    ) -> Result<(), ControlPlaneError> {
-        let grant = (Some(namespace.into()), rules.into_iter().collect());
-        self.access.allow(&self.plane.client(), grant).await
     }
 
     /// Removes all rules that this user or its builder has granted, and waits until requests are

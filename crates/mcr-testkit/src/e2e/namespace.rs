@@ -5,15 +5,16 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use k8s_openapi::api::authentication::v1::TokenRequest;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
-use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleRef, Subject};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::config::Kubeconfig;
 use kube::{Api, Client, Resource};
 
+use serde_json::{Value, json};
+
 use super::{DEADLINE, E2e, E2eCluster, print};
+use crate::request::{create, send};
 
 const ASKED: &str = "mcr-e2e";
 const ANSWERED: &str = "cluster";
@@ -52,7 +53,10 @@ impl E2eNamespace {
         let name = format!("e2e-{purpose}-{}-{count}", std::process::id());
         let namespaces = Api::<Namespace>::all(client);
         let object = Namespace {
-            metadata: named(&name),
+            metadata: ObjectMeta {
+                name: Some(name.clone()),
+                ..ObjectMeta::default()
+            },
             ..Namespace::default()
         };
         let made = match namespaces.create(&PostParams::default(), &object).await {
@@ -86,7 +90,7 @@ impl E2eNamespace {
     ///
     /// If the cluster refuses an object.
     pub async fn ask(&self, name: &str) {
-        let map = serde_json::json!({
+        let map = json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": name, "labels": {ASKED: self.asked}},
             "data": {ANSWERED: ""},
@@ -128,44 +132,29 @@ impl E2eNamespace {
     ///
     /// If the cluster refuses an object.
     pub async fn account(&self, name: &str, cluster_role: &str) {
-        let account = ServiceAccount {
-            metadata: named(name),
-            ..ServiceAccount::default()
-        };
-        let binding = ClusterRoleBinding {
-            metadata: ObjectMeta {
-                owner_references: self.owner.clone().map(|owner| vec![owner]),
-                ..named(&format!("{}-{name}", self.name))
-            },
-            role_ref: RoleRef {
-                api_group: Some("rbac.authorization.k8s.io".to_owned()),
-                kind: "ClusterRole".to_owned(),
-                name: cluster_role.to_owned(),
-            },
-            subjects: Some(vec![self.subject(name)]),
-        };
-        let accounts = self.api::<ServiceAccount>();
-        let bindings = Api::<ClusterRoleBinding>::all(self.namespaces.clone().into_client());
-        let made = match accounts.create(&PostParams::default(), &account).await {
-            Ok(_) => bindings.create(&PostParams::default(), &binding).await.map(drop),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = made {
-            panic!(
-                "the ServiceAccount {}/{name} can't be made a {cluster_role}: {error}",
-                self.name
-            );
+        let accounts = format!("/api/v1/namespaces/{}/serviceaccounts", self.name);
+        let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": name } });
+        let group = "rbac.authorization.k8s.io";
+        let binding = json!({
+            "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding",
+            "metadata": { "name": format!("{}-{name}", self.name), "ownerReferences": self.owner.as_slice() },
+            "roleRef": { "apiGroup": group, "kind": "ClusterRole", "name": cluster_role },
+            "subjects": [self.subject(name)],
+        });
+        let bindings = format!("/apis/{group}/v1/clusterrolebindings");
+        for (path, object) in [(accounts, account), (bindings, binding)] {
+            if let Err(error) = create(&self.client(), &path, &object).await {
+                panic!(
+                    "the ServiceAccount {}/{name} can't be made a {cluster_role}: {error}",
+                    self.name
+                );
+            }
         }
     }
 
     /// A ServiceAccount of the namespace, as the subject of a binding.
-    pub fn subject(&self, account: &str) -> Subject {
-        Subject {
-            kind: "ServiceAccount".to_owned(),
-            name: account.to_owned(),
-            namespace: Some(self.name.clone()),
-            ..Subject::default()
-        }
+    pub fn subject(&self, account: &str) -> Value {
+        json!({ "kind": "ServiceAccount", "name": account, "namespace": self.name })
     }
 
     /// A kubeconfig with a new token of a ServiceAccount of the namespace. The token is valid for an hour.
@@ -174,11 +163,10 @@ impl E2eNamespace {
     ///
     /// If the cluster gives no token, or the kubeconfig of the cluster is not usable.
     pub async fn kubeconfig(&self, account: &str) -> String {
-        let accounts = self.api::<ServiceAccount>();
-        let (params, request) = (PostParams::default(), TokenRequest::default());
-        let answer = accounts.create_token_request(account, &params, &request).await;
-        let token = match answer {
-            Ok(answer) => answer.status.unwrap_or_default().token,
+        let path = format!("/api/v1/namespaces/{}/serviceaccounts/{account}/token", self.name);
+        let request = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": { "audiences": [] } });
+        let token = match send(&self.client(), "POST", &path, &request).await {
+            Ok(answer) => answer["status"]["token"].clone(),
             Err(error) => panic!("no token for the ServiceAccount {}/{account}: {error}", self.name),
         };
         let clusters = match Kubeconfig::read_from(&self.kubeconfig) {
@@ -186,7 +174,7 @@ impl E2eNamespace {
             Err(error) => panic!("{}: {error}", self.kubeconfig.display()),
         };
         let cluster = clusters.first().map(|cluster| &cluster.name);
-        let kubeconfig = serde_json::json!({
+        let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": account,
             "clusters": clusters,
             "contexts": [{"name": account, "context": {"cluster": cluster, "user": account, "namespace": self.name}}],
@@ -201,7 +189,11 @@ impl E2eNamespace {
         K: kube::Resource<Scope = kube::core::NamespaceResourceScope>,
         K::DynamicType: Default,
     {
-        Api::namespaced(self.namespaces.clone().into_client(), &self.name)
+        Api::namespaced(self.client(), &self.name)
+    }
+
+    fn client(&self) -> Client {
+        self.namespaces.clone().into_client()
     }
 
     fn maps(&self) -> Api<ConfigMap> {
@@ -252,13 +244,6 @@ impl Drop for E2eNamespace {
 ///
 /// The error of the API server.
 pub async fn answer(maps: &Api<ConfigMap>, name: &str, cluster: &str) -> Result<(), kube::Error> {
-    let patch = Patch::Merge(serde_json::json!({"data": {ANSWERED: cluster}}));
+    let patch = Patch::Merge(json!({"data": {ANSWERED: cluster}}));
     maps.patch(name, &PatchParams::default(), &patch).await.map(drop)
-}
-
-fn named(name: &str) -> ObjectMeta {
-    ObjectMeta {
-        name: Some(name.to_owned()),
-        ..ObjectMeta::default()
-    }
 }

@@ -24,10 +24,8 @@ pub(super) enum Face {
 
 pub(super) struct Certificates {
     pub(super) ca_pem: String,
-    good: Arc<ServerConfig>,
-    wrong_ca: Arc<ServerConfig>,
-    expired: Arc<ServerConfig>,
-    wrong_host: Arc<ServerConfig>,
+    /// In the order of [`Face`].
+    faces: [Arc<ServerConfig>; 4],
 }
 
 impl Certificates {
@@ -46,21 +44,18 @@ impl Certificates {
         let ca = Authority::new("fault proxy CA").map_err(failed)?;
         let other = Authority::new("another fault proxy CA").map_err(failed)?;
         Ok(Self {
-            good: server(&ca, &LOCAL, false)?,
-            wrong_ca: server(&other, &LOCAL, false)?,
-            expired: server(&ca, &LOCAL, true)?,
-            wrong_host: server(&ca, &["elsewhere.invalid"], false)?,
+            faces: [
+                server(&ca, &LOCAL, false)?,
+                server(&other, &LOCAL, false)?,
+                server(&ca, &LOCAL, true)?,
+                server(&ca, &["elsewhere.invalid"], false)?,
+            ],
             ca_pem: ca.pem(),
         })
     }
 
     pub(super) fn config(&self, face: Face) -> Arc<ServerConfig> {
-        match face {
-            Face::Good => self.good.clone(),
-            Face::WrongCa => self.wrong_ca.clone(),
-            Face::Expired => self.expired.clone(),
-            Face::WrongHost => self.wrong_host.clone(),
-        }
+        self.faces[face as usize].clone()
     }
 }
 

@@ -8,61 +8,50 @@ pub(super) struct RequestInfo {
     pub(super) path: String,
     pub(super) verb: &'static str,
     pub(super) group: String,
-    pub(super) namespace: String,
     pub(super) resource: String,
-    pub(super) name: String,
-    pub(super) subresource: String,
     /// A list in the form of a watch.
     pub(super) streaming_list: bool,
 }
 
 impl RequestInfo {
     pub(super) fn of(method: &Method, uri: &Uri) -> Self {
-        let mut info = Self {
-            path: uri.path().to_owned(),
-            ..Self::default()
+        let parts: Vec<&str> = uri.path().split('/').filter(|part| !part.is_empty()).collect();
+        let (group, rest) = match parts.as_slice() {
+            ["api", _, rest @ ..] => ("", rest),
+            ["apis", group, _, rest @ ..] => (*group, rest),
+            _ => ("", &[][..]),
         };
-        let mut parts = uri.path().split('/').filter(|part| !part.is_empty());
-        match parts.next() {
-            Some("api") => {}
-            Some("apis") => info.group = parts.next().unwrap_or_default().to_owned(),
-            _ => return info.with_verb(method, uri),
-        }
-        let _version = parts.next();
-        let mut rest: Vec<&str> = parts.collect();
-        // `/namespaces/x` is the namespace itself, `/namespaces/x/status` its status.
-        if rest.len() > 2 && rest[0] == "namespaces" && !matches!(rest[2], "status" | "finalize") {
-            info.namespace = rest[1].to_owned();
-            rest.drain(..2);
-        }
-        let mut rest = rest.into_iter().map(str::to_owned);
-        info.resource = rest.next().unwrap_or_default();
-        info.name = rest.next().unwrap_or_default();
-        info.subresource = rest.next().unwrap_or_default();
-        info.with_verb(method, uri)
-    }
-
-    fn with_verb(mut self, method: &Method, uri: &Uri) -> Self {
+        let rest = match rest {
+            // `/namespaces/x` is the namespace itself, `/namespaces/x/status` its status.
+            ["namespaces", _, sub, ..] if matches!(*sub, "status" | "finalize") => rest,
+            ["namespaces", _, rest @ ..] if !rest.is_empty() => rest,
+            rest => rest,
+        };
         let has = |name: &str| {
             uri.query().unwrap_or_default().split('&').any(|pair| {
                 let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
                 key == name && matches!(value, "true" | "1" | "")
             })
         };
-        self.verb = match *method {
-            Method::GET | Method::HEAD if self.resource.is_empty() => "get",
+        let verb = match *method {
+            Method::GET | Method::HEAD if rest.is_empty() => "get",
             Method::GET | Method::HEAD if has("watch") => "watch",
-            Method::GET | Method::HEAD if self.name.is_empty() => "list",
+            Method::GET | Method::HEAD if rest.len() == 1 => "list",
             Method::GET | Method::HEAD => "get",
             Method::POST => "create",
             Method::PUT => "update",
             Method::PATCH => "patch",
-            Method::DELETE if self.name.is_empty() => "deletecollection",
+            Method::DELETE if rest.len() < 2 => "deletecollection",
             Method::DELETE => "delete",
             _ => "",
         };
-        self.streaming_list = self.verb == "watch" && has("sendInitialEvents");
-        self
+        Self {
+            path: uri.path().to_owned(),
+            verb,
+            group: group.to_owned(),
+            resource: rest.first().map_or("", |resource| resource).to_owned(),
+            streaming_list: verb == "watch" && has("sendInitialEvents"),
+        }
     }
 
     /// Whether the answer contains objects, as opposed to discovery and health.
@@ -84,8 +73,6 @@ impl RequestInfo {
 pub struct Match {
     pub(super) verb: Option<String>,
     pub(super) resource: Option<String>,
-    pub(super) namespace: Option<String>,
-    pub(super) path: Option<String>,
     pub(super) skip: u64,
     pub(super) times: Option<u64>,
 }
@@ -109,18 +96,6 @@ impl Match {
         self
     }
 
-    /// Only requests in this namespace.
-    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
-        self.namespace = Some(namespace.into());
-        self
-    }
-
-    /// Only paths that contain this.
-    pub fn path(mut self, part: impl Into<String>) -> Self {
-        self.path = Some(part.into());
-        self
-    }
-
     /// Not the first `count` times that all other conditions match.
     pub fn skip(mut self, count: u64) -> Self {
         self.skip = count;
@@ -136,9 +111,6 @@ impl Match {
     pub(super) fn fits(&self, info: &RequestInfo) -> bool {
         let is =
             |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
-        is(&self.verb, info.verb)
-            && is(&self.resource, &info.resource)
-            && is(&self.namespace, &info.namespace)
-            && self.path.as_deref().is_none_or(|part| info.path.contains(part))
+        is(&self.verb, info.verb) && is(&self.resource, &info.resource)
     }
 }

@@ -32,7 +32,7 @@ struct Answers {
 #[derive(Clone)]
 pub(super) struct Remembered {
     content_type: Option<HeaderValue>,
-    chunks: Vec<Bytes>,
+    body: Bytes,
 }
 
 impl Remembered {
@@ -41,11 +41,7 @@ impl Remembered {
     }
 
     pub(super) fn body(&self) -> Body {
-        let mut whole = BytesMut::new();
-        for chunk in &self.chunks {
-            whole.extend_from_slice(chunk);
-        }
-        full(whole.freeze())
+        full(self.body.clone())
     }
 }
 
@@ -90,43 +86,30 @@ impl Memory {
 
     /// Passes a body on and remembers it once it is complete, if it is not too long.
     pub(super) fn tee(self: &Arc<Self>, key: String, content_type: Option<HeaderValue>, body: Body) -> Body {
-        struct Tee {
-            body: Body,
-            chunks: Vec<Bytes>,
-            length: usize,
-        }
         let memory = self.clone();
-        let tee = Tee {
-            body,
-            chunks: Vec::new(),
-            length: 0,
-        };
-        let frames = stream::unfold(Some((tee, key, content_type)), move |state| {
+        let tee = (body, BytesMut::new(), key, content_type);
+        let frames = stream::unfold(Some(tee), move |state| {
             let memory = memory.clone();
             async move {
-                let (mut tee, key, content_type) = state?;
-                let frame = match tee.body.frame().await? {
+                let (mut body, mut whole, key, content_type) = state?;
+                let frame = match body.frame().await? {
                     Ok(frame) => frame,
                     Err(error) => return Some((Err(error), None)),
                 };
-                if let Some(data) = frame.data_ref() {
-                    tee.length += data.len();
-                    tee.chunks.push(data.clone());
+                if let Some(data) = frame.data_ref()
+                    && whole.len() <= BYTES
+                {
+                    whole.extend_from_slice(data);
                 }
-                if tee.length > BYTES {
-                    tee.chunks.clear();
-                } else if tee.body.is_end_stream() {
+                if body.is_end_stream() && whole.len() <= BYTES {
                     // Stored here, with the last byte: hyper does not poll a body of known length again after that.
-                    let chunks = std::mem::take(&mut tee.chunks);
-                    memory.put(
-                        key.clone(),
-                        Remembered {
-                            content_type: content_type.clone(),
-                            chunks,
-                        },
-                    );
+                    let remembered = Remembered {
+                        content_type: content_type.clone(),
+                        body: whole.split().freeze(),
+                    };
+                    memory.put(key.clone(), remembered);
                 }
-                Some((Ok(frame), Some((tee, key, content_type))))
+                Some((Ok(frame), Some((body, whole, key, content_type))))
             }
         });
         StreamBody::new(frames).boxed_unsync()

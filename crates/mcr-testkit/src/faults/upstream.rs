@@ -1,7 +1,7 @@
 use std::{fmt, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use http::{HeaderValue, Request, Response, Uri, header};
+use http::{Request, Response, Uri, header};
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
@@ -24,14 +24,8 @@ use super::{FaultError, body::Body};
 pub struct Upstream {
     url: String,
     ca_pem: Option<String>,
-    credentials: Own,
-}
-
-#[derive(Clone)]
-enum Own {
-    None,
-    Token(String),
-    Certificate { certificate: String, key: String },
+    /// The certificate and key of the proxy.
+    own: Option<(String, String)>,
 }
 
 impl Upstream {
@@ -40,7 +34,7 @@ impl Upstream {
         Self {
             url: url.into(),
             ca_pem: None,
-            credentials: Own::None,
+            own: None,
         }
     }
 
@@ -50,18 +44,9 @@ impl Upstream {
         self
     }
 
-    /// The proxy uses this bearer token for all clients.
-    pub fn token(mut self, token: impl Into<String>) -> Self {
-        self.credentials = Own::Token(token.into());
-        self
-    }
-
     /// The proxy uses this client certificate (PEM) for all clients.
     pub fn client_certificate(mut self, certificate: impl Into<String>, key: impl Into<String>) -> Self {
-        self.credentials = Own::Certificate {
-            certificate: certificate.into(),
-            key: key.into(),
-        };
+        self.own = Some((certificate.into(), key.into()));
         self
     }
 
@@ -75,7 +60,6 @@ impl Upstream {
             Credentials::ClientCertificate { certificate, key } => {
                 upstream.client_certificate(certificate, key)
             }
-            Credentials::Token(token) => upstream.token(token),
             _ => upstream,
         }
     }
@@ -111,10 +95,10 @@ impl From<&crate::sim::SimServer> for Upstream {
 /// Does not show the credentials.
 impl fmt::Debug for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let credentials = match self.credentials {
-            Own::None => "the client's",
-            Own::Token(_) => "a token",
-            Own::Certificate { .. } => "a certificate",
+        let credentials = if self.own.is_some() {
+            "a certificate"
+        } else {
+            "the client's"
         };
         f.debug_struct("Upstream")
             .field("url", &self.url)
@@ -127,7 +111,6 @@ impl fmt::Debug for Upstream {
 pub(super) struct UpstreamClient {
     client: Client<HttpsConnector<HttpConnector>, Body>,
     base: Uri,
-    authorization: Option<HeaderValue>,
     own_credentials: bool,
 }
 
@@ -148,20 +131,10 @@ impl UpstreamClient {
             .https_or_http()
             .enable_http1()
             .wrap_connector(connector);
-        let authorization = match &upstream.credentials {
-            Own::Token(token) => {
-                let mut value =
-                    HeaderValue::try_from(format!("Bearer {token}")).map_err(unusable("token"))?;
-                value.set_sensitive(true);
-                Some(value)
-            }
-            _ => None,
-        };
         Ok(Self {
             client: Client::builder(TokioExecutor::new()).build(connector),
             base,
-            authorization,
-            own_credentials: !matches!(upstream.credentials, Own::None),
+            own_credentials: upstream.own.is_some(),
         })
     }
 
@@ -189,9 +162,6 @@ impl UpstreamClient {
         if self.own_credentials {
             headers.remove(header::AUTHORIZATION);
         }
-        if let Some(authorization) = &self.authorization {
-            headers.insert(header::AUTHORIZATION, authorization.clone());
-        }
         self.client.request(request).await
     }
 }
@@ -217,15 +187,15 @@ fn tls(upstream: &Upstream) -> Result<ClientConfig, FaultError> {
         .with_safe_default_protocol_versions()
         .map_err(unusable("TLS configuration"))?
         .with_root_certificates(roots);
-    match &upstream.credentials {
-        Own::Certificate { certificate, key } => {
+    match &upstream.own {
+        Some((certificate, key)) => {
             let what = "client certificate";
             let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(unusable(what))?;
             config
                 .with_client_auth_cert(certificates(certificate, what)?, key)
                 .map_err(unusable(what))
         }
-        _ => Ok(config.with_no_client_auth()),
+        None => Ok(config.with_no_client_auth()),
     }
 }
 

@@ -1,9 +1,11 @@
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
-use super::clock;
 use super::error::SimError;
+use super::fields::{Fields, Path, compare};
 use super::kinds::Kind;
-use super::managed::{self, Entry, Fields};
+use super::managed::{self, Entry};
 use super::merge_strategy::{MergeStrategy, item_key};
 use super::object::metadata_mut;
 use super::schema::ListKind;
@@ -19,82 +21,49 @@ pub fn apply(
     force: bool,
 ) -> Result<Value, SimError> {
     restrict(kind, subresource, &mut config);
-    let wanted = managed::named(kind, &config);
-    let mut entries = managed::entries(live);
-    let is_mine = |entry: &Entry| {
-        entry.manager == manager && entry.operation == "Apply" && entry.subresource == subresource
-    };
-    if entries.is_empty() && live["metadata"]["uid"].is_string() {
+    let mut others = managed::entries(live);
+    if others.is_empty() && live["metadata"]["uid"].is_string() {
         // The object was made without `managedFields`. Its fields get the owner `before-first-apply`, as in Kubernetes.
-        entries.push(Entry {
-            manager: "before-first-apply".to_owned(),
-            operation: "Update".to_owned(),
-            api_version: kind.api_version(),
-            subresource: String::new(),
-            time: clock::now(),
-            fields: managed::named(kind, live),
-        });
+        let fields = Fields::named(kind, live);
+        others.push(Entry::new(kind, "Update", "before-first-apply", "", fields));
     }
-    let before = entries
-        .iter()
-        .find(|entry| is_mine(entry))
-        .map(|entry| entry.fields.clone());
+    let mine = others.iter().position(|entry| {
+        entry.manager == manager && entry.operation == "Apply" && entry.subresource == subresource
+    });
+    let last = mine.map(|at| others.remove(at));
 
     let mut merged = merge(MergeStrategy::root(kind), live, &config);
-    let (changed, _) = managed::compare(kind, live, &merged);
+    let (changed, _) = compare(kind, live, &merged);
     let mut conflicts = Vec::new();
-    for entry in entries.iter_mut().filter(|entry| !is_mine(entry)) {
-        let common = entry.fields.intersect(&changed);
-        if common.is_empty() {
-            continue;
-        }
+    for entry in &mut others {
         if force {
-            entry.fields.subtract(&common);
+            entry.fields.subtract(&changed);
         } else {
-            collect(&common, "", &mut |field| {
-                let by = match entry.subresource.as_str() {
-                    "" => String::new(),
-                    subresource => format!(" with subresource \"{subresource}\""),
-                };
-                let using = match entry.operation.as_str() {
-                    "Apply" => String::new(),
-                    _ => format!(" using {}", entry.api_version),
-                };
-                conflicts.push((format!("conflict with \"{}\"{by}{using}", entry.manager), field));
-            });
+            let common = entry.fields.0.intersection(&changed.0).cloned().collect();
+            conflicts.extend(conflicts_with(entry, common));
         }
     }
     if !conflicts.is_empty() {
         return Err(conflict(&conflicts));
     }
 
-    if let Some(last) = before {
-        let mut kept = wanted.clone();
-        for entry in entries.iter().filter(|entry| !is_mine(entry)) {
-            kept.add(&entry.fields);
+    let mut own = Entry::new(kind, "Apply", manager, subresource, Fields::named(kind, &config));
+    if let Some(last) = last {
+        let all = others.iter().chain([&own]);
+        let kept = Fields(all.flat_map(|entry| entry.fields.0.iter().cloned()).collect());
+        let strategy = MergeStrategy::root(kind);
+        prune(strategy, &mut merged, &mut Vec::new(), &last.fields, &kept);
+        if last.fields == own.fields {
+            own.time = last.time;
         }
-        prune(MergeStrategy::root(kind), &mut merged, &last, &kept, true);
     }
+    others.push(own);
     // Fields that were removed with their parent lose their owners.
-    let (_, gone) = managed::compare(kind, live, &merged);
-    for entry in &mut entries {
+    let (_, gone) = compare(kind, live, &merged);
+    for entry in &mut others {
         entry.fields.subtract(&gone);
     }
-    let time = entries
-        .iter()
-        .find(|entry| is_mine(entry))
-        .filter(|entry| entry.fields == wanted)
-        .map_or_else(clock::now, |entry| entry.time.clone());
-    entries.retain(|entry| !is_mine(entry));
-    entries.push(Entry {
-        manager: manager.to_owned(),
-        operation: "Apply".to_owned(),
-        api_version: kind.api_version(),
-        subresource: subresource.to_owned(),
-        time,
-        fields: wanted,
-    });
-    managed::set_entries(&mut merged, entries);
+    managed::set_entries(&mut merged, others);
     Ok(merged)
 }
 
@@ -123,24 +92,40 @@ fn conflict(conflicts: &[(String, String)]) -> SimError {
     SimError::new(409, "Conflict", format!("Apply failed with {what}")).with(json!({ "causes": causes }))
 }
 
-/// Collects the paths of a set in the order of the messages: the fields of a level before those below them.
-fn collect(fields: &Fields, path: &str, to: &mut impl FnMut(String)) {
-    let part = |name: &String| match name.split_once(':') {
-        Some(("f", field)) => format!("{path}.{field}"),
+/// The conflicts with another manager about these fields: their messages and fields, those of a level before those below them.
+fn conflicts_with(entry: &Entry, common: BTreeSet<Path>) -> Vec<(String, String)> {
+    let by = match entry.subresource.as_str() {
+        "" => String::new(),
+        subresource => format!(" with subresource \"{subresource}\""),
+    };
+    let using = match entry.operation.as_str() {
+        "Apply" => String::new(),
+        _ => format!(" using {}", entry.api_version),
+    };
+    let message = format!("conflict with \"{}\"{by}{using}", entry.manager);
+    let mut paths = Vec::from_iter(common);
+    paths.sort_by_key(|path| {
+        let parts = path.iter().enumerate();
+        Vec::from_iter(parts.map(|(index, part)| (index + 1 < path.len(), part.clone())))
+    });
+    let paths = paths.into_iter();
+    paths
+        .map(|path| (message.clone(), path.iter().map(|part| shown(part)).collect()))
+        .collect()
+}
+
+/// A part of a path as messages have it.
+fn shown(part: &str) -> String {
+    match part.split_once(':') {
+        Some(("f", field)) => format!(".{field}"),
         Some(("k", key)) => {
             let key: Value = serde_json::from_str(key).unwrap_or_default();
             let parts = key.as_object().into_iter().flatten();
             let parts: Vec<String> = parts.map(|(name, value)| format!("{name}={value}")).collect();
-            format!("{path}[{}]", parts.join(","))
+            format!("[{}]", parts.join(","))
         }
-        Some(("v", value)) => format!("{path}[={value}]"),
-        _ => format!("{path}{name}"),
-    };
-    for (name, _) in fields.below.iter().filter(|(_, below)| below.here) {
-        to(part(name));
-    }
-    for (name, below) in &fields.below {
-        collect(below, &part(name), to);
+        Some(("v", value)) => format!("[={value}]"),
+        _ => part.to_owned(),
     }
 }
 
@@ -201,49 +186,38 @@ fn merge_list(strategy: MergeStrategy<'_>, list: &ListKind, live: &[Value], conf
 
 /// Removes the fields of the last apply that no manager owns now. A field is removed as a whole, with
 /// its fields without owner, once no field below it has an owner.
-fn prune(strategy: MergeStrategy<'_>, value: &mut Value, last: &Fields, kept: &Fields, root: bool) {
+fn prune(strategy: MergeStrategy<'_>, value: &mut Value, path: &mut Path, last: &Fields, kept: &Fields) {
     match value {
-        Value::Object(map) => {
-            for (key, below) in &last.below {
-                let Some(name) = key.strip_prefix("f:") else {
-                    continue;
-                };
-                let owners = kept.below.get(key);
-                match (owners, map.get_mut(name)) {
-                    (Some(owners), Some(value)) => {
-                        prune(strategy.field(name), value, below, owners, false);
-                        let emptied = value.as_object().is_some_and(serde_json::Map::is_empty)
-                            || value.as_array().is_some_and(Vec::is_empty);
-                        if emptied && !owners.here {
-                            map.remove(name);
-                        }
-                    }
-                    // The name of the object is always applied.
-                    (None, Some(value)) if root && name == "metadata" => {
-                        prune(strategy.field(name), value, below, &Fields::default(), false);
-                    }
-                    _ => {
-                        map.remove(name);
-                    }
-                }
-            }
-        }
+        Value::Object(map) => map.retain(|name, value| {
+            path.push(format!("f:{name}"));
+            // The name of the object is always applied.
+            let owned = kept.reaches(path) || *path == ["f:metadata"];
+            let stays = if last.reaches(path) && owned {
+                prune(strategy.field(name), value, path, last, kept);
+                let emptied = value.as_object().is_some_and(serde_json::Map::is_empty)
+                    || value.as_array().is_some_and(Vec::is_empty);
+                !emptied || kept.0.contains(path)
+            } else {
+                !last.reaches(path)
+            };
+            path.pop();
+            stays
+        }),
         Value::Array(items) => {
             let list = strategy.list();
             items.retain_mut(|item| {
                 let Some(key) = item_key(&list, item) else {
                     return true;
                 };
-                match (last.below.get(&key), kept.below.get(&key)) {
-                    // The owner of a field of an item does not own the item.
-                    (Some(_), owners) if owners.is_none_or(|owners| !owners.here) => false,
-                    (Some(_), None) => false,
-                    (Some(below), Some(owners)) => {
-                        prune(strategy.item(), item, below, owners, false);
-                        true
-                    }
-                    (None, _) => true,
+                path.push(key);
+                let applied = last.reaches(path);
+                // The owner of a field of an item does not own the item.
+                let stays = !applied || kept.0.contains(path);
+                if applied && stays {
+                    prune(strategy.item(), item, path, last, kept);
                 }
+                path.pop();
+                stays
             });
         }
         _ => {}

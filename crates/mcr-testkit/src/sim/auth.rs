@@ -123,7 +123,6 @@ impl SimRule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimUser {
     pub(super) name: String,
-    pub(super) uid: String,
     #[doc(hidden)]
     pub groups: Vec<String>,
     #[doc(hidden)]
@@ -135,7 +134,6 @@ impl SimUser {
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
-            uid: String::new(),
             groups: Vec::new(),
             rules: Vec::new(),
         }
@@ -284,12 +282,6 @@ impl Users {
     pub fn token_of(&self, name: &str) -> Option<String> {
         let found = self.tokens.iter().find(|(_, user)| user.name == name);
         found.map(|(token, _)| token.clone())
-    }
-
-    /// The user with this name, for impersonation.
-    pub fn by_name(&self, name: &str) -> Option<Arc<SimUser>> {
-        let mut all = self.tokens.values().chain(self.certificates.values());
-        all.find(|user| user.name == name).cloned()
     }
 
     pub fn authenticate(

@@ -3,12 +3,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::auth::{SimUser, Users};
 use super::clock;
 use super::cluster::{ADMIN, SimCluster};
-use super::error::SimError;
 use super::kinds::NAMESPACES;
 use super::object::Object;
 use super::state::{ClusterState, Settings};
@@ -111,12 +110,6 @@ impl SimBuilder {
         self
     }
 
-    /// Sets when a watch without `timeoutSeconds` ends. Default: after half an hour.
-    pub fn watch_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.watch_timeout = timeout;
-        self
-    }
-
     /// Sets how many requests the audit log keeps. Default: 10,000; 0 for no log.
     pub fn audit_limit(mut self, requests: usize) -> Self {
         self.settings.audit_limit = requests;
@@ -160,19 +153,6 @@ impl SimBuilder {
         SimCluster {
             inner: Arc::new(state),
         }
-    }
-
-    /// Makes the cluster with these objects in it, CRDs first.
-    ///
-    /// # Errors
-    ///
-    /// As [`SimCluster::create`].
-    pub fn build_with(self, objects: impl IntoIterator<Item = Value>) -> Result<SimCluster, SimError> {
-        let cluster = self.build();
-        for object in objects {
-            cluster.create(object)?;
-        }
-        Ok(cluster)
     }
 }
 

@@ -90,11 +90,6 @@ impl SimCluster {
         self.inner.open_watches()
     }
 
-    /// How many objects there are.
-    pub fn objects(&self) -> usize {
-        self.inner.store().object_count()
-    }
-
     /// The requests so far.
     pub fn audit(&self) -> AuditLog {
         self.inner.audit()

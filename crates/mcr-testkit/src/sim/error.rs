@@ -72,6 +72,10 @@ impl SimError {
         Self::new(400, "BadRequest", message)
     }
 
+    pub(crate) fn body_ended() -> Self {
+        Self::bad_request("the body of the request ended early")
+    }
+
     /// The answer of a Go server to an error without a Status.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(500, "", message)

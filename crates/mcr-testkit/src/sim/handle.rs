@@ -42,6 +42,13 @@ pub fn handle(
     handle_for(cluster, parts, body, caller, uri.map_or("", |uri| uri.as_str()))
 }
 
+/// The answer to a request that is no request of a cluster.
+pub fn refusal(error: &SimError) -> Response<SimBody> {
+    let mut response = Response::new(SimBody::full(error.to_status().to_string()));
+    *response.status_mut() = http::StatusCode::from_u16(error.code()).unwrap_or_default();
+    response
+}
+
 /// The user of a request, or the answer that it has before it is read.
 pub enum Caller {
     User(Arc<SimUser>),

@@ -56,6 +56,11 @@ impl Kind {
         }
     }
 
+    /// The schema of a custom resource.
+    pub fn schema(&self) -> Option<&Schema> {
+        self.custom.as_ref()?.schema.as_ref()
+    }
+
     /// `widgets.example.com "w"`, as messages name it.
     pub fn quoted(&self, name: &str) -> String {
         format!("{} \"{name}\"", self.resource)
@@ -109,19 +114,20 @@ pub fn builtins() -> &'static Versions {
     static BUILTINS: OnceLock<Versions> = OnceLock::new();
     BUILTINS.get_or_init(|| {
         let mut versions = Versions::new();
-        for row in ROWS {
-            let has = |flag: char| row.flags.contains(flag);
+        for (group, version, [plural, singular, kind], short, category, flags) in ROWS.iter().copied() {
+            let has = |flag: char| flags.contains(flag);
             let words =
                 |list: &'static str| list.split(',').filter(|word| !word.is_empty()).map(Cow::Borrowed);
+            let at = (Cow::Borrowed(group), Cow::Borrowed(version));
             let kind = Kind {
-                group: row.group.into(),
-                version: row.version.into(),
-                plural: row.plural.into(),
-                singular: row.singular.into(),
-                kind: row.kind.into(),
-                list_kind: format!("{}List", row.kind).into(),
-                short_names: words(row.short).collect(),
-                categories: words(row.category).collect(),
+                group: group.into(),
+                version: version.into(),
+                plural: plural.into(),
+                singular: singular.into(),
+                kind: kind.into(),
+                list_kind: format!("{kind}List").into(),
+                short_names: words(short).collect(),
+                categories: words(category).collect(),
                 namespaced: has('N'),
                 has_status: has('S'),
                 has_generation: has('G'),
@@ -130,11 +136,10 @@ pub fn builtins() -> &'static Versions {
                 delete_answers_object: has('R'),
                 create_only: has('-'),
                 has_collection_delete: !has('X'),
-                resource: resource_id(row.group, row.plural),
-                table: resource_id(row.group, row.plural),
+                resource: resource_id(group, plural),
+                table: resource_id(group, plural),
                 custom: None,
             };
-            let at = (Cow::Borrowed(row.group), Cow::Borrowed(row.version));
             versions.entry(at).or_default().push(Arc::new(kind));
         }
         versions

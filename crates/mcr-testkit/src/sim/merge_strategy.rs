@@ -21,10 +21,9 @@ static NONE: Value = Value::Null;
 
 impl<'a> MergeStrategy<'a> {
     pub(super) fn root(kind: &'a Kind) -> Self {
-        let schema = kind.custom.as_ref().and_then(|custom| custom.schema.as_ref());
         Self {
             kind,
-            schema: schema.map_or(&NONE, |schema| schema.root()),
+            schema: kind.schema().map_or(&NONE, |schema| schema.root()),
             field: "",
             parent: "",
             item: false,

@@ -25,42 +25,24 @@ pub(super) fn answer(
     if kind.group == "authorization.k8s.io" {
         managed::track(kind, "", manager, &Value::Null, &mut object);
     }
-    let allowed = |user: &SimUser, spec: &Value| {
-        let resource = &spec["resourceAttributes"];
-        let word = |field: &str| resource[field].as_str().unwrap_or_default();
-        let path = &spec["nonResourceAttributes"];
-        user.may(&Attributes {
-            verb: path["verb"].as_str().unwrap_or(word("verb")),
-            group: word("group"),
-            resource: word("resource"),
-            subresource: word("subresource"),
-            namespace: word("namespace"),
-            name: word("name"),
-            path: path["path"].as_str(),
-        })
-    };
     match &*kind.plural {
         "selfsubjectreviews" => {
-            let mut info = json!({ "username": user.name, "groups": user.all_groups() });
-            if !user.uid.is_empty() {
-                info["uid"] = user.uid.as_str().into();
-            }
+            let info = json!({ "username": user.name, "groups": user.all_groups() });
             object["status"] = json!({ "userInfo": info });
         }
         "selfsubjectaccessreviews" => {
-            let allowed = allowed(user, &object["spec"]);
-            object["status"] = json!({ "allowed": allowed });
-        }
-        "subjectaccessreviews" | "localsubjectaccessreviews" => {
-            let spec = &object["spec"];
-            let name = spec["user"].as_str().unwrap_or_default();
-            let known = cluster.users().by_name(name);
-            let mut asked = known.map_or_else(|| SimUser::new(name), |user| (*user).clone());
-            let groups = spec["groups"].as_array().into_iter().flatten();
-            asked
-                .groups
-                .extend(groups.filter_map(Value::as_str).map(str::to_owned));
-            let allowed = allowed(&asked, spec);
+            let resource = &object["spec"]["resourceAttributes"];
+            let word = |field: &str| resource[field].as_str().unwrap_or_default();
+            let path = &object["spec"]["nonResourceAttributes"];
+            let allowed = user.may(&Attributes {
+                verb: path["verb"].as_str().unwrap_or(word("verb")),
+                group: word("group"),
+                resource: word("resource"),
+                subresource: word("subresource"),
+                namespace: word("namespace"),
+                name: word("name"),
+                path: path["path"].as_str(),
+            });
             object["status"] = json!({ "allowed": allowed });
         }
         "tokenreviews" => {

@@ -170,40 +170,30 @@ fn check(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Cause>) {
 }
 
 fn check_limits(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Cause>) {
-    let mut limit = |word: &str, size: Option<f64>, least: bool, words: &str, reason: &'static str| {
+    // Sizes in tests are far below where floats lose count.
+    #[allow(clippy::cast_precision_loss)]
+    let length = |length: Option<usize>| length.map(|length| length as f64);
+    let number = value.as_f64();
+    let characters = length(value.as_str().map(|text| text.chars().count()));
+    let items = length(value.as_array().map(Vec::len));
+    const INVALID: &str = "FieldValueInvalid";
+    for (word, size, least, words, reason) in [
+        ("minimum", number, true, "be greater than or equal to", INVALID),
+        ("maximum", number, false, "be less than or equal to", INVALID),
+        ("minLength", characters, true, "be at least", INVALID),
+        ("maxLength", characters, false, "be at most", "FieldValueTooLong"),
+        ("minItems", items, true, "have at least", INVALID),
+        ("maxItems", items, false, "have at most", "FieldValueTooMany"),
+    ] {
         let (Some(limit), Some(size)) = (schema[word].as_f64(), size) else {
-            return;
+            continue;
         };
         if (least && size < limit) || (!least && size > limit) {
             let shown = &schema[word];
             let message = format!("Invalid value: {value}: {path} in body should {words} {shown}");
             causes.push(Cause::of(path, reason, message));
         }
-    };
-    // Sizes in tests are far below where floats lose count.
-    #[allow(clippy::cast_precision_loss)]
-    let length = |length: Option<usize>| length.map(|length| length as f64);
-    let number = value.as_f64();
-    limit(
-        "minimum",
-        number,
-        true,
-        "be greater than or equal to",
-        "FieldValueInvalid",
-    );
-    limit(
-        "maximum",
-        number,
-        false,
-        "be less than or equal to",
-        "FieldValueInvalid",
-    );
-    let characters = length(value.as_str().map(|text| text.chars().count()));
-    limit("minLength", characters, true, "be at least", "FieldValueInvalid");
-    limit("maxLength", characters, false, "be at most", "FieldValueTooLong");
-    let items = length(value.as_array().map(Vec::len));
-    limit("minItems", items, true, "have at least", "FieldValueInvalid");
-    limit("maxItems", items, false, "have at most", "FieldValueTooMany");
+    }
 }
 
 fn check_object(schema: &Value, map: &Map<String, Value>, path: &str, causes: &mut Vec<Cause>) {

@@ -2,7 +2,6 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -18,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::body::SimBody;
 use super::cluster::SimCluster;
 use super::error::SimError;
+use super::handle::{handle, refusal};
 use super::kubeconfig;
 use super::server_error::SimServerError;
 use super::tls::{SimCertificate, SimTls};
@@ -53,8 +53,6 @@ struct Clusters(Mutex<HashMap<Arc<str>, SimCluster>>);
 pub struct Listening {
     pub address: SocketAddr,
     tls: SimTls,
-    /// How many connections were accepted.
-    accepted: Arc<AtomicUsize>,
     stop: CancellationToken,
 }
 
@@ -64,34 +62,34 @@ impl Drop for Listening {
     }
 }
 
-/// Finds the cluster of a request, and removes the cluster's part of the path.
-#[derive(Clone, Debug)]
-enum Serves {
-    One(SimCluster),
-    Many(Arc<Clusters>),
-    Other(Arc<dyn Answers>),
-}
-
-/// A server of its own behind the listener.
+/// Answers the requests that come to a port.
 #[doc(hidden)]
 pub trait Answers: Send + Sync + std::fmt::Debug {
-    fn answer(&self, parts: Parts, body: Bytes) -> Response<SimBody>;
+    /// `certificate`: that of the client, DER.
+    fn answer(&self, parts: Parts, body: Bytes, certificate: Option<&[u8]>) -> Response<SimBody>;
 }
 
-impl Serves {
-    fn cluster<B>(&self, mut request: Request<B>) -> Option<(SimCluster, Request<B>)> {
-        match self {
-            Self::Other(_) => None,
-            Self::One(cluster) => Some((cluster.clone(), request)),
-            Self::Many(clusters) => {
-                let whole = request.uri().path_and_query()?.as_str();
-                let (name, _) = whole.strip_prefix("/clusters/")?.split_once('/')?;
-                let cluster = clusters.0.lock().get(name)?.clone();
-                let rest: Uri = whole.get("/clusters/".len() + name.len()..)?.parse().ok()?;
-                *request.uri_mut() = rest;
-                Some((cluster, request))
-            }
-        }
+impl Answers for SimCluster {
+    fn answer(&self, parts: Parts, body: Bytes, certificate: Option<&[u8]>) -> Response<SimBody> {
+        handle(&self.inner, &parts, &body, certificate)
+    }
+}
+
+impl Answers for Clusters {
+    fn answer(&self, mut parts: Parts, body: Bytes, certificate: Option<&[u8]>) -> Response<SimBody> {
+        // The cluster of a request. Its part of the path is removed.
+        let cluster = || {
+            let whole = parts.uri.path_and_query()?.as_str();
+            let (name, _) = whole.strip_prefix("/clusters/")?.split_once('/')?;
+            let cluster = self.0.lock().get(name)?.clone();
+            let rest: Uri = whole.get("/clusters/".len() + name.len()..)?.parse().ok()?;
+            Some((cluster, rest))
+        };
+        let Some((cluster, rest)) = cluster() else {
+            return refusal(&SimError::no_such_resource());
+        };
+        parts.uri = rest;
+        cluster.answer(parts, body, certificate)
     }
 }
 
@@ -112,7 +110,7 @@ impl SimCluster {
     ///
     /// When the port is taken.
     pub async fn serve_at(&self, port: u16, tls: &SimTls) -> Result<SimServer, SimServerError> {
-        let listening = listen(port, tls, Serves::One(self.clone())).await?;
+        let listening = listen(port, tls, Arc::new(self.clone())).await?;
         Ok(SimServer {
             cluster: self.clone(),
             listening,
@@ -173,7 +171,7 @@ impl SimFleet {
             .into_iter()
             .map(|cluster| (cluster.inner.name.clone(), cluster));
         let clusters = Arc::new(Clusters(Mutex::new(named.collect())));
-        let listening = listen(0, &SimTls::new()?, Serves::Many(clusters.clone())).await?;
+        let listening = listen(0, &SimTls::new()?, clusters.clone()).await?;
         let inner = FleetInner { clusters, listening };
         Ok(Self {
             inner: Arc::new(inner),
@@ -211,11 +209,6 @@ impl SimFleet {
         self.inner.listening.tls.ca_pem()
     }
 
-    /// How many connections have been accepted so far.
-    pub fn connections(&self) -> usize {
-        self.inner.listening.accepted.load(Ordering::SeqCst)
-    }
-
     /// A kubeconfig of the user who may do everything in a cluster, if it is served.
     pub fn kubeconfig(&self, name: &str) -> Option<String> {
         let token = self.get(name)?.admin_token();
@@ -228,45 +221,23 @@ impl SimFleet {
     }
 }
 
-/// Serves something else than simulated clusters on a port of 127.0.0.1.
+/// Opens a port of 127.0.0.1; 0 for a free one.
 #[doc(hidden)]
-pub async fn listen_for(
-    port: u16,
-    tls: &SimTls,
-    server: Arc<dyn Answers>,
-) -> Result<Listening, SimServerError> {
-    listen(port, tls, Serves::Other(server)).await
-}
-
-async fn listen(port: u16, tls: &SimTls, serves: Serves) -> Result<Listening, SimServerError> {
+pub async fn listen(port: u16, tls: &SimTls, serves: Arc<dyn Answers>) -> Result<Listening, SimServerError> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let failed = |source| SimServerError::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let stop = CancellationToken::new();
-    let accepted = Arc::new(AtomicUsize::new(0));
-    tokio::spawn(accept(
-        listener,
-        tls.clone(),
-        accepted.clone(),
-        serves,
-        stop.clone(),
-    ));
+    tokio::spawn(accept(listener, tls.clone(), serves, stop.clone()));
     Ok(Listening {
         address,
         tls: tls.clone(),
-        accepted,
         stop,
     })
 }
 
-async fn accept(
-    listener: TcpListener,
-    tls: SimTls,
-    accepted: Arc<AtomicUsize>,
-    serves: Serves,
-    stop: CancellationToken,
-) {
+async fn accept(listener: TcpListener, tls: SimTls, serves: Arc<dyn Answers>, stop: CancellationToken) {
     let acceptor = tls.acceptor();
     loop {
         let arrived = tokio::select! {
@@ -278,7 +249,6 @@ async fn accept(
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
             continue;
         };
-        accepted.fetch_add(1, Ordering::SeqCst);
         let connection = connection(stream, acceptor.clone(), serves.clone());
         let stop = stop.clone();
         tokio::spawn(async move {
@@ -290,7 +260,7 @@ async fn accept(
     }
 }
 
-async fn connection(stream: TcpStream, acceptor: tokio_rustls::TlsAcceptor, serves: Serves) {
+async fn connection(stream: TcpStream, acceptor: tokio_rustls::TlsAcceptor, serves: Arc<dyn Answers>) {
     // Small answers should not wait for an acknowledgement.
     let _ = stream.set_nodelay(true);
     let Ok(stream) = acceptor.accept(stream).await else {
@@ -302,40 +272,17 @@ async fn connection(stream: TcpStream, acceptor: tokio_rustls::TlsAcceptor, serv
         .map(|certificate| certificate.as_ref().into());
     let service = service_fn(move |request: Request<Incoming>| {
         let (serves, certificate) = (serves.clone(), certificate.clone());
-        async move { Ok::<_, Infallible>(answer(&serves, certificate, request).await) }
+        async move {
+            let (parts, body) = request.into_parts();
+            Ok::<_, Infallible>(match body.collect().await {
+                Ok(body) => serves.answer(parts, body.to_bytes(), certificate.as_deref()),
+                Err(_) => refusal(&SimError::body_ended()),
+            })
+        }
     });
     // Ignores clients that disconnect during a request.
     let _ = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .serve_connection(TokioIo::new(stream), service)
         .await;
-}
-
-async fn answer(
-    serves: &Serves,
-    certificate: Option<Arc<[u8]>>,
-    request: Request<Incoming>,
-) -> Response<SimBody> {
-    if let Serves::Other(server) = serves {
-        let (parts, body) = request.into_parts();
-        return match body.collect().await {
-            Ok(body) => server.answer(parts, body.to_bytes()),
-            Err(_) => Response::new(SimBody::full(Bytes::new())),
-        };
-    }
-    match serves.cluster(request) {
-        Some((cluster, request)) => {
-            cluster
-                .service()
-                .with_certificate(certificate)
-                .answer(request)
-                .await
-        }
-        None => {
-            let status = SimError::no_such_resource().to_status();
-            let mut response = Response::new(SimBody::full(status.to_string()));
-            *response.status_mut() = http::StatusCode::NOT_FOUND;
-            response
-        }
-    }
 }

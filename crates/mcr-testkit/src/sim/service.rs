@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 
 use super::body::SimBody;
 use super::error::SimError;
-use super::handle::handle;
+use super::handle::{handle, refusal};
 use super::state::ClusterState;
 
 /// A simulated cluster as a tower service, for any request body; for hyper see
@@ -21,7 +21,6 @@ pub struct SimService {
     cluster: Arc<ClusterState>,
     /// Added to requests that have no `Authorization` header.
     authorization: Option<HeaderValue>,
-    certificate: Option<Arc<[u8]>>,
 }
 
 impl SimService {
@@ -29,7 +28,6 @@ impl SimService {
         Self {
             cluster,
             authorization: None,
-            certificate: None,
         }
     }
 
@@ -37,11 +35,6 @@ impl SimService {
     #[must_use]
     pub fn with_token(mut self, token: &str) -> Self {
         self.authorization = HeaderValue::from_str(&format!("Bearer {token}")).ok();
-        self
-    }
-
-    pub(super) fn with_certificate(mut self, der: Option<Arc<[u8]>>) -> Self {
-        self.certificate = der;
         self
     }
 
@@ -57,18 +50,10 @@ impl SimService {
                 .entry(AUTHORIZATION)
                 .or_insert_with(|| authorization.clone());
         }
-        let Ok(body) = body.collect().await else {
-            let status = SimError::bad_request("the body of the request ended early").to_status();
-            let mut response = Response::new(SimBody::full(status.to_string()));
-            *response.status_mut() = http::StatusCode::BAD_REQUEST;
-            return response;
-        };
-        handle(
-            &self.cluster,
-            &parts,
-            &body.to_bytes(),
-            self.certificate.as_deref(),
-        )
+        match body.collect().await {
+            Ok(body) => handle(&self.cluster, &parts, &body.to_bytes(), None),
+            Err(_) => refusal(&SimError::body_ended()),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use super::cause::Cause;
 use super::delete::may_go;
 use super::error::SimError;
 use super::kinds::Kind;
-use super::object::{self, Object, metadata_mut, text};
+use super::object::{Object, metadata_mut, text};
 use super::state::ClusterState;
 use super::store::Store;
 use super::write::{Done, Write};
@@ -95,10 +95,7 @@ impl Write<'_> {
         let (uid, wanted) = (text(before, "uid"), text(object, "uid"));
         if !wanted.is_empty() && wanted != uid {
             let why = format!(
-                "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
-                 Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}",
-                self.kind.plural,
-                object::key("", self.namespace, self.name),
+                "StorageError: Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}"
             );
             return Err(SimError::conflict(self.kind, self.name, &why));
         }

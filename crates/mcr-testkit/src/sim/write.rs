@@ -90,7 +90,7 @@ impl<'a> Write<'a> {
     }
 
     pub fn invalid(&self, name: &str, causes: &[Cause]) -> SimError {
-        SimError::invalid(group_in_errors(self.kind), &self.kind.kind, name, causes)
+        SimError::invalid(&self.kind.group, &self.kind.kind, name, causes)
     }
 
     fn create(&self, cluster: &ClusterState, store: &mut Store, mut object: Value) -> Result<Done, SimError> {
@@ -147,10 +147,8 @@ impl<'a> Write<'a> {
                 metadata_mut(&mut object).insert("managedFields".to_owned(), manages);
             }
             _ if cluster.settings.managed_fields => {
-                {
-                    let nobodys = defaults::untracked(self.kind, &object);
-                    managed::track(self.kind, self.subresource, &self.manager, &nobodys, &mut object)
-                };
+                let nobodys = defaults::untracked(self.kind, &object);
+                managed::track(self.kind, self.subresource, &self.manager, &nobodys, &mut object);
             }
             _ => {}
         }
@@ -305,12 +303,7 @@ impl<'a> Write<'a> {
 
     /// Prunes fields that the schema of its CRD does not name, and fills in defaults.
     pub fn prune_and_fill_in(&self, object: &mut Value) {
-        let schema = self
-            .kind
-            .custom
-            .as_ref()
-            .and_then(|custom| custom.schema.as_ref());
-        if let Some(schema) = schema {
+        if let Some(schema) = self.kind.schema() {
             schema.prune(object);
             schema.fill_in(object);
         }
@@ -322,14 +315,8 @@ impl<'a> Write<'a> {
         } else {
             ""
         };
-        let schema = self
-            .kind
-            .custom
-            .as_ref()
-            .and_then(|custom| custom.schema.as_ref());
-        schema
-            .map(|schema| schema.check(object, below))
-            .unwrap_or_default()
+        let causes = self.kind.schema().map(|schema| schema.check(object, below));
+        causes.unwrap_or_default()
     }
 
     pub fn commit(
@@ -373,10 +360,4 @@ impl<'a> Write<'a> {
             store.wake_resource(&kind.table);
         }
     }
-}
-
-/// The group as a 422 names it. API servers always name the group of a custom resource, and that of
-/// a built-in one unless it is empty.
-fn group_in_errors(kind: &Kind) -> &str {
-    &kind.group
 }

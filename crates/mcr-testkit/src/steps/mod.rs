@@ -3,7 +3,7 @@
 //!
 //! The author of a provider writes a [`HubProvider`]: how it is built, and what it needs in the hub. [`steps!`](macro@crate::steps)
 //! makes one test of each scenario of a file. The suite brings the rest: a simulated hub in paused time, a user with exactly the
-//! rights of the provider's manifest, and the comparison. The format has the shape of the scenarios in `consumers`.
+//! rights of the provider's manifest, and the comparison.
 //!
 //! ```
 //! use std::sync::Arc;

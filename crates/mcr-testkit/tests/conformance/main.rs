@@ -96,7 +96,7 @@ mod a_provider_without_flaws {
     mcr_testkit::provider_conformance!(Faultless);
 }
 
-/// A provider that can do nothing passes what is left, and says what was skipped.
+/// A provider that can do nothing passes what is left, and reports what was skipped.
 struct Nothing(Arc<Memory>);
 
 impl Subject for Nothing {
@@ -116,7 +116,7 @@ mod a_provider_that_can_do_nothing {
     mcr_testkit::provider_conformance!(Nothing);
 }
 
-/// Whether a check catches a flaw; what it said, if so. In paused time, so that what never comes is soon waited for.
+/// The message of a check that catches a flaw. In paused time, so that what never comes is soon waited for.
 fn caught<const F: usize>(name: &str) -> Option<String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -151,14 +151,14 @@ macro_rules! flaws {
 }
 
 flaws! {
-    1 SyncedTwice: synced_comes_once_after_all_that_exists, "says Synced once";
+    1 SyncedTwice: synced_comes_once_after_all_that_exists, "announces Synced once";
     2 SyncedFirst: synced_comes_once_after_all_that_exists, "existed before Synced";
     3 NeverSynced: the_stop_token_ends_the_discovery, "Synced";
     4 NeverRemoves: a_removed_cluster_is_removed_and_may_come_back, "a Remove of cluster-1";
     5 BrokenRemoves: a_broken_description_is_shown_and_removes_nothing, "Broken(cluster-0)";
     6 BrokenLeaks: a_broken_description_is_shown_and_removes_nothing, "secret";
     7 BrokenEnds: a_broken_description_leaves_the_neighbours_alone, "ended with an error";
-    8 BrokenIsSilent: what_was_broken_from_the_start_is_announced_before_synced, "which nobody was told";
+    8 BrokenIsSilent: what_was_broken_from_the_start_is_announced_before_synced, "which is not announced";
     9 IgnoresStop: the_stop_token_ends_the_discovery, "did not end";
     10 LeaksTasks: a_discovery_leaves_nothing_behind, "left tasks";
     11 LeaksThreads: a_discovery_leaves_nothing_behind, "left tasks";

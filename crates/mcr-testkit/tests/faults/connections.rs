@@ -203,24 +203,6 @@ async fn of_several_faults_each_ends_by_itself() {
     assert_eq!(proxy.rules().len(), 1);
 }
 
-#[cfg(feature = "sim")]
-#[tokio::test]
-async fn a_simulated_server_is_an_upstream() {
-    use mcr_testkit::sim::{SimCluster, SimUser};
-    let cluster = SimCluster::new();
-    cluster.set_user("secret", SimUser::new("us").group("system:masters"));
-    let server = cluster.serve().await.unwrap();
-    let proxy = FaultProxy::start(&server).await.unwrap();
-    let raw = Raw::new(&proxy);
-    let answer = soon(raw.get(&proxy, LIST)).await.unwrap();
-    assert_eq!(
-        (answer.status.as_u16(), &answer.json()["kind"]),
-        (200, &"ConfigMapList".into())
-    );
-    let lists = cluster.audit().count(|event| event.is_list("configmaps"));
-    assert_eq!(lists, 1);
-}
-
 #[tokio::test]
 async fn what_is_no_upstream_is_refused_in_words() {
     for (upstream, words) in [
@@ -231,6 +213,6 @@ async fn what_is_no_upstream_is_refused_in_words() {
         let error = FaultProxy::start(upstream).await.unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
     }
-    let upstream = Upstream::new("http://127.0.0.1:1").token("canary");
+    let upstream = Upstream::new("http://127.0.0.1:1").client_certificate("canary", "canary");
     assert!(!format!("{upstream:?}").contains("canary"));
 }
