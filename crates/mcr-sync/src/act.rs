@@ -5,7 +5,6 @@ use std::{collections::BTreeSet, sync::Arc};
 use futures::{StreamExt, stream};
 use kube::{core::DynamicObject, runtime::events::EventType};
 use mcr::RequestKey;
-use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     api::{Remote, Written, value},
@@ -16,7 +15,7 @@ use crate::{
     placement::Placement,
     plan::{Decision, State, Write},
     record,
-    relation::Relation,
+    relation::{Relation, SourceKind, TargetKind},
 };
 
 /// For how many objects one reconcile works at once.
@@ -27,11 +26,7 @@ type Found = (Option<Arc<DynamicObject>>, bool);
 
 pub(crate) type Step = Decision<RequestKey, Placement>;
 
-impl<S, T> Pass<'_, S, T>
-where
-    S: DeserializeOwned + Send + Sync,
-    T: DeserializeOwned + Serialize + Send + Sync,
-{
+impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
     pub(crate) async fn act(&mut self, step: Step, view: &View) -> Result<(), SyncError> {
         if !self.confirm(&step, view).await? {
             return Ok(());

@@ -9,7 +9,6 @@ use std::{
 use kube::core::DynamicObject;
 use mcr::{Cluster, ClusterName, ClusterState, Fleet, FleetEvent, RequestKey};
 use parking_lot::Mutex;
-use serde::{Serialize, de::DeserializeOwned};
 
 use crate::relation::Relation;
 
@@ -35,7 +34,7 @@ impl Seen {
     fn now<S, T>(relation: &Relation<S, T>, cluster: &Cluster) -> Self {
         let mut described = DefaultHasher::new();
         cluster.same_as().hash(&mut described);
-        if relation.sees_clusters {
+        if relation.sees_clusters() {
             (cluster.labels(), cluster.properties()).hash(&mut described);
         }
         let mut own = DefaultHasher::new();
@@ -73,59 +72,42 @@ impl Clusters {
         relation: &Relation<S, T>,
         event: &FleetEvent,
         fleet: &Fleet,
-    ) -> Vec<RequestKey>
-    where
-        S: DeserializeOwned,
-        T: DeserializeOwned + Serialize,
-    {
-        let is_target = match event {
+    ) -> Vec<RequestKey> {
+        let had_targets = |before: Option<Seen>| before.is_some_and(|before| before.may_have_targets);
+        let (is_target, here) = match event {
             FleetEvent::Engaged(cluster) | FleetEvent::Updated(cluster) => {
+                let is_update = matches!(event, FleetEvent::Updated(_));
                 let seen = Seen::now(relation, cluster);
                 let before = self.note(cluster.name(), Some(seen));
-                if matches!(event, FleetEvent::Updated(_)) && before == Some(seen) {
+                if is_update && before == Some(seen) {
                     return Vec::new();
                 }
                 relation.silent.forget_cluster(cluster.name());
-                let is_the_same = |before: Seen| {
-                    Seen {
-                        own: seen.own,
-                        ..before
-                    } == seen
-                };
+                let own = seen.own;
+                let is_the_same = before.is_some_and(|before| Seen { own, ..before } == seen);
                 // A cluster whose labels have changed may have lost its targets.
-                let may_have = seen.may_have_targets || before.is_some_and(|before| before.may_have_targets);
-                may_have && (matches!(event, FleetEvent::Engaged(_)) || !before.is_some_and(is_the_same))
+                let may_have = seen.may_have_targets || had_targets(before);
+                (may_have && !(is_update && is_the_same), Some(cluster))
             }
-            FleetEvent::Disengaged { name, .. } => self
-                .note(name, None)
-                .is_some_and(|before| before.may_have_targets),
-            _ => true,
+            FleetEvent::Disengaged { name, .. } => (had_targets(self.note(name, None)), None),
+            _ => (true, None),
         };
-        let clusters = match event {
-            _ if is_target => fleet.clusters(),
-            FleetEvent::Engaged(cluster) | FleetEvent::Updated(cluster) => vec![cluster.clone()],
-            _ => Vec::new(),
+        let clusters = if is_target {
+            fleet.clusters()
+        } else {
+            here.into_iter().cloned().collect()
         };
         let sources = clusters
-            .into_iter()
+            .iter()
             .filter(|cluster| relation.sources.matches(cluster));
-        let waiting = match event {
-            FleetEvent::Engaged(cluster) | FleetEvent::Updated(cluster) => {
-                relation.memory.waiting_for(cluster.name())
-            }
-            _ => Vec::new(),
-        };
-        let known = sources.flat_map(|cluster| known(relation, &cluster));
-        known.chain(waiting).collect()
+        let waiting = here.map(|cluster| relation.memory.waiting_for(cluster.name()));
+        let known = sources.flat_map(|cluster| known(relation, cluster));
+        known.chain(waiting.into_iter().flatten()).collect()
     }
 }
 
 /// The sources in the store of a cluster, also while they are listed for the first time: those that come later are reconciled anyway.
-fn known<S, T>(relation: &Relation<S, T>, cluster: &Cluster) -> Vec<RequestKey>
-where
-    S: DeserializeOwned,
-    T: DeserializeOwned + Serialize,
-{
+fn known<S, T>(relation: &Relation<S, T>, cluster: &Cluster) -> Vec<RequestKey> {
     let store = relation
         .source_watch()
         .and_then(|watch| cluster.store_of::<DynamicObject>(watch).ok());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube::{
     Api,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
-    core::{ApiResource, DynamicObject},
+    core::{ApiResource, DynamicObject, Status},
 };
 use mcr::{Cluster, ObjectKey, ObjectPath, RequestKey};
 use serde_json::{Map, Value, json};
@@ -14,6 +14,7 @@ use crate::{
     desired::{self, Write},
     error::SyncError,
     functions::decode,
+    name,
     silent::{Answering, SOON},
     values::discreet,
     writes::Namespaces,
@@ -31,6 +32,12 @@ pub(crate) struct Remote {
     /// Whether objects that were read keep their `managedFields`.
     keeps_managed_fields: bool,
     answering: Option<Arc<Answering>>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Read,
+    Write,
 }
 
 /// The end of a write that depends on what was read before.
@@ -84,33 +91,18 @@ impl Remote {
         self
     }
 
-    async fn read<A>(
-        &self,
-        request: impl Future<Output = kube::Result<A>>,
-    ) -> Result<kube::Result<A>, SyncError> {
-        self.sent(false, request).await
-    }
-
-    async fn wrote<A>(
-        &self,
-        request: impl Future<Output = kube::Result<A>>,
-    ) -> Result<kube::Result<A>, SyncError> {
-        self.sent(true, request).await
-    }
-
+    /// Sends a request, and waits for its answer as long as this cluster may be waited for.
     async fn sent<A>(
         &self,
-        is_write: bool,
+        way: Way,
         request: impl Future<Output = kube::Result<A>>,
     ) -> Result<kube::Result<A>, SyncError> {
-        match &self.answering {
-            Some(answering) => {
-                let is_answer = |answer: &_| matches!(answer, Ok(_) | Err(kube::Error::Api(_)));
-                let answer = answering.ask(SOON, is_write, is_answer, request).await;
-                answer.ok_or_else(|| SyncError::NoAnswer(self.key.clone()))
-            }
-            None => Ok(request.await),
-        }
+        let Some(answering) = &self.answering else {
+            return Ok(request.await);
+        };
+        let is_answer = |answer: &_| matches!(answer, Ok(_) | Err(kube::Error::Api(_)));
+        let answer = answering.ask(SOON, way == Way::Write, is_answer, request).await;
+        answer.ok_or_else(|| SyncError::NoAnswer(self.key.clone()))
     }
 
     /// Writes under this name of a field manager. Server-side apply also reads `managedFields`.
@@ -133,24 +125,16 @@ impl Remote {
     }
 
     fn failed(&self, verb: &'static str) -> impl FnOnce(kube::Error) -> SyncError {
-        let key = self.key.clone();
-        move |source| {
-            let source = Box::new(discreet(source));
-            match &*source {
-                kube::Error::Api(status) if is_too_large(status) => SyncError::TooLarge { key, source },
-                _ => SyncError::Api { verb, key, source },
-            }
-        }
+        failed(verb, self.key.clone())
     }
 
     /// The object as the server has it now. A 404 counts only if it names the object: that of a kind which is not served, or
     /// of something in front of the server, says nothing about the object.
     pub(crate) async fn get(&self) -> Result<Option<Arc<DynamicObject>>, SyncError> {
-        match self.read(self.api.get(&self.segment)).await? {
+        match self.sent(Way::Read, self.api.get(&self.segment)).await? {
             Ok(object) => Ok(Some(self.kept(object))),
             Err(kube::Error::Api(status)) if status.is_not_found() => {
-                let details = status.details.as_ref();
-                if details.is_some_and(|details| details.name == self.name()) {
+                if names(&status, self.name()) {
                     Ok(None)
                 } else {
                     Err(SyncError::NotServed(self.key.clone()))
@@ -165,7 +149,7 @@ impl Remote {
         let params = ListParams::default()
             .labels(labels)
             .fields(&format!("metadata.name={}", self.name()));
-        let listed = self.read(self.api.list(&params)).await?;
+        let listed = self.sent(Way::Read, self.api.list(&params)).await?;
         let found = listed.map_err(self.failed("read"))?.items.pop();
         Ok(found.map(|object| self.kept(object)))
     }
@@ -181,21 +165,18 @@ impl Remote {
             field_manager: self.manager.clone(),
             ..PostParams::default()
         };
-        let mut answer = self.wrote(self.api.create(&post, &object)).await?;
+        let mut answer = self.sent(Way::Write, self.api.create(&post, &object)).await?;
         if let (Err(kube::Error::Api(status)), Some(namespace), Some(namespaces)) =
             (&answer, &self.key.object.namespace, namespaces)
             && status.is_not_found()
-            && status
-                .details
-                .as_ref()
-                .is_some_and(|details| details.name == **namespace)
+            && names(status, namespace)
         {
             if namespaces.may_create(&self.key.cluster, namespace) {
                 self.create_namespace(namespace).await?;
                 namespaces.note(&self.key.cluster, namespace);
             }
             // Also if it was made for another object meanwhile.
-            answer = self.wrote(self.api.create(&post, &object)).await?;
+            answer = self.sent(Way::Write, self.api.create(&post, &object)).await?;
         }
         match answer {
             Ok(object) => Ok(Written::Done(self.kept(object))),
@@ -219,17 +200,14 @@ impl Remote {
         let resource = ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk("", "v1", "Namespace"));
         let namespaces: Api<DynamicObject> = Api::all_with(self.cluster.client(), &resource);
         let object = DynamicObject::new(name, &resource);
-        match self
-            .wrote(namespaces.create(&PostParams::default(), &object))
-            .await?
-        {
+        let post = PostParams::default();
+        match self.sent(Way::Write, namespaces.create(&post, &object)).await? {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
-            Err(source) => Err(SyncError::Api {
-                verb: "create",
-                key: RequestKey::new(self.key.cluster.clone(), ObjectKey::cluster_scoped(name)),
-                source: Box::new(discreet(source)),
-            }),
+            Err(error) => {
+                let key = RequestKey::new(self.key.cluster.clone(), ObjectKey::cluster_scoped(name));
+                Err(failed("create", key)(error))
+            }
         }
     }
 
@@ -239,7 +217,9 @@ impl Remote {
             dry_run: true,
             field_manager: self.manager.clone(),
         };
-        let answer = self.wrote(self.api.create(&post, &self.named(object)?)).await?;
+        let answer = self
+            .sent(Way::Write, self.api.create(&post, &self.named(object)?))
+            .await?;
         // The server looks for an object of the name after all checks.
         Ok(matches!(answer, Err(kube::Error::Api(status)) if status.is_already_exists()))
     }
@@ -258,13 +238,15 @@ impl Remote {
         let answer = match write {
             Write::Merge(patch) => {
                 let patch = Patch::Merge(patch);
-                self.wrote(self.api.patch(&self.segment, &params, &patch)).await?
+                self.sent(Way::Write, self.api.patch(&self.segment, &params, &patch))
+                    .await?
             }
             Write::Apply { object, force } => {
                 params.force = force;
                 let object = self.named(object)?;
                 let patch = Patch::Apply(object);
-                self.wrote(self.api.patch(&self.segment, &params, &patch)).await?
+                self.sent(Way::Write, self.api.patch(&self.segment, &params, &patch))
+                    .await?
             }
         };
         let answer = answer.map_err(discreet);
@@ -308,11 +290,24 @@ impl Remote {
             resource_version: read.metadata.resource_version.clone(),
         };
         let delete = DeleteParams::default().preconditions(only_this);
-        match self.wrote(self.api.delete(&self.segment, &delete)).await? {
+        match self
+            .sent(Way::Write, self.api.delete(&self.segment, &delete))
+            .await?
+        {
             Ok(_) => Ok(true),
             // It has changed or is gone. The next read says which.
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(false),
             Err(error) => Err(self.failed("delete")(error)),
+        }
+    }
+}
+
+fn failed(verb: &'static str, key: RequestKey) -> impl FnOnce(kube::Error) -> SyncError {
+    move |source| {
+        let source = Box::new(discreet(source));
+        match &*source {
+            kube::Error::Api(status) if is_too_large(status) => SyncError::TooLarge { key, source },
+            _ => SyncError::Api { verb, key, source },
         }
     }
 }
@@ -334,28 +329,27 @@ pub(crate) async fn list(
     };
     match api.list(&params).await {
         Ok(list) => Ok(list.items.into_iter().map(Arc::new).collect()),
-        Err(source) => {
-            let object = match namespace {
-                Some(namespace) => ObjectKey::namespaced(namespace, resource.plural.as_str()),
-                None => ObjectKey::cluster_scoped(resource.plural.as_str()),
-            };
-            Err(SyncError::Api {
-                verb: "list",
-                key: RequestKey::new(cluster.name().clone(), object),
-                source: Box::new(discreet(source)),
-            })
+        Err(error) => {
+            let object = name::key(namespace, resource.plural.as_str());
+            Err(failed("list", RequestKey::new(cluster.name().clone(), object))(
+                error,
+            ))
         }
     }
 }
 
+/// Whether a Status is about the object of this name.
+fn names(status: &Status, name: &str) -> bool {
+    let details = status.details.as_ref();
+    details.is_some_and(|details| details.name == name)
+}
+
 /// Whether an object is over a limit of the server. The server has three: for a request (413), for the contents of some kinds
 /// (422 with this cause), and that of its storage (500).
-fn is_too_large(status: &kube::core::Status) -> bool {
-    let causes = status.details.iter().flat_map(|details| &details.causes);
+fn is_too_large(status: &Status) -> bool {
+    let mut causes = status.details.iter().flat_map(|details| &details.causes);
     status.code == 413
-        || causes
-            .into_iter()
-            .any(|cause| cause.reason == "FieldValueTooLong")
+        || causes.any(|cause| cause.reason == "FieldValueTooLong")
         || status.message.contains("etcdserver: request is too large")
 }
 

@@ -2,20 +2,20 @@
 
 mod build;
 
-use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use kube::{Resource, core::ApiResource};
 use mcr::{BoxError, Cluster, ClusterName, ClusterSelector, Fleet};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    desired::{Conflicts, Mode},
+    desired::Conflicts,
     functions::typed,
-    memory::Memory,
     mirror,
     name::NameTemplate,
-    related::{Related, Rule},
-    relation::{Mutate, Place, Project, Status, TargetNamespace, Test, first_name},
+    related::Related,
+    relation::{Relation, TargetNamespace, first_name},
+    writes::Namespaces,
 };
 
 /// Copies the desired state of sources to target clusters, keeps it there, and brings status back.
@@ -38,31 +38,18 @@ use crate::{
 /// ```
 #[must_use = "a sync does nothing until it is built and run"]
 pub struct ObjectSync<S, T> {
-    pub(crate) name: String,
-    pub(crate) owner: Option<String>,
-    source: ApiResource,
-    pub(crate) target: ApiResource,
-    sources: ClusterSelector,
-    pub(crate) place: Option<(ClusterSelector, Place<S>)>,
-    placement_sees_clusters: bool,
-    project: Option<Project<S, T>>,
-    mirrors: bool,
-    mutations: Vec<Mutate<S, T>>,
-    template: Option<NameTemplate>,
-    namespace: TargetNamespace,
-    status: Option<Status<S, T>>,
-    condition: Option<String>,
-    filter: Option<Test<S>>,
-    source_labels: Option<kube::core::Selector>,
-    adopt: Option<Test<T>>,
-    abandon_after: Option<Duration>,
-    create_namespaces: bool,
-    pub(crate) related: Vec<Rule<S, T>>,
-    mode: Mode,
-    replaces: bool,
-    events: bool,
-    memory: Arc<Memory>,
-    kinds: PhantomData<fn() -> (S, T)>,
+    pub(crate) relation: Relation<S, T>,
+    pub(crate) is_placed: bool,
+    makes: Makes,
+}
+
+/// How targets are made.
+#[derive(PartialEq)]
+enum Makes {
+    /// It is not chosen yet.
+    Nothing,
+    Projections,
+    Mirrors,
 }
 
 impl<S, T> ObjectSync<S, T>
@@ -91,32 +78,11 @@ where
     /// # let _ = sync;
     /// ```
     pub fn with(name: impl Into<String>, source: &S::DynamicType, target: &T::DynamicType) -> Self {
+        let (source, target) = (ApiResource::erase::<S>(source), ApiResource::erase::<T>(target));
         Self {
-            name: name.into(),
-            owner: None,
-            source: ApiResource::erase::<S>(source),
-            target: ApiResource::erase::<T>(target),
-            sources: ClusterSelector::default(),
-            place: None,
-            placement_sees_clusters: true,
-            project: None,
-            mirrors: false,
-            mutations: Vec::new(),
-            template: None,
-            namespace: TargetNamespace::Same,
-            status: None,
-            condition: None,
-            filter: None,
-            source_labels: None,
-            adopt: None,
-            abandon_after: None,
-            create_namespaces: true,
-            related: Vec::new(),
-            mode: None,
-            replaces: false,
-            events: false,
-            memory: Arc::default(),
-            kinds: PhantomData,
+            relation: Relation::new(name.into().into(), source, target),
+            is_placed: false,
+            makes: Makes::Nothing,
         }
     }
 
@@ -127,7 +93,7 @@ where
     /// each other's targets for their own. The targets of another owner belong to somebody else. So another owner is another sync;
     /// a sync that gets its first owner takes its targets along.
     pub fn owner(mut self, id: impl Into<String>) -> Self {
-        self.owner = Some(id.into());
+        self.relation.owner = Some(id.into());
         self
     }
 
@@ -135,7 +101,7 @@ where
     ///
     /// A source cluster that leaves the fleet deletes nothing: its targets stay as they are.
     pub fn from(mut self, clusters: ClusterSelector) -> Self {
-        self.sources = clusters;
+        self.relation.sources = clusters;
         self
     }
 
@@ -165,7 +131,7 @@ where
 
     /// The placement follows from the selector of the target clusters.
     fn by_selector(mut self) -> Self {
-        self.placement_sees_clusters = false;
+        self.relation.placement_sees_clusters = false;
         self
     }
 
@@ -181,8 +147,8 @@ where
         clusters: ClusterSelector,
         place: impl Fn(&S, &Cluster, &Fleet) -> Vec<ClusterName> + Send + Sync + 'static,
     ) -> Self {
-        self.place = Some((clusters, Arc::new(place)));
-        self.placement_sees_clusters = true;
+        (self.relation.targets, self.relation.place) = (clusters, Arc::new(place));
+        (self.relation.placement_sees_clusters, self.is_placed) = (true, true);
         self
     }
 
@@ -205,10 +171,8 @@ where
     where
         E: Into<BoxError>,
     {
-        self.project = Some(Arc::new(move |source, from| {
-            project(source, from).map_err(Into::into)
-        }));
-        self.mirrors = false;
+        self.relation.project = Arc::new(move |source, from| project(source, from).map_err(Into::into));
+        self.makes = Makes::Projections;
         self
     }
 
@@ -221,7 +185,7 @@ where
     where
         S: Clone + Into<T>,
     {
-        let kind = self.target.clone();
+        let kind = self.relation.target.clone();
         let mut mirror = self.try_project(move |source: &S, _| {
             let target: T = source.clone().into();
             if !mirror::has_own_fields(&kind) {
@@ -231,7 +195,7 @@ where
             mirror::strip(&kind, &mut target)?;
             Ok(typed(&target)?)
         });
-        mirror.mirrors = true;
+        mirror.makes = Makes::Mirrors;
         mirror
     }
 
@@ -270,27 +234,29 @@ where
     where
         E: Into<BoxError>,
     {
-        self.mutations.push(Box::new(move |target, source, from, to| {
-            mutate(target, source, from, to).map_err(Into::into)
-        }));
+        self.relation
+            .mutations
+            .push(Box::new(move |target, source, from, to| {
+                mutate(target, source, from, to).map_err(Into::into)
+            }));
         self
     }
 
     /// Names targets by a template. Default: [`hashed`](crate::hashed).
     pub fn name_by(mut self, template: NameTemplate) -> Self {
-        self.template = Some(template);
+        self.relation.template = Some(template);
         self
     }
 
     /// Sets the namespace of targets. Default: [`TargetNamespace::Same`].
     pub fn namespace(mut self, namespace: TargetNamespace) -> Self {
-        self.namespace = namespace;
+        self.relation.namespace = namespace;
         self
     }
 
     /// Sets whether a missing namespace of a target is created. Default `true`. Such a namespace is never deleted.
     pub fn create_namespaces(mut self, create: bool) -> Self {
-        self.create_namespaces = create;
+        self.relation.namespaces = create.then(Namespaces::default);
         self
     }
 
@@ -316,7 +282,7 @@ where
         V: Serialize,
         E: Into<BoxError>,
     {
-        self.status = Some(Arc::new(move |source, targets| {
+        self.relation.status = Some(Arc::new(move |source, targets| {
             let status = status(source, targets).map_err(Into::into)?;
             Ok(serde_json::to_value(status)?)
         }));
@@ -331,7 +297,7 @@ where
     /// The condition may be the first field of the status. So a status type with required fields must not be a part of `S`: a
     /// source that has only the condition could not be decoded.
     pub fn condition(mut self, kind: impl Into<String>) -> Self {
-        self.condition = Some(kind.into());
+        self.relation.condition = Some(kind.into());
         self
     }
 
@@ -350,7 +316,7 @@ where
     /// # let _ = sync;
     /// ```
     pub fn publish_events(mut self, publish: bool) -> Self {
-        self.events = publish;
+        self.relation.events = publish;
         self
     }
 
@@ -359,7 +325,7 @@ where
     ///
     /// The function runs in this process: all objects of the kind are watched in the source clusters, and kept in memory.
     pub fn filter(mut self, filter: impl Fn(&S) -> bool + Send + Sync + 'static) -> Self {
-        self.filter = Some(Arc::new(filter));
+        self.relation.filter = Some(Arc::new(filter));
         self
     }
 
@@ -382,7 +348,7 @@ where
     /// # let _ = sync;
     /// ```
     pub fn source_labels(mut self, selector: impl Into<kube::core::Selector>) -> Self {
-        self.source_labels = Some(selector.into()).filter(|selector| !selector.selects_all());
+        self.relation.source_labels = Some(selector.into()).filter(|selector| !selector.selects_all());
         self
     }
 
@@ -401,14 +367,14 @@ where
     /// ```
     #[cfg(feature = "metrics")]
     pub fn metrics(&self) -> crate::metrics::SyncMetrics {
-        let (sync, memory) = (self.name.as_str().into(), self.memory.clone());
+        let (sync, memory) = (self.relation.name.clone(), self.relation.memory.clone());
         crate::metrics::SyncMetrics { sync, memory }
     }
 
     /// Takes over an object of somebody else that has the name of a target, if the function returns true. Default: never; the
     /// object is reported and not touched. The function is not asked about targets of other sources.
     pub fn adopt(mut self, rule: impl Fn(&T) -> bool + Send + Sync + 'static) -> Self {
-        self.adopt = Some(Arc::new(rule));
+        self.relation.adopt = Some(Arc::new(rule));
         self
     }
 
@@ -418,7 +384,7 @@ where
     /// The time begins when the deletion first waits for the cluster, and anew when the cluster was back or the program has
     /// started. A cluster that answers is not away, also if it refuses the deletion.
     pub fn abandon_after(mut self, limit: Duration) -> Self {
-        self.abandon_after = Some(limit);
+        self.relation.abandon_after = Some(limit);
         self
     }
 
@@ -427,7 +393,7 @@ where
     where
         K: Resource + DeserializeOwned + Serialize,
     {
-        self.related.push(related.into_rule());
+        self.relation.related.push(related.into_rule());
         self
     }
 
@@ -446,7 +412,7 @@ where
     /// # let _ = sync;
     /// ```
     pub fn server_side_apply(mut self, conflicts: Conflicts) -> Self {
-        self.mode = Some(conflicts);
+        self.relation.mode = Some(conflicts);
         self
     }
 
@@ -456,7 +422,7 @@ where
     /// The server is first asked whether it would accept the new object. If it would not, the target stays. Between the deletion
     /// and the creation there is no target, and its status and the fields of others are lost.
     pub fn replace_when_immutable(mut self, replace: bool) -> Self {
-        self.replaces = replace;
+        self.relation.replaces = replace;
         self
     }
 }
@@ -464,9 +430,9 @@ where
 impl<S, T> fmt::Debug for ObjectSync<S, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sync")
-            .field("name", &self.name)
-            .field("source", &self.source.kind)
-            .field("target", &self.target.kind)
+            .field("name", &self.relation.name)
+            .field("source", &self.relation.source.kind)
+            .field("target", &self.relation.target.kind)
             .finish_non_exhaustive()
     }
 }

@@ -7,7 +7,6 @@ use std::{
 
 use kube::core::{ApiResource, DynamicObject};
 use mcr::{Cluster, ClusterName, ObjectKey, RequestKey, Store};
-use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     api::{self, Remote, value},
@@ -19,17 +18,14 @@ use crate::{
     placement::Placement,
     plan::State,
     related::{Note, Problem, Rule, Scope, Selected, Way, copy},
+    relation::{SourceKind, TargetKind},
     silent::LIST,
 };
 
 /// What the functions of related objects are called in errors.
 const RELATED: &str = "function for related objects";
 
-impl<S, T> Pass<'_, S, T>
-where
-    S: DeserializeOwned + Send + Sync,
-    T: DeserializeOwned + Serialize + Send + Sync,
-{
+impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
     /// Finds the copies of a rule that shall exist, each with the place that it belongs to.
     pub(crate) fn wanted_copies(
         &mut self,
@@ -42,7 +38,7 @@ where
         for place in view.observed.wanted.clone() {
             let target = Placement::target(&place);
             let object = match view.observed.objects.get(&target).map(|target| target.state) {
-                Some(State::Ours { deleting: false, .. }) => view.found.get(&target),
+                Some(state) if state.is_ours() => view.found.get(&target),
                 Some(State::Absent) if rule.way == Way::Down => None,
                 _ => {
                     view.observed.uncertain.insert(place);

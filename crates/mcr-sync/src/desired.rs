@@ -361,8 +361,7 @@ mod tests {
     fn of(spec: Value, mode: Mode) -> Desired {
         let projected = json!({
             "apiVersion": "v1", "kind": "X", "status": {"phase": "x"}, "spec": spec,
-            "metadata": {"name": "db", "uid": "u", "finalizers": ["f"], "labels": {"team": "a", "kcp.io/x": "1"},
-                "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}},
+            "metadata": {"name": "db", "uid": "u", "labels": {"team": "a", "kcp.io/x": "1"}},
         });
         Desired::new(projected, &LINK, [None, None], mode).unwrap()
     }
@@ -371,22 +370,6 @@ mod tests {
         let mut live = live.clone();
         live["metadata"]["name"] = "x".into();
         desired.is_stored(&serde_json::from_value(live).unwrap())
-    }
-
-    #[test]
-    fn only_the_state_and_the_marks_of_the_user_are_copied() {
-        let desired = of(json!({"size": 1}), None).object;
-        assert_eq!(
-            desired.as_object().unwrap().keys().collect::<Vec<_>>(),
-            ["metadata", "spec"]
-        );
-        let labels = &desired["metadata"]["labels"];
-        assert_eq!(
-            (&labels["team"], &labels["kcp.io/x"]),
-            (&json!("a"), &Value::Null)
-        );
-        assert_eq!(desired["metadata"]["annotations"].as_object().unwrap().len(), 2);
-        assert!(LINK.owns(&serde_json::from_value(desired["metadata"].clone()).unwrap()));
     }
 
     #[test]
@@ -414,15 +397,6 @@ mod tests {
                 assert!(changed.is_some_and(|value| !value.is_null()), "{at} {patch}");
             }
         }
-    }
-
-    #[test]
-    fn what_is_no_longer_desired_is_removed() {
-        let live = of(json!({"size": 1}), None).to_create();
-        let Ok(Some(Write::Merge(patch))) = of(json!({"other": 1}), None).to_write("dbs", &live) else {
-            panic!()
-        };
-        assert_eq!(patch["spec"], json!({"other": 1, "size": null}));
     }
 
     #[test]

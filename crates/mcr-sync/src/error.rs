@@ -195,6 +195,20 @@ impl SyncError {
         Self::Function { function, source }
     }
 
+    /// A name in an annotation of this object that no object can have.
+    pub(crate) fn annotation(
+        annotation: impl Into<String>,
+        key: RequestKey,
+        name: impl Into<String>,
+    ) -> Self {
+        let (annotation, name) = (annotation.into(), name.into());
+        Self::Annotation {
+            annotation,
+            key,
+            name,
+        }
+    }
+
     /// Whether a retry can't help before the source changes.
     pub(crate) fn is_terminal(&self) -> bool {
         matches!(
@@ -211,12 +225,16 @@ impl SyncError {
 
     /// Whether a server refused the contents of an object.
     pub(crate) fn is_invalid(&self) -> bool {
-        matches!(self, Self::Api { source, .. } if matches!(&**source, kube::Error::Api(status) if status.code == 422))
+        self.is_status(|status| status.code == 422)
     }
 
     /// Whether a server answered 404.
     pub(crate) fn is_not_found(&self) -> bool {
-        matches!(self, Self::Api { source, .. } if matches!(&**source, kube::Error::Api(status) if status.is_not_found()))
+        self.is_status(kube::core::Status::is_not_found)
+    }
+
+    fn is_status(&self, is: impl FnOnce(&kube::core::Status) -> bool) -> bool {
+        matches!(self, Self::Api { source, .. } if matches!(&**source, kube::Error::Api(status) if is(status)))
     }
 
     /// The reason for the condition, in one word.

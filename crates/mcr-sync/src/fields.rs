@@ -361,20 +361,6 @@ mod tests {
     }
 
     #[test]
-    fn an_object_of_which_nothing_is_left_is_removed() {
-        let before = Fields::of(&json!({"spec": {"a": {"b": {"c": 1}}, "d": 1}}));
-        let live = json!({"spec": {"a": {"b": {"c": 1}}, "d": 1}});
-        let patch = changes(Some(&before), &json!({"spec": {"d": 1}}), &live);
-        assert_eq!(patch, Some(json!({"spec": {"a": null}})));
-    }
-
-    #[test]
-    fn without_known_paths_nothing_is_removed() {
-        let (desired, live) = (json!({"spec": {"a": 2}}), json!({"spec": {"a": 1, "b": 2}}));
-        assert_eq!(changes(None, &desired, &live), Some(desired));
-    }
-
-    #[test]
     fn what_a_server_stores_otherwise_elsewhere_or_not_as_empty_is_not_dropped() {
         let desired = json!({"stringData": {"a": "b"}, "spec": {"cpu": "1000m", "off": false, "none": {"a": []}, "list": [{"a": 1, "b": 2}], "c": 1}});
         let stored = json!({"data": {"a": "Yg=="}, "spec": {"cpu": "1", "list": [{"a": 1}], "more": true}});

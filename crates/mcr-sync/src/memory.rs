@@ -339,30 +339,6 @@ mod tests {
         assert!(memory.inner().sources.is_empty());
     }
 
-    #[cfg(feature = "metrics")]
-    #[tokio::test(start_paused = true)]
-    async fn figures_are_of_the_sources_that_are_known() {
-        let (memory, first, second) = (Memory::default(), key("team-a", "db"), key("team-b", "db"));
-        memory.note_counts(&first, 2, BTreeMap::new(), true);
-        memory.note_counts(&second, 1, [("away", 1)].into(), false);
-        memory.note_write("create", "done");
-        tokio::time::advance(Duration::from_secs(7)).await;
-        memory.note_counts(&second, 1, [("away", 1)].into(), false);
-        let Figures {
-            placements,
-            writes,
-            oldest,
-        } = memory.figures();
-        assert_eq!(
-            (placements, oldest.as_secs()),
-            ([("away", 1), ("synced", 3)].into(), 7)
-        );
-        assert_eq!(writes, [(("create", "done"), 1)].into());
-        memory.forget(&first);
-        memory.forget_cluster(&second.cluster);
-        assert_eq!(memory.figures().placements, [("synced", 0)].into());
-    }
-
     #[test]
     fn a_claim_goes_with_its_object_with_its_cluster_and_not_by_a_late_answer() {
         let (memory, source, object) = (Memory::default(), key("team-a", "db"), key("berlin", "x"));
@@ -378,40 +354,6 @@ mod tests {
         memory.forget_claim(&source, &object, asked_at);
         let (_, seen_at) = memory.claims(&source)[0];
         memory.forget_claim(&source, &object, seen_at);
-        assert!(memory.inner().sources.is_empty());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_problem_is_reported_once_and_so_is_its_end() {
-        let (memory, source) = (Memory::default(), key("team-a", "db"));
-        let report = |reason, message: &str, generation| {
-            let mut problem = Problem {
-                reason,
-                message: message.to_owned(),
-                generation: Some(generation),
-            };
-            (memory.is_new(&source, &mut problem), problem.message)
-        };
-        assert!(!memory.is_over(&source), "it never had one");
-        assert_eq!(report("RequestFailed", "port 1", 1), (true, "port 1".to_owned()));
-        assert_eq!(report("RequestFailed", "port 1", 1), (false, "port 1".to_owned()));
-        assert_eq!(
-            report("RequestFailed", "port 2", 1),
-            (false, "port 1".to_owned()),
-            "the text differs"
-        );
-        assert_eq!(
-            report("RequestFailed", "port 3", 2),
-            (true, "port 3".to_owned()),
-            "the source differs"
-        );
-        assert!(report("ClusterAway", "port 3", 2).0);
-        tokio::time::advance(STAYS).await;
-        assert!(report("ClusterAway", "port 4", 2).0, "a minute later");
-        assert!(memory.is_over(&source));
-        assert!(!memory.is_over(&source));
-        assert!(report("ClusterAway", "port 4", 2).0);
-        memory.forget(&source);
         assert!(memory.inner().sources.is_empty());
     }
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use kube::core::{ApiResource, DynamicObject, ObjectMeta};
 use mcr::{Cluster, ClusterName, RequestKey, StoreError, WatchRequest};
-use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     api::Remote,
@@ -14,14 +13,10 @@ use crate::{
     placement::{Found, Placement},
     plan::State,
     related::{copy, is_copy},
-    relation::first_name,
+    relation::{SourceKind, TargetKind, first_name},
 };
 
-impl<S, T> Pass<'_, S, T>
-where
-    S: DeserializeOwned + Send + Sync,
-    T: DeserializeOwned + Serialize + Send + Sync,
-{
+impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
     pub(crate) fn resource(&self, placement: &Placement) -> &ApiResource {
         match placement.rule {
             Some(rule) => &self.relation.related[rule].resource,
@@ -134,6 +129,6 @@ where
         let state = last
             .map(|last| self.state_of(placement, &last.into(), false, None))
             .transpose()?;
-        Ok(matches!(state, Some(State::Ours { deleting: false, .. })))
+        Ok(state.is_some_and(State::is_ours))
     }
 }

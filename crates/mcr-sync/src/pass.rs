@@ -9,7 +9,6 @@ use std::{
 
 use kube::core::{DynamicObject, ObjectMeta};
 use mcr::{ClusterName, Request, RequestKey};
-use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     api::value,
@@ -22,7 +21,7 @@ use crate::{
     plan::{Object, Observed, Role, SourceState, State},
     record,
     related::{Note, Scope, Selected, Way, copy, is_copy},
-    relation::Relation,
+    relation::{Relation, SourceKind, TargetKind},
     writes::Trouble,
 };
 
@@ -115,11 +114,7 @@ impl<'a, S, T> Pass<'a, S, T> {
     }
 }
 
-impl<S, T> Pass<'_, S, T>
-where
-    S: DeserializeOwned + Send + Sync,
-    T: DeserializeOwned + Serialize + Send + Sync,
-{
+impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
     /// Decodes the source, unless this version of it is decoded already: it is observed again after each write.
     pub(crate) fn decoded(&mut self) -> Result<Option<&mut Decoded<S>>, SyncError> {
         let Some(source) = &self.source else {
@@ -150,15 +145,9 @@ where
 
     /// The places in the annotation of a source.
     fn places(&self, meta: &ObjectMeta) -> Result<BTreeSet<RequestKey>, SyncError> {
-        let (sync, key) = (&self.relation.name, self.request.key.clone());
-        record::places(sync, meta).map_err(|name| {
-            let annotation = record::annotation(sync);
-            SyncError::Annotation {
-                annotation,
-                key,
-                name,
-            }
-        })
+        let sync = &self.relation.name;
+        let failed = |name| SyncError::annotation(record::annotation(sync), self.request.key.clone(), name);
+        record::places(sync, meta).map_err(failed)
     }
 
     /// The places where a target shall be. `None` if the targets of the source are to go.

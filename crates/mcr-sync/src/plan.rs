@@ -56,6 +56,24 @@ pub(crate) enum State {
     },
 }
 
+impl State {
+    /// Whether the object is there as it should be.
+    pub(crate) fn is_fine(self) -> bool {
+        matches!(
+            self,
+            Self::Ours {
+                differs: false,
+                deleting: false
+            }
+        )
+    }
+
+    /// Whether the object of this source is there, and stays.
+    pub(crate) fn is_ours(self) -> bool {
+        matches!(self, Self::Ours { deleting: false, .. })
+    }
+}
+
 /// A target or a copy of a related object. `P` is a place: a cluster, and the name of the target in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Object<P> {
@@ -152,7 +170,7 @@ pub(crate) fn decide<P: Ord + Clone, K: Ord + Clone>(observed: &Observed<P, K>) 
     }
     if is_kept && work.writes.is_empty() {
         // A former place may be theirs, so it stays until they are gone.
-        let are_gone = work.clean_up(&work.of_no_place(wanted, observed.uncertain.is_empty()));
+        let are_gone = work.clean_up(work.of_no_place(wanted, observed.uncertain.is_empty()));
         work.is_moving |= !are_gone;
     }
     if !work.writes.is_empty() {
@@ -172,7 +190,7 @@ pub(crate) fn decide<P: Ord + Clone, K: Ord + Clone>(observed: &Observed<P, K>) 
     }
     let is_released = !is_kept && work.holds.is_empty() && gone.len() == recorded.len();
     if is_released && work.writes.is_empty() {
-        work.clean_up(&work.of_no_place(&gone, true));
+        work.clean_up(work.of_no_place(&gone, true));
     }
     let Work { writes, holds, .. } = work;
     if !to_list.is_empty() {
@@ -221,13 +239,12 @@ impl<'a, P: Ord + Clone, K: Ord + Clone> Work<'a, P, K> {
                 at.entry(place).or_default().push((key, object));
             }
         }
-        let (writes, holds, is_moving) = (Vec::new(), Vec::new(), observed.incomplete);
         Self {
             observed,
             at,
-            writes,
-            holds,
-            is_moving,
+            writes: Vec::new(),
+            holds: Vec::new(),
+            is_moving: observed.incomplete,
         }
     }
 
@@ -246,30 +263,22 @@ impl<'a, P: Ord + Clone, K: Ord + Clone> Work<'a, P, K> {
         for role in ROLES {
             let of_role = |(_, object): &&(&K, &Object<P>)| object.role == role && object.wanted;
             for (key, object) in objects.iter().filter(of_role) {
-                let reason = match object.state {
-                    State::Absent => {
-                        self.writes.push(((*key).clone(), Write::Create));
-                        continue;
-                    }
-                    State::Foreign { adoptable: true } => {
-                        self.writes.push(((*key).clone(), Write::Adopt));
-                        continue;
-                    }
-                    State::Ours {
-                        differs,
-                        deleting: false,
-                    } => {
-                        if differs {
-                            self.writes.push(((*key).clone(), Write::Update));
-                        }
-                        continue;
-                    }
-                    State::Ours { deleting: true, .. } => HoldReason::Deleting,
-                    State::Foreign { .. } => HoldReason::Foreign,
-                    State::Away | State::Abandoned => HoldReason::Away,
+                let step = match object.state {
+                    state if state.is_fine() => continue,
+                    State::Absent => Ok(Write::Create),
+                    State::Foreign { adoptable: true } => Ok(Write::Adopt),
+                    State::Ours { deleting: false, .. } => Ok(Write::Update),
+                    State::Ours { deleting: true, .. } => Err(HoldReason::Deleting),
+                    State::Foreign { .. } => Err(HoldReason::Foreign),
+                    State::Away | State::Abandoned => Err(HoldReason::Away),
                 };
-                self.is_moving |= !object.seen;
-                self.hold(key, reason);
+                match step {
+                    Ok(write) => self.writes.push(((*key).clone(), write)),
+                    Err(reason) => {
+                        self.is_moving |= !object.seen;
+                        self.hold(key, reason);
+                    }
+                }
             }
             if self.writes.len() > before {
                 return;
@@ -277,27 +286,27 @@ impl<'a, P: Ord + Clone, K: Ord + Clone> Work<'a, P, K> {
         }
         // A copy with another name is made before the former one goes.
         if !self.observed.uncertain.contains(place) {
-            let stale = objects.iter().filter(|(_, object)| !object.wanted);
-            let stale: Vec<_> = stale.map(|(key, _)| (*key).clone()).collect();
-            self.clean_up(&stale);
+            let stale = objects.into_iter().filter(|(_, object)| !object.wanted);
+            self.clean_up(stale.map(|(key, _)| key));
         }
     }
 
     /// The copies that nobody wants, and that belong to none of these places. Those of no known place are among them if `all`.
-    fn of_no_place(&self, places: &BTreeSet<P>, all: bool) -> Vec<K> {
-        let recorded = &self.observed.recorded;
+    fn of_no_place(&self, places: &BTreeSet<P>, all: bool) -> Vec<&'a K> {
+        let Observed {
+            recorded, objects, ..
+        } = self.observed;
         let is_left = |of: &P| recorded.contains(of) || places.contains(of);
-        let objects = self.observed.objects.iter();
-        let others = objects.filter(|(_, object)| match &object.of {
+        let others = objects.iter().filter(|(_, object)| match &object.of {
             _ if object.wanted => false,
             Some(of) => !is_left(of),
             None => all,
         });
-        others.map(|(key, _)| key.clone()).collect()
+        others.map(|(key, _)| key).collect()
     }
 
     /// Deletes copies. Returns whether there are none.
-    fn clean_up(&mut self, copies: &[K]) -> bool {
+    fn clean_up(&mut self, copies: impl IntoIterator<Item = &'a K>) -> bool {
         let mut are_gone = true;
         for key in copies {
             match self.observed.objects.get(key).map(|object| object.state) {
@@ -330,8 +339,7 @@ impl<'a, P: Ord + Clone, K: Ord + Clone> Work<'a, P, K> {
         if self.observed.source != SourceState::Deleted && !self.observed.listed.contains(place) {
             return Leaving::Unlisted;
         }
-        let copies: Vec<_> = copies.into_iter().map(|(key, _)| key.clone()).collect();
-        if !self.clean_up(&copies) {
+        if !self.clean_up(copies.into_iter().map(|(key, _)| key)) {
             return Leaving::Held;
         }
         match target {

@@ -11,7 +11,6 @@ use mcr::{
     Action, BoxError, Cluster, ClusterName, ClusterState, ObjectKey, Request, RequestObject, TerminalError,
     queue::Backoff,
 };
-use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     api::Remote,
@@ -19,10 +18,10 @@ use crate::{
     kinds,
     pass::{Pass, View},
     placement::Placement,
-    plan::{Decision, Hold, HoldReason, State, decide},
+    plan::{Decision, Hold, HoldReason, decide},
     record,
-    related::{Note, Problem},
-    relation::Relation,
+    related::Note,
+    relation::{Relation, SourceKind, TargetKind},
     unowned,
     writes::Trouble,
 };
@@ -75,14 +74,10 @@ impl From<SyncError> for Outcome {
     }
 }
 
-pub(crate) async fn reconcile<S, T>(
+pub(crate) async fn reconcile<S: SourceKind, T: TargetKind>(
     request: Request<DynamicObject>,
     relation: Arc<Relation<S, T>>,
-) -> Result<Action, BoxError>
-where
-    S: DeserializeOwned + Send + Sync,
-    T: DeserializeOwned + Serialize + Send + Sync,
-{
+) -> Result<Action, BoxError> {
     let source = match source_of(&request, &relation).await? {
         Source::Object(source) => Some(source),
         Source::Deleted => None,
@@ -130,14 +125,10 @@ enum Source {
     Unknown,
 }
 
-async fn source_of<S, T>(
+async fn source_of<S: SourceKind, T: TargetKind>(
     request: &Request<DynamicObject>,
     relation: &Relation<S, T>,
-) -> Result<Source, BoxError>
-where
-    S: DeserializeOwned + Send + Sync,
-    T: DeserializeOwned + Serialize + Send + Sync,
-{
+) -> Result<Source, BoxError> {
     let last_known = request.object.last_known().map(|object| &object.metadata);
     let has_vanished = last_known.is_some_and(|last| record::may_not_be_deleted(&relation.name, last));
     let mut found = None;
@@ -198,11 +189,7 @@ pub(crate) fn after_error(error: &(dyn std::error::Error + 'static), attempt: u3
     is_first.then(|| Action::requeue(*next))
 }
 
-impl<S, T> Pass<'_, S, T>
-where
-    S: DeserializeOwned + Send + Sync,
-    T: DeserializeOwned + Serialize + Send + Sync,
-{
+impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
     /// Takes steps until there is nothing to write.
     async fn run(&mut self) -> Result<Outcome, SyncError> {
         let (mut steps, mut of_source) = (BTreeMap::<Placement, usize>::new(), 0);
@@ -234,10 +221,8 @@ where
                         *taken > MOST_STEPS
                     });
                     for (placement, _) in late {
-                        self.fail(
-                            self.place_of(&placement, &view),
-                            SyncError::TooManySteps(MOST_STEPS),
-                        )?;
+                        let place = self.place_of(&placement, &view);
+                        self.fail(place, SyncError::TooManySteps(MOST_STEPS))?;
                     }
                     Decision::Write(now)
                 }
@@ -250,14 +235,12 @@ where
                 }
             };
             if let Err(error) = self.act(step, &view).await {
-                let targets = self.targets(&view);
                 if matches!(error, SyncError::Replaced(_)) {
                     return Err(error);
                 }
-                return Ok(Outcome {
-                    targets,
-                    ..error.into()
-                });
+                let mut outcome = Outcome::from(error);
+                outcome.targets = self.targets(&view);
+                return Ok(outcome);
             }
         }
     }
@@ -286,17 +269,11 @@ where
         holds.extend(self.claims(&view).await);
         let is_held =
             |hold: &&Hold<Placement>| !self.failed.contains_key(&self.place_of(&hold.object, &view));
-        let held = holds
-            .iter()
-            .filter(is_held)
-            .map(|hold| (&hold.object.at.cluster, hold.reason));
-        let unknown = view
-            .notes
-            .iter()
-            .filter(|note| matches!(note.problem, Problem::Unknown(_)));
-        let held: Vec<_> = held
-            .chain(unknown.map(|note| (&note.key.cluster, HoldReason::Away)))
-            .collect();
+        let held = holds.iter().filter(is_held);
+        let held = held.map(|hold| (&hold.object.at.cluster, hold.reason));
+        let unknown = view.notes.iter().filter(|note| note.is_unknown());
+        let unknown = unknown.map(|note| (&note.key.cluster, HoldReason::Away));
+        let held: Vec<_> = held.chain(unknown).collect();
         let away = held.iter().filter(|(_, reason)| *reason == HoldReason::Away);
         let away = away.map(|(cluster, _)| (*cluster).clone()).collect();
         // Before the states of the clusters are read: the event of one that is back must find the entry.
@@ -305,19 +282,9 @@ where
             .iter()
             .filter_map(|(cluster, reason)| self.again(cluster, *reason));
         let again = again.chain(self.waits.iter().copied()).min();
-        let is_synced = |state: State| {
-            state
-                == State::Ours {
-                    differs: false,
-                    deleting: false,
-                }
-        };
-        let synced = view
-            .observed
-            .objects
-            .values()
-            .filter(|object| object.wanted && is_synced(object.state))
-            .count();
+        let mut synced = Vec::from_iter(view.observed.objects.values());
+        synced.retain(|object| object.wanted && object.state.is_fine());
+        let synced = synced.len();
         let targets = self.targets(&view);
         // One error is reported. A retry that may help comes before an error that waits for a change of the source.
         let errors = std::mem::take(&mut self.failed).into_values();
@@ -374,9 +341,7 @@ where
     fn is_pending(&self, holds: &Holds, notes: &[Note]) -> bool {
         let away = holds.iter().filter(|hold| hold.reason == HoldReason::Away);
         let away = away.map(|hold| (&hold.object.at.cluster, self.watch(&hold.object)));
-        let unknown = notes
-            .iter()
-            .filter(|note| matches!(note.problem, Problem::Unknown(_)));
+        let unknown = notes.iter().filter(|note| note.is_unknown());
         let origins = |note: &Note| self.relation.related[note.rule].origin_watch();
         let mut all = away.chain(unknown.map(|note| (&note.key.cluster, origins(note))));
         all.any(|(name, watch)| match self.named(name) {
@@ -458,13 +423,13 @@ where
             // Otherwise what the watch has received last counts without an answer.
             let state = found.map(|found| self.state_of(&object, &found.into(), false, None));
             match state {
-                Ok(Ok(State::Ours { deleting: false, .. })) | Err(_) => {
-                    others.push(Hold {
-                        object,
-                        reason: HoldReason::Claimed,
-                    });
+                Ok(state) if !state.as_ref().is_ok_and(|state| state.is_ours()) => {
+                    memory.forget_claim(key, &place, observation);
                 }
-                _ => memory.forget_claim(key, &place, observation),
+                _ => {
+                    let reason = HoldReason::Claimed;
+                    others.push(Hold { object, reason });
+                }
             }
         }
         others

@@ -16,13 +16,23 @@ use crate::{
     error::SyncError,
     functions::call,
     kinds::StatusKinds,
-    link::{Link, SYNC},
+    link::{Link, SYNC, part},
     memory::Memory,
-    name::{NameError, NameTemplate, hashed},
+    name::{self, NameError, NameTemplate, hashed},
     related::Rule,
     silent::Silent,
     writes::{Namespaces, Writes},
 };
+
+/// What a sync asks of the kind of its sources.
+pub(crate) trait SourceKind: DeserializeOwned + Send + Sync {}
+
+impl<S: DeserializeOwned + Send + Sync> SourceKind for S {}
+
+/// What a sync asks of the kind of its targets.
+pub(crate) trait TargetKind: DeserializeOwned + Serialize + Send + Sync {}
+
+impl<T: DeserializeOwned + Serialize + Send + Sync> TargetKind for T {}
 
 type Fallible<T> = Result<T, BoxError>;
 pub(crate) type Place<S> = Arc<dyn Fn(&S, &Cluster, &Fleet) -> Vec<ClusterName> + Send + Sync>;
@@ -53,8 +63,8 @@ pub(crate) struct Relation<S, T> {
     pub(crate) sources: ClusterSelector,
     pub(crate) targets: ClusterSelector,
     pub(crate) place: Place<S>,
-    /// Whether a placement or a mutation may look at whatever is known of clusters.
-    pub(crate) sees_clusters: bool,
+    /// Whether the placement may read whatever is known of clusters.
+    pub(crate) placement_sees_clusters: bool,
     pub(crate) project: Project<S, T>,
     pub(crate) mutations: Vec<Mutate<S, T>>,
     pub(crate) template: Option<NameTemplate>,
@@ -79,7 +89,48 @@ pub(crate) struct Relation<S, T> {
     pub(crate) status_kinds: StatusKinds,
 }
 
+impl<S: 'static, T: 'static> Relation<S, T> {
+    /// The defaults, without a placement and a projection.
+    pub(crate) fn new(name: Arc<str>, source: ApiResource, target: ApiResource) -> Self {
+        Self {
+            name,
+            owner: None,
+            source,
+            target,
+            sources: ClusterSelector::default(),
+            targets: ClusterSelector::default(),
+            place: Arc::new(|_, _, _| Vec::new()),
+            placement_sees_clusters: true,
+            project: Arc::new(|_, _| Err("there is no projection".into())),
+            mutations: Vec::new(),
+            template: None,
+            namespace: TargetNamespace::Same,
+            status: None,
+            condition: None,
+            filter: None,
+            adopt: None,
+            abandon_after: None,
+            namespaces: Some(Namespaces::default()),
+            related: Vec::new(),
+            mode: None,
+            replaces: false,
+            events: false,
+            source_labels: None,
+            source_watch: OnceLock::new(),
+            memory: Arc::default(),
+            silent: Silent::default(),
+            writes: Writes::default(),
+            status_kinds: StatusKinds::default(),
+        }
+    }
+}
+
 impl<S, T> Relation<S, T> {
+    /// Whether a function of the user may read whatever is known of target clusters.
+    pub(crate) fn sees_clusters(&self) -> bool {
+        self.placement_sees_clusters || !self.mutations.is_empty()
+    }
+
     /// How an object is written: a target, or the copy of a rule. Copies are written with merge patches.
     pub(crate) fn mode(&self, rule: Option<usize>) -> Mode {
         self.mode.filter(|_| rule.is_none())
@@ -137,16 +188,10 @@ impl<S, T> Relation<S, T> {
     }
 }
 
-impl<S, T> Relation<S, T>
-where
-    S: DeserializeOwned,
-    T: DeserializeOwned + Serialize,
-{
+impl<S: SourceKind, T: TargetKind> Relation<S, T> {
     /// Whether the object may be a source. A target of this sync never is, or it would be copied again and again.
     pub(crate) fn selects(&self, meta: &ObjectMeta, typed: &S) -> Result<bool, SyncError> {
-        let labels = meta.labels.as_ref();
-        let is_target =
-            labels.is_some_and(|labels| labels.get(SYNC).is_some_and(|sync| **sync == *self.name));
+        let is_target = part(&meta.labels, SYNC) == Some(&*self.name);
         match &self.filter {
             Some(filter) if !is_target => call("filter", || filter(typed)),
             _ => Ok(!is_target),
@@ -160,11 +205,12 @@ where
             Some(template) => template.render(source)?,
             None => hashed(source),
         };
-        Ok(match (&self.namespace, source.namespace) {
-            (TargetNamespace::Same, Some(namespace)) => ObjectKey::namespaced(namespace, name),
-            (TargetNamespace::Fixed(namespace), _) => ObjectKey::namespaced(namespace.clone(), name),
-            (TargetNamespace::Same, None) | (TargetNamespace::None, _) => ObjectKey::cluster_scoped(name),
-        })
+        let namespace = match &self.namespace {
+            TargetNamespace::Same => source.namespace,
+            TargetNamespace::Fixed(namespace) => Some(namespace.as_str()),
+            TargetNamespace::None => None,
+        };
+        Ok(name::key(namespace, name))
     }
 
     /// The places where targets of this source shall be.

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use mcr::{ClusterName, RequestKey, WatchRequest};
-use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use crate::{
@@ -16,7 +15,7 @@ use crate::{
     plan::{Hold, HoldReason},
     reconcile::{Outcome, Targets},
     record,
-    related::Problem as NoteProblem,
+    relation::{SourceKind, TargetKind},
     status::{Condition, status_difference},
 };
 
@@ -26,11 +25,7 @@ const MOST_PROBLEMS: usize = 16;
 /// The reason of a source that its owner has paused.
 pub(crate) const PAUSED: &str = "Paused";
 
-impl<S, T> Pass<'_, S, T>
-where
-    S: DeserializeOwned + Send + Sync,
-    T: DeserializeOwned + Serialize + Send + Sync,
-{
+impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
     /// Reports how the sync of the source stands, and writes its status and condition if they differ.
     pub(crate) async fn report(&mut self, outcome: &Outcome) -> Result<(), SyncError> {
         if outcome.is_pending {
@@ -119,7 +114,13 @@ where
                 Some(problem) => (false, problem.reason, problem.message),
                 None => (true, "Synced", "all targets are as they should be".to_owned()),
             };
-            let condition = Condition::new(kind, is_synced, reason, message).observed(meta.generation);
+            let condition = Condition {
+                kind,
+                status: is_synced,
+                reason,
+                message: &message,
+                observed_generation: meta.generation,
+            };
             // Those of the function come first. Without any, those of others stay.
             let live = live.and_then(|live| live.get("conditions"));
             wanted["conditions"] = condition.among(wanted.get("conditions").or(live), live, &now);
@@ -150,29 +151,24 @@ where
             outcome.holds.iter().partition(|hold| hold.object.rule.is_none());
         all.extend(targets.iter().map(|hold| self.held_target(hold)));
         for note in &outcome.notes {
-            let what = match note.problem {
-                NoteProblem::Unknown(_) => self.origins(note.rule, &note.key.cluster),
-                _ => self.related(note.rule, &note.key),
+            let what = if note.is_unknown() {
+                self.origins(note.rule, &note.key.cluster)
+            } else {
+                self.related(note.rule, &note.key)
             };
             all.push((note.problem.reason(), note.problem.words(&what)));
         }
         all.extend(copies.iter().map(|hold| self.held_copy(hold)));
-        all.extend(
-            self.troubles
-                .iter()
-                .map(|(object, trouble)| (trouble.reason(), trouble.words(&object.at))),
-        );
+        let troubles = self.troubles.iter();
+        all.extend(troubles.map(|(object, trouble)| (trouble.reason(), trouble.words(&object.at))));
         let reason = all.first()?.0;
         let more = all.len().saturating_sub(MOST_PROBLEMS);
         all.truncate(MOST_PROBLEMS);
         if more > 0 {
             all.push((reason, format!("and {more} more")));
         }
-        let message = all
-            .into_iter()
-            .map(|(_, words)| words)
-            .collect::<Vec<_>>()
-            .join("; ");
+        let words: Vec<String> = all.into_iter().map(|(_, words)| words).collect();
+        let message = words.join("; ");
         Some(Problem {
             reason,
             message,

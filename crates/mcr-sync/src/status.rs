@@ -23,44 +23,21 @@ pub(crate) fn status_difference(live: Option<&Value>, wanted: &Value) -> Option<
 }
 
 /// A condition of a source, as the sync writes it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Condition {
+#[derive(Clone, Copy)]
+pub(crate) struct Condition<'a> {
     /// The type, unique among the conditions of the object.
-    pub(crate) kind: String,
+    pub(crate) kind: &'a str,
     /// `True` or `False`.
     pub(crate) status: bool,
     /// The reason, in one word.
-    pub(crate) reason: String,
+    pub(crate) reason: &'a str,
     /// The text for people.
-    pub(crate) message: String,
+    pub(crate) message: &'a str,
     /// The generation of the source that the condition is about.
     pub(crate) observed_generation: Option<i64>,
 }
 
-impl Condition {
-    /// A condition without a generation.
-    pub(crate) fn new(
-        kind: impl Into<String>,
-        status: bool,
-        reason: impl Into<String>,
-        message: impl Into<String>,
-    ) -> Self {
-        Self {
-            kind: kind.into(),
-            status,
-            reason: reason.into(),
-            message: message.into(),
-            observed_generation: None,
-        }
-    }
-
-    /// Sets the generation of the source.
-    #[must_use]
-    pub(crate) fn observed(mut self, generation: Option<i64>) -> Self {
-        self.observed_generation = generation;
-        self
-    }
-
+impl Condition<'_> {
     /// The list of conditions with this one in it: in the place of one of its type, or at the end. The others are not touched.
     ///
     /// `lastTransitionTime` becomes `now`, an RFC 3339 time, if the status differs from that in `live`, and stays otherwise. If
@@ -124,23 +101,32 @@ mod tests {
 
     #[test]
     fn a_condition_changes_its_time_with_its_status_only() {
-        let first = Condition::new("Synced", false, "Away", "berlin is away").observed(Some(1));
+        let mut condition = Condition {
+            kind: "Synced",
+            status: false,
+            reason: "Away",
+            message: "berlin is away",
+            observed_generation: Some(1),
+        };
         let other = json!({"type": "Theirs", "status": "True"});
-        let among = |condition: &Condition, live: &Value, now| condition.among(Some(live), Some(live), now);
-        let list = among(&first, &json!([other]), "t1");
+        let among =
+            |condition: Condition<'_>, live: &Value, now| condition.among(Some(live), Some(live), now);
+        let list = among(condition, &json!([other]), "t1");
         assert_eq!(list[0], other);
         assert_eq!(
             list[1],
             json!({"type": "Synced", "status": "False", "reason": "Away", "message": "berlin is away",
                 "lastTransitionTime": "t1", "observedGeneration": 1})
         );
-        assert_eq!(among(&first, &list, "t2"), list);
-        let again = among(&first.clone().observed(Some(2)), &list, "t2");
+        assert_eq!(among(condition, &list, "t2"), list);
+        condition.observed_generation = Some(2);
+        let again = among(condition, &list, "t2");
         assert_eq!(
             (&again[1]["lastTransitionTime"], &again[1]["observedGeneration"]),
             (&json!("t1"), &json!(2))
         );
-        let done = among(&Condition::new("Synced", true, "Synced", ""), &again, "t3");
+        condition.status = true;
+        let done = among(condition, &again, "t3");
         assert_eq!(done[1]["lastTransitionTime"], "t3");
         assert_eq!(done.as_array().unwrap().len(), 2);
     }

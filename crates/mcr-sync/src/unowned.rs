@@ -2,9 +2,14 @@
 
 use kube::core::DynamicObject;
 use mcr::{BoxError, Request, RequestKey, TerminalError};
-use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{api::Remote, error::SyncError, record, related::is_copy, relation::Relation};
+use crate::{
+    api::Remote,
+    error::SyncError,
+    record,
+    related::is_copy,
+    relation::{Relation, SourceKind, TargetKind},
+};
 
 /// Reports a source that has left the watch, which its user has limited, and still has the finalizer of the sync. Its targets stay, and
 /// nothing leads to it any more.
@@ -27,14 +32,10 @@ pub(crate) async fn report_left_watch<S, T>(
 /// Reports a target whose source is gone although nobody saw its deletion. `request` names a source that is not in the store.
 ///
 /// Two servers confirm it: a source may be outside of the watch, and a target may be gone already.
-pub(crate) async fn report_orphan<S, T>(
+pub(crate) async fn report_orphan<S: SourceKind, T: TargetKind>(
     relation: &Relation<S, T>,
     request: &Request<DynamicObject>,
-) -> Result<(), BoxError>
-where
-    S: DeserializeOwned,
-    T: DeserializeOwned + Serialize,
-{
+) -> Result<(), BoxError> {
     let Ok(target) = relation.target_key(&request.key) else {
         return Ok(());
     };
@@ -51,13 +52,7 @@ where
         }
         let at = RequestKey::new(cluster.name().clone(), target.clone());
         if let Some((annotation, name)) = link.impossible() {
-            let (annotation, key, name) = (annotation.to_owned(), at, name.to_owned());
-            return Err(TerminalError::new(SyncError::Annotation {
-                annotation,
-                key,
-                name,
-            })
-            .into());
+            return Err(TerminalError::new(SyncError::annotation(annotation, at, name)).into());
         }
         let source = Remote::new(&request.cluster, &relation.source, &request.key.object)?;
         if source.get().await?.is_some() {

@@ -7,10 +7,14 @@ use mcr::{
     Cluster, ClusterSelector, Controller, FleetEvent, ObjectKey, RequestKey, WatchOptions, WatchRequest,
     Watched,
 };
-use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    affected::Clusters, link::Link, reconcile::after_error, record, related::Way, relation::Relation,
+    affected::Clusters,
+    link::Link,
+    reconcile::after_error,
+    record,
+    related::Way,
+    relation::{Relation, SourceKind, TargetKind},
 };
 
 /// The time after which sources that have lost their labels are reconciled again. A standby drops the request of an object that
@@ -20,11 +24,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(600);
 type Meta = PartialObjectMeta<DynamicObject>;
 
 /// The controller with its watches of sources, targets, related objects and the fleet.
-pub(crate) fn controller<S, T>(relation: &Arc<Relation<S, T>>) -> Controller<DynamicObject>
-where
-    S: DeserializeOwned + Send + Sync + 'static,
-    T: DeserializeOwned + Serialize + Send + Sync + 'static,
-{
+pub(crate) fn controller<S: SourceKind + 'static, T: TargetKind + 'static>(
+    relation: &Arc<Relation<S, T>>,
+) -> Controller<DynamicObject> {
     let options = |clusters: &ClusterSelector, watch: WatchRequest| {
         WatchOptions::new()
             .clusters(clusters.clone())

@@ -1,4 +1,4 @@
-//! A sync of 10,000 sources in 500 clusters: a restart, and a burst of edits.
+//! A sync of 2,000 sources in 500 clusters: a restart, and a burst of edits.
 #![allow(clippy::unwrap_used)]
 
 mod world;
@@ -25,8 +25,8 @@ use serde_json::{Value, json};
 use crate::world::{change, key, writes};
 
 const CLUSTERS: usize = 500;
-const OBJECTS: usize = 20;
-const EDITS: usize = 10_000;
+const OBJECTS: usize = 4;
+const EDITS: usize = 4_000;
 const LIMIT: Duration = Duration::from_secs(500);
 const QUOTAS: &str = "resourcequotas";
 

@@ -36,8 +36,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(16);
 
 /// Writes Kubernetes events on Secrets, one after the other, while it is polled.
 pub struct EventPublisher {
-    /// None: nothing is written.
-    client: Option<Client>,
+    client: Client,
     /// A qualified name, as the API wants it.
     controller: &'static str,
     ledger: Arc<Ledger>,
@@ -57,8 +56,8 @@ enum Sent {
 }
 
 impl EventPublisher {
-    /// Writes with this client, if there is one, in the name of this controller: a DNS name, a slash and a word.
-    pub fn new(client: Option<Client>, controller: &'static str, ledger: Arc<Ledger>) -> Self {
+    /// Writes with this client in the name of this controller: a DNS name, a slash and a word.
+    pub fn new(client: Client, controller: &'static str, ledger: Arc<Ledger>) -> Self {
         Self {
             client,
             controller,
@@ -77,7 +76,7 @@ impl EventPublisher {
             self.waiting.retain(|waiting| waiting.key != notice.key);
             self.recorders.remove(&notice.key);
         }
-        if !news || self.client.is_none() {
+        if !news {
             return;
         }
         self.waiting.retain(|waiting| waiting.key != notice.key);
@@ -93,7 +92,7 @@ impl EventPublisher {
         loop {
             if self.under_way.is_none() {
                 match self.waiting.pop_front() {
-                    Some(notice) => self.under_way = self.publish(notice),
+                    Some(notice) => self.under_way = Some(self.publish(notice)),
                     None => std::future::pending().await,
                 }
             }
@@ -112,8 +111,8 @@ impl EventPublisher {
         }
     }
 
-    fn publish(&mut self, notice: Notice) -> Option<BoxFuture<'static, Sent>> {
-        let client = self.client.clone()?;
+    fn publish(&mut self, notice: Notice) -> BoxFuture<'static, Sent> {
+        let client = self.client.clone();
         let known = self.recorders.remove(&notice.key);
         let (type_, reason, note) = match &notice.kind {
             NoticeKind::Broken(problem) => (EventType::Warning, BROKEN, problem.clone()),
@@ -139,7 +138,7 @@ impl EventPublisher {
             uid: Some(notice.uid.as_ref().into()).filter(|uid: &String| !uid.is_empty()),
             ..ObjectReference::default()
         };
-        Some(send(recorder, event, reference, notice.key).boxed())
+        send(recorder, event, reference, notice.key).boxed()
     }
 }
 

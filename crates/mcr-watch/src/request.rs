@@ -322,19 +322,10 @@ impl fmt::Display for WatchRequest {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+    use k8s_openapi::api::core::v1::ConfigMap;
     use kube::core::{GroupVersionKind, PartialObjectMeta};
 
     use super::*;
-
-    #[test]
-    fn paths_are_those_of_the_api() {
-        assert_eq!(WatchRequest::of::<ConfigMap>().path(), "/api/v1/configmaps");
-        assert_eq!(
-            WatchRequest::of::<Deployment>().namespace("a").path(),
-            "/apis/apps/v1/namespaces/a/deployments"
-        );
-    }
 
     #[test]
     fn what_would_lead_to_another_path_is_refused_with_its_name() {

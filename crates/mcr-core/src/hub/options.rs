@@ -244,7 +244,7 @@ impl Hub {
     /// Writes events on Secrets in the name of this controller (a DNS name, a slash and a word), unless the options turn them off.
     pub fn publisher(&self, controller: &'static str) -> Option<EventPublisher> {
         let ledger = self.events.clone()?;
-        Some(EventPublisher::new(Some(self.client.clone()), controller, ledger))
+        Some(EventPublisher::new(self.client.clone(), controller, ledger))
     }
 
     /// Judges the kubeconfigs of a discovery with these settings.

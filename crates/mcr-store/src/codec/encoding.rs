@@ -86,32 +86,8 @@ impl Encoding {
         })
     }
 
-    #[cfg(test)]
-    pub(super) fn ptr_eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&*self.0, &*other.0)
-    }
-
     /// Whether there are other references.
     pub(super) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1 || Arc::strong_count(&*self.0) > 1
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_encoding_with_its_own_count_is_the_same_encoding() {
-        let encoding = Encoding::new("v1", "ConfigMap");
-        assert!(!encoding.is_shared());
-        let own = encoding.with_own_count();
-        assert!(own.ptr_eq(&encoding) && encoding.is_shared() && own.is_shared());
-        assert!(!own.ptr_eq(&Encoding::new("v1", "ConfigMap")));
-        drop(own);
-        assert!(!encoding.is_shared());
-        let same = encoding.clone();
-        assert!(encoding.is_shared());
-        drop(same);
     }
 }

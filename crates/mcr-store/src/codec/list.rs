@@ -27,7 +27,7 @@ struct List<'a> {
 }
 
 /// The list templates of the list.
-enum Templates<'a> {
+pub(super) enum Templates<'a> {
     Own(ListTemplates),
     /// The list arrives in parts, which have their list templates in common.
     Common(&'a mut ListTemplates),
@@ -41,26 +41,13 @@ impl Default for Templates<'_> {
 
 impl<'a> RawObjects<'a> {
     /// No items yet. `None` if the positions in the text do not fit into a [`Scalar`](super::scalar::Scalar).
-    fn new(text: &'a str, list_templates: Templates<'a>) -> Option<Self> {
+    pub(super) fn new(text: &'a str, list_templates: Templates<'a>) -> Option<Self> {
         let parsed = ParsedFields::new(text)?;
         Some(Self(Box::new(List {
             parsed,
             list_templates,
             objects: Vec::new(),
         })))
-    }
-
-    /// No items yet of a part of a list. All parts have the list templates in common.
-    pub(super) fn of_part(text: &'a str, list_templates: &'a mut ListTemplates) -> Option<Self> {
-        Self::new(text, Templates::Common(list_templates))
-    }
-
-    /// Scans an array of objects. `None` if any item is declined; then [`read_by_item`](Self::read_by_item) finds
-    /// that item.
-    pub(super) fn scan(json: &mut Scanner<'a>) -> Option<Self> {
-        let mut all = Self::new(json.text(), Templates::default())?;
-        json.array(|item| all.scan_item(item))?;
-        Some(all)
     }
 
     /// Scans an object and adds it. Adds nothing if the item is declined.

@@ -149,7 +149,8 @@ impl Object {
 
     /// `metadata.generation`. `None` for kinds that have none.
     pub fn generation(&self) -> Option<i64> {
-        self.generation_text().parse().ok()
+        let Header { generation, tail, .. } = self.header();
+        self.fact(generation, tail).parse().ok()
     }
 
     /// Whether `metadata.deletionTimestamp` is set. Reads the JSON of the object.
@@ -276,15 +277,6 @@ impl Object {
         std::str::from_utf8(bytes).unwrap_or_default()
     }
 
-    fn generation_text(&self) -> &str {
-        let Header { generation, tail, .. } = self.header();
-        self.fact(generation, tail)
-    }
-
-    fn tail(&self) -> &[u8] {
-        self.held.get(self.header().tail..).unwrap_or_default()
-    }
-
     #[cfg(test)]
     pub(super) fn encoding(&self) -> &Encoding {
         &self.encoding
@@ -306,27 +298,6 @@ impl Object {
         ]
     }
 
-    /// The facts that are not in the tail, each with the JSON before it.
-    fn head<'a>(
-        &'a self,
-        uid_is_canonical: bool,
-        version: &'a str,
-        generation: &'a str,
-    ) -> impl Iterator<Item = (&'static str, Fact<'a>)> {
-        let facts = self.facts(uid_is_canonical, version, generation);
-        let head = BEFORE_FACTS.into_iter().zip(facts);
-        head.filter_map(|(before, fact)| fact.map(|fact| (before, fact)))
-    }
-
-    fn own_head(&self) -> impl Iterator<Item = (&'static str, Fact<'_>)> {
-        let header = self.header();
-        self.head(
-            header.uid_is_canonical,
-            self.fact(header.version, header.generation),
-            self.fact(header.generation, header.tail),
-        )
-    }
-
     /// Replaces the content of `json` with the JSON document of the object.
     fn write_document(&self, json: &mut Vec<u8>) {
         let prefix = self.encoding.prefix();
@@ -337,13 +308,20 @@ impl Object {
             *json = Vec::with_capacity(len);
         }
         json.extend_from_slice(prefix.as_bytes());
-        for (before, fact) in self.own_head() {
-            json.extend_from_slice(before.as_bytes());
-            fact.write(json);
+        let header = self.header();
+        let version = self.fact(header.version, header.generation);
+        let generation = self.fact(header.generation, header.tail);
+        let facts = self.facts(header.uid_is_canonical, version, generation);
+        for (before, fact) in BEFORE_FACTS.into_iter().zip(facts) {
+            if let Some(fact) = fact {
+                json.extend_from_slice(before.as_bytes());
+                fact.write(json);
+            }
         }
+        let tail = self.held.get(header.tail..).unwrap_or_default();
         match self.encoding.template() {
-            Some(template) => template.write(std::str::from_utf8(self.tail()).unwrap_or_default(), json),
-            None => json.extend_from_slice(self.tail()),
+            Some(template) => template.write(std::str::from_utf8(tail).unwrap_or_default(), json),
+            None => json.extend_from_slice(tail),
         }
     }
 }

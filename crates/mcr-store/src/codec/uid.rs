@@ -47,14 +47,6 @@ mod tests {
         assert_ne!(read("not a uuid"), read("another"));
     }
 
-    #[test]
-    fn a_uuid_is_written_as_it_was_read() {
-        let text = "6e0c7b4e-0b7c-4b58-9d3e-0123456789ab";
-        let (uid, is_canonical) = Uid::read(text);
-        assert!(is_canonical);
-        assert_eq!(uid.text(), text.as_bytes());
-    }
-
     proptest! {
         #[test]
         fn a_uid_is_canonical_if_it_is_written_as_it_was_read(text in prop_oneof![

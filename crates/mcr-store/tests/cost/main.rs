@@ -125,12 +125,8 @@ fn what_is_held_of_an_object_is_less_than_its_json() {
     for kind in Kind::ALL {
         let json = json_bytes(kind);
         // What is allocated once and stays.
-        let templates = || {
-            Arc::new(TemplateRegistry::new(Encoding::new(
-                kind.api_version(),
-                kind.name(),
-            )))
-        };
+        let (version, name, _) = kind.of();
+        let templates = || Arc::new(TemplateRegistry::new(Encoding::new(version, name)));
         drop(listed(kind, &templates()));
         let templates = templates();
         let before = MEMORY.current_usage();

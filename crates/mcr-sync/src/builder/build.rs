@@ -1,22 +1,19 @@
 //! Checks of the settings, and the controller that is made of them.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use kube::{Resource, core::DynamicObject};
 use mcr::{BuiltController, Controller};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::ObjectSync;
+use super::{Makes, ObjectSync};
 use crate::{
     error::BuildError,
-    kinds::StatusKinds,
     mirror,
     name::MAX_NAME,
     reconcile::reconcile,
     relation::{Relation, TargetNamespace},
-    silent::Silent,
     watches::{controller, watch_marked, with_labels},
-    writes::{Namespaces, Writes},
 };
 
 /// The longest name of a sync: it is a part of the name of an annotation.
@@ -28,10 +25,11 @@ where
     T: Resource + DeserializeOwned + Serialize + Send + Sync + 'static,
 {
     pub(crate) fn check_name(&self) -> Result<(), BuildError> {
-        if !is_label(&self.name, MAX_SYNC_NAME) {
-            return Err(BuildError::Name(self.name.clone()));
+        let Relation { name, owner, .. } = &self.relation;
+        if !is_label(name, MAX_SYNC_NAME) {
+            return Err(BuildError::Name(name.to_string()));
         }
-        match &self.owner {
+        match owner {
             Some(owner) if !is_label(owner, MAX_NAME) => Err(BuildError::Owner(owner.clone())),
             _ => Ok(()),
         }
@@ -59,14 +57,14 @@ where
         change: impl FnOnce(Controller<DynamicObject>) -> Controller<DynamicObject>,
     ) -> Result<BuiltController, BuildError> {
         self.check_name()?;
-        let name = self.name;
-        if let TargetNamespace::Fixed(namespace) = &self.namespace
+        let relation = &self.relation;
+        if let TargetNamespace::Fixed(namespace) = &relation.namespace
             && !is_label(namespace, MAX_NAME)
         {
             return Err(BuildError::Namespace(namespace.clone()));
         }
-        for (at, rule) in self.related.iter().enumerate() {
-            let is_taken = self.related[..at].iter().any(|other| other.id == rule.id);
+        for (at, rule) in relation.related.iter().enumerate() {
+            let is_taken = relation.related[..at].iter().any(|other| other.id == rule.id);
             if is_taken || !is_label(&rule.id, MAX_SYNC_NAME) {
                 return Err(BuildError::RelatedId(rule.id.clone()));
             }
@@ -74,45 +72,16 @@ where
                 return Err(BuildError::NoSelection(rule.id.clone()));
             }
         }
-        if self.mirrors && mirror::is_of_its_cluster(&self.target) {
-            return Err(BuildError::NotMirrored(self.target.kind));
+        if self.makes == Makes::Mirrors && mirror::is_of_its_cluster(&relation.target) {
+            return Err(BuildError::NotMirrored(relation.target.kind.clone()));
         }
-        let Some((targets, place)) = self.place else {
-            return Err(BuildError::NoPlacement(name));
-        };
-        let Some(project) = self.project else {
-            return Err(BuildError::NoProjection(name));
-        };
-        let relation = Arc::new(Relation {
-            name: name.into(),
-            owner: self.owner,
-            source: self.source,
-            target: self.target,
-            sources: self.sources,
-            targets,
-            place,
-            sees_clusters: self.placement_sees_clusters || !self.mutations.is_empty(),
-            project,
-            mutations: self.mutations,
-            template: self.template,
-            namespace: self.namespace,
-            status: self.status,
-            condition: self.condition,
-            filter: self.filter,
-            adopt: self.adopt,
-            abandon_after: self.abandon_after,
-            namespaces: self.create_namespaces.then(Namespaces::default),
-            related: self.related,
-            mode: self.mode,
-            replaces: self.replaces,
-            events: self.events,
-            source_labels: self.source_labels,
-            source_watch: OnceLock::new(),
-            memory: self.memory,
-            silent: Silent::default(),
-            writes: Writes::default(),
-            status_kinds: StatusKinds::default(),
-        });
+        if !self.is_placed {
+            return Err(BuildError::NoPlacement(relation.name.to_string()));
+        }
+        if self.makes == Makes::Nothing {
+            return Err(BuildError::NoProjection(relation.name.to_string()));
+        }
+        let relation = Arc::new(self.relation);
         let mut limits = None;
         let mut controller = change(controller(&relation))
             .clusters(relation.sources.clone())

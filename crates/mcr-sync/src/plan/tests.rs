@@ -1,317 +1,227 @@
+//! Rows of what is observed, and what is decided.
+//!
+//! `record` and `want` have the places of the source. Then come the objects with their states: `t1` is the target at the place 1, `d1`
+//! and `e1` are copies beside it, and `u1` is one beside the source. The place of `U1` is not known. Nobody wants an object with `-`.
+
 use super::*;
 
-type Key = (char, u8);
-type Decided = Decision<u8, Key>;
+type Key = (char, char);
 
-const FINE: State = State::Ours {
-    differs: false,
-    deleting: false,
-};
-const DRIFT: State = State::Ours {
-    differs: true,
-    deleting: false,
-};
-const DELETING: State = State::Ours {
-    differs: true,
-    deleting: true,
-};
-const TAKEN: State = State::Foreign { adoptable: false };
-
-/// Targets are `('t', place)`, copies beside them `('d', place)`, and copies beside the source `('u', place)`. The places of copies
-/// in capital letters are not known.
-fn observed(recorded: &[u8], wanted: &[u8], objects: &[(Key, State, bool)]) -> Observed<u8, Key> {
-    let object = |&(key, state, wanted): &(Key, State, bool)| {
-        let role = match key.0 {
-            't' => Role::Target,
-            'd' => Role::Down,
-            _ => Role::Up,
-        };
-        let of = key.0.is_lowercase().then_some(key.1);
-        (
-            key,
-            Object {
-                role,
-                of,
-                wanted,
-                state,
-                seen: false,
-            },
-        )
-    };
-    let mut all: BTreeMap<_, _> = objects.iter().map(object).collect();
-    for place in recorded.iter().chain(wanted) {
-        let (of, wanted) = (Some(*place), wanted.contains(place));
-        all.entry(('t', *place)).or_insert(Object {
-            role: Role::Target,
-            of,
-            wanted,
-            state: State::Away,
-            seen: false,
-        });
+fn state(name: &str) -> State {
+    let ours = |differs, deleting| State::Ours { differs, deleting };
+    match name {
+        "away" => State::Away,
+        "abandoned" => State::Abandoned,
+        "absent" => State::Absent,
+        "fine" => ours(false, false),
+        "drift" => ours(true, false),
+        "deleting" => ours(true, true),
+        "taken" => State::Foreign { adoptable: false },
+        "adoptable" => State::Foreign { adoptable: true },
+        other => panic!("{other}"),
     }
-    Observed {
+}
+
+fn observed(row: &str) -> Observed<char, Key> {
+    let mut observed = Observed {
         source: SourceState::Live,
-        finalizer: !recorded.is_empty(),
-        recorded: recorded.iter().copied().collect(),
-        wanted: wanted.iter().copied().collect(),
-        objects: all,
+        finalizer: true,
+        recorded: BTreeSet::new(),
+        wanted: BTreeSet::new(),
+        objects: BTreeMap::new(),
         uncertain: BTreeSet::new(),
         incomplete: false,
-        listed: recorded.iter().copied().collect(),
+        listed: BTreeSet::new(),
+    };
+    for word in row.split_whitespace() {
+        let (what, how) = word.split_once('=').unwrap_or((word, ""));
+        let places = how.chars().collect();
+        match what {
+            "ending" => observed.source = SourceState::Ending,
+            "deleted" => observed.source = SourceState::Deleted,
+            "no-finalizer" => observed.finalizer = false,
+            "incomplete" => observed.incomplete = true,
+            "unlisted" => observed.listed.clear(),
+            "record" => (observed.recorded, observed.listed) = (how.chars().collect(), places),
+            "want" => observed.wanted = places,
+            "uncertain" => observed.uncertain = places,
+            "seen" => observed.objects.values_mut().last().unwrap().seen = true,
+            _ => {
+                let key = (what.chars().next().unwrap(), what.chars().nth(1).unwrap());
+                let role = match key.0 {
+                    't' => Role::Target,
+                    'd' | 'e' => Role::Down,
+                    _ => Role::Up,
+                };
+                let object = Object {
+                    role,
+                    of: key.0.is_lowercase().then_some(key.1),
+                    wanted: !what.ends_with('-'),
+                    state: state(how),
+                    seen: false,
+                };
+                observed.objects.insert(key, object);
+            }
+        }
+    }
+    observed
+}
+
+/// The decision as a row has it.
+fn decided(row: &str) -> String {
+    let places = |places: BTreeSet<char>| places.into_iter().collect::<String>();
+    let with = |what: &str, objects: Vec<(Key, String)>| {
+        let objects = objects
+            .iter()
+            .map(|((kind, at), how)| format!(" {kind}{at}={how}"));
+        format!("{what}{}", objects.collect::<String>()).to_lowercase()
+    };
+    match decide(&observed(row)) {
+        Decision::Claim(all) => format!("claim {}", places(all)),
+        Decision::Forget(kept) => format!("keep {}", places(kept)),
+        Decision::List(all) => format!("list {}", places(all)),
+        Decision::Release => "release".to_owned(),
+        Decision::Write(writes) => {
+            let writes = writes.into_iter().map(|(key, write)| (key, format!("{write:?}")));
+            with("write", writes.collect())
+        }
+        Decision::Rest(holds) => {
+            let reason = |hold: Hold<Key>| (hold.object, format!("{:?}", hold.reason));
+            with("rest", holds.into_iter().map(reason).collect())
+        }
     }
 }
 
-fn targets(recorded: &[u8], wanted: &[u8], targets: &[(u8, State)]) -> Observed<u8, Key> {
-    let target = |&(place, state): &(u8, State)| (('t', place), state, wanted.contains(&place));
-    observed(recorded, wanted, &targets.iter().map(target).collect::<Vec<_>>())
-}
-
-fn ending(of: Observed<u8, Key>) -> Decided {
-    decide(&Observed {
-        source: SourceState::Ending,
-        wanted: BTreeSet::new(),
-        ..of
-    })
-}
-
-fn writes(writes: &[(Key, Write)]) -> Decided {
-    Decision::Write(writes.to_vec())
-}
-
-fn held(holds: &[(Key, HoldReason)]) -> Decided {
-    Decision::Rest(
-        holds
-            .iter()
-            .map(|&(object, reason)| Hold { object, reason })
-            .collect(),
-    )
+#[track_caller]
+fn check(rows: &str) {
+    for (row, expected) in rows.lines().filter_map(|line| line.trim().split_once(" -> ")) {
+        assert_eq!(decided(row), expected, "{row}");
+    }
 }
 
 #[test]
 fn the_placements_and_the_finalizer_come_before_the_first_write() {
-    let absent = [(1, State::Absent), (2, State::Absent)];
-    assert_eq!(
-        decide(&targets(&[], &[1, 2], &absent)),
-        Decision::Claim([1, 2].into())
+    check(
+        "
+        no-finalizer want=12 t1=absent t2=absent -> claim 12
+        record=1 want=2 t1-=absent t2=absent -> claim 12
+        no-finalizer record=1 want=1 t1=fine -> claim 1
+        record=12 want=12 t1=absent t2=absent -> write t1=create t2=create
+        record=1 want=1 t1=fine -> rest
+        ",
     );
-    assert_eq!(
-        decide(&targets(&[1], &[2], &absent)),
-        Decision::Claim([1, 2].into())
-    );
-    let finalizer = false;
-    let lost = Observed {
-        finalizer,
-        ..targets(&[1], &[1], &[(1, FINE)])
-    };
-    assert_eq!(decide(&lost), Decision::Claim([1].into()));
-    let both = [(('t', 1), Write::Create), (('t', 2), Write::Create)];
-    assert_eq!(decide(&targets(&[1, 2], &[1, 2], &absent)), writes(&both));
-    assert_eq!(decide(&targets(&[1], &[1], &[(1, FINE)])), held(&[]));
 }
 
 #[test]
 fn each_state_of_a_wanted_object_has_its_step_and_holds_no_other_place() {
-    for (state, expected) in [
-        (FINE, Ok(None)),
-        (State::Absent, Ok(Some(Write::Create))),
-        (DRIFT, Ok(Some(Write::Update))),
-        (State::Foreign { adoptable: true }, Ok(Some(Write::Adopt))),
-        (DELETING, Err(HoldReason::Deleting)),
-        (TAKEN, Err(HoldReason::Foreign)),
-        (State::Away, Err(HoldReason::Away)),
-        (State::Abandoned, Err(HoldReason::Away)),
+    for (state, write, hold) in [
+        ("fine", "", ""),
+        ("absent", "create", ""),
+        ("drift", "update", ""),
+        ("adoptable", "adopt", ""),
+        ("deleting", "", "deleting"),
+        ("taken", "", "foreign"),
+        ("away", "", "away"),
+        ("abandoned", "", "away"),
     ] {
-        for kind in ['t', 'd', 'u'] {
-            let object = (kind, 1);
-            let mut all = vec![(object, state, true), (('t', 2), State::Absent, true)];
-            all.extend((kind != 't').then_some((('t', 1), FINE, true)));
-            let other = (('t', 2), Write::Create);
-            let own = expected.ok().flatten().map(|write| (object, write));
-            let decided = decide(&observed(&[1, 2], &[1, 2], &all));
-            assert_eq!(
-                decided,
-                Decision::Write(own.into_iter().chain([other]).collect()),
-                "{state:?}"
-            );
-            all[1].1 = FINE;
-            let expected = match expected {
-                Ok(None) => held(&[]),
-                Ok(Some(write)) => writes(&[(object, write)]),
-                Err(reason) => held(&[(object, reason)]),
+        for object in ["t1", "d1", "u1"] {
+            let target = if object == "t1" { "" } else { "t1=fine" };
+            let row = format!("record=12 want=12 {object}={state} {target}");
+            let of = |what: &str| {
+                if what.is_empty() {
+                    String::new()
+                } else {
+                    format!(" {object}={what}")
+                }
             };
-            assert_eq!(decide(&observed(&[1, 2], &[1, 2], &all)), expected, "{state:?}");
+            assert_eq!(
+                decided(&format!("{row} t2=absent")),
+                format!("write{} t2=create", of(write))
+            );
+            let what = if write.is_empty() { "rest" } else { "write" };
+            let expected = format!("{what}{}{}", of(write), of(hold));
+            assert_eq!(decided(&format!("{row} t2=fine")), expected);
         }
     }
 }
 
 #[test]
 fn the_objects_of_a_place_are_written_in_order_and_copies_that_nobody_wants_go_last() {
-    let mut all = vec![
-        (('d', 1), State::Absent, true),
-        (('t', 1), DRIFT, true),
-        (('u', 1), State::Absent, true),
-        (('e', 1), FINE, false),
-        (('U', 9), FINE, false),
-    ];
-    for (at, write) in [Write::Create, Write::Update, Write::Create]
-        .into_iter()
-        .enumerate()
-    {
-        assert_eq!(decide(&observed(&[1], &[1], &all)), writes(&[(all[at].0, write)]));
-        all[at].1 = FINE;
-    }
-    let uncertain = Observed {
-        uncertain: [1].into(),
-        ..observed(&[1], &[1], &all)
-    };
-    assert_eq!(
-        decide(&uncertain),
-        held(&[]),
-        "nobody knows whether they are wanted"
-    );
-    assert_eq!(
-        decide(&observed(&[1], &[1], &all)),
-        writes(&[(('e', 1), Write::Delete)])
-    );
-    all[3].1 = State::Absent;
-    assert_eq!(
-        decide(&observed(&[1], &[1], &all)),
-        writes(&[(('U', 9), Write::Delete)])
-    );
-    all[4].1 = DELETING;
-    assert_eq!(
-        decide(&observed(&[1], &[1], &all)),
-        held(&[(('U', 9), HoldReason::Deleting)])
+    check(
+        "
+        record=1 want=1 d1=absent t1=drift u1=absent e1-=fine U9-=fine -> write d1=create
+        record=1 want=1 d1=fine t1=drift u1=absent e1-=fine U9-=fine -> write t1=update
+        record=1 want=1 d1=fine t1=fine u1=absent e1-=fine U9-=fine -> write u1=create
+        record=1 want=1 d1=fine t1=fine u1=fine e1-=fine U9-=fine -> write e1=delete
+        # Nobody knows whether they are wanted.
+        record=1 want=1 uncertain=1 d1=fine t1=fine u1=fine e1-=fine U9-=fine -> rest
+        record=1 want=1 d1=fine t1=fine u1=fine e1-=absent U9-=fine -> write u9=delete
+        record=1 want=1 d1=fine t1=fine u1=fine e1-=absent U9-=deleting -> rest u9=deleting
+        ",
     );
 }
 
 #[test]
 fn a_move_makes_the_new_target_before_it_deletes_the_old_one() {
-    for new in [State::Away, TAKEN, DELETING] {
-        let moved = targets(&[1, 2], &[2], &[(1, FINE), (2, new)]);
-        assert!(matches!(decide(&moved), Decision::Rest(holds) if holds.len() == 1));
-    }
-    let moved = |old, new| targets(&[1, 2], &[2], &[(1, old), (2, new)]);
-    assert_eq!(
-        decide(&moved(FINE, State::Absent)),
-        writes(&[(('t', 2), Write::Create)])
-    );
-    assert_eq!(decide(&moved(FINE, FINE)), writes(&[(('t', 1), Write::Delete)]));
-    assert_eq!(
-        decide(&moved(DELETING, FINE)),
-        held(&[(('t', 1), HoldReason::Deleting)])
-    );
-    assert_eq!(decide(&moved(State::Absent, FINE)), Decision::Forget([2].into()));
-    let incomplete = true;
-    assert_eq!(
-        decide(&Observed {
-            incomplete,
-            ..moved(FINE, FINE)
-        }),
-        held(&[]),
-        "a copy is missing"
-    );
-    let mut seen = moved(FINE, State::Away);
-    seen.objects.get_mut(&('t', 2)).unwrap().seen = true;
-    assert_eq!(
-        decide(&seen),
-        writes(&[(('t', 1), Write::Delete)]),
-        "it was there before its cluster was away"
+    check(
+        "
+        record=12 want=2 t1-=fine t2=away -> rest t2=away
+        record=12 want=2 t1-=fine t2=taken -> rest t2=foreign
+        record=12 want=2 t1-=fine t2=deleting -> rest t2=deleting
+        record=12 want=2 t1-=fine t2=absent -> write t2=create
+        record=12 want=2 t1-=fine t2=fine -> write t1=delete
+        record=12 want=2 t1-=deleting t2=fine -> rest t1=deleting
+        record=12 want=2 t1-=absent t2=fine -> keep 2
+        # A copy is missing.
+        record=12 want=2 incomplete t1-=fine t2=fine -> rest
+        # It was there before its cluster was away.
+        record=12 want=2 t1-=fine t2=away seen -> write t1=delete
+        ",
     );
 }
 
 #[test]
 fn the_copies_of_a_place_are_asked_for_and_go_before_its_target() {
-    let all = [
-        (('t', 1), FINE, false),
-        (('d', 1), FINE, false),
-        (('u', 1), FINE, false),
-        (('t', 2), FINE, true),
-    ];
-    let left = observed(&[1, 2], &[2], &all);
-    let listed = BTreeSet::new();
-    assert_eq!(
-        decide(&Observed {
-            listed,
-            ..left.clone()
-        }),
-        Decision::List([1].into())
+    check(
+        "
+        record=12 want=2 unlisted t1-=fine d1-=fine u1-=fine t2=fine -> list 1
+        record=12 want=2 t1-=fine d1-=fine u1-=fine t2=fine -> write d1=delete u1=delete
+        record=12 want=2 t1-=fine t2=fine -> write t1=delete
+        ",
     );
-    assert_eq!(
-        decide(&left),
-        writes(&[(('d', 1), Write::Delete), (('u', 1), Write::Delete)])
-    );
-    let mut gone = left;
-    gone.objects.retain(|key, _| key.0 == 't');
-    assert_eq!(decide(&gone), writes(&[(('t', 1), Write::Delete)]));
 }
 
 #[test]
 fn the_source_is_released_when_all_is_gone() {
-    let with = |first, second| ending(targets(&[1, 2], &[], &[(1, first), (2, second)]));
-    assert_eq!(with(State::Absent, FINE), writes(&[(('t', 2), Write::Delete)]));
-    assert_eq!(with(State::Absent, DELETING), Decision::Forget([2].into()));
-    assert_eq!(with(State::Away, FINE), writes(&[(('t', 2), Write::Delete)]));
-    assert_eq!(with(State::Away, State::Abandoned), Decision::Forget([1].into()));
-    assert_eq!(
-        ending(targets(&[1], &[], &[(1, State::Away)])),
-        held(&[(('t', 1), HoldReason::Away)])
-    );
-    for gone in [
-        State::Absent,
-        State::Abandoned,
-        State::Foreign { adoptable: true },
-    ] {
-        assert_eq!(with(gone, State::Absent), Decision::Release, "{gone:?}");
-    }
-    let lost = observed(
-        &[1],
-        &[],
-        &[(('t', 1), State::Absent, false), (('U', 9), FINE, false)],
-    );
-    assert_eq!(ending(lost), writes(&[(('U', 9), Write::Delete)]));
-    let lost = observed(
-        &[1],
-        &[],
-        &[(('t', 1), State::Absent, false), (('U', 9), DELETING, false)],
-    );
-    assert_eq!(
-        ending(lost),
-        held(&[(('U', 9), HoldReason::Deleting)]),
-        "the place may be its own"
-    );
-    let finalizer = true;
-    assert_eq!(
-        ending(Observed {
-            finalizer,
-            ..targets(&[], &[], &[])
-        }),
-        Decision::Release
-    );
-    assert_eq!(ending(targets(&[], &[], &[])), held(&[]));
-    // As a live source that is placed nowhere.
-    assert_eq!(
-        decide(&targets(&[1], &[], &[(1, FINE)])),
-        writes(&[(('t', 1), Write::Delete)])
-    );
-    assert_eq!(
-        decide(&targets(&[1], &[], &[(1, State::Absent)])),
-        Decision::Release
+    check(
+        "
+        ending record=12 t1-=absent t2-=fine -> write t2=delete
+        ending record=12 t1-=absent t2-=deleting -> keep 2
+        ending record=12 t1-=away t2-=fine -> write t2=delete
+        ending record=12 t1-=away t2-=abandoned -> keep 1
+        ending record=1 t1-=away -> rest t1=away
+        ending record=12 t1-=absent t2-=absent -> release
+        ending record=12 t1-=abandoned t2-=absent -> release
+        ending record=12 t1-=adoptable t2-=absent -> release
+        ending record=1 t1-=absent U9-=fine -> write u9=delete
+        # The place may be its own.
+        ending record=1 t1-=absent U9-=deleting -> rest u9=deleting
+        ending -> release
+        ending no-finalizer -> rest
+        # As a live source that is placed nowhere.
+        record=1 t1-=fine -> write t1=delete
+        record=1 t1-=absent -> release
+        ",
     );
 }
 
 #[test]
 fn nothing_is_written_to_a_source_that_is_gone() {
-    let gone = |state| {
-        let (source, finalizer, listed) = (SourceState::Deleted, false, BTreeSet::new());
-        decide(&Observed {
-            source,
-            finalizer,
-            listed,
-            ..targets(&[1], &[], &[(1, state)])
-        })
-    };
-    assert_eq!(gone(FINE), writes(&[(('t', 1), Write::Delete)]));
-    assert_eq!(gone(State::Absent), held(&[]));
-    assert_eq!(gone(State::Away), held(&[(('t', 1), HoldReason::Away)]));
+    check(
+        "
+        deleted no-finalizer record=1 unlisted t1-=fine -> write t1=delete
+        deleted no-finalizer record=1 unlisted t1-=absent -> rest
+        deleted no-finalizer record=1 unlisted t1-=away -> rest t1=away
+        ",
+    );
 }

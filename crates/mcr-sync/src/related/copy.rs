@@ -1,13 +1,13 @@
 //! One copy: its link, its name and its desired state.
 
 use kube::core::ObjectMeta;
-use mcr::{ClusterName, ObjectKey, RequestKey};
+use mcr::{ClusterName, RequestKey};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    link::{Link, SYNC},
-    name::{hex, readable_with},
+    link::{Link, SYNC, part},
+    name::{self, hex, readable_with},
 };
 
 /// A label of copies: the name of the relation that made them. Copies are watched by it.
@@ -17,16 +17,12 @@ const ORIGIN: &str = "sync.mcr.dev/origin";
 
 /// Whether the object is a copy of a related object, and so no target. A part of the marks suffices.
 pub(crate) fn is_copy(meta: &ObjectMeta) -> bool {
-    let has = |map: &Option<std::collections::BTreeMap<String, String>>, key: &str| {
-        map.as_ref().is_some_and(|map| map.contains_key(key))
-    };
-    has(&meta.labels, RELATED) || has(&meta.annotations, ORIGIN)
+    part(&meta.labels, RELATED).is_some() || part(&meta.annotations, ORIGIN).is_some()
 }
 
 /// Whether a sync of this name made the object. Such an object is never an origin, or it would be copied again and again.
 pub(crate) fn is_made_by(sync: &str, meta: &ObjectMeta) -> bool {
-    let labels = meta.labels.as_ref();
-    labels.is_some_and(|labels| labels.get(SYNC).is_some_and(|by| by == sync))
+    part(&meta.labels, SYNC) == Some(sync)
 }
 
 /// The selector of copies. With a source, of those that belong to it.
@@ -39,14 +35,11 @@ pub(crate) fn selector(sync: &str, id: &str, link: Option<&Link<'_>>) -> String 
 }
 
 fn origin(meta: &ObjectMeta) -> Option<(String, RequestKey)> {
-    let text = meta.annotations.as_ref()?.get(ORIGIN)?;
+    let text = part(&meta.annotations, ORIGIN)?;
     let (id, cluster, namespace, name): (String, String, Option<String>, String) =
         serde_json::from_str(text).ok()?;
-    let object = match namespace {
-        Some(namespace) => ObjectKey::namespaced(namespace, name),
-        None => ObjectKey::cluster_scoped(name),
-    };
-    Some((id, RequestKey::new(ClusterName::new(cluster).ok()?, object)))
+    let key = RequestKey::new(ClusterName::new(cluster).ok()?, name::key(namespace, name));
+    Some((id, key))
 }
 
 /// The cluster of the origin. `None` if somebody damaged the annotation.
@@ -56,7 +49,7 @@ pub(crate) fn origin_cluster(meta: &ObjectMeta) -> Option<ClusterName> {
 
 /// Whether the object is a copy that this relation made for the source of the link.
 pub(crate) fn is_ours(meta: &ObjectMeta, id: &str, link: &Link<'_>) -> bool {
-    let is_of_relation = match meta.labels.as_ref().and_then(|labels| labels.get(RELATED)) {
+    let is_of_relation = match part(&meta.labels, RELATED) {
         Some(label) => label == id,
         None => origin(meta).is_some_and(|(of, _)| of == id),
     };
@@ -85,84 +78,34 @@ pub(crate) fn default_name(id: &str, origin: &RequestKey, link: &Link<'_>) -> St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{desired::Desired, name::SourceName};
-
-    const LINK: Link<'static> = Link {
-        sync: "dbs",
-        owner: None,
-        source: SourceName {
-            cluster: "team-a",
-            namespace: Some("shop"),
-            name: "db",
-        },
-    };
-
-    fn key(cluster: &str, namespace: &str, name: &str) -> RequestKey {
-        RequestKey::new(
-            ClusterName::new(cluster).unwrap(),
-            ObjectKey::namespaced(namespace, name),
-        )
-    }
-
-    fn made(marks: [Option<(&str, String)>; 2]) -> ObjectMeta {
-        let desired = Desired::new(json!({}), &LINK, marks, None).unwrap();
-        serde_json::from_value(desired.object["metadata"].clone()).unwrap()
-    }
+    use crate::name::SourceName;
 
     #[test]
-    fn a_copy_belongs_to_its_relation_and_to_its_source() {
-        let of = |id: &str| made(marks(id, &key("berlin", "dbs", "secret")));
-        let ours = |meta: &ObjectMeta| is_ours(meta, "connection", &LINK);
-        assert!(ours(&of("connection")) && !ours(&of("other")));
-        let (labels, annotations) = (None, None);
-        assert!(
-            ours(&ObjectMeta {
-                labels,
-                ..of("connection")
-            }),
-            "the annotations suffice"
-        );
-        assert!(
-            ours(&ObjectMeta {
-                annotations,
-                ..of("connection")
-            }),
-            "the labels suffice"
-        );
-        let target = made([None, None]);
-        assert!(!ours(&target), "a target of the same source is no copy");
-        assert!(is_copy(&of("x")) && !is_copy(&target));
-        assert!(is_made_by("dbs", &target) && !is_made_by("other", &target));
-        assert_eq!(origin_cluster(&of("x")).as_deref(), Some("berlin"));
-    }
-
-    #[test]
-    fn names_of_copies_differ_by_relation_source_and_origin() {
-        let name = default_name("connection", &key("berlin", "dbs", "secret"), &LINK);
-        assert!(name.starts_with("secret-") && name.len() <= 63, "{name}");
-        let source = SourceName {
-            name: "db2",
-            ..LINK.source
+    fn names_of_copies_differ_by_sync_relation_source_and_origin() {
+        let name = |[sync, id, source, cluster, namespace, origin]: [&str; 6]| {
+            let (owner, namespace) = (None, Some(namespace));
+            let source = SourceName {
+                cluster: "team-a",
+                namespace: Some("shop"),
+                name: source,
+            };
+            let origin = RequestKey::new(ClusterName::new(cluster).unwrap(), name::key(namespace, origin));
+            let name = default_name(id, &origin, &Link { sync, owner, source });
+            assert!(name.len() <= 63, "{name}");
+            name
         };
-        for other in [
-            default_name("connection2", &key("berlin", "dbs", "secret"), &LINK),
-            default_name("connection", &key("lyon", "dbs", "secret"), &LINK),
-            default_name("connection", &key("berlin", "db", "ssecret"), &LINK),
-            default_name("connection", &key("berlin", "dbs", "secret2"), &LINK),
-            default_name(
-                "connection",
-                &key("berlin", "dbs", "secret"),
-                &Link { sync: "dbs2", ..LINK },
-            ),
-            default_name(
-                "connection",
-                &key("berlin", "dbs", "secret"),
-                &Link { source, ..LINK },
-            ),
-        ] {
-            assert_ne!(other, name);
+        let parts = ["dbs", "connection", "db", "berlin", "dbs", "secret"];
+        let first = name(parts);
+        assert!(first.starts_with("secret-"), "{first}");
+        for at in 0..parts.len() {
+            let mut other = parts;
+            other[at] = "other";
+            assert_ne!(name(other), first);
         }
-        let long = default_name("x", &key("berlin", "dbs", &"n".repeat(253)), &LINK);
-        assert!(long.len() <= 63, "{long}");
+        assert_ne!(
+            name(["dbs", "connection", "db", "berlin", "db", "ssecret"]),
+            first
+        );
+        name(["dbs", "x", "db", "berlin", "dbs", &"n".repeat(253)]);
     }
 }

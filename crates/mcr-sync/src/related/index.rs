@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube::core::ObjectMeta;
-use mcr::{ClusterName, ObjectKey, RequestKey};
+use mcr::{ClusterName, RequestKey};
 use parking_lot::{Mutex, MutexGuard};
+
+use crate::{link::part, name};
 
 /// The objects that one source takes from a namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,11 +23,8 @@ impl Selected {
             Self::Names(names) => meta.name.as_ref().is_some_and(|name| names.contains(name)),
             // An empty selector would select everything, which nobody means.
             Self::Labels(wanted) => {
-                let labels = meta.labels.as_ref();
-                let has = |(key, value): (&String, &String)| {
-                    labels.is_some_and(|labels| labels.get(key) == Some(value))
-                };
-                !wanted.is_empty() && wanted.iter().all(has)
+                let mut all = wanted.iter();
+                !wanted.is_empty() && all.all(|(key, value)| part(&meta.labels, key) == Some(value))
             }
             Self::All => true,
         }
@@ -42,11 +41,7 @@ pub(crate) struct Scope {
 impl Scope {
     /// The key of an object of this name.
     pub(crate) fn key(&self, name: &str) -> RequestKey {
-        let object = match &self.namespace {
-            Some(namespace) => ObjectKey::namespaced(namespace.as_str(), name),
-            None => ObjectKey::cluster_scoped(name),
-        };
-        RequestKey::new(self.cluster.clone(), object)
+        RequestKey::new(self.cluster.clone(), name::key(self.namespace.as_deref(), name))
     }
 }
 
@@ -87,11 +82,8 @@ impl Index {
             }
         }
         for scope in interests.keys() {
-            inner
-                .sources
-                .entry(scope.clone())
-                .or_default()
-                .insert(source.clone());
+            let sources = inner.sources.entry(scope.clone()).or_default();
+            sources.insert(source.clone());
         }
         if !interests.is_empty() {
             inner.interests.insert(source.clone(), interests);
@@ -106,12 +98,15 @@ impl Index {
         };
         let inner = self.inner();
         let sources = inner.sources.get(&scope).into_iter().flatten();
-        let takes = |source: &&RequestKey| {
+        let is_selected = |source: &&RequestKey| {
             let interests = inner.interests.get(*source);
-            let selected = interests.and_then(|interests| interests.get(&scope));
-            selected.is_some_and(|selected| selected.iter().any(|selected| selected.matches(meta)))
+            let mut selected = interests
+                .and_then(|interests| interests.get(&scope))
+                .into_iter()
+                .flatten();
+            selected.any(|selected| selected.matches(meta))
         };
-        sources.filter(takes).cloned().collect()
+        sources.filter(is_selected).cloned().collect()
     }
 
     /// Notes that a copy was seen or is gone.
@@ -136,15 +131,8 @@ impl Index {
 
     /// Forgets the sources of a cluster that has left, and the copies in it. They are seen again when it is back.
     pub(crate) fn forget_cluster(&self, cluster: &ClusterName) {
-        let of_cluster: Vec<RequestKey> = {
-            let inner = self.inner();
-            inner
-                .interests
-                .keys()
-                .filter(|key| key.cluster == *cluster)
-                .cloned()
-                .collect()
-        };
+        let mut of_cluster = Vec::from_iter(self.inner().interests.keys().cloned());
+        of_cluster.retain(|source| source.cluster == *cluster);
         for source in of_cluster {
             self.note(&source, BTreeMap::new());
         }
@@ -159,76 +147,63 @@ impl Index {
 mod tests {
     use super::*;
 
-    fn source(cluster: &str, name: &str) -> RequestKey {
-        RequestKey::new(
-            ClusterName::new(cluster).unwrap(),
-            ObjectKey::namespaced("default", name),
-        )
-    }
-
-    fn meta(name: &str, labels: &[(&str, &str)]) -> ObjectMeta {
-        ObjectMeta {
-            name: Some(name.into()),
-            namespace: Some("dbs".into()),
-            labels: Some(
-                labels
-                    .iter()
-                    .map(|(k, v)| (k.to_string(), v.to_string()))
-                    .collect(),
-            ),
-            ..ObjectMeta::default()
-        }
+    fn key(cluster: &str, name: &str) -> RequestKey {
+        RequestKey::new(ClusterName::new(cluster).unwrap(), name::key(Some("dbs"), name))
     }
 
     fn interests(selected: Selected) -> Interests {
-        let scope = Scope {
-            cluster: ClusterName::new("berlin").unwrap(),
-            namespace: Some("dbs".into()),
-        };
+        let (cluster, namespace) = (ClusterName::new("berlin").unwrap(), Some("dbs".into()));
+        let scope = Scope { cluster, namespace };
         BTreeMap::from([(scope, BTreeSet::from([selected]))])
     }
 
     #[test]
-    fn an_object_concerns_the_sources_that_take_it_and_no_others() {
-        let (index, berlin) = (Index::default(), ClusterName::new("berlin").unwrap());
-        let (a, b, c) = (source("a", "x"), source("a", "y"), source("b", "x"));
-        index.note(&a, interests(Selected::Names(BTreeSet::from(["secret".into()]))));
-        let labels = BTreeMap::from([("db".to_owned(), "y".to_owned())]);
-        index.note(&b, interests(Selected::Labels(labels)));
-        index.note(&c, interests(Selected::Labels(BTreeMap::new())));
-        let concerned = |meta: &ObjectMeta| index.concerned(&berlin, meta);
-        assert_eq!(concerned(&meta("secret", &[])), std::slice::from_ref(&a));
-        assert_eq!(
-            concerned(&meta("other", &[("db", "y"), ("z", "z")])),
-            std::slice::from_ref(&b)
-        );
-        assert!(concerned(&meta("other", &[("db", "z")])).is_empty());
-        index.note(&c, interests(Selected::All));
-        assert_eq!(concerned(&meta("secret", &[])), [a.clone(), c.clone()]);
-        assert!(
-            index
-                .concerned(&ClusterName::new("lyon").unwrap(), &meta("secret", &[]))
-                .is_empty()
-        );
+    fn an_object_concerns_the_sources_that_select_it_and_no_others() {
+        let (index, sources) = (Index::default(), ["a", "b", "c"].map(|cluster| key(cluster, "x")));
+        let labels = |labels: &[(&str, &str)]| {
+            let labels = labels
+                .iter()
+                .map(|(key, value)| (key.to_string(), value.to_string()));
+            labels.collect::<BTreeMap<_, _>>()
+        };
+        let note = |at: usize, selected| index.note(&sources[at], interests(selected));
+        let concerned = |cluster: &str, name: &str, marks: &[(&str, &str)]| {
+            let meta = ObjectMeta {
+                name: Some(name.into()),
+                namespace: Some("dbs".into()),
+                labels: Some(labels(marks)),
+                ..ObjectMeta::default()
+            };
+            let all = index.concerned(&ClusterName::new(cluster).unwrap(), &meta);
+            all.iter().map(|source| &*source.cluster).collect::<String>()
+        };
+        note(0, Selected::Names(BTreeSet::from(["secret".into()])));
+        note(1, Selected::Labels(labels(&[("db", "y")])));
+        note(2, Selected::Labels(BTreeMap::new()));
+        assert_eq!(concerned("berlin", "secret", &[]), "a");
+        assert_eq!(concerned("berlin", "other", &[("db", "y"), ("z", "z")]), "b");
+        assert_eq!(concerned("berlin", "other", &[("db", "z")]), "");
+        note(2, Selected::All);
+        assert_eq!(concerned("berlin", "secret", &[]), "ac");
+        assert_eq!(concerned("lyon", "secret", &[]), "");
         // Another reference replaces the former one.
-        index.note(&a, interests(Selected::Names(BTreeSet::from(["next".into()]))));
-        assert_eq!(concerned(&meta("secret", &[])), std::slice::from_ref(&c));
+        note(0, Selected::Names(BTreeSet::from(["next".into()])));
+        assert_eq!(concerned("berlin", "secret", &[]), "c");
     }
 
     #[test]
     fn entries_go_with_the_source_and_with_its_cluster() {
-        let index = Index::default();
-        let (a, b) = (source("a", "x"), source("b", "x"));
-        for source in [&a, &b] {
+        let (index, sources) = (Index::default(), ["a", "b"].map(|cluster| key(cluster, "x")));
+        for source in &sources {
             index.note(source, interests(Selected::All));
-            index.saw_copy(source, self::source("berlin", "copy"), false);
-            index.saw_copy(source, self::source("a", "copy"), false);
+            index.saw_copy(source, key("berlin", "copy"), false);
+            index.saw_copy(source, key("a", "copy"), false);
         }
-        index.note(&b, BTreeMap::new());
+        index.note(&sources[1], BTreeMap::new());
         index.forget_cluster(&ClusterName::new("a").unwrap());
-        assert_eq!(index.copies(&b), [source("berlin", "copy")]);
-        for source in [&a, &b] {
-            index.saw_copy(source, self::source("berlin", "copy"), true);
+        assert_eq!(index.copies(&sources[1]), [key("berlin", "copy")]);
+        for source in &sources {
+            index.saw_copy(source, key("berlin", "copy"), true);
         }
         let inner = index.inner();
         assert!(inner.interests.is_empty() && inner.sources.is_empty() && inner.copies.is_empty());

@@ -11,6 +11,13 @@ pub(crate) struct Note {
     pub(crate) problem: Problem,
 }
 
+impl Note {
+    /// Whether nobody knows which origins there are.
+    pub(crate) fn is_unknown(&self) -> bool {
+        matches!(self.problem, Problem::Unknown(_))
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Problem {
     /// The selection names it, and it does not exist.

@@ -2,7 +2,7 @@
 //!
 //! A name stands for an object in the namespace `default`, unless it has another one before a '/'.
 
-use std::fmt::Display;
+use std::{fmt::Display, panic::Location};
 pub use std::{
     sync::{
         Arc, Mutex,
@@ -17,7 +17,7 @@ use mcr_sync::{ABANDON, NameTemplate, SourceName};
 pub use mcr_testkit::sim::{SimAuditEvent, SimCluster};
 use mcr_testkit::{
     sim::{SimRule, SimUser},
-    waiting::{Answer, eventually},
+    waiting::Answer,
 };
 pub use serde_json::{Value, json};
 pub use tokio::time::{Instant, sleep};
@@ -197,9 +197,21 @@ pub fn count(cluster: &SimCluster, verb: &str) -> usize {
     audit.count(|it| it.verb == verb && it.resource.starts_with("widgets"))
 }
 
+/// Asks again and again, later and later: in an hour of paused time, a thousand times and not a million.
 #[track_caller]
-pub fn until<A: Answer>(what: impl Display, ask: impl FnMut() -> A) -> impl Future<Output = A::Value> {
-    eventually(LIMIT, what, ask)
+pub fn until<A: Answer>(what: impl Display, mut ask: impl FnMut() -> A) -> impl Future<Output = A::Value> {
+    let caller = Location::caller();
+    async move {
+        let began = Instant::now();
+        loop {
+            if let Some(value) = ask().value() {
+                return value;
+            }
+            let waited = began.elapsed();
+            assert!(waited < LIMIT, "not within {LIMIT:?}: {what} ({caller})");
+            sleep((waited / 200).clamp(Duration::from_millis(5), secs(1))).await;
+        }
+    }
 }
 
 /// Waits until a cluster has a Widget of this name with this size. Returns it.

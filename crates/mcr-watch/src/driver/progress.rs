@@ -305,18 +305,6 @@ mod tests {
         )
     }
 
-    #[test]
-    fn only_errors_that_make_the_version_useless_lead_to_a_list() {
-        for error in [broken(), WatchError::NotServed, WatchError::Timeout(SECOND)] {
-            assert_eq!(after(listed(), &error), (Some("7".into()), false));
-        }
-        let went_back = WatchError::WentBack { from: 7, to: 6 };
-        for error in [WatchError::Expired, went_back, WatchError::Malformed("?".into())] {
-            assert_eq!(after(listed(), &error), (None, false));
-        }
-        assert_eq!(listed().watches_from(EndpointNumber(2)), None, "another endpoint");
-    }
-
     /// A list shows whether it has become smaller. The events of a watch would each exceed the limit again, and hide the
     /// deletions behind them.
     #[test]
@@ -340,22 +328,6 @@ mod tests {
         }
         let spent = WatchError::ListBudgetSpent { bytes, limit };
         assert!(listed().failed(&spent).pause <= SECOND && !spent.concerns_cluster());
-    }
-
-    #[test]
-    fn three_failures_in_a_row_at_one_version_lead_to_a_list() {
-        for advances in [false, true] {
-            let mut progress = listed();
-            for _ in 0..3 {
-                assert!(progress.watches_from(EndpointNumber(1)).is_some());
-                progress
-                    .advance(if advances { "8".into() } else { String::new() })
-                    .unwrap();
-                assert!(progress.watch_ended(ended(SECOND), &Err(broken())).is_none());
-                progress.failed(&broken());
-            }
-            assert_eq!(progress.watches_from(EndpointNumber(1)).is_some(), advances);
-        }
     }
 
     #[test]
@@ -394,17 +366,6 @@ mod tests {
                 "{ended:?}"
             );
         }
-    }
-
-    #[test]
-    fn watches_that_are_cut_short_are_reported_until_one_lasts() {
-        let mut progress = listed();
-        let reported = [0, 0, 0, 5, 0, 11, 0].map(|seconds| {
-            let cut = progress.watch_ended(ended(seconds * SECOND), &Ok(()));
-            cut.map(|cut| cut.report)
-        });
-        let (no, yes) = (Some(false), Some(true));
-        assert_eq!(reported, [no, no, yes, None, yes, None, no]);
     }
 
     #[test]

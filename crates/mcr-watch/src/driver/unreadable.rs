@@ -55,31 +55,3 @@ impl Unreadable {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use mcr_store::NotAnObject;
-
-    use super::*;
-
-    fn unreadable() -> UnreadableObject {
-        NotAnObject::nameless("its name is a number").into()
-    }
-
-    #[test]
-    fn an_object_counts_as_left_out_until_a_complete_list_can_read_all() {
-        let mut unreadables = Unreadable::default();
-        assert!(!unreadables.left_out());
-        assert!(unreadables.add(&unreadable()));
-        // This list is interrupted, and the watch before it continues.
-        unreadables.list_started();
-        assert!(unreadables.left_out());
-        unreadables.list_started();
-        assert!(!unreadables.add(&unreadable()), "logged already");
-        unreadables.list_completed();
-        assert!(unreadables.left_out());
-        unreadables.list_started();
-        unreadables.list_completed();
-        assert!(!unreadables.left_out());
-    }
-}

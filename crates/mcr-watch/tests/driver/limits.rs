@@ -86,18 +86,3 @@ async fn a_first_list_that_holds_too_much_is_never_readable() {
     tokio::time::sleep(4 * MINUTE).await;
     assert_eq!(server.lists(MAPS).len(), 1);
 }
-
-#[tokio::test(start_paused = true)]
-async fn exactly_the_limit_is_not_too_much() {
-    let (_server, one) = One::on(reports_nothing_more);
-    synced(&one.watch).await;
-    let held = one.cluster.store::<ConfigMap>().unwrap().held_bytes();
-    let server = Server::in_memory(lists(|_| list(1, [])));
-    let one = One::with(&server, |settings| settings.held_bytes = Some(held));
-    synced(&one.watch).await;
-    server.send(MAPS, &event("ADDED", map("a", 1))).await;
-    one.log.becomes(&["+a"]).await;
-    assert!(one.watch.status().problem.is_none());
-    server.send(MAPS, &event("ADDED", map("b", 2))).await;
-    problem(&one.log).await;
-}

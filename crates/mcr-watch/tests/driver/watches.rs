@@ -29,6 +29,8 @@ async fn a_server_that_ends_every_watch_at_once_is_not_asked_in_a_loop() {
         assert!((3..=5).contains(&watches), "{watches} watches in 4 s");
         let lists = server.lists(MAPS).len();
         assert_eq!(lists, 1, "the end of a watch is no reason to list");
+        let reported = "the server ends every watch at once, so changes arrive late";
+        assert!(problem(&one.log).await.starts_with(reported));
     }
 }
 

@@ -51,14 +51,6 @@ impl<'de> Deserializer<'de> for &mut Reader<'de, '_> {
         deserialize_f32 deserialize_f64
     }
 
-    fn deserialize_i128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        self.with_serde_json(|json| json.deserialize_i128(visitor))
-    }
-
-    fn deserialize_u128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        self.with_serde_json(|json| json.deserialize_u128(visitor))
-    }
-
     texts! { deserialize_char deserialize_str deserialize_string deserialize_identifier }
 
     fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {

@@ -3,9 +3,11 @@
 mod reader;
 mod unit_end;
 
-use super::list_page::ListError;
-use crate::codec::{list::RawObjects, list_template::ListTemplates};
-pub use reader::ListEnd;
+use super::list_page::{ListEnd, ListError, ListPage};
+use crate::codec::{
+    list::{RawObjects, Templates},
+    list_template::ListTemplates,
+};
 use reader::ListReader;
 
 /// Reads the body of a list in parts, so that a large list needs no memory for its whole body.
@@ -70,7 +72,8 @@ impl ListDecoder {
         if let Some(error) = &self.error {
             return Err(error.clone());
         }
-        let read = self.reader.read(&self.buffer, &mut self.list_templates);
+        let templates = Templates::Common(&mut self.list_templates);
+        let read = self.reader.read(&self.buffer, templates);
         let (items, consumed) = read.inspect_err(|error| self.error = Some(error.clone()))?;
         self.consumed = consumed;
         Ok(items)
@@ -88,6 +91,38 @@ impl ListDecoder {
         let rest = self.buffer.get(self.consumed..).unwrap_or_default();
         self.reader.finish(rest)
     }
+}
+
+/// Parses the body of a list. Reads the fields of each item and of its metadata, and no values.
+///
+/// An item that is not an object does not fail the list: its place among the items has the error.
+///
+/// ```
+/// use mcr_store::{Encoder, Encoding, parse_list};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let body = br#"{"metadata":{"resourceVersion":"9"},"items":[{"metadata":{"name":"a"}},{"metadata":7}]}"#;
+/// let page = parse_list(body)?;
+/// assert_eq!(page.resource_version, "9");
+/// assert_eq!(page.continue_token, None);
+///
+/// let mut encoder = Encoder::plain(Encoding::new("v1", "Namespace"));
+/// let mut items = page.items.iter();
+/// let object = items.next().unwrap()?.encode(None, &mut encoder)?;
+/// assert_eq!(object.key().to_string(), "a");
+/// let error = items.next().unwrap().err().unwrap();
+/// assert_eq!(error.to_string(), "metadata is not a JSON object");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// [`ListError`] if the body is not a list with a resource version, or if a single value is longer than 16 MiB.
+pub fn parse_list(body: &[u8]) -> Result<ListPage<'_>, ListError> {
+    let mut reader = ListReader::default();
+    let (items, consumed) = reader.read(body, Templates::default())?;
+    let end = reader.finish(body.get(consumed..).unwrap_or_default())?;
+    Ok(ListPage::new(items, end))
 }
 
 #[cfg(test)]

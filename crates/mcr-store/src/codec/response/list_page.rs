@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
-use simdutf8::basic::from_utf8;
 
 use crate::codec::{error::describe, list::RawObjects, scan::Scanner};
 
@@ -10,6 +9,25 @@ use crate::codec::{error::describe, list::RawObjects, scan::Scanner};
 pub struct ListPage<'a> {
     /// The items, as raw objects.
     pub items: RawObjects<'a>,
+    /// `metadata.resourceVersion`, which a watch can start from. Never empty.
+    pub resource_version: String,
+    /// `metadata.continue`, which the request for the next page needs. `None` on the last page.
+    pub continue_token: Option<String>,
+}
+
+impl<'a> ListPage<'a> {
+    pub(super) fn new(items: RawObjects<'a>, end: ListEnd) -> Self {
+        Self {
+            items,
+            resource_version: end.resource_version,
+            continue_token: end.continue_token,
+        }
+    }
+}
+
+/// What a list says beside its items.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListEnd {
     /// `metadata.resourceVersion`, which a watch can start from. Never empty.
     pub resource_version: String,
     /// `metadata.continue`, which the request for the next page needs. `None` on the last page.
@@ -29,8 +47,7 @@ pub enum ListError {
     /// The body has no field `items`.
     #[error("the answer has no items: it is not a list")]
     NoItems,
-    /// An object of the list, or another single value, is longer than 16 MiB. Only a [`ListDecoder`](crate::ListDecoder) has
-    /// this limit.
+    /// An object of the list, or another single value, is longer than 16 MiB.
     #[error(
         "an object of the list is longer than 16 MiB, so the list can't be read; make the object smaller or leave it out"
     )]
@@ -41,42 +58,7 @@ pub enum ListError {
     Unread,
 }
 
-/// Parses the body of a list. Reads the fields of each item and of its metadata, and no values.
-///
-/// An item that is not an object does not fail the list: its place among the items has the error.
-///
-/// ```
-/// use mcr_store::{Encoder, Encoding, parse_list};
-///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let body = br#"{"metadata":{"resourceVersion":"9"},"items":[{"metadata":{"name":"a"}},{"metadata":7}]}"#;
-/// let page = parse_list(body)?;
-/// assert_eq!(page.resource_version, "9");
-/// assert_eq!(page.continue_token, None);
-///
-/// let mut encoder = Encoder::plain(Encoding::new("v1", "Namespace"));
-/// let mut items = page.items.iter();
-/// let object = items.next().unwrap()?.encode(None, &mut encoder)?;
-/// assert_eq!(object.key().to_string(), "a");
-/// let error = items.next().unwrap().err().unwrap();
-/// assert_eq!(error.to_string(), "metadata is not a JSON object");
-/// # Ok(())
-/// # }
-/// ```
-///
-/// # Errors
-/// [`ListError`] if the body is not a list with a resource version.
-pub fn parse_list(body: &[u8]) -> Result<ListPage<'_>, ListError> {
-    let text = from_utf8(body).map_err(|_| ListError::Json("not UTF-8".into()))?;
-    match Body::scan(text) {
-        Some(body) => body.page(|items| items),
-        // serde_json distinguishes a body that is not a list from a list with an item that is not an object.
-        None => parse_list_by_item(text),
-    }
-}
-
-/// Parses the body of a list with serde_json. [`parse_list`] does so if the scanner declines the body; the results are the
-/// same for any body.
+/// Parses the body of a list with serde_json. [`parse_list`](crate::parse_list) has the same result for any body.
 ///
 /// # Errors
 /// [`ListError`] if the body is not a list with a resource version.
@@ -85,9 +67,10 @@ pub fn parse_list_by_item(text: &str) -> Result<ListPage<'_>, ListError> {
     if Scanner::new(text).peek() == Some(b'[') {
         return Err(ListError::NoItems);
     }
-    serde_json::from_str::<Body<Vec<&RawValue>>>(text)
-        .map_err(|e| ListError::Json(describe(&e)))?
-        .page(|items| RawObjects::read_by_item(&items))
+    let body = serde_json::from_str::<Body<Vec<&RawValue>>>(text);
+    let (end, items) = body.map_err(|e| ListError::Json(describe(&e)))?.parts()?;
+    let items = RawObjects::read_by_item(&items.unwrap_or_default());
+    Ok(ListPage::new(items, end))
 }
 
 #[derive(Deserialize)]
@@ -122,49 +105,20 @@ impl<'de, I: Deserialize<'de>> Deserialize<'de> for Items<I> {
     }
 }
 
-impl<'a> Body<RawObjects<'a>> {
-    pub(super) fn scan(text: &'a str) -> Option<Self> {
-        let (mut metadata, mut items) = (None, None);
-        let mut body = Scanner::new(text);
-        body.object(|value, name| {
-            let is_repeated = match &*name {
-                "metadata" => {
-                    let read = serde_json::from_str(value.value()?).ok()?;
-                    metadata.replace(read).is_some()
-                }
-                "items" if value.null() => items.replace(Items::Null).is_some(),
-                "items" => items.replace(Items::Present(RawObjects::scan(value)?)).is_some(),
-                _ => {
-                    value.value()?;
-                    false
-                }
-            };
-            (!is_repeated).then_some(())
-        })?;
-        body.end()?;
-        Some(Self {
-            metadata: metadata.flatten(),
-            items: items.unwrap_or_default(),
-        })
-    }
-}
-
 impl<I> Body<I> {
-    pub(super) fn page<'a>(self, read: impl FnOnce(I) -> RawObjects<'a>) -> Result<ListPage<'a>, ListError> {
+    /// The end of the list, and its items unless they are null.
+    pub(super) fn parts(self) -> Result<(ListEnd, Option<I>), ListError> {
         let meta = self.metadata.ok_or(ListError::NoResourceVersion)?;
         let items = match self.items {
-            Items::Present(items) => read(items),
-            Items::Null => RawObjects::default(),
+            Items::Present(items) => Some(items),
+            Items::Null => None,
             Items::Missing => return Err(ListError::NoItems),
         };
-        let resource_version = meta
-            .resource_version
-            .filter(|rv| !rv.is_empty())
-            .ok_or(ListError::NoResourceVersion)?;
-        Ok(ListPage {
-            items,
-            resource_version,
+        let version = meta.resource_version.filter(|version| !version.is_empty());
+        let end = ListEnd {
+            resource_version: version.ok_or(ListError::NoResourceVersion)?,
             continue_token: meta.continue_token.filter(|token| !token.is_empty()),
-        })
+        };
+        Ok((end, items))
     }
 }

@@ -47,11 +47,6 @@ impl<'a> Scanner<'a> {
         Some(self.at)
     }
 
-    /// Passes over a null. False if the next value is another one.
-    pub(in crate::codec) fn null(&mut self) -> bool {
-        self.peek() == Some(b'n') && self.literal("null").is_some()
-    }
-
     /// The next byte that is not white space.
     #[inline(always)]
     pub(in crate::codec) fn peek(&mut self) -> Option<u8> {

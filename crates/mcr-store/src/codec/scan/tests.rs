@@ -6,7 +6,7 @@ use super::{
     Scanner,
     blocks::{BLOCK, special_at},
     recorder::{BoundedRecorder, MAX_RECORDED, Recorder},
-    strategies::{broken, json, space},
+    strategies::{broken, json},
 };
 use crate::codec::scalar::{Scalar, Scalars};
 
@@ -15,18 +15,6 @@ fn whole(text: &str) -> Option<&str> {
     let value = json.value()?;
     json.end()?;
     Some(value)
-}
-
-/// The names and values of an object.
-fn fields(text: &str) -> Option<Vec<(String, &str)>> {
-    let mut fields = Vec::new();
-    let mut json = Scanner::new(text);
-    json.object(|value, name| {
-        fields.push((name.into_owned(), value.value()?));
-        Some(())
-    })?;
-    json.end()?;
-    Some(fields)
 }
 
 #[test]
@@ -68,24 +56,9 @@ fn recording_stops_at_its_limit() {
 
 proptest! {
     #[test]
-    fn values_are_passed_over(before in " {0,70}", values in prop::collection::vec((space(), json(), space()), 1..4)) {
-        let array: Vec<String> = values.iter().map(|(before, value, after)| format!("{before}{value}{after}")).collect();
-        let array = format!("{before}[{}] ", array.join(","));
-        let mut found = Vec::new();
-        let mut json = Scanner::new(&array);
-        let read = json.array(|item| {
-            found.push(item.value()?);
-            Some(())
-        });
-        prop_assert!(read.and_then(|()| json.end()).is_some(), "{array}");
-        prop_assert_eq!(found, values.iter().map(|(_, value, _)| value.as_str()).collect::<Vec<_>>());
-    }
-
-    #[test]
     fn broken_json_is_declined_as_by_serde_json(text in broken(json())) {
         let raw = serde_json::from_str::<&RawValue>(&text).ok();
         prop_assert_eq!(whole(&text), raw.map(RawValue::get), "{}", text);
-        prop_assert_eq!(fields(&text), read_by_serde_json(&text), "{}", text);
     }
 
     #[test]
@@ -106,33 +79,4 @@ proptest! {
         let found = special_at(&block, start).unwrap_or_default();
         prop_assert_eq!((0..BLOCK).map(|at| found >> at & 1 == 1).collect::<Vec<_>>(), (0..BLOCK).map(is).collect::<Vec<_>>());
     }
-}
-
-fn read_by_serde_json(text: &str) -> Option<Vec<(String, &str)>> {
-    struct Fields<'a>(Vec<(String, &'a str)>);
-    impl<'de: 'a, 'a> serde::Deserialize<'de> for Fields<'a> {
-        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            struct Visitor;
-            impl<'de> serde::de::Visitor<'de> for Visitor {
-                type Value = Fields<'de>;
-                fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                    f.write_str("an object")
-                }
-                fn visit_map<A: serde::de::MapAccess<'de>>(
-                    self,
-                    mut map: A,
-                ) -> Result<Self::Value, A::Error> {
-                    let mut fields = Vec::new();
-                    while let Some((name, value)) = map.next_entry::<String, &RawValue>()? {
-                        fields.push((name, value.get()));
-                    }
-                    Ok(Fields(fields))
-                }
-            }
-            deserializer.deserialize_map(Visitor)
-        }
-    }
-    serde_json::from_str::<Fields<'_>>(text)
-        .ok()
-        .map(|fields| fields.0)
 }

@@ -43,20 +43,6 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Reads an array. `item` reads each value.
-    pub(in crate::codec) fn array(&mut self, mut item: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
-        self.expect(b'[')?;
-        if self.accept(b']') {
-            return Some(());
-        }
-        loop {
-            item(self)?;
-            if !self.accept(b',') {
-                return self.expect(b']');
-            }
-        }
-    }
-
     /// Passes over a value. Returns it as it is written.
     pub(in crate::codec) fn value(&mut self) -> Option<&'a str> {
         self.peek()?;

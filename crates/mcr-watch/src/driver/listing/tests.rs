@@ -35,19 +35,6 @@ fn endless() -> WatchError {
 }
 
 #[test]
-fn a_first_list_that_is_too_much_at_once_comes_in_pages() {
-    let mut paging = Paging::new(500);
-    assert_eq!(paging.begin(true), Source::Cache);
-    assert_eq!(
-        paging.begin(true),
-        Source::Cache,
-        "it was refused, which says nothing of its size"
-    );
-    paging.broke_off(Source::Cache);
-    assert_eq!((paging.begin(true), paging.size()), (Source::Pages, 500));
-}
-
-#[test]
 fn pages_shrink_when_they_break_off_and_grow_when_they_are_quick() {
     let mut paging = Paging::new(500);
     let mut sizes = vec![];
@@ -81,18 +68,6 @@ fn after_pages_have_expired_one_list_is_whole_unless_that_was_too_much_before() 
     paging.broke_off(Source::Whole);
     paging.expired();
     assert_eq!(paging.begin(false), Source::Pages);
-}
-
-#[tokio::test]
-async fn an_expired_list_goes_on_and_is_watched_from_its_first_page() {
-    let mut list = listing(Source::Pages).await;
-    assert!(!list.next(page("7", Some("b"))));
-    assert!(list.expired(Some("c".to_owned())));
-    assert_eq!(list.continue_token.as_deref(), Some("c"));
-    assert!(!list.expired(Some("d".to_owned())), "no page came in between");
-    assert!(list.expired_after_a_page());
-    assert!(list.next(page("90", None)));
-    assert_eq!((&*list.resource_version(), list.is_inconsistent()), ("7", true));
 }
 
 #[tokio::test]
@@ -221,10 +196,5 @@ impl Listing {
     fn next(&mut self, end: ListEnd) -> bool {
         self.advance(end, (1, Duration::ZERO), &WatchSettings::default())
             .unwrap()
-    }
-
-    fn expired_after_a_page(&mut self) -> bool {
-        self.next(page("90", Some("d")));
-        self.expired(Some("e".to_owned()))
     }
 }

@@ -181,25 +181,6 @@ fn the_projection_is_called_without_a_lock() {
 }
 
 #[test]
-fn a_whole_object_changes_with_its_version_or_its_uid() {
-    let target = HubTarget::new(Projection::whole());
-    let next = || match target.try_next() {
-        Some(HubEvent::Applied(key, object)) => Some(format!("{key} {}", object.resource_version())),
-        other => other.map(|other| format!("{other:?}")),
-    };
-    receive(&target, "ADDED", map("a", 1, "x"));
-    assert_eq!(next().as_deref(), Some("a 1"));
-    receive(&target, "MODIFIED", map("a", 1, "x"));
-    assert_eq!(next(), None);
-    receive(&target, "MODIFIED", map("a", 2, "x"));
-    assert_eq!(next().as_deref(), Some("a 2"));
-    let mut created_again = map("a", 2, "x");
-    created_again["metadata"]["uid"] = "another".into();
-    receive(&target, "ADDED", created_again);
-    assert_eq!(next().as_deref(), Some("a 2"));
-}
-
-#[test]
 fn objects_of_the_same_name_in_two_clusters_differ_and_one_without_a_cluster_is_left_out() {
     let kept = |object: &Object| {
         let map: ConfigMap = object.decode().unwrap();

@@ -7,7 +7,7 @@ use serde::{
     de::{self, DeserializeSeed, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor},
 };
 
-use super::types::Raw;
+use super::Raw;
 
 /// The value that a visitor of any type was given.
 #[derive(Debug, Clone, PartialEq)]

@@ -10,24 +10,14 @@ use simdutf8::compat::from_utf8;
 use super::unit_end::UnitEnd;
 use crate::codec::{
     error::describe_at,
-    list::RawObjects,
-    list_template::ListTemplates,
-    response::list_page::{Body, Items, ListError, ListMeta},
+    list::{RawObjects, Templates},
+    response::list_page::{Body, Items, ListEnd, ListError, ListMeta},
     scan::Scanner,
     text::Text,
 };
 
 /// The longest object of a list, and the longest of any other single value: 16 MiB, as for the line of a watch.
 pub(super) const MAX_VALUE: usize = crate::codec::line_decoder::MAX_LINE;
-
-/// What a list says beside its items.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListEnd {
-    /// `metadata.resourceVersion`, which a watch can start from. Never empty.
-    pub resource_version: String,
-    /// `metadata.continue`, which the request for the next page needs. `None` on the last page.
-    pub continue_token: Option<String>,
-}
 
 /// How far a list was read.
 #[derive(Default)]
@@ -87,7 +77,7 @@ impl ListReader {
     pub(super) fn read<'a>(
         &mut self,
         bytes: &'a [u8],
-        list_templates: &'a mut ListTemplates,
+        list_templates: Templates<'a>,
     ) -> Result<(RawObjects<'a>, usize), ListError> {
         if self.unit_end.is_pending() && !self.unit_end.find(bytes) {
             return match bytes.len() {
@@ -101,7 +91,7 @@ impl ListReader {
         }
         let text = beginning(bytes)?;
         let mut json = Scanner::new(text);
-        let (mut items, may_scan) = match RawObjects::of_part(text, list_templates) {
+        let (mut items, may_scan) = match RawObjects::new(text, list_templates) {
             Some(items) => (items, true),
             None => (RawObjects::default(), false),
         };
@@ -238,11 +228,7 @@ impl ListReader {
             metadata: self.metadata,
             items: self.items,
         };
-        let page = body.page(|()| RawObjects::default())?;
-        Ok(ListEnd {
-            resource_version: page.resource_version,
-            continue_token: page.continue_token,
-        })
+        Ok(body.parts()?.0)
     }
 
     /// The error that serde_json has about the whole list. `rest` is the list from the place on.
