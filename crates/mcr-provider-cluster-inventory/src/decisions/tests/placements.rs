@@ -137,10 +137,23 @@ fn facts_from_the_time_when_a_profile_was_not_chosen_replace_no_newer_ones() {
     let memory = Arc::default();
     let mut clusters = chosen(&memory);
     let named = decision("slice-0", slice(&["a"]));
-    let synced = || [Event::Profile(0, HubEvent::Synced), Event::Decision(HubEvent::Synced)];
-    clusters.decide([one("a", ready("a", "a")), named].into_iter().chain(synced()).collect());
+    let synced = || {
+        [
+            Event::Profile(0, HubEvent::Synced),
+            Event::Decision(HubEvent::Synced),
+        ]
+    };
+    clusters.decide(
+        [one("a", ready("a", "a")), named]
+            .into_iter()
+            .chain(synced())
+            .collect(),
+    );
     let mut clusters = chosen(&memory);
-    assert_eq!(announced(&mut clusters, vec![one("a", ready("a", "old"))]), NOTHING);
+    assert_eq!(
+        announced(&mut clusters, vec![one("a", ready("a", "old"))]),
+        NOTHING
+    );
     let batch = vec![decision("slice-0", unreadable()), one("a", ready("a", "new"))];
     announced(&mut clusters, batch);
     let facts = clusters.0.facts(&key("a")).unwrap();
