@@ -161,6 +161,8 @@ impl Decisions {
     /// A ClusterProfile was created or changed, or joined the selection.
     fn profile(&mut self, key: &ObjectKey, facts: Decoded<Facts>) {
         if self.inventory.get(key).is_some() || self.is_chosen(key) {
+            // These facts are newer than those from the time when it was not chosen.
+            self.others.remove(key);
             self.include(key, facts);
         } else {
             self.exclude(key, facts);

@@ -8,9 +8,9 @@ use mcr_core::hub::OptionError;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClusterInventoryError {
-    /// There is no client of the hub.
-    #[error("there is no hub; give the client of the cluster that has the inventory with `client`")]
-    NoHub,
+    /// An option that all providers of a hub have.
+    #[error(transparent)]
+    Hub(#[from] OptionError),
     /// There is no strategy to reach clusters.
     #[error(
         "there is no way to reach the clusters; give `access_providers`, or `consumer_secrets` for kubeconfigs in Secrets"
@@ -19,43 +19,18 @@ pub enum ClusterInventoryError {
     /// There are two strategies to reach clusters.
     #[error("`access_providers` and `consumer_secrets` exclude each other; leave one of them out")]
     TwoAccesses,
-    /// An invalid name of a namespace.
-    #[error(
-        "{0:?} can't be the name of a namespace, which has at most 63 lower-case letters, digits and hyphens; correct it in \
-         `namespace`, `namespaces` or `placement`, or leave it out to take the client's default namespace"
-    )]
-    Namespace(String),
-    /// No namespace at all.
-    #[error("`namespaces` is empty; name the namespaces of the inventories there, or use `all_namespaces`")]
-    NoNamespace,
     /// A key of PlacementDecisions that can't be the value of a label.
     #[error(
         "{0:?} can't be the key of PlacementDecisions, which has 1 to 63 letters, digits, hyphens, underscores and dots; \
          correct `placement`"
     )]
     Placement(String),
-    /// An empty or unprintable label selector.
-    #[error(
-        "{0:?} can't be a label selector; give `labels` one such as \"region=eu\", or leave it out to take all ClusterProfiles"
-    )]
-    Labels(String),
     /// A name of a consumer that can't be the value of a label.
     #[error(
         "{0:?} can't be the name of a consumer, which has 1 to 63 letters, digits, hyphens, underscores and dots; correct \
          `consumer_secrets`"
     )]
     Consumer(String),
-}
-
-impl From<OptionError> for ClusterInventoryError {
-    fn from(error: OptionError) -> Self {
-        match error {
-            OptionError::Namespace(namespace) => Self::Namespace(namespace),
-            OptionError::NoNamespace => Self::NoNamespace,
-            OptionError::Labels(labels) => Self::Labels(labels),
-            _ => Self::NoHub,
-        }
-    }
 }
 
 /// The error of reading [`AccessProviders`](crate::AccessProviders).

@@ -6,7 +6,7 @@ mod support;
 
 use std::sync::Arc;
 
-use mcr_core::Provider;
+use mcr_core::{Provider, hub::OptionError as O};
 use mcr_provider_cluster_inventory::{
     AccessProviderConfig, AccessProviders, ClusterInventoryError as E, ClusterInventoryProvider,
     ClusterInventoryProviderBuilder, PlacementDecisions,
@@ -120,17 +120,17 @@ async fn p_55_to_58_wrong_options_are_refused_and_right_ones_are_shown_without_a
     for (built, error) in [
         (
             ClusterInventoryProvider::builder().access_providers(plugins()),
-            E::NoHub,
+            E::Hub(O::NoHub),
         ),
         (bare(), E::NoAccess),
         (good().consumer_secrets("me"), E::TwoAccesses),
         (bare().consumer_secrets("a b"), E::Consumer("a b".into())),
-        (good().namespace("a.b"), E::Namespace("a.b".into())),
-        (good().namespaces([] as [&str; 0]), E::NoNamespace),
-        (good().namespaces(["a", "B"]), E::Namespace("B".into())),
+        (good().namespace("a.b"), E::Hub(O::Namespace("a.b".into()))),
+        (good().namespaces([] as [&str; 0]), E::Hub(O::NoNamespace)),
+        (good().namespaces(["a", "B"]), E::Hub(O::Namespace("B".into()))),
         (good().placement(""), E::Placement("".into())),
-        (good().placement(elsewhere), E::Namespace("a/b".into())),
-        (good().labels("a\n"), E::Labels("a\n".into())),
+        (good().placement(elsewhere), E::Hub(O::Namespace("a/b".into()))),
+        (good().labels("a\n"), E::Hub(O::Labels("a\n".into()))),
     ] {
         assert_eq!(built.build().unwrap_err(), error);
     }

@@ -302,18 +302,4 @@ mod tests {
             "the poll interval is zero, which would keep a processor busy all the time; give at least a millisecond"
         );
     }
-
-    #[test]
-    fn what_is_empty_is_ignored() {
-        let config = FileProviderBuilder::new()
-            .file("")
-            .dir("")
-            .globs([""])
-            .build()
-            .unwrap()
-            .config;
-        assert!(config.files.is_empty() && config.dirs.is_empty());
-        let globs: Vec<&str> = config.globs.iter().map(Pattern::as_str).collect();
-        assert_eq!(globs, DEFAULT_GLOBS);
-    }
 }

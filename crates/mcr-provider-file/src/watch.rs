@@ -235,20 +235,6 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_watched_where_it_can_change() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = fs::canonicalize(dir.path()).unwrap();
-        fs::write(root.join("a.yaml"), "").unwrap();
-        assert_eq!(points(&root.join("a.yaml")), [root.clone()].into());
-        assert_eq!(points(&root), [root.clone()].into());
-        assert_eq!(
-            points(&root.join("not/there/yet.yaml")),
-            [root.clone()].into(),
-            "nearest that exists"
-        );
-    }
-
-    #[test]
     fn every_link_on_the_way_is_watched() {
         let dir = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(dir.path()).unwrap();

@@ -362,21 +362,6 @@ async fn a_torn_file_of_a_list_goes_on_being_referred_to() {
 }
 
 #[tokio::test]
-async fn the_file_in_the_home_folder_then_the_working_directory() {
-    let folder = Folder::new();
-    folder.write("kubeconfig.yml", kubeconfig(&["here"]));
-    let environment = Environment::empty()
-        .home(folder.path())
-        .working_dir(folder.path());
-    let received = Received::synced(reported().environment(environment.clone()), &folder).await;
-    assert_eq!(received.names(), ["here"]);
-    fs::create_dir(folder.at(".kube")).unwrap();
-    folder.write(".kube/config", kubeconfig(&["home"]));
-    let received = Received::synced(reported().environment(environment), &folder).await;
-    assert_eq!(received.names(), ["home"]);
-}
-
-#[tokio::test]
 async fn a_file_given_twice_is_one() {
     let folder = Folder::new();
     let file = folder.write("a.kubeconfig", kubeconfig(&["one"]));

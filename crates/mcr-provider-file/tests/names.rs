@@ -118,19 +118,6 @@ async fn a_context_that_moves_to_another_file_keeps_its_name_and_its_access() {
     );
 }
 
-#[tokio::test]
-async fn a_torn_file_keeps_the_names_of_its_contexts() {
-    let folder = Folder::new();
-    folder.write("a.kubeconfig", at("eu", "https://a"));
-    folder.write("b.kubeconfig", at("eu", "https://b"));
-    let mut received = Received::synced(reported().dir(folder.path()), &folder).await;
-    received.forget();
-    folder.write("a.kubeconfig", "contexts: [");
-    received.until(|received| received.clusters["eu"] != "ok").await;
-    received.unchanged(&folder, "marker.kubeconfig").await;
-    assert_eq!(received.log, ["!eu"]);
-}
-
 #[cfg(unix)]
 #[tokio::test]
 async fn a_folder_that_can_not_be_listed_keeps_the_names_of_its_contexts() {
@@ -205,20 +192,4 @@ async fn the_name_of_a_broken_context_hurts_no_other() {
     assert!(leads_to(&received, "./b.kubeconfig+eu", "https://c"));
     let broken = received.clusters.values().find(|state| *state != "ok");
     assert_eq!(broken, Some(&taken("b.kubeconfig", "a.kubeconfig")));
-}
-
-#[tokio::test]
-async fn a_name_that_another_file_hid_comes_to_light_though_its_own_file_did_not_change() {
-    let folder = Folder::new();
-    let first = folder.write("a.kubeconfig", at("eu", "https://a"));
-    folder.write("b.kubeconfig", at("eu", "https://b"));
-    let mut received = Received::synced(reported().dir(folder.path()), &folder).await;
-    received.unchanged(&folder, "marker.kubeconfig").await;
-    received.forget();
-    fs::remove_file(first).unwrap();
-    received
-        .until(|received| leads_to(received, "eu", "https://b"))
-        .await;
-    received.unchanged(&folder, "marker.kubeconfig").await;
-    assert_eq!(received.log, ["+eu", "-./b.kubeconfig+eu"]);
 }

@@ -3,7 +3,7 @@ use std::{sync::Arc, time::Duration};
 use kube::Client;
 use mcr_core::{
     AccessPolicy, WatchSettings,
-    hub::{Closure, HubOptions, Namespaces, Times},
+    hub::{Closure, HubOptions, Namespaces, OptionError, Times},
 };
 use parking_lot::Mutex;
 
@@ -217,7 +217,8 @@ impl GardenerProviderBuilder {
             if self.valid_for.is_some() {
                 return Err(GardenerError::NotInSeed("valid_for"));
             }
-            let parse = |labels: String| label_selector::parse(&labels).ok_or(GardenerError::Labels(labels));
+            // The API server checks a selector, but this process applies this one.
+            let parse = |labels: String| label_selector::parse(&labels).ok_or(OptionError::Labels(labels));
             selection.in_seed = InSeed {
                 namespace: hub.namespaces.pop(),
                 labels: hub.labels.take().map(parse).transpose()?,

@@ -149,48 +149,6 @@ async fn a_kubeconfig_for_another_address_is_tried_before_it_replaces_one_that_w
     assert_eq!(followed.line().await, "+dev/a");
 }
 
-#[tokio::test]
-async fn two_days_of_credentials_for_an_hour_list_nothing_and_fail_nothing() {
-    let (member, _members, issued, garden) = member(2).await;
-    let world = World::of(garden);
-    let (fleet, running) = fleet_of(world.builder().build().unwrap(), |settings| {
-        // A jump of the clock must not look like a cluster that does not answer.
-        settings.probe_after = 100 * HOUR;
-        settings.probe_timeout = 100 * HOUR;
-        settings.credential_timeout = 100 * HOUR;
-    });
-    let ready = || matches!(fleet.get("dev/a").map(|a| a.state()), Ok(ClusterState::Ready));
-    eventually("it is ready", ready).await;
-    let cluster = fleet.get("dev/a").unwrap();
-    let maps = cluster.watch(WatchRequest::of::<ConfigMap>(), None).unwrap();
-    eventually("its objects are listed", || maps.status().synced).await;
-    let read = kube::Api::<Namespace>::all(cluster.client());
-    // Each renewal is due after 54 minutes at the latest, and none twice in 55.
-    for hours in 1..=53 {
-        // A watch that has received nothing when the clock jumps would be listed again.
-        let name = format!("hour-{hours}");
-        member
-            .create(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}}))
-            .unwrap();
-        eventually("it is received", || cluster.kinds()[0].objects == hours).await;
-        pause();
-        advance(55 * MINUTE).await;
-        resume();
-        eventually("it is renewed", || issued.load(SeqCst) == hours + 1).await;
-        let user = format!("user-{}", hours + 1);
-        let uses = |event: &SimAuditEvent| event.user == user && event.resource == "namespaces";
-        while member.audit().count(uses) == 0 {
-            read.get("default").await.unwrap();
-            yield_now().await;
-        }
-        assert!(ready());
-    }
-    let lists = member.audit().count(|event| event.is_list("configmaps"));
-    assert_eq!(lists, 1, "no LIST but the first");
-    assert_eq!(world.server.audit().count(|event| event.is_list("shoots")), 1);
-    running.stop().await;
-}
-
 #[tokio::test(start_paused = true)]
 async fn of_a_thousand_only_those_wait_that_the_garden_does_not_answer_for() {
     const MANY: usize = 1000;

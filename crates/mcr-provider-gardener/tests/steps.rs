@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use mcr_core::Provider;
+use mcr_core::{Provider, hub::OptionError};
 use mcr_garden_double::{Garden, Issued};
 use mcr_provider_gardener::{GardenerError, GardenerProvider, GardenerProviderBuilder, Topology};
 use mcr_testkit::{
@@ -193,7 +193,10 @@ async fn options_that_a_seed_does_not_have_are_refused() {
     for (built, error) in [
         (seed().viewer(), GardenerError::NotInSeed("viewer")),
         (seed().valid_for(hour), GardenerError::NotInSeed("valid_for")),
-        (seed().labels("a of b"), GardenerError::Labels("a of b".into())),
+        (
+            seed().labels("a of b"),
+            GardenerError::Hub(OptionError::Labels("a of b".into())),
+        ),
     ] {
         assert_eq!(built.build().unwrap_err(), error);
     }

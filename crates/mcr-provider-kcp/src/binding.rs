@@ -177,6 +177,20 @@ impl Claim {
 }
 
 impl RawBinding {
+    /// The kinds that the export claims, and whether the binding accepts each.
+    pub(crate) fn claims(&self) -> Vec<(String, bool)> {
+        let asked = &self.spec.permission_claims;
+        let accepted = |claim: &Claim| {
+            asked
+                .iter()
+                .any(|asked| asked.is_accepted() && asked.is_about(claim))
+        };
+        let claims = self.status.export_permission_claims.iter();
+        claims
+            .map(|claim| (claim.kind(&claim.group), accepted(claim)))
+            .collect()
+    }
+
     /// The claims of the export that are not applied. kcp notes those of the export when it begins to bind.
     fn withheld(&self, export: &ExportName) -> Withheld {
         let Status {
@@ -474,11 +488,5 @@ mod tests {
             });
             assert_eq!(of(&unresolved), is_ours, "{path}");
         }
-    }
-
-    #[test]
-    fn a_binding_that_is_being_deleted_reports_so() {
-        let deleted = binding(|value| value["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z".into());
-        assert!(facts(&deleted, Readiness::Bound).deleting);
     }
 }

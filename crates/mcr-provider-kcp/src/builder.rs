@@ -1,7 +1,4 @@
-use std::{
-    fmt,
-    sync::{Arc, atomic::AtomicBool},
-};
+use std::sync::{Arc, atomic::AtomicBool};
 
 use mcr_core::{Access, ClusterName, Scope, Trust};
 
@@ -16,7 +13,7 @@ use crate::{
 };
 
 /// The options that all providers have.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct Options {
     pub(crate) name: Arc<str>,
     pub(crate) access: Option<Access>,
@@ -34,7 +31,7 @@ impl Options {
 }
 
 /// Builds a [`KcpProvider`]. [`KcpProvider::builder`] creates it.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct KcpProviderBuilder {
     options: Options,
     api: Option<Api>,
@@ -171,19 +168,6 @@ pub(crate) fn configure(
         export,
         discovered: AtomicBool::new(false),
     }))
-}
-
-impl fmt::Debug for KcpProviderBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KcpProviderBuilder")
-            .field("name", &self.options.name)
-            .field("access", &self.options.access)
-            .field("api", &self.api)
-            .field("readiness", &self.readiness)
-            .field("name_prefix", &self.options.name_prefix)
-            .field("allow_lossy_apply", &self.allow_lossy_apply)
-            .finish()
-    }
 }
 
 #[cfg(test)]

@@ -35,27 +35,3 @@ pub(crate) fn find<'c>(conditions: &'c [Condition], type_: &str) -> Option<&'c C
 pub(crate) fn is_true(conditions: &[Condition], type_: &str) -> bool {
     find(conditions, type_).is_some_and(|condition| condition.status == "True")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_condition_needs_no_reason_and_is_true_only_if_it_reports_so() {
-        let conditions: Vec<Condition> = serde_json::from_str(
-            r#"[{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-02T03:04:05Z"},
-                {"type": "APIExportValid", "status": "False", "severity": "Error", "reason": "NotFound"},
-                {"type": "BindingUpToDate", "status": "Unknown"}]"#,
-        )
-        .unwrap();
-        assert!(is_true(&conditions, "Ready"));
-        for other in ["APIExportValid", "BindingUpToDate", "PermissionClaimsApplied"] {
-            assert!(!is_true(&conditions, other), "{other}");
-        }
-        let invalid = find(&conditions, "APIExportValid").unwrap();
-        assert_eq!(
-            (invalid.reason.as_deref(), &invalid.message),
-            (Some("NotFound"), &None)
-        );
-    }
-}

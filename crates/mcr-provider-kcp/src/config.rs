@@ -11,6 +11,7 @@ use crate::{paths::Paths, readiness::Readiness, slice::Api};
 pub(crate) type ExportName = Arc<Mutex<Option<Arc<str>>>>;
 
 /// The options of a provider, checked.
+#[derive(Debug)]
 pub(crate) struct Config {
     pub(crate) name: Arc<str>,
     pub(crate) access: Access,

@@ -12,10 +12,13 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::{
+    binding::{Binding, RawBinding},
     config::Config,
     connections::{Connections, attempted},
     credentials::Credentials,
-    slice::Api,
+    readiness::Readiness,
+    slice::{Api, Slice},
+    stage::Stage,
     url::{ALL, below, endpoint, shown, shown_text},
 };
 
@@ -102,44 +105,19 @@ impl KcpDoctor {
         }
     }
 
-    /// The group, version and plural of the objects with the endpoints, and of those at the endpoints.
-    fn kinds(&self) -> [[&'static str; 3]; 2] {
+    /// The resource and the verbs that give the right to the workspaces.
+    fn content_right(&self) -> (&'static str, &'static [&'static str]) {
+        const TYPES: &str = "workspacetypes.tenancy.kcp.io";
         match self.config.api.stage() {
-            None => [
-                ["apis.kcp.io", "v1alpha1", "apiexportendpointslices"],
-                ["apis.kcp.io", "v1alpha2", "apibindings"],
-            ],
-            Some(_) => [
-                ["tenancy.kcp.io", "v1alpha1", "workspacetypes"],
-                ["core.kcp.io", "v1alpha1", "logicalclusters"],
-            ],
-        }
-    }
-
-    /// The resource and the verbs that give the right to the workspaces, and the role that grants it.
-    fn content_right(&self) -> (&'static str, &'static [&'static str], &'static str) {
-        match self.config.api.stage().map(|stage| stage.verb()) {
-            None => (
-                "apiexports.apis.kcp.io/content",
-                &["list", "watch"],
-                "mcr-apiexport-content",
-            ),
-            Some("initialize") => (
-                "workspacetypes.tenancy.kcp.io",
-                &["initialize"],
-                "mcr-workspacetypes-initialize",
-            ),
-            Some(_) => (
-                "workspacetypes.tenancy.kcp.io",
-                &["terminate"],
-                "mcr-workspacetypes-terminate",
-            ),
+            None => ("apiexports.apis.kcp.io/content", &["list", "watch"]),
+            Some(Stage::Initializing) => (TYPES, &["initialize"]),
+            Some(Stage::Terminating) => (TYPES, &["terminate"]),
         }
     }
 
     async fn examine(&self, ask: &dyn Examiner) -> Vec<Finding> {
         let (config, api, policy) = (&self.config, &self.config.api, AccessPolicy::default());
-        // The error of the provider says so already.
+        // The error of the provider reports it.
         let Ok(credentials) = Credentials::of(&config.access, &policy, api.kind_in_words()).await else {
             return Vec::new();
         };
@@ -148,34 +126,32 @@ impl KcpDoctor {
         let mut connections = Connections::start(&config.name, policy);
         let access = credentials.workspace();
         let client = connect(&mut connections, &server, access.clone(), ask).await;
-        let mut found = named(
-            "workspace",
-            ask.address(self, &access, client.as_ref().err().map(String::as_str))
-                .await,
-        );
+        let error = client.as_ref().err().map(String::as_str);
+        let mut found = named("workspace", ask.address(self, &access, error).await);
         let Ok(client) = client else { return found };
-        let (wanted, name) = match api {
+        let (fields, name) = match api {
             Api::Slice(name) | Api::Type(_, name) => (format!("metadata.name={name}"), Some(&**name)),
             Api::Export(_) => (String::new(), None),
         };
-        let ([group, version, plural], resource) = (self.kinds()[0], self.resource());
+        let (kind, verbs) = (api.with_endpoints(), &["list", "watch"]);
+        let resource = format!("{}.{}", kind.plural, kind.group);
         let selected = Selected {
-            fields: &wanted,
+            fields: &fields,
             ..Selected::default()
         };
         let right = Right {
             name,
-            ..Right::new(&resource, &["list", "watch"])
+            ..Right::new(&resource, verbs)
         };
         let (user, right, sources) = futures::join!(
             ask.user(&client),
             ask.right(&client, right, None, ""),
-            ask.list(&client, [group, version, plural], selected),
+            ask.list(&client, [&kind.group, &kind.version, &kind.plural], selected),
         );
         let missing = match &sources {
             // In the 404 of a path without a workspace.
             Err(why) if why.contains("workspaces.tenancy.kcp.io") => Some(""),
-            // In the 403 of a front proxy, which tells neither from the other.
+            // In the 403 of a front proxy, which does not distinguish the two.
             Err(why) if why.contains("workspace access not permitted") => {
                 Some(", or the user has no right to enter it")
             }
@@ -188,168 +164,203 @@ impl KcpDoctor {
             return found;
         }
         found.push(ok("hub", format!("workspace {server}; asked as {user}")));
-        let verbs = (
-            resource.as_str(),
-            &["list", "watch"][..],
-            format!("mcr-{plural}").replace("workspacetypes", "workspacetypes-list-watch"),
-        );
-        found.push(granted(right, grant(&verbs.2, verbs.1, verbs.0, None, &user)));
+        found.push(granted(right, grant(verbs, &resource, None, &user)));
         // Without a source, the provider's own finding has the error and the fix.
-        let mut sources = sources.unwrap_or_default();
-        if let Api::Export(export) = api {
-            sources.retain(|slice| slice["spec"]["export"]["name"] == **export);
-            sources.sort_by_key(|slice| slice["metadata"]["name"] != **export);
-        }
-        if let Some(source) = sources.first() {
-            found.extend(
-                self.examine_source(source, &credentials, &client, &mut connections, &user, ask)
-                    .await,
-            );
+        let sources = sources.unwrap_or_default();
+        let read = |source: &Value| {
+            let slice = Slice::of(source.clone(), api.stage()).ok()?;
+            Some((Arc::from(text(&source["metadata"]["name"])), slice))
+        };
+        let known: BTreeMap<Arc<str>, Slice> = sources.iter().filter_map(read).collect();
+        if let Ok((name, slice)) = api.choose(&known) {
+            // kcp sets the owner of a slice that it creates. Owners are in the same workspace.
+            let owns = |owner: &Value| owner["kind"] == "APIExport" && owner["name"] == *slice.export;
+            let is_owned = |source: &&Value| {
+                source["metadata"]["name"] == **name && list(&source["metadata"]["ownerReferences"]).any(owns)
+            };
+            let is_beside = slice.path.is_none() || sources.iter().any(|source| is_owned(&source));
+            let source = Source {
+                name,
+                slice,
+                is_beside,
+                credentials: &credentials,
+                client: &client,
+                user: &user,
+            };
+            found.extend(self.examine_source(source, &mut connections, ask).await);
         }
         found
-    }
-
-    fn resource(&self) -> String {
-        let [group, _, plural] = self.kinds()[0];
-        format!("{plural}.{group}")
     }
 
     /// The findings about an endpoint slice or a WorkspaceType, and about its endpoints.
     async fn examine_source(
         &self,
-        source: &Value,
-        credentials: &Credentials,
-        client: &Client,
+        source: Source<'_>,
         connections: &mut Connections,
-        user: &str,
         ask: &dyn Examiner,
     ) -> Vec<Finding> {
+        let Source {
+            name,
+            slice,
+            credentials,
+            user,
+            ..
+        } = source;
         let server = self.found.lock()["server"].clone();
-        let name = text(&source["metadata"]["name"]);
         let stage = self.config.api.stage();
-        let (spec, status) = (&source["spec"]["export"], &source["status"]);
-        let (finding, export, urls, is_beside, place) = match stage {
+        let of = slice.path.as_ref().map(|path| format!(" of workspace {path}"));
+        let (finding, right_on, place) = match stage {
             Some(stage) => {
-                let urls: Vec<&str> = list(&status["virtualWorkspaces"])
-                    .filter(|endpoint| endpoint["type"] == stage.of_endpoint())
-                    .filter_map(|endpoint| endpoint["url"].as_str())
-                    .collect();
-                let endpoints = match urls.len() {
+                let endpoints = match slice.urls.len() {
                     0 => "no endpoints yet".to_owned(),
                     count => many(count, "endpoint"),
                 };
                 let saw = format!("WorkspaceType {name} has {endpoints} for its {}", stage.word());
-                (
-                    ok("type", saw),
-                    name,
-                    urls,
-                    true,
-                    format!(" with the name {name}"),
-                )
+                (ok("type", saw), &**name, format!(" with the name {name}"))
             }
             None => {
-                let export = text(&spec["name"]);
-                let path = spec["path"].as_str();
-                let of = path
-                    .map(|path| format!(" of workspace {path}"))
-                    .unwrap_or_default();
-                self.found
-                    .lock()
-                    .extend([("export", export.to_owned()), ("of", of)]);
-                let urls: Vec<&str> = list(&status["endpoints"])
-                    .filter_map(|endpoint| endpoint["url"].as_str())
-                    .collect();
-                // kcp sets the owner of a slice that it creates. Owners are in the same workspace.
-                let owns = |owner: &Value| owner["kind"] == "APIExport" && owner["name"] == export;
-                let is_beside = path.is_none() || list(&source["metadata"]["ownerReferences"]).any(owns);
-                let finding = of_slice(source, export, urls.len(), &server);
-                (
-                    finding,
-                    export,
-                    urls,
-                    is_beside,
-                    format!(" of APIExport {export}"),
-                )
+                let values = [
+                    ("export", slice.export.to_string()),
+                    ("of", of.unwrap_or_default()),
+                ];
+                self.found.lock().extend(values);
+                let place = format!(" of APIExport {}", slice.export);
+                (of_slice(name, slice, &server), &*slice.export, place)
             }
         };
         let mut found = vec![finding];
-        let (resource, verbs, role) = self.content_right();
-        let grant = || grant(role, verbs, resource, Some(export), user);
+        let (resource, verbs) = self.content_right();
+        let grant = || grant(verbs, resource, Some(right_on), user);
         // The right of an export in another workspace can't be asked for here.
         let mut is_reported = false;
-        if is_beside {
+        if source.is_beside {
             let right = Right {
-                name: Some(export),
+                name: Some(right_on),
                 ..Right::new(resource, verbs)
             };
-            let right = ask.right(client, right, None, &place).await;
+            let right = ask.right(source.client, right, None, &place).await;
             is_reported = right.level != Level::Ok;
             found.push(granted(right, grant()));
         }
         let mut connected = Vec::new();
-        for url in urls {
-            connected.push(match endpoint(url, credentials.server(), stage) {
-                Ok((uri, _)) => {
+        for url in &slice.urls {
+            match endpoint(url, credentials.server(), stage) {
+                Ok((uri, mut export)) => {
+                    export.path.clone_from(&slice.path);
                     let all = below(&uri, ALL).unwrap_or_else(|| uri.clone());
                     let address = shown(&uri);
                     let client = connect(connections, &address, credentials.at(all), ask).await;
-                    Ok((address, credentials.at(uri), client))
+                    connected.push((address, export, credentials.at(uri), client));
                 }
-                Err(_) => Err(shown_text(url)),
-            });
-        }
-        let [_, listed] = self.kinds();
-        let service = stage.map_or("apiexport", |stage| stage.service());
-        let examined = connected.into_iter().map(async |connected| {
-            let (url, access, client) = match connected {
-                Ok(connected) => connected,
-                Err(url) => {
-                    let why = format!("it is no https URL of a virtual workspace below /services/{service}/");
+                Err(_) => {
+                    let service = stage.map_or("apiexport", Stage::service);
+                    let saw = format!(
+                        "endpoint {:?} is not used: it is no https URL of a virtual workspace below /services/{service}/",
+                        shown_text(url)
+                    );
                     let action = "correct spec.virtualWorkspaceURL of its Shard";
-                    let saw = format!("endpoint {url:?} is not used: {why}");
-                    return (vec![problem("slice", saw, fix(action, "", []))], Vec::new());
+                    found.push(problem("slice", saw, fix(action, "", [])));
                 }
-            };
+            }
+        }
+        let examined = connected.into_iter().map(async |(url, export, access, client)| {
+            let kind = self.config.api.members();
             let objects = match client {
-                Ok(client) => ask.list(&client, listed, Selected::default()).await,
+                Ok(client) => {
+                    let kind = [&*kind.group, &*kind.version, &*kind.plural];
+                    ask.list(&client, kind, Selected::default()).await
+                }
                 Err(why) => Err(why),
             };
-            let is_forbidden = objects.as_ref().is_err_and(|why| why.contains("forbidden"));
-            let error = objects
-                .as_ref()
-                .err()
-                .filter(|_| !is_forbidden)
-                .map(String::as_str);
-            let mut found = named("endpoint", ask.address(self, &access, error).await);
+            let error = objects.as_ref().err().map(String::as_str);
+            let is_forbidden = error.is_some_and(|why| why.contains("forbidden"));
+            let mut found = named(
+                "endpoint",
+                ask.address(self, &access, error.filter(|_| !is_forbidden)).await,
+            );
             // The findings about the hub have them.
             found.retain(|finding| finding.check != "credentials" || finding.level != Level::Ok);
-            let kind = self.config.api.watched();
             if is_forbidden {
-                let saw = format!("{user} may not list the {kind}s at {url} (403)");
-                let fix = Some(grant()).filter(|_| !is_reported);
+                let saw = format!("{user} may not list the {}s at {url} (403)", kind.kind);
                 found.push(Finding {
-                    fix,
+                    fix: Some(grant()).filter(|_| !is_reported),
                     ..problem("rights", saw, Fix::default())
                 });
             }
-            let is_listed = objects.is_ok();
-            let mut objects = objects.unwrap_or_default();
-            objects
-                .retain(|object| stage.is_some() || object["spec"]["reference"]["export"]["name"] == export);
-            if is_listed {
-                let check = if stage.is_some() { "workspaces" } else { "bindings" };
-                let saw = format!("{url}: {}{}", many(objects.len(), kind), by_state(&objects));
+            let mut consumers = Vec::new();
+            if let Ok(objects) = objects {
+                let (check, states) = match stage {
+                    Some(_) => ("workspaces", objects.iter().map(phase).collect()),
+                    None => {
+                        consumers = objects
+                            .into_iter()
+                            .filter_map(|object| Consumer::of(object, &export))
+                            .collect();
+                        let state = |consumer: &Consumer| consumer.state;
+                        (
+                            "bindings",
+                            consumers.iter().map(state).map(str::to_owned).collect::<Vec<_>>(),
+                        )
+                    }
+                };
+                let saw = format!("{url}: {}{}", many(states.len(), &kind.kind), counted(states));
                 found.push(ok(check, saw));
             }
-            (found, objects)
+            (found, consumers)
         });
         let mut all = Vec::new();
-        for (of_endpoint, objects) in join_all(examined).await {
+        for (of_endpoint, consumers) in join_all(examined).await {
             found.extend(of_endpoint);
-            all.extend(objects);
+            all.extend(consumers);
         }
         found.extend(of_claims(&all, &server));
         found
+    }
+}
+
+/// What has the endpoints, and who asks.
+struct Source<'a> {
+    name: &'a Arc<str>,
+    slice: &'a Slice,
+    /// Whether the export or the type is in the workspace that is asked.
+    is_beside: bool,
+    credentials: &'a Credentials,
+    client: &'a Client,
+    user: &'a str,
+}
+
+/// A workspace that binds the export.
+struct Consumer {
+    id: String,
+    path: Option<Arc<str>>,
+    binding: String,
+    state: &'static str,
+    /// The kinds that the export claims, and whether the binding accepts each.
+    claims: Vec<(String, bool)>,
+}
+
+impl Consumer {
+    /// None if the binding is not one of the export.
+    fn of(object: Value, export: &crate::url::Export) -> Option<Self> {
+        let metadata = &object["metadata"];
+        let id = text(&metadata["annotations"]["kcp.io/cluster"]).to_owned();
+        let binding = text(&metadata["name"]).to_owned();
+        let raw: RawBinding = serde_json::from_value(object).ok()?;
+        let facts = |readiness| Binding::of(&raw, export, readiness);
+        let all = facts(Readiness::PermissionClaimsApplied)?;
+        let state = match facts(Readiness::Ready)? {
+            facts if facts.deleting => "being deleted",
+            facts if facts.not_ready.is_some() => "not ready",
+            _ if all.not_ready.is_some() => "ready without PermissionClaimsApplied",
+            _ => "ready",
+        };
+        Some(Self {
+            id,
+            binding,
+            state,
+            claims: raw.claims(),
+            path: all.path,
+        })
     }
 }
 
@@ -413,35 +424,25 @@ fn named(what: &str, mut found: Vec<Finding>) -> Vec<Finding> {
     found
 }
 
-fn of_slice(slice: &Value, export: &str, endpoints: usize, server: &str) -> Finding {
-    let of = slice["spec"]["export"]["path"]
-        .as_str()
-        .map(|path| format!(" of {path}"));
-    let (name, of) = (text(&slice["metadata"]["name"]), of.unwrap_or_default());
+fn of_slice(name: &str, slice: &Slice, server: &str) -> Finding {
+    let Slice {
+        export,
+        path,
+        urls,
+        invalid,
+    } = slice;
+    let of = path
+        .as_ref()
+        .map(|path| format!(" of {path}"))
+        .unwrap_or_default();
     let serves = format!("APIExportEndpointSlice {name} serves APIExport {export}{of}");
-    let lacks = |condition: &Value| {
-        let is_one = ["APIExportValid", "PartitionValid"].contains(&text(&condition["type"]));
-        is_one && condition["status"] == "False"
-    };
-    if let Some(condition) = list(&slice["status"]["conditions"]).find(|condition| lacks(condition)) {
-        let mut why = ["message", "reason"]
-            .into_iter()
-            .map(|field| text(&condition[field]));
-        let why = why.find(|why| !why.is_empty()).unwrap_or("no message");
-        let why: String = why.chars().take(200).collect();
-        let saw = format!(
-            "{serves}, but its condition {} is False: {why}",
-            text(&condition["type"])
-        );
+    if let Some(invalid) = invalid {
         let describe = "kubectl --server {server} describe apiexports.apis.kcp.io {export}";
-        let values = [("server", server), ("export", export)];
-        return problem(
-            "slice",
-            saw,
-            fix("look at the export, and at its conditions", describe, values),
-        );
+        let values = [("server", server), ("export", &**export)];
+        let fix = fix("check the export and its conditions", describe, values);
+        return problem("slice", format!("{serves}, but its condition {invalid}"), fix);
     }
-    let at = match endpoints {
+    let at = match urls.len() {
         0 => {
             "; it has no endpoints, which is normal: kcp adds one for a shard with the first APIBinding there"
                 .to_owned()
@@ -451,56 +452,50 @@ fn of_slice(slice: &Value, export: &str, endpoints: usize, server: &str) -> Find
     ok("slice", format!("{serves}{at}"))
 }
 
-/// How many bindings or LogicalClusters are in each state, as text.
-fn by_state(objects: &[Value]) -> String {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for object in objects {
-        let is_true = |type_: &str| {
-            let is_it = |condition: &Value| condition["type"] == type_ && condition["status"] == "True";
-            list(&object["status"]["conditions"]).any(is_it)
-        };
-        let has_claims = list(&object["status"]["exportPermissionClaims"]).next().is_some();
-        let state = match text(&object["status"]["phase"]) {
-            _ if !object["metadata"]["deletionTimestamp"].is_null() => "being deleted",
-            "Bound" if !is_true("Ready") => "Bound and not Ready",
-            "Bound" if has_claims && !is_true("PermissionClaimsApplied") => {
-                "ready without PermissionClaimsApplied"
-            }
-            "Bound" => "ready",
-            "" => "without a phase yet",
-            phase => phase,
-        };
+/// The state of a LogicalCluster.
+fn phase(object: &Value) -> String {
+    let phase = match text(&object["status"]["phase"]) {
+        _ if !object["metadata"]["deletionTimestamp"].is_null() => "being deleted",
+        "" => "without a phase yet",
+        phase => phase,
+    };
+    phase.to_owned()
+}
+
+/// How many objects are in each state, as text.
+fn counted(states: Vec<String>) -> String {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for state in states {
         *counts.entry(state).or_default() += 1;
     }
-    let counts: Vec<String> = counts
-        .iter()
-        .map(|(state, count)| format!("{count} {state}"))
-        .collect();
-    match counts.as_slice() {
-        [] => String::new(),
-        counts => format!(": {}", counts.join(", ")),
+    let counts = counts.iter().map(|(state, count)| format!("{count} {state}"));
+    match counts.collect::<Vec<_>>().join(", ") {
+        counts if counts.is_empty() => counts,
+        counts => format!(": {counts}"),
     }
 }
 
 /// The findings about each claim of the export: which consumers have not accepted it.
-fn of_claims(bindings: &[Value], server: &str) -> Vec<Finding> {
+fn of_claims(consumers: &[Consumer], server: &str) -> Vec<Finding> {
     /// The most workspaces that a finding names.
     const NAMED: usize = 3;
-    let mut claims: BTreeMap<String, (usize, Vec<&Value>)> = BTreeMap::new();
-    for binding in bindings {
-        for claim in list(&binding["status"]["exportPermissionClaims"]) {
-            let (all, refused) = claims.entry(claimed(claim)).or_default();
+    let mut claims: BTreeMap<&str, (usize, Vec<&Consumer>)> = BTreeMap::new();
+    for consumer in consumers {
+        for (kind, accepted) in &consumer.claims {
+            let (all, refused) = claims.entry(kind).or_default();
             *all += 1;
-            if !accepts(binding, claim) {
-                refused.push(binding);
-            }
+            refused.extend(Some(consumer).filter(|_| !accepted));
         }
     }
     let found = claims.into_iter().map(|(kind, (all, refused))| {
         let Some(first) = refused.first() else {
             return ok("claims", format!("the claim on {kind} is accepted by all {all} consumers"));
         };
-        let named: Vec<String> = refused.iter().take(NAMED).map(|binding| workspace(binding)).collect();
+        let shown = |consumer: &&Consumer| match &consumer.path {
+            Some(path) => format!("{path} ({})", consumer.id),
+            None => consumer.id.clone(),
+        };
+        let named: Vec<String> = refused.iter().take(NAMED).map(shown).collect();
         let more = match refused.len().saturating_sub(NAMED) {
             0 => String::new(),
             more => format!(" and {more} more"),
@@ -513,39 +508,13 @@ fn of_claims(bindings: &[Value], server: &str) -> Vec<Finding> {
         let action = "add the claim to spec.permissionClaims of the APIBinding with the state Accepted, which only the consumer \
                       can do";
         let describe = "kubectl --server {workspace} describe apibindings.apis.kcp.io {binding}";
-        let address = workspace_address(server, text(&first["metadata"]["annotations"]["kcp.io/cluster"]));
-        let values = [("workspace", &*address), ("binding", text(&first["metadata"]["name"]))];
+        let values = [("workspace", &*workspace_address(server, &first.id)), ("binding", &first.binding)];
         Finding {
             level: Level::Warning,
             ..problem("claims", saw, fix(action, describe, values))
         }
     });
     found.collect()
-}
-
-/// Whether a binding grants a claim of the export: the same kind with the same identity.
-fn accepts(binding: &Value, claim: &Value) -> bool {
-    list(&binding["spec"]["permissionClaims"]).any(|theirs| {
-        let same = |field: &&str| text(&theirs[*field]) == text(&claim[*field]);
-        theirs["state"] == "Accepted" && ["group", "resource", "identityHash"].iter().all(same)
-    })
-}
-
-/// The kind of a claim, as kubectl writes it.
-fn claimed(claim: &Value) -> String {
-    match (text(&claim["resource"]), text(&claim["group"])) {
-        (resource, "") => resource.to_owned(),
-        (resource, group) => format!("{resource}.{group}"),
-    }
-}
-
-fn workspace(object: &Value) -> String {
-    let annotations = &object["metadata"]["annotations"];
-    let id = text(&annotations["kcp.io/cluster"]);
-    match annotations["kcp.io/path"].as_str() {
-        Some(path) => format!("{path} ({id})"),
-        None => id.to_owned(),
-    }
 }
 
 /// The address of another workspace of the same kcp.
@@ -567,17 +536,21 @@ fn granted(mut right: Finding, grant: Fix) -> Finding {
     right
 }
 
-fn grant(role: &str, verbs: &[&str], resource: &str, name: Option<&str>, user: &str) -> Fix {
+fn grant(verbs: &[&str], resource: &str, name: Option<&str>, user: &str) -> Fix {
     let of_name = if name.is_some() {
         " --resource-name={name}"
     } else {
         ""
     };
     let kubectl = "kubectl --context CONTEXT create";
-    let verbs = verbs.join(",");
+    let kind = resource.split('.').next().unwrap_or_default();
+    let role = match resource.split_once('/') {
+        Some((_, subresource)) => format!("mcr-{}-{subresource}", kind.trim_end_matches('s')),
+        None => format!("mcr-{kind}-{}", verbs.join("-")),
+    };
     let values = [
-        ("role", role),
-        ("verbs", &verbs),
+        ("role", &*role),
+        ("verbs", &verbs.join(",")),
         ("resource", resource),
         ("name", name.unwrap_or_default()),
         ("user", user),
@@ -649,7 +622,6 @@ mod tests {
         };
         let content = || {
             grant(
-                "mcr-r",
                 &["list"],
                 "apiexports.apis.kcp.io/content",
                 Some("widgets"),
@@ -657,10 +629,10 @@ mod tests {
             )
         };
         assert_eq!(granted(right(Level::Ok, ""), content()).fix, None);
-        let denied = granted(right(Level::Problem, "robot may not list"), content())
-            .fix
-            .unwrap();
+        let denied = granted(right(Level::Problem, "robot may not list"), content());
+        let denied = denied.fix.unwrap();
         assert!(denied.command.contains("--resource-name={name}; ") && denied.values["name"] == "widgets");
+        assert_eq!(denied.values["role"], "mcr-apiexport-content");
         assert_eq!(granted(right(Level::Warning, "no answer"), content()).fix, None);
         // A user from outside of the workspace may not even ask.
         let outside = right(
@@ -668,78 +640,49 @@ mod tests {
             "selfsubjectaccessreviews is forbidden: access denied",
         );
         let outside = granted(outside, content());
+        assert_eq!(outside.level, Level::Problem);
         let fix = outside.fix.unwrap();
-        assert!(
-            outside.level == Level::Problem && fix.action.contains("verbs: [\"access\"]"),
-            "{fix:?}"
-        );
+        assert!(fix.action.contains("verbs: [\"access\"]"), "{fix:?}");
     }
 
     #[test]
-    fn a_slice_is_reported_with_the_condition_that_is_false() {
-        let mut slice =
-            json!({"metadata": {"name": "e"}, "spec": {"export": {"name": "e", "path": "root:x"}}});
-        let none = of_slice(&slice, "e", 0, "https://a/clusters/x");
-        assert!(
-            none.level == Level::Ok
-                && none
-                    .saw
-                    .contains("e of root:x; it has no endpoints, which is normal")
-        );
-        slice["status"]["conditions"] =
-            json!([{"type": "APIExportValid", "status": "False", "reason": "NotFound"}]);
-        let invalid = of_slice(&slice, "e", 1, "https://a/clusters/x");
-        let saw = "but its condition APIExportValid is False: NotFound";
-        assert!(
-            invalid.level == Level::Problem && invalid.saw.ends_with(saw),
-            "{invalid:?}"
-        );
-    }
-
-    #[test]
-    fn bindings_are_counted_by_state_and_claims_that_are_not_accepted_are_named() {
-        let claim = json!({"group": "events.k8s.io", "resource": "events", "verbs": ["*"]});
-        let binding = |cluster: &str, phase: &str, ready: &str, granted: &[&str]| {
-            let granted = granted.iter().map(
-                |group| json!({"group": group, "resource": "events", "verbs": ["*"], "state": "Accepted"}),
-            );
-            json!({
-                "metadata": {"name": "widgets", "annotations": {"kcp.io/cluster": cluster, "kcp.io/path": format!("root:{cluster}")}},
-                "spec": {"permissionClaims": granted.collect::<Vec<_>>()},
-                "status": {
-                    "phase": phase, "exportPermissionClaims": [claim],
-                    "conditions": [{"type": "Ready", "status": ready}, {"type": "PermissionClaimsApplied", "status": ready}],
-                },
-            })
+    fn claims_that_are_not_accepted_are_named() {
+        let fixture = include_str!("../tests/fixtures/apibinding-v1alpha2.json");
+        let export = crate::url::Export {
+            cluster: "1rlzadlzb44i0g5n".into(),
+            name: "mongodb".into(),
+            path: None,
         };
-        let mut bindings: Vec<Value> = ["a", "b", "c", "d"]
-            .map(|cluster| binding(cluster, "Bound", "True", &[""]))
-            .into();
-        bindings[1]["metadata"]["annotations"]["kcp.io/path"] = Value::Null;
-        bindings[2]["status"]["conditions"][1]["status"] = "False".into();
-        bindings[3]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
-        bindings.push(binding("e", "Binding", "False", &["events.k8s.io"]));
-        bindings.push(binding("f", "Bound", "False", &["events.k8s.io"]));
-        bindings.push(binding("g", "", "False", &["events.k8s.io"]));
-        assert_eq!(
-            by_state(&bindings),
-            ": 1 Binding, 1 Bound and not Ready, 1 being deleted, 2 ready, 1 ready without PermissionClaimsApplied, 1 without \
-             a phase yet"
-        );
-        let found = of_claims(&bindings, "https://kcp:6443/clusters/root:provider");
+        let consumer = |id: &str, state: &str| {
+            let mut binding: Value = serde_json::from_str(fixture).unwrap();
+            binding["metadata"]["annotations"] =
+                json!({"kcp.io/cluster": id, "kcp.io/path": format!("root:{id}")});
+            binding["spec"]["permissionClaims"] =
+                json!([{"resource": "events", "verbs": ["*"], "state": state}]);
+            // Both groups of events are one claim.
+            binding["status"]["exportPermissionClaims"] =
+                json!([{"group": "events.k8s.io", "resource": "events", "verbs": ["*"]}]);
+            Consumer::of(binding, &export).unwrap()
+        };
+        let mut consumers = ["a", "b", "c", "d"]
+            .map(|id| consumer(id, "Rejected"))
+            .into_iter()
+            .collect::<Vec<_>>();
+        consumers[1].path = None;
+        consumers.push(consumer("e", "Accepted"));
+        assert_eq!(consumers[0].state, "ready without PermissionClaimsApplied");
+        let found = of_claims(&consumers, "https://kcp:6443/clusters/root:provider");
         assert_eq!(
             found[0].saw,
-            "the claim on events.events.k8s.io is not accepted by 4 of 7 consumers: root:a (a), b, root:c (c) and 1 more; \
+            "the claim on events.events.k8s.io is not accepted by 4 of 5 consumers: root:a (a), b, root:c (c) and 1 more; \
              controllers see no such objects there"
         );
-        assert_eq!(
-            found[0].fix.as_ref().unwrap().values["workspace"],
-            "https://kcp:6443/clusters/a"
-        );
-        let all = of_claims(&bindings[4..], "https://kcp:6443/clusters/root:provider");
+        let fix = found[0].fix.as_ref().unwrap();
+        assert_eq!(fix.values["workspace"], "https://kcp:6443/clusters/a");
+        let all = of_claims(&consumers[4..], "https://kcp:6443/clusters/root:provider");
         assert_eq!(
             all[0].saw,
-            "the claim on events.events.k8s.io is accepted by all 3 consumers"
+            "the claim on events.events.k8s.io is accepted by all 1 consumers"
         );
     }
 }

@@ -8,7 +8,6 @@ use std::{
 };
 
 use futures::future::{BoxFuture, select_all};
-use kube::core::{ApiResource, GroupVersionKind};
 use mcr_core::{
     Cluster, HubEvent, HubWatch, Object, ObjectKey, ObjectMetadata, WatchError, WatchRequest, WatchSettings,
 };
@@ -99,20 +98,16 @@ impl EndpointWatch {
 
     /// The slice has the endpoint now, or has it no longer.
     pub(crate) fn set_in_slice(&mut self, is_in: bool) {
-        match is_in {
-            true => self.left_slice = None,
-            false => _ = self.left_slice.get_or_insert_with(Instant::now),
+        if is_in {
+            self.left_slice = None;
+        } else {
+            self.left_slice.get_or_insert_with(Instant::now);
         }
     }
 
     fn start(&self) -> BindingWatch {
         let stage = self.api.stage();
-        let (group, version, plural) = match stage {
-            None => ("apis.kcp.io", "v1alpha2", "apibindings"),
-            Some(_) => ("core.kcp.io", "v1alpha1", "logicalclusters"),
-        };
-        let kind = GroupVersionKind::gvk(group, version, self.api.watched());
-        let request = WatchRequest::resource(&ApiResource::from_gvk_with_plural(&kind, plural));
+        let request = WatchRequest::resource(&self.api.members());
         let without_cluster = WithoutCluster::new(self.provider.clone());
         let (export, readiness, deleting) = (self.export.clone(), self.readiness, self.deleting.clone());
         let watch = HubWatch::projected_by_cluster(

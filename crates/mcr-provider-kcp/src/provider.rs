@@ -1,7 +1,4 @@
-use std::{
-    fmt,
-    sync::{Arc, atomic::Ordering},
-};
+use std::sync::Arc;
 
 use futures::{StreamExt, stream};
 use mcr_core::{Discovery, DiscoverySettings, Provider, doctor::Doctor};
@@ -13,7 +10,7 @@ use crate::{config::Config, discovery::Running, doctor::KcpDoctor, paths::Paths}
 ///
 /// # Cancellation
 /// Dropping a discovery, or cancelling its token, ends its watches and closes its connections.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct KcpProvider {
     pub(crate) config: Arc<Config>,
 }
@@ -22,21 +19,6 @@ impl KcpProvider {
     /// The paths of its workspaces, in both directions. Take the handle before the fleet takes the provider.
     pub fn paths(&self) -> Paths {
         self.config.paths.clone()
-    }
-}
-
-impl fmt::Debug for KcpProvider {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let config = &self.config;
-        f.debug_struct("KcpProvider")
-            .field("name", &config.name)
-            .field("access", &config.access)
-            .field("api", &config.api)
-            .field("readiness", &config.readiness)
-            .field("name_prefix", &config.name_prefix)
-            .field("scope", &config.scope)
-            .field("discovered", &config.discovered.load(Ordering::Relaxed))
-            .finish()
     }
 }
 

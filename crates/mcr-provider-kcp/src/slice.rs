@@ -7,8 +7,9 @@ use std::{
 };
 
 use kube::core::{ApiResource, GroupVersionKind};
-use mcr_core::{Object, WatchRequest};
+use mcr_core::{Object, WatchRequest, hub::describe_json_error};
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::{
     condition::{Condition, find},
@@ -52,14 +53,29 @@ impl Api {
         self.stage().map_or("APIBinding", |_| "LogicalCluster")
     }
 
-    /// The request for the slices that may serve the API, or for the type.
-    pub(crate) fn request(&self) -> WatchRequest {
+    /// The resource that has the endpoints.
+    pub(crate) fn with_endpoints(&self) -> ApiResource {
         let (group, plural) = match self.stage() {
             None => ("apis.kcp.io", "apiexportendpointslices"),
             Some(_) => ("tenancy.kcp.io", "workspacetypes"),
         };
         let kind = GroupVersionKind::gvk(group, "v1alpha1", self.kind());
-        let request = WatchRequest::resource(&ApiResource::from_gvk_with_plural(&kind, plural));
+        ApiResource::from_gvk_with_plural(&kind, plural)
+    }
+
+    /// The resource that is watched at the endpoints.
+    pub(crate) fn members(&self) -> ApiResource {
+        let (group, version, plural) = match self.stage() {
+            None => ("apis.kcp.io", "v1alpha2", "apibindings"),
+            Some(_) => ("core.kcp.io", "v1alpha1", "logicalclusters"),
+        };
+        let kind = GroupVersionKind::gvk(group, version, self.watched());
+        ApiResource::from_gvk_with_plural(&kind, plural)
+    }
+
+    /// The request for the slices that may serve the API, or for the type.
+    pub(crate) fn request(&self) -> WatchRequest {
+        let request = WatchRequest::resource(&self.with_endpoints());
         match self {
             Self::Slice(name) | Self::Type(_, name) => request.fields(format!("metadata.name={name}")),
             Self::Export(_) => request,
@@ -155,15 +171,18 @@ struct Endpoint {
 impl Slice {
     /// Reads a slice or a type. An error has text for people.
     pub(crate) fn read(object: &Object, stage: Option<Stage>) -> Result<Self, Arc<str>> {
-        let text = |error: &dyn fmt::Display| Arc::from(error.to_string());
+        let value: Value = object.decode().map_err(|error| Arc::from(error.to_string()))?;
+        Self::of(value, stage)
+    }
+
+    /// As [`read`](Self::read), of the JSON.
+    pub(crate) fn of(value: Value, stage: Option<Stage>) -> Result<Self, Arc<str>> {
+        let text = |error: serde_json::Error| Arc::from(describe_json_error(&error));
         match stage {
-            None => object
-                .decode::<Raw>()
-                .map(Self::from)
-                .map_err(|error| text(&error)),
+            None => serde_json::from_value::<Raw>(value).map(Self::from).map_err(text),
             Some(stage) => {
-                let raw: RawType = object.decode().map_err(|error| text(&error))?;
-                raw.of_stage(stage).ok_or_else(|| text(&NO_CLUSTER))
+                let raw: RawType = serde_json::from_value(value).map_err(text)?;
+                raw.of_stage(stage).ok_or_else(|| NO_CLUSTER.into())
             }
         }
     }
@@ -314,17 +333,9 @@ mod tests {
         );
     }
 
-    /// The right to read one slice is enough.
-    #[test]
-    fn a_slice_is_requested_by_its_name() {
-        let request = Api::Slice("e".into()).request();
-        assert_eq!(request.field_selector(), Some("metadata.name=e"));
-        assert_eq!(Api::Export("e".into()).request().field_selector(), None);
-    }
-
     #[test]
     fn a_slice_without_a_status_has_no_endpoints() {
-        let read = |value| Slice::from(serde_json::from_value::<Raw>(value).unwrap());
+        let read = |value| Slice::of(value, None).unwrap();
         assert_eq!(read(json!({"spec": {"export": {"name": "e"}}})), slice("e"));
         let fixture = include_str!("../tests/fixtures/apiexportendpointslice.json");
         let slice = read(serde_json::from_str(fixture).unwrap());
@@ -356,7 +367,7 @@ mod tests {
             let fixture = include_str!("../tests/fixtures/workspacetype.json");
             let mut value = serde_json::from_str(fixture).unwrap();
             of(&mut value);
-            serde_json::from_value::<RawType>(value).unwrap().of_stage(stage)
+            Slice::of(value, Some(stage))
         };
         let initializing = read(&|_| (), Stage::Initializing).unwrap();
         assert_eq!(
@@ -379,7 +390,7 @@ mod tests {
         let new = |value: &mut serde_json::Value| value["status"] = json!({});
         assert!(read(&new, Stage::Initializing).unwrap().urls.is_empty());
         let nowhere = |value: &mut serde_json::Value| value["metadata"]["annotations"] = json!({});
-        assert_eq!(read(&nowhere, Stage::Initializing), None);
+        assert_eq!(read(&nowhere, Stage::Initializing), Err(NO_CLUSTER.into()));
         let request = Api::Type(Stage::Initializing, "managed".into()).request();
         assert_eq!(
             (&*request.resource_name(), request.field_selector()),

@@ -163,33 +163,7 @@ impl KindProviderBuilder {
 
 #[cfg(test)]
 mod tests {
-    use mcr_core::Provider;
-
     use super::*;
-
-    #[test]
-    fn the_log_reports_which_clusters_of_which_engine() {
-        let words = |builder: KindProviderBuilder| builder.build().expect("valid").searched();
-        let all = words(KindProvider::builder());
-        assert!(
-            all.starts_with("kind clusters in the container engine ($KIND_EXPERIMENTAL_PROVIDER, or else docker, nerdctl or podman)."),
-            "{all}"
-        );
-        assert!(all.contains("run kind create cluster"), "{all}");
-        let some = words(
-            KindProvider::builder()
-                .prefix("fleet-")
-                .engine(Engine::Podman)
-                .env("DOCKER_HOST", "secret"),
-        );
-        assert!(
-            some.starts_with(
-                "kind clusters whose names begin with \"fleet-\" in the container engine (podman)."
-            ),
-            "{some}"
-        );
-        assert!(!some.contains("secret"), "{some}");
-    }
 
     #[test]
     fn bad_options_are_refused_with_what_to_do() {

@@ -188,11 +188,5 @@ mod tests {
             observations += rest.iter().filter(|byte| lines.take(std::slice::from_ref(byte))).count();
             prop_assert_eq!(observations, 5);
         }
-
-        #[test]
-        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            Lines::default().take(&bytes);
-            matters(&bytes);
-        }
     }
 }

@@ -6,15 +6,9 @@ use mcr_core::hub::OptionError;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KubeconfigError {
-    /// There is no client of the hub.
-    #[error("there is no hub; give the client of the cluster that has the Secrets with `client`")]
-    NoHub,
-    /// An invalid name of a namespace.
-    #[error(
-        "{0:?} can't be the name of a namespace, which has at most 63 lower-case letters, digits and hyphens; correct it, \
-         or leave `namespace` out to take the client's default namespace"
-    )]
-    Namespace(String),
+    /// An option that all providers of a hub have.
+    #[error(transparent)]
+    Hub(#[from] OptionError),
     /// An invalid name or value of a label.
     #[error(
         "{key:?}={value:?} can't be a label: the name has at most 63 letters, digits, `-`, `_` and `.`, after a DNS \
@@ -31,13 +25,4 @@ pub enum KubeconfigError {
         "{0:?} can't be a key of a Secret, which has at most 253 letters, digits, `-`, `_` and `.`; give `key` another"
     )]
     Key(String),
-}
-
-impl From<OptionError> for KubeconfigError {
-    fn from(error: OptionError) -> Self {
-        match error {
-            OptionError::Namespace(namespace) => Self::Namespace(namespace),
-            _ => Self::NoHub,
-        }
-    }
 }

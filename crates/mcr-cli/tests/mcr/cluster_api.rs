@@ -1,7 +1,7 @@
 //! `mcr clusters` and `mcr doctor` with the provider `cluster-api`, on a simulated management cluster.
 
 use mcr_testkit::{
-    sim::{SimCluster, SimRule, SimServer, SimUser},
+    sim::{SimCluster, SimServer},
     waiting::OrFail,
 };
 use serde_json::{Value, json};
@@ -114,37 +114,4 @@ async fn clusters_that_wait_are_shown_with_the_reason_and_the_doctor_has_the_fix
     let unselected = unselected.ended(1);
     unselected.finds("ready | name | problem | do not match --selector | --selector");
     all.ended(0).prints("fleet/ready").prints("other/elsewhere");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hub_without_cluster_api_and_missing_rights_have_their_own_findings() {
-    let plain = sim("plain").await;
-    let member = sim("member").await;
-    let hub = management(&member).await;
-    let reader = [
-        SimRule::new(["cluster.x-k8s.io"], ["clusters"], ["list", "watch"]),
-        SimRule::new([""], ["secrets"], ["list", "watch"]),
-        SimRule::new([""], ["namespaces"], ["get"]),
-    ];
-    let reader = reader.into_iter().fold(SimUser::new("robot"), SimUser::rule);
-    hub.cluster().set_user("reader", reader);
-    let users = [plain.kubeconfig(), hub.kubeconfig_with_token("reader")].map(|hub| User::with([hub]));
-    let doctor = "doctor --provider cluster-api -o json --timeout 60s";
-    let (nothing, text_of) = futures::join!(
-        users[0].run(doctor),
-        users[1].run(format!("{doctor} -n fleet --allow-loopback"))
-    );
-    let (nothing, text_of) = (nothing.ended(1), text_of.ended(1));
-    nothing.finds(
-        "| provider | problem | the hub has no Cluster API | --hub-context
-         | provider | problem | the hub has no Cluster API | install Cluster API",
-    );
-    assert_eq!(nothing.json()["problems"], 1, "{}", nothing.out);
-
-    let found = text_of.of_provider("rights", "may not get secrets in namespace fleet (403)");
-    let role = "kubectl create role mcr-secrets -n fleet --verb=list,watch,get";
-    assert!(found["fix"].as_str().unwrap().starts_with(role), "{found}");
-    let found = text_of.of_provider("rights", "may not create, patch events");
-    assert_eq!(found["result"], "warning");
-    text_of.finds("ready | description | problem | can't be read in the hub |");
 }

@@ -1,6 +1,4 @@
-//! `mcr clusters` and `mcr doctor` with the provider `gardener`, on a simulated garden and a simulated seed.
-
-use std::time::SystemTime;
+//! `mcr doctor` with the provider `gardener`, on a simulated garden.
 
 use mcr_garden_double::Garden;
 use mcr_testkit::{
@@ -9,7 +7,7 @@ use mcr_testkit::{
 };
 use serde_json::json;
 
-use crate::harness::{User, sim};
+use crate::harness::User;
 
 /// A garden with hibernated Shoots of two Projects.
 async fn garden() -> SimServer {
@@ -34,18 +32,6 @@ async fn garden() -> SimServer {
         garden.create(shoot).or_fail();
     }
     garden.serve().await.or_fail()
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn shoots_are_shown_with_what_they_wait_for() {
-    let garden = garden().await;
-    let user = User::with([garden.kubeconfig()]);
-    let shown = user.run("clusters --provider gardener -n garden-dev --timeout 60s -l env=prod");
-    let shown = shown.await.ended(0);
-    assert_eq!(shown.out.lines().count(), 2, "{}", shown.out);
-    for part in ["dev/one", "Suspended", "it is hibernated"] {
-        assert!(shown.out.contains(part), "{part}:\n{}", shown.out);
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -78,38 +64,4 @@ async fn the_doctor_reports_what_a_shoot_waits_for_and_which_right_is_missing() 
          other/three | name | problem | the provider looks in garden-dev | repeat with -n garden-other
          dev/none    | name | problem | no provider has a cluster of this name | mcr clusters",
     );
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_shoots_of_a_seed_are_shown() {
-    let member = sim("member").await;
-    let seed = SimCluster::builder().name("seed").build();
-    seed.create(Garden::cluster_crd()).or_fail();
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shoot--dev--one"}});
-    seed.create(namespace).or_fail();
-    let secret = Garden::secret("shoot--dev--one", &member.kubeconfig(), SystemTime::now());
-    seed.create(secret).or_fail();
-    for name in ["one", "two"] {
-        let shoot = Garden::shoot("garden-dev", name);
-        seed.create(Garden::cluster(&shoot)).or_fail();
-    }
-    let seed = seed.serve().await.or_fail();
-    let user = User::with([seed.kubeconfig()]);
-    let flags = "--provider gardener --seed --allow-loopback --timeout 60s";
-    let (shown, text_of) = futures::join!(
-        user.run(format!("clusters {flags}")),
-        user.run(format!("doctor -o json {flags}"))
-    );
-    let (shown, text_of) = (shown.ended(0), text_of.ended(0));
-    shown.shows(
-        "dev/one | Ready |
-         dev/two | | its Secret shoot--dev--two/gardener with the kubeconfig is not there",
-    );
-    for part in [
-        "serves extensions.gardener.cloud in v1alpha1",
-        "may list, watch clusters.extensions.gardener.cloud in all namespaces",
-        "may list, watch, get secrets named gardener in all namespaces",
-    ] {
-        assert!(text_of.out.contains(part), "{part}:\n{}", text_of.out);
-    }
 }

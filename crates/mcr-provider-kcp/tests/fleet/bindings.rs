@@ -44,38 +44,6 @@ async fn kcp_a_workspace_that_is_not_ready_is_suspended_and_comes_back_without_a
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kcp_unbinding_and_binding_again_leaves_no_watch_and_no_endpoint_behind() {
-    let world = World::with_shards(2).await;
-    let running = Running::start(world.builder().build().or_fail());
-    running.discovered().await;
-    let shard = world.server.kcp().shard("shard-1").expect("there is one");
-    let a = world
-        .server
-        .kcp()
-        .create_workspace_on("root:a", "shard-1")
-        .or_fail();
-    for round in 0..5 {
-        bind(&a);
-        widget(&a, "w", "red");
-        let in_a = running.ready(a.id()).await;
-        Witness::of_widgets(&in_a).holds(&["default/w red"]).await;
-        unbind(&a);
-        running.left(a.id()).await;
-        eventually(
-            PATIENCE,
-            format!("round {round}: the watches of the shard end"),
-            || shard.watches() == 0,
-        )
-        .await;
-        eventually(PATIENCE, "its endpoint goes", || {
-            running.fleet.snapshot().scopes.is_empty()
-        })
-        .await;
-    }
-    running.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kcp_a_workspace_that_is_created_again_is_another_cluster() {
     let world = World::with_shards(1).await;
     let a = world.consumer("a", "root");

@@ -1,7 +1,6 @@
 //! Permission claims that a workspace has not granted.
 
-use k8s_openapi::api::{core::v1::ConfigMap, core::v1::Event, events::v1::Event as NewEvent};
-use kube::core::DynamicObject;
+use k8s_openapi::api::core::v1::ConfigMap;
 use mcr_core::{Cluster, StoreError, WatchRequest};
 use mcr_kcp_double::KcpWorkspace;
 use serde_json::{Value, json};
@@ -118,31 +117,5 @@ async fn kcp_a_claim_that_is_not_granted_blocks_its_kind_with_the_claims_name() 
         "{:?}",
         seen_a.lines()
     );
-    running.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kcp_a_claim_on_events_of_one_group_is_about_both_groups() {
-    let world = World::with_shards(1).await;
-    demand(
-        &world,
-        json!([{"group": "", "resource": "events", "verbs": ["*"]}]),
-    );
-    let a = world.consumer("a", "root");
-    decide(&a, json!([claim("events.k8s.io", "events", "Rejected")]));
-    let running = Running::start(world.builder().build().or_fail());
-    let in_a = running.ready(a.id()).await;
-    let events = [WatchRequest::of::<Event>(), WatchRequest::of::<NewEvent>()];
-    let seen = events.map(|request| Witness::of(&in_a, request));
-    for kind in ["events", "events.events.k8s.io"] {
-        let reason = "permission claim events of APIExport root:provider:widgets is not accepted";
-        is_blocked(&in_a, kind, reason).await;
-    }
-    decide(&a, json!([claim("events.k8s.io", "events", "Accepted")]));
-    for request in [WatchRequest::of::<Event>(), WatchRequest::of::<NewEvent>()] {
-        let store = in_a.store_of::<DynamicObject>(&request).or_fail();
-        store.wait_synced(PATIENCE).await.or_fail();
-    }
-    drop(seen);
     running.stop().await;
 }

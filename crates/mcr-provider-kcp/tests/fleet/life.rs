@@ -1,41 +1,10 @@
 //! How workspaces come, change and go.
 
 use futures::StreamExt;
-use mcr_core::{Change, ClusterState, Discovery, Provider};
+use mcr_core::{Change, Discovery, Provider};
 use tokio_util::sync::CancellationToken;
 
 use crate::world::*;
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kcp_a_deleted_slice_makes_its_workspaces_unreachable_and_keeps_them() {
-    const SLICES: &str = "apiexportendpointslices.apis.kcp.io";
-    let world = World::with_shards(1).await;
-    let a = world.consumer("a", "root");
-    widget(&a, "w", "red");
-    let mut slice = world.provider.get(SLICES, "widgets").unwrap();
-    for field in ["uid", "resourceVersion", "ownerReferences"] {
-        slice["metadata"].as_object_mut().unwrap().remove(field);
-    }
-    slice["metadata"]["name"] = "own".into();
-    world.provider.create(slice.clone()).or_fail();
-    let running = Running::start(world.builder().slice("own").build().or_fail());
-    let in_a = running.ready(a.id()).await;
-    let seen = Witness::of_widgets(&in_a);
-    seen.holds(&["default/w red"]).await;
-
-    world.provider.delete(SLICES, "own").or_fail();
-    let state = reaches(&in_a, |state| matches!(state, ClusterState::Unreachable { .. })).await;
-    assert!(state.reason().unwrap().contains("has no endpoint"), "{state:?}");
-    assert_eq!(seen.objects(), ["default/w red"]);
-    world.provider.create(slice).or_fail();
-    reaches(&in_a, ClusterState::is_ready).await;
-    // Its bindings are still watched.
-    world.provider.delete(SLICES, "own").or_fail();
-    reaches(&in_a, |state| matches!(state, ClusterState::Unreachable { .. })).await;
-    unbind(&a);
-    running.left(a.id()).await;
-    running.stop().await;
-}
 
 /// What a discovery has not announced when it is synced counts as gone. So only the first one goes on without a shard.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -21,7 +21,6 @@ mod rights;
 mod scale;
 mod scripted;
 mod stages;
-mod terminating;
 mod two_exports;
 mod upstream;
 mod world;

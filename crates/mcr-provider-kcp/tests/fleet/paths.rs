@@ -21,13 +21,6 @@ fn path_of(paths: &Paths, name: &str) -> Option<String> {
     path.map(|path| path.to_string())
 }
 
-async fn becomes(paths: &Paths, path: &str, name: Option<&str>) {
-    eventually(PATIENCE, format!("{path} is that of {name:?}"), || {
-        (at(paths, path).as_deref() == name).then_some(())
-    })
-    .await;
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kcp_paths_lead_to_clusters_and_back_until_the_workspace_leaves() {
     let world = World::with_shards(2).await;
@@ -63,54 +56,6 @@ async fn kcp_paths_lead_to_clusters_and_back_until_the_workspace_leaves() {
     running.left(&name(&a)).await;
     assert_eq!(at(&paths, &format!("{}:child", a.id())), None);
     assert_eq!(at(&paths, child.path()), Some(name(&child)));
-    running.stop().await;
-}
-
-/// The shard of the old workspace does not answer, so the provider hears of the new workspace first.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kcp_a_path_that_another_workspace_uses_again_stays_with_the_newer_one() {
-    let world = World::with_shards(2).await;
-    let old = world.consumer("a", "shard-1");
-    let stays = world.consumer("stays", "shard-1");
-    let provider = world.builder().build().or_fail();
-    let paths = provider.paths();
-    let running = Running::start(provider);
-    running.ready(old.id()).await;
-    running.ready(stays.id()).await;
-
-    world.server.stop_shard("shard-1");
-    world.server.kcp().delete_workspace("root:a").or_fail();
-    let new = world.consumer("a", "root");
-    running.ready(new.id()).await;
-    assert!(running.fleet.get(old.id()).is_ok(), "nobody has seen it go");
-    assert_eq!(at(&paths, "root:a").as_deref(), Some(new.id()));
-    assert_eq!(path_of(&paths, old.id()).as_deref(), Some("root:a"));
-
-    world.server.start_shard("shard-1").await.or_fail();
-    running.left(old.id()).await;
-    assert_eq!(at(&paths, "root:a").as_deref(), Some(new.id()));
-    assert_eq!(path_of(&paths, old.id()), None);
-    assert_eq!(path_of(&paths, new.id()).as_deref(), Some("root:a"));
-    running.stop().await;
-}
-
-/// Nobody announces that it has left.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kcp_the_path_of_a_workspace_that_left_while_no_discovery_ran_is_forgotten() {
-    let world = World::with_shards(1).await;
-    let (a, b) = (world.consumer("a", "root"), world.consumer("b", "root"));
-    let provider = world.builder().build().or_fail();
-    let paths = provider.paths();
-    let running = Running::start(provider.clone());
-    running.ready(a.id()).await;
-    running.stop().await;
-    unbind(&a);
-    assert_eq!(at(&paths, "root:a").as_deref(), Some(a.id()));
-
-    let running = Running::start(provider);
-    running.discovered().await;
-    assert_eq!((at(&paths, "root:a"), path_of(&paths, a.id())), (None, None));
-    becomes(&paths, "root:b", Some(b.id())).await;
     running.stop().await;
 }
 

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ConfigMap;
-use mcr_core::{Cluster, ClusterState, WatchRequest};
+use mcr_core::ClusterState;
 use mcr_kcp_double::KcpWorkspace;
 use mcr_testkit::waiting::hold_clock;
 use serde_json::json;
@@ -23,67 +22,6 @@ fn consumers(world: &World, names: [&str; 4]) -> Vec<KcpWorkspace> {
         workspace
     };
     names.into_iter().enumerate().map(consumer).collect()
-}
-
-/// The lists of each kind that the provider and the controllers have asked for, by shard.
-fn all_lists(world: &World) -> Vec<usize> {
-    let kinds = ["apibindings", "widgets", "configmaps"];
-    let of_shard = |shard| kinds.map(|kind| lists(world, shard, kind));
-    SHARDS.into_iter().flat_map(of_shard).collect()
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kcp_a_restart_costs_at_most_a_list_of_each_kind_and_no_deletion() {
-    let world = World::with_shards(2).await;
-    let workspaces = consumers(&world, ["a", "b", "c", "d"]);
-    let running = Running::start(world.builder().build().or_fail());
-    let mut seen: Vec<(Cluster, Witness, Witness)> = Vec::new();
-    for workspace in &workspaces {
-        let cluster = running.ready(workspace.id()).await;
-        let widgets = Witness::of_widgets(&cluster);
-        let maps = Witness::of(&cluster, WatchRequest::of::<ConfigMap>());
-        widgets.holds(&["default/w red"]).await;
-        maps.holds_named(&["default/m"]).await;
-        seen.push((cluster, widgets, maps));
-    }
-    let before = all_lists(&world);
-    world.server.restart().await.or_fail();
-    for (workspace, (cluster, widgets, _)) in workspaces.iter().zip(&seen) {
-        widget(workspace, "w", "green");
-        widgets.holds(&["default/w green"]).await;
-        reaches(cluster, ClusterState::is_ready).await;
-        assert!(
-            running
-                .fleet
-                .get(workspace.id())
-                .is_ok_and(|now| now.is_same(cluster))
-        );
-    }
-    // The provider watches again, too.
-    for shard in SHARDS {
-        caught_up(&world, &running, shard).await;
-    }
-    for (number, (now, before)) in all_lists(&world).iter().zip(&before).enumerate() {
-        assert!(*now <= before + 1, "list {number}: {before}, then {now}");
-    }
-    for (cluster, widgets, maps) in &seen {
-        for witness in [widgets, maps] {
-            let lines = witness.lines();
-            assert!(
-                lines.iter().all(|line| !line.starts_with('-')),
-                "{}: {lines:?}",
-                cluster.name()
-            );
-        }
-    }
-    assert_eq!(
-        (
-            running.fleet.providers()[0].restarts,
-            running.fleet.clusters().len()
-        ),
-        (0, 6)
-    );
-    running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,15 +1,12 @@
 //! A kcp with WorkspaceTypes, and what the tests of initializing and terminating workspaces share.
 
-use std::{sync::Arc, time::Duration};
-
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api,
     api::{Patch, PatchParams, PostParams},
-    runtime::events::{Event, EventType, Recorder},
 };
-use mcr_core::{Access, Availability, Change, Discovery, Provider, Trust, WatchRequest};
+use mcr_core::{Access, Availability, Change, Discovery, Provider, Trust};
 use mcr_kcp_double::{Kcp, KcpBuilder, KcpServer, KcpWorkspace};
 use mcr_provider_kcp::{InitializingWorkspaces, LifecycleBuilder, LogicalCluster, TerminatingWorkspaces};
 use serde_json::{Value, json};
@@ -60,13 +57,6 @@ impl Stages {
         .or_fail();
         let workspace = self.server.kcp().workspace(&format!("root:{name}"));
         workspace.expect("it is made at once")
-    }
-
-    /// A workspace of the type `managed` that is being deleted.
-    pub(crate) fn deleted(&self, name: &str, shard: &str) -> KcpWorkspace {
-        let workspace = self.workspace(name, shard);
-        self.delete(&workspace);
-        workspace
     }
 
     pub(crate) fn delete(&self, workspace: &KcpWorkspace) {
@@ -168,10 +158,6 @@ pub(crate) fn leaves(workspace: &KcpWorkspace) -> String {
     format!("-{}", workspace.id())
 }
 
-pub(crate) fn clusters() -> WatchRequest {
-    WatchRequest::of::<LogicalCluster>()
-}
-
 pub(crate) fn config_map(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}})
 }
@@ -193,59 +179,4 @@ pub(crate) async fn use_content(client: kube::Client) {
         assert!(names.contains(&name), "{names:?}");
         maps.delete(name, &Default::default()).await.or_fail();
     }
-}
-
-/// The requests of a shard for LogicalClusters across its workspaces: lists, and watches that began.
-pub(crate) fn asked(stages: &Stages, shard: &str) -> (usize, usize) {
-    let audit = stages
-        .server
-        .kcp()
-        .shard(shard)
-        .expect("there is such a shard")
-        .audit();
-    let wildcard = |uri: &str| uri.contains("/clusters/*/");
-    (
-        audit.count(|event| event.is_list("logicalclusters") && wildcard(&event.uri)),
-        audit.count(|event| event.is_watch_start("logicalclusters") && wildcard(&event.uri)),
-    )
-}
-
-/// Waits until a sink of the log of changes, `seen`, has seen the LogicalCluster.
-pub(crate) async fn sees_its_cluster(seen: &Arc<Witness>) {
-    eventually(PATIENCE, "the LogicalCluster is seen", || {
-        seen.lines().first().map(String::as_str) == Some("+cluster")
-    })
-    .await;
-}
-
-/// Publishes an event about the LogicalCluster of a workspace.
-pub(crate) async fn publish(recorder: &Recorder, reason: &str) -> Result<(), kube::Error> {
-    let event = Event {
-        type_: EventType::Normal,
-        reason: reason.into(),
-        note: None,
-        action: "Test".into(),
-        secondary: None,
-    };
-    let about = ObjectReference {
-        api_version: Some("core.kcp.io/v1alpha1".into()),
-        kind: Some("LogicalCluster".into()),
-        name: Some("cluster".into()),
-        ..ObjectReference::default()
-    };
-    recorder.publish(&event, &about).await
-}
-
-/// Publishes an event again and again, as a controller does that is called again after an error, until `is_done`.
-pub(crate) async fn publish_until(
-    recorder: &Recorder,
-    reason: &str,
-    is_done: impl Fn(&Result<(), kube::Error>) -> bool,
-) {
-    let published = async {
-        while !is_done(&publish(recorder, reason).await) {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, published).await.or_fail();
 }

@@ -3,9 +3,8 @@
 use mcr_core::ClusterState;
 use mcr_core::{Fleet, WatchRequest};
 use mcr_provider_kcp::KcpProvider;
-use mcr_testkit::{log::Log, waiting::Background};
+use mcr_testkit::waiting::Background;
 use serde_json::json;
-use tracing::Level;
 
 use crate::world::*;
 
@@ -99,26 +98,5 @@ async fn kcp_two_exports_with_name_prefixes_are_two_clusters_of_a_workspace() {
             .get(with_gadgets.name().as_str())
             .is_ok_and(|now| now.is_same(&with_gadgets))
     );
-    running.stop().await;
-}
-
-/// The slice is chosen when all of them are known, and a change of another one is no news.
-#[tokio::test]
-async fn kcp_the_slice_of_an_export_is_found_among_those_of_others() {
-    let log = Log::of_this_thread(Level::INFO);
-    let world = World::with_shards(1).await;
-    export_gadgets(&world);
-    let provider = world.builder().export("widgets").build().or_fail();
-    let running = Running::start(provider);
-    running.discovered().await;
-    let a = world.server.kcp().create_workspace_on("root:a", "root").or_fail();
-    // The slice of gadgets changes first.
-    bind_as(&a, "gadgets", "gadgets");
-    bind(&a);
-    running.ready(a.id()).await;
-    let unused = log.lines_with("because no workspace binds the API");
-    assert_eq!(unused.len(), 1, "{unused:?}");
-    let status = &running.fleet.providers()[0];
-    assert_eq!((status.restarts, &status.last_error), (0, &None));
     running.stop().await;
 }

@@ -2,7 +2,7 @@
 
 use kube::{
     Api,
-    api::{Patch, PatchParams, PostParams},
+    api::{Patch, PatchParams},
     core::DynamicObject,
 };
 use mcr_core::Cluster;
@@ -28,52 +28,6 @@ fn api(cluster: &Cluster) -> Api<DynamicObject> {
 
 fn live(workspace: &KcpWorkspace) -> Value {
     workspace.get(WIDGETS, "default/w").unwrap()
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kcp_writes_arrive_in_their_workspace_on_its_shard() {
-    let world = World::with_shards(2).await;
-    let running = Running::start(world.builder().build().or_fail());
-    let [(a, in_a), (b, in_b)] = two(&world, &running).await;
-    let params = PatchParams::default();
-    for (workspace, cluster, untouched) in [(&a, &in_a, &b), (&b, &in_b, &a)] {
-        let (api, other) = (api(cluster), live(untouched));
-        let first = api.get("w").await.or_fail();
-        let merge = json!({"spec": {"color": null, "size": 1}});
-        api.patch("w", &params, &Patch::Merge(merge)).await.or_fail();
-        assert_eq!(live(workspace)["spec"], json!({"size": 1}));
-        let edit = json!([{"op": "add", "path": "/spec/shape", "value": "round"}]);
-        let edit = http::Request::patch("/apis/example.io/v1/namespaces/default/widgets/w")
-            .header("content-type", "application/json-patch+json")
-            .body(edit.to_string().into_bytes())
-            .unwrap();
-        cluster.client().request::<DynamicObject>(edit).await.or_fail();
-        assert_eq!(live(workspace)["spec"], json!({"size": 1, "shape": "round"}));
-        let status = json!({"status": {"phase": "Up", "message": null}});
-        api.patch_status("w", &params, &Patch::Merge(status))
-            .await
-            .or_fail();
-        assert_eq!(live(workspace)["status"], json!({"phase": "Up"}));
-
-        let stale = api
-            .replace("w", &PostParams::default(), &first)
-            .await
-            .unwrap_err();
-        assert!(
-            matches!(&stale, kube::Error::Api(status) if status.code == 409),
-            "{stale:?}"
-        );
-        let mut newest = api.get("w").await.or_fail();
-        newest.data["spec"] = json!({"color": "green"});
-        api.replace("w", &PostParams::default(), &newest).await.or_fail();
-        let now = live(workspace);
-        assert_eq!(
-            (&now["spec"], &now["status"]),
-            (&json!({"color": "green"}), &json!({"phase": "Up"}))
-        );
-        assert_eq!(live(untouched), other, "the other workspace has not changed");
-    }
-    running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

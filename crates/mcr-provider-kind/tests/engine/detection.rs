@@ -94,15 +94,3 @@ async fn what_is_missing_is_named() {
     let error = error(builder(&engine).engine(Engine::Docker)).await;
     assert!(error.starts_with("docker can't be started: "), "{error}");
 }
-
-#[tokio::test]
-async fn another_engine_is_named_where_the_chosen_one_does_not_run() {
-    let engine = ScriptedEngine::start();
-    engine.install("podman");
-    engine.stop();
-    let error = error(builder(&engine)).await;
-    assert!(
-        error.contains("podman is installed too: choose with `engine`"),
-        "{error}"
-    );
-}

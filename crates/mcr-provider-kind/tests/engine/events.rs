@@ -62,46 +62,6 @@ async fn a_storm_of_events_is_a_few_questions() {
 }
 
 #[tokio::test]
-async fn a_half_made_cluster_is_found_soon_after_it_is_complete() {
-    let engine = ScriptedEngine::start();
-    engine.put("a1", &container("a", "a1", "running", 1001));
-    let mut received = Received::of(&engine.reported().build().unwrap());
-    assert!(received.until("synced").await[0].starts_with("!a"));
-    received
-        .nothing_until("it is tried again", || engine.calls("exec") >= 4)
-        .await;
-    // Nothing tells of it, and nothing but these attempts reads it within the hour.
-    engine.conf("a1", "clusters: [{name: a, clu");
-    assert!(
-        received
-            .next()
-            .await
-            .unwrap()
-            .contains("can't be used: it is not YAML")
-    );
-    engine.conf("a1", &admin_conf("a", "t0ken"));
-    assert_eq!(received.next().await.unwrap(), "+a is a1 at 127.0.0.1:1001");
-}
-
-#[tokio::test]
-async fn renewed_certificates_are_noticed() {
-    let engine = ScriptedEngine::start();
-    engine.up("a", "a1", 1001);
-    let provider = engine
-        .reported()
-        .refresh_interval(Duration::from_millis(100))
-        .build()
-        .unwrap();
-    let mut received = Received::of(&provider);
-    received.until("synced").await;
-    received
-        .nothing_until("it is read again", || engine.calls("exec") >= 3)
-        .await;
-    engine.conf("a1", &admin_conf("a", "renewed"));
-    assert_eq!(received.next().await.unwrap(), "+a is a1 at 127.0.0.1:1001");
-}
-
-#[tokio::test]
 async fn without_events_it_is_asked_more_often() {
     let engine = ScriptedEngine::start();
     std::fs::write(engine.at("no-events"), "").unwrap();

@@ -88,38 +88,6 @@ async fn a_node_in_which_commands_hang_delays_nobody() {
 }
 
 #[tokio::test]
-async fn what_goes_wrong_with_one_cluster_is_reported_that_one() {
-    let engine = ScriptedEngine::start();
-    engine.up("a", "a1", 1001);
-    engine.up("b", "b1", 1002);
-    engine.up("c", "c1", 1003);
-    engine.conf(
-        "b1",
-        &admin_conf("b", "t0ken").replace(
-            "{token: t0ken}",
-            "{exec: {apiVersion: client.authentication.k8s.io/v1, command: evil, interactiveMode: Never}}",
-        ),
-    );
-    let mut odd = container("c", "c1", "running", 1003);
-    odd["NetworkSettings"] = serde_json::json!("c4nary");
-    odd["HostConfig"]["PortBindings"] = serde_json::json!([]);
-    engine.put("c1", &odd);
-    let mut received = Received::of(&engine.reported().build().unwrap());
-    let mut announced = received.until("synced").await;
-    announced.sort();
-    assert!(
-        announced[0].contains("!b") && announced[0].contains("untrusted kubeconfigs may not"),
-        "{announced:?}"
-    );
-    assert!(
-        announced[1].contains("!c")
-            && announced[1].contains("port 6443 of container c-control-plane is not mapped"),
-        "{announced:?}"
-    );
-    assert_eq!(announced[2..], ["+a is a1 at 127.0.0.1:1001", "synced"]);
-}
-
-#[tokio::test]
 async fn a_discovery_that_is_dropped_or_stopped_kills_what_it_runs() {
     let engine = ScriptedEngine::start();
     engine.up("a", "a1", 1001);

@@ -1,4 +1,4 @@
-use mcr_core::Provider;
+use mcr_core::{Provider, hub::OptionError};
 use mcr_testkit::sim::SimCluster;
 
 use super::*;
@@ -12,7 +12,7 @@ async fn bad_options_are_refused_with_what_to_do() {
     let error = |builder: KubeconfigProviderBuilder| builder.build().unwrap_err().to_string();
     assert_eq!(
         error(KubeconfigProvider::builder()),
-        "there is no hub; give the client of the cluster that has the Secrets with `client`"
+        "there is no hub; give the client of the management cluster with `client`"
     );
     assert_eq!(
         error(builder().namespace("Fleet")),
@@ -48,7 +48,7 @@ async fn bad_options_are_refused_with_what_to_do() {
     for namespace in ["", "a.b", "a/b", "-a", "?"] {
         assert!(matches!(
             builder().namespace(namespace).build(),
-            Err(KubeconfigError::Namespace(_))
+            Err(KubeconfigError::Hub(OptionError::Namespace(_)))
         ));
     }
     assert!(

@@ -6,18 +6,9 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A discovery of clusters that schedulers choose. Each namespace has a watch of PlacementDecisions.
-fn chosen(memory: &Arc<Memory<Ids>>, namespaces: usize) -> World {
-    let builder = builder().placement("web");
-    World::of(
-        if namespaces > 1 {
-            builder.namespaces(["fleet", "other"])
-        } else {
-            builder
-        },
-        memory,
-        policy(),
-    )
+/// A discovery of clusters that schedulers choose.
+fn chosen(memory: &Arc<Memory<Ids>>) -> World {
+    World::of(builder().placement("web"), memory, policy())
 }
 
 fn slice(names: &[&str]) -> Option<Slice> {
@@ -52,74 +43,9 @@ fn announced(world: &mut World, batch: Vec<Event>) -> Vec<String> {
 const NOTHING: [&str; 0] = [];
 
 #[test]
-fn a_profile_joins_when_any_of_the_decisions_names_it_and_leaves_when_none_does() {
-    let mut clusters = chosen(&Arc::default(), 1);
-    let profiles = ["a", "b", "c"].map(|name| one(name, ready(name, name)));
-    assert_eq!(
-        announced(&mut clusters, profiles.into()),
-        NOTHING,
-        "nobody has chosen yet"
-    );
-    assert_eq!(
-        announced(&mut clusters, vec![Event::Profile(0, HubEvent::Synced)]),
-        NOTHING
-    );
-    let first = decision("slice-0", slice(&["a", "nowhere"]));
-    assert_eq!(
-        announced(&mut clusters, vec![first]),
-        ["+a a"],
-        "one that is named may join at once"
-    );
-    assert_eq!(
-        announced(&mut clusters, vec![Event::Decision(HubEvent::Synced)]),
-        ["synced"]
-    );
-    let second = decision("slice-1", slice(&["a", "b"]));
-    assert_eq!(announced(&mut clusters, vec![second]), ["+b b"]);
-    let without = decision("slice-0", slice(&[]));
-    assert_eq!(
-        announced(&mut clusters, vec![without]),
-        NOTHING,
-        "the other one names it still"
-    );
-    // From one to another, in whatever order.
-    let moved = vec![
-        decision("slice-1", slice(&["b"])),
-        decision("slice-0", slice(&["a"])),
-    ];
-    assert_eq!(announced(&mut clusters, moved), NOTHING);
-    assert_eq!(announced(&mut clusters, vec![decision("slice-1", None)]), ["-b"]);
-    // What happens to it meanwhile is known when it joins again.
-    assert_eq!(
-        announced(&mut clusters, vec![one("b", ready("b", "elsewhere"))]),
-        NOTHING
-    );
-    assert_eq!(
-        announced(&mut clusters, vec![decision("slice-2", slice(&["b"]))]),
-        ["+b elsewhere"]
-    );
-    assert_eq!(
-        announced(
-            &mut clusters,
-            vec![Event::Profile(0, HubEvent::Deleted(key("b")))]
-        ),
-        ["-b"]
-    );
-    assert_eq!(
-        announced(&mut clusters, vec![decision("slice-2", slice(&["b", "c"]))]),
-        ["+c c"]
-    );
-    // One that is named before it exists.
-    assert_eq!(
-        announced(&mut clusters, vec![one("b", ready("b2", "b"))]),
-        ["+b b"]
-    );
-}
-
-#[test]
 fn as_long_as_decisions_are_not_all_known_nothing_leaves_because_of_them() {
     let memory = Arc::default();
-    let mut clusters = chosen(&memory, 1);
+    let mut clusters = chosen(&memory);
     let both = vec![
         one("a", ready("a", "a")),
         one("b", ready("b", "b")),
@@ -129,7 +55,7 @@ fn as_long_as_decisions_are_not_all_known_nothing_leaves_because_of_them() {
     ];
     assert_eq!(clusters.decide(both).len(), 3);
     // The next discovery knows no decision for a while.
-    let mut clusters = chosen(&memory, 1);
+    let mut clusters = chosen(&memory);
     let profiles = vec![
         one("a", ready("a", "a")),
         one("b", ready("b", "b")),
@@ -168,7 +94,7 @@ fn as_long_as_decisions_are_not_all_known_nothing_leaves_because_of_them() {
 #[test]
 fn a_decision_that_cannot_be_read_takes_no_cluster_away_and_gives_none() {
     let memory = Arc::default();
-    let mut clusters = chosen(&memory, 1);
+    let mut clusters = chosen(&memory);
     let all = vec![
         one("a", ready("a", "a")),
         one("b", ready("b", "b")),
@@ -183,7 +109,7 @@ fn a_decision_that_cannot_be_read_takes_no_cluster_away_and_gives_none() {
         "its last names stay chosen"
     );
     // The next discovery has never read it.
-    let mut clusters = chosen(&memory, 1);
+    let mut clusters = chosen(&memory);
     let all = vec![
         one("a", ready("a", "a")),
         one("b", ready("b", "b")),
@@ -204,54 +130,34 @@ fn a_decision_that_cannot_be_read_takes_no_cluster_away_and_gives_none() {
     assert_eq!(announced(&mut clusters, vec![decision("slice-0", None)]), ["-b"]);
 }
 
+/// A decision that can't be read may name each cluster that the last discovery has announced, so it is chosen in the middle of a
+/// batch.
 #[test]
-fn duplicates_are_searched_among_the_chosen_ones_only() {
-    let mut clusters = chosen(&Arc::default(), 1);
-    let all = vec![
-        one("old", member("old", "m", 1)),
-        one("young", member("young", "m", 2)),
-        decision("slice-0", slice(&["young"])),
-        Event::Profile(0, HubEvent::Synced),
-    ];
+fn facts_from_the_time_when_a_profile_was_not_chosen_replace_no_newer_ones() {
+    let memory = Arc::default();
+    let mut clusters = chosen(&memory);
+    let named = decision("slice-0", slice(&["a"]));
+    let synced = || {
+        [
+            Event::Profile(0, HubEvent::Synced),
+            Event::Decision(HubEvent::Synced),
+        ]
+    };
+    clusters.decide(
+        [one("a", ready("a", "a")), named]
+            .into_iter()
+            .chain(synced())
+            .collect(),
+    );
+    let mut clusters = chosen(&memory);
     assert_eq!(
-        announced(&mut clusters, all),
-        NOTHING,
-        "a decision that names the older one may come yet"
+        announced(&mut clusters, vec![one("a", ready("a", "old"))]),
+        NOTHING
     );
-    assert_eq!(
-        announced(&mut clusters, vec![Event::Decision(HubEvent::Synced)]),
-        ["+young one", "synced"]
-    );
-    let both = announced(&mut clusters, vec![decision("slice-1", slice(&["old"]))]);
-    assert!(
-        both[0] == "+old one" && both[1].starts_with("~young: ClusterProfile old is older"),
-        "{both:?}"
-    );
-    let swapped = vec![decision("slice-1", slice(&[]))];
-    assert_eq!(announced(&mut clusters, swapped), ["+young one", "-old"]);
-}
-
-#[test]
-fn inventories_are_in_sync_when_all_are_and_share_nothing_but_decisions() {
-    let mut clusters = chosen(&Arc::default(), 2);
-    let other = ObjectKey::namespaced("other", "a");
-    let names: Arc<[ObjectKey]> = [key("a"), other.clone()].into();
-    let all = vec![
-        one("a", member("u", "m", 1)),
-        Event::Profile(1, HubEvent::Applied(other, Ok(member("v", "m", 2)))),
-        decision("slice-0", Some(Slice(Ok(names)))),
-        Event::Profile(0, HubEvent::Synced),
-        Event::Decision(HubEvent::Synced),
-    ];
-    assert_eq!(announced(&mut clusters, all), NOTHING);
-    assert_eq!(
-        announced(&mut clusters, vec![Event::Decision(HubEvent::Synced)]),
-        ["+fleet/a one"]
-    );
-    assert_eq!(
-        announced(&mut clusters, vec![Event::Profile(1, HubEvent::Synced)]),
-        ["+other/a one", "synced"]
-    );
+    let batch = vec![decision("slice-0", unreadable()), one("a", ready("a", "new"))];
+    announced(&mut clusters, batch);
+    let facts = clusters.0.facts(&key("a")).unwrap();
+    assert_eq!(facts, ready("a", "new"));
 }
 
 #[derive(Debug, Clone)]
@@ -286,7 +192,7 @@ proptest! {
         let (mut there, mut slices) = (BTreeSet::new(), BTreeMap::new());
         let mut fleet = BTreeSet::<String>::new();
         let sync = || vec![Event::Profile(0, HubEvent::Synced), Event::Decision(HubEvent::Synced)];
-        let mut clusters = chosen(&memory, 1);
+        let mut clusters = chosen(&memory);
         clusters.decide(sync());
         let names = ["slice-0", "slice-1"];
         let of = |slice: &Result<Vec<usize>, ()>| match slice {
@@ -312,7 +218,7 @@ proptest! {
                     (vec![change], false)
                 }
                 Step::Restart => {
-                    clusters = chosen(&memory, 1);
+                    clusters = chosen(&memory);
                     let profiles = there.iter().map(|which| one(NAMES[*which], ready(NAMES[*which], "one")));
                     let decisions = slices.iter().map(|(which, slice)| decision(names[*which], of(slice)));
                     (profiles.chain(decisions).chain(sync()).collect(), true)
