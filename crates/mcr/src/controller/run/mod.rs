@@ -20,7 +20,7 @@ use self::{
     outcome::{Ended, outcome},
 };
 use super::{
-    engine::{Engine, counters::count, running::Job},
+    engine::{Engine, running::Job},
     member::Member,
 };
 use crate::{
@@ -113,7 +113,7 @@ async fn reconcile(mut run: RunGuard, key: RequestKey, attempt: u32, term: Optio
             return;
         }
         Ok(Err(Cut::Aborted)) => {
-            count(&core.counters.aborted);
+            core.counters.add(|counts| counts.aborted += 1);
             tracing::warn!(
                 "the reconcile did not end in time after this process lost the Lease; it is aborted"
             );
@@ -123,7 +123,7 @@ async fn reconcile(mut run: RunGuard, key: RequestKey, attempt: u32, term: Optio
         Err(panic) => Err(panic),
     };
     core.counters.durations.observe(began.elapsed());
-    count(&core.counters.reconciles);
+    core.counters.add(|counts| counts.reconciles += 1);
     run.end(|run, job| outcome(&run.engine, job, state, ended));
 }
 
@@ -162,7 +162,7 @@ impl RunGuard {
 impl Drop for RunGuard {
     fn drop(&mut self) {
         self.end(|run, _| {
-            count(&run.engine.core.counters.aborted);
+            run.engine.core.counters.add(|counts| counts.aborted += 1);
             Ended::with(Outcome::Drop)
         });
     }
