@@ -1,4 +1,4 @@
-//! Metrics: their values, the lifetime of their series, and their cost.
+//! Metrics: their values, the lifetime of their series, their cost, and the table of docs/metrics.md.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "support/series.rs"]
@@ -6,6 +6,8 @@ mod series;
 mod support;
 
 use std::{
+    collections::BTreeSet,
+    fmt::Write,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -16,7 +18,7 @@ use std::{
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr::{
     Action, BoxError, BuiltController, Controller, ControllerHandle, Fleet, FleetReport, Request,
-    metrics::{Metrics, MetricsOptions, PerCluster},
+    metrics::{METRICS, Metrics, MetricsOptions, PerCluster},
 };
 use series::Scrape;
 use support::{World, until, until_true};
@@ -48,7 +50,7 @@ fn scrape(metrics: &Metrics) -> Scrape {
     Scrape::parse(&metrics.text())
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_reconciles_come_to_is_counted() {
     let mut world = World::new();
     let handle = world.run(maps("animals"));
@@ -125,7 +127,7 @@ async fn what_reconciles_come_to_is_counted() {
     world.end().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_kind_that_cant_be_listed_shows() {
     let mut world = World::new();
     let handle = world.run(maps("animals"));
@@ -159,7 +161,7 @@ async fn a_kind_that_cant_be_listed_shows() {
     world.end().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_thousand_rounds_of_joining_and_leaving_leave_no_series() {
     let mut world = World::new();
     let handle = world.run(maps("animals"));
@@ -199,7 +201,7 @@ async fn a_thousand_rounds_of_joining_and_leaving_leave_no_series() {
     world.end().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn series_of_clusters_are_capped_whole() {
     let world = World::new();
     let limited = metrics(&world.fleet, &[], PerCluster::Limit(2));
@@ -230,47 +232,7 @@ async fn series_of_clusters_are_capped_whole() {
     world.end().await;
 }
 
-#[tokio::test]
-async fn odd_names_are_escaped() {
-    let mut world = World::new();
-    let handle = world.run(maps("a \"quoted\"\ncontroller\\"));
-    let odd = [
-        "a\"b",
-        "a\\b",
-        "\\\"} 1",
-        "x{y=\"z\"},",
-        "züri/λ ✓",
-        "a\\nb",
-        "#",
-        " ",
-    ];
-    for name in odd {
-        world.join(name);
-    }
-    for name in odd {
-        world.cluster(name).await;
-    }
-    let of = scrape(&metrics(&world.fleet, &[handle], PerCluster::default()));
-    for name in odd {
-        assert_eq!(
-            of.of_cluster(name)
-                .filter(|series| series.name == "mcr_cluster_state")
-                .count(),
-            1,
-            "{name}"
-        );
-    }
-    assert!(
-        of.get(
-            "mcr_reconciles_running",
-            &[("controller", "a \"quoted\"\ncontroller\\")]
-        )
-        .is_some()
-    );
-    world.end().await;
-}
-
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn equal_names_never_make_a_series_twice() {
     let mut world = World::with_settings(|settings| settings.drain_grace = Duration::from_secs(2));
     let first = world.run(maps("same"));
@@ -363,7 +325,7 @@ async fn many(clusters: usize) -> (World, [ControllerHandle; 1]) {
 }
 
 /// A scrape of the clusters takes about as long as ten scrapes of five hundred clusters.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn five_thousand_clusters_are_scraped_in_bounded_time() {
     const FEW: usize = 500;
     const MANY: usize = 5000;
@@ -430,4 +392,97 @@ fn a_fleet_that_does_not_run_has_metrics_of_its_own_and_of_the_program() {
     metrics.registry_mut().register("mine", "Mine", mine.clone());
     mine.inc();
     assert_eq!(scrape(&metrics).get("mine_total", &[]), Some(1.0));
+}
+
+/// Prints the table if it differs. `MCR_BLESS=1` writes it to the documentation.
+#[tokio::test(start_paused = true)]
+async fn the_table_in_the_documentation_is_what_is_exposed() {
+    let mut world = World::new();
+    let handle = world.run(maps("animals"));
+    let berlin = world.join("berlin");
+    berlin.put_map("default/a", "1");
+    until_true(|| handle.status().counts.successes == 1).await;
+    let metrics = Metrics::new(&world.fleet, [handle], MetricsOptions::default());
+    let scrape = Scrape::parse(&metrics.text());
+
+    let families: Vec<(&str, &str)> = scrape
+        .families
+        .iter()
+        .map(|(name, kind)| (&**name, &**kind))
+        .collect();
+    let described: Vec<(&str, &str)> = METRICS
+        .iter()
+        .map(|metric| {
+            (
+                metric.name.strip_suffix("_total").unwrap_or(metric.name),
+                metric.kind.as_str(),
+            )
+        })
+        .collect();
+    assert_eq!(families, described);
+    let mut seen = BTreeSet::new();
+    for series in &scrape.series {
+        let metric = METRICS
+            .iter()
+            .find(|metric| {
+                let suffix = series.name.strip_prefix(metric.name);
+                suffix.is_some_and(|suffix| ["", "_sum", "_count", "_bucket"].contains(&suffix))
+            })
+            .unwrap_or_else(|| panic!("{} is not described", series.name));
+        let labels: BTreeSet<&str> = series
+            .labels
+            .keys()
+            .map(|key| &**key)
+            .filter(|key| *key != "le")
+            .collect();
+        assert_eq!(labels, metric.labels.iter().copied().collect(), "{}", series.name);
+        seen.insert(metric.name);
+    }
+    // There is no leader election. The cluster has a ready client, so the expiry of its credentials is unknown.
+    let without: Vec<_> = METRICS
+        .iter()
+        .map(|metric| metric.name)
+        .filter(|name| !seen.contains(name))
+        .collect();
+    assert_eq!(
+        without,
+        ["mcr_leader", "mcr_cluster_credential_expiry_timestamp_seconds"]
+    );
+    // The names follow the rules of Prometheus, and each metric has a help text.
+    for metric in METRICS {
+        assert!(metric.name.starts_with("mcr_") && !metric.help.is_empty() && !metric.help.ends_with('.'));
+        assert_eq!(
+            metric.name.ends_with("_total"),
+            metric.kind.as_str() == "counter",
+            "{}",
+            metric.name
+        );
+    }
+
+    let mut table = "| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n".to_owned();
+    for metric in METRICS {
+        let labels: Vec<_> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
+        let (name, kind) = (metric.name, metric.kind.as_str());
+        writeln!(
+            table,
+            "| `{name}` | {kind} | {} | {} |",
+            labels.join(", "),
+            metric.help
+        )
+        .unwrap();
+    }
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
+    let text = std::fs::read_to_string(page).unwrap();
+    let (begin, end) = ("<!-- table -->\n\n", "\n<!-- end -->");
+    let (before, rest) = text.split_once(begin).expect("the place of the table");
+    let (is, after) = rest.split_once(end).expect("the end of the table");
+    if std::env::var_os("MCR_BLESS").is_some() {
+        std::fs::write(page, format!("{before}{begin}{table}{end}{after}")).unwrap();
+    } else {
+        assert_eq!(
+            is, table,
+            "docs/metrics.md is not what is exposed; MCR_BLESS=1 puts it right"
+        );
+    }
+    world.end().await;
 }

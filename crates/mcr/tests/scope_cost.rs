@@ -5,6 +5,9 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "support/layout.rs"]
+mod layout;
+
 use std::{
     ops::Range,
     sync::{
@@ -14,13 +17,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::future::BoxFuture;
-use http::{Request as HttpRequest, Response};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::client::Body;
+use layout::Namespaces;
 use mcr::{
-    Access, Action, BoxError, ClusterName, ClusterSpec, ClusterState, Controller, Fleet, Request,
-    core::{AnswerBody, ObjectMetadata, Placement, Scope, ScopeLayout, Upstream},
+    Access, Action, BoxError, ClusterName, ClusterSpec, ClusterState, Controller, Fleet, Request, core::Scope,
 };
 use mcr_provider_clusters::ClustersProvider;
 use mcr_testkit::{sim::SimCluster, waiting::eventually};
@@ -37,25 +37,6 @@ const MOST_BYTES: f64 = 6_000.0;
 /// The limit of the ratio of the cost of one more cluster among ten thousand to that among one thousand. The ratio would be
 /// ten if each cluster looked at all others. The suite `shared-scope` of mcr-bench measures the time.
 const MOST_GROWTH: f64 = 3.0;
-
-struct Namespaces;
-
-impl ScopeLayout for Namespaces {
-    fn name(&self) -> &str {
-        "namespaces"
-    }
-    fn place<'o>(&self, object: &ObjectMetadata<'o>) -> Option<Placement<'o>> {
-        object.namespace().map(Placement::new)
-    }
-    fn send(
-        &self,
-        _: Arc<str>,
-        request: HttpRequest<Body>,
-        upstream: Upstream,
-    ) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
-        Box::pin(async move { upstream.send(request).await })
-    }
-}
 
 fn resident() -> f64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
@@ -99,7 +80,7 @@ async fn ten_thousand_clusters_in_a_scope_cost_one_watch_and_little_each() {
             .create(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config", "namespace": namespace}, "data": {"key": "value"}}))
             .unwrap();
     }
-    let scope = Scope::new(Namespaces);
+    let scope = Scope::new(Namespaces(|| true));
     scope.set_endpoint("main", Access::from(server.client()));
     let spec = |number: usize| {
         let name = place(number);
