@@ -320,7 +320,9 @@ async fn a_request_is_no_longer_failing_when_it_is_dropped_or_its_cluster_leaves
         .clusters(ClusterSelector::label("in", "yes"));
     let handle = world.run(controller.build(reconcile, Arc::new(())).unwrap());
     for api in [&a, &b] {
-        ["ns/x", "ns/y", "ns/z"].map(|key| api.put_map(key, "1"));
+        for key in ["ns/x", "ns/y", "ns/z"] {
+            api.put_map(key, "1");
+        }
     }
     let count = |cluster: &str| handle.status().clusters.get(cluster).map(|of| of.failing_count);
     until_true(|| count("a") == Some(3) && count("b") == Some(3)).await;

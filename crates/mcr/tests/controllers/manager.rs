@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{Api, Seen, sleep};
+use crate::support::{Api, Dropped, Seen, sleep};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use mcr::{
     BoxError, BuildError, Controller, Fleet, LeaderElection, Manager, ManagerError, Request, RequestKey,

@@ -3,14 +3,12 @@
 use std::{
     convert::Infallible,
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
 use k8s_openapi::api::{core::v1::ConfigMap, rbac::v1::PolicyRule};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use mcr::{
     Action, BuildError, BuiltController, ClusterSpec, Controller, ControllerHandle, Request, RequestObject,
-    core::TransportSettings,
 };
 use mcr_testkit::{
     control_plane::{ControlPlane, Credentials, Etcd, KubeconfigBuilder, policy_rule},

@@ -3,7 +3,6 @@
 #![allow(dead_code, unreachable_pub)] // Each test file uses its part.
 #![allow(clippy::unwrap_used)] // Clippy takes only functions marked as tests for tests.
 
-pub mod layout;
 pub mod maps;
 
 use std::{
