@@ -3,7 +3,10 @@
 use std::{fmt, pin::pin, sync::Arc, time::Duration};
 
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::{Api, Client, api::ApiResource};
+use kube::{
+    Api, Client,
+    api::{ApiResource, PostParams},
+};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -65,6 +68,7 @@ impl Election {
         let requests = Requests {
             api: Api::namespaced(client.clone(), namespace),
             objects: Api::namespaced_with(client.clone(), namespace, &ApiResource::erase::<Lease>(&())),
+            params: PostParams::default(),
             // A holder needs time for another attempt before its deadline.
             limit: self.decision.durations.renew_deadline / 3,
         };

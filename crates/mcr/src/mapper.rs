@@ -168,24 +168,17 @@ pub(crate) fn owners(kind: OwnerKind, every: bool) -> MapChange {
 
 fn owners_of(object: &Object, wanted: &OwnerKind, every: bool) -> Result<Vec<ObjectKey>, DecodeError> {
     let owned: Owned = object.decode()?;
-    let owners = owned.metadata.owner_references.unwrap_or_default();
-    Ok(keys(owners, object.key(), wanted, every))
-}
-
-fn keys(owners: Vec<Owner>, of: &ObjectKey, wanted: &OwnerKind, every: bool) -> Vec<ObjectKey> {
-    owners
-        .into_iter()
+    let owners = owned.metadata.owner_references.unwrap_or_default().into_iter();
+    // The version is not compared: an owner is the same object in every version of its API.
+    let group =
+        |owner: &Owner| owner.api_version.split_once('/').map_or("", |(group, _)| group) == wanted.group;
+    let owners = owners
         .filter(|owner| every || owner.controller == Some(true))
-        // The version is not compared: an owner is the same object in every version of its API.
-        .filter(|owner| group(&owner.api_version) == wanted.group && owner.kind == wanted.kind)
-        .map(|owner| match &of.namespace {
+        .filter(|owner| group(owner) && owner.kind == wanted.kind)
+        .map(|owner| match &object.key().namespace {
             // The owner of a namespaced object is in the same namespace or in none.
             Some(namespace) if !wanted.cluster_scoped => ObjectKey::namespaced(namespace.clone(), owner.name),
             _ => ObjectKey::cluster_scoped(owner.name),
-        })
-        .collect()
-}
-
-fn group(api_version: &str) -> &str {
-    api_version.split_once('/').map_or("", |(group, _)| group)
+        });
+    Ok(owners.collect())
 }

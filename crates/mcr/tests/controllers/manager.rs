@@ -53,36 +53,17 @@ fn misuse_is_reported_when_it_is_built() {
 #[tokio::test]
 async fn a_manager_refuses_what_could_not_work() {
     let builder = || Manager::single(Api::default().client());
-    assert!(matches!(
-        Manager::builder().controller(maps("x")).build(),
-        Err(ManagerError::NoProvider)
-    ));
-    let error = builder()
-        .controller(maps("x"))
-        .controller(maps("x"))
-        .build()
-        .unwrap_err();
+    let without = Manager::builder().controller(maps("x")).build();
+    assert!(matches!(without, Err(ManagerError::NoProvider)));
+    let two = || builder().controller(maps("x")).controller(maps("x"));
+    let error = two().build().unwrap_err();
     assert!(error.to_string().starts_with("two controllers are named x"));
-    assert!(
-        builder()
-            .controller(maps("x"))
-            .controller(maps("x"))
-            .allow_equal_names()
-            .build()
-            .is_ok()
-    );
+    assert!(two().allow_equal_names().build().is_ok());
     // Two controllers of one kind are fine.
-    assert!(
-        builder()
-            .controller(maps("x"))
-            .controller(maps("y").unwrap())
-            .build()
-            .is_ok()
-    );
-    assert!(matches!(
-        builder().controller(maps("")).build(),
-        Err(ManagerError::Build(BuildError::EmptyName))
-    ));
+    let two = builder().controller(maps("x")).controller(maps("y").unwrap());
+    assert!(two.build().is_ok());
+    let unnamed = builder().controller(maps("")).build();
+    assert!(matches!(unnamed, Err(ManagerError::Build(BuildError::EmptyName))));
     assert!(matches!(
         builder().settings(|_| {}).build(),
         Err(ManagerError::TwoFleets)

@@ -9,7 +9,7 @@ use std::{
 
 use crate::support::{
     ApiAccess, Seen, World,
-    maps::{keys, maps},
+    maps::{keys, maps, record},
     name, sleep, until_true,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
@@ -330,42 +330,27 @@ async fn each_watch_chooses_its_clusters() {
     world.add("a", &a, &[]);
     a.put("secrets", "ns/s", json!({}));
     let same = |secret: Watched<Secret>| ObjectKey::of(&*secret.object);
-    let controller = Controller::<ConfigMap>::new("x")
+    let of_secrets = WatchOptions::new().clusters(ClusterSelector::label("secrets", "yes"));
+    let controller = maps()
         .clusters(ClusterSelector::label("maps", "yes"))
-        .watches_with(
-            &(),
-            same,
-            WatchOptions::new().clusters(ClusterSelector::label("secrets", "yes")),
-        );
-    let object = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
-        seen.push(
-            format!("{:?}", request.object)
-                .split(['(', ' '])
-                .next()
-                .unwrap_or_default(),
-        );
-        Ok::<_, BoxError>(())
-    };
-    let (handle, seen) = world.run_with(controller, object);
+        .watches_with(&(), same, of_secrets);
+    let (handle, seen) = world.run_with(controller, record);
     world.add("a", &a, &[("secrets", "yes")]);
-    assert_eq!(seen.wait_for(1).await, ["Unwatched"]);
+    assert_eq!(seen.wait_for(1).await, ["cluster://a/ns/s unwatched"]);
     let lists = a.lists();
     // A watch that starts or ends does not restart the other watch.
     world.add("a", &a, &[("secrets", "yes"), ("maps", "yes")]);
     until_true(|| a.watches() == 2).await;
     a.put("secrets", "ns/s", json!({"data": {}}));
-    assert_eq!(seen.wait_for(2).await[1], "Absent");
+    assert_eq!(seen.wait_for(2).await[1], "cluster://a/ns/s absent");
     a.put_map("ns/s", "1");
-    assert_eq!(seen.wait_for(3).await[2], "Live");
+    assert_eq!(seen.wait_for(3).await[2], "cluster://a/ns/s live 1");
     world.add("a", &a, &[("secrets", "yes")]);
     until_true(|| a.watches() == 1).await;
-    assert_eq!(
-        seen.wait_for(4).await[3],
-        "Unwatched",
-        "what the Secret asks for, delivered again"
-    );
+    // The Secret is delivered again.
+    assert_eq!(seen.wait_for(4).await[3], "cluster://a/ns/s unwatched");
     assert_eq!(a.lists(), lists + 1);
-    assert!(handle.status().clusters[&name("a")].gate.is_open());
+    assert!(handle.status().clusters["a"].gate.is_open());
     world.end().await;
 }
 
@@ -377,9 +362,8 @@ async fn a_watch_that_is_released_no_longer_holds_anything_back() {
     a.put_map("ns/x", "1");
     world.add("a", &a, &[("secrets", "yes")]);
     let where_wanted = WatchOptions::new().clusters(ClusterSelector::has_label("secrets"));
-    let controller =
-        Controller::<ConfigMap>::new("x").owns_with::<Secret>(&(), OwnsOptions::new().watch(where_wanted));
-    let (_, seen) = world.run_with(controller, keys);
+    let options = OwnsOptions::new().watch(where_wanted);
+    let (_, seen) = world.run_with(maps().owns_with::<Secret>(&(), options), keys);
     sleep(5_000).await;
     assert_eq!(seen.len(), 0);
     world.add("a", &a, &[]);

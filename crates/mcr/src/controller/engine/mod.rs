@@ -85,7 +85,7 @@ impl Core {
 
     /// The leadership without which the controller dispatches nothing. `None`: it always dispatches.
     pub(crate) fn needs(&self) -> Option<&Leadership> {
-        self.leadership.get().filter(|_| self.plan.leader_only)
+        self.leadership.get().filter(|_| self.plan.settings.leader_only)
     }
 
     /// Whether another replica reconciles for this one.
@@ -99,7 +99,7 @@ impl Core {
             Ok(result) => Some(result),
             Err(panic) => {
                 self.counters.add(|counts| counts.callback_panics += 1);
-                tracing::error!(controller = %self.plan.name, cluster, panic = panic_text(&*panic), "{what} panicked");
+                tracing::error!(controller = %self.plan.settings.name, cluster, panic = panic_text(&*panic), "{what} panicked");
                 None
             }
         }
@@ -107,12 +107,15 @@ impl Core {
 
     /// Whether the selector of the controller chooses this cluster.
     pub(crate) fn selects(&self, cluster: &Cluster) -> bool {
-        self.selects_by(&self.plan.clusters, cluster)
+        self.selects_by(&self.plan.settings.clusters, cluster)
     }
 
     /// Whether the selector of a watch chooses this cluster.
     pub(crate) fn watches_in(&self, watch: &WatchPlan, cluster: &Cluster) -> bool {
-        self.selects_by(watch.clusters.as_ref().unwrap_or(&self.plan.clusters), cluster)
+        self.selects_by(
+            watch.clusters.as_ref().unwrap_or(&self.plan.settings.clusters),
+            cluster,
+        )
     }
 
     fn selects_by(&self, selector: &ClusterSelector, cluster: &Cluster) -> bool {
@@ -147,7 +150,7 @@ impl Core {
         let (kept, dropped) = deferred.add(&key);
         self.counters.add(|counts| counts.misdirected += dropped as u64);
         if dropped > 0 && !std::mem::replace(&mut deferred.warned, true) {
-            tracing::warn!(controller = %self.plan.name, %key, "too many requests wait for clusters that have not joined; those of the clusters that have not come for longest are dropped. Check whether a mapper or source names clusters that don't exist");
+            tracing::warn!(controller = %self.plan.settings.name, %key, "too many requests wait for clusters that have not joined; those of the clusters that have not come for longest are dropped. Check whether a mapper or source names clusters that don't exist");
         }
         kept
     }
@@ -194,7 +197,7 @@ impl Core {
         self.counters.add(|counts| counts.overflowed += 1);
         member.overflowed.store(true, Ordering::SeqCst);
         if !self.overflowed.swap(true, Ordering::SeqCst) {
-            tracing::warn!(controller = %self.plan.name, cluster = %member.cluster.name(), "too many requests wait in a cluster in which the controller dispatches nothing: {what}");
+            tracing::warn!(controller = %self.plan.settings.name, cluster = %member.cluster.name(), "too many requests wait in a cluster in which the controller dispatches nothing: {what}");
         }
     }
 
@@ -235,7 +238,7 @@ impl Engine {
         }
         match self.fleet.get(&key.cluster) {
             Ok(cluster) if !core.is_member(&cluster) => {
-                tracing::debug!(controller = %core.plan.name, %key, "request dropped: the controller does not select its cluster");
+                tracing::debug!(controller = %core.plan.settings.name, %key, "request dropped: the controller does not select its cluster");
                 core.counters.add(|counts| counts.misdirected += 1);
                 false
             }

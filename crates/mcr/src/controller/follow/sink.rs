@@ -127,7 +127,7 @@ impl ChangeSink for WatchSink {
             }
             Some(Err(error)) => {
                 core.counters.add(|counts| counts.undecodable += 1);
-                tracing::warn!(controller = %core.plan.name, cluster = %cluster.name(), %error, "a change led to no request: the object can't be decoded");
+                tracing::warn!(controller = %core.plan.settings.name, cluster = %cluster.name(), %error, "a change led to no request: the object can't be decoded");
             }
             None => {}
         }

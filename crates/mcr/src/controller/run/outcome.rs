@@ -165,7 +165,7 @@ impl Ended {
                     target: "mcr::reconcile",
                     $level,
                     error = %failure.text,
-                    controller = %engine.core.plan.name,
+                    controller = %engine.core.plan.settings.name,
                     kind,
                     cluster = %job.cluster,
                     display_name = member.cluster.property(DISPLAY_NAME),
