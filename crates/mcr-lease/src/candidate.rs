@@ -215,46 +215,37 @@ mod tests {
     #[test]
     fn settings_that_could_not_work_are_refused_with_the_name_of_the_field() {
         let second = Duration::from_secs(1);
-        let refused: [(Candidate, &str, &str); 9] = [
+        let lease = || Candidate::new("a");
+        let refused = [
             (Candidate::new(""), "name", "not a name"),
             (Candidate::new("My_Lease"), "name", "My_Lease"),
-            (Candidate::new("a").namespace("a.b"), "namespace", "a.b"),
-            (Candidate::new("a").identity(" "), "identity", "name of the Pod"),
+            (lease().namespace("a.b"), "namespace", "a.b"),
+            (lease().identity(" "), "identity", "name of the Pod"),
+            (lease().retry_period(Duration::ZERO), "retry_period", "zero"),
             (
-                Candidate::new("a").retry_period(Duration::ZERO),
-                "retry_period",
-                "zero",
-            ),
-            (
-                Candidate::new("a").retry_period(second * 6),
+                lease().retry_period(second * 6),
                 "renew_deadline",
                 "two retry periods",
             ),
             (
-                Candidate::new("a").lease_duration(second * 10),
+                lease().lease_duration(second * 10),
                 "lease_duration",
                 "not longer",
             ),
             (
-                Candidate::new("a").lease_duration(Duration::ZERO),
+                lease().lease_duration(Duration::ZERO),
                 "lease_duration",
                 "at least 1 second",
             ),
-            (
-                Candidate::new("a").lease_duration(Duration::MAX),
-                "lease_duration",
-                "at most",
-            ),
+            (lease().lease_duration(Duration::MAX), "lease_duration", "at most"),
         ];
         for (candidate, field, text) in refused {
             let error = candidate.validate().unwrap_err();
             assert_eq!(error.field, field, "{error}");
             assert!(error.to_string().contains(text), "{error}");
         }
-        assert_eq!(
-            Candidate::new("a.b-1").namespace("ns").identity("pod").validate(),
-            Ok(())
-        );
+        let fine = Candidate::new("a.b-1").namespace("ns").identity("pod");
+        assert_eq!(fine.validate(), Ok(()));
     }
 
     #[test]

@@ -29,14 +29,3 @@ pub(crate) async fn sleep_until(until: Duration) {
         tokio::time::sleep(left).await;
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn it_never_goes_back_and_is_never_zero() {
-        let first = now();
-        assert!(!first.is_zero() && now() >= first);
-    }
-}

@@ -71,8 +71,8 @@ enum Seen {
 /// The state of a candidate.
 #[derive(Debug, Clone)]
 pub(crate) struct Decision {
-    identity: Arc<str>,
-    durations: Durations,
+    pub(crate) identity: Arc<str>,
+    pub(crate) durations: Durations,
     seen: Seen,
     /// Whether the server has another version than the one seen.
     outdated: bool,

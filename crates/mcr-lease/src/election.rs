@@ -1,9 +1,12 @@
-//! The task that takes part in the election: it does what the decision says.
+//! The task that takes part in the election: it carries out the decisions.
 
 use std::{fmt, pin::pin, sync::Arc, time::Duration};
 
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::{Api, Client, api::ApiResource};
+use kube::{
+    Api, Client,
+    api::{ApiResource, PostParams},
+};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -21,8 +24,6 @@ use crate::{
 pub struct Election {
     namespace: Option<String>,
     name: String,
-    identity: Arc<str>,
-    durations: Durations,
     decision: Decision,
     /// The Lease as it was last read or written.
     lease: Option<Box<Lease>>,
@@ -38,17 +39,15 @@ impl Election {
     ) -> Self {
         let identity: Arc<str> = identity.into();
         Self {
-            decision: Decision::new(identity.clone(), durations),
             leadership: Leadership::new(identity.clone(), name.clone().into()),
+            decision: Decision::new(identity, durations),
             namespace,
             name,
-            identity,
-            durations,
             lease: None,
         }
     }
 
-    /// Tells whether this process leads, now and while the election runs.
+    /// Whether this process leads, now and while the election runs.
     pub fn leadership(&self) -> Leadership {
         self.leadership.clone()
     }
@@ -69,8 +68,9 @@ impl Election {
         let requests = Requests {
             api: Api::namespaced(client.clone(), namespace),
             objects: Api::namespaced_with(client.clone(), namespace, &ApiResource::erase::<Lease>(&())),
+            params: PostParams::default(),
             // A holder needs time for another attempt before its deadline.
-            limit: self.durations.renew_deadline / 3,
+            limit: self.decision.durations.renew_deadline / 3,
         };
         // The holder of the round before: the log names each new one.
         let mut named = None;
@@ -106,12 +106,12 @@ impl Election {
 
     /// The Lease for a write that makes this candidate its holder, or renews it.
     fn to_hold(&self, step: Step) -> Option<Lease> {
-        let duration = self.durations.lease;
+        let (identity, duration) = (&self.decision.identity, self.decision.durations.lease);
         match (step, &self.lease) {
-            (Step::Create, _) => Some(record::created(&self.name, &self.identity, duration)),
+            (Step::Create, _) => Some(record::created(&self.name, identity, duration)),
             (Step::Update, Some(lease)) => {
                 let mut lease = Lease::clone(lease);
-                record::hold(&mut lease, &self.identity, duration);
+                record::hold(&mut lease, identity, duration);
                 Some(lease)
             }
             _ => None,
@@ -221,7 +221,7 @@ impl Election {
     /// the server refuses the first attempt, and the Lease is read again.
     async fn write_release(&mut self, requests: &Requests) -> Result<(), String> {
         while let Some(mut lease) = self.lease.take() {
-            if Record::of(&lease).holder.as_deref() != Some(&*self.identity) {
+            if Record::of(&lease).holder.as_deref() != Some(&*self.decision.identity) {
                 break;
             }
             record::release(&mut lease);
@@ -244,7 +244,7 @@ impl fmt::Debug for Election {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Election")
             .field("leadership", &self.leadership)
-            .field("durations", &self.durations)
+            .field("durations", &self.decision.durations)
             .finish_non_exhaustive()
     }
 }

@@ -16,7 +16,7 @@ pub(crate) struct Record {
     pub(crate) version: String,
     /// `None`: nobody holds the Lease.
     pub(crate) holder: Option<String>,
-    /// For how long the holder claims the Lease. `None`: the record does not say.
+    /// For how long the holder has the Lease. `None`: the record does not have it.
     pub(crate) duration: Option<Duration>,
     /// Whether a candidate has written the record. A person may create an empty Lease.
     pub(crate) written: bool,
@@ -92,7 +92,7 @@ pub(crate) fn hold(lease: &mut Lease, holder: &str, duration: Duration) {
     spec.lease_duration_seconds = Some(seconds(duration));
 }
 
-/// Says that nobody holds the Lease, in the form of client-go: no holder, and a duration of one second.
+/// Marks the Lease as held by nobody, in the form of client-go: no holder, and a duration of one second.
 pub(crate) fn release(lease: &mut Lease) {
     let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
     spec.holder_identity = Some(String::new());

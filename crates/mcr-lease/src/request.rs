@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
     Api, Error,
-    api::{DynamicObject, ObjectMeta, PostParams},
+    api::{DynamicObject, PostParams},
 };
 use tokio::time::timeout;
 
@@ -26,57 +26,53 @@ pub(crate) struct Requests {
     pub(crate) api: Api<Lease>,
     /// For reading them: their times may not fit into the type.
     pub(crate) objects: Api<DynamicObject>,
+    pub(crate) params: PostParams,
     pub(crate) limit: Duration,
 }
 
 impl Requests {
     pub(crate) async fn read(&self, name: &str) -> Response {
-        match timeout(self.limit, self.objects.get_opt(name)).await {
-            Ok(Ok(object)) => match object.map(record::read).transpose() {
+        match self.limited("get", &[], self.objects.get_opt(name)).await {
+            Ok(object) => match object.map(record::read).transpose() {
                 Ok(lease) => Response::Read(lease.map(Box::new)),
                 Err(problem) => Response::Failed(format!("get: the Lease can't be read: {problem}")),
             },
-            Ok(Err(error)) => Response::Failed(text("get", &error)),
-            Err(_) => self.too_late(),
+            Err(response) => response,
         }
     }
 
     pub(crate) async fn create(&self, lease: &Lease) -> Response {
-        match timeout(self.limit, self.api.create(&PostParams::default(), lease)).await {
-            Ok(Ok(lease)) => Response::Written(Box::new(lease)),
-            Ok(Err(Error::Api(status))) if status.code == 409 => Response::Rejected,
-            Ok(Err(error)) => Response::Failed(text("create", &error)),
-            Err(_) => self.too_late(),
-        }
+        let create = self.api.create(&self.params, lease);
+        let created = self.limited("create", &[409], create).await;
+        created.map_or_else(|response| response, |lease| Response::Written(Box::new(lease)))
     }
 
     /// Replaces the version that `lease` has in its metadata.
     pub(crate) async fn update(&self, mut lease: Lease) -> Response {
         let name = lease.metadata.name.clone().unwrap_or_default();
         // Nothing needs them, and a server may refuse those of another version.
-        let managed_fields = None;
-        lease.metadata = ObjectMeta {
-            managed_fields,
-            ..lease.metadata
-        };
-        match timeout(
-            self.limit,
-            self.api.replace(&name, &PostParams::default(), &lease),
-        )
-        .await
-        {
-            Ok(Ok(lease)) => Response::Written(Box::new(lease)),
-            Ok(Err(Error::Api(status))) if matches!(status.code, 404 | 409) => Response::Rejected,
-            Ok(Err(error)) => Response::Failed(text("update", &error)),
-            Err(_) => self.too_late(),
-        }
+        lease.metadata.managed_fields = None;
+        let replace = self.api.replace(&name, &self.params, &lease);
+        let replaced = self.limited("update", &[404, 409], replace).await;
+        replaced.map_or_else(|response| response, |lease| Response::Written(Box::new(lease)))
     }
 
-    fn too_late(&self) -> Response {
-        Response::Failed(format!(
-            "the API server did not answer within {} s",
-            self.limit.as_secs_f32()
-        ))
+    /// Waits for a request. `rejects` has the codes by which the server refuses a write of an outdated version.
+    async fn limited<T>(
+        &self,
+        verb: &str,
+        rejects: &[u16],
+        request: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Response> {
+        match timeout(self.limit, request).await {
+            Ok(Ok(found)) => Ok(found),
+            Ok(Err(Error::Api(status))) if rejects.contains(&status.code) => Err(Response::Rejected),
+            Ok(Err(error)) => Err(Response::Failed(text(verb, &error))),
+            Err(_) => Err(Response::Failed(format!(
+                "the API server did not answer within {} s",
+                self.limit.as_secs_f32()
+            ))),
+        }
     }
 }
 

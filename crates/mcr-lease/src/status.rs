@@ -51,22 +51,3 @@ fn rfc3339<S: Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::
         Err(_) => serializer.serialize_str("unknown"),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_text_in_json() {
-        let status = LeaseStatus {
-            role: Role::Leader,
-            holder: None,
-            identity: "a".into(),
-            lease: "ns/l".into(),
-            since: SystemTime::UNIX_EPOCH,
-            error: None,
-        };
-        let json = serde_json::to_value(status).unwrap();
-        assert_eq!(json["since"], "1970-01-01T00:00:00.000Z");
-    }
-}

@@ -146,7 +146,7 @@ pub enum ManagerError {
         panic: String,
     },
     /// A controller, a task or the fleet did not end within the grace period.
-    #[error("{what} did not end within {} s after the manager was told to stop", grace.as_secs_f32())]
+    #[error("{what} did not end within {} s after the manager began to stop", grace.as_secs_f32())]
     Stuck {
         /// The names of the controllers and tasks that did not end, or `the fleet`.
         what: String,

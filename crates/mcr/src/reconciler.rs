@@ -223,34 +223,15 @@ where
 }
 
 /// Runs a reconciler and an error policy for the `Controller` of kube.
-pub(crate) struct Uniform<K, R, P, F> {
-    reconcile: R,
-    policy: P,
-    context_of: F,
-    _kind: PhantomData<fn() -> K>,
+pub(crate) struct Uniform<R, P, F, Types> {
+    pub(crate) reconcile: R,
+    pub(crate) policy: P,
+    pub(crate) context_of: F,
+    /// The types that appear only in the bounds of the functions.
+    pub(crate) types: PhantomData<fn() -> Types>,
 }
 
-impl<K, R, P, F> Uniform<K, R, P, F> {
-    pub(crate) fn new(reconcile: R, policy: P, context_of: F) -> Self {
-        Self {
-            reconcile,
-            policy,
-            context_of,
-            _kind: PhantomData,
-        }
-    }
-}
-
-/// Adds the types that appear only in the bounds of the functions.
-pub(crate) struct Typed<T, Ctx, Fut>(T, PhantomData<fn() -> (Ctx, Fut)>);
-
-impl<T, Ctx, Fut> Typed<T, Ctx, Fut> {
-    pub(crate) fn new(inner: T) -> Self {
-        Self(inner, PhantomData)
-    }
-}
-
-impl<K, R, P, F, Ctx, Fut, E> RunReconcile for Typed<Uniform<K, R, P, F>, Ctx, Fut>
+impl<K, R, P, F, Ctx, Fut, E> RunReconcile for Uniform<R, P, F, (K, Ctx, Fut)>
 where
     K: DeserializeOwned + Send + Sync + 'static,
     Ctx: Send + Sync + 'static,
@@ -263,7 +244,6 @@ where
     fn run(self: Arc<Self>, call: Invocation, context: &ClusterContext) -> BoxFuture<'static, Completion> {
         let context = context.clone();
         Box::pin(async move {
-            let inner = &self.0;
             // As in kube, only objects that exist are reconciled.
             let object = match call.object {
                 StoredObject::Live(object) => match object.decode::<K>() {
@@ -273,20 +253,20 @@ where
                 _ => return Completion::Succeeded(Action::done()),
             };
             let ctx = context
-                .get_or_init(|| Arc::new((inner.context_of)(&call.cluster)))
+                .get_or_init(|| Arc::new((self.context_of)(&call.cluster)))
                 .clone();
             // Always succeeds: `context_of` made the value.
             let Ok(ctx) = ctx.downcast::<Ctx>() else {
                 return Completion::Succeeded(Action::done());
             };
-            match (inner.reconcile)(object.clone(), ctx.clone()).await {
+            match (self.reconcile)(object.clone(), ctx.clone()).await {
                 Ok(action) => Completion::Succeeded(action.into_action()),
                 Err(error) => {
                     let failure = Failure::of(&error);
                     if failure.is_decided(call.cluster.name()) {
                         return Completion::Failed(failure);
                     }
-                    let action = (inner.policy)(object, &error, ctx).into_action();
+                    let action = (self.policy)(object, &error, ctx).into_action();
                     Completion::FailedWithAction(failure, action)
                 }
             }

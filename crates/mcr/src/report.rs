@@ -152,17 +152,3 @@ pub(crate) fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Arc<str>
         })
         .collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn equal_names_are_distinguished() {
-        let names = distinct(["a", "b", "a", "a"].into_iter());
-        assert_eq!(
-            names,
-            ["a".into(), "b".into(), "a#2".into(), Arc::<str>::from("a#3")]
-        );
-    }
-}

@@ -303,24 +303,3 @@ impl<K> fmt::Debug for Request<K> {
             .finish_non_exhaustive()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kubes_references_are_targets() {
-        use k8s_openapi::api::core::v1::ConfigMap;
-        let target = Target::from(ObjectRef::<ConfigMap>::new("x").within("ns"));
-        assert_eq!(target, Target::Here(ObjectKey::namespaced("ns", "x")));
-    }
-
-    #[test]
-    fn a_key_reads_as_in_multicluster_runtime() {
-        let cluster = ClusterName::new("a/b").unwrap();
-        let key = RequestKey::new(cluster, ObjectKey::cluster_scoped("node-1"));
-        assert_eq!(key.to_string(), "cluster://a/b/node-1");
-        let other = key.in_cluster(ClusterName::new("c").unwrap());
-        assert_eq!(other.to_string(), "cluster://c/node-1");
-    }
-}

@@ -40,37 +40,6 @@ enum Node {
     Not(ClusterSelector),
 }
 
-/// The properties of a cluster that a selector reads.
-trait Subject {
-    fn name(&self) -> &str;
-    fn provider(&self) -> &str;
-    fn label(&self, key: &str) -> Option<String>;
-    fn labels(&self) -> std::collections::BTreeMap<String, String>;
-    fn property(&self, key: &str) -> Option<String>;
-    fn cluster(&self) -> Option<&Cluster>;
-}
-
-impl Subject for Cluster {
-    fn name(&self) -> &str {
-        self.name()
-    }
-    fn provider(&self) -> &str {
-        self.provider()
-    }
-    fn label(&self, key: &str) -> Option<String> {
-        self.label(key)
-    }
-    fn labels(&self) -> std::collections::BTreeMap<String, String> {
-        self.labels()
-    }
-    fn property(&self, key: &str) -> Option<String> {
-        self.property(key)
-    }
-    fn cluster(&self) -> Option<&Cluster> {
-        Some(self)
-    }
-}
-
 impl ClusterSelector {
     fn node(node: Node) -> Self {
         Self(Arc::new(node))
@@ -180,7 +149,23 @@ impl ClusterSelector {
     /// # Panics
     /// If a function of [`matching`](Self::matching) panics.
     pub fn matches(&self, cluster: &Cluster) -> bool {
-        self.selects(cluster)
+        let has = |found: Option<String>, value: &str| found.is_some_and(|found| found == value);
+        match &*self.0 {
+            Node::All => true,
+            Node::Provider(name) => cluster.provider() == &**name,
+            Node::Names(names) => names.contains(cluster.name().as_str()),
+            Node::Label(key, value) => has(cluster.label(key), value),
+            Node::LabelIn(key, values) => cluster
+                .label(key)
+                .is_some_and(|found| values.contains(found.as_str())),
+            Node::HasLabel(key) => cluster.label(key).is_some(),
+            Node::Labels(selector) => selector.matches(&cluster.labels()),
+            Node::Property(key, value) => has(cluster.property(key), value),
+            Node::Matching(predicate) => predicate(cluster),
+            Node::And(a, b) => a.matches(cluster) && b.matches(cluster),
+            Node::Or(a, b) => a.matches(cluster) || b.matches(cluster),
+            Node::Not(inner) => !inner.matches(cluster),
+        }
     }
 
     /// The name of the only cluster that the selector can select, if it is [`name`](Self::name) or [`hub`](Self::hub).
@@ -188,25 +173,6 @@ impl ClusterSelector {
         match &*self.0 {
             Node::Names(names) if names.len() == 1 => names.first(),
             _ => None,
-        }
-    }
-
-    fn selects(&self, subject: &dyn Subject) -> bool {
-        match &*self.0 {
-            Node::All => true,
-            Node::Provider(name) => subject.provider() == &**name,
-            Node::Names(names) => names.contains(subject.name()),
-            Node::Label(key, value) => subject.label(key).is_some_and(|found| found == **value),
-            Node::LabelIn(key, values) => subject
-                .label(key)
-                .is_some_and(|found| values.contains(found.as_str())),
-            Node::HasLabel(key) => subject.label(key).is_some(),
-            Node::Labels(selector) => selector.matches(&subject.labels()),
-            Node::Property(key, value) => subject.property(key).is_some_and(|found| found == **value),
-            Node::Matching(predicate) => subject.cluster().is_some_and(|cluster| predicate(cluster)),
-            Node::And(a, b) => a.selects(subject) && b.selects(subject),
-            Node::Or(a, b) => a.selects(subject) || b.selects(subject),
-            Node::Not(inner) => !inner.selects(subject),
         }
     }
 }
@@ -250,91 +216,5 @@ impl fmt::Display for ClusterSelector {
 impl fmt::Debug for ClusterSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ClusterSelector({self})")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use kube::core::Expression;
-
-    use super::*;
-
-    struct Fake(&'static str, BTreeMap<String, String>);
-
-    impl Subject for Fake {
-        fn name(&self) -> &str {
-            self.0
-        }
-        fn provider(&self) -> &str {
-            "file"
-        }
-        fn label(&self, key: &str) -> Option<String> {
-            self.1.get(key).cloned()
-        }
-        fn labels(&self) -> BTreeMap<String, String> {
-            self.1.clone()
-        }
-        fn property(&self, key: &str) -> Option<String> {
-            let properties = [("context", "a"), ("clusterset.k8s.io", "shop")];
-            properties
-                .iter()
-                .find(|(known, _)| *known == key)
-                .map(|(_, value)| (*value).to_owned())
-        }
-        fn cluster(&self) -> Option<&Cluster> {
-            None
-        }
-    }
-
-    fn fake(name: &'static str, labels: &[(&str, &str)]) -> Fake {
-        Fake(
-            name,
-            labels
-                .iter()
-                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-                .collect(),
-        )
-    }
-
-    type S = ClusterSelector;
-
-    #[test]
-    fn the_default_leaves_out_the_hub() {
-        assert!(S::default().selects(&fake("a", &[])));
-        assert!(!S::default().selects(&fake("hub", &[])));
-        assert!(S::all().selects(&fake("hub", &[])) && S::hub().selects(&fake("hub", &[])));
-    }
-
-    #[test]
-    fn clusters_are_chosen_by_name_provider_and_labels() {
-        let a = fake("a", &[("env", "prod"), ("region", "eu")]);
-        for (selector, expected) in [
-            (S::name("a"), true),
-            (S::name("b"), false),
-            (S::names(["b", "a"]), true),
-            (S::provider("file"), true),
-            (S::provider("kind"), false),
-            (S::label("env", "prod"), true),
-            (S::label("env", "dev"), false),
-            (S::label("zone", ""), false),
-            (S::label_in("region", ["us", "eu"]), true),
-            (S::label_in("region", ["us"]), false),
-            (S::has_label("region"), true),
-            (!S::has_label("region"), false),
-            (S::labels(Expression::NotEqual("env".into(), "dev".into())), true),
-            (S::labels(Expression::DoesNotExist("env".into())), false),
-            (S::property("context", "a"), true),
-            (S::property("context", "b"), false),
-            (S::property("env", "prod"), false),
-            (S::label("context", "a"), false),
-            (S::cluster_set("shop"), true),
-            (S::cluster_set("other"), false),
-            (S::name("a").and(S::label("env", "dev")), false),
-            (S::name("b").or(S::label("env", "prod")), true),
-        ] {
-            assert_eq!(selector.selects(&a), expected, "{selector}");
-        }
     }
 }

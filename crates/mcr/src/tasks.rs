@@ -87,10 +87,7 @@ impl NamedTasks {
         let task = at.map_or_else(|| "".into(), |at| self.names.swap_remove(at).1);
         match ended {
             Ok((_, result)) => result,
-            Err(error) if error.is_panic() => {
-                let panic = panic_text(&*error.into_panic()).to_owned();
-                Err(ManagerError::TaskPanicked { task, panic })
-            }
+            Err(error) if error.is_panic() => Err(panicked(&task, error)),
             Err(_) => Ok(()),
         }
     }
@@ -115,12 +112,14 @@ impl NamedTasks {
         first
     }
 
-    pub(crate) fn stuck(&self, grace: Duration) -> ManagerError {
+    fn names(&self) -> String {
         let names: Vec<&str> = self.names.iter().map(|(_, name)| &**name).collect();
-        ManagerError::Stuck {
-            what: names.join(", "),
-            grace,
-        }
+        names.join(", ")
+    }
+
+    pub(crate) fn stuck(&self, grace: Duration) -> ManagerError {
+        let what = self.names();
+        ManagerError::Stuck { what, grace }
     }
 
     /// Aborts what has not ended. Returns whether all tasks have ended: one that never awaits survives its abort.
@@ -129,9 +128,8 @@ impl NamedTasks {
             .await
             .is_ok();
         if !ended {
-            let tasks: Vec<&str> = self.names.iter().map(|(_, name)| &**name).collect();
             tracing::error!(
-                tasks = tasks.join(", "),
+                tasks = self.names(),
                 "tasks never await, so they can't be aborted and may keep the process from ending: let them await, or run code that blocks with spawn_blocking"
             );
         }

@@ -32,7 +32,7 @@ impl BuiltController {
 
     /// The name of the controller.
     pub fn name(&self) -> &str {
-        &self.core.plan.name
+        &self.core.plan.settings.name
     }
 
     /// A handle to read the state of the controller, also while it runs.
@@ -76,7 +76,7 @@ impl BuiltController {
     /// # Cancellation
     /// Dropping the future stops the controller without a grace period: running reconciles are aborted.
     pub async fn run(self, fleet: Fleet, stop: CancellationToken) -> Result<(), ControllerError> {
-        let grace = self.core.plan.shutdown_grace;
+        let grace = self.core.plan.settings.shutdown_grace;
         self.run_within(fleet, stop, grace).await
     }
 
@@ -112,26 +112,26 @@ impl BuiltController {
                 Some(ended) = tasks.join_next() => match ended {
                     Err(error) if error.is_panic() => {
                         let panic = panic_text(&*error.into_panic()).to_owned();
-                        break Err(ControllerError::Panicked { controller: core.plan.name.clone(), panic });
+                        break Err(ControllerError::Panicked { controller: core.plan.settings.name.clone(), panic });
                     }
                     _ => {}
                 },
             }
         };
-        tracing::debug!(controller = %core.plan.name, "controller stopping");
+        tracing::debug!(controller = %core.plan.settings.name, "controller stopping");
         core.queue.close();
         stop_sources.cancel();
         for (_, member) in core.queue.clusters() {
             member.close();
         }
         core.tracker.close();
-        let grace = core.plan.shutdown_grace.min(most);
+        let grace = core.plan.settings.shutdown_grace.min(most);
         let ended = timeout(grace, async {
             core.tracker.wait().await;
             while running_sources.join_next().await.is_some() {}
         });
         if ended.await.is_err() {
-            tracing::warn!(controller = %core.plan.name, running = core.tracker.len(), "reconciles and sources did not end within the grace period of {} s; they are aborted", grace.as_secs_f32());
+            tracing::warn!(controller = %core.plan.settings.name, running = core.tracker.len(), "reconciles and sources did not end within the grace period of {} s; they are aborted", grace.as_secs_f32());
         }
         running_sources.shutdown().await;
         // The follower aborts the tasks of its members when it ends.

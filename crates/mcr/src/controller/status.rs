@@ -82,7 +82,7 @@ pub struct ControllerHandle(pub(crate) Arc<Core>);
 impl ControllerHandle {
     /// The name of the controller.
     pub fn name(&self) -> &str {
-        &self.0.plan.name
+        &self.0.plan.settings.name
     }
 
     /// The current state of the controller.
@@ -108,7 +108,7 @@ impl ControllerHandle {
             })
             .collect();
         ControllerStatus {
-            name: self.0.plan.name.clone(),
+            name: self.0.plan.settings.name.clone(),
             queue: QueueStatus {
                 ready: clusters.values().map(|cluster| cluster.ready).sum(),
                 delayed: clusters.values().map(|cluster| cluster.delayed).sum(),

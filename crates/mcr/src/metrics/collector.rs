@@ -80,61 +80,42 @@ const BROKEN: &str = "Broken";
 
 impl FleetCollector {
     fn fleet(&self, out: &mut Encoder<'_>, report: &FleetReport, with_series: usize) -> fmt::Result {
-        let counts = self.fleet.counts();
+        let (counts, clusters) = (self.fleet.counts(), &report.clusters);
         out.one(names::BUILD, [env!("CARGO_PKG_VERSION")], 1u64)?;
         let states = ClusterState::NAMES
             .iter()
             .copied()
             .filter(|state| *state != "Gone");
-        out.family(names::CLUSTERS, |series| {
-            for state in states.chain([BROKEN]) {
-                let count = report
-                    .clusters
-                    .iter()
-                    .filter(|cluster| cluster.status.state == state)
-                    .count();
-                series.value([state], count)?;
-            }
-            Ok(())
-        })?;
-        let names: HashSet<_> = report
-            .clusters
-            .iter()
-            .map(|cluster| &cluster.status.name)
-            .collect();
+        let in_state = |state: &str| {
+            clusters
+                .iter()
+                .filter(|cluster| cluster.status.state == state)
+                .count()
+        };
+        let states = states.chain([BROKEN]).map(|state| ([state], in_state(state)));
+        out.all(names::CLUSTERS, states)?;
+        let names: HashSet<_> = clusters.iter().map(|cluster| &cluster.status.name).collect();
         // Encoded in the order of their descriptions.
-        out.family(names::LEADER, |series| match leadership(&self.controllers) {
-            Some(leadership) => series.value([], u64::from(leadership.is_held())),
-            None => Ok(()),
-        })?;
-        let duplicates = report
-            .clusters
-            .iter()
-            .filter(|cluster| cluster.status.same_as.is_some());
+        let leads = leadership(&self.controllers).map(|leadership| ([], u64::from(leadership.is_held())));
+        out.all(names::LEADER, leads)?;
+        let duplicates = clusters.iter().filter(|cluster| cluster.status.same_as.is_some());
         out.one(names::DUPLICATES, [], duplicates.count())?;
         out.one(names::WITHOUT_SERIES, [], names.len().saturating_sub(with_series))?;
-        out.family(names::TRANSITIONS, |series| {
-            counts
-                .states
-                .iter()
-                .try_for_each(|(state, count)| series.value([state], *count))
-        })?;
-        out.family(names::CREDENTIALS, |series| {
-            series.value(["renewed"], counts.credentials.renewed)?;
-            series.value(["unchanged"], counts.credentials.unchanged)?;
-            series.value(["failed"], counts.credentials.failed)
-        })?;
+        out.each(names::TRANSITIONS, &counts.states, |count| *count)?;
+        let renewals = counts.credentials;
+        let renewals = [
+            (["renewed"], renewals.renewed),
+            (["unchanged"], renewals.unchanged),
+            (["failed"], renewals.failed),
+        ];
+        out.all(names::CREDENTIALS, renewals)?;
         let providers = distinct(report.providers.iter().map(|provider| &*provider.name));
-        let providers: Vec<_> = providers.iter().zip(&report.providers).collect();
-        out.family(names::PROVIDER_SYNCED, |series| {
-            providers
-                .iter()
-                .try_for_each(|(name, provider)| series.value([name], u64::from(provider.synced)))
+        let providers = || providers.iter().zip(&report.providers);
+        out.each(names::PROVIDER_SYNCED, providers(), |provider| {
+            u64::from(provider.synced)
         })?;
-        out.family(names::PROVIDER_RESTARTS, |series| {
-            providers
-                .iter()
-                .try_for_each(|(name, provider)| series.value([name], provider.restarts))
+        out.each(names::PROVIDER_RESTARTS, providers(), |provider| {
+            provider.restarts
         })
     }
 
@@ -166,22 +147,19 @@ impl FleetCollector {
         out.each(names::LIST_SECONDS, &counts, |kind| kind.list_time.as_secs_f64())?;
         out.each(names::EVENTS, &counts, |kind| kind.events)?;
         out.each(names::SKIPPED, &counts, |kind| kind.skipped)?;
-        out.family(names::FAILURES, |series| {
-            for (kind, counts) in &counts {
-                for (reason, count) in &counts.failures {
-                    series.value([kind, reason], *count)?;
-                }
-            }
-            Ok(())
-        })
+        let failures = counts.iter().flat_map(|(kind, counts)| {
+            let failures = counts.failures.iter();
+            failures.map(move |(reason, count)| ([&**kind, *reason], *count))
+        });
+        out.all(names::FAILURES, failures)
     }
 
     fn controllers(&self, out: &mut Encoder<'_>, report: &FleetReport) -> fmt::Result {
         let all = &report.controllers;
-        let mut gates: BTreeMap<&Arc<str>, GateCounts> = all
+        let gates = all
             .iter()
-            .map(|controller| (&controller.name, GateCounts::default()))
-            .collect();
+            .map(|controller| (&controller.name, GateCounts::default()));
+        let mut gates: BTreeMap<&Arc<str>, GateCounts> = gates.collect();
         for (name, status) in report.clusters.iter().flat_map(|cluster| &cluster.controllers) {
             let gates = gates.entry(name).or_default();
             match status.gate {
@@ -191,56 +169,48 @@ impl FleetCollector {
             }
             gates.parked += u64::from(status.parked);
         }
-        out.family(names::CONTROLLER_CLUSTERS, |series| {
-            for (name, gates) in &gates {
-                series.value([name, "open"], gates.open)?;
-                series.value([name, "waiting"], gates.waiting)?;
-                series.value([name, "blocked"], gates.blocked)?;
-            }
-            Ok(())
-        })?;
+        let by_gate = gates.iter().flat_map(|(name, gates)| {
+            let name = &***name;
+            [
+                ([name, "open"], gates.open),
+                ([name, "waiting"], gates.waiting),
+                ([name, "blocked"], gates.blocked),
+            ]
+        });
+        out.all(names::CONTROLLER_CLUSTERS, by_gate)?;
         out.each(names::CONTROLLER_PARKED, &gates, |gates| gates.parked)?;
-        out.family(names::QUEUE_DEPTH, |series| {
-            for controller in all {
-                series.value([&controller.name, "ready"], controller.queue.ready)?;
-                series.value([&controller.name, "delayed"], controller.queue.delayed)?;
-            }
-            Ok(())
-        })?;
-        let all: Vec<_> = all
-            .iter()
-            .map(|controller| (&controller.name, controller))
-            .collect();
-        let named = || all.iter().copied();
+        let depths = all.iter().flat_map(|of| {
+            let (name, queue) = (&*of.name, &of.queue);
+            [([name, "ready"], queue.ready), ([name, "delayed"], queue.delayed)]
+        });
+        out.all(names::QUEUE_DEPTH, depths)?;
+        let named = || all.iter().map(|controller| (&controller.name, controller));
         out.each(names::QUEUE_OLDEST, named(), |c| {
             c.queue.oldest_wait.unwrap_or_default()
         })?;
-        let handles = || all.iter().map(|(name, _)| name).zip(&self.controllers);
-        out.family(names::QUEUE_WAIT, |series| {
-            handles().try_for_each(|(name, handle)| series.histogram([name], &handle.waits()))
-        })?;
+        let handles = || named().map(|(name, _)| &**name).zip(&self.controllers);
+        out.histograms(names::QUEUE_WAIT, handles(), ControllerHandle::waits)?;
         out.each(names::QUEUE_ADDS, named(), |c| c.counts.requested)?;
         out.each(names::QUEUE_COALESCED, named(), |c| c.counts.coalesced)?;
         out.each(names::RUNNING, named(), |c| c.queue.running)?;
         out.each(names::LONGEST, named(), |c| {
             c.queue.longest_running.as_ref().map_or(0.0, |run| run.seconds)
         })?;
-        out.family(names::RECONCILES, |series| {
-            for (name, controller) in &all {
-                let counts = &controller.counts;
-                series.value([name, "success"], counts.successes)?;
-                series.value([name, "error"], counts.errors)?;
-                series.value([name, "terminal"], counts.terminal)?;
-                series.value([name, "panic"], counts.panics)?;
-                series.value([name, "timeout"], counts.timeouts)?;
-                series.value([name, "aborted"], counts.aborted)?;
-                series.value([name, "dropped"], counts.dropped)?;
-            }
-            Ok(())
-        })?;
-        out.family(names::DURATION, |series| {
-            handles().try_for_each(|(name, handle)| series.histogram([name], &handle.durations()))
-        })?;
+        let results = all.iter().flat_map(|controller| {
+            let counts = &controller.counts;
+            let counts = [
+                ("success", counts.successes),
+                ("error", counts.errors),
+                ("terminal", counts.terminal),
+                ("panic", counts.panics),
+                ("timeout", counts.timeouts),
+                ("aborted", counts.aborted),
+                ("dropped", counts.dropped),
+            ];
+            counts.map(|(result, count)| ([&*controller.name, result], count))
+        });
+        out.all(names::RECONCILES, results)?;
+        out.histograms(names::DURATION, handles(), ControllerHandle::durations)?;
         out.each(names::RETRIES, named(), |c| c.counts.retries)?;
         out.each(names::UNDECODABLE, named(), |c| c.counts.undecodable)?;
         out.each(names::CALLBACK_PANICS, named(), |c| c.counts.callback_panics)?;
@@ -250,50 +220,27 @@ impl FleetCollector {
 }
 
 fn clusters(out: &mut Encoder<'_>, with_series: &[&ClusterReport]) -> fmt::Result {
-    out.family(names::CLUSTER_STATE, |series| {
-        with_series
-            .iter()
-            .map(|cluster| &cluster.status)
-            .try_for_each(|status| series.value([status.name.as_str(), &status.provider, status.state], 1u64))
-    })?;
+    let statuses = || with_series.iter().map(|cluster| &cluster.status);
+    let states = statuses().map(|of| ([of.name.as_str(), &*of.provider, of.state], 1u64));
+    out.all(names::CLUSTER_STATE, states)?;
     let now = SystemTime::now();
-    let named = || {
-        with_series
-            .iter()
-            .map(|cluster| (cluster.status.name.as_str(), *cluster))
-    };
+    let seconds = |to: SystemTime, from| to.duration_since(from).unwrap_or_default().as_secs_f64();
     // An unknown value has no series: zero would look like a value.
-    out.family(names::CLUSTER_LAST_EVENT, |series| {
-        for (name, cluster) in named() {
-            if let Some(at) = cluster.status.last_event {
-                series.value([name], now.duration_since(at).unwrap_or_default().as_secs_f64())?;
-            }
-        }
-        Ok(())
-    })?;
-    out.family(names::CLUSTER_EXPIRY, |series| {
-        for (name, cluster) in named() {
-            if let Some(at) = cluster.status.credential_expires {
-                series.value(
-                    [name],
-                    at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
-                )?;
-            }
-        }
-        Ok(())
-    })?;
-    out.each(names::CLUSTER_KINDS, named(), |cluster| {
-        cluster.status.kinds.len()
-    })?;
-    out.each(names::CLUSTER_LISTED, named(), |cluster| {
-        cluster.status.kinds_listed
-    })?;
-    out.each(names::CLUSTER_BLOCKED, named(), |cluster| {
-        cluster.status.kinds_blocked
-    })?;
-    out.each(names::CLUSTER_QUEUE, named(), |cluster| cluster.queue_depth)?;
-    out.each(names::CLUSTER_OBJECTS, named(), |cluster| cluster.status.objects)?;
-    out.each(names::CLUSTER_BYTES, named(), |cluster| cluster.status.bytes)
+    let ages = statuses().filter_map(|of| Some(([of.name.as_str()], seconds(now, of.last_event?))));
+    out.all(names::CLUSTER_LAST_EVENT, ages)?;
+    let expiries =
+        statuses().filter_map(|of| Some(([of.name.as_str()], seconds(of.credential_expires?, UNIX_EPOCH))));
+    out.all(names::CLUSTER_EXPIRY, expiries)?;
+    let named = || statuses().map(|of| (of.name.as_str(), of));
+    out.each(names::CLUSTER_KINDS, named(), |of| of.kinds.len())?;
+    out.each(names::CLUSTER_LISTED, named(), |of| of.kinds_listed)?;
+    out.each(names::CLUSTER_BLOCKED, named(), |of| of.kinds_blocked)?;
+    let depths = with_series
+        .iter()
+        .map(|of| ([of.status.name.as_str()], of.queue_depth));
+    out.all(names::CLUSTER_QUEUE, depths)?;
+    out.each(names::CLUSTER_OBJECTS, named(), |of| of.objects)?;
+    out.each(names::CLUSTER_BYTES, named(), |of| of.bytes)
 }
 
 /// The watches and objects of a kind in all clusters.

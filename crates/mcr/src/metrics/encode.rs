@@ -39,18 +39,30 @@ impl<'a> Encoder<'a> {
         Self(encoder)
     }
 
-    /// Encodes a metric. `write` encodes its series.
-    pub(super) fn family(
-        &mut self,
-        metric: MetricInfo,
-        write: impl FnOnce(&mut Series<'_>) -> fmt::Result,
-    ) -> fmt::Result {
+    fn family(&mut self, metric: MetricInfo) -> Result<MetricEncoder<'_>, fmt::Error> {
         // The encoder adds the suffix of counters.
         let name = metric.name.strip_suffix("_total").unwrap_or(metric.name);
-        let encoder = self
-            .0
-            .encode_descriptor(name, metric.help, None, metric.kind.type_of())?;
-        write(&mut Series { metric, encoder })
+        self.0
+            .encode_descriptor(name, metric.help, None, metric.kind.type_of())
+    }
+
+    /// Encodes a metric: the values of its labels, and the value, of each series.
+    pub(super) fn all<'l, const N: usize, V: Into<Value>>(
+        &mut self,
+        metric: MetricInfo,
+        series: impl IntoIterator<Item = ([&'l str; N], V)>,
+    ) -> fmt::Result {
+        let mut family = self.family(metric)?;
+        for (values, value) in series {
+            let labels = labels(metric, values);
+            // The encoder would write an empty set of labels as `{}`.
+            if labels.is_empty() {
+                write(&mut family, metric.kind, value.into())?;
+            } else {
+                write(&mut family.encode_family(&labels)?, metric.kind, value.into())?;
+            }
+        }
+        Ok(())
     }
 
     /// Encodes a metric with one series.
@@ -60,60 +72,42 @@ impl<'a> Encoder<'a> {
         labels: [&str; N],
         value: impl Into<Value>,
     ) -> fmt::Result {
-        self.family(metric, |series| series.value(labels, value))
+        self.all(metric, [(labels, value)])
     }
 
     /// Encodes a metric with one label: a series for each of `things`, with its name as the label.
-    pub(super) fn each<N: AsRef<str>, T, V: Into<Value>>(
+    pub(super) fn each<'l, N: AsRef<str> + ?Sized + 'l, T, V: Into<Value>>(
         &mut self,
         metric: MetricInfo,
-        things: impl IntoIterator<Item = (N, T)>,
+        things: impl IntoIterator<Item = (&'l N, T)>,
         value: impl Fn(T) -> V,
     ) -> fmt::Result {
-        self.family(metric, |series| {
-            things
-                .into_iter()
-                .try_for_each(|(name, thing)| series.value([name.as_ref()], value(thing)))
-        })
-    }
-}
-
-/// The series of one metric.
-pub(super) struct Series<'a> {
-    metric: MetricInfo,
-    encoder: MetricEncoder<'a>,
-}
-
-impl Series<'_> {
-    fn labels<'v, const N: usize>(&self, values: [&'v str; N]) -> Vec<(&'static str, &'v str)> {
-        debug_assert_eq!(N, self.metric.labels.len(), "{}", self.metric.name);
-        self.metric.labels.iter().copied().zip(values).collect()
+        let series = things
+            .into_iter()
+            .map(|(name, thing)| ([name.as_ref()], value(thing)));
+        self.all(metric, series)
     }
 
-    pub(super) fn value<const N: usize>(
+    /// Encodes a histogram with one label.
+    pub(super) fn histograms<'l, T>(
         &mut self,
-        labels: [&str; N],
-        value: impl Into<Value>,
+        metric: MetricInfo,
+        things: impl IntoIterator<Item = (&'l str, T)>,
+        read: impl Fn(T) -> HistogramRead,
     ) -> fmt::Result {
-        let labels = self.labels(labels);
-        let kind = self.metric.kind;
-        // The encoder would write an empty set of labels as `{}`.
-        if labels.is_empty() {
-            write(&mut self.encoder, kind, value.into())
-        } else {
-            write(&mut self.encoder.encode_family(&labels)?, kind, value.into())
+        let mut family = self.family(metric)?;
+        for (name, thing) in things {
+            let (labels, read) = (labels(metric, [name]), read(thing));
+            let mut series = family.encode_family(&labels)?;
+            series.encode_histogram::<NoLabelSet>(read.sum, read.count, &read.buckets, None)?;
         }
+        Ok(())
     }
+}
 
-    pub(super) fn histogram<const N: usize>(
-        &mut self,
-        labels: [&str; N],
-        read: &HistogramRead,
-    ) -> fmt::Result {
-        let labels = self.labels(labels);
-        let mut family = self.encoder.encode_family(&labels)?;
-        family.encode_histogram::<NoLabelSet>(read.sum, read.count, &read.buckets, None)
-    }
+fn labels<'v, const N: usize>(metric: MetricInfo, values: [&'v str; N]) -> Vec<(&'static str, &'v str)> {
+    debug_assert_eq!(N, metric.labels.len(), "{}", metric.name);
+    metric.labels.iter().copied().zip(values).collect()
 }
 
 fn write(encoder: &mut MetricEncoder<'_>, kind: MetricKind, value: Value) -> fmt::Result {

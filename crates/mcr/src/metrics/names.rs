@@ -77,7 +77,7 @@ metrics! {
     CREDENTIALS: Counter "mcr_credential_renewals_total" ["result"]
         "New credentials: renewed, unchanged (the source had none), failed";
     PROVIDER_SYNCED: Gauge "mcr_provider_synced" ["provider"]
-        "Whether the provider has said everything once";
+        "Whether the provider has announced everything once";
     PROVIDER_RESTARTS: Counter "mcr_provider_restarts_total" ["provider"]
         "How often the provider's discovery ended and was started again";
 
@@ -98,7 +98,7 @@ metrics! {
     LIST_SECONDS: Counter "mcr_list_seconds_total" ["kind"]
         "How long complete lists took, waiting for their turn included";
     EVENTS: Counter "mcr_watch_events_total" ["kind"]
-        "Objects that watches told of";
+        "Objects that watches delivered";
     SKIPPED: Counter "mcr_objects_skipped_total" ["kind"]
         "Objects left out because they could not be read, each time they came";
     FAILURES: Counter "mcr_watch_failures_total" ["kind", "reason"]

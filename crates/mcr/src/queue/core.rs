@@ -278,12 +278,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash, E: Clone + PartialEq> QueueCore
         delay: Duration,
         now: Instant,
     ) -> bool {
-        let Some(at) = self.engaged(cluster) else {
-            self.counters.refused += 1;
-            return false;
-        };
-        self.add_to_slot(at, key, priority, delay, now);
-        true
+        self.add_within(cluster, None, (key, usize::MAX), priority, delay, now) == Added::Yes
     }
 
     /// As [`add_after`](Self::add_after), but adds no new key if `most` items of the cluster wait. `epoch`: only while the
@@ -308,11 +303,6 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash, E: Clone + PartialEq> QueueCore
         if slot.counted >= most && slot.items.due(&key, &self.hasher).is_none() {
             return Added::Full;
         }
-        self.add_to_slot(at, key, priority, delay, now);
-        Added::Yes
-    }
-
-    fn add_to_slot(&mut self, at: u32, key: K, priority: Priority, delay: Duration, now: Instant) {
         let now = self.tick(now);
         let add = Add {
             priority,
@@ -324,6 +314,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash, E: Clone + PartialEq> QueueCore
         self.counters.adds += 1;
         self.counters.coalesced += u64::from(!new);
         self.update(at);
+        Added::Yes
     }
 
     /// Drops `key` of `cluster`, with its back-off history, unless it is running. Returns whether it was pending.
@@ -520,9 +511,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash, E: Clone + PartialEq> QueueCore
         match timer {
             Some(timer) if self.timers.get(at) != Some(timer) => self.timers.set(at, timer),
             Some(_) => {}
-            None => {
-                self.timers.remove(at);
-            }
+            None => self.timers.remove(at),
         }
     }
 }

@@ -182,7 +182,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash, E: Clone + PartialEq> FairQueue
 
     /// Calls [`QueueCore::add_after`]. Returns `false` if the cluster is not engaged or the queue is closed.
     pub fn add_after(&self, cluster: &C, key: K, priority: Priority, delay: Duration) -> bool {
-        !self.is_closed() && self.update(|core| core.add_after(cluster, key, priority, delay, Instant::now()))
+        self.add_within(cluster, None, (key, usize::MAX), priority, delay) == Added::Yes
     }
 
     /// As [`add_after`](Self::add_after), but only while the cluster is engaged with this epoch: a change from an earlier

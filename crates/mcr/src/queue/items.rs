@@ -220,7 +220,7 @@ impl<K: Clone + Eq + Hash> Items<K> {
         };
         match self.slab[id as usize].state {
             State::Queued => self.lanes.remove(&mut self.slab, id),
-            State::Delayed => drop(self.delayed.remove(id)),
+            State::Delayed => self.delayed.remove(id),
             State::Running | State::Orphaned => return false,
         }
         self.remove(hash, id);

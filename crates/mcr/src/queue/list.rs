@@ -86,39 +86,3 @@ impl List {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn order(list: &List, nodes: &Slab<Links>) -> Vec<u32> {
-        let mut seen = Vec::new();
-        let mut at = list.head();
-        while let Some(id) = at {
-            seen.push(id);
-            at = Some(nodes[id as usize].next).filter(|next| *next != NIL);
-        }
-        assert_eq!(seen.len(), list.len());
-        seen
-    }
-
-    #[test]
-    fn nodes_leave_from_anywhere() {
-        let mut nodes = Slab::new();
-        let mut list = List::new();
-        for _ in 0..4 {
-            let id = nodes.insert(Links::NONE) as u32;
-            list.push_back(&mut nodes, id, |n| n);
-        }
-        list.unlink(&mut nodes, 2, |n| n);
-        assert_eq!(order(&list, &nodes), [0, 1, 3]);
-        list.unlink(&mut nodes, 0, |n| n);
-        list.unlink(&mut nodes, 3, |n| n);
-        assert_eq!(order(&list, &nodes), [1]);
-        list.push_back(&mut nodes, 0, |n| n);
-        assert_eq!(order(&list, &nodes), [1, 0]);
-        list.unlink(&mut nodes, 1, |n| n);
-        list.unlink(&mut nodes, 0, |n| n);
-        assert_eq!(list.head(), None);
-    }
-}

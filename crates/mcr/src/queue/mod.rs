@@ -45,7 +45,7 @@
 //!
 //! # Costs
 //! A call takes well under a microsecond at 100,000 items, whatever the number of clusters. A waiting item takes 80 to 160
-//! bytes (vectors double), a delayed one 28 more, and the key its own heap memory. An engaged cluster takes 376 bytes. A
+//! bytes (vectors double), a delayed one about 50 more, and the key its own heap memory. An engaged cluster takes 376 bytes. A
 //! key that neither waits nor runs takes no memory, and neither does a cluster that is not engaged. Delays are kept up to
 //! [`MAX_DELAY`]; longer ones are shortened to it.
 

@@ -1,7 +1,7 @@
 //! A file in which the processes of a test write when they reconcile, by a clock that is the same for all of them.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     fs::OpenOptions,
     io::Write,
     path::{Path, PathBuf},
@@ -41,13 +41,9 @@ impl Journal {
 
     /// Adds an entry. The file is opened to append, so lines of two processes do not mix.
     pub(crate) fn write_at(&self, process: &str, what: &str, at: u64) {
-        let mut file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&self.0)
-            .unwrap();
-        file.write_all(format!("{process} {what} {at}\n").as_bytes())
-            .unwrap();
+        let file = OpenOptions::new().create(true).append(true).open(&self.0);
+        let line = format!("{process} {what} {at}\n");
+        file.unwrap().write_all(line.as_bytes()).unwrap();
     }
 
     pub(crate) fn read(&self) -> Vec<Entry> {
@@ -95,30 +91,21 @@ impl Journal {
 
     /// Panics if one process reconciled between the first and the last entry of a reconcile of another one.
     pub(crate) fn assert_never_two_at_once(&self) {
-        let entries: Vec<Entry> = self
-            .read()
-            .into_iter()
-            .filter(|entry| is_run(&entry.what))
-            .collect();
+        let entries = self.read().into_iter().filter(|entry| is_run(&entry.what));
+        let entries: Vec<Entry> = entries.collect();
         let mut runs: BTreeMap<(&str, &str), (u64, u64)> = BTreeMap::new();
-        for entry in &entries {
-            let run = runs
-                .entry((&entry.process, &entry.what))
-                .or_insert((entry.at, entry.at));
-            *run = (run.0.min(entry.at), run.1.max(entry.at));
+        for Entry { process, what, at } in &entries {
+            let run = runs.entry((process, what)).or_insert((*at, *at));
+            *run = (run.0.min(*at), run.1.max(*at));
         }
-        let mut of: HashMap<&str, usize> = HashMap::new();
         for ((process, what), (begin, end)) in runs {
-            *of.entry(process).or_default() += 1;
-            let other = entries
-                .iter()
-                .find(|entry| entry.process != process && (begin..=end).contains(&entry.at));
+            let is_inside = |of: &&Entry| of.process != process && (begin..=end).contains(&of.at);
+            let other = entries.iter().find(is_inside);
             assert_eq!(
                 other, None,
                 "during reconcile {what} of {process}, from {begin} to {end}"
             );
         }
-        println!("{}: reconciles by process: {of:?}", self.0.display());
     }
 }
 

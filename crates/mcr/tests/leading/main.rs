@@ -6,3 +6,5 @@
 mod journal;
 mod processes;
 mod simulated;
+#[path = "../support/mod.rs"]
+mod support;

@@ -160,97 +160,78 @@ impl Scenario {
         Process(child)
     }
 
-    fn print(&self, what: &str, from: u64, to: u64) {
-        println!("{}: {what} after {} ms", self.name, (to - from) / 1000);
+    /// Waits until a process reconciles after all that was reconciled up to now.
+    async fn takeover(&self, process: &str) -> u64 {
+        let end = self.journal.last();
+        self.journal.reconciles(process, end).await
+    }
+
+    async fn standby(&self, process: &str, after: u64) -> u64 {
+        let is_standby = |what: &str| what == "standby";
+        self.journal
+            .wait(process, "is a standby", after, is_standby)
+            .await
+    }
+
+    /// Starts two processes, of which the first reconciles.
+    async fn start_both(&self, hub_of_first: &str) -> (Process, Process) {
+        let a = self.start("a", hub_of_first).await;
+        self.journal.reconciles("a", 0).await;
+        (a, self.start("b", "direct.yaml").await)
     }
 }
 
 async fn killed(scenario: Scenario) {
-    let a = scenario.start("a", "direct.yaml").await;
-    scenario.journal.reconciles("a", 0).await;
-    let _b = scenario.start("b", "direct.yaml").await;
+    let (a, _b) = scenario.start_both("direct.yaml").await;
     a.signal("-KILL");
     drop(a);
-    let end = scenario.journal.last();
-    let begin = scenario.journal.reconciles("b", end).await;
-    scenario.print("takeover", end, begin);
+    scenario.takeover("b").await;
     scenario.journal.assert_never_two_at_once();
 }
 
 async fn stopped_and_continued(scenario: Scenario) {
-    let a = scenario.start("a", "direct.yaml").await;
-    scenario.journal.reconciles("a", 0).await;
-    let b = scenario.start("b", "direct.yaml").await;
+    let (a, b) = scenario.start_both("direct.yaml").await;
     a.signal("-STOP");
-    let end = scenario.journal.last();
-    let begin = scenario.journal.reconciles("b", end).await;
-    scenario.print("takeover", end, begin);
+    let begin = scenario.takeover("b").await;
     a.signal("-CONT");
-    scenario
-        .journal
-        .wait("a", "is a standby", begin, |what| what == "standby")
-        .await;
+    scenario.standby("a", begin).await;
     // The other one is stopped too: it must not go on when it continues, and the first can lead again.
     b.signal("-STOP");
-    let end = scenario.journal.last();
-    let begin = scenario.journal.reconciles("a", end).await;
+    let begin = scenario.takeover("a").await;
     b.signal("-CONT");
-    scenario
-        .journal
-        .wait("b", "is a standby", begin, |what| what == "standby")
-        .await;
+    scenario.standby("b", begin).await;
     scenario.journal.assert_never_two_at_once();
 }
 
 async fn cut_off(scenario: Scenario, proxy: &FaultProxy) {
-    let _a = scenario.start("a", "proxied.yaml").await;
-    scenario.journal.reconciles("a", 0).await;
-    let b = scenario.start("b", "direct.yaml").await;
+    let (_a, b) = scenario.start_both("proxied.yaml").await;
     proxy.set(Fault::Silent).await;
-    let end = scenario.journal.last();
-    let lost = scenario
-        .journal
-        .wait("a", "is a standby", end, |what| what == "standby")
-        .await;
-    scenario.print("standby", end, lost);
-    let begin = scenario.journal.reconciles("b", lost).await;
-    scenario.print("takeover", end, begin);
+    let lost = scenario.standby("a", scenario.journal.last()).await;
+    scenario.journal.reconciles("b", lost).await;
     proxy.clear().await;
     // A process that is asked to stop releases the Lease.
     b.signal("-TERM");
-    let end = scenario.journal.last();
-    let begin = scenario.journal.reconciles("a", end).await;
-    scenario.print("takeover of a released Lease", end, begin);
+    scenario.takeover("a").await;
     scenario.journal.assert_never_two_at_once();
 }
 
 async fn deleted(scenario: Scenario) {
-    let a = scenario.start("a", "direct.yaml").await;
-    scenario.journal.reconciles("a", 0).await;
-    let _b = scenario.start("b", "direct.yaml").await;
+    let (_a, _b) = scenario.start_both("direct.yaml").await;
     for _ in 0..3 {
-        scenario
-            .leases
-            .delete(scenario.name, &DeleteParams::default())
-            .await
-            .or_fail();
+        let (leases, name) = (&scenario.leases, scenario.name);
+        leases.delete(name, &DeleteParams::default()).await.or_fail();
         let deleted = scenario.journal.last();
         // Either process may create the Lease again. The holder of the new Lease reconciles.
-        let held = async |leases: &Api<Lease>| {
-            let lease = leases.get_opt(scenario.name).await.or_fail();
-            lease?.spec?.holder_identity.filter(|holder| !holder.is_empty())
-        };
         let holder = loop {
-            match held(&scenario.leases).await {
+            let lease = leases.get_opt(name).await.or_fail();
+            let holder = lease.and_then(|lease| lease.spec?.holder_identity);
+            match holder.filter(|holder| !holder.is_empty()) {
                 Some(holder) => break holder,
                 None => tokio::time::sleep(Duration::from_millis(10)).await,
             }
         };
-        let process = &holder[..1];
-        let begin = scenario.journal.reconciles(process, deleted).await;
-        scenario.print(&format!("{process} reconciles"), deleted, begin);
+        scenario.journal.reconciles(&holder[..1], deleted).await;
     }
-    drop(a);
     scenario.journal.assert_never_two_at_once();
 }
 

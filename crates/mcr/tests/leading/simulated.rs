@@ -16,26 +16,15 @@ use mcr_testkit::{
     waiting::{Background, OrFail, eventually},
 };
 use serde_json::{Value, json};
+
+use crate::support::{Dropped, Seen};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-#[derive(Clone, Default)]
-struct Seen(Arc<Mutex<Vec<String>>>);
-
-impl Seen {
-    fn push(&self, line: impl Into<String>) {
-        self.0.lock().unwrap().push(line.into());
-    }
-
-    fn all(&self) -> Vec<String> {
-        self.0.lock().unwrap().clone()
-    }
-
-    async fn until(&self, line: &str) {
-        let seen = || self.all().iter().any(|seen| seen == line);
-        eventually(PATIENCE, format!("{line:?} in {:?}", self.all()), seen).await;
-    }
+async fn until(seen: &Seen<String>, line: &str) {
+    let has = || seen.all().iter().any(|seen| seen == line);
+    eventually(PATIENCE, format!("{line:?} in {:?}", seen.all()), has).await;
 }
 
 /// A Lease that is held for an hour by a process that is not there, or by nobody.
@@ -103,12 +92,12 @@ fn start(builder: ManagerBuilder, election: LeaderElection) -> Running {
     }
 }
 
-async fn note(request: Request<ConfigMap>, seen: Arc<Seen>) -> Result<(), BoxError> {
+async fn note(request: Request<ConfigMap>, seen: Arc<Seen<String>>) -> Result<(), BoxError> {
     seen.push(request.name().to_owned());
     Ok(())
 }
 
-fn noting(controller: Controller<ConfigMap>, seen: &Seen) -> BuiltController {
+fn noting(controller: Controller<ConfigMap>, seen: &Seen<String>) -> BuiltController {
     controller.build(note, Arc::new(seen.clone())).unwrap()
 }
 
@@ -141,7 +130,7 @@ async fn a_standby_is_warm_and_reconciles_when_it_leads() {
         .serve(ServerOptions::from(listener));
     let process = start(builder, election(&cluster));
 
-    everywhere.until("kept").await;
+    until(&everywhere, "kept").await;
     let ready = |count: usize| (status.status().queue.ready == count).then_some(());
     eventually(PATIENCE, "the requests wait", || ready(2)).await;
     // Another replica reconciles the deletion. The standby does not keep the key.
@@ -165,6 +154,7 @@ async fn a_standby_is_warm_and_reconciles_when_it_leads() {
     let report: Value = serde_json::from_str(clusters.split_once("\r\n\r\n").unwrap().1).unwrap();
     let election = &report["leaderElection"];
     assert_eq!(election["role"], "standby");
+    assert!(election["since"].as_str().unwrap().ends_with('Z'));
     assert_eq!(
         (&election["holder"], &election["lease"]),
         (&json!("other"), &json!("default/lock"))
@@ -172,7 +162,7 @@ async fn a_standby_is_warm_and_reconciles_when_it_leads() {
     assert!(get(address, "/metrics").await.contains("\nmcr_leader 0\n"));
 
     set_holder(&cluster, "");
-    led.until("kept").await;
+    until(&led, "kept").await;
     assert_eq!(led.all(), ["kept"]);
     assert!(get(address, "/readyz").await.contains(r#""role":"leader""#));
     assert!(get(address, "/metrics").await.contains("\nmcr_leader 1\n"));
@@ -181,16 +171,7 @@ async fn a_standby_is_warm_and_reconciles_when_it_leads() {
     assert_eq!(holder(&cluster), "", "the Lease is released");
 }
 
-/// Reports the end of a reconcile that is dropped.
-struct Dropped(Arc<Seen>);
-
-impl Drop for Dropped {
-    fn drop(&mut self) {
-        self.0.push("dropped");
-    }
-}
-
-async fn deaf(_: Request<ConfigMap>, seen: Arc<Seen>) -> Result<(), BoxError> {
+async fn deaf(_: Request<ConfigMap>, seen: Arc<Seen<String>>) -> Result<(), BoxError> {
     seen.push("began");
     let _dropped = Dropped(seen.clone());
     std::future::pending().await
@@ -201,7 +182,7 @@ async fn a_rival_in_the_lease_aborts_what_runs_and_the_process_can_lead_again() 
     let cluster = SimCluster::new();
     cluster.create(lease("")).or_fail();
     put_map(&cluster, "a");
-    let seen = Seen::default();
+    let seen = Seen::<String>::default();
     let (maps, noted) = (
         controller("maps").build(deaf, Arc::new(seen.clone())),
         Seen::default(),
@@ -212,10 +193,10 @@ async fn a_rival_in_the_lease_aborts_what_runs_and_the_process_can_lead_again() 
             .controller(noting(controller("notes"), &noted)),
         election(&cluster),
     );
-    seen.until("began").await;
-    noted.until("a").await;
+    until(&seen, "began").await;
+    until(&noted, "a").await;
     set_holder(&cluster, "rival");
-    seen.until("dropped").await;
+    until(&seen, "dropped").await;
     let status = process.leadership.status();
     assert_eq!(
         (status.role, status.holder.as_deref()),
@@ -229,7 +210,7 @@ async fn a_rival_in_the_lease_aborts_what_runs_and_the_process_can_lead_again() 
     drop(process);
 }
 
-async fn polite(request: Request<ConfigMap>, seen: Arc<Seen>) -> Result<(), BoxError> {
+async fn polite(request: Request<ConfigMap>, seen: Arc<Seen<String>>) -> Result<(), BoxError> {
     seen.push("began");
     request.token().cancelled().await;
     seen.push("cancelled");
@@ -243,15 +224,15 @@ async fn without_the_cluster_of_the_lease_reconciles_are_cancelled_at_the_deadli
     let (hub, work) = (SimCluster::new(), SimCluster::builder().name("work").build());
     hub.create(lease("")).or_fail();
     put_map(&work, "a");
-    let seen = Seen::default();
+    let seen = Seen::<String>::default();
     let maps = controller("maps").build(polite, Arc::new(seen.clone())).unwrap();
     let status = maps.handle();
     let token = hub.admin_token();
     let election = short_election(&hub).client(hub.client_with_token(&token));
     let process = start(Manager::single(work.client()).controller(maps), election);
-    seen.until("began").await;
+    until(&seen, "began").await;
     hub.remove_user(&token);
-    seen.until("ended").await;
+    until(&seen, "ended").await;
     assert_eq!(seen.all(), ["began", "cancelled", "ended"]);
     assert!(!process.leadership.is_held());
     assert!(process.leadership.status().error.unwrap().contains("401"));
@@ -267,9 +248,9 @@ async fn the_lease_is_released_after_the_reconciles_have_ended() {
     let cluster = SimCluster::new();
     cluster.create(lease("")).or_fail();
     put_map(&cluster, "a");
-    let seen = Seen::default();
+    let seen = Seen::<String>::default();
     let server = cluster.clone();
-    let reconcile = move |request: Request<ConfigMap>, seen: Arc<Seen>| {
+    let reconcile = move |request: Request<ConfigMap>, seen: Arc<Seen<String>>| {
         let server = server.clone();
         async move {
             seen.push("began");
@@ -284,80 +265,63 @@ async fn the_lease_is_released_after_the_reconciles_have_ended() {
         Manager::single(cluster.client()).controller(maps),
         election(&cluster),
     );
-    seen.until("began").await;
+    until(&seen, "began").await;
     process.running.stop().await.or_fail();
     let seen = seen.all();
     assert!(seen.len() == 2 && seen[1].starts_with("me_"), "{seen:?}");
     assert_eq!(holder(&cluster), "");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn the_lease_is_kept_while_a_reconcile_runs_that_can_not_be_aborted() {
-    let cluster = SimCluster::new();
-    cluster.create(lease("")).or_fail();
-    put_map(&cluster, "a");
-    let seen = Seen::default();
-    let (go_on, wait) = std::sync::mpsc::channel::<()>();
-    let wait = Arc::new(Mutex::new(wait));
-    // It never awaits, so an abort has no effect.
-    let reconcile = move |_: Request<ConfigMap>, seen: Arc<Seen>| {
-        let wait = wait.clone();
-        async move {
-            seen.push("began");
-            let _ = wait.lock().unwrap().recv();
-            Ok::<_, BoxError>(())
-        }
-    };
-    let maps = controller("maps").build(reconcile, Arc::new(seen.clone()));
-    let builder = Manager::single(cluster.client())
-        .controller(maps)
-        .shutdown_grace(Duration::from_millis(20));
-    let process = start(builder, short_election(&cluster));
-    seen.until("began").await;
-    let stopping = tokio::spawn(process.running.stop());
-    let ended = || (!process.leadership.is_held()).then_some(());
-    eventually(PATIENCE, "the election ends", ended).await;
-    assert!(holder(&cluster).starts_with("me_"), "the Lease expires");
-    drop(go_on);
-    let _ = stopping.await.or_fail();
-}
+type Block = Arc<dyn Fn() + Send + Sync>;
 
+/// What never awaits can't be aborted, so it may go on: the Lease is neither released nor renewed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_task_that_never_awaits_keeps_neither_the_manager_nor_the_lease() {
-    let cluster = SimCluster::new();
-    cluster.create(lease("")).or_fail();
-    let (go_on, wait) = std::sync::mpsc::channel::<()>();
-    let seen = Seen::default();
-    let of_task = seen.clone();
-    let task = async move {
-        of_task.push("began");
-        let _ = wait.recv();
-        Ok(())
-    };
-    let builder = Manager::single(cluster.client()).task("deaf", |_, _| task);
-    let process = start(
-        builder.shutdown_grace(Duration::from_millis(20)),
-        election(&cluster),
-    );
-    seen.until("began").await;
-    eventually(PATIENCE, "it leads", || process.leadership.is_held()).await;
-    let stopped = tokio::time::timeout(PATIENCE, process.running.stop())
-        .await
-        .or_fail();
-    assert!(matches!(stopped, Err(ManagerError::Stuck { .. })), "{stopped:?}");
-    assert!(holder(&cluster).starts_with("me_"), "the Lease is not released");
-    let lease = || cluster.get("leases.coordination.k8s.io", "default/lock").unwrap();
-    let last = lease();
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(lease(), last, "nor renewed");
-    drop(go_on);
+    for of_controller in [false, true] {
+        let cluster = SimCluster::new();
+        cluster.create(lease("")).or_fail();
+        put_map(&cluster, "a");
+        let seen = Seen::<String>::default();
+        let (go_on, wait) = std::sync::mpsc::channel::<()>();
+        let (of_task, wait) = (seen.clone(), Mutex::new(wait));
+        let block: Block = Arc::new(move || {
+            of_task.push("began");
+            let _ = wait.lock().unwrap().recv();
+        });
+        let builder = Manager::single(cluster.client()).shutdown_grace(Duration::from_millis(20));
+        let builder = if of_controller {
+            let reconcile = |_: Request<ConfigMap>, block: Arc<Block>| async move {
+                block();
+                Ok::<_, BoxError>(())
+            };
+            builder.controller(controller("maps").build(reconcile, Arc::new(block)))
+        } else {
+            builder.task("deaf", |_, _| async move {
+                block();
+                Ok(())
+            })
+        };
+        let process = start(builder, election(&cluster));
+        until(&seen, "began").await;
+        eventually(PATIENCE, "it leads", || process.leadership.is_held()).await;
+        let stopped = tokio::time::timeout(PATIENCE, process.running.stop())
+            .await
+            .or_fail();
+        assert!(matches!(stopped, Err(ManagerError::Stuck { .. })), "{stopped:?}");
+        assert!(holder(&cluster).starts_with("me_"), "the Lease is not released");
+        let lease = || cluster.get("leases.coordination.k8s.io", "default/lock").unwrap();
+        let last = lease();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert_eq!(lease(), last, "nor renewed");
+        drop(go_on);
+    }
 }
 
 #[tokio::test]
 async fn a_leader_task_runs_in_each_term_and_ends_with_it() {
     let cluster = SimCluster::new();
     cluster.create(lease("other")).or_fail();
-    let seen = Seen::default();
+    let seen = Seen::<String>::default();
     let (of_leader, of_task) = (seen.clone(), seen.clone());
     let builder = Manager::single(cluster.client()).leader_election(election(&cluster));
     let (leadership, leads) = (builder.leadership().unwrap(), builder.leadership().unwrap());
@@ -379,7 +343,7 @@ async fn a_leader_task_runs_in_each_term_and_ends_with_it() {
         .task("everywhere", |_, _| task);
     let manager = builder.build().unwrap();
     let running = Background::start(|stop| manager.run_until(stop));
-    seen.until("leads: false").await;
+    until(&seen, "leads: false").await;
     for terms in 1..=2 {
         assert_eq!(seen.all().len(), terms * 2 - 1, "{:?}", seen.all());
         set_holder(&cluster, "");
@@ -392,13 +356,4 @@ async fn a_leader_task_runs_in_each_term_and_ends_with_it() {
     }
     running.stop().await.or_fail();
     assert_eq!(seen.all()[1..], ["began", "dropped", "began", "dropped"]);
-}
-
-#[tokio::test]
-async fn settings_that_could_not_work_are_reported_when_the_manager_is_built() {
-    let cluster = SimCluster::new();
-    let builder = Manager::single(cluster.client())
-        .leader_election(LeaderElection::new("lock").renew_deadline(Duration::from_secs(20)));
-    let error = builder.build().unwrap_err();
-    assert!(matches!(&error, ManagerError::LeaderElection(error) if error.field == "lease_duration"));
 }

@@ -161,15 +161,7 @@ impl World {
 
     /// Runs a controller over all clusters but the late ones.
     pub(crate) fn run(&self) -> Running {
-        self.run_controller(noting)
-    }
-
-    /// Runs another controller, which says what it has seen.
-    pub(crate) fn run_controller(
-        &self,
-        controller: impl FnOnce(Arc<Seen>) -> Result<BuiltController, BuildError>,
-    ) -> Running {
-        Running::start(self.specs(), controller, |_| {})
+        Running::start(self.specs(), noting, |_| {})
     }
 
     /// All clusters but the late ones.

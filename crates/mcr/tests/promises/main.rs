@@ -7,5 +7,3 @@ mod promise_10_fair_share;
 mod promise_15_hostile_bytes;
 mod promise_1_isolation;
 mod promise_1_real;
-mod promise_6_rotation;
-mod promise_8_hung_plugin;

@@ -3,14 +3,12 @@
 use std::{
     convert::Infallible,
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
 use k8s_openapi::api::{core::v1::ConfigMap, rbac::v1::PolicyRule};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use mcr::{
     Action, BuildError, BuiltController, ClusterSpec, Controller, ControllerHandle, Request, RequestObject,
-    core::TransportSettings,
 };
 use mcr_testkit::{
     control_plane::{ControlPlane, Credentials, Etcd, KubeconfigBuilder, policy_rule},
@@ -79,100 +77,6 @@ fn may_read_config_maps() -> Vec<PolicyRule> {
         policy_rule([""], ["configmaps"], ["get", "list", "watch"]),
         policy_rule([""], ["namespaces"], ["get"]),
     ]
-}
-
-/// Of ten clusters, one never answers, one refuses connections and one may not list. The other seven reconcile, although the
-/// connect timeout is an hour here. The status of the two that answer shows the reason, and the forbidden one recovers.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn seven_of_ten_contexts_reconcile_at_once_and_three_report_why_not() {
-    let plane = ControlPlane::start().await.or_fail();
-    write_really(&plane, "hello", 0).await;
-    let nobody = plane.user("nobody").create().await.or_fail();
-    let hole = BlackHole::dig();
-    // The socket is bound and does not listen, so no other program can take the port.
-    let refusing = tokio::net::TcpSocket::new_v4().or_fail();
-    refusing.bind("127.0.0.1:0".parse().or_fail()).or_fail();
-    let refusing_at = refusing.local_addr().or_fail();
-    let healthy: Vec<String> = (0..7).map(|i| format!("healthy-{i}")).collect();
-    let at = |name, address| {
-        member(
-            name,
-            format!("https://{address}"),
-            &plane,
-            plane.admin_credentials(),
-        )
-    };
-    // The failing clusters come first, to show that the others do not wait for them.
-    let mut specs = vec![
-        at("black-holed", hole.address),
-        at("refusing", refusing_at),
-        member("forbidden", plane.url(), &plane, nobody.credentials()),
-    ];
-    specs.extend(healthy.iter().map(|name| admin(name, &plane)));
-    let noted = Arc::new(Noted::default());
-    let running = Running::start(
-        specs,
-        |_| noting(&noted),
-        |settings| {
-            let mut transport = TransportSettings::default();
-            transport.connect_timeout = Duration::from_secs(3600);
-            settings.transport = transport.into();
-        },
-    );
-    eventually(PATIENCE, "seven clusters reconcile", || {
-        healthy
-            .iter()
-            .all(|name| noted.has(&format!("live {name} hello")))
-    })
-    .await;
-    let state = |name: &str| running.fleet.get(name).or_fail().state();
-    eventually(PATIENCE, "the refusing one reports so", || {
-        let refused =
-            "can't connect: connection refused: nothing listens at this address; the API server may be down";
-        state("refusing").reason() == Some(refused)
-    })
-    .await;
-    eventually(PATIENCE, "the controller's status names the kind and why", || {
-        status(&running.controllers[0]).contains("configmaps is forbidden")
-    })
-    .await;
-    noted.has_none("forbidden");
-
-    nobody.allow(may_read_config_maps()).await.or_fail();
-    eventually(PATIENCE, "the forbidden one recovers", || {
-        noted.has("live forbidden hello")
-    })
-    .await;
-    noted.has_none("deleted");
-    running.stop().await;
-}
-
-/// An address that drops every SYN: a listening socket with a full queue.
-struct BlackHole {
-    address: std::net::SocketAddr,
-    _listener: std::net::TcpListener,
-    _queue: Vec<std::net::TcpStream>,
-}
-
-impl BlackHole {
-    fn dig() -> Self {
-        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).or_fail();
-        let any: std::net::SocketAddr = "127.0.0.1:0".parse().or_fail();
-        socket.bind(&any.into()).or_fail();
-        socket.listen(1).or_fail();
-        let listener: std::net::TcpListener = socket.into();
-        let address = listener.local_addr().or_fail();
-        let mut queue = Vec::new();
-        while let Ok(stream) = std::net::TcpStream::connect_timeout(&address, Duration::from_millis(200)) {
-            queue.push(stream);
-            assert!(queue.len() < 100, "the queue of the listener fills up");
-        }
-        Self {
-            address,
-            _listener: listener,
-            _queue: queue,
-        }
-    }
 }
 
 /// Rights are withdrawn and given back. No object counts as deleted meanwhile.

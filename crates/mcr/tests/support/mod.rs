@@ -14,18 +14,21 @@ use std::{
 
 use bytes::Bytes;
 use futures::{StreamExt, stream};
-use http::{Request, Response, StatusCode};
+use http::{Request, Response};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use kube::{Client, client::Body};
 use mcr::{
-    Access, BuiltController, Cluster, ClusterName, ClusterSpec, ControllerHandle, Fleet, FleetSettings,
+    Access, BuiltController, Cluster, ClusterName, ClusterSpec, Controller, ControllerHandle, Fleet,
+    FleetSettings, Reconciler,
     core::{Change, Discovery, Provider},
 };
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 type Frame = http_body::Frame<Bytes>;
+type Answer = Result<Response<UnsyncBoxBody<Bytes, Infallible>>, std::io::Error>;
 
 /// One API server. Clones are the same server.
 #[derive(Clone, Default)]
@@ -40,29 +43,35 @@ struct State {
     watchers: Vec<(Query, mpsc::UnboundedSender<Value>)>,
     forbidden: HashSet<String>,
     down: bool,
-    pub lists: u64,
+    lists: u64,
 }
 
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Query {
     plural: String,
     namespace: Option<String>,
-    labels: Vec<(String, String)>,
 }
 
 impl Query {
     fn matches(&self, plural: &str, object: &Value) -> bool {
-        let meta = &object["metadata"];
-        self.plural == plural
-            && self
-                .namespace
-                .as_deref()
-                .is_none_or(|namespace| meta["namespace"] == *namespace)
-            && self
-                .labels
-                .iter()
-                .all(|(key, value)| meta["labels"][key] == *value)
+        let namespace = self.namespace.as_deref();
+        self.plural == plural && namespace.is_none_or(|of| object["metadata"]["namespace"] == *of)
     }
+}
+
+fn at(plural: &str, key: &str) -> (String, String, String) {
+    let (namespace, name) = key.split_once('/').unwrap_or(("", key));
+    (plural.to_owned(), namespace.to_owned(), name.to_owned())
+}
+
+fn respond(code: u16, body: Value) -> Answer {
+    // API servers end each event of a stream with a line feed.
+    let body = Full::new(Bytes::from(format!("{body}\n"))).boxed_unsync();
+    let response = Response::builder().status(code);
+    Ok(response
+        .header("content-type", "application/json")
+        .body(body)
+        .unwrap())
 }
 
 impl Api {
@@ -82,35 +91,24 @@ impl Api {
 
     /// Creates or replaces an object; `metadata` is filled in.
     pub fn put(&self, plural: &str, key: &str, mut object: Value) {
-        let (namespace, name) = key.split_once('/').unwrap_or(("", key));
+        let at = at(plural, key);
         let mut state = self.state();
         state.version += 1;
-        let at = (plural.to_owned(), namespace.to_owned(), name.to_owned());
-        let uid = match state.objects.get(&at) {
-            Some(old) => old["metadata"]["uid"].clone(),
-            None => {
-                state.uids += 1;
-                json!(format!("{:032x}", state.uids))
-            }
-        };
-        let version = (state.version + 1).to_string();
-        let old = state.objects.contains_key(&at);
-        if !object.is_object() {
-            object = json!({});
-        }
-        let meta = object
-            .as_object_mut()
-            .unwrap()
-            .entry("metadata")
-            .or_insert(json!({}));
-        meta["name"] = json!(name);
-        if !namespace.is_empty() {
-            meta["namespace"] = json!(namespace);
+        let old = state.objects.get(&at).map(|old| old["metadata"]["uid"].clone());
+        let kind = if old.is_some() { "MODIFIED" } else { "ADDED" };
+        let uid = old.unwrap_or_else(|| {
+            state.uids += 1;
+            json!(format!("{:032x}", state.uids))
+        });
+        let meta = &mut object["metadata"];
+        meta["name"] = json!(at.2);
+        if !at.1.is_empty() {
+            meta["namespace"] = json!(at.1);
         }
         meta["uid"] = uid;
-        meta["resourceVersion"] = json!(version);
+        meta["resourceVersion"] = json!((state.version + 1).to_string());
         state.objects.insert(at, object.clone());
-        state.send(plural, if old { "MODIFIED" } else { "ADDED" }, &object);
+        state.send(plural, kind, &object);
     }
 
     /// A ConfigMap with one entry.
@@ -119,13 +117,9 @@ impl Api {
     }
 
     pub fn delete(&self, plural: &str, key: &str) {
-        let (namespace, name) = key.split_once('/').unwrap_or(("", key));
         let mut state = self.state();
         state.version += 1;
-        let mut object = state
-            .objects
-            .remove(&(plural.to_owned(), namespace.to_owned(), name.to_owned()))
-            .unwrap();
+        let mut object = state.objects.remove(&at(plural, key)).unwrap();
         object["metadata"]["resourceVersion"] = json!((state.version + 1).to_string());
         state.send(plural, "DELETED", &object);
     }
@@ -155,119 +149,66 @@ impl Api {
         state.watchers.len()
     }
 
-    fn answer(
-        &self,
-        request: Request<Body>,
-    ) -> Result<Response<UnsyncBoxBody<Bytes, Infallible>>, std::io::Error> {
+    fn answer(&self, request: Request<Body>) -> Answer {
         let mut state = self.state();
         if state.down {
             return Err(std::io::Error::other("connection refused"));
         }
-        let path = request.uri().path().trim_matches('/').to_owned();
-        let full = |code: StatusCode, body: Value| {
-            // API servers end each event of a stream with a line feed.
-            let body = Full::new(Bytes::from(format!("{body}\n"))).boxed_unsync();
-            Ok(Response::builder()
-                .status(code)
-                .header("content-type", "application/json")
-                .body(body)
-                .unwrap())
-        };
-        let rest: Vec<&str> = path.split('/').collect();
-        let rest = match rest.as_slice() {
+        let parts: Vec<&str> = request.uri().path().trim_matches('/').split('/').collect();
+        let (namespace, plural) = match parts.as_slice() {
             ["api", "v1", "namespaces", "kube-system"] => {
-                let uid = format!("{:p}", Arc::as_ptr(&self.0));
-                return full(
-                    StatusCode::OK,
-                    json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "kube-system", "uid": uid}}),
+                let metadata = json!({"name": "kube-system", "uid": format!("{:p}", Arc::as_ptr(&self.0))});
+                return respond(
+                    200,
+                    json!({"kind": "Namespace", "apiVersion": "v1", "metadata": metadata}),
                 );
             }
             ["version"] => {
-                return full(
-                    StatusCode::OK,
-                    json!({"major": "1", "minor": "36", "gitVersion": "v1.36.0"}),
-                );
+                return respond(200, json!({"major": "1", "minor": "36", "gitVersion": "v1.36.0"}));
             }
-            ["api", _, rest @ ..] | ["apis", _, _, rest @ ..] => rest,
-            _ => {
-                return full(
-                    StatusCode::NOT_FOUND,
-                    json!({"message": "no such path", "code": 404}),
-                );
+            ["api", _, "namespaces", namespace, plural] | ["apis", _, _, "namespaces", namespace, plural] => {
+                (Some((*namespace).to_owned()), *plural)
             }
+            ["api", _, plural] | ["apis", _, _, plural] => (None, *plural),
+            _ => return respond(404, json!({"message": "no such path", "code": 404})),
         };
-        let (namespace, plural) = match rest {
-            ["namespaces", namespace, plural] => (Some((*namespace).to_owned()), (*plural).to_owned()),
-            [plural] => (None, (*plural).to_owned()),
-            _ => {
-                return full(
-                    StatusCode::NOT_FOUND,
-                    json!({"message": "no such path", "code": 404}),
-                );
-            }
-        };
-        if state.forbidden.contains(&plural) {
-            return full(
-                StatusCode::FORBIDDEN,
-                json!({"kind": "Status", "apiVersion": "v1", "message": format!("{plural} is forbidden"), "code": 403}),
+        if state.forbidden.contains(plural) {
+            let message = format!("{plural} is forbidden");
+            return respond(
+                403,
+                json!({"kind": "Status", "apiVersion": "v1", "message": message, "code": 403}),
             );
         }
-        let mut query = Query {
-            plural,
-            namespace,
-            labels: Vec::new(),
+        let (plural, version) = (plural.to_owned(), state.version + 1);
+        let query = Query { plural, namespace };
+        let parameter = |name: &str| {
+            let mut pairs = request.uri().query().unwrap_or_default().split('&');
+            pairs.find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
         };
-        let mut watch_from = None;
-        let mut is_watch = false;
-        for pair in request.uri().query().unwrap_or_default().split('&') {
-            match pair.split_once('=').unwrap_or((pair, "")) {
-                ("watch", value) => is_watch = value == "1" || value == "true",
-                ("resourceVersion", version) => watch_from = version.parse::<u64>().ok(),
-                ("labelSelector", selector) => {
-                    let selector = selector.replace("%3D", "=").replace("%2C", ",");
-                    query.labels = selector
-                        .split(',')
-                        .filter_map(|part| part.split_once('='))
-                        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                        .collect();
-                }
-                _ => {}
-            }
-        }
-        if !is_watch {
+        if !matches!(parameter("watch"), Some("1" | "true")) {
             state.lists += 1;
-            let items: Vec<&Value> = state
-                .objects
-                .iter()
-                .filter(|((plural, ..), object)| query.matches(plural, object))
-                .map(|(_, object)| object)
-                .collect();
-            let version = (state.version + 1).to_string();
-            return full(
-                StatusCode::OK,
-                json!({"metadata": {"resourceVersion": version}, "items": items}),
-            );
+            let objects = state.objects.iter();
+            let items = objects.filter(|((plural, ..), object)| query.matches(plural, object));
+            let items: Vec<&Value> = items.map(|(_, object)| object).collect();
+            let metadata = json!({"resourceVersion": version.to_string()});
+            return respond(200, json!({"metadata": metadata, "items": items}));
         }
         // The server has no history: a watch that missed an event gets a 410 and lists again.
-        if watch_from.is_some_and(|from| from < state.version + 1) {
-            let line =
-                json!({"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}});
-            return full(StatusCode::OK, line);
+        if parameter("resourceVersion")
+            .is_some_and(|from| from.parse::<u64>().is_ok_and(|from| from < version))
+        {
+            let status = json!({"kind": "Status", "code": 410, "reason": "Expired"});
+            return respond(200, json!({"type": "ERROR", "object": status}));
         }
         let (sender, receiver) = mpsc::unbounded_channel();
         state.watchers.push((query, sender));
         let lines = stream::unfold(receiver, |mut receiver| async move {
             let line: Value = receiver.recv().await?;
-            Some((
-                Ok::<_, Infallible>(Frame::data(Bytes::from(format!("{line}\n")))),
-                receiver,
-            ))
+            let frame = Frame::data(Bytes::from(format!("{line}\n")));
+            Some((Ok::<_, Infallible>(frame), receiver))
         });
-        let body = StreamBody::new(lines).boxed_unsync();
-        Ok(Response::builder()
-            .header("content-type", "application/json")
-            .body(body)
-            .unwrap())
+        let response = Response::builder().header("content-type", "application/json");
+        Ok(response.body(StreamBody::new(lines).boxed_unsync()).unwrap())
     }
 }
 
@@ -275,11 +216,8 @@ impl State {
     fn send(&mut self, plural: &str, kind: &str, object: &Value) {
         let line = json!({"type": kind, "object": object});
         self.watchers.retain(|(_, watcher)| !watcher.is_closed());
-        for (_, watcher) in self
-            .watchers
-            .iter()
-            .filter(|(query, _)| query.matches(plural, object))
-        {
+        let watchers = self.watchers.iter();
+        for (_, watcher) in watchers.filter(|(query, _)| query.matches(plural, object)) {
             let _ = watcher.send(line.clone());
         }
     }
@@ -360,41 +298,33 @@ impl World {
         }
     }
 
-    fn announce(&self, change: Change) {
+    pub fn announce(&self, change: Change) {
         self.changes.send(Ok(change)).unwrap();
     }
 
     /// Adds a cluster, or changes its labels.
     pub fn add(&self, cluster: &str, api: &ApiAccess, labels: &[(&str, &str)]) {
-        let mut spec = ClusterSpec::new(name(cluster), api.access.clone());
-        for (key, value) in labels {
-            spec = spec.label(*key, *value);
-        }
+        let spec = api.spec(cluster);
+        let spec = labels
+            .iter()
+            .fold(spec, |spec, (key, value)| spec.label(*key, *value));
         self.announce(Change::Upsert(spec));
     }
 
     /// Adds a cluster with its own server.
     pub fn join(&self, cluster: &str) -> ApiAccess {
-        let api = ApiAccess::new(Api::default());
+        let api = ApiAccess::default();
         self.add(cluster, &api, &[]);
         api
     }
 
     /// Announces a cluster with this name and this identity.
     pub fn identify(&self, cluster: &str, api: &ApiAccess, identity: &str) {
-        let spec = ClusterSpec::new(name(cluster), api.access.clone()).identity(identity);
-        self.announce(Change::Upsert(spec));
-    }
-
-    /// Adds a cluster, or changes its property `tier`.
-    pub fn tier(&self, cluster: &str, api: &ApiAccess, tier: &str) {
-        let spec = ClusterSpec::new(name(cluster), api.access.clone()).property("tier", tier);
-        self.announce(Change::Upsert(spec));
+        self.announce(Change::Upsert(api.spec(cluster).identity(identity)));
     }
 
     pub fn suspend(&self, cluster: &str, api: &ApiAccess) {
-        let spec = ClusterSpec::new(name(cluster), api.access.clone()).suspended("asleep");
-        self.announce(Change::Upsert(spec));
+        self.announce(Change::Upsert(api.spec(cluster).suspended("asleep")));
     }
 
     pub fn remove(&self, cluster: &str) {
@@ -408,6 +338,21 @@ impl World {
             async move { controller.run(fleet, stop).await.unwrap() },
         ));
         handle
+    }
+
+    /// Runs a controller whose reconciler records in the returned list.
+    pub fn run_with<K, T>(
+        &mut self,
+        controller: Controller<K>,
+        reconciler: impl Reconciler<K, Seen<T>>,
+    ) -> (ControllerHandle, Seen<T>)
+    where
+        K: DeserializeOwned + Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let seen = Seen::default();
+        let controller = controller.build(reconciler, Arc::new(seen.clone())).unwrap();
+        (self.run(controller), seen)
     }
 
     pub async fn cluster(&self, name: &str) -> Cluster {
@@ -439,6 +384,27 @@ impl ApiAccess {
         let access = Access::from(api.client());
         Self { api, access }
     }
+
+    pub fn spec(&self, cluster: &str) -> ClusterSpec {
+        ClusterSpec::new(name(cluster), self.access.clone())
+    }
+}
+
+impl From<Client> for ApiAccess {
+    /// A cluster that is reached by this client, whatever its server is.
+    fn from(client: Client) -> Self {
+        let access = Access::from(client);
+        Self {
+            api: Api::default(),
+            access,
+        }
+    }
+}
+
+impl Default for ApiAccess {
+    fn default() -> Self {
+        Self::new(Api::default())
+    }
 }
 
 impl std::ops::Deref for ApiAccess {
@@ -454,7 +420,7 @@ pub async fn until<T>(mut ask: impl FnMut() -> Option<T>) -> T {
         if let Some(answer) = ask() {
             return answer;
         }
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        sleep(2).await;
     }
     panic!("it never came");
 }
@@ -495,18 +461,33 @@ impl<T: Clone + PartialEq + std::fmt::Debug> Seen<T> {
         self.0.lock().unwrap().len()
     }
 
-    pub fn take(&self) -> Vec<T> {
-        std::mem::take(&mut *self.0.lock().unwrap())
-    }
-
-    /// Waits for this number of lines. Panics if there are more.
+    /// Waits for this number of lines.
     pub async fn wait_for(&self, count: usize) -> Vec<T> {
         for _ in 0..60_000 {
             if self.len() >= count {
                 return self.all();
             }
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            sleep(2).await;
         }
         panic!("{count} wanted, {:?} came", self.all());
+    }
+
+    /// As [`wait_for`](Self::wait_for), in their order of `T`.
+    pub async fn sorted(&self, count: usize) -> Vec<T>
+    where
+        T: Ord,
+    {
+        let mut all = self.wait_for(count).await;
+        all.sort();
+        all
+    }
+}
+
+/// Records its drop.
+pub struct Dropped(pub Arc<Seen<String>>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.push("dropped");
     }
 }

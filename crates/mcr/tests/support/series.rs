@@ -66,6 +66,13 @@ impl Scrape {
         Some(first)
     }
 
+    /// Panics unless each of these series has its value.
+    pub fn expect(&self, series: &[(&str, &[(&str, &str)], f64)]) {
+        for (name, labels, value) in series {
+            assert_eq!(self.get(name, labels), Some(*value), "{name} {labels:?}");
+        }
+    }
+
     /// The series of single clusters.
     pub fn of_clusters(&self) -> impl Iterator<Item = &Series> {
         self.series

@@ -19,7 +19,7 @@ use super::{
     engine::{
         Core,
         enqueue::{ClusterEnqueue, Enqueue},
-        plan::{MapFleet, Plan, WatchPlan, Weigh},
+        plan::{Plan, Settings, WatchPlan},
     },
     follow::source::Sources,
 };
@@ -111,20 +111,13 @@ use crate::{
 /// not count as deleted.
 #[must_use = "a controller does nothing until it is built and run"]
 pub struct Controller<K> {
-    name: Arc<str>,
-    clusters: ClusterSelector,
+    settings: Settings,
     primary: Option<Primary>,
     watches: Vec<Secondary>,
     event_filter: Vec<Predicate>,
-    fleet_maps: Vec<MapFleet>,
     sources: Sources,
     queue: QueueConfig,
-    timeout: Option<Duration>,
-    release_jitter: Duration,
-    shutdown_grace: Duration,
-    weigh: Option<Weigh>,
     on_error: Option<OnError>,
-    leader_only: bool,
     _kind: PhantomData<fn() -> K>,
 }
 
@@ -146,23 +139,25 @@ struct Secondary {
 impl<K> Controller<K> {
     fn with_primary(name: impl Into<Arc<str>>, primary: Option<Primary>) -> Self {
         Self {
-            name: name.into(),
-            clusters: ClusterSelector::default(),
+            settings: Settings {
+                name: name.into(),
+                clusters: ClusterSelector::default(),
+                leader_only: true,
+                fleet_maps: Vec::new(),
+                timeout: None,
+                release_jitter: Duration::from_secs(1),
+                shutdown_grace: Duration::from_secs(30),
+                weigh: None,
+            },
             primary,
             watches: Vec::new(),
             event_filter: Vec::new(),
-            fleet_maps: Vec::new(),
             sources: Sources::default(),
             queue: QueueConfig::default()
                 .concurrency(256)
                 .cluster_concurrency(8)
                 .start_gated(true),
-            timeout: None,
-            release_jitter: Duration::from_secs(1),
-            shutdown_grace: Duration::from_secs(30),
-            weigh: None,
             on_error: None,
-            leader_only: true,
             _kind: PhantomData,
         }
     }
@@ -173,7 +168,7 @@ impl<K> Controller<K> {
     /// cluster change. If it selects none of the fleet's clusters for 10 seconds, the controller logs a warning with the
     /// selector, and no second one before it has selected a cluster.
     pub fn clusters(mut self, clusters: ClusterSelector) -> Self {
-        self.clusters = clusters;
+        self.settings.clusters = clusters;
         self
     }
 
@@ -244,7 +239,7 @@ impl<K> Controller<K> {
     where
         I: IntoIterator<Item = RequestKey>,
     {
-        self.fleet_maps.push(Arc::new(move |event, fleet| {
+        self.settings.fleet_maps.push(Arc::new(move |event, fleet| {
             map(event, fleet).into_iter().collect()
         }));
         self
@@ -365,7 +360,7 @@ impl<K> Controller<K> {
     /// Limits the time of one reconcile. A reconcile that takes longer is dropped at its next await and counts as failed.
     /// Default: no limit. (The requests of a client of a cluster have their own timeouts.)
     pub fn timeout(mut self, limit: Duration) -> Self {
-        self.timeout = Some(limit);
+        self.settings.timeout = Some(limit);
         self
     }
 
@@ -375,27 +370,27 @@ impl<K> Controller<K> {
     /// [`cluster_concurrency`](Self::cluster_concurrency) is skipped, so its weight has no effect until one of its reconciles
     /// ends. For a cluster to run more reconciles at once than others, that limit must be high enough.
     pub fn weight_by(mut self, weight: impl Fn(&Cluster) -> u32 + Send + Sync + 'static) -> Self {
-        self.weigh = Some(Arc::new(weight));
+        self.settings.weigh = Some(Arc::new(weight));
         self
     }
 
     /// Sets the longest delay of requests after their cluster is reachable again. The delay is random, so that clusters that
     /// become reachable together do not start together. Default 1 second.
     pub fn release_jitter(mut self, most: Duration) -> Self {
-        self.release_jitter = most;
+        self.settings.release_jitter = most;
         self
     }
 
     /// Sets whether the controller reconciles only while this process leads, in a manager with
     /// [leader election](crate::ManagerBuilder::leader_election). Default `true`. With `false`, it reconciles in every replica.
     pub fn leader_only(mut self, leader_only: bool) -> Self {
-        self.leader_only = leader_only;
+        self.settings.leader_only = leader_only;
         self
     }
 
     /// Limits the time that running reconciles get to end when the controller stops. Default 30 seconds.
     pub fn shutdown_grace(mut self, grace: Duration) -> Self {
-        self.shutdown_grace = grace;
+        self.settings.shutdown_grace = grace;
         self
     }
 }
@@ -428,7 +423,8 @@ where
 
 impl<K> Controller<K> {
     fn finish(self, reconciler: Arc<dyn RunReconcile>) -> Result<BuiltController, BuildError> {
-        let name = self.name;
+        let settings = self.settings;
+        let name = settings.name.clone();
         if name.is_empty() {
             return Err(BuildError::EmptyName);
         }
@@ -438,7 +434,7 @@ impl<K> Controller<K> {
         }
         let nothing = self.primary.is_none()
             && self.watches.is_empty()
-            && self.fleet_maps.is_empty()
+            && settings.fleet_maps.is_empty()
             && self.sources.is_empty();
         if nothing {
             return Err(BuildError::NoWatches { controller: name });
@@ -446,7 +442,7 @@ impl<K> Controller<K> {
         for (setting, zero) in [
             ("concurrency", self.queue.concurrency == Some(0)),
             ("cluster_concurrency", self.queue.cluster_concurrency == Some(0)),
-            ("timeout", self.timeout == Some(Duration::ZERO)),
+            ("timeout", settings.timeout == Some(Duration::ZERO)),
         ] {
             if zero {
                 return Err(BuildError::Zero {
@@ -491,7 +487,7 @@ impl<K> Controller<K> {
             let options = watch.options;
             let gates_all =
                 options
-                    .gating_cluster(&self.clusters)
+                    .gating_cluster(&settings.clusters)
                     .map_err(|selector| BuildError::GatesAll {
                         controller: name.clone(),
                         watch: watch.kind.to_string(),
@@ -511,16 +507,9 @@ impl<K> Controller<K> {
             });
         }
         let plan = Plan {
-            name,
-            clusters: self.clusters,
+            settings,
             watches,
             has_primary,
-            leader_only: self.leader_only,
-            fleet_maps: self.fleet_maps,
-            timeout: self.timeout,
-            release_jitter: self.release_jitter,
-            shutdown_grace: self.shutdown_grace,
-            weigh: self.weigh,
             reconciler,
         };
         let core = Core::new(plan, FairQueue::new(self.queue));
@@ -537,8 +526,8 @@ impl<K> fmt::Debug for Controller<K> {
             .chain(self.watches.iter().map(|watch| watch.kind.to_string()))
             .collect();
         f.debug_struct("Controller")
-            .field("name", &self.name)
-            .field("clusters", &self.clusters)
+            .field("name", &self.settings.name)
+            .field("clusters", &self.settings.clusters)
             .field("watches", &watches)
             .finish_non_exhaustive()
     }

@@ -1,6 +1,6 @@
 //! The settings of a controller that need its primary kind, and the constructors of both forms.
 
-use std::sync::Arc;
+use std::{marker::PhantomData, sync::Arc};
 
 use kube::{Resource, runtime::controller::Action as KubeAction};
 use mcr_core::{Cluster, WatchRequest};
@@ -8,11 +8,8 @@ use serde::de::DeserializeOwned;
 
 use super::{Controller, Primary, Secondary, options::OwnsOptions};
 use crate::{
-    controller::built::BuiltController,
-    error::BuildError,
-    mapper::OwnerKind,
-    predicate::Predicate,
-    reconciler::{Typed, Uniform},
+    controller::built::BuiltController, error::BuildError, mapper::OwnerKind, predicate::Predicate,
+    reconciler::Uniform,
 };
 
 impl Controller<()> {
@@ -183,7 +180,11 @@ where
         Fut: Future<Output = Result<KubeAction, E>> + Send + 'static,
         E: std::error::Error + Send + 'static,
     {
-        let runner = Uniform::<K, _, _, _>::new(reconcile, error_policy, context_of);
-        self.finish(Arc::new(Typed::<_, Ctx, Fut>::new(runner)))
+        self.finish(Arc::new(Uniform {
+            reconcile,
+            policy: error_policy,
+            context_of,
+            types: PhantomData::<fn() -> (K, Ctx, Fut)>,
+        }))
     }
 }

@@ -1,6 +1,6 @@
 //! Counters of a controller, and its histograms.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use parking_lot::Mutex;
 
 use super::{histogram::Histogram, running::Runs};
 
@@ -46,18 +46,8 @@ pub struct ControllerCounts {
 /// The counters behind [`ControllerCounts`], and the measurements of reconciles.
 #[derive(Default)]
 pub(crate) struct Counters {
-    pub(crate) reconciles: AtomicU64,
-    pub(crate) successes: AtomicU64,
-    pub(crate) dropped: AtomicU64,
-    pub(crate) errors: AtomicU64,
-    pub(crate) terminal: AtomicU64,
-    pub(crate) panics: AtomicU64,
-    pub(crate) timeouts: AtomicU64,
-    pub(crate) aborted: AtomicU64,
-    pub(crate) undecodable: AtomicU64,
-    pub(crate) callback_panics: AtomicU64,
-    pub(crate) misdirected: AtomicU64,
-    pub(crate) overflowed: AtomicU64,
+    /// Without those that the queue counts.
+    counts: Mutex<ControllerCounts>,
     pub(crate) runs: Runs,
     /// How long reconciles took; aborted ones are not included.
     pub(crate) durations: Histogram,
@@ -65,33 +55,17 @@ pub(crate) struct Counters {
     pub(crate) waits: Histogram,
 }
 
-pub(crate) fn count(counter: &AtomicU64) {
-    count_many(counter, 1);
-}
-
-pub(crate) fn count_many(counter: &AtomicU64, many: usize) {
-    counter.fetch_add(many as u64, Ordering::Relaxed);
-}
-
 impl Counters {
+    pub(crate) fn add(&self, change: impl FnOnce(&mut ControllerCounts)) {
+        change(&mut self.counts.lock());
+    }
+
     pub(crate) fn read(&self, queue: &crate::queue::Counters) -> ControllerCounts {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         ControllerCounts {
-            reconciles: read(&self.reconciles),
-            successes: read(&self.successes),
-            dropped: read(&self.dropped),
             retries: queue.retries,
             requested: queue.adds,
             coalesced: queue.coalesced,
-            errors: read(&self.errors),
-            terminal: read(&self.terminal),
-            panics: read(&self.panics),
-            timeouts: read(&self.timeouts),
-            aborted: read(&self.aborted),
-            undecodable: read(&self.undecodable),
-            callback_panics: read(&self.callback_panics),
-            misdirected: read(&self.misdirected),
-            overflowed: read(&self.overflowed),
+            ..*self.counts.lock()
         }
     }
 }

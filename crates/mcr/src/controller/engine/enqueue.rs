@@ -39,7 +39,9 @@ impl Enqueue {
 
 impl fmt::Debug for Enqueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Enqueue").field(&self.0.core.plan.name).finish()
+        f.debug_tuple("Enqueue")
+            .field(&self.0.core.plan.settings.name)
+            .finish()
     }
 }
 
@@ -81,7 +83,7 @@ impl ClusterEnqueue {
 impl fmt::Debug for ClusterEnqueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("ClusterEnqueue")
-            .field(&self.engine.core.plan.name)
+            .field(&self.engine.core.plan.settings.name)
             .field(self.member.cluster.name())
             .finish()
     }

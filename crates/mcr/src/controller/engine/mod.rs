@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
 use self::{
-    counters::{Counters, count, count_many},
+    counters::Counters,
     deferred::DeferredRequests,
     plan::{Plan, WatchPlan},
 };
@@ -32,6 +32,7 @@ use crate::{
     failure::panic_text,
     queue::{Added, FairQueue, Priority},
     request::{RequestKey, Target},
+    selector::ClusterSelector,
 };
 
 /// A cluster is engaged in the queue with its member as the epoch.
@@ -84,7 +85,7 @@ impl Core {
 
     /// The leadership without which the controller dispatches nothing. `None`: it always dispatches.
     pub(crate) fn needs(&self) -> Option<&Leadership> {
-        self.leadership.get().filter(|_| self.plan.leader_only)
+        self.leadership.get().filter(|_| self.plan.settings.leader_only)
     }
 
     /// Whether another replica reconciles for this one.
@@ -97,8 +98,8 @@ impl Core {
         match catch_unwind(AssertUnwindSafe(call)) {
             Ok(result) => Some(result),
             Err(panic) => {
-                count(&self.counters.callback_panics);
-                tracing::error!(controller = %self.plan.name, cluster, panic = panic_text(&*panic), "{what} panicked");
+                self.counters.add(|counts| counts.callback_panics += 1);
+                tracing::error!(controller = %self.plan.settings.name, cluster, panic = panic_text(&*panic), "{what} panicked");
                 None
             }
         }
@@ -106,15 +107,18 @@ impl Core {
 
     /// Whether the selector of the controller chooses this cluster.
     pub(crate) fn selects(&self, cluster: &Cluster) -> bool {
-        self.guarded("a cluster selector", cluster.name(), || {
-            self.plan.clusters.matches(cluster)
-        })
-        .unwrap_or(false)
+        self.selects_by(&self.plan.settings.clusters, cluster)
     }
 
     /// Whether the selector of a watch chooses this cluster.
     pub(crate) fn watches_in(&self, watch: &WatchPlan, cluster: &Cluster) -> bool {
-        let selector = watch.clusters.as_ref().unwrap_or(&self.plan.clusters);
+        self.selects_by(
+            watch.clusters.as_ref().unwrap_or(&self.plan.settings.clusters),
+            cluster,
+        )
+    }
+
+    fn selects_by(&self, selector: &ClusterSelector, cluster: &Cluster) -> bool {
         self.guarded("a cluster selector", cluster.name(), || selector.matches(cluster))
             .unwrap_or(false)
     }
@@ -144,9 +148,9 @@ impl Core {
             return true;
         }
         let (kept, dropped) = deferred.add(&key);
-        count_many(&self.counters.misdirected, dropped);
+        self.counters.add(|counts| counts.misdirected += dropped as u64);
         if dropped > 0 && !std::mem::replace(&mut deferred.warned, true) {
-            tracing::warn!(controller = %self.plan.name, %key, "too many requests wait for clusters that have not joined; those of the clusters that have not come for longest are dropped. Check whether a mapper or source names clusters that don't exist");
+            tracing::warn!(controller = %self.plan.settings.name, %key, "too many requests wait for clusters that have not joined; those of the clusters that have not come for longest are dropped. Check whether a mapper or source names clusters that don't exist");
         }
         kept
     }
@@ -190,10 +194,10 @@ impl Core {
 
     /// Counts a request that is not kept where nothing is dispatched. `what` becomes of such requests is logged once.
     pub(crate) fn overflow(&self, member: &Member, what: &str) {
-        count(&self.counters.overflowed);
+        self.counters.add(|counts| counts.overflowed += 1);
         member.overflowed.store(true, Ordering::SeqCst);
         if !self.overflowed.swap(true, Ordering::SeqCst) {
-            tracing::warn!(controller = %self.plan.name, cluster = %member.cluster.name(), "too many requests wait in a cluster in which the controller dispatches nothing: {what}");
+            tracing::warn!(controller = %self.plan.settings.name, cluster = %member.cluster.name(), "too many requests wait in a cluster in which the controller dispatches nothing: {what}");
         }
     }
 
@@ -234,8 +238,8 @@ impl Engine {
         }
         match self.fleet.get(&key.cluster) {
             Ok(cluster) if !core.is_member(&cluster) => {
-                tracing::debug!(controller = %core.plan.name, %key, "request dropped: the controller does not select its cluster");
-                count(&core.counters.misdirected);
+                tracing::debug!(controller = %core.plan.settings.name, %key, "request dropped: the controller does not select its cluster");
+                core.counters.add(|counts| counts.misdirected += 1);
                 false
             }
             // The cluster has not joined the controller yet, or is joining it now. The request is kept until then: the

@@ -12,18 +12,23 @@ use crate::{
 pub(crate) type MapFleet = Arc<dyn Fn(&FleetEvent, &Fleet) -> Vec<RequestKey> + Send + Sync>;
 pub(crate) type Weigh = Arc<dyn Fn(&Cluster) -> u32 + Send + Sync>;
 
-pub(crate) struct Plan {
+/// The settings that do not depend on the kinds.
+pub(crate) struct Settings {
     pub(crate) name: Arc<str>,
     pub(crate) clusters: ClusterSelector,
-    /// The primary watch first, if there is one.
-    pub(crate) watches: Vec<WatchPlan>,
-    pub(crate) has_primary: bool,
     pub(crate) leader_only: bool,
     pub(crate) fleet_maps: Vec<MapFleet>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) release_jitter: Duration,
     pub(crate) shutdown_grace: Duration,
     pub(crate) weigh: Option<Weigh>,
+}
+
+pub(crate) struct Plan {
+    pub(crate) settings: Settings,
+    /// The primary watch first, if there is one.
+    pub(crate) watches: Vec<WatchPlan>,
+    pub(crate) has_primary: bool,
     pub(crate) reconciler: Arc<dyn RunReconcile>,
 }
 

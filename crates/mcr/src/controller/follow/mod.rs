@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use mcr_core::{Cluster, ClusterName, Epoch, FleetEvent, FleetEvents, WatchHandle, internal::jitter};
+use mcr_core::{Cluster, ClusterName, FleetEvent, FleetEvents, WatchHandle, internal::jitter};
 use serde::de::IgnoredAny;
 use tokio::{
     task::JoinSet,
@@ -100,20 +100,15 @@ impl Follower {
     fn handle(&mut self, event: &FleetEvent) {
         match event {
             FleetEvent::Engaged(cluster) | FleetEvent::Updated(cluster) => self.update(cluster),
-            FleetEvent::Disengaged { name, epoch } => self.disengaged(name, *epoch),
+            FleetEvent::Disengaged { name, epoch } => {
+                let member = self.members.get(name).map(|followed| &followed.member);
+                if member.is_some_and(|member| member.cluster.epoch() == *epoch) {
+                    self.remove(name);
+                }
+            }
             _ => {}
         }
         self.map(event);
-    }
-
-    fn disengaged(&mut self, name: &ClusterName, epoch: Epoch) {
-        if self
-            .members
-            .get(name)
-            .is_some_and(|followed| followed.member.cluster.epoch() == epoch)
-        {
-            self.remove(name);
-        }
     }
 
     fn map(&self, event: &FleetEvent) {
@@ -123,7 +118,7 @@ impl Follower {
             FleetEvent::Disengaged { name, .. } => name,
             _ => return,
         };
-        for map in &core.plan.fleet_maps {
+        for map in &core.plan.settings.fleet_maps {
             let keys = core.guarded("a fleet mapper", name, || map(event, &self.engine.fleet));
             for key in keys.unwrap_or_default() {
                 self.engine.enqueue(key, Priority::Live, Duration::ZERO);
@@ -161,8 +156,8 @@ impl Follower {
         self.warned = true;
         let plan = &self.engine.core.plan;
         tracing::warn!(
-            controller = %plan.name,
-            selector = %plan.clusters,
+            controller = %plan.settings.name,
+            selector = %plan.settings.clusters,
             example = format_args!("cluster {} of provider {} with labels {:?}", other.name(), other.provider(), other.labels()),
             "the controller selects 0 of {} clusters after {} s, so it does nothing in them: compare its selector with the \
              names, providers and labels of the clusters",
@@ -177,11 +172,8 @@ impl Follower {
             return;
         }
         let name = cluster.name();
-        if self
-            .members
-            .get(name)
-            .is_some_and(|followed| !followed.member.cluster.is_same(cluster))
-        {
+        let known = self.members.get(name).map(|followed| &followed.member);
+        if known.is_some_and(|member| !member.cluster.is_same(cluster)) {
             self.remove(name);
         }
         let selection = self.selection(cluster);
@@ -192,7 +184,7 @@ impl Follower {
         }
         if !selection.any() {
             if self.remove(name).is_some() {
-                tracing::info!(controller = %self.engine.core.plan.name, cluster = %name, "cluster no longer selected");
+                tracing::info!(controller = %self.engine.core.plan.settings.name, cluster = %name, "cluster no longer selected");
             }
             return;
         }
@@ -214,7 +206,7 @@ impl Follower {
         let core = self.engine.core.clone();
         let name = cluster.name();
         let member = Arc::new(Member::new(cluster.clone()));
-        tracing::debug!(controller = %core.plan.name, cluster = %name, epoch = %cluster.epoch(), "cluster joined the controller");
+        tracing::debug!(controller = %core.plan.settings.name, cluster = %name, epoch = %cluster.epoch(), "cluster joined the controller");
         core.queue.engage(name.clone(), member.clone());
         core.queue.park(name);
         core.gating.joined(name, &cluster.state());
@@ -243,12 +235,9 @@ impl Follower {
         let Some(followed) = self.members.get_mut(name) else {
             return;
         };
-        let starting: Vec<usize> = (0..selection.watches.len())
-            .filter(|at| selection.watches[*at] && followed.watches[*at].is_none())
-            .collect();
-        let ending: Vec<usize> = (0..selection.watches.len())
-            .filter(|at| !selection.watches[*at] && followed.watches[*at].is_some())
-            .collect();
+        let changed = (0..selection.watches.len())
+            .filter(|at| selection.watches[*at] != followed.watches[*at].is_some());
+        let (starting, ending): (Vec<_>, Vec<_>) = changed.partition(|at| selection.watches[*at]);
         {
             // The gate gets all watches before the first one can report that it has listed.
             let mut gate = followed.member.gate.lock();
@@ -292,7 +281,7 @@ impl Follower {
         if ready && followed.parked {
             // The fleet spreads the first connections. Clusters that are reachable again need a spread here.
             let jitter = if followed.was_ready {
-                jitter(core.plan.release_jitter)
+                jitter(core.plan.settings.release_jitter)
             } else {
                 Duration::ZERO
             };
@@ -308,7 +297,7 @@ impl Follower {
             gate.opens();
         }
         followed.was_ready |= ready;
-        if let Some(weigh) = &core.plan.weigh
+        if let Some(weigh) = &core.plan.settings.weigh
             && let Some(weight) = core.guarded("the weight function", name, || weigh(cluster))
         {
             core.queue.set_weight(name, weight);
@@ -330,7 +319,7 @@ impl Follower {
             any |= dispatches(followed) && followed.member.overflowed.swap(false, Ordering::SeqCst);
         }
         if any {
-            tracing::info!(controller = %core.plan.name, "requests were left out while nothing was dispatched; they are made anew from the stores");
+            tracing::info!(controller = %core.plan.settings.name, "requests were left out while nothing was dispatched; they are made anew from the stores");
         } else if !again {
             return;
         }
@@ -364,7 +353,7 @@ impl Follower {
                 tokio::time::sleep(grace).await;
                 let aborted = member.abort();
                 if aborted > 0 {
-                    tracing::warn!(controller = %core.plan.name, cluster = %member.cluster.name(), aborted, "reconciles did not end within {} s after their cluster left; they are aborted", grace.as_secs_f32());
+                    tracing::warn!(controller = %core.plan.settings.name, cluster = %member.cluster.name(), aborted, "reconciles did not end within {} s after their cluster left; they are aborted", grace.as_secs_f32());
                 }
             });
         }

@@ -6,7 +6,7 @@ use mcr_core::{ChangeSink, ObjectChange, ObjectKey, WatchStatus};
 
 use crate::{
     controller::{
-        engine::{Engine, counters::count, plan::WatchPlan},
+        engine::{Engine, plan::WatchPlan},
         member::Member,
     },
     queue::Priority,
@@ -126,8 +126,8 @@ impl ChangeSink for WatchSink {
                 }
             }
             Some(Err(error)) => {
-                count(&core.counters.undecodable);
-                tracing::warn!(controller = %core.plan.name, cluster = %cluster.name(), %error, "a change led to no request: the object can't be decoded");
+                core.counters.add(|counts| counts.undecodable += 1);
+                tracing::warn!(controller = %core.plan.settings.name, cluster = %cluster.name(), %error, "a change led to no request: the object can't be decoded");
             }
             None => {}
         }

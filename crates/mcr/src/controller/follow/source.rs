@@ -39,7 +39,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Runs a source of the whole controller until it ends or `stop` is cancelled.
 pub(crate) async fn run(engine: Arc<Engine>, source: RunSource, stop: CancellationToken) {
-    let name = engine.core.plan.name.clone();
+    let name = engine.core.plan.settings.name.clone();
     let make = || source(Enqueue(engine.clone()), stop.clone());
     supervise(&name, "", make, &stop).await;
 }
@@ -56,7 +56,7 @@ pub(crate) fn spawn_in_cluster(enqueue: ClusterEnqueue, source: RunClusterSource
         let token = CancellationToken::clone(&enqueue.member.token);
         let cluster = enqueue.cluster().clone();
         let make = || source(cluster.clone(), enqueue.clone(), token.clone());
-        supervise(&core.plan.name, cluster.name(), make, &token).await;
+        supervise(&core.plan.settings.name, cluster.name(), make, &token).await;
         drop(guard);
     });
 }

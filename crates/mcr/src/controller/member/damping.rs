@@ -12,18 +12,53 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// The most classes of failures that are distinguished. If there are more, the one that was absent longest is forgotten.
 const MOST_CLASSES: usize = 16;
 
-/// The failures of one controller in one cluster, by class: status code and reason. It lasts until nothing fails there.
-#[derive(Debug, Default)]
-pub(super) struct Damping {
-    classes: Vec<Class>,
-}
+/// A state for each of the classes of failures that came last.
+#[derive(Debug)]
+struct Classes<T>(Vec<Class<T>>);
 
 #[derive(Debug)]
-struct Class {
+struct Class<T> {
     name: (u16, String),
-    lines: u8,
-    logged: Instant,
     seen: Instant,
+    state: T,
+}
+
+impl<T> Default for Classes<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> Classes<T> {
+    /// The state of a class that a failure has now. `None` if the class is new; then its state is `first`.
+    fn note(&mut self, name: &(u16, String), now: Instant, first: impl FnOnce() -> T) -> Option<&mut T> {
+        if let Some(at) = self.0.iter().position(|known| known.name == *name) {
+            let known = &mut self.0[at];
+            known.seen = now;
+            return Some(&mut known.state);
+        }
+        if self.0.len() >= MOST_CLASSES {
+            let oldest = (0..self.0.len()).min_by_key(|at| self.0[*at].seen);
+            oldest.map(|at| self.0.swap_remove(at));
+        }
+        let (name, state) = (name.clone(), first());
+        self.0.push(Class {
+            name,
+            seen: now,
+            state,
+        });
+        None
+    }
+}
+
+/// The failures of one controller in one cluster, by class: status code and reason. It lasts until nothing fails there.
+#[derive(Debug, Default)]
+pub(super) struct Damping(Classes<Lines>);
+
+#[derive(Debug)]
+struct Lines {
+    count: u8,
+    logged: Instant,
     /// The failures since the last line.
     silent: u64,
 }
@@ -31,45 +66,31 @@ struct Class {
 impl Damping {
     /// Records a failure. Returns `None` if it is not logged, otherwise how many equal ones were not logged since the last line.
     pub(super) fn note(&mut self, class: &(u16, String), now: Instant) -> Option<u64> {
-        let Some(known) = self.classes.iter_mut().find(|known| known.name == *class) else {
-            self.add(class.clone(), now);
+        let first = || Lines {
+            count: 1,
+            logged: now,
+            silent: 0,
+        };
+        let Some(lines) = self.0.note(class, now, first) else {
             return Some(0);
         };
-        known.seen = now;
-        if known.lines >= LINES && now.saturating_duration_since(known.logged) < PAUSE {
-            known.silent += 1;
+        if lines.count >= LINES && now.saturating_duration_since(lines.logged) < PAUSE {
+            lines.silent += 1;
             return None;
         }
-        known.lines = known.lines.saturating_add(1);
-        known.logged = now;
-        Some(std::mem::take(&mut known.silent))
-    }
-
-    fn add(&mut self, name: (u16, String), now: Instant) {
-        if self.classes.len() >= MOST_CLASSES {
-            let oldest = (0..self.classes.len()).min_by_key(|at| self.classes[*at].seen);
-            oldest.map(|at| self.classes.swap_remove(at));
-        }
-        self.classes.push(Class {
-            name,
-            lines: 1,
-            logged: now,
-            seen: now,
-            silent: 0,
-        });
+        lines.count = lines.count.saturating_add(1);
+        lines.logged = now;
+        Some(std::mem::take(&mut lines.silent))
     }
 }
 
 /// The refusals of API servers in all clusters of a controller, by class. A missing right is often missing in all of them: one
 /// cluster at a time is logged for each class.
 #[derive(Debug, Default)]
-pub(crate) struct FleetDamping {
-    classes: Vec<Spoken>,
-}
+pub(crate) struct FleetDamping(Classes<LoggedCluster>);
 
 #[derive(Debug)]
-struct Spoken {
-    name: (u16, String),
+struct LoggedCluster {
     /// The cluster whose failures are logged.
     cluster: ClusterName,
     logged: Instant,
@@ -80,18 +101,13 @@ struct Spoken {
 impl FleetDamping {
     /// Records a failure that the cluster would log. Returns `None` if it is not logged, otherwise how many were not logged in
     /// other clusters since the last line.
-    pub(crate) fn note(&mut self, class: (u16, String), cluster: &ClusterName, now: Instant) -> Option<u64> {
-        let Some(known) = self.classes.iter_mut().find(|known| known.name == class) else {
-            if self.classes.len() >= MOST_CLASSES {
-                let oldest = (0..self.classes.len()).min_by_key(|at| self.classes[*at].logged);
-                oldest.map(|at| self.classes.swap_remove(at));
-            }
-            self.classes.push(Spoken {
-                name: class,
-                cluster: cluster.clone(),
-                logged: now,
-                elsewhere: 0,
-            });
+    pub(crate) fn note(&mut self, class: &(u16, String), cluster: &ClusterName, now: Instant) -> Option<u64> {
+        let first = || LoggedCluster {
+            cluster: cluster.clone(),
+            logged: now,
+            elsewhere: 0,
+        };
+        let Some(known) = self.0.note(class, now, first) else {
             return Some(0);
         };
         if known.cluster != *cluster && now.saturating_duration_since(known.logged) < PAUSE {
@@ -112,31 +128,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_fourth_equal_failure_waits_for_its_minute_and_reports_how_many_were_silent() {
-        let mut damping = Damping::default();
-        let mut note = |reason: &str| damping.note(&class(reason), Instant::now());
-        assert_eq!(
-            [(); 5].map(|()| note("a")),
-            [Some(0), Some(0), Some(0), None, None]
-        );
-        // Another reason, and another code with the same reason, have lines of their own.
-        assert_eq!([(); 4].map(|()| note("b")), [Some(0), Some(0), Some(0), None]);
-        tokio::time::advance(PAUSE - Duration::from_millis(1)).await;
-        assert_eq!(note("a"), None);
-        tokio::time::advance(Duration::from_millis(1)).await;
-        assert_eq!([note("a"), note("a"), note("b")], [Some(3), None, Some(1)]);
-        tokio::time::advance(PAUSE).await;
-        assert_eq!([note("a"), note("a"), note("b")], [Some(1), None, Some(0)]);
-        assert_eq!(damping.note(&(404, "a".to_owned()), Instant::now()), Some(0));
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn one_cause_in_200_clusters_is_logged_for_one_of_them_with_the_number_of_the_others() {
         let mut damping = FleetDamping::default();
         let clusters: Vec<_> = (0..200)
             .map(|at| ClusterName::new(format!("c{at}")).unwrap())
             .collect();
-        let mut note = |at: usize, reason: &str| damping.note(class(reason), &clusters[at], Instant::now());
+        let mut note = |at: usize, reason: &str| damping.note(&class(reason), &clusters[at], Instant::now());
         assert_eq!((note(0, "a"), note(0, "a")), (Some(0), Some(0)));
         assert!((1..200).all(|at| note(at, "a").is_none()));
         assert_eq!((note(5, "b"), note(0, "a")), (Some(0), Some(199)));
@@ -144,41 +141,6 @@ mod tests {
         assert_eq!(note(7, "a"), None);
         tokio::time::advance(PAUSE).await;
         assert_eq!((note(7, "a"), note(0, "a")), (Some(1), None));
-    }
-
-    /// All sequences of seven failures of two classes, with three pauses between them.
-    #[tokio::test(start_paused = true)]
-    async fn every_failure_is_logged_or_counted_and_the_lines_keep_their_distance() {
-        const STEPS: [(usize, u64); 5] = [(0, 0), (0, 25), (0, 60), (1, 0), (1, 25)];
-        let classes = [class("a"), class("b")];
-        let begin = Instant::now();
-        for sequence in 0..STEPS.len().pow(7) {
-            let (mut damping, mut now, mut rest) = (Damping::default(), begin, sequence);
-            let (mut lines, mut silent) = ([vec![], vec![]], [0, 0]);
-            for _ in 0..7 {
-                let (at, pause) = STEPS[rest % STEPS.len()];
-                rest /= STEPS.len();
-                now += Duration::from_secs(pause);
-                match damping.note(&classes[at], now) {
-                    Some(repeated) => {
-                        assert_eq!(repeated, silent[at], "{sequence}");
-                        silent[at] = 0;
-                        lines[at].push(now);
-                    }
-                    None => {
-                        let last = *lines[at].last().unwrap();
-                        assert!(lines[at].len() >= 3 && now - last < PAUSE, "{sequence}");
-                        silent[at] += 1;
-                    }
-                }
-            }
-            for lines in lines {
-                let later = lines.iter().skip(2).zip(lines.iter().skip(3));
-                for (before, line) in later {
-                    assert!(*line - *before >= PAUSE, "{sequence}");
-                }
-            }
-        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -197,7 +159,7 @@ mod tests {
             assert_eq!(note(&mut damping, &other.to_string()), Some(0));
             // Stays known, because it comes more often than the others.
             assert_eq!(note(&mut damping, "often"), None);
-            assert!(damping.classes.len() <= MOST_CLASSES);
+            assert!(damping.0.0.len() <= MOST_CLASSES);
         }
         assert_eq!(note(&mut damping, "0"), Some(0), "forgotten");
     }

@@ -1,14 +1,6 @@
 //! The requests of one cluster that fail now.
 
-use std::{
-    cmp::Reverse,
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::SystemTime,
-};
+use std::{cmp::Reverse, collections::HashMap, sync::Arc, time::SystemTime};
 
 use mcr_core::{
     ObjectKey,
@@ -68,12 +60,10 @@ impl Failing {
 
 /// The failing requests of a member, and which of their failures are logged.
 #[derive(Debug, Default)]
-pub(crate) struct FailingRequests {
-    /// The number of requests in `state`. A success takes no lock while it is zero.
-    count: AtomicUsize,
+pub(crate) struct FailingRequests(
     /// `None` while nothing fails.
-    state: Mutex<Option<Box<State>>>,
-}
+    Mutex<Option<Box<State>>>,
+);
 
 #[derive(Debug, Default)]
 struct State {
@@ -94,7 +84,7 @@ impl FailingRequests {
         is_retried: bool,
         now: (Instant, SystemTime),
     ) -> Option<u64> {
-        let mut state = self.state.lock();
+        let mut state = self.0.lock();
         let state: &mut State = state.get_or_insert_default();
         let known = state.requests.get(key);
         let line = if failure.terminal {
@@ -114,33 +104,23 @@ impl FailingRequests {
             };
             state.requests.insert(key.clone(), failing);
         }
-        self.count.store(state.requests.len(), Ordering::Relaxed);
         line
     }
 
     /// Removes a request that succeeded or was dropped.
     pub(crate) fn remove(&self, key: &ObjectKey) {
-        // The queue orders the runs of a key, so a run sees the count that an earlier run of its key has stored.
-        if self.count.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        let mut state = self.state.lock();
-        let Some(failing) = state.as_mut() else {
-            return;
-        };
-        failing.requests.remove(key);
-        self.count.store(failing.requests.len(), Ordering::Relaxed);
-        if failing.requests.is_empty() {
-            *state = None;
+        let mut state = self.0.lock();
+        if let Some(failing) = &mut *state {
+            failing.requests.remove(key);
+            if failing.requests.is_empty() {
+                *state = None;
+            }
         }
     }
 
     /// The number of failing requests, and the worst of them, at most [`MOST_LISTED`], in no order.
     pub(crate) fn worst(&self) -> (usize, Vec<(ObjectKey, Failing)>) {
-        if self.count.load(Ordering::Relaxed) == 0 {
-            return (0, Vec::new());
-        }
-        let state = self.state.lock();
+        let state = self.0.lock();
         let mut all: Vec<_> = state.iter().flat_map(|state| &state.requests).collect();
         let count = all.len();
         if count > MOST_LISTED {
@@ -156,133 +136,28 @@ impl FailingRequests {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, sync::mpsc, thread, time::Duration};
-
     use super::*;
 
-    fn key(name: impl std::fmt::Display) -> ObjectKey {
-        ObjectKey::namespaced("ns", name.to_string())
-    }
-
-    fn terminal(text: &str) -> Failure {
-        Failure::of(&crate::terminal::TerminalError::new(text))
-    }
-
-    fn at(second: u64) -> (Instant, SystemTime) {
-        (
-            Instant::now(),
-            SystemTime::UNIX_EPOCH + Duration::from_secs(second),
-        )
-    }
-
-    /// All sequences of six ends of two requests, compared with a map.
     #[test]
-    fn it_has_exactly_the_requests_whose_last_end_was_a_failure() {
-        const ENDS: usize = 6;
-        for sequence in 0..ENDS.pow(6) {
-            let failing = FailingRequests::default();
-            let mut model: BTreeMap<ObjectKey, Failing> = BTreeMap::new();
-            let mut rest = sequence;
-            for second in 0..6 {
-                let (name, end) = (rest % 2, rest / 2 % 3);
-                rest /= ENDS;
-                let key = key(name);
-                if end == 0 {
-                    failing.remove(&key);
-                    model.remove(&key);
-                    continue;
-                }
-                let since = model.get(&key).map_or(at(second).1, |known| known.since);
-                let attempt = model.get(&key).map_or(0, |known| known.attempt) + 1;
-                let is_retried = end == 1;
-                let failure = if is_retried {
-                    Failure::new("no")
-                } else {
-                    terminal("never")
-                };
-                let line = failing.add(&key, &failure, attempt, is_retried, at(second));
-                if !is_retried {
-                    let is_known = model.get(&key).is_some_and(|known| !known.is_retried);
-                    assert_eq!(
-                        line,
-                        (!is_known).then_some(0),
-                        "a terminal error is logged once: {sequence}"
-                    );
-                }
-                let error = failure.text.as_str().into();
-                model.insert(
-                    key,
-                    Failing {
-                        attempt,
-                        error,
-                        since,
-                        is_retried,
-                    },
-                );
-            }
-            let (count, worst) = failing.worst();
-            assert_eq!(count, model.len(), "{sequence}");
-            assert_eq!(BTreeMap::from_iter(worst), model, "{sequence}");
-            // Where nothing fails, nothing is kept.
-            assert_eq!(failing.state.lock().is_none(), model.is_empty(), "{sequence}");
-        }
-    }
-
-    #[test]
-    fn the_worst_are_those_with_the_most_attempts() {
-        let failing = FailingRequests::default();
+    fn the_worst_are_listed_and_requests_that_are_not_retried_are_bounded() {
+        let (failing, now) = (FailingRequests::default(), (Instant::now(), SystemTime::now()));
+        let add = |failing: &FailingRequests, number: u32, attempt, is_retried| {
+            let key = ObjectKey::namespaced("ns", number.to_string());
+            failing.add(&key, &Failure::new("no"), attempt, is_retried, now);
+        };
         for number in 0..1_000 {
             // A permutation of the numbers, so that neither the first nor the last ones are the worst.
-            let attempt = number * 7 % 1_000;
-            failing.add(&key(number), &Failure::new("no"), attempt, true, at(0));
+            add(&failing, number, number * 7 % 1_000, true);
         }
         let (count, worst) = failing.worst();
         let mut attempts: Vec<u32> = worst.iter().map(|(_, failing)| failing.attempt).collect();
         attempts.sort_unstable();
         assert_eq!((count, attempts), (1_000, Vec::from_iter(900..1_000)));
-    }
 
-    #[test]
-    fn requests_that_are_not_retried_are_bounded_and_those_that_are_retried_are_all_counted() {
-        let failing = FailingRequests::default();
-        for number in 0..MOST_NOT_RETRIED + 5 {
-            assert_eq!(
-                failing.add(&key(number), &terminal("no"), 1, false, at(0)),
-                Some(0)
-            );
-        }
-        assert_eq!(failing.worst().0, MOST_NOT_RETRIED);
-        failing.add(&key("retried"), &Failure::new("no"), 1, true, at(0));
-        assert_eq!(failing.worst().0, MOST_NOT_RETRIED + 1);
-    }
-
-    /// Fails if a success takes the lock, which the test holds.
-    #[test]
-    fn a_success_where_nothing_fails_takes_no_lock() {
-        let failing = Arc::new(FailingRequests::default());
-        let held = failing.state.lock();
-        let (sender, ended) = mpsc::channel();
-        let other = failing.clone();
-        let thread = thread::spawn(move || {
-            other.remove(&key("a"));
-            let _ = sender.send(());
-        });
-        let ended = ended.recv_timeout(Duration::from_secs(10));
-        drop(held);
-        thread.join().unwrap();
-        ended.unwrap();
-    }
-
-    #[test]
-    fn times_read_as_those_of_clusters() {
-        let request = FailingRequest {
-            object: "ns/a".into(),
-            attempt: 3,
-            error: "403 Forbidden: no".into(),
-            since: SystemTime::UNIX_EPOCH + Duration::from_millis(1_500),
-            retry_at: None,
-        };
-        let json = r#"{"object":"ns/a","attempt":3,"error":"403 Forbidden: no","since":"1970-01-01T00:00:01.500Z","retryAt":null}"#;
-        assert_eq!(serde_json::to_string(&request).unwrap(), json);
+        let ended = FailingRequests::default();
+        (0..10_005).for_each(|number| add(&ended, number, 1, false));
+        assert_eq!(ended.worst().0, MOST_NOT_RETRIED);
+        add(&ended, 20_000, 1, true);
+        assert_eq!(ended.worst().0, MOST_NOT_RETRIED + 1);
     }
 }

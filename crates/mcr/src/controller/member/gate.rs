@@ -94,22 +94,19 @@ impl SyncGate {
 
     /// Updates a watch from its status. Returns whether a kind that was blocked is watched again.
     pub(crate) fn update_watch(&mut self, at: usize, status: &WatchStatus) -> bool {
-        let problem = status.problem.as_ref().map(|problem| &problem.error);
-        let reason = problem.map(|error| error.to_string());
-        self.set(
-            at,
-            status.synced,
-            reason,
-            problem.is_some_and(|error| error.is_blocked()),
-        );
-        match problem {
-            Some(error) if error.is_blocked() => {
-                self.blocked.insert(at);
-                false
+        let (reason, blocked) = problem_of(status).unzip();
+        let blocked = blocked.unwrap_or(false);
+        match self.watches.get_mut(at) {
+            Some(state @ WatchState::Waiting(_)) if status.synced => *state = WatchState::Synced,
+            Some(WatchState::Waiting(waiting)) => {
+                (waiting.reason, waiting.blocked) = (reason.clone(), blocked);
             }
-            Some(_) => false,
-            None => status.synced && self.blocked.remove(&at),
+            _ => {}
         }
+        if blocked {
+            self.blocked.insert(at);
+        }
+        reason.is_none() && status.synced && self.blocked.remove(&at)
     }
 
     /// Whether requests may be dispatched. From the first time on, reconciles may have seen the objects that exist.
@@ -134,20 +131,6 @@ impl SyncGate {
         !self.opened || self.appeared.remove(key)
     }
 
-    fn set(&mut self, at: usize, synced: bool, reason: Option<String>, blocked: bool) {
-        let Some(state) = self.watches.get_mut(at) else {
-            return;
-        };
-        match state {
-            WatchState::Ignored | WatchState::Synced => {}
-            WatchState::Waiting(_) if synced => *state = WatchState::Synced,
-            WatchState::Waiting(waiting) => {
-                waiting.reason = reason;
-                waiting.blocked = blocked;
-            }
-        }
-    }
-
     pub(crate) fn is_open(&self) -> bool {
         !self
             .watches
@@ -164,12 +147,20 @@ impl SyncGate {
                 WatchState::Waiting(waiting) => Some(WaitingKind::clone(waiting)),
             })
             .collect();
-        match waiting.iter().any(|waiting| waiting.blocked) {
-            _ if waiting.is_empty() => GateStatus::Open,
-            true => GateStatus::Blocked(waiting),
-            false => GateStatus::Waiting(waiting),
+        if waiting.is_empty() {
+            GateStatus::Open
+        } else if waiting.iter().any(|waiting| waiting.blocked) {
+            GateStatus::Blocked(waiting)
+        } else {
+            GateStatus::Waiting(waiting)
         }
     }
+}
+
+/// Why a kind is not listed or no longer watched, and whether the cluster refuses it.
+fn problem_of(status: &WatchStatus) -> Option<(String, bool)> {
+    let error = &status.problem.as_ref()?.error;
+    Some((error.to_string(), error.is_blocked()))
 }
 
 /// How long the gating watches may take before the log names them.
@@ -191,10 +182,7 @@ pub struct GatingWatch {
     pub blocked: bool,
 }
 
-/// The gating watches that have not listed yet. One that has listed is removed, so it never gates again.
-#[derive(Debug, Default)]
-struct GatingWatches(Vec<Unlisted>);
-
+/// A gating watch that has not listed yet.
 #[derive(Debug)]
 struct Unlisted {
     /// The number of the watch in its controller.
@@ -218,81 +206,30 @@ enum UnlistedState {
     },
 }
 
-impl GatingWatches {
-    fn is_open(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// The cluster has joined, or its state has changed.
-    fn joined(&mut self, cluster: &str, state: &ClusterState) {
-        let now = (!state.is_ready()).then(|| state.to_string());
-        for watch in self.0.iter_mut().filter(|watch| *watch.cluster == *cluster) {
-            match &mut watch.state {
-                UnlistedState::Joined { not_ready, .. } => not_ready.clone_from(&now),
-                UnlistedState::Missing | UnlistedState::Left => {
-                    watch.state = UnlistedState::Joined {
-                        not_ready: now.clone(),
-                        problem: None,
-                    };
-                }
+impl Unlisted {
+    /// Why the watch has not listed, and whether the cluster refuses the list.
+    fn reason(&self) -> (String, bool) {
+        let text = match &self.state {
+            UnlistedState::Missing => "the fleet has no cluster of this name; a provider must announce it",
+            UnlistedState::Left => {
+                "the cluster left the fleet before the kind was listed; a provider must announce it again"
             }
-        }
-    }
-
-    /// The cluster has left. Another cluster that joins under its name starts anew.
-    fn left(&mut self, cluster: &str) {
-        for watch in self.0.iter_mut().filter(|watch| *watch.cluster == *cluster) {
-            watch.state = UnlistedState::Left;
-        }
-    }
-
-    /// A watch has listed, or has a problem. Ignored while its cluster is not there.
-    fn reported(&mut self, at: usize, listed: bool, now: Option<(String, bool)>) {
-        self.0.retain_mut(|watch| match &mut watch.state {
-            UnlistedState::Joined { .. } if watch.at == at && listed => false,
-            UnlistedState::Joined { problem, .. } if watch.at == at => {
-                problem.clone_from(&now);
-                true
-            }
-            _ => true,
-        });
-    }
-
-    fn waiting(&self) -> Vec<GatingWatch> {
-        let waiting = self.0.iter().map(|watch| {
-            let (reason, blocked) = match &watch.state {
-                UnlistedState::Missing => (
-                    "the fleet has no cluster of this name; a provider must announce it".to_owned(),
-                    false,
-                ),
-                UnlistedState::Left => (
-                    "the cluster left the fleet before the kind was listed; a provider must announce it again"
-                        .to_owned(),
-                    false,
-                ),
-                UnlistedState::Joined {
-                    not_ready: Some(state),
-                    ..
-                } => (format!("the cluster is {state}"), false),
-                UnlistedState::Joined {
-                    problem: Some(problem),
-                    ..
-                } => problem.clone(),
-                UnlistedState::Joined { .. } => ("the kind is being listed".to_owned(), false),
-            };
-            GatingWatch {
-                cluster: watch.cluster.clone(),
-                watch: watch.watch.clone(),
-                reason,
-                blocked,
-            }
-        });
-        waiting.collect()
+            UnlistedState::Joined {
+                not_ready: Some(state),
+                ..
+            } => return (format!("the cluster is {state}"), false),
+            UnlistedState::Joined {
+                problem: Some(problem),
+                ..
+            } => return problem.clone(),
+            UnlistedState::Joined { .. } => "the kind is being listed",
+        };
+        (text.to_owned(), false)
     }
 }
 
-/// The gating watches of a running controller.
-pub(crate) struct Gating(watch::Sender<GatingWatches>);
+/// The gating watches of a running controller that have not listed yet. One that has listed is removed, so it never gates again.
+pub(crate) struct Gating(watch::Sender<Vec<Unlisted>>);
 
 impl Gating {
     /// Each watch has its number in the controller, the name of its cluster, and its kind.
@@ -303,44 +240,77 @@ impl Gating {
             watch,
             state: UnlistedState::Missing,
         });
-        Self(watch::Sender::new(GatingWatches(unlisted.collect())))
+        Self(watch::Sender::new(unlisted.collect()))
     }
 
+    /// The cluster has joined, or its state has changed.
     pub(crate) fn joined(&self, cluster: &str, state: &ClusterState) {
-        self.change(|watches| watches.joined(cluster, state));
-    }
-
-    pub(crate) fn left(&self, cluster: &str) {
-        self.change(|watches| watches.left(cluster));
-    }
-
-    /// Takes over the status of a watch of a cluster that has joined and not left.
-    pub(crate) fn reported(&self, at: usize, status: &WatchStatus) {
-        self.change(|watches| {
-            let problem = status.problem.as_ref().map(|problem| &problem.error);
-            let problem = problem.map(|error| (error.to_string(), error.is_blocked()));
-            watches.reported(at, status.synced, problem);
+        let now = (!state.is_ready()).then(|| state.to_string());
+        self.change(|watch| {
+            if *watch.cluster != *cluster {
+                return true;
+            }
+            match &mut watch.state {
+                UnlistedState::Joined { not_ready, .. } => not_ready.clone_from(&now),
+                UnlistedState::Missing | UnlistedState::Left => {
+                    watch.state = UnlistedState::Joined {
+                        not_ready: now.clone(),
+                        problem: None,
+                    };
+                }
+            }
+            true
         });
     }
 
-    fn change(&self, change: impl FnOnce(&mut GatingWatches)) {
-        self.0.send_if_modified(|watches| {
-            if watches.is_open() {
-                return false;
+    /// The cluster has left. Another cluster that joins under its name starts anew.
+    pub(crate) fn left(&self, cluster: &str) {
+        self.change(|watch| {
+            if *watch.cluster == *cluster {
+                watch.state = UnlistedState::Left;
             }
-            change(watches);
-            watches.is_open()
+            true
+        });
+    }
+
+    /// A watch has listed, or has a problem. Ignored while its cluster is not there.
+    pub(crate) fn reported(&self, at: usize, status: &WatchStatus) {
+        self.change(|watch| match &mut watch.state {
+            UnlistedState::Joined { problem, .. } if watch.at == at => {
+                *problem = problem_of(status);
+                !status.synced
+            }
+            _ => true,
+        });
+    }
+
+    /// Changes all watches. Removes those for which `change` returns `false`.
+    fn change(&self, change: impl FnMut(&mut Unlisted) -> bool) {
+        self.0.send_if_modified(|watches| {
+            let was_open = watches.is_empty();
+            watches.retain_mut(change);
+            watches.is_empty() && !was_open
         });
     }
 
     /// Whether all gating watches have listed.
     pub(crate) fn is_open(&self) -> bool {
-        self.0.borrow().is_open()
+        self.0.borrow().is_empty()
     }
 
     /// The watches that requests wait for.
     pub(crate) fn waiting(&self) -> Vec<GatingWatch> {
-        self.0.borrow().waiting()
+        let waiting = self.0.borrow();
+        let waiting = waiting.iter().map(|watch| {
+            let (reason, blocked) = watch.reason();
+            GatingWatch {
+                cluster: watch.cluster.clone(),
+                watch: watch.watch.clone(),
+                reason,
+                blocked,
+            }
+        });
+        waiting.collect()
     }
 
     /// Waits until all gating watches have listed. Logs those that have not after some time, and again when their reasons
@@ -348,10 +318,7 @@ impl Gating {
     pub(crate) async fn opened(&self, controller: &str) {
         let mut changes = self.0.subscribe();
         let mut logged = Vec::new();
-        while timeout(PATIENCE, changes.wait_for(GatingWatches::is_open))
-            .await
-            .is_err()
-        {
+        while timeout(PATIENCE, changes.wait_for(Vec::is_empty)).await.is_err() {
             let waiting = self.waiting();
             if waiting == logged {
                 continue;
@@ -374,152 +341,5 @@ impl Gating {
                 "all gating watches have listed: requests are dispatched"
             );
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn it_opens_when_everything_expected_is_listed() {
-        let mut gate = SyncGate::default();
-        assert!(gate.is_open(), "nothing expected");
-        gate.add_watch(0, "configmaps".into());
-        gate.add_watch(2, "secrets".into());
-        assert_eq!(gate.is_open(), gate.status().is_open());
-        gate.set(0, true, None, false);
-        assert!(!gate.is_open());
-        gate.set(1, false, None, false);
-        gate.set(2, true, None, false);
-        assert!(gate.is_open());
-        // The store of a watch that breaks after it listed is outdated, but complete.
-        gate.set(2, false, Some("broken off".into()), false);
-        assert!(gate.status().is_open());
-    }
-
-    #[test]
-    fn a_kind_that_cant_be_listed_blocks_and_reports_why() {
-        let mut gate = SyncGate::default();
-        gate.add_watch(0, "configmaps".into());
-        gate.add_watch(1, "secrets".into());
-        assert!(matches!(gate.status(), GateStatus::Waiting(kinds) if kinds.len() == 2));
-        gate.set(0, true, None, false);
-        gate.set(1, false, Some("forbidden".into()), true);
-        let GateStatus::Blocked(kinds) = gate.status() else {
-            panic!("{:?}", gate.status())
-        };
-        assert_eq!(
-            (kinds.len(), kinds[0].watch.as_str(), kinds[0].reason.as_deref()),
-            (1, "secrets", Some("forbidden"))
-        );
-        gate.remove_watch(1);
-        assert!(gate.status().is_open());
-    }
-
-    fn gating() -> GatingWatches {
-        let unlisted = |at, cluster: &str| Unlisted {
-            at,
-            cluster: cluster.into(),
-            watch: format!("kind-{at}"),
-            state: UnlistedState::Missing,
-        };
-        GatingWatches(vec![unlisted(1, "hub"), unlisted(4, "b")])
-    }
-
-    #[derive(Clone, Copy, Debug, PartialEq)]
-    enum Event {
-        Joined(&'static str),
-        Sleeps(&'static str),
-        Left(&'static str),
-        Forbidden(usize),
-        Fails(usize),
-        Listed(usize),
-    }
-    use Event::{Fails, Forbidden, Joined, Left, Listed, Sleeps};
-
-    /// What the two watches have come to, by the latest events of each.
-    fn reason_after(events: &[Event], at: usize, cluster: &str) -> Option<(&'static str, bool)> {
-        let (mut here, mut ready, mut problem) = (None, true, None);
-        for event in events {
-            match *event {
-                Listed(of) if of == at && here == Some(true) => return None,
-                Joined(of) | Sleeps(of) if of == cluster => {
-                    (here, ready) = (Some(true), *event == Joined(of))
-                }
-                Left(of) if of == cluster => (here, problem) = (Some(false), None),
-                Forbidden(of) | Fails(of) if of == at && here == Some(true) => {
-                    problem = Some(*event == Forbidden(of));
-                }
-                _ => {}
-            }
-        }
-        Some(match (here, ready, problem) {
-            (None, ..) => ("the fleet has no cluster of this name", false),
-            (Some(false), ..) => ("the cluster left the fleet", false),
-            (_, false, _) => ("the cluster is Suspended: asleep", false),
-            (_, _, Some(blocked)) => ("a problem", blocked),
-            _ => ("the kind is being listed", false),
-        })
-    }
-
-    #[test]
-    fn in_any_order_of_events_it_opens_once_for_ever_and_names_what_it_waits_for() {
-        let asleep = ClusterState::Suspended {
-            reason: "asleep".into(),
-        };
-        let events = [
-            Joined("hub"),
-            Sleeps("hub"),
-            Left("hub"),
-            Forbidden(1),
-            Fails(1),
-            Listed(1),
-            Joined("b"),
-            Left("b"),
-            Listed(4),
-            Listed(2),
-        ];
-        let mut opened = 0;
-        for number in 0..events.len().pow(5) {
-            let mut gate = gating();
-            let mut path = Vec::new();
-            let mut rest = number;
-            for _ in 0..5 {
-                let event = events[rest % events.len()];
-                rest /= events.len();
-                path.push(event);
-                let was_open = gate.is_open();
-                match event {
-                    Joined(cluster) => gate.joined(cluster, &ClusterState::Ready),
-                    Sleeps(cluster) => gate.joined(cluster, &asleep),
-                    Left(cluster) => gate.left(cluster),
-                    Forbidden(at) => gate.reported(at, false, Some(("a problem".into(), true))),
-                    Fails(at) => gate.reported(at, false, Some(("a problem".into(), false))),
-                    Listed(at) => gate.reported(at, true, None),
-                }
-                assert!(gate.is_open() || !was_open, "{path:?}");
-                let waiting = gate.waiting();
-                let mut named = waiting.iter();
-                for (at, cluster) in [(1, "hub"), (4, "b")] {
-                    let Some((reason, blocked)) = reason_after(&path, at, cluster) else {
-                        continue;
-                    };
-                    let watch = named.next().unwrap_or_else(|| panic!("{path:?}"));
-                    assert_eq!(
-                        (&*watch.cluster, &*watch.watch, watch.blocked),
-                        (cluster, &*format!("kind-{at}"), blocked)
-                    );
-                    assert!(watch.reason.starts_with(reason), "{path:?}: {}", watch.reason);
-                }
-                assert_eq!(
-                    (named.next(), gate.is_open()),
-                    (None, waiting.is_empty()),
-                    "{path:?}"
-                );
-            }
-            opened += usize::from(gate.is_open());
-        }
-        assert!(opened > 100, "{opened}");
     }
 }

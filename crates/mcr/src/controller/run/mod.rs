@@ -20,7 +20,7 @@ use self::{
     outcome::{Ended, outcome},
 };
 use super::{
-    engine::{Engine, counters::count, running::Job},
+    engine::{Engine, running::Job},
     member::Member,
 };
 use crate::{
@@ -32,7 +32,7 @@ use crate::{
 /// Dispatches until the queue is closed. Begins when all gating watches have listed, and dispatches only while this process
 /// leads if the controller needs that. `stop` ends both waits.
 pub(crate) async fn dispatch(engine: Arc<Engine>, stop: CancellationToken) {
-    let gating = engine.core.gating.opened(&engine.core.plan.name);
+    let gating = engine.core.gating.opened(&engine.core.plan.settings.name);
     if stop.run_until_cancelled(gating).await.is_none() {
         return;
     }
@@ -60,7 +60,7 @@ fn start(engine: &Arc<Engine>, job: Job, term: Option<LeaseGuard>) {
     core.counters.waits.observe(job.queued_for);
     let span = tracing::info_span!(
         "reconcile",
-        controller = %core.plan.name,
+        controller = %core.plan.settings.name,
         cluster = %job.cluster,
         display_name = member.cluster.property(DISPLAY_NAME),
         namespace = job.key.namespace.as_deref().unwrap_or_default(),
@@ -102,28 +102,25 @@ async fn reconcile(mut run: RunGuard, key: RequestKey, attempt: u32, term: Optio
     };
     let began = Instant::now();
     let call = core.plan.reconciler.clone().run(call, &run.member.context);
-    let call = leading::in_term(term, || token.cancel(), within(core.plan.timeout, call));
+    let call = leading::in_term(term, || token.cancel(), within(core.plan.settings.timeout, call));
     let ended = AssertUnwindSafe(call).catch_unwind().await;
     // Cancels the token of the request, for tasks that the reconciler left running.
     token.cancel();
     let ended = match ended {
         Ok(Ok(ended)) => Ok(ended),
-        Ok(Err(Cut::NotBegun)) => {
-            run.end(|_, _| Ended::with(leading::AGAIN));
-            return;
-        }
-        Ok(Err(Cut::Aborted)) => {
-            count(&core.counters.aborted);
-            tracing::warn!(
-                "the reconcile did not end in time after this process lost the Lease; it is aborted"
-            );
-            run.end(|_, _| Ended::with(leading::AGAIN));
-            return;
+        Ok(Err(cut)) => {
+            if cut == Cut::Aborted {
+                core.counters.add(|counts| counts.aborted += 1);
+                tracing::warn!(
+                    "the reconcile did not end in time after this process lost the Lease; it is aborted"
+                );
+            }
+            return run.end(|_, _| Ended::with(leading::AGAIN));
         }
         Err(panic) => Err(panic),
     };
     core.counters.durations.observe(began.elapsed());
-    count(&core.counters.reconciles);
+    core.counters.add(|counts| counts.reconciles += 1);
     run.end(|run, job| outcome(&run.engine, job, state, ended));
 }
 
@@ -162,7 +159,7 @@ impl RunGuard {
 impl Drop for RunGuard {
     fn drop(&mut self) {
         self.end(|run, _| {
-            count(&run.engine.core.counters.aborted);
+            run.engine.core.counters.add(|counts| counts.aborted += 1);
             Ended::with(Outcome::Drop)
         });
     }

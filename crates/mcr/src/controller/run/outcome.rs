@@ -9,7 +9,7 @@ use tracing::{Level, field::display};
 use crate::{
     action::Action,
     controller::{
-        engine::{Engine, counters::count, running::Job},
+        engine::{Engine, running::Job},
         member::Member,
     },
     failure::{Failure, panic_text},
@@ -23,12 +23,7 @@ pub(crate) type Panic = Box<dyn std::any::Any + Send>;
 pub(crate) struct Ended {
     outcome: Outcome,
     /// `None` if the reconcile succeeded or its request is dropped.
-    failed: Option<Failed>,
-}
-
-struct Failed {
-    failure: Failure,
-    is_panic: bool,
+    failed: Option<Failure>,
 }
 
 /// Counts the end of a reconcile. `ended` has the timeout as its inner error.
@@ -59,55 +54,54 @@ fn decide(
     let (core, member) = (&engine.core, &job.epoch);
     match ended {
         Ok(Ok(Completion::Succeeded(action))) => {
-            count(&core.counters.successes);
+            core.counters.add(|counts| counts.successes += 1);
             Ended::with(success(state, action))
         }
         Ok(Ok(Completion::Failed(failure))) => match reason_to_drop(engine, member, &failure) {
             Some(reason) => {
-                count(&core.counters.dropped);
+                core.counters.add(|counts| counts.dropped += 1);
                 tracing::debug!(error = %failure.text, "request dropped: {reason}");
                 Ended::with(Outcome::Drop)
             }
             None if failure.terminal => {
-                count(&core.counters.terminal);
+                core.counters.add(|counts| counts.terminal += 1);
                 Ended::failed(failure, Outcome::Drop)
             }
             None => {
-                count(&core.counters.errors);
+                core.counters.add(|counts| counts.errors += 1);
                 Ended::failed(failure, Outcome::Retry)
             }
         },
         Ok(Ok(Completion::FailedWithAction(failure, action))) => {
             let outcome = action.requeue_after().map_or(Outcome::Drop, Outcome::RetryAfter);
             if reason_to_drop(engine, member, &failure).is_some() {
-                count(&core.counters.dropped);
+                core.counters.add(|counts| counts.dropped += 1);
                 Ended::with(outcome)
             } else {
-                count(&core.counters.errors);
+                core.counters.add(|counts| counts.errors += 1);
                 Ended::failed(failure, outcome)
             }
         }
         Ok(Ok(Completion::Undecodable(object, error))) => {
-            count(&core.counters.dropped);
+            core.counters.add(|counts| counts.dropped += 1);
             if member.add_undecodable(&job.key, object.resource_version()) {
-                count(&core.counters.undecodable);
+                core.counters.add(|counts| counts.undecodable += 1);
                 tracing::error!(%error, "the object can't be decoded; it is reconciled again when it changes");
             }
             Ended::with(Outcome::Drop)
         }
         Err(panic) => {
-            count(&core.counters.panics);
-            let failure = Failure::new(&format!("the reconciler panicked: {}", panic_text(&*panic)));
-            Ended {
-                outcome: Outcome::Retry,
-                failed: Some(Failed {
-                    failure,
-                    is_panic: true,
-                }),
-            }
+            core.counters.add(|counts| counts.panics += 1);
+            let text = format!("the reconciler panicked: {}", panic_text(&*panic));
+            let is_panic = true;
+            let failure = Failure {
+                is_panic,
+                ..Failure::new(&text)
+            };
+            Ended::failed(failure, Outcome::Retry)
         }
         Ok(Err(limit)) => {
-            count(&core.counters.timeouts);
+            core.counters.add(|counts| counts.timeouts += 1);
             let text = format!("the reconciler did not end within {} s", limit.as_secs_f32());
             Ended::failed(Failure::new(&text), Outcome::Retry)
         }
@@ -124,22 +118,20 @@ impl Ended {
     }
 
     fn failed(failure: Failure, outcome: Outcome) -> Self {
-        let failed = Some(Failed {
-            failure,
-            is_panic: false,
-        });
-        Self { outcome, failed }
+        Self {
+            outcome,
+            failed: Some(failure),
+        }
     }
 
     /// Reports the end to the queue. Lists and logs a failure.
     pub(crate) fn report(self, engine: &Engine, job: &Job) {
         let (queue, member) = (&engine.core.queue, &job.epoch);
-        let Some(failed) = self.failed else {
+        let Some(failure) = &self.failed else {
             member.failing.remove(&job.key);
             queue.done(job, self.outcome);
             return;
         };
-        let failure = &failed.failure;
         let is_retried = self.outcome != Outcome::Drop;
         let attempt = job.attempt.saturating_add(1);
         let now = (Instant::now(), SystemTime::now());
@@ -151,8 +143,8 @@ impl Ended {
         };
         let mut elsewhere = 0;
         if failure.class.0 != 0 && !failure.terminal {
-            let class = failure.class.clone();
-            match engine.core.damping.lock().note(class, &job.cluster, now.0) {
+            let mut damping = engine.core.damping.lock();
+            match damping.note(&failure.class, &job.cluster, now.0) {
                 Some(others) => elsewhere = others,
                 None => return,
             }
@@ -168,12 +160,12 @@ impl Ended {
         let retry_in = retry_in.map(display);
         let kind = engine.core.plan.primary_kind().map(display);
         macro_rules! log {
-            ($level:expr, $message:literal) => {
+            ($level:expr, $text:expr) => {
                 tracing::event!(
                     target: "mcr::reconcile",
                     $level,
                     error = %failure.text,
-                    controller = %engine.core.plan.name,
+                    controller = %engine.core.plan.settings.name,
                     kind,
                     cluster = %job.cluster,
                     display_name = member.cluster.property(DISPLAY_NAME),
@@ -182,24 +174,22 @@ impl Ended {
                     retry_in,
                     repeated = (repeated > 0).then_some(repeated),
                     elsewhere = (elsewhere > 0).then_some(elsewhere),
-                    $message
+                    "{}",
+                    $text
                 )
             };
         }
-        if failure.terminal {
-            log!(
-                Level::ERROR,
-                "reconcile failed with a terminal error; it is not retried until the object changes"
-            );
-        } else if failed.is_panic {
-            log!(Level::ERROR, "reconcile failed");
+        let text = if failure.terminal {
+            "reconcile failed with a terminal error; it is not retried until the object changes"
         } else if is_retried {
-            log!(Level::WARN, "reconcile failed");
+            "reconcile failed"
         } else {
-            log!(
-                Level::WARN,
-                "reconcile failed; by its error policy it is not retried until the object changes"
-            );
+            "reconcile failed; by its error policy it is not retried until the object changes"
+        };
+        if failure.terminal || failure.is_panic {
+            log!(Level::ERROR, text);
+        } else {
+            log!(Level::WARN, text);
         }
     }
 }

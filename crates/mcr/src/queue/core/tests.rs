@@ -1,4 +1,4 @@
-//! One behaviour per test; the names say which. `tests/queue_model.rs` checks the whole against a naive model.
+//! One behaviour per test; the names say which. `tests/queue/model.rs` checks the whole against a naive model.
 
 mod clusters;
 
@@ -42,30 +42,6 @@ fn run_all(queue: &mut Queue, now: Instant) -> Vec<Work<&'static str, u32>> {
 }
 
 #[test]
-fn equal_wishes_are_one_run() {
-    let (mut q, now) = queue();
-    for _ in 0..3 {
-        assert!(q.add(&"a", 1, Live, now));
-    }
-    q.add(&"b", 1, Live, now);
-    assert_eq!(q.len(), 2);
-    assert_eq!(
-        keys(&mut q, now),
-        [1, 1],
-        "the same key in another cluster is other work"
-    );
-    assert_eq!(
-        q.counters(),
-        Counters {
-            adds: 4,
-            coalesced: 2,
-            dispatched: 2,
-            ..Counters::default()
-        }
-    );
-}
-
-#[test]
 fn a_higher_priority_promotes_and_a_lower_one_does_not_demote() {
     let (mut q, now) = queue();
     q.add(&"a", 1, Retry, now);
@@ -92,47 +68,6 @@ fn very_long_delays_are_clamped() {
     q.add_after(&"a", 1, Live, Duration::MAX, now);
     assert_eq!(q.next_deadline(), Some(now + MAX_DELAY));
     assert_eq!(q.pop(now + MAX_DELAY).unwrap().key, 1);
-}
-
-#[test]
-fn debounce_waits_for_quiet() {
-    let (mut q, now) = queue_with(QueueConfig::default().debounce(ms(100)));
-    q.add(&"a", 1, Live, now);
-    q.add(&"a", 1, Live, now + ms(80));
-    assert_eq!(q.pop(now + ms(179)), None);
-    let work = q.pop(now + ms(180)).unwrap();
-    assert_eq!(work.queued_for, ms(180));
-    q.add(&"a", 1, Live, now + ms(190));
-    q.done(&work, OK, now + ms(200));
-    assert_eq!(q.next_deadline(), Some(now + ms(290)), "also after a run");
-}
-
-#[test]
-fn debounce_does_not_starve_a_hot_key() {
-    let (mut q, now) = queue_with(QueueConfig::default().debounce(ms(100)));
-    let mut ran_at = Vec::new();
-    for at in (0..2100).step_by(10) {
-        q.add(&"a", 1, Live, now + ms(at));
-        if let Some(work) = q.pop(now + ms(at)) {
-            ran_at.push(at);
-            q.done(&work, OK, now + ms(at));
-        }
-    }
-    assert_eq!(ran_at, [1000, 2010]);
-}
-
-#[test]
-fn a_completion_reported_twice_does_not_end_the_next_run() {
-    let (mut q, now) = queue();
-    q.add(&"a", 1, Live, now);
-    let first = q.pop(now).unwrap();
-    assert!(q.done(&first, OK, now));
-    q.add(&"a", 1, Live, now);
-    let second = q.pop(now).unwrap();
-    assert!(!q.done(&first, OK, now));
-    q.add(&"a", 1, Live, now);
-    assert_eq!(q.pop(now), None);
-    assert!(q.done(&second, OK, now));
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! Floods of changes where nothing is dispatched.
 
-use std::sync::atomic::Ordering;
-
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use mcr_core::{BoxError, Fleet, WatchRequest};
 use mcr_testkit::{sim::SimCluster, waiting::eventually};
@@ -124,7 +122,7 @@ async fn what_a_closed_gate_and_a_standby_keep_is_flat_over_a_million_events() {
     let closed = Bench::new().await;
     closed.flood(310);
     let (core, member) = (&closed.sink.engine.core, &closed.sink.member);
-    let counted = core.counters.overflowed.load(Ordering::Relaxed);
+    let counted = core.counters.read(&core.queue.counters()).overflowed;
     assert!(counted > 200_000 && member.kept() == MOST_UNSEEN, "{counted}");
     // When the gate has been open, reconciles may have seen what exists: none of these deletions is forgotten.
     let last = closed.changes.len() - 1;

@@ -3,39 +3,6 @@
 use super::*;
 
 #[test]
-fn disengaging_drops_what_waits_and_refuses_more() {
-    let (mut q, now) = queue();
-    q.add(&"a", 1, Live, now);
-    q.add_after(&"a", 2, Live, ms(10), now);
-    q.add(&"b", 3, Live, now);
-    assert_eq!(q.disengage(&"a"), 2);
-    assert_eq!(q.disengage(&"a"), 0);
-    assert!(!q.add(&"a", 1, Live, now));
-    assert!(
-        !q.set_gate(&"a", true) && !q.park(&"a") && !q.unpark(&"a", ms(1), now) && !q.set_weight(&"a", 2)
-    );
-    assert_eq!(keys(&mut q, now + ms(20)), [3]);
-    assert_eq!(q.next_deadline(), None);
-    assert_eq!((q.counters().dropped, q.counters().refused), (2, 1));
-}
-
-#[test]
-fn weighted_clusters_are_served_by_weight() {
-    let (mut q, now) = queue();
-    q.set_weight(&"b", 3);
-    for key in 0..12 {
-        q.add(&"a", key, Live, now);
-        q.add(&"b", key, Live, now);
-    }
-    let served: String = run_all(&mut q, now)
-        .iter()
-        .take(12)
-        .map(|work| work.cluster)
-        .collect();
-    assert_eq!(served, "abbbabbbabbb");
-}
-
-#[test]
 fn everything_is_forgotten_in_the_end() {
     let (mut q, now) = queue();
     for key in 0..5000 {

@@ -1,9 +1,4 @@
 //! Signals, sent to a child process.
-#![cfg(unix)]
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
 use std::{
     io::{BufRead, BufReader},
     process::{Child, Command, Stdio},
@@ -20,17 +15,19 @@ fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let result = runtime.block_on(async {
-        let manager =
-            Manager::single(support::Api::default().client()).task("task", move |_, stop| async move {
+        let manager = Manager::single(crate::support::Api::default().client()).task(
+            "task",
+            move |_, stop| async move {
                 // The signal handlers are installed before tasks start.
                 eprintln!("ready");
                 stop.cancelled().await;
-                eprintln!("told");
+                eprintln!("stopping");
                 if role == "deaf" {
                     std::future::pending::<()>().await;
                 }
                 Ok(())
-            });
+            },
+        );
         // The grace period for a task that ignores its token is longer than the test.
         let manager = manager.shutdown_grace(Duration::from_secs(3600));
         manager.build().unwrap().run().await
@@ -40,7 +37,7 @@ fn child() {
 
 fn start(role: &str) -> (Child, impl FnMut(&str)) {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["child", "--exact", "--nocapture", "--test-threads=1"])
+        .args(["signals::child", "--exact", "--nocapture", "--test-threads=1"])
         .env(ROLE, role)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -67,7 +64,7 @@ fn the_first_signal_ends_gracefully() {
         let (mut child, mut wait_for) = start("listens");
         wait_for("ready");
         signal(&child, name);
-        wait_for("told");
+        wait_for("stopping");
         assert_eq!(child.wait().unwrap().code(), Some(0), "{name}");
     }
 }
@@ -77,7 +74,7 @@ fn the_second_signal_ends_at_once() {
     let (mut child, mut wait_for) = start("deaf");
     wait_for("ready");
     signal(&child, "-TERM");
-    wait_for("told");
+    wait_for("stopping");
     signal(&child, "-INT");
     assert_eq!(child.wait().unwrap().code(), Some(1));
 }

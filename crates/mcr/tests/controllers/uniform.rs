@@ -1,8 +1,4 @@
 //! Reconcilers for the `Controller` of kube.
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
 use std::{
     collections::BTreeMap,
     convert::Infallible,
@@ -13,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use crate::support::{Seen, World, maps::Fallible, name, sleep, until_true};
 use futures::FutureExt;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
 use kube::{
@@ -25,7 +22,6 @@ use kube::{
 use mcr::{Controller, Manager, ObjectKey, Predicate, Request};
 use mcr_testkit::{sim::SimCluster, waiting::Background};
 use serde_json::json;
-use support::{Seen, World, maps::Fallible, name, sleep, until_true};
 use tokio_util::sync::CancellationToken;
 
 struct Ctx {

@@ -1,7 +1,5 @@
 //! The documented bounds on waiting times, among clusters and inside one cluster.
 
-#![allow(clippy::unwrap_used)]
-
 use mcr::queue::{Outcome, Priority, QueueConfig, QueueCore};
 use proptest::prelude::*;
 use std::collections::VecDeque;

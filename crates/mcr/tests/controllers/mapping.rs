@@ -1,8 +1,4 @@
 //! The selection of clusters, the filtering of changes, and the mapping to requests.
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
 use std::{
     sync::{
         Arc, Mutex,
@@ -11,43 +7,47 @@ use std::{
     time::Duration,
 };
 
+use crate::support::{
+    ApiAccess, Seen, World,
+    maps::{keys, maps, record},
+    name, sleep, until_true,
+};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
-use kube::{ResourceExt, api::ListParams, core::PartialObjectMeta};
+use kube::{
+    ResourceExt,
+    api::ListParams,
+    core::{Expression, PartialObjectMeta},
+};
 use mcr::{
     BoxError, ClusterSelector, Controller, Fleet, FleetEvent, ObjectChange, ObjectKey, OwnsOptions,
     Predicate, Request, RequestKey, RequestObject, WatchOptions, WatchRequest, Watched,
-    core::{ChangeSink, WatchStatus},
+    core::{Change, ChangeSink},
 };
 use serde_json::json;
-use support::{ApiAccess, Seen, World, name, sleep, until_true};
-
-async fn keys<K>(request: Request<K>, seen: Arc<Seen<String>>) -> Result<(), BoxError> {
-    seen.push(request.key.to_string());
-    Ok(())
-}
 
 fn owner(kind: &str, name: &str, controller: bool) -> serde_json::Value {
-    let (version, uid) = ("v1", "0");
     json!({"metadata": {"ownerReferences": [
-        {"apiVersion": version, "kind": kind, "name": name, "uid": uid, "controller": controller}
+        {"apiVersion": "v1", "kind": kind, "name": name, "uid": "0", "controller": controller}
     ]}})
 }
 
 #[tokio::test(start_paused = true)]
 async fn owners_are_reconciled_and_former_owners_too() {
     let (mut world, a) = World::with_a();
-    let seen = Seen::default();
     let controller = Controller::<ConfigMap>::new("owners").owns::<Secret>();
-    world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
+    let (_, seen) = world.run_with(controller, keys);
     a.put("secrets", "ns/s", owner("ConfigMap", "one", true));
     assert_eq!(seen.wait_for(1).await, ["cluster://a/ns/one"]);
     a.put("secrets", "ns/s", owner("ConfigMap", "two", true));
     let mut both = seen.wait_for(3).await.split_off(1);
     both.sort();
     assert_eq!(both, ["cluster://a/ns/one", "cluster://a/ns/two"]);
-    // Objects that are owned but not controlled, or controlled by another kind, lead to no request.
+    // Objects that are owned but not controlled, or controlled by another kind or group, lead to no request.
     a.put("secrets", "ns/t", owner("ConfigMap", "three", false));
     a.put("secrets", "ns/u", owner("Pod", "four", true));
+    let mut of_group = owner("ConfigMap", "five", true);
+    of_group["metadata"]["ownerReferences"][0]["apiVersion"] = json!("example.com/v1");
+    a.put("secrets", "ns/v", of_group);
     a.delete("secrets", "ns/s");
     assert_eq!(seen.wait_for(4).await[3], "cluster://a/ns/two");
     sleep(5_000).await;
@@ -58,10 +58,9 @@ async fn owners_are_reconciled_and_former_owners_too() {
 #[tokio::test(start_paused = true)]
 async fn every_owner_metadata_only_and_cluster_scoped() {
     let (mut world, a) = World::with_a();
-    let seen = Seen::default();
     let options = OwnsOptions::new().every_owner().metadata_only();
     let controller = Controller::<Node>::new("nodes").owns_with::<Secret>(&(), options);
-    world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
+    let (_, seen) = world.run_with(controller, keys);
     a.put("secrets", "ns/s", owner("Node", "n1", false));
     assert_eq!(seen.wait_for(1).await, ["cluster://a/n1"]);
     let cluster = world.cluster("a").await;
@@ -75,7 +74,6 @@ async fn a_hub_object_is_reconciled_for_what_happens_in_any_cluster() {
     let (mut world, a) = World::with_a();
     // The change comes before the hub joins, so the request is kept for the hub.
     a.put("nodes", "n1", json!({}));
-    let seen = Seen::default();
     let to_hub = |node: Watched<Node>| {
         let object = node.object.metadata.name.clone().unwrap_or_default();
         [RequestKey::new(
@@ -87,12 +85,12 @@ async fn a_hub_object_is_reconciled_for_what_happens_in_any_cluster() {
     let controller = Controller::<ConfigMap>::new("inventory")
         .clusters(ClusterSelector::hub())
         .watches_with(&(), to_hub, members);
-    let handle = world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
+    let (handle, seen) = world.run_with(controller, keys);
     until_true(|| {
         handle
             .status()
             .clusters
-            .get(&name("a"))
+            .get("a")
             .is_some_and(|a| a.gate.is_open())
     })
     .await;
@@ -117,7 +115,6 @@ async fn the_api_of_a_request_is_in_its_cluster_and_its_namespace() {
     a.put("secrets", "other/elsewhere", json!({}));
     b.put("secrets", "ns/of-b", json!({}));
     b.put("secrets", "default/by-default", json!({}));
-    let seen: Seen<String> = Seen::default();
     let secrets = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
         for secret in request.api::<Secret>().list(&ListParams::default()).await? {
             seen.push(format!("{} {}", request.key, secret.name_any()));
@@ -132,17 +129,15 @@ async fn the_api_of_a_request_is_in_its_cluster_and_its_namespace() {
         _ => None,
     };
     let controller = Controller::<ConfigMap>::new("x").watches_fleet(bare);
-    world.run(controller.build(secrets, Arc::new(seen.clone())).unwrap());
+    let (_, seen) = world.run_with(controller, secrets);
     a.put_map("ns/one", "1");
     b.put_map("ns/one", "1");
-    let mut found = seen.wait_for(3).await;
-    found.sort();
     let expected = [
         "cluster://a/ns/one of-a",
         "cluster://b/bare by-default",
         "cluster://b/ns/one of-b",
     ];
-    assert_eq!(found, expected);
+    assert_eq!(seen.sorted(3).await, expected);
     world.end().await;
 }
 
@@ -187,31 +182,26 @@ async fn a_cluster_that_joins_during_the_first_list_of_the_hub_misses_no_object(
         .clusters(!ClusterSelector::hub())
         .watches_with(&(), to_members, of_hub)
         .watches_fleet(to_joined);
-    let seen: Seen<String> = Seen::default();
-    let reconcile = |request: Request<()>, seen: Arc<Seen<String>>| async move {
-        seen.push(request.key.to_string());
-        Ok::<_, BoxError>(())
-    };
-    world.run(controller.build(reconcile, Arc::new(seen.clone())).unwrap());
+    let (_, seen) = world.run_with(controller, keys);
     mapped.await.unwrap();
     world.join("a");
-    let mut all = seen.wait_for(2).await;
-    all.sort();
-    assert_eq!(all, ["cluster://a/ns/first", "cluster://a/ns/second"]);
+    assert_eq!(
+        seen.sorted(2).await,
+        ["cluster://a/ns/first", "cluster://a/ns/second"]
+    );
     world.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn requests_for_clusters_that_are_not_selected_are_dropped_and_counted() {
     let (mut world, a) = World::with_a();
-    world.add("b", &support::ApiAccess::new(Default::default()), &[]);
+    world.join("b");
     world.cluster("b").await;
-    let seen = Seen::default();
     let to_b = |map: Watched<Secret>| ObjectKey::of(&*map.object).map(|key| RequestKey::new(name("b"), key));
     let controller = Controller::<ConfigMap>::new("x")
         .clusters(ClusterSelector::name("a"))
         .watches(to_b);
-    let handle = world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
+    let (handle, seen) = world.run_with(controller, keys);
     a.put("secrets", "ns/s", json!({}));
     until_true(|| handle.status().counts.misdirected == 1).await;
     assert_eq!(seen.len(), 0);
@@ -221,7 +211,6 @@ async fn requests_for_clusters_that_are_not_selected_are_dropped_and_counted() {
 #[tokio::test(start_paused = true)]
 async fn joins_changes_and_leaves_become_requests_without_a_primary_kind() {
     let mut world = World::new();
-    let seen: Seen<String> = Seen::default();
     let controller = Controller::named("inventory").watches_fleet(|event, fleet| {
         let of = |kind: &str, cluster: &str| {
             let key = ObjectKey::cluster_scoped(format!("{kind}-{cluster}-of-{}", fleet.clusters().len()));
@@ -238,7 +227,7 @@ async fn joins_changes_and_leaves_become_requests_without_a_primary_kind() {
         seen.push(request.name());
         Ok::<_, BoxError>(())
     };
-    world.run(controller.build(reconcile, Arc::new(seen.clone())).unwrap());
+    let (_, seen) = world.run_with(controller, reconcile);
     world.join("a");
     assert_eq!(seen.wait_for(1).await, ["joined-a-of-1"]);
     world.join("b");
@@ -250,112 +239,131 @@ async fn joins_changes_and_leaves_become_requests_without_a_primary_kind() {
 
 #[tokio::test(start_paused = true)]
 async fn clusters_are_taken_in_and_released_as_their_labels_change() {
-    let mut world = World::new();
-    let a = support::ApiAccess::new(Default::default());
-    a.put_map("ns/x", "1");
-    world.add("a", &a, &[("env", "dev")]);
-    let seen = Seen::default();
-    let reported = ClusterSelector::matching(|cluster| cluster.provider() == "told");
-    let selector = ClusterSelector::label("env", "prod")
-        .and(reported)
-        .and(ClusterSelector::provider("told"));
-    let controller = Controller::<ConfigMap>::new("prod").clusters(selector);
-    let handle = world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
-    sleep(3_000).await;
-    assert_eq!((seen.len(), a.watches()), (0, 0));
-    world.add("a", &a, &[("env", "prod")]);
-    seen.wait_for(1).await;
-    assert_eq!(a.watches(), 1);
-    world.add("a", &a, &[("env", "dev")]);
-    until_true(|| handle.status().clusters.is_empty() && a.watches() == 0).await;
-    a.put_map("ns/x", "2");
-    sleep(3_000).await;
-    assert_eq!(seen.len(), 1);
-    assert!(world.cluster("a").await.state().is_ready());
-    world.add("a", &a, &[("env", "prod")]);
-    seen.wait_for(2).await;
-    world.end().await;
+    for by_property in [false, true] {
+        let mut world = World::new();
+        let a = ApiAccess::default();
+        a.put_map("ns/x", "1");
+        let announce = |world: &World, env: &str| {
+            let spec = a.spec("a");
+            let spec = if by_property {
+                spec.property("env", env)
+            } else {
+                spec.label("env", env)
+            };
+            world.announce(Change::Upsert(spec));
+        };
+        announce(&world, "dev");
+        let selector = if by_property {
+            ClusterSelector::property("env", "prod")
+        } else {
+            ClusterSelector::label("env", "prod")
+        };
+        let (handle, seen) = world.run_with(maps().clusters(selector), keys);
+        sleep(3_000).await;
+        assert_eq!((seen.len(), a.watches()), (0, 0));
+        announce(&world, "prod");
+        seen.wait_for(1).await;
+        assert_eq!(a.watches(), 1);
+        announce(&world, "dev");
+        until_true(|| handle.status().clusters.is_empty() && a.watches() == 0).await;
+        a.put_map("ns/x", "2");
+        sleep(3_000).await;
+        assert_eq!(seen.len(), 1);
+        assert!(world.cluster("a").await.state().is_ready());
+        announce(&world, "prod");
+        seen.wait_for(2).await;
+        world.end().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
-async fn clusters_are_taken_in_and_released_as_a_property_changes() {
-    let mut world = World::new();
-    let (a, b) = (world.join("a"), world.join("b"));
-    a.put_map("ns/x", "1");
-    b.put_map("ns/y", "1");
-    world.tier("a", &a, "test");
-    world.tier("b", &b, "live");
-    let seen = Seen::default();
-    let controller = Controller::<ConfigMap>::new("live").clusters(ClusterSelector::property("tier", "live"));
-    let handle = world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
-    assert_eq!(seen.wait_for(1).await, ["cluster://b/ns/y"]);
-    world.tier("a", &a, "live");
-    assert_eq!(seen.wait_for(2).await[1], "cluster://a/ns/x");
-    assert_eq!(world.cluster("a").await.property("tier").as_deref(), Some("live"));
-    world.tier("a", &a, "test");
-    until_true(|| handle.status().clusters.len() == 1 && a.watches() == 0).await;
+async fn clusters_are_chosen_by_name_provider_labels_and_properties() {
+    type S = ClusterSelector;
+    let world = World::new();
+    world.join("hub");
+    let a = ApiAccess::default();
+    let spec = a.spec("a").label("env", "prod").label("region", "eu");
+    let spec = spec
+        .property("context", "a")
+        .property("clusterset.k8s.io", "shop");
+    world.announce(Change::Upsert(spec));
+    let a = world.cluster("a").await;
+    for (selector, expected) in [
+        (S::default(), true),
+        (S::all(), true),
+        (S::name("a"), true),
+        (S::name("b"), false),
+        (S::names(["b", "a"]), true),
+        (S::provider("told"), true),
+        (S::provider("kind"), false),
+        (S::matching(|cluster| cluster.provider() == "told"), true),
+        (S::label("env", "prod"), true),
+        (S::label("env", "dev"), false),
+        (S::label("zone", ""), false),
+        (S::label_in("region", ["us", "eu"]), true),
+        (S::label_in("region", ["us"]), false),
+        (S::has_label("region"), true),
+        (!S::has_label("region"), false),
+        (S::labels(Expression::NotEqual("env".into(), "dev".into())), true),
+        (S::labels(Expression::DoesNotExist("env".into())), false),
+        (S::property("context", "a"), true),
+        (S::property("context", "b"), false),
+        (S::property("env", "prod"), false),
+        (S::label("context", "a"), false),
+        (S::cluster_set("shop"), true),
+        (S::cluster_set("other"), false),
+        (S::name("a").and(S::label("env", "dev")), false),
+        (S::name("b").or(S::label("env", "prod")), true),
+    ] {
+        assert_eq!(selector.matches(&a), expected, "{selector}");
+    }
+    let hub = world.cluster("hub").await;
+    let selected = [S::default(), S::all(), S::hub()].map(|selector| selector.matches(&hub));
+    assert_eq!(selected, [false, true, true]);
     world.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn each_watch_chooses_its_clusters() {
     let mut world = World::new();
-    let a = support::ApiAccess::new(Default::default());
+    let a = ApiAccess::default();
     world.add("a", &a, &[]);
     a.put("secrets", "ns/s", json!({}));
-    let seen: Seen<String> = Seen::default();
     let same = |secret: Watched<Secret>| ObjectKey::of(&*secret.object);
-    let controller = Controller::<ConfigMap>::new("x")
+    let of_secrets = WatchOptions::new().clusters(ClusterSelector::label("secrets", "yes"));
+    let controller = maps()
         .clusters(ClusterSelector::label("maps", "yes"))
-        .watches_with(
-            &(),
-            same,
-            WatchOptions::new().clusters(ClusterSelector::label("secrets", "yes")),
-        );
-    let object = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
-        seen.push(
-            format!("{:?}", request.object)
-                .split(['(', ' '])
-                .next()
-                .unwrap_or_default(),
-        );
-        Ok::<_, BoxError>(())
-    };
-    let handle = world.run(controller.build(object, Arc::new(seen.clone())).unwrap());
+        .watches_with(&(), same, of_secrets);
+    let (handle, seen) = world.run_with(controller, record);
     world.add("a", &a, &[("secrets", "yes")]);
-    assert_eq!(seen.wait_for(1).await, ["Unwatched"]);
+    assert_eq!(seen.wait_for(1).await, ["cluster://a/ns/s unwatched"]);
     let lists = a.lists();
     // A watch that starts or ends does not restart the other watch.
     world.add("a", &a, &[("secrets", "yes"), ("maps", "yes")]);
     until_true(|| a.watches() == 2).await;
     a.put("secrets", "ns/s", json!({"data": {}}));
-    assert_eq!(seen.wait_for(2).await[1], "Absent");
+    assert_eq!(seen.wait_for(2).await[1], "cluster://a/ns/s absent");
     a.put_map("ns/s", "1");
-    assert_eq!(seen.wait_for(3).await[2], "Live");
+    assert_eq!(seen.wait_for(3).await[2], "cluster://a/ns/s live 1");
     world.add("a", &a, &[("secrets", "yes")]);
     until_true(|| a.watches() == 1).await;
-    assert_eq!(
-        seen.wait_for(4).await[3],
-        "Unwatched",
-        "what the secret asks for, told again"
-    );
+    // The Secret is delivered again.
+    assert_eq!(seen.wait_for(4).await[3], "cluster://a/ns/s unwatched");
     assert_eq!(a.lists(), lists + 1);
-    assert!(handle.status().clusters[&name("a")].gate.is_open());
+    assert!(handle.status().clusters["a"].gate.is_open());
     world.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_is_released_no_longer_holds_anything_back() {
     let mut world = World::new();
-    let a = support::ApiAccess::new(Default::default());
+    let a = ApiAccess::default();
     a.forbid("secrets");
     a.put_map("ns/x", "1");
     world.add("a", &a, &[("secrets", "yes")]);
-    let seen: Seen<String> = Seen::default();
     let where_wanted = WatchOptions::new().clusters(ClusterSelector::has_label("secrets"));
-    let controller =
-        Controller::<ConfigMap>::new("x").owns_with::<Secret>(&(), OwnsOptions::new().watch(where_wanted));
-    world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
+    let options = OwnsOptions::new().watch(where_wanted);
+    let (_, seen) = world.run_with(maps().owns_with::<Secret>(&(), options), keys);
     sleep(5_000).await;
     assert_eq!(seen.len(), 0);
     world.add("a", &a, &[]);
@@ -371,10 +379,9 @@ impl ChangeSink for Changes {
     fn changed(&self, change: &ObjectChange) {
         self.0.lock().unwrap().push(change.clone());
     }
-    fn status_changed(&self, _: &WatchStatus) {}
 }
 
-/// The changes that a watch of ConfigMaps tells while `script` writes to the server.
+/// The changes that a watch of ConfigMaps delivers while `script` writes to the server.
 async fn changes_of(count: usize, script: impl FnOnce(&ApiAccess)) -> Vec<ObjectChange> {
     let world = World::new();
     let a = world.join("a");
@@ -465,13 +472,12 @@ async fn spec_changed_passes_a_new_generation_finalizers_and_the_mark_of_a_delet
 async fn panics_of_the_functions_given_are_counted_and_disturb_nobody() {
     let (mut world, a) = World::with_map();
     a.put("secrets", "ns/s", json!({}));
-    let seen = Seen::default();
     let controller = Controller::<ConfigMap>::new("x")
         .predicate(Predicate::new(|_| panic!("predicate")))
         .watches(|_: Watched<Secret>| -> Vec<ObjectKey> { panic!("mapper") })
         .watches_fleet(|_, _| -> Vec<RequestKey> { panic!("fleet mapper") })
         .weight_by(|_| panic!("weight"));
-    let handle = world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
+    let (handle, seen) = world.run_with(controller, keys);
     seen.wait_for(1).await;
     assert!(
         handle.status().counts.callback_panics >= 4,
@@ -485,7 +491,6 @@ async fn panics_of_the_functions_given_are_counted_and_disturb_nobody() {
 async fn sources_per_cluster_live_as_long_as_it_and_failed_ones_start_again() {
     let mut world = World::new();
     world.join("a");
-    let seen = Seen::default();
     let ended: Seen<String> = Seen::default();
     let tries = Arc::new(AtomicUsize::new(0));
     let controller = Controller::named("sources").cluster_source({
@@ -507,7 +512,7 @@ async fn sources_per_cluster_live_as_long_as_it_and_failed_ones_start_again() {
             }
         }
     });
-    world.run(controller.build(keys::<()>, Arc::new(seen.clone())).unwrap());
+    let (_, seen) = world.run_with(controller, keys::<()>);
     assert_eq!(
         seen.wait_for(2).await,
         ["cluster://a/from-source", "cluster://a/later"]

@@ -1,9 +1,5 @@
 //! The cases of the tests of multicluster-runtime for its builder and source, as far as no other file here has them.
 //! `docs/comparison.md` lists every case; the numbers are those of its table.
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
 use std::{
     sync::{
         Arc,
@@ -12,24 +8,23 @@ use std::{
     time::Duration,
 };
 
+use crate::support::{
+    Seen, World,
+    maps::{keys, maps},
+    sleep, until_true,
+};
 use k8s_openapi::api::{
     apps::v1::{Deployment, ReplicaSet, StatefulSet},
     core::v1::ConfigMap,
 };
-use kube::{Resource, ResourceExt, core::PartialObjectMeta};
+use kube::{Resource, ResourceExt, core::PartialObjectMeta, runtime::reflector::ObjectRef};
 use mcr::{
     BoxError, ClusterSelector, Controller, ObjectKey, OwnsOptions, Predicate, Request, WatchOptions,
     WatchRequest, Watched,
 };
 use mcr_testkit::log::Log;
 use serde_json::{Value, json};
-use support::{Seen, World, name, sleep, until_true};
 use tracing::Level;
-
-async fn keys<K>(request: Request<K>, seen: Arc<Seen<String>>) -> Result<(), BoxError> {
-    seen.push(request.key.to_string());
-    Ok(())
-}
 
 /// A ReplicaSet that a Deployment owns, controlling it or not.
 fn owned(deployment: &str, controller: bool) -> Value {
@@ -139,14 +134,13 @@ async fn b_15_whatever_a_reconciler_logs_reports_for_which_object_of_which_clust
 async fn live_changes_overtake_a_first_listing() {
     let (mut world, a) = World::with_a();
     (0..500).for_each(|i| a.put_map(&format!("ns/{i}"), "1"));
-    let seen: Seen<String> = Seen::default();
     let reconcile = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
         sleep(10).await;
         seen.push(request.name());
         Ok::<_, BoxError>(())
     };
     let controller = Controller::<ConfigMap>::new("maps").cluster_concurrency(1);
-    world.run(controller.build(reconcile, Arc::new(seen.clone())).unwrap());
+    let (_, seen) = world.run_with(controller, reconcile);
     seen.wait_for(10).await;
     a.put_map("ns/now", "1");
     let before = seen.len();
@@ -193,56 +187,23 @@ async fn an_index_is_one_however_often_it_is_registered_and_starts_no_watch() {
     world.end().await;
 }
 
-/// Promise 14: a user who sees no objects can see the reason.
-#[tokio::test(start_paused = true)]
-async fn a_fleet_without_clusters_reports_so_after_ten_seconds() {
-    let log = Log::of_this_thread(Level::INFO);
-    let empty = World::new();
-    let announced = || log.lines_with("has no clusters");
-    sleep(9_000).await;
-    assert_eq!(announced(), Vec::<String>::new());
-    sleep(2_000).await;
-    let [line] = &announced()[..] else {
-        panic!("{:?}", announced())
-    };
-    assert!(
-        line.ends_with(
-            "the fleet has no clusters after 10 s provider=told state=it has not finished looking broken=0"
-        ),
-        "{line}"
-    );
-    empty.end().await;
-    let world = World::new();
-    world.join("a");
-    sleep(11_000).await;
-    assert_eq!(announced().len(), 1, "not where there are clusters");
-    world.end().await;
-}
-
 #[tokio::test(start_paused = true)]
 async fn b_18_to_21_a_deployment_and_its_replica_set_are_one_request() {
     let web = "cluster://a/default/web";
     for way in ["owns", "every owner", "watches", "no primary kind"] {
         let (mut world, a) = World::with_a();
-        let seen = Seen::default();
-        let ctx = Arc::new(seen.clone());
         let primary = || Controller::<Deployment>::new("deployments");
-        world.run(match way {
-            "owns" => primary().owns::<ReplicaSet>().build(keys, ctx).unwrap(),
-            "every owner" => primary()
-                .owns_with::<ReplicaSet>(&(), OwnsOptions::new().every_owner())
-                .build(keys, ctx)
-                .unwrap(),
-            "watches" => primary()
-                .watches(|set| controller_of(&set))
-                .build(keys, ctx)
-                .unwrap(),
-            _ => Controller::named("deployments")
-                .watches(|deployment: Watched<Deployment>| ObjectKey::of(&*deployment.object))
-                .watches(|set| controller_of(&set))
-                .build(keys, ctx)
-                .unwrap(),
-        });
+        let every = OwnsOptions::new().every_owner();
+        let itself = |deployment: Watched<Deployment>| ObjectKey::of(&*deployment.object);
+        let (_, seen) = match way {
+            "owns" => world.run_with(primary().owns::<ReplicaSet>(), keys),
+            "every owner" => world.run_with(primary().owns_with::<ReplicaSet>(&(), every), keys),
+            "watches" => world.run_with(primary().watches(|set| controller_of(&set)), keys),
+            _ => {
+                let named = Controller::named("deployments").watches(itself);
+                world.run_with(named.watches(|set| controller_of(&set)), keys)
+            }
+        };
         until_true(|| a.watches() == 2).await;
         a.put("deployments", "default/web", json!({}));
         assert_eq!(seen.wait_for(1).await, [web], "{way}");
@@ -258,11 +219,7 @@ async fn b_18_to_21_a_deployment_and_its_replica_set_are_one_request() {
 #[tokio::test(start_paused = true)]
 async fn b_22_a_predicate_of_a_watch_sees_its_kind_only_and_the_filter_of_events_sees_all() {
     let (mut world, a) = World::with_a();
-    let (deployments, sets, all) = (
-        Seen::<String>::default(),
-        Seen::<String>::default(),
-        Seen::<String>::default(),
-    );
+    let [deployments, sets, all] = [(); 3].map(|()| Seen::<String>::default());
     let note = |seen: &Seen<String>| {
         let seen = seen.clone();
         Predicate::new(move |change| {
@@ -270,15 +227,12 @@ async fn b_22_a_predicate_of_a_watch_sees_its_kind_only_and_the_filter_of_events
             true
         })
     };
-    let seen = Seen::default();
+    let of_sets = OwnsOptions::new().watch(WatchOptions::new().predicate(note(&sets)));
     let controller = Controller::<Deployment>::new("deployments")
         .predicate(note(&deployments))
         .event_filter(note(&all))
-        .owns_with::<ReplicaSet>(
-            &(),
-            OwnsOptions::new().watch(WatchOptions::new().predicate(note(&sets))),
-        );
-    world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
+        .owns_with::<ReplicaSet>(&(), of_sets);
+    let (_, seen) = world.run_with(controller, keys);
     a.put("deployments", "ns/web", json!({}));
     seen.wait_for(1).await;
     a.put("replicasets", "ns/web-1", owned("web", true));
@@ -293,14 +247,7 @@ async fn b_22_a_predicate_of_a_watch_sees_its_kind_only_and_the_filter_of_events
 async fn b_23_two_controllers_of_one_kind_share_one_watch_of_its_metadata() {
     type Meta = PartialObjectMeta<Deployment>;
     let (mut world, a) = World::with_a();
-    let (one, two) = (Seen::default(), Seen::default());
-    for (name, seen) in [("one", &one), ("two", &two)] {
-        world.run(
-            Controller::<Meta>::new(name)
-                .build(keys, Arc::new(seen.clone()))
-                .unwrap(),
-        );
-    }
+    let [one, two] = ["one", "two"].map(|name| world.run_with(Controller::<Meta>::new(name), keys).1);
     a.put("deployments", "ns/web", json!({}));
     assert_eq!(one.wait_for(1).await, two.wait_for(1).await);
     let cluster = world.cluster("a").await;
@@ -313,37 +260,27 @@ async fn b_23_two_controllers_of_one_kind_share_one_watch_of_its_metadata() {
 async fn b_24_primary_owned_and_watched_kinds_by_their_metadata_alone() {
     type Meta<K> = PartialObjectMeta<K>;
     let (mut world, a) = World::with_a();
-    let (seen, mapped) = (Seen::default(), Seen::<String>::default());
+    let mapped = Seen::<String>::default();
     let map = {
         let mapped = mapped.clone();
         move |set: Watched<Meta<StatefulSet>>| {
-            let (version, kind) = (
-                Meta::<StatefulSet>::api_version(&()),
-                Meta::<StatefulSet>::kind(&()),
-            );
-            let (namespace, name) = (set.object.namespace().unwrap_or_default(), set.object.name_any());
-            mapped.push(format!(
-                "{version} {kind} {namespace}/{name} {:?}",
-                set.object.labels()
-            ));
-            [ObjectKey::namespaced("ns", "mapped")]
+            let (object, kind) = (&set.object, Meta::<StatefulSet>::kind(&()));
+            mapped.push(format!("{kind} {} {:?}", object.name_any(), object.labels()));
+            [ObjectRef::<Deployment>::new("mapped").within("ns")]
         }
     };
     let controller = Controller::<Meta<Deployment>>::new("metadata")
         .owns_with::<ReplicaSet>(&(), OwnsOptions::new().metadata_only())
         .watches(map);
-    world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
+    let (_, seen) = world.run_with(controller, keys);
     a.put("deployments", "ns/web", json!({"spec": {"replicas": 3}}));
     assert_eq!(seen.wait_for(1).await[0], "cluster://a/ns/web");
     a.put("replicasets", "ns/web-1", owned("web", true));
     assert_eq!(seen.wait_for(2).await[1], "cluster://a/ns/web");
-    a.put(
-        "statefulsets",
-        "ns/db",
-        json!({"metadata": {"labels": {"l": "v"}}}),
-    );
+    let labelled = json!({"metadata": {"labels": {"l": "v"}}});
+    a.put("statefulsets", "ns/db", labelled);
     assert_eq!(seen.wait_for(3).await[2], "cluster://a/ns/mapped");
-    assert_eq!(mapped.all(), [r#"apps/v1 StatefulSet ns/db {"l": "v"}"#]);
+    assert_eq!(mapped.all(), [r#"StatefulSet db {"l": "v"}"#]);
     let cluster = world.cluster("a").await;
     assert!(cluster.store::<Deployment>().is_err() && cluster.store::<StatefulSet>().is_err());
     world.end().await;
@@ -359,39 +296,27 @@ fn choosing(answer: bool, asked: &Seen<String>) -> ClusterSelector {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b_25_a_function_that_chooses_no_cluster_leaves_the_hub() {
-    let mut world = World::new();
-    let (hub, zoo) = (world.join("hub"), world.join("zoo"));
-    hub.put_map("ns/lion", "1");
-    zoo.put_map("ns/tiger", "1");
-    let (seen, asked) = (Seen::default(), Seen::default());
-    let selector = ClusterSelector::hub().or(choosing(false, &asked));
-    let controller = Controller::<ConfigMap>::new("animals").clusters(selector);
-    world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
-    assert_eq!(seen.wait_for(1).await, ["cluster://hub/ns/lion"]);
-    until_true(|| asked.len() > 0).await;
-    sleep(10_000).await;
-    assert_eq!(seen.len(), 1);
-    assert!(
-        asked.all().iter().all(|cluster| cluster == "zoo"),
-        "nobody asks about the hub: {:?}",
-        asked.all()
-    );
-    assert_eq!(zoo.lists(), 0);
-    world.end().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn b_26_a_function_that_chooses_a_cluster_has_it_reconciled() {
-    let mut world = World::new();
-    let zoo = world.join("zoo");
-    zoo.put_map("ns/tiger", "1");
-    let (seen, asked) = (Seen::default(), Seen::default());
-    let controller = Controller::<ConfigMap>::new("animals").clusters(choosing(true, &asked));
-    world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
-    assert_eq!(seen.wait_for(1).await, ["cluster://zoo/ns/tiger"]);
-    assert!(asked.len() > 0);
-    world.end().await;
+async fn b_25_and_26_a_function_that_chooses_a_cluster_has_it_reconciled_and_another_leaves_the_hub() {
+    for chooses in [false, true] {
+        let mut world = World::new();
+        let (hub, zoo) = (world.join("hub"), world.join("zoo"));
+        hub.put_map("ns/lion", "1");
+        zoo.put_map("ns/tiger", "1");
+        let asked = Seen::default();
+        let selector = ClusterSelector::hub().or(choosing(chooses, &asked));
+        let (_, seen) = world.run_with(maps().clusters(selector), keys);
+        sleep(10_000).await;
+        let all = ["cluster://hub/ns/lion", "cluster://zoo/ns/tiger"];
+        let expected = if chooses { &all[..] } else { &all[..1] };
+        assert_eq!(seen.sorted(1).await, expected);
+        let asked = asked.all();
+        assert!(
+            !asked.is_empty() && asked.iter().all(|cluster| cluster == "zoo"),
+            "{asked:?}"
+        );
+        assert_eq!(zoo.lists(), u64::from(chooses));
+        world.end().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -400,43 +325,29 @@ async fn s_01_in_a_cluster_that_is_not_chosen_nothing_is_watched_made_or_called(
     let zoo = world.join("zoo");
     zoo.put_map("ns/tiger", "1");
     let (asked, called) = (Seen::default(), Seen::<String>::default());
-    let controller = Controller::<ConfigMap>::new("animals")
+    let [of_mapper, of_source, of_weight] = [(); 3].map(|()| called.clone());
+    let controller = maps()
         .clusters(choosing(false, &asked))
-        .watches({
-            let called = called.clone();
-            move |_: Watched<ReplicaSet>| {
-                called.push("mapper");
-                Vec::<ObjectKey>::new()
-            }
+        .watches(move |_: Watched<ReplicaSet>| {
+            of_mapper.push("mapper");
+            Vec::<ObjectKey>::new()
         })
-        .cluster_source({
-            let called = called.clone();
-            move |_, _, _| {
-                called.push("source");
-                async { Ok(()) }
-            }
+        .cluster_source(move |_, _, _| {
+            of_source.push("source");
+            async { Ok(()) }
         })
-        .weight_by({
-            let called = called.clone();
-            move |_| {
-                called.push("weight");
-                1
-            }
+        .weight_by(move |_| {
+            of_weight.push("weight");
+            1
         });
     let handle = world.run(controller.build(keys, Arc::default()).unwrap());
     zoo.put("replicasets", "ns/x", json!({}));
     until_true(|| asked.len() > 0).await;
-    assert!(
-        world
-            .cluster("zoo")
-            .await
-            .wait_for(mcr::ClusterState::is_ready)
-            .await
-            .is_ready()
-    );
+    let cluster = world.cluster("zoo").await;
+    assert!(cluster.wait_for(mcr::ClusterState::is_ready).await.is_ready());
     sleep(10_000).await;
     assert_eq!(called.all(), Vec::<String>::new());
     assert_eq!((zoo.lists(), zoo.watches()), (0, 0));
-    assert!(!handle.status().clusters.contains_key(&name("zoo")));
+    assert!(!handle.status().clusters.contains_key("zoo"));
     world.end().await;
 }

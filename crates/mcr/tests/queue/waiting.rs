@@ -1,8 +1,11 @@
 //! The async queue, in paused time.
 
-use mcr::queue::{FairQueue, Outcome, Priority, QueueConfig};
-use std::time::Duration;
-use tokio::time::{Instant, timeout};
+use mcr::queue::{FairQueue, Outcome, Priority, QueueConfig, Work};
+use std::{pin::Pin, task::Poll, time::Duration};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, timeout},
+};
 
 type Queue = FairQueue<&'static str, u32>;
 use Priority::Live;
@@ -17,6 +20,12 @@ fn queue(config: QueueConfig) -> Queue {
     let queue = Queue::new(config.seed(1));
     queue.engage("a", 1);
     queue
+}
+
+/// A task that waits for the next item.
+fn waiter(queue: &Queue) -> JoinHandle<Option<Work<&'static str, u32>>> {
+    let queue = queue.clone();
+    tokio::spawn(async move { queue.next().await })
 }
 
 async fn nothing_within(queue: &Queue, time: Duration) {
@@ -40,10 +49,7 @@ async fn a_waiter_notices_a_deadline_that_comes_earlier() {
     let q = queue(QueueConfig::default());
     q.add_after(&"a", 1, Live, Duration::from_secs(60));
     let start = Instant::now();
-    let waiter = tokio::spawn({
-        let q = q.clone();
-        async move { q.next().await }
-    });
+    let waiter = waiter(&q);
     tokio::time::sleep(ms(10)).await;
     q.add_after(&"a", 2, Live, ms(20));
     assert_eq!(waiter.await.unwrap().unwrap().key, 2);
@@ -69,10 +75,7 @@ async fn the_wake_of_a_cancelled_waiter_goes_to_another() {
     let q = queue(QueueConfig::default());
     let mut first = Box::pin(q.next());
     assert!(poll_once(first.as_mut()).await.is_none());
-    let second = tokio::spawn({
-        let q = q.clone();
-        async move { q.next().await }
-    });
+    let second = waiter(&q);
     tokio::task::yield_now().await;
     q.add(&"a", 1, Live);
     drop(first);
@@ -85,10 +88,7 @@ async fn every_waiter_keeps_the_earliest_deadline() {
     q.add_after(&"a", 1, Live, Duration::from_secs(60));
     let mut first = Box::pin(q.next());
     assert!(poll_once(first.as_mut()).await.is_none());
-    let second = tokio::spawn({
-        let q = q.clone();
-        async move { q.next().await }
-    });
+    let second = waiter(&q);
     tokio::task::yield_now().await;
     q.add_after(&"a", 2, Live, ms(20));
     assert!(poll_once(first.as_mut()).await.is_none());
@@ -99,12 +99,7 @@ async fn every_waiter_keeps_the_earliest_deadline() {
 #[tokio::test(start_paused = true)]
 async fn many_waiters_share_what_becomes_ready_together() {
     let q = queue(QueueConfig::default());
-    let waiters: Vec<_> = (0..10)
-        .map(|_| {
-            let q = q.clone();
-            tokio::spawn(async move { q.next().await.unwrap().key })
-        })
-        .collect();
+    let waiters: Vec<_> = (0..10).map(|_| waiter(&q)).collect();
     tokio::task::yield_now().await;
     q.park(&"a");
     (0..10).for_each(|key| assert!(q.add(&"a", key, Live)));
@@ -112,7 +107,7 @@ async fn many_waiters_share_what_becomes_ready_together() {
     q.unpark(&"a", ms(10));
     let mut keys = Vec::new();
     for waiter in waiters {
-        keys.push(timeout(ms(20), waiter).await.unwrap().unwrap());
+        keys.push(timeout(ms(20), waiter).await.unwrap().unwrap().unwrap().key);
     }
     keys.sort_unstable();
     assert_eq!(keys, (0..10).collect::<Vec<_>>());
@@ -122,12 +117,7 @@ async fn many_waiters_share_what_becomes_ready_together() {
 async fn one_change_that_readies_many_items_wakes_as_many_waiters() {
     let q = queue(QueueConfig::default().start_gated(true));
     (0..10).for_each(|key| assert!(q.add(&"a", key, Live)));
-    let waiters: Vec<_> = (0..10)
-        .map(|_| {
-            let q = q.clone();
-            tokio::spawn(async move { q.next().await.unwrap().key })
-        })
-        .collect();
+    let waiters: Vec<_> = (0..10).map(|_| waiter(&q)).collect();
     tokio::task::yield_now().await;
     q.set_gate(&"a", true);
     for waiter in waiters {
@@ -144,10 +134,7 @@ async fn next_waits_at_the_limit_until_a_run_is_done() {
     q.add_after(&"a", 3, Live, ms(5));
     let work = q.next().await.unwrap();
     nothing_within(&q, ms(100)).await;
-    let waiter = tokio::spawn({
-        let q = q.clone();
-        async move { q.next().await }
-    });
+    let waiter = waiter(&q);
     tokio::task::yield_now().await;
     q.done(&work, OK);
     assert_eq!(timeout(ms(1), waiter).await.unwrap().unwrap().unwrap().key, 2);
@@ -158,12 +145,7 @@ async fn close_drains_the_waiters() {
     let q = queue(QueueConfig::default());
     q.add(&"a", 1, Live);
     let running = q.next().await.unwrap();
-    let waiters: Vec<_> = (0..5)
-        .map(|_| {
-            let q = q.clone();
-            tokio::spawn(async move { q.next().await })
-        })
-        .collect();
+    let waiters: Vec<_> = (0..5).map(|_| waiter(&q)).collect();
     tokio::task::yield_now().await;
     q.close();
     for waiter in waiters {
@@ -220,9 +202,11 @@ async fn many_tasks_run_each_item_exactly_once_under_cancellation() {
 
 /// Polls once; `None` if it is not ready.
 async fn poll_once<F: Future + Unpin>(mut future: F) -> Option<F::Output> {
-    std::future::poll_fn(|cx| match std::pin::Pin::new(&mut future).poll(cx) {
-        std::task::Poll::Ready(output) => std::task::Poll::Ready(Some(output)),
-        std::task::Poll::Pending => std::task::Poll::Ready(None),
+    std::future::poll_fn(|cx| {
+        Poll::Ready(match Pin::new(&mut future).poll(cx) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        })
     })
     .await
 }

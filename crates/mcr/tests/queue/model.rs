@@ -1,7 +1,5 @@
 //! Compares the queue with a naive model, over arbitrary calls.
 
-#![allow(clippy::expect_used)]
-
 use mcr::queue::{Outcome, Priority, QueueConfig, QueueCore, Work};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -10,62 +8,38 @@ use tokio::time::Instant;
 
 const CLUSTERS: u8 = 4;
 
+/// A call. Its first number is the cluster.
 #[derive(Clone, Debug)]
 enum Op {
-    Add {
-        cluster: u8,
-        key: u8,
-        priority: Priority,
-        delay: u64,
-    },
+    Add(u8, u8, Priority, u64),
     Pop,
-    Done {
-        which: usize,
-        outcome: u8,
-        delay: u64,
-    },
-    Engage {
-        cluster: u8,
-        epoch: u64,
-    },
-    Disengage {
-        cluster: u8,
-    },
-    Gate {
-        cluster: u8,
-        open: bool,
-    },
-    Park {
-        cluster: u8,
-    },
-    Unpark {
-        cluster: u8,
-        jitter: u64,
-    },
-    Weight {
-        cluster: u8,
-        weight: u32,
-    },
-    Advance {
-        ms: u64,
-    },
+    /// Which run, how it ended, and after which delay it runs again.
+    Done(usize, u8, u64),
+    Engage(u8, u64),
+    Disengage(u8),
+    Gate(u8, bool),
+    Park(u8),
+    Unpark(u8, u64),
+    Weight(u8, u32),
+    Advance(u64),
 }
 
 fn op() -> impl Strategy<Value = Op> {
     let cluster = 0..CLUSTERS;
     let delay = prop_oneof![3 => Just(0u64), 1 => 1u64..40];
+    let priority = prop::sample::select(Priority::ALL.to_vec());
     prop_oneof![
-        12 => (cluster.clone(), 0u8..6, prop::sample::select(Priority::ALL.to_vec()), delay.clone())
-            .prop_map(|(cluster, key, priority, delay)| Op::Add { cluster, key, priority, delay }),
+        12 => (cluster.clone(), 0u8..6, priority, delay.clone())
+            .prop_map(|(cluster, key, priority, delay)| Op::Add(cluster, key, priority, delay)),
         12 => Just(Op::Pop),
-        8 => (0usize..8, 0u8..5, delay).prop_map(|(which, outcome, delay)| Op::Done { which, outcome, delay }),
-        2 => (cluster.clone(), 1u64..4).prop_map(|(cluster, epoch)| Op::Engage { cluster, epoch }),
-        1 => cluster.clone().prop_map(|cluster| Op::Disengage { cluster }),
-        1 => (cluster.clone(), prop::bool::weighted(0.7)).prop_map(|(cluster, open)| Op::Gate { cluster, open }),
-        1 => cluster.clone().prop_map(|cluster| Op::Park { cluster }),
-        2 => (cluster.clone(), 0u64..20).prop_map(|(cluster, jitter)| Op::Unpark { cluster, jitter }),
-        1 => (cluster, 0u32..4).prop_map(|(cluster, weight)| Op::Weight { cluster, weight }),
-        4 => (1u64..30).prop_map(|ms| Op::Advance { ms }),
+        8 => (0usize..8, 0u8..5, delay).prop_map(|(which, outcome, delay)| Op::Done(which, outcome, delay)),
+        2 => (cluster.clone(), 1u64..4).prop_map(|(cluster, epoch)| Op::Engage(cluster, epoch)),
+        1 => cluster.clone().prop_map(Op::Disengage),
+        1 => (cluster.clone(), prop::bool::weighted(0.7)).prop_map(|(cluster, open)| Op::Gate(cluster, open)),
+        1 => cluster.clone().prop_map(Op::Park),
+        2 => (cluster.clone(), 0u64..20).prop_map(|(cluster, jitter)| Op::Unpark(cluster, jitter)),
+        1 => (cluster, 0u32..4).prop_map(|(cluster, weight)| Op::Weight(cluster, weight)),
+        4 => (1u64..30).prop_map(Op::Advance),
     ]
 }
 
@@ -77,6 +51,19 @@ struct Pending {
     priority: Priority,
     /// Whether one of the adds had no delay.
     prompt: bool,
+}
+
+impl Pending {
+    /// After a delay.
+    fn later(from: u64, due: u64, priority: Priority) -> Self {
+        let prompt = false;
+        Self {
+            from,
+            due,
+            priority,
+            prompt,
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -169,23 +156,19 @@ impl Check {
         let free = self.config.concurrency.is_none_or(|limit| running < limit);
         let Some(work) = work else {
             let deadline = self.queue.next_deadline();
-            assert!(
-                deadline.is_none_or(|deadline| deadline > self.instant()),
-                "a deadline in the past would spin"
-            );
-            for cluster in self
+            let is_later = deadline.is_none_or(|deadline| deadline > self.instant());
+            assert!(is_later, "a deadline in the past would spin");
+            let waiting = self
                 .model
                 .iter()
-                .filter(|cluster| free && cluster.may_dispatch(now, limit))
-            {
-                for (key, pending) in &cluster.pending {
-                    assert!(pending.due > now, "{key} was not dispatched");
-                    let due = self.start + Duration::from_millis(pending.due);
-                    assert!(
-                        deadline.is_some_and(|deadline| deadline <= due),
-                        "the timer would miss {key}"
-                    );
-                }
+                .filter(|cluster| free && cluster.may_dispatch(now, limit));
+            for (key, pending) in waiting.flat_map(|cluster| &cluster.pending) {
+                assert!(pending.due > now, "{key} was not dispatched");
+                let due = self.start + Duration::from_millis(pending.due);
+                assert!(
+                    deadline.is_some_and(|deadline| deadline <= due),
+                    "the timer would miss {key}"
+                );
             }
             return false;
         };
@@ -226,12 +209,7 @@ impl Check {
             return;
         }
         let add = if delay > 0 {
-            Pending {
-                from: self.now + delay,
-                due: self.now + delay,
-                priority,
-                prompt: false,
-            }
+            Pending::later(self.now + delay, self.now + delay, priority)
         } else {
             // `merge` keeps the bound of the first add, so `due` limits the delay of a key that changes all the time.
             Pending {
@@ -269,7 +247,7 @@ impl Check {
         let model = &mut self.model[work.cluster as usize];
         let (epoch, add) = model.running.remove(&work.key).expect("it ran");
         assert_eq!(used, epoch == work.epoch);
-        assert!(!self.queue.done(&work, outcome, self.start), "told twice");
+        assert!(!self.queue.done(&work, outcome, self.start), "reported twice");
         let mut again = None;
         if used {
             let at = self.now + delay;
@@ -277,36 +255,20 @@ impl Check {
             match outcome {
                 Outcome::Success { requeue_after } => {
                     model.failures.remove(&work.key);
-                    let priority = Priority::Initial;
-                    again = requeue_after.map(|_| Pending {
-                        from: at,
-                        due: at,
-                        priority,
-                        prompt: false,
-                    });
+                    again = requeue_after.map(|_| Pending::later(at, at, Priority::Initial));
                 }
                 Outcome::Drop => {
                     model.failures.remove(&work.key);
                 }
                 Outcome::RetryAfter(_) => {
                     model.failures.insert(work.key, failures);
-                    again = Some(Pending {
-                        from: at,
-                        due: at,
-                        priority: Priority::Retry,
-                        prompt: false,
-                    });
+                    again = Some(Pending::later(at, at, Priority::Retry));
                 }
                 Outcome::Retry => {
                     model.failures.insert(work.key, failures);
                     let nominal = self.config.backoff.nominal(failures).as_millis() as u64;
                     let (from, due) = (self.now + nominal * 4 / 5, self.now + nominal);
-                    again = Some(Pending {
-                        from,
-                        due,
-                        priority: Priority::Retry,
-                        prompt: false,
-                    });
+                    again = Some(Pending::later(from, due, Priority::Retry));
                 }
             }
         }
@@ -323,51 +285,40 @@ impl Check {
     fn apply(&mut self, op: Op) {
         let at = self.instant();
         match op {
-            Op::Add {
-                cluster,
-                key,
-                priority,
-                delay,
-            } => self.add(cluster, key, priority, delay),
+            Op::Add(cluster, key, priority, delay) => self.add(cluster, key, priority, delay),
             Op::Pop => {
                 self.pop();
             }
-            Op::Done {
-                which,
-                outcome,
-                delay,
-            } => self.done(which, outcome, delay),
-            Op::Engage { cluster, epoch } => self.engage(cluster, epoch),
-            Op::Disengage { cluster } => {
+            Op::Done(which, outcome, delay) => self.done(which, outcome, delay),
+            Op::Engage(cluster, epoch) => self.engage(cluster, epoch),
+            Op::Disengage(cluster) => {
                 let dropped = self.model[cluster as usize].end_epoch();
                 assert_eq!(self.queue.disengage(&cluster), dropped);
             }
-            Op::Gate { cluster, open } => {
+            Op::Gate(cluster, open) => {
                 let model = &mut self.model[cluster as usize];
                 model.gated = !open;
                 assert_eq!(self.queue.set_gate(&cluster, open), model.epoch.is_some());
             }
-            Op::Park { cluster } => {
+            Op::Park(cluster) => {
                 let model = &mut self.model[cluster as usize];
                 (model.parked, model.release) = (true, 0);
                 assert_eq!(self.queue.park(&cluster), model.epoch.is_some());
             }
-            Op::Unpark { cluster, jitter } => {
+            Op::Unpark(cluster, jitter) => {
                 let model = &mut self.model[cluster as usize];
                 if std::mem::take(&mut model.parked) {
                     model.release = self.now + jitter;
                 }
                 let engaged = model.epoch.is_some();
-                assert_eq!(
-                    self.queue.unpark(&cluster, Duration::from_millis(jitter), at),
-                    engaged
-                );
+                let unparked = self.queue.unpark(&cluster, Duration::from_millis(jitter), at);
+                assert_eq!(unparked, engaged);
             }
-            Op::Weight { cluster, weight } => {
+            Op::Weight(cluster, weight) => {
                 let engaged = self.model[cluster as usize].epoch.is_some();
                 assert_eq!(self.queue.set_weight(&cluster, weight), engaged);
             }
-            Op::Advance { ms } => self.now += ms,
+            Op::Advance(ms) => self.now += ms,
         }
         let pending: usize = self.model.iter().map(|cluster| cluster.pending.len()).sum();
         assert_eq!(self.queue.len(), pending);
@@ -377,8 +328,8 @@ impl Check {
     /// Opens all gates, runs all items, and checks that the queue is empty.
     fn drain(mut self) {
         for cluster in 0..CLUSTERS {
-            self.apply(Op::Gate { cluster, open: true });
-            self.apply(Op::Unpark { cluster, jitter: 0 });
+            self.apply(Op::Gate(cluster, true));
+            self.apply(Op::Unpark(cluster, 0));
         }
         self.now += 10_000_000;
         loop {
@@ -387,11 +338,7 @@ impl Check {
                 break;
             }
             while !self.works.is_empty() {
-                self.apply(Op::Done {
-                    which: 0,
-                    outcome: 0,
-                    delay: 0,
-                });
+                self.apply(Op::Done(0, 0, 0));
             }
         }
         assert_eq!(

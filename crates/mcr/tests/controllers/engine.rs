@@ -1,24 +1,14 @@
 //! Dispatch, deletions, the sync gate, parking, and clusters that leave.
-#![allow(clippy::unwrap_used)]
+use std::{sync::Arc, time::Duration};
 
-mod support;
-
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    time::Duration,
+use crate::support::{
+    ApiAccess, Dropped, Seen, World,
+    maps::{Fallible, keys, line, maps, record},
+    name, sleep, until, until_true,
 };
-
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use mcr::{Backoff, BoxError, Controller, Predicate, Request, WatchRequest};
 use serde_json::json;
-use support::{
-    Seen, World,
-    maps::{Fallible, line, maps, record},
-    sleep, until, until_true,
-};
 use tokio::time::Instant;
 
 #[tokio::test(start_paused = true)]
@@ -26,8 +16,7 @@ async fn objects_of_every_cluster_are_reconciled_as_they_come_change_and_go() {
     let mut world = World::new();
     let (a, b) = (world.join("a"), world.join("b"));
     a.put_map("ns/x", "1");
-    let seen = Seen::default();
-    let handle = world.run(maps().build(record, Arc::new(seen.clone())).unwrap());
+    let (handle, seen) = world.run_with(maps(), record);
     assert_eq!(seen.wait_for(1).await, ["cluster://a/ns/x live 1"]);
     b.put_map("ns/x", "2");
     assert_eq!(seen.wait_for(2).await[1], "cluster://b/ns/x live 2");
@@ -45,34 +34,19 @@ async fn objects_of_every_cluster_are_reconciled_as_they_come_change_and_go() {
 #[tokio::test(start_paused = true)]
 async fn a_deletion_is_reported_until_it_succeeds_and_then_no_more() {
     let (mut world, a) = World::with_map();
-    let seen: Seen<String> = Seen::default();
-    let fails = Arc::new(AtomicUsize::new(2));
-    let reconcile = {
-        let (seen, fails) = (seen.clone(), fails.clone());
-        move |request: Request<ConfigMap>, _: Arc<()>| {
-            seen.push(format!("{} {}", line(&request), request.attempt));
-            let fail = request.object.is_deleted() && fails.fetch_sub(1, Ordering::SeqCst) > 0;
-            async move {
-                if fail {
-                    Err(BoxError::from("not yet"))
-                } else {
-                    Ok(())
-                }
-            }
+    let reconcile = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
+        seen.push(format!("{} {}", line(&request), request.attempt));
+        if request.object.is_deleted() && request.attempt < 2 {
+            return Err(BoxError::from("not yet"));
         }
+        Ok(())
     };
     let again = |map: mcr::Watched<Secret>| mcr::ObjectKey::of(&*map.object);
-    world.run(maps().watches(again).build(reconcile, Arc::new(())).unwrap());
+    let (_, seen) = world.run_with(maps().watches(again), reconcile);
     seen.wait_for(1).await;
     a.delete("configmaps", "ns/x");
-    assert_eq!(
-        seen.wait_for(4).await[1..],
-        [
-            "cluster://a/ns/x deleted 1 0",
-            "cluster://a/ns/x deleted 1 1",
-            "cluster://a/ns/x deleted 1 2"
-        ]
-    );
+    let attempts = [0, 1, 2].map(|attempt| format!("cluster://a/ns/x deleted 1 {attempt}"));
+    assert_eq!(seen.wait_for(4).await[1..], attempts);
     sleep(60_000).await;
     assert_eq!(seen.len(), 4);
     // A later request for the object gets `Absent`, not `Deleted`.
@@ -86,17 +60,15 @@ async fn deletions_missed_while_disconnected_are_reported_and_recreated_objects_
     let (mut world, a) = World::with_a();
     a.put_map("ns/gone", "1");
     a.put_map("ns/new", "1");
-    let seen = Seen::default();
-    world.run(maps().build(record, Arc::new(seen.clone())).unwrap());
+    let (_, seen) = world.run_with(maps(), record);
     seen.wait_for(2).await;
-    seen.take();
     a.down(true);
     a.delete("configmaps", "ns/gone");
     a.delete("configmaps", "ns/new");
     a.put_map("ns/new", "2");
     sleep(2_000).await;
     a.down(false);
-    let mut all = seen.wait_for(2).await;
+    let mut all = seen.wait_for(4).await.split_off(2);
     all.sort();
     assert_eq!(
         all,
@@ -108,7 +80,6 @@ async fn deletions_missed_while_disconnected_are_reported_and_recreated_objects_
 #[tokio::test(start_paused = true)]
 async fn a_recreated_object_is_not_deleted_any_more() {
     let (mut world, a) = World::with_map();
-    let seen: Seen<String> = Seen::default();
     let reconcile = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
         seen.push(line(&request));
         if request.object.is_deleted() {
@@ -125,7 +96,7 @@ async fn a_recreated_object_is_not_deleted_any_more() {
     };
     let same = |secret: mcr::Watched<Secret>| mcr::ObjectKey::of(&*secret.object);
     let controller = maps().backoff(backoff).predicate(some_deletes).watches(same);
-    world.run(controller.build(reconcile, Arc::new(seen.clone())).unwrap());
+    let (_, seen) = world.run_with(controller, reconcile);
     seen.wait_for(1).await;
     a.delete("configmaps", "ns/x");
     seen.wait_for(2).await;
@@ -147,13 +118,7 @@ async fn the_gate_opens_when_all_watches_have_listed() {
     a.put_map("ns/x", "1");
     b.put_map("ns/x", "1");
     a.forbid("secrets");
-    let seen = Seen::default();
-    let handle = world.run(
-        maps()
-            .owns::<Secret>()
-            .build(record, Arc::new(seen.clone()))
-            .unwrap(),
-    );
+    let (handle, seen) = world.run_with(maps().owns::<Secret>(), record);
     assert_eq!(seen.wait_for(1).await, ["cluster://b/ns/x live 1"]);
     let status = until(|| {
         let status = serde_json::to_value(handle.status()).unwrap();
@@ -187,14 +152,8 @@ async fn the_gate_opens_when_all_watches_have_listed() {
 async fn an_optional_watch_holds_nothing_back() {
     let (mut world, a) = World::with_map();
     a.forbid("secrets");
-    let seen = Seen::default();
     let optional = mcr::OwnsOptions::new().watch(mcr::WatchOptions::new().optional());
-    world.run(
-        maps()
-            .owns_with::<Secret>(&(), optional)
-            .build(record, Arc::new(seen.clone()))
-            .unwrap(),
-    );
+    let (_, seen) = world.run_with(maps().owns_with::<Secret>(&(), optional), record);
     seen.wait_for(1).await;
     world.end().await;
 }
@@ -202,26 +161,21 @@ async fn an_optional_watch_holds_nothing_back() {
 #[tokio::test(start_paused = true)]
 async fn requests_of_a_cluster_that_is_away_wait_and_nothing_is_deleted() {
     let (mut world, a) = World::with_map();
-    let seen = Seen::default();
     let tick = move |enqueue: mcr::Enqueue, stop: tokio_util::sync::CancellationToken| async move {
-        let key = mcr::RequestKey::new(support::name("a"), mcr::ObjectKey::namespaced("ns", "x"));
-        while stop
-            .run_until_cancelled(tokio::time::sleep(Duration::from_secs(1)))
-            .await
-            .is_some()
-        {
+        let key = mcr::RequestKey::new(name("a"), mcr::ObjectKey::namespaced("ns", "x"));
+        while stop.run_until_cancelled(sleep(1_000)).await.is_some() {
             enqueue.add(key.clone());
         }
         Ok(())
     };
-    let handle = world.run(maps().source(tick).build(record, Arc::new(seen.clone())).unwrap());
+    let (handle, seen) = world.run_with(maps().source(tick), record);
     seen.wait_for(1).await;
     world.suspend("a", &a);
-    until_true(|| handle.status().clusters[&support::name("a")].parked).await;
+    until_true(|| handle.status().clusters["a"].parked).await;
     let before = seen.len();
     sleep(10_000).await;
     assert_eq!(seen.len(), before);
-    assert_eq!(handle.status().clusters[&support::name("a")].ready, 1);
+    assert_eq!(handle.status().clusters["a"].ready, 1);
     world.add("a", &a, &[]);
     let all = seen.wait_for(before + 1).await;
     assert!(
@@ -230,66 +184,48 @@ async fn requests_of_a_cluster_that_is_away_wait_and_nothing_is_deleted() {
     );
     // An Unreachable cluster is parked in the same way.
     a.down(true);
-    until_true(|| handle.status().clusters[&support::name("a")].parked).await;
+    until_true(|| handle.status().clusters["a"].parked).await;
     a.down(false);
-    until_true(|| !handle.status().clusters[&support::name("a")].parked).await;
+    until_true(|| !handle.status().clusters["a"].parked).await;
     world.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_runs_for_a_cluster_that_leaves_sees_its_token_and_is_then_aborted() {
-    struct Dropped(Arc<AtomicBool>);
-    impl Drop for Dropped {
-        fn drop(&mut self) {
-            self.0.store(true, Ordering::SeqCst);
-        }
-    }
     let mut world = World::with_settings(|settings| settings.drain_grace = Duration::from_secs(5));
     let a = world.join("a");
     a.put_map("ns/listens", "1");
     a.put_map("ns/hangs", "1");
-    let seen: Seen<String> = Seen::default();
-    let aborted = Arc::new(AtomicBool::new(false));
-    let reconcile = {
-        let (seen, aborted) = (seen.clone(), aborted.clone());
-        move |request: Request<ConfigMap>, _: Arc<()>| {
-            let (seen, aborted) = (seen.clone(), aborted.clone());
-            async move {
-                seen.push("began");
-                if request.name() == "hangs" {
-                    let _dropped = Dropped(aborted);
-                    std::future::pending::<()>().await;
-                }
-                request.token().cancelled().await;
-                seen.push("saw it");
-                Fallible::<()>::Err("stopped".into())
-            }
+    let reconcile = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
+        seen.push("began");
+        if request.name() == "hangs" {
+            let _dropped = Dropped(seen);
+            return std::future::pending::<Fallible>().await;
         }
+        request.token().cancelled().await;
+        seen.push("saw it");
+        Err("stopped".into())
     };
-    let handle = world.run(maps().build(reconcile, Arc::new(())).unwrap());
+    let (handle, seen) = world.run_with(maps(), reconcile);
     seen.wait_for(2).await;
     let cluster = world.cluster("a").await;
     world.remove("a");
     assert_eq!(seen.wait_for(3).await[2], "saw it");
     let left = Instant::now();
-    assert!(!aborted.load(Ordering::SeqCst));
     assert!(handle.status().clusters.is_empty());
     cluster.wait_for(|_| false).await;
-    assert!(aborted.load(Ordering::SeqCst));
-    assert!(
-        (4_900..6_000).contains(&left.elapsed().as_millis()),
-        "{:?}",
-        left.elapsed()
-    );
+    assert_eq!(seen.all()[2..], ["saw it", "dropped"]);
+    let took = left.elapsed().as_millis();
+    assert!((4_900..6_000).contains(&took), "{took} ms");
     let counts = handle.status().counts;
     assert_eq!((counts.aborted, counts.errors), (1, 0));
     assert_eq!(a.watches(), 0);
     // A cluster joins again under the same name: its objects are new, and its earlier work stays dropped.
     let a = world.join("a");
     a.put_map("ns/listens", "2");
-    seen.wait_for(4).await;
+    seen.wait_for(5).await;
     sleep(10_000).await;
-    assert_eq!(seen.len(), 4);
+    assert_eq!(seen.len(), 5);
     world.end().await;
 }
 
@@ -299,18 +235,12 @@ async fn leaving_is_no_deletion_and_queued_work_goes_along() {
     for i in 0..20 {
         a.put_map(&format!("ns/{i}"), "1");
     }
-    let seen: Seen<String> = Seen::default();
     let reconcile = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
         seen.push(line(&request));
         sleep(1_000).await;
         Fallible::Ok(())
     };
-    let handle = world.run(
-        maps()
-            .cluster_concurrency(2)
-            .build(reconcile, Arc::new(seen.clone()))
-            .unwrap(),
-    );
+    let (handle, seen) = world.run_with(maps().cluster_concurrency(2), reconcile);
     seen.wait_for(2).await;
     world.remove("a");
     until_true(|| handle.status().clusters.is_empty()).await;
@@ -322,15 +252,11 @@ async fn leaving_is_no_deletion_and_queued_work_goes_along() {
 #[tokio::test(start_paused = true)]
 async fn another_cluster_under_the_same_name_shares_nothing_with_the_old_one() {
     let mut world = World::with_settings(|settings| settings.drain_grace = Duration::from_secs(3));
-    let (old, new) = (
-        support::ApiAccess::new(Default::default()),
-        support::ApiAccess::new(Default::default()),
-    );
+    let (old, new) = (ApiAccess::default(), ApiAccess::default());
     old.put_map("ns/both", "old");
     old.put_map("ns/only-old", "old");
     new.put_map("ns/both", "new");
     world.identify("a", &old, "1");
-    let seen: Seen<String> = Seen::default();
     let reconcile = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
         seen.push(line(&request));
         if line(&request).ends_with("both live old") {
@@ -338,19 +264,12 @@ async fn another_cluster_under_the_same_name_shares_nothing_with_the_old_one() {
         }
         Fallible::Ok(())
     };
-    let handle = world.run(maps().build(reconcile, Arc::new(seen.clone())).unwrap());
+    let (handle, seen) = world.run_with(maps(), reconcile);
     seen.wait_for(2).await;
     let first = world.cluster("a").await;
     world.identify("a", &new, "2");
-    until_true(|| {
-        world
-            .fleet
-            .get("a")
-            .is_ok_and(|cluster| cluster.epoch() != first.epoch())
-    })
-    .await;
-    let all = seen.wait_for(3).await;
-    assert_eq!(all[2], "cluster://a/ns/both live new");
+    assert_eq!(seen.wait_for(3).await[2], "cluster://a/ns/both live new");
+    assert_ne!(world.cluster("a").await.epoch(), first.epoch());
     sleep(60_000).await;
     assert_eq!(seen.len(), 3, "{:?}", seen.all());
     assert_eq!(handle.status().counts.aborted, 1);
@@ -361,21 +280,18 @@ async fn another_cluster_under_the_same_name_shares_nothing_with_the_old_one() {
 #[tokio::test(start_paused = true)]
 async fn controllers_share_watches_and_many_clusters_are_many_only_once() {
     let mut world = World::new();
-    let seen = Seen::default();
     let (one, two) = (maps().owns::<Secret>(), Controller::<Secret>::new("secrets"));
-    let handle = world.run(one.build(record, Arc::new(seen.clone())).unwrap());
-    let nothing = |_: Request<Secret>, _: Arc<()>| async { Fallible::Ok(()) };
-    world.run(two.build(nothing, Arc::new(())).unwrap());
+    let (handle, seen) = world.run_with(one, record);
+    world.run(two.build(keys, Arc::default()).unwrap());
     let apis: Vec<_> = (0..300)
         .map(|i| {
-            let api = support::ApiAccess::new(Default::default());
+            let api = ApiAccess::default();
             api.put_map("ns/x", "1");
             world.add(&format!("c{i}"), &api, &[]);
             api
         })
         .collect();
-    let mut all = seen.wait_for(300).await;
-    all.sort();
+    let mut all = seen.sorted(300).await;
     all.dedup();
     assert_eq!(all.len(), 300);
     until_true(|| apis.iter().all(|api| api.watches() == 2 && api.lists() == 2)).await;
@@ -408,8 +324,7 @@ async fn a_reconcile_that_reads_another_cluster_before_its_list_is_retried_and_n
     let watch = WatchRequest::of::<Secret>();
     let _watch = world.cluster("other").await.watch(watch, None).unwrap();
     a.put_map("ns/x", "1");
-    let seen: Seen<String> = Seen::default();
-    world.run(maps().build(compare, Arc::new(seen.clone())).unwrap());
+    let (_, seen) = world.run_with(maps(), compare);
     let first = seen.wait_for(1).await.remove(0);
     assert!(
         first.starts_with("cluster other: secrets is not listed yet"),

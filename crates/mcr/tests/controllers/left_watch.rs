@@ -1,14 +1,15 @@
 //! Objects that leave a watch: deleted for certain, or perhaps still there.
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
 use std::{
     convert::Infallible,
     future::pending,
     sync::{Arc, Mutex},
 };
 
+use crate::support::{
+    ApiAccess, Seen, World,
+    maps::{line, maps},
+    sleep, until_true,
+};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request as HttpRequest, Response};
@@ -26,15 +27,8 @@ use mcr::{
     Access, BoxError, Cluster, ConfirmError, Controller, ObjectKey, Request, RequestObject,
     core::{AnswerBody, ObjectMetadata, Placement, Scope, ScopeLayout, Upstream},
 };
-use mcr_testkit::{
-    log::Log,
-    sim::{SimCluster, SimRule, SimUser},
-};
+use mcr_testkit::{log::Log, sim::SimCluster};
 use serde_json::{Value, json};
-use support::{
-    Api, ApiAccess, Seen, World,
-    maps::{line, maps, record},
-};
 use tracing::Level;
 
 fn map(label: &str, value: &str) -> Value {
@@ -42,13 +36,6 @@ fn map(label: &str, value: &str) -> Value {
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "x", "namespace": "default", "labels": {"team": label}}, "data": {"value": value},
     })
-}
-
-fn reached_by(client: Client) -> ApiAccess {
-    ApiAccess {
-        api: Api::default(),
-        access: Access::from(client),
-    }
 }
 
 /// Records each request, and whether the server says that an object which left the watch was deleted.
@@ -79,9 +66,9 @@ fn labelled() -> Controller<ConfigMap> {
 async fn an_object_without_its_label_left_the_watch_and_the_server_reports_whether_it_is_deleted() {
     let server = SimCluster::new();
     server.create(map("a", "1")).unwrap();
-    let (mut world, seen) = (World::new(), Seen::default());
-    world.add("a", &reached_by(server.client()), &[]);
-    world.run(labelled().build(confirm, Arc::new(seen.clone())).unwrap());
+    let mut world = World::new();
+    world.add("a", &server.client().into(), &[]);
+    let (_, seen) = world.run_with(labelled(), confirm);
     assert_eq!(seen.wait_for(1).await, ["live 1"]);
     server.update(map("b", "2")).unwrap();
     assert_eq!(seen.wait_for(2).await[1], "left 1, deleted: false");
@@ -103,8 +90,8 @@ async fn a_field_selector_makes_a_deletion_uncertain_and_a_namespace_does_not() 
     for (fields, last) in [(true, "left 1, deleted: true"), (false, "deleted 1")] {
         let server = SimCluster::new();
         server.create(map("a", "1")).unwrap();
-        let (mut world, seen) = (World::new(), Seen::default());
-        world.add("a", &reached_by(server.client()), &[]);
+        let mut world = World::new();
+        world.add("a", &server.client().into(), &[]);
         let controller = maps().watch_request(|watch| {
             if fields {
                 watch.fields("metadata.name=x")
@@ -112,7 +99,7 @@ async fn a_field_selector_makes_a_deletion_uncertain_and_a_namespace_does_not() 
                 watch.namespace("default")
             }
         });
-        world.run(controller.build(confirm, Arc::new(seen.clone())).unwrap());
+        let (_, seen) = world.run_with(controller, confirm);
         seen.wait_for(1).await;
         server.delete("configmaps", "default/x").unwrap();
         assert_eq!(seen.wait_for(2).await[1], last);
@@ -120,74 +107,41 @@ async fn a_field_selector_makes_a_deletion_uncertain_and_a_namespace_does_not() 
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_forbidden_question_is_an_error_and_asked_again() {
-    let server = SimCluster::new();
-    server.create(map("a", "1")).unwrap();
-    let user = |verbs: &[&str]| {
-        let identity = SimRule::new([""], ["namespaces"], ["get"]);
-        let rule = SimRule::new([""], ["configmaps"], verbs.iter().copied());
-        server.set_user("token", SimUser::new("reader").rule(identity).rule(rule));
-    };
-    user(&["list", "watch"]);
-    let (mut world, seen) = (World::new(), Seen::default());
-    world.add("a", &reached_by(server.client_with_token("token")), &[]);
-    world.run(labelled().build(confirm, Arc::new(seen.clone())).unwrap());
-    seen.wait_for(1).await;
-    server.update(map("b", "2")).unwrap();
-    let reported = seen.wait_for(3).await;
-    assert_eq!(
-        reported[1],
-        "left 1, can't tell whether cluster://a/default/x was deleted: configmaps \"x\" is forbidden: User \"reader\" cannot \
-         get resource \"configmaps\" in API group \"\" in the namespace \"default\". Allow the verb get for configmaps; the \
-         request is retried"
-    );
-    assert_eq!(reported[1], reported[2]);
-    user(&["get", "list", "watch"]);
-    let answered = || {
-        seen.all()
-            .last()
-            .is_some_and(|line| line == "left 1, deleted: false")
-    };
-    support::until_true(answered).await;
-    world.end().await;
-}
-
 /// The kind of 60 objects is refused while their deletions wait to be confirmed: the log has a few lines, the failures name the
 /// reason that the fleet knows, and all of them are asked for again when the kind is back.
 #[tokio::test(start_paused = true)]
 async fn requests_of_a_blocked_kind_are_quiet_and_run_at_once_when_it_is_back() {
     let log = Log::of_this_thread(Level::WARN);
-    let (mut world, seen) = (World::new(), Seen::<String>::default());
+    let mut world = World::new();
     let api = world.join("a");
     let names: Vec<_> = (0..60).map(|name| format!("default/m{name}")).collect();
     let labels = json!({"metadata": {"labels": {"team": "a"}}});
     names
         .iter()
         .for_each(|name| api.put("configmaps", name, labels.clone()));
-    let handle = world.run(labelled().build(confirm, Arc::new(seen.clone())).unwrap());
+    let (handle, seen) = world.run_with(labelled(), confirm);
     seen.wait_for(60).await;
     names.iter().for_each(|name| api.delete("configmaps", name));
     // This server answers no GET of an object.
-    support::until_true(|| handle.status().counts.errors >= 120).await;
+    until_true(|| handle.status().counts.errors >= 120).await;
     assert_eq!(log.lines_with("reconcile failed").len(), 3, "{}", log.text());
     api.forbid("configmaps");
     api.down(true);
     api.down(false);
     let cluster = world.cluster("a").await;
     let is_blocked = || cluster.kinds()[0].blocked;
-    support::until_true(is_blocked).await;
+    until_true(is_blocked).await;
     let reason = "configmaps are blocked in this cluster: forbidden: configmaps is forbidden";
-    support::until_true(|| seen.all().last().is_some_and(|line| line.contains(reason))).await;
-    support::sleep(3_600_000).await;
+    until_true(|| seen.all().last().is_some_and(|line| line.contains(reason))).await;
+    sleep(3_600_000).await;
     assert!(
         log.lines_with("reconcile failed").len() < 130,
         "one a minute for each of two causes"
     );
     api.allow("configmaps");
-    support::until_true(|| !is_blocked()).await;
+    until_true(|| !is_blocked()).await;
     let (back, errors) = (tokio::time::Instant::now(), handle.status().counts.errors);
-    support::until_true(|| handle.status().counts.errors >= errors + 60).await;
+    until_true(|| handle.status().counts.errors >= errors + 60).await;
     assert!(back.elapsed().as_secs() < 5, "{:?}", back.elapsed());
     world.end().await;
 }
@@ -239,7 +193,7 @@ async fn only_an_answer_about_the_object_reports_that_it_is_deleted() {
     let created = server.create(map("b", "1")).unwrap();
     let answer = Arc::new(Mutex::new(Answer::OfServer));
     let world = World::new();
-    world.add("a", &reached_by(client(&server, answer.clone())), &[]);
+    world.add("a", &client(&server, answer.clone()).into(), &[]);
     let cluster = ready(&world, "a").await;
     let key = ObjectKey::namespaced("default", "x");
     let request =
@@ -270,6 +224,11 @@ async fn only_an_answer_about_the_object_reports_that_it_is_deleted() {
         let error = ask(Answer::Other(404, body)).await.unwrap_err();
         assert!(matches!(error, ConfirmError::NotServed { .. }), "{error}");
     }
+    let status = r#"{"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"}"#;
+    let error = ask(Answer::Other(403, status)).await.unwrap_err();
+    assert!(matches!(error, ConfirmError::Forbidden { .. }), "{error}");
+    let advice = "Allow the verb get for configmaps; the request is retried";
+    assert!(error.to_string().ends_with(advice), "{error}");
     for body in ["<html>", "{}"] {
         let error = ask(Answer::Other(500, body)).await.unwrap_err();
         assert!(matches!(error, ConfirmError::NoAnswer { .. }), "{error}");
@@ -292,7 +251,7 @@ async fn kinds_known_at_run_time_and_kinds_without_a_namespace_are_asked_for_too
     let server = SimCluster::new();
     server.create(map("b", "1")).unwrap();
     let world = World::new();
-    world.add("a", &reached_by(server.client()), &[]);
+    world.add("a", &server.client().into(), &[]);
     let cluster = ready(&world, "a").await;
     let kind = ApiResource::erase::<ConfigMap>(&());
     for (name, deleted) in [("x", false), ("y", true)] {
@@ -318,7 +277,7 @@ async fn an_object_whose_name_begins_like_that_of_another_is_never_taken_for_it(
     let server = SimCluster::new();
     let names = ["ed", "ed?", "ed?x=y", "ed#2", "a b", "a:x:y", "\u{fc}"];
     let world = World::new();
-    world.add("a", &reached_by(server.client()), &[]);
+    world.add("a", &server.client().into(), &[]);
     let cluster = ready(&world, "a").await;
     let ask = |name: &str, known: Option<ClusterRole>| {
         let key = ObjectKey::cluster_scoped(name);
@@ -343,15 +302,16 @@ async fn an_object_whose_name_begins_like_that_of_another_is_never_taken_for_it(
     world.end().await;
 }
 
-/// Each namespace is a cluster. Says whether deletions are certain.
+/// Each namespace is a cluster. Has whether deletions are certain.
 struct Namespaces(fn() -> bool);
 
-/// The layout of a scope, without what it says about deletions.
-struct Plain;
-
-impl ScopeLayout for Plain {
+impl ScopeLayout for Namespaces {
     fn name(&self) -> &str {
-        "plain"
+        "namespaces"
+    }
+
+    fn deletions_are_certain(&self) -> bool {
+        (self.0)()
     }
 
     fn place<'o>(&self, object: &ObjectMetadata<'o>) -> Option<Placement<'o>> {
@@ -368,35 +328,11 @@ impl ScopeLayout for Plain {
     }
 }
 
-impl ScopeLayout for Namespaces {
-    fn name(&self) -> &str {
-        Plain.name()
-    }
-
-    fn deletions_are_certain(&self) -> bool {
-        (self.0)()
-    }
-
-    fn place<'o>(&self, object: &ObjectMetadata<'o>) -> Option<Placement<'o>> {
-        Plain.place(object)
-    }
-
-    fn send(
-        &self,
-        place: Arc<str>,
-        request: HttpRequest<Body>,
-        upstream: Upstream,
-    ) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
-        Plain.send(place, request, upstream)
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn in_a_scope_a_deletion_is_certain_if_the_layout_reports_so() {
-    let by_default = || Plain.deletions_are_certain();
     let panics = || panic!("the layout of the test");
     let cases: [(fn() -> bool, _, _); 4] = [
-        (by_default, false, "left 1, deleted: true"),
+        (|| false, false, "left 1, deleted: true"),
         (panics, false, "left 1, deleted: true"),
         (|| true, true, "left 1, deleted: true"),
         (|| true, false, "deleted 1"),
@@ -406,42 +342,17 @@ async fn in_a_scope_a_deletion_is_certain_if_the_layout_reports_so() {
         server.create(map("a", "1")).unwrap();
         let scope = Scope::new(Namespaces(certain));
         scope.set_endpoint("main", Access::from(server.client()));
-        let (mut world, seen) = (World::new(), Seen::default());
+        let mut world = World::new();
         let access = ApiAccess {
-            api: Api::default(),
             access: scope.place("main", "default"),
+            ..ApiAccess::default()
         };
         world.identify("a", &access, "a");
         let controller = if selector { labelled() } else { maps() };
-        world.run(controller.build(confirm, Arc::new(seen.clone())).unwrap());
+        let (_, seen) = world.run_with(controller, confirm);
         assert_eq!(seen.wait_for(1).await, ["live 1"]);
         server.delete("configmaps", "default/x").unwrap();
         assert_eq!(seen.wait_for(2).await[1], last);
         world.end().await;
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn leaving_the_watch_is_reported_until_a_reconcile_succeeds_and_coming_back_ends_it() {
-    let server = SimCluster::new();
-    server.create(map("a", "1")).unwrap();
-    let (mut world, seen) = (World::new(), Seen::default());
-    world.add("a", &reached_by(server.client()), &[]);
-    let fail_twice = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
-        record(request.clone(), seen).await?;
-        if request.object.has_left_watch() && request.attempt < 2 {
-            return Err(BoxError::from("not yet"));
-        }
-        Ok(())
-    };
-    world.run(labelled().build(fail_twice, Arc::new(seen.clone())).unwrap());
-    seen.wait_for(1).await;
-    server.update(map("b", "2")).unwrap();
-    let left = "cluster://a/default/x left 1";
-    assert_eq!(seen.wait_for(4).await[1..], [left, left, left]);
-    support::sleep(60_000).await;
-    assert_eq!(seen.len(), 4);
-    server.update(map("a", "3")).unwrap();
-    assert_eq!(seen.wait_for(5).await[4], "cluster://a/default/x live 3");
-    world.end().await;
 }

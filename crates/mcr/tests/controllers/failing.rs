@@ -1,22 +1,17 @@
 //! Failing requests: the list in the status, the log, and the error policies.
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
 use std::{sync::Arc, time::Duration};
 
+use crate::support::{Seen, World, maps::maps, sleep, until, until_true};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use mcr::{
-    Action, Backoff, BoxError, BuildError, ClusterSelector, Controller, ControllerClusterStatus,
-    ControllerHandle, Manager, ManagerError, Request, RequestObject, TerminalError,
+    Action, Backoff, BoxError, ClusterSelector, Controller, ControllerClusterStatus, ControllerHandle,
+    Request, RequestObject, TerminalError,
 };
 use mcr_testkit::{
     log::Log,
     sim::{SimCluster, SimRule, SimUser},
-    waiting::Background,
 };
 use serde_json::json;
-use support::{Seen, World, maps::maps, name, sleep, until_true};
 use tokio::time::Instant;
 use tracing::Level;
 
@@ -24,9 +19,9 @@ const TOKEN: &str = "a-token";
 
 /// A simulated cluster with one controller, whose user has no right on Secrets at first.
 struct Sim {
+    world: World,
     server: SimCluster,
     handle: ControllerHandle,
-    running: Background<Result<(), ManagerError>>,
 }
 
 fn user() -> SimUser {
@@ -49,28 +44,24 @@ fn controller() -> Controller<ConfigMap> {
 }
 
 impl Sim {
-    fn start<Ctx: Send + Sync + 'static>(
+    fn start<T: Send + 'static>(
         controller: Controller<ConfigMap>,
-        reconcile: impl mcr::Reconciler<ConfigMap, Ctx>,
-        ctx: Ctx,
+        reconcile: impl mcr::Reconciler<ConfigMap, Seen<T>>,
         objects: &[&str],
-    ) -> Self {
+    ) -> (Self, Seen<T>) {
         let server = SimCluster::builder().user(TOKEN, user()).build();
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}});
         server.create(namespace).unwrap();
-        let manager = Manager::single(server.client_with_token(TOKEN))
-            .controller(controller.build(reconcile, Arc::new(ctx)))
-            .build()
-            .unwrap();
-        let handle = manager.controllers().remove(0);
-        let running = Background::start(|stop| async move { manager.run_until(stop).await });
+        let mut world = World::new();
+        world.add("local", &server.client_with_token(TOKEN).into(), &[]);
+        let (handle, seen) = world.run_with(controller, reconcile);
         let sim = Self {
+            world,
             server,
             handle,
-            running,
         };
         objects.iter().for_each(|object| sim.put(object, "1"));
-        sim
+        (sim, seen)
     }
 
     fn put(&self, name: &str, value: &str) {
@@ -95,21 +86,18 @@ impl Sim {
     }
 
     async fn failing(&self, count: usize) -> ControllerClusterStatus {
-        support::until(|| self.status().filter(|status| status.failing_count == count)).await
+        until(|| self.status().filter(|status| status.failing_count == count)).await
     }
 
     async fn end(self) {
-        self.running.stop().await.unwrap();
+        self.world.end().await;
     }
 }
 
 /// Reads the Secrets of the namespace.
-async fn read_secrets(request: Request<ConfigMap>, _: Arc<()>) -> Result<(), BoxError> {
-    request
-        .cluster
-        .namespaced::<Secret>("ns")
-        .list(&Default::default())
-        .await?;
+async fn read_secrets(request: Request<ConfigMap>, _: Arc<Seen<()>>) -> Result<(), BoxError> {
+    let secrets = request.cluster.namespaced::<Secret>("ns");
+    secrets.list(&Default::default()).await?;
     Ok(())
 }
 
@@ -120,7 +108,7 @@ fn value(request: &Request<ConfigMap>) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn a_withdrawn_right_is_shown_with_key_and_403_until_it_is_granted_again() {
-    let sim = Sim::start(controller(), read_secrets, (), &[]);
+    let (sim, _) = Sim::start(controller(), read_secrets, &[]);
     sim.grant_secrets();
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "ns"}, "stringData": {"password": "s3cr3t"},
@@ -141,14 +129,12 @@ async fn a_withdrawn_right_is_shown_with_key_and_403_until_it_is_granted_again()
     assert_eq!(objects, ["ns/b", "ns/a"]);
     assert_eq!((status.failing[0].attempt, status.failing[1].attempt), (2, 1));
     for failing in &status.failing {
+        let error = &failing.error;
         assert!(
-            failing.error.starts_with("403 Forbidden: secrets is forbidden: "),
-            "{failing:?}"
+            error.starts_with("403 Forbidden: secrets is forbidden: "),
+            "{error}"
         );
-        assert!(
-            !failing.error.contains("Status") && !failing.error.contains("s3cr3t"),
-            "{failing:?}"
-        );
+        assert!(!error.contains("Status") && !error.contains("s3cr3t"), "{error}");
         let pause = failing.retry_at.unwrap().duration_since(failing.since).unwrap();
         assert!(
             failing.since >= began && pause < Duration::from_secs(60),
@@ -168,19 +154,16 @@ async fn a_withdrawn_right_is_shown_with_key_and_403_until_it_is_granted_again()
 async fn a_terminal_error_is_not_retried_until_the_object_changes_and_is_logged_once() {
     let log = Log::of_this_thread(Level::INFO);
     let lines = || log.lines_with("mcr::reconcile");
-    let seen: Seen<String> = Seen::default();
     let reconcile = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
         let value = value(&request);
         seen.push(value.clone());
-        if value != "good" {
-            return Err(BoxError::from(TerminalError::new(format!(
-                "{} is not good",
-                &value[..1]
-            ))));
+        if value == "good" {
+            return Ok(());
         }
-        Ok(())
+        let error = format!("{} is not good", &value[..1]);
+        Err(BoxError::from(TerminalError::new(error)))
     };
-    let sim = Sim::start(controller(), reconcile, seen.clone(), &["x"]);
+    let (sim, seen) = Sim::start(controller(), reconcile, &["x"]);
     let status = sim.failing(1).await;
     assert_eq!((status.failing[0].retry_at, status.failing[0].attempt), (None, 1));
     assert_eq!(status.failing[0].error, "1 is not good");
@@ -188,15 +171,11 @@ async fn a_terminal_error_is_not_retried_until_the_object_changes_and_is_logged_
     assert_eq!(seen.all(), ["1"]);
     assert_eq!(sim.failing(1).await.delayed, 0);
     assert_eq!(lines().len(), 1);
-    assert!(
-        lines()[0].contains(
-            "ERROR reconcile{controller=maps cluster=local namespace=\"ns\" name=x attempt=1}: mcr::reconcile: reconcile failed \
-             with a terminal error; it is not retried until the object changes error=1 is not good controller=maps \
-             kind=configmaps cluster=local key=ns/x attempt=1"
-        ) && !lines()[0].contains("retry_in"),
-        "{}",
-        lines()[0]
-    );
+    let line = &lines()[0];
+    let expected = "ERROR reconcile{controller=maps cluster=local namespace=\"ns\" name=x attempt=1}: mcr::reconcile: \
+                    reconcile failed with a terminal error; it is not retried until the object changes error=1 is not good \
+                    controller=maps kind=configmaps cluster=local key=ns/x attempt=1";
+    assert!(line.contains(expected) && !line.contains("retry_in"), "{line}");
     // A change leads to another reconcile. The same error is not logged again, another one is.
     sim.put("x", "10");
     seen.wait_for(2).await;
@@ -216,7 +195,6 @@ async fn a_terminal_error_is_not_retried_until_the_object_changes_and_is_logged_
 #[tokio::test(start_paused = true)]
 async fn the_error_policy_chooses_the_pause_or_ends_the_retries_or_leaves_it_to_the_back_off() {
     let log = Log::of_this_thread(Level::INFO);
-    let seen: Seen<(String, u32, Instant)> = Seen::default();
     let asked: Seen<(String, u32)> = Seen::default();
     let reconcile = |request: Request<ConfigMap>, seen: Arc<Seen<(String, u32, Instant)>>| async move {
         let name = request.name().to_owned();
@@ -240,12 +218,8 @@ async fn the_error_policy_chooses_the_pause_or_ends_the_retries_or_leaves_it_to_
         }
     };
     let objects = ["pauses", "ends", "backs-off", "terminal", "panics", "hangs"];
-    let sim = Sim::start(
-        controller().timeout(Duration::from_secs(2)).on_error(policy),
-        reconcile,
-        seen.clone(),
-        &objects,
-    );
+    let controller = controller().timeout(Duration::from_secs(2)).on_error(policy);
+    let (sim, seen) = Sim::start(controller, reconcile, &objects);
     let of = |name: &str| -> Vec<(String, u32, Instant)> {
         let all = seen.all();
         all.into_iter().filter(|(of, ..)| of == name).collect()
@@ -266,84 +240,46 @@ async fn the_error_policy_chooses_the_pause_or_ends_the_retries_or_leaves_it_to_
     assert!(of("panics").len() > 20 && of("hangs").len() > 10);
     // The policy gets the number of failures in a row, and neither terminal errors nor panics and timeouts.
     let asked = asked.all();
-    let of_pauses: Vec<_> = asked
-        .iter()
-        .filter(|(of, _)| of == "pauses")
-        .map(|(_, attempt)| *attempt)
-        .collect();
+    let of_pauses = asked.iter().filter(|(of, _)| of == "pauses");
+    let of_pauses: Vec<_> = of_pauses.map(|(_, attempt)| *attempt).collect();
     assert_eq!(of_pauses[..2], [1, 2]);
-    assert!(
-        asked
-            .iter()
-            .all(|(of, _)| ["pauses", "ends", "backs-off"].contains(&&**of)),
-        "{asked:?}"
-    );
+    let may_ask = ["pauses", "ends", "backs-off"];
+    assert!(asked.iter().all(|(of, _)| may_ask.contains(&&**of)), "{asked:?}");
     let failing = sim.failing(6).await.failing;
     let error = |object: &str| {
-        failing
-            .iter()
-            .find(|failing| failing.object == object)
-            .unwrap()
-            .error
-            .clone()
+        let found = failing.iter().find(|failing| failing.object == object);
+        found.unwrap().error.clone()
     };
     assert_eq!(error("ns/panics"), "the reconciler panicked: as it is meant to");
     assert_eq!(error("ns/hangs"), "the reconciler did not end within 2 s");
-    assert_eq!(
-        log.lines_with("ERROR reconcile{controller=maps cluster=local namespace=\"ns\" name=panics")
-            .len(),
-        3
-    );
-    let ended: Vec<_> = failing
-        .iter()
-        .filter(|failing| failing.retry_at.is_none())
-        .collect();
-    assert_eq!(ended.len(), 2, "{failing:?}");
-    let lines = log.lines_with("mcr::reconcile: reconcile failed error=pauses");
-    assert!(
-        lines[0].ends_with("key=ns/pauses attempt=1 retry_in=30s"),
-        "{}",
-        lines[0]
-    );
+    let panicked = "ERROR reconcile{controller=maps cluster=local namespace=\"ns\" name=panics";
+    assert_eq!(log.lines_with(panicked).len(), 3);
+    let ended = failing.iter().filter(|failing| failing.retry_at.is_none());
+    assert_eq!(ended.count(), 2, "{failing:?}");
+    let line = &log.lines_with("mcr::reconcile: reconcile failed error=pauses")[0];
+    assert!(line.ends_with("key=ns/pauses attempt=1 retry_in=30s"), "{line}");
     assert_eq!(log.lines_with("by its error policy it is not retried").len(), 1);
     sim.end().await;
-}
-
-#[test]
-fn two_error_policies_are_refused() {
-    let policy = |_, _: &kube::Error, _| kube::runtime::controller::Action::await_change();
-    let reconcile =
-        async |_: Arc<ConfigMap>, _: Arc<()>| Ok(kube::runtime::controller::Action::await_change());
-    let built = maps()
-        .on_error(|_, _| Action::done())
-        .build_uniform(reconcile, policy, |_| ());
-    assert!(
-        matches!(built, Err(BuildError::TwoErrorPolicies { .. })),
-        "{built:?}"
-    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn equal_failures_are_logged_three_times_and_then_once_a_minute() {
     let log = Log::of_this_thread(Level::INFO);
     let lines = || log.lines_with("mcr::reconcile");
-    let sim = Sim::start(controller(), read_secrets, (), &["a", "b"]);
+    let (sim, _) = Sim::start(controller(), read_secrets, &["a", "b"]);
     until_true(|| sim.handle.status().counts.errors >= 100).await;
     assert_eq!(lines().len(), 3, "{:#?}", lines());
     for line in lines() {
-        let words = "WARN reconcile{controller=maps cluster=local namespace=\"ns\" name=";
-        assert!(line.contains(words), "{line}");
-        let words = ": mcr::reconcile: reconcile failed error=403 Forbidden: secrets is forbidden: User \"controller\" ";
-        assert!(line.contains(words), "{line}");
-        let words = " controller=maps kind=configmaps cluster=local key=ns/";
-        assert!(
-            line.contains(words) && !line.contains("Status {") && !line.contains("repeated"),
-            "{line}"
-        );
-        assert!(
-            line.contains(" attempt=1 retry_in=1s") || line.contains(" attempt=2 retry_in=1s"),
-            "{line}"
-        );
+        for words in [
+            "WARN reconcile{controller=maps cluster=local namespace=\"ns\" name=",
+            ": mcr::reconcile: reconcile failed error=403 Forbidden: secrets is forbidden: User \"controller\" ",
+            " controller=maps kind=configmaps cluster=local key=ns/",
+        ] {
+            assert!(line.contains(words), "{line}");
+        }
+        assert!(!line.contains("Status {") && !line.contains("repeated"), "{line}");
+        let attempts = [" attempt=1 retry_in=1s", " attempt=2 retry_in=1s"];
+        assert!(attempts.iter().any(|attempt| line.contains(attempt)), "{line}");
     }
     until_true(|| sim.handle.status().counts.errors >= 250).await;
     let repeated: Vec<u64> = lines()[3..]
@@ -351,8 +287,9 @@ async fn equal_failures_are_logged_three_times_and_then_once_a_minute() {
         .map(|line| line.split_once(" repeated=").unwrap().1.parse().unwrap())
         .collect();
     assert_eq!(repeated.len(), 2, "{:#?}", lines());
+    let expected = 110..=125;
     assert!(
-        repeated.iter().all(|repeated| (110..=125).contains(repeated)),
+        repeated.iter().all(|count| expected.contains(count)),
         "{repeated:?}"
     );
     // After nothing failed any more, a failure is logged like the first.
@@ -383,17 +320,11 @@ async fn a_request_is_no_longer_failing_when_it_is_dropped_or_its_cluster_leaves
         .clusters(ClusterSelector::label("in", "yes"));
     let handle = world.run(controller.build(reconcile, Arc::new(())).unwrap());
     for api in [&a, &b] {
-        ["ns/x", "ns/y", "ns/z"]
-            .iter()
-            .for_each(|key| api.put_map(key, "1"));
+        for key in ["ns/x", "ns/y", "ns/z"] {
+            api.put_map(key, "1");
+        }
     }
-    let count = |cluster: &str| {
-        let status = handle.status();
-        status
-            .clusters
-            .get(&name(cluster))
-            .map(|status| status.failing_count)
-    };
+    let count = |cluster: &str| handle.status().clusters.get(cluster).map(|of| of.failing_count);
     until_true(|| count("a") == Some(3) && count("b") == Some(3)).await;
     // An object that can't be decoded is dropped, a deleted one succeeds.
     a.put("configmaps", "ns/x", json!({"data": 5}));
@@ -407,13 +338,8 @@ async fn a_request_is_no_longer_failing_when_it_is_dropped_or_its_cluster_leaves
     b.delete("configmaps", "ns/x");
     world.add("b", &b, &chosen);
     until_true(|| count("b") == Some(2)).await;
-    let status = handle.status();
-    assert!(
-        status.clusters[&name("b")]
-            .failing
-            .iter()
-            .all(|failing| failing.attempt < 5)
-    );
+    let failing = &handle.status().clusters["b"].failing;
+    assert!(failing.iter().all(|failing| failing.attempt < 5));
     world.end().await;
 }
 
@@ -435,20 +361,17 @@ async fn a_hundred_are_listed_of_all_clusters_and_all_are_counted() {
     for api in &clusters {
         (0..80).for_each(|number| api.put_map(&format!("ns/{number}"), "1"));
     }
-    let status = || {
+    let listed = until(|| {
         let status = handle.status();
-        ["a", "b", "c"].map(|cluster| status.clusters.get(&name(cluster)).cloned())
-    };
-    let all = support::until(|| {
-        let [Some(a), Some(b), Some(c)] = status() else {
-            return None;
-        };
-        let all = [a, b, c];
-        let counted = all.iter().all(|status| status.failing_count == 80);
-        (counted && all[2].failing[0].attempt > 5).then_some(all)
+        let all: Vec<_> = ["a", "b", "c"]
+            .iter()
+            .filter_map(|name| status.clusters.get(*name))
+            .collect();
+        let counted = all.len() == 3 && all.iter().all(|status| status.failing_count == 80);
+        let listed = || all.iter().map(|status| status.failing.len()).collect::<Vec<_>>();
+        (counted && all[2].failing[0].attempt > 5).then(listed)
     })
     .await;
-    let listed = all.each_ref().map(|status| status.failing.len());
     assert_eq!((listed[2], listed[0] + listed[1]), (80, 20), "{listed:?}");
     world.end().await;
 }

@@ -1,8 +1,4 @@
 //! Building, running and ending managers.
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
 use std::{
     sync::{
         Arc,
@@ -11,12 +7,12 @@ use std::{
     time::Duration,
 };
 
+use crate::support::{Api, Dropped, Seen, sleep};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use mcr::{
-    BoxError, BuildError, Controller, Fleet, Manager, ManagerError, Request, RequestKey, SINGLE_CLUSTER,
-    WatchRequest,
+    BoxError, BuildError, Controller, Fleet, LeaderElection, Manager, ManagerError, Request, RequestKey,
+    SINGLE_CLUSTER, WatchRequest,
 };
-use support::{Api, Seen, sleep};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -44,6 +40,11 @@ fn misuse_is_reported_when_it_is_built() {
     let other = Controller::<ConfigMap>::new("x").watch_request(|_| WatchRequest::of::<Secret>());
     let error = other.build(nothing, Arc::new(())).unwrap_err();
     assert!(text(error).contains("the request for configmaps was changed to secrets"));
+    let policy = |_, _: &kube::Error, _| kube::runtime::controller::Action::await_change();
+    let uniform = async |_: Arc<ConfigMap>, _: Arc<()>| Ok(kube::runtime::controller::Action::await_change());
+    let two = Controller::<ConfigMap>::new("x").on_error(|_, _| mcr::Action::done());
+    let error = two.build_uniform(uniform, policy, |_| ()).unwrap_err();
+    assert!(matches!(error, BuildError::TwoErrorPolicies { .. }), "{error}");
     // A controller with watches needs no primary kind.
     let controller = Controller::named("x").watches(|_: mcr::Watched<Secret>| Vec::<RequestKey>::new());
     assert!(controller.build(nothing::<()>, Arc::new(())).is_ok());
@@ -52,40 +53,24 @@ fn misuse_is_reported_when_it_is_built() {
 #[tokio::test]
 async fn a_manager_refuses_what_could_not_work() {
     let builder = || Manager::single(Api::default().client());
-    assert!(matches!(
-        Manager::builder().controller(maps("x")).build(),
-        Err(ManagerError::NoProvider)
-    ));
-    let error = builder()
-        .controller(maps("x"))
-        .controller(maps("x"))
-        .build()
-        .unwrap_err();
+    let without = Manager::builder().controller(maps("x")).build();
+    assert!(matches!(without, Err(ManagerError::NoProvider)));
+    let two = || builder().controller(maps("x")).controller(maps("x"));
+    let error = two().build().unwrap_err();
     assert!(error.to_string().starts_with("two controllers are named x"));
-    assert!(
-        builder()
-            .controller(maps("x"))
-            .controller(maps("x"))
-            .allow_equal_names()
-            .build()
-            .is_ok()
-    );
+    assert!(two().allow_equal_names().build().is_ok());
     // Two controllers of one kind are fine.
-    assert!(
-        builder()
-            .controller(maps("x"))
-            .controller(maps("y").unwrap())
-            .build()
-            .is_ok()
-    );
-    assert!(matches!(
-        builder().controller(maps("")).build(),
-        Err(ManagerError::Build(BuildError::EmptyName))
-    ));
+    let two = builder().controller(maps("x")).controller(maps("y").unwrap());
+    assert!(two.build().is_ok());
+    let unnamed = builder().controller(maps("")).build();
+    assert!(matches!(unnamed, Err(ManagerError::Build(BuildError::EmptyName))));
     assert!(matches!(
         builder().settings(|_| {}).build(),
         Err(ManagerError::TwoFleets)
     ));
+    let election = LeaderElection::new("lock").renew_deadline(Duration::from_secs(20));
+    let error = builder().leader_election(election).build().unwrap_err();
+    assert!(matches!(&error, ManagerError::LeaderElection(error) if error.field == "lease_duration"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -168,7 +153,7 @@ async fn what_does_not_end_is_named_and_ended() {
     let error = manager.run_until(stop).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "deaf did not end within 7 s after the manager was told to stop"
+        "deaf did not end within 7 s after the manager began to stop"
     );
     assert_eq!(began.elapsed().as_secs(), 7);
 }
@@ -205,12 +190,6 @@ async fn a_reconcile_that_does_not_end_is_aborted_within_the_grace_and_nothing_i
 
 #[tokio::test(start_paused = true)]
 async fn a_controller_whose_future_is_dropped_leaves_nothing_running() {
-    struct Dropped(Arc<AtomicBool>);
-    impl Drop for Dropped {
-        fn drop(&mut self) {
-            self.0.store(true, Ordering::SeqCst);
-        }
-    }
     let api = Api::default();
     api.put_map("ns/x", "1");
     let fleet = Fleet::single(api.client());
@@ -219,26 +198,20 @@ async fn a_controller_whose_future_is_dropped_leaves_nothing_running() {
         let (fleet, stop) = (fleet.clone(), stop_fleet.clone());
         async move { fleet.run(stop).await }
     });
-    let (began, dropped) = (Seen::<String>::default(), Arc::new(AtomicBool::new(false)));
-    let reconcile = {
-        let (began, dropped) = (began.clone(), dropped.clone());
-        move |_: Request<ConfigMap>, _: Arc<()>| {
-            let (began, dropped) = (began.clone(), dropped.clone());
-            async move {
-                let _dropped = Dropped(dropped);
-                began.push("began");
-                std::future::pending::<Result<(), BoxError>>().await
-            }
-        }
+    let reconcile = |_: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
+        seen.push("began");
+        let _dropped = Dropped(seen);
+        std::future::pending::<Result<(), BoxError>>().await
     };
+    let seen = Seen::default();
     let controller = Controller::<ConfigMap>::new("maps")
-        .build(reconcile, Arc::new(()))
+        .build(reconcile, Arc::new(seen.clone()))
         .unwrap();
     let running = tokio::spawn(controller.run(fleet.clone(), CancellationToken::new()));
-    began.wait_for(1).await;
+    seen.wait_for(1).await;
     running.abort();
     let _ = running.await;
-    support::until_true(|| dropped.load(Ordering::SeqCst) && api.watches() == 0).await;
+    crate::support::until_true(|| seen.all() == ["began", "dropped"] && api.watches() == 0).await;
     stop_fleet.cancel();
     fleet_task.await.unwrap();
 }
@@ -275,7 +248,7 @@ fn child() {
 fn a_program_without_a_log_is_warned_on_stderr_once() {
     for (role, lines) in [("none", 1), ("early", 0), ("subscriber", 0), ("logger", 0)] {
         let output = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["child", "--exact", "--nocapture", "--test-threads=1"])
+            .args(["manager::child", "--exact", "--nocapture", "--test-threads=1"])
             .env(ROLE, role)
             .output()
             .unwrap();
