@@ -53,6 +53,9 @@ pub use mcr_access::{
 // A provider that runs programs.
 pub use mcr_access::internal::process;
 
+// The cryptography of TLS.
+pub use mcr_access::crypto;
+
 // Why a request failed.
 pub use mcr_client::{TransportError, TransportErrorKind, explain_error};
 

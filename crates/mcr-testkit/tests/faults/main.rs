@@ -49,7 +49,7 @@ impl Raw {
         roots
             .add(CertificateDer::from_pem_slice(ca_pem.as_bytes()).unwrap())
             .unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let provider = mcr_access::crypto::provider().unwrap().clone();
         let tls = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
