@@ -14,7 +14,7 @@ mod schedules;
 mod server;
 mod watches;
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{future::Future, time::Duration};
 
 use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Empty};
