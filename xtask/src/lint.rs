@@ -1,6 +1,7 @@
 //! `cargo xtask lint`: the checks that do not run the code.
 
 mod crates;
+mod crypto;
 mod deny;
 mod modules;
 mod packages;
@@ -31,6 +32,7 @@ pub(crate) fn add(stages: &mut Stages) {
         Ok(Done::Passed)
     });
     stages.run("crate rules", || crates::check().map(|()| Done::Passed));
+    stages.run("cryptography", || crypto::check().map(|()| Done::Passed));
     stages.run("lengths of sources", || {
         sources::check_lengths(&sources::read()?).map(|()| Done::Passed)
     });

@@ -93,6 +93,23 @@ pub(crate) fn add(stages: &mut Stages, args: &Args) {
         Ok(Done::Passed)
     });
 
+    // All features are on in the stages before, which means ring. Here aws-lc-rs, and neither, where TLS is.
+    stages.run("cryptography", || {
+        const ACCESS: [&str; 3] = ["test", "--no-default-features", "--package=mcr-access"];
+        workspace::check(workspace::cargo().args(ACCESS).args([
+            "--package=mcr-client",
+            "--features=mcr-client/aws-lc-rs",
+            "--lib",
+            "--test=crypto",
+        ]))?;
+        workspace::check(workspace::cargo().args(ACCESS).arg("--test=crypto"))?;
+        if args.full {
+            let neither = ["test", "--no-default-features", "--package=mcr", "--test=no_crypto"];
+            workspace::check(workspace::cargo().args(neither))?;
+        }
+        Ok(Done::Passed)
+    });
+
     // By themselves, because `--include-ignored` would also compile examples marked `ignore`.
     stages.run("doctests", || {
         workspace::check(

@@ -1,10 +1,6 @@
-//! The kinds of keys and signatures, for texts. A small look at DER, which decides nothing.
+//! The kinds of keys and signatures, for texts. Reads a little DER, and decides nothing.
 
 use rustls_pki_types::PrivateKeyDer;
-
-/// What can be verified and signed with here. Other clients may know more.
-pub const SUPPORTED: &str =
-    "RSA of 2048 to 4096 bits with the exponent 65537, ECDSA P-256 or P-384, or Ed25519";
 
 /// The names of object identifiers: keys, curves, and the signatures that a server may still use and can't be verified.
 const NAMES: [(&[u8], &str); 10] = [

@@ -22,6 +22,9 @@ mod admit;
 mod policy;
 mod trust;
 
+// The cryptography of TLS.
+pub mod crypto;
+
 // Credentials: the trait for sources, static credentials, files, exec plugins, certificates, tokens.
 mod claims;
 mod credential;
@@ -93,8 +96,8 @@ pub mod internal {
 
     pub mod pem {
         pub use crate::{
-            key_kind::{SUPPORTED, algorithm, unusable_rsa},
-            pem::{IdentityPart, IdentityProblem, authorities, provider},
+            key_kind::{algorithm, unusable_rsa},
+            pem::{IdentityPart, IdentityProblem, authorities, supported, verifies_p521},
         };
     }
 }

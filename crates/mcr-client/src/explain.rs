@@ -185,9 +185,14 @@ fn explain_tls(error: &rustls::Error) -> String {
             bad => return format!("the server's certificate can't be accepted: {bad}"),
         },
         Tls::AlertReceived(Alert::HandshakeFailure) => {
+            let kind = if pem::verifies_p521() {
+                "such as RSA of 1024 bits"
+            } else {
+                "such as ECDSA P-521"
+            };
             return format!(
                 "the server refused the TLS connection (HandshakeFailure), most likely because it has only old ciphers, or because {}",
-                unusable("such as ECDSA P-521")
+                unusable(kind)
             );
         }
         Tls::AlertReceived(Alert::CertificateExpired) => {

@@ -1,9 +1,10 @@
 //! TLS configurations, which clusters with equal settings share.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, OnceLock};
 
 use mcr_access::{
     AccessError, ClientCertificate, Endpoint, Fingerprint,
+    crypto::{self, NoCryptoProvider},
     internal::{
         WeakCache,
         pem::{self, IdentityPart},
@@ -15,7 +16,7 @@ use rustls::{
         Resumption, WebPkiServerVerifier,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     },
-    crypto::{verify_tls12_signature, verify_tls13_signature},
+    crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature},
     sign::SingleCertAndKey,
 };
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject};
@@ -58,7 +59,7 @@ impl TlsCache {
         endpoint: &Endpoint,
         certificate: Option<&ClientCertificate>,
     ) -> Result<ClientConfig, AccessError> {
-        let builder = ClientConfig::builder_with_provider(pem::provider().clone())
+        let builder = ClientConfig::builder_with_provider(provider()?.clone())
             .with_safe_default_protocol_versions()
             .map_err(|error| AccessError::invalid("TLS", error.to_string()))?
             .dangerous()
@@ -85,7 +86,7 @@ impl TlsCache {
 
     fn verifier(&self, endpoint: &Endpoint) -> Result<Arc<dyn ServerCertVerifier>, AccessError> {
         if endpoint.insecure_skip_tls_verify {
-            return Ok(Arc::new(Verifier::ANY));
+            return Ok(Arc::new(Verifier::any().map_err(missing)?));
         }
         let Some(authority) = &endpoint.certificate_authority else {
             return system();
@@ -95,22 +96,39 @@ impl TlsCache {
     }
 }
 
+fn provider() -> Result<&'static Arc<CryptoProvider>, AccessError> {
+    crypto::provider().map_err(missing)
+}
+
+fn missing(missing: NoCryptoProvider) -> AccessError {
+    AccessError::invalid("TLS", missing.to_string())
+}
+
 /// A verifier for certificate authorities in PEM.
 pub fn verifier(authority: &Arc<[u8]>) -> Result<Arc<dyn ServerCertVerifier>, AccessError> {
     let problem = |problem: &str| AccessError::invalid("certificate-authority-data", problem);
     let roots = pem::authorities(authority).map_err(problem)?;
-    let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), pem::provider().clone());
+    let provider = provider()?;
+    let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone());
     let inner = builder.build().map_err(|error| problem(&error.to_string()))?;
     let pem = authority.clone();
-    Ok(Arc::new(Verifier(Some(Authorities { inner, pem }))))
+    Ok(Arc::new(Verifier {
+        authorities: Some(Authorities { inner, pem }),
+        signatures: provider.signature_verification_algorithms,
+    }))
 }
 
 /// What to do about a certificate with a key or a signature of this kind.
 pub(crate) fn unusable(kind: &str) -> String {
+    let hashes = if pem::verifies_p521() {
+        "SHA-256, SHA-384 or SHA-512"
+    } else {
+        "SHA-256 or SHA-384"
+    };
     format!(
         "the certificate of the server or of its authority has a key or a signature that can't be used here ({kind}); issue it again with \
-         {}, and SHA-256 or SHA-384",
-        pem::SUPPORTED
+         {hashes} and {}",
+        pem::supported()
     )
 }
 
@@ -141,11 +159,13 @@ impl From<Unusable> for rustls::Error {
 /// A verifier for the certificate authorities of this machine. Loaded once, because that takes milliseconds and 100 KiB.
 pub fn system() -> Result<Arc<dyn ServerCertVerifier>, AccessError> {
     type Loaded = Result<Arc<rustls_platform_verifier::Verifier>, String>;
-    static SYSTEM: LazyLock<Loaded> = LazyLock::new(|| {
-        let verifier = rustls_platform_verifier::Verifier::new(pem::provider().clone());
+    static SYSTEM: OnceLock<Loaded> = OnceLock::new();
+    let provider = provider()?;
+    let loaded = SYSTEM.get_or_init(|| {
+        let verifier = rustls_platform_verifier::Verifier::new(provider.clone());
         verifier.map(Arc::new).map_err(|error| error.to_string())
     });
-    match &*SYSTEM {
+    match loaded {
         Ok(verifier) => Ok(verifier.clone()),
         Err(error) => Err(AccessError::invalid(
             "certificate-authority-data",
@@ -157,10 +177,13 @@ pub fn system() -> Result<Arc<dyn ServerCertVerifier>, AccessError> {
     }
 }
 
-/// Verifies by authorities, and says which key is at fault. Without them accepts any certificate, for `insecure-skip-tls-verify`: the server
+/// Verifies by authorities, and names the key at fault. Without them accepts any certificate, for `insecure-skip-tls-verify`: the server
 /// must still prove that it holds the certificate's key.
 #[derive(Debug)]
-pub struct Verifier(Option<Authorities>);
+pub struct Verifier {
+    authorities: Option<Authorities>,
+    signatures: WebPkiSupportedAlgorithms,
+}
 
 #[derive(Debug)]
 struct Authorities {
@@ -170,7 +193,12 @@ struct Authorities {
 
 impl Verifier {
     /// Accepts any certificate.
-    pub const ANY: Self = Self(None);
+    pub fn any() -> Result<Self, NoCryptoProvider> {
+        Ok(Self {
+            authorities: None,
+            signatures: crypto::provider()?.signature_verification_algorithms,
+        })
+    }
 }
 
 impl ServerCertVerifier for Verifier {
@@ -182,7 +210,7 @@ impl ServerCertVerifier for Verifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let Some(Authorities { inner, pem }) = &self.0 else {
+        let Some(Authorities { inner, pem }) = &self.authorities else {
             return Ok(ServerCertVerified::assertion());
         };
         let verified = inner.verify_server_cert(server, between, name, ocsp, now);
@@ -203,8 +231,7 @@ impl ServerCertVerifier for Verifier {
         server: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let known = &pem::provider().signature_verification_algorithms;
-        verify_tls12_signature(message, server, signed, known)
+        verify_tls12_signature(message, server, signed, &self.signatures)
             .map_err(|error| Unusable::explain(error, std::iter::once(server)))
     }
 
@@ -214,14 +241,11 @@ impl ServerCertVerifier for Verifier {
         server: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let known = &pem::provider().signature_verification_algorithms;
-        verify_tls13_signature(message, server, signed, known)
+        verify_tls13_signature(message, server, signed, &self.signatures)
             .map_err(|error| Unusable::explain(error, std::iter::once(server)))
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        pem::provider()
-            .signature_verification_algorithms
-            .supported_schemes()
+        self.signatures.supported_schemes()
     }
 }

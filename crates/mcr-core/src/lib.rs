@@ -59,6 +59,9 @@ pub use mcr_client::{
     TransportLayer,
 };
 
+// The cryptography of TLS.
+pub use mcr_access::crypto;
+
 // Why a request failed.
 pub use mcr_client::{TransportError, TransportErrorKind, explain_error};
 

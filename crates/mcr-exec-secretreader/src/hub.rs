@@ -54,6 +54,7 @@ async fn client() -> anyhow::Result<Client> {
             )
         })?,
     };
+    mcr_access::crypto::install_default()?;
     Client::try_from(config).map_err(|error| anyhow!("the hub can't be used: {}", text_of(&error)))
 }
 

@@ -5,6 +5,12 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+#[cfg(all(
+    any(feature = "control-plane", feature = "faults", feature = "sim"),
+    not(any(feature = "ring", feature = "aws-lc-rs", feature = "ring-certificates"))
+))]
+compile_error!("mcr-testkit makes certificates: turn on its feature `ring`, `aws-lc-rs` or `ring-certificates`");
+
 #[cfg(any(feature = "sim", all(unix, feature = "control-plane")))]
 mod audit;
 #[cfg(feature = "conformance")]

@@ -48,6 +48,7 @@ pub(crate) type MakeClient =
 async fn default_client() -> Result<(Client, Option<String>), BoxError> {
     let config = Config::infer().await?;
     let address = config.cluster_url.to_string();
+    mcr_core::crypto::install_default()?;
     Ok((Client::try_from(config)?, Some(address)))
 }
 

@@ -389,8 +389,10 @@ impl ManagerBuilder {
     ///
     /// # Errors
     /// [`ManagerError`] if a controller could not be built, if two controllers have the same name, or if the manager has
-    /// neither a provider nor a fleet, or has a fleet together with providers or settings.
+    /// neither a provider nor a fleet, or has a fleet together with providers or settings, or if the program has no
+    /// cryptography for TLS (see [`crypto`](crate::crypto)).
     pub fn build(self) -> Result<Manager, ManagerError> {
+        mcr_core::crypto::provider()?;
         let fleet = match self.fleet {
             Some(_) if self.providers > 0 || self.settings => return Err(ManagerError::TwoFleets),
             Some(fleet) => fleet,

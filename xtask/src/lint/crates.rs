@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::workspace;
 
 /// The members of the workspace, as `cargo metadata` describes them.
-fn members() -> Result<Vec<Value>> {
+pub(super) fn members() -> Result<Vec<Value>> {
     let output = workspace::cargo()
         .args(["metadata", "--format-version", "1", "--no-deps"])
         .output()
@@ -62,7 +62,7 @@ pub(super) fn check_alone() -> Result<()> {
     Ok(())
 }
 
-fn is_published(package: &Value) -> bool {
+pub(super) fn is_published(package: &Value) -> bool {
     package["publish"]
         .as_array()
         .is_none_or(|registries| !registries.is_empty())
@@ -112,7 +112,7 @@ fn allowed(name: &str) -> Option<&'static [&'static str]> {
         "mcr-core" => Some(&["mcr-access", "mcr-client", "mcr-store", "mcr-watch"]),
         "mcr" => Some(&["mcr-core", "mcr-lease"]),
         "mcr-sync" => Some(&["mcr"]),
-        "mcr-testkit" => Some(&["mcr-core"]),
+        "mcr-testkit" => Some(&["mcr-access", "mcr-core"]),
         "mcr-kcp-double" => Some(&["mcr-testkit"]),
         _ if name.starts_with("mcr-provider-") => Some(&["mcr-core"]),
         // A plugin runs once for each credential. It starts without the parts of a controller.

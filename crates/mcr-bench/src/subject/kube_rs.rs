@@ -133,7 +133,7 @@ fn store(ca: &str) -> Result<RootCertStore> {
 }
 
 fn tls(user: &mut AuthInfo, roots: Arc<RootCertStore>) -> Result<ClientConfig> {
-    let tls = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+    let tls = ClientConfig::builder_with_provider(mcr_access::crypto::provider()?.clone())
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots);
     Ok(

@@ -26,6 +26,7 @@ impl Controller {
             bail!("--server {address}: write http://host:port, where the controller serves /clusters");
         }
         let config = Config::new(address.clone());
+        mcr_core::crypto::install_default()?;
         let client = Client::try_from(config).with_context(|| format!("--server {address}"))?;
         Ok(Self {
             client,

@@ -12,14 +12,13 @@ use hyper::{body::Bytes, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use jiff::fmt::rfc2822;
 use mcr_core::{
-    AddressPolicy, Trust, explain_error,
+    AddressPolicy, Trust, crypto, explain_error,
     internal::{proxy_hint, tls, unused_proxy_variable},
 };
 use parking_lot::Mutex;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    crypto::ring,
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
 use tokio::{
@@ -204,9 +203,9 @@ async fn greet(
     let name = target.server_name.as_deref().unwrap_or(&target.host);
     let name = ServerName::try_from(name.to_owned())
         .map_err(|_| format!("{name:?} is no name that a certificate could have"))?;
-    let provider = Arc::new(ring::default_provider());
-    let witness = Arc::new(Witness::new(target));
-    let config = ClientConfig::builder_with_provider(provider)
+    let provider = crypto::provider().map_err(|missing| missing.to_string())?;
+    let witness = Arc::new(Witness::new(target).map_err(|missing| missing.to_string())?);
+    let config = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|error| explain_error(&error))?
         .dangerous()
@@ -233,21 +232,23 @@ async fn greet(
 struct Witness {
     /// `None` if nothing is to be verified, or if this machine has no certificate authorities.
     verifier: Option<Arc<dyn ServerCertVerifier>>,
+    signatures: tls::Verifier,
     seen: Mutex<Option<Tls>>,
 }
 
 impl Witness {
-    fn new(target: &Target) -> Self {
+    fn new(target: &Target) -> Result<Self, crypto::NoCryptoProvider> {
         let verifier = match &target.authority {
             Some(pem) => tls::verifier(&pem.as_slice().into()).ok(),
             None if target.insecure => None,
             // As the fleet: without an authority in the kubeconfig, this machine's authorities count.
             None => tls::system().ok(),
         };
-        Self {
+        Ok(Self {
             verifier,
+            signatures: tls::Verifier::any()?,
             seen: Mutex::default(),
-        }
+        })
     }
 
     fn seen(&self) -> Tls {
@@ -284,7 +285,7 @@ impl ServerCertVerifier for Witness {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        tls::Verifier::ANY.verify_tls12_signature(message, certificate, signed)
+        self.signatures.verify_tls12_signature(message, certificate, signed)
     }
 
     fn verify_tls13_signature(
@@ -293,11 +294,11 @@ impl ServerCertVerifier for Witness {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        tls::Verifier::ANY.verify_tls13_signature(message, certificate, signed)
+        self.signatures.verify_tls13_signature(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        tls::Verifier::ANY.supported_verify_schemes()
+        self.signatures.supported_verify_schemes()
     }
 }
 
@@ -422,7 +423,7 @@ mod tests {
         let (listener, target) = listen().await;
         let certified = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
         let key = certified.signing_key.serialize_der().try_into().unwrap();
-        let config = rustls::ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let config = rustls::ServerConfig::builder_with_provider(crypto::provider().unwrap().clone())
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth()

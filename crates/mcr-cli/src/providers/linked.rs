@@ -177,6 +177,7 @@ async fn hub(flags: &ClusterFlags) -> anyhow::Result<(String, Access)> {
                 "there is no kubeconfig and this is no pod ({error}); give the hub's with --hub-kubeconfig"
             )
         })?;
+        mcr_core::crypto::install_default()?;
         return Ok(("hub".to_owned(), Access::from(Client::try_from(config)?)));
     }
     let (name, access) = match &flags.hub_context {

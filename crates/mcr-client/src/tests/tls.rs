@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use mcr_access::{AddressPolicy, Credential, Endpoint, Trust, internal::pem};
+use mcr_access::{AddressPolicy, Credential, Endpoint, Trust, crypto};
 use mcr_h1::{Connection, internal::HEAD_READ};
 use rustls::{HandshakeKind, ProtocolVersion, ServerConfig, SupportedProtocolVersion, version};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
@@ -27,7 +27,7 @@ const VERSIONS: [&SupportedProtocolVersion; 2] = [&version::TLS13, &version::TLS
 fn config(authority: &Authority, version: &'static SupportedProtocolVersion) -> ServerConfig {
     let (certificate, key) = authority.issue(&["127.0.0.1"], |_| ());
     let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
-    ServerConfig::builder_with_provider(pem::provider().clone())
+    ServerConfig::builder_with_provider(crypto::provider().unwrap().clone())
         .with_protocol_versions(&[version])
         .unwrap()
         .with_no_client_auth()

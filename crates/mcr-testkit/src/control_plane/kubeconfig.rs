@@ -154,6 +154,7 @@ pub(super) async fn client(yaml: &str) -> Result<kube::Client, super::ControlPla
         kube::Config::from_custom_kubeconfig(kubeconfig, &kube::config::KubeConfigOptions::default())
             .await
             .map_err(super::ControlPlaneError::api(failed()))?;
+    mcr_access::crypto::install_default().map_err(super::ControlPlaneError::api(failed()))?;
     kube::Client::try_from(config).map_err(super::ControlPlaneError::api(failed()))
 }
 

@@ -213,6 +213,7 @@ fn test() -> String {
 async fn client(kubeconfig: &Path) -> Result<Client, Box<dyn std::error::Error>> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    mcr_access::crypto::install_default()?;
     Ok(Client::try_from(config)?)
 }
 

@@ -72,7 +72,7 @@ fn server(authority: &Authority, names: &[&str], expired: bool) -> Result<Arc<Se
     };
     let Pair { certificate, key } = authority.server(names, edit).map_err(failed)?;
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = mcr_access::crypto::provider().map_err(failed)?.clone();
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(failed)?

@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc};
+use std::fmt;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{Request, Response, Uri, header};
@@ -182,7 +182,9 @@ fn tls(upstream: &Upstream) -> Result<ClientConfig, FaultError> {
         let why = "it is missing; give it with Upstream::ca_pem".to_owned();
         return Err(FaultError::Upstream { what: "CA", why });
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = mcr_access::crypto::provider()
+        .map_err(unusable("TLS configuration"))?
+        .clone();
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(unusable("TLS configuration"))?

@@ -46,7 +46,7 @@ impl SimTls {
 
         let mut roots = RootCertStore::empty();
         roots.add(authority.0.der().clone()).map_err(failed)?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let provider = mcr_access::crypto::provider().map_err(failed)?.clone();
         let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
             .allow_unauthenticated()
             .build()

@@ -14,7 +14,7 @@ mod schedules;
 mod server;
 mod watches;
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{future::Future, time::Duration};
 
 use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Empty};
@@ -49,7 +49,7 @@ impl Raw {
         roots
             .add(CertificateDer::from_pem_slice(ca_pem.as_bytes()).unwrap())
             .unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let provider = mcr_access::crypto::provider().unwrap().clone();
         let tls = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()

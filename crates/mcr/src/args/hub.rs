@@ -134,9 +134,9 @@ fn known(found: &[ContextAccess]) -> String {
 fn in_cluster(origin: String) -> Result<Hub, ArgsError> {
     match Config::incluster() {
         Ok(config) => {
-            let client = Client::try_from(config).map_err(|error| ArgsError::Client {
+            let client = client(config).map_err(|source| ArgsError::Client {
                 origin: "the service account of the Pod".to_owned(),
-                source: error.into(),
+                source,
             })?;
             Ok(Hub(Source::Pod(client)))
         }
@@ -145,6 +145,11 @@ fn in_cluster(origin: String) -> Result<Hub, ArgsError> {
             source: error.into(),
         }),
     }
+}
+
+fn client(config: Config) -> Result<Client, BoxError> {
+    mcr_core::crypto::install_default()?;
+    Ok(Client::try_from(config)?)
 }
 
 /// The hub that the flags name. [`HubArgs::hub`] creates it.
@@ -189,12 +194,13 @@ impl Hub {
                 context: Some(context.to_string()),
                 ..KubeConfigOptions::default()
             };
-            let read = match only {
-                true => Kubeconfig::read_from(file)?,
-                false => Kubeconfig::read()?,
+            let read = if *only {
+                Kubeconfig::read_from(file)?
+            } else {
+                Kubeconfig::read()?
             };
             let config = Config::from_custom_kubeconfig(read, &options).await?;
-            Ok(Client::try_from(config)?)
+            client(config)
         };
         build().await.map_err(|source| ArgsError::Client {
             origin: origin.clone(),
