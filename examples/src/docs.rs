@@ -13,6 +13,8 @@ mod code {
     struct ClusterApi;
     #[doc = include_str!("../../docs/comparison.md")]
     struct Comparison;
+    #[doc = include_str!("../../docs/connections.md")]
+    struct Connections;
     #[doc = include_str!("../../docs/faq.md")]
     struct Faq;
     #[doc = include_str!("../../docs/metrics.md")]

@@ -15,6 +15,8 @@ pub const CREDENTIAL_SOURCE: &str = "the cluster's credential source";
 pub const CLIENT: &str = "the client given for the cluster";
 /// Names the layer over the requests of a cluster in an error.
 pub const TRANSPORT_LAYER: &str = "the transport layer of the program";
+/// Names a layer over a provider in an error.
+pub const SPEC_LAYER: &str = "a layer of the program";
 /// Names the layout of a scope in an error.
 pub const LAYOUT: &str = "the scope's layout";
 /// Names the discovery of a provider in an error.
