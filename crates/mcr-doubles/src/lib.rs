@@ -1,6 +1,6 @@
 //! API servers that misbehave, for the tests of this workspace. They stand in memory behind a `kube::Client`, for paused time.
 //!
-//! - [`scripted::Server`] does what a test tells it to, byte by byte, on a socket, too.
+//! - [`scripted::Server`] follows the script of a test, byte by byte, on a socket, too.
 //! - [`place::Place`] has objects with a history, and fails in every way a list or a watch can.
 //! - [`shard::Shard`] is a shard of kcp: the API of many workspaces behind one endpoint.
 //!

@@ -94,7 +94,7 @@ impl Fault {
 /// One object as the server has it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stored {
-    /// Its UID, which says of which place it is.
+    /// Its UID, which names its place.
     pub uid: String,
     /// Its resource version.
     pub version: String,
@@ -153,7 +153,7 @@ struct State {
     /// Watches can't go on from before this.
     compacted: u64,
     watchers: Vec<Watcher>,
-    /// Watches that will never hear anything again and do not know it.
+    /// Watches that will never receive anything again and do not know it.
     silent: Vec<Watcher>,
     fault: Option<Fault>,
     latency: Duration,
@@ -326,7 +326,7 @@ impl Place {
         self.state().watchers.clear();
     }
 
-    /// Tells every watch how far it is.
+    /// Sends every watch a bookmark.
     pub fn bookmark(&self) {
         let mut state = self.state();
         let version = state.version;
@@ -578,7 +578,7 @@ impl Place {
         let bookmark = move || {
             let (place, own) = (place.upgrade()?, own.upgrade()?);
             let state = place.state.lock().unwrap();
-            // One that fell silent says nothing any more.
+            // One that fell silent sends nothing any more.
             let reported = state
                 .watchers
                 .iter()

@@ -56,7 +56,7 @@ struct State {
     forgiven: BTreeSet<String>,
     history: Vec<Event>,
     watchers: Vec<Watcher>,
-    /// They will never hear anything, and do not know it.
+    /// They will never receive anything, and do not know it.
     dead: Vec<Watcher>,
     down: bool,
     lists_fail: bool,
@@ -187,7 +187,7 @@ impl Shard {
         state.bound.insert(cluster.to_owned());
     }
 
-    /// A workspace is not bound any more. Its objects go; if it was the last one, whoever watches never hears of it.
+    /// A workspace is not bound any more. Its objects go; if it was the last one, whoever watches never receives that.
     pub fn unbind(&self, cluster: &str) {
         let mut state = self.state();
         state.bound.remove(cluster);
@@ -257,7 +257,7 @@ impl Shard {
         }
     }
 
-    /// Forgets its history and says so to whoever watches.
+    /// Forgets its history and reports that to whoever watches.
     pub fn expire(&self) {
         let mut state = self.state();
         state.version += 1;
@@ -297,7 +297,7 @@ impl Shard {
         self.state().lists_fail = fail;
     }
 
-    /// Tells every watch how far it is.
+    /// Sends every watch a bookmark.
     pub fn bookmark(&self) {
         let state = self.state();
         for watcher in &state.watchers {
@@ -324,7 +324,7 @@ impl Shard {
         .collect()
     }
 
-    /// Whether it has an object, and nobody may be told otherwise.
+    /// Whether it has an object, and nobody may receive its deletion.
     pub fn surely_has(&self, uid: &str) -> bool {
         let state = self.state();
         let has = state
@@ -334,7 +334,7 @@ impl Shard {
         has && !state.forgiven.contains(uid)
     }
 
-    /// Of what a workspace has now it may be told that it was deleted: it was, once, and who comes now may hear of that.
+    /// What a workspace has now may be reported as deleted: it was, once, and a new watch may receive that.
     pub fn forgive(&self, cluster: &str) {
         let uids: Vec<String> = self.has(cluster).into_values().map(|(uid, ..)| uid).collect();
         self.state().forgiven.extend(uids);
@@ -345,7 +345,7 @@ impl Shard {
         self.state().asked.iter().filter(|asked| asked.lists(ALL)).count()
     }
 
-    /// The watches that are open and hear of everything.
+    /// The watches that are open and receive everything.
     pub fn watching(&self) -> usize {
         let mut state = self.state();
         state.watchers.retain(|watcher| !watcher.lines.is_closed());
@@ -527,7 +527,7 @@ impl Event {
     }
 }
 
-/// In the stream, where kcp says it.
+/// In the stream, where kcp reports it.
 fn expired() -> String {
     let status = status_object(410, "Expired", "too old resource version");
     format!("{}\n", json!({"type": "ERROR", "object": status}))

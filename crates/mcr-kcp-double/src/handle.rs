@@ -114,12 +114,12 @@ impl Kcp {
 
     /// Adds the user of a bearer token, or replaces it.
     pub fn set_user(&self, token: impl Into<String>, user: KcpUser) {
-        self.inner.users.lock().set(token.into(), user);
+        self.inner.users.lock().insert(token.into(), Arc::new(user));
     }
 
     /// Makes a token unknown, as if it had expired: requests get 401 from now on. Open watches go on.
     pub fn remove_user(&self, token: &str) -> bool {
-        self.inner.users.lock().remove(token)
+        self.inner.users.lock().remove(token).is_some()
     }
 
     /// The token of the user who may do everything in every workspace.

@@ -321,10 +321,6 @@ impl Store {
         }
     }
 
-    pub fn object_count(&self) -> usize {
-        self.tables.values().map(|table| table.objects.len()).sum()
-    }
-
     pub fn resources(&self) -> Vec<Arc<str>> {
         self.tables.keys().cloned().collect()
     }
