@@ -58,7 +58,7 @@ impl Kcp {
             "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": { "name": name },
             "spec": { "location": { "selector": { "matchLabels": { "name": shard } } } },
         });
-        Write::new(&kind, "", name, "kcp").run(&on.view(&entry.id), Verb::Create(object))?;
+        Write::new(&on.view(&entry.id), &kind, "", name, "kcp").run(Verb::Create(object))?;
         self.inner.reconcile();
         self.inner.schedule_now(&(entry.id.clone(), name.to_owned()));
         let path = format!("{}:{name}", entry.path);

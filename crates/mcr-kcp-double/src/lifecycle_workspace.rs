@@ -197,7 +197,10 @@ impl Call<'_> {
         }
         Ok(match self.asked.stage {
             Stage::Initializing => self.view("", self.visit.admin()),
-            Stage::Terminating => (self.visit.shard.view_of_deleting(logical_clusters()), self.visit.admin()),
+            Stage::Terminating => (
+                self.visit.shard.view_of_deleting(logical_clusters()),
+                self.visit.admin(),
+            ),
         })
     }
 

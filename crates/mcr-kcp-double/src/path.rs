@@ -121,13 +121,7 @@ pub(super) fn answer(inner: &Inner, entry: Entry, mut parts: Parts, body: &Bytes
 }
 
 /// Answers a request to a workspace.
-fn cluster(
-    visit: Visit<'_>,
-    entry: Entry,
-    name: &str,
-    parts: &Parts,
-    body: &Bytes,
-) -> Response<SimBody> {
+fn cluster(visit: Visit<'_>, entry: Entry, name: &str, parts: &Parts, body: &Bytes) -> Response<SimBody> {
     let Visit {
         inner, user, whole, ..
     } = visit;

@@ -11,6 +11,7 @@ use super::{Asked, body as text, lossy_apply};
 use crate::admission::EXPORT_LABEL;
 use crate::rewrite::{Visit, add_label, set_path};
 use crate::state::allows;
+use mcr_testkit::sim::SimBody;
 use mcr_testkit::sim::SimError;
 use mcr_testkit::sim::handle::{Caller, handle_for};
 use mcr_testkit::sim::kinds::Kind;
@@ -18,7 +19,6 @@ use mcr_testkit::sim::query::Query;
 use mcr_testkit::sim::request::header;
 use mcr_testkit::sim::route::{Route, Target};
 use mcr_testkit::sim::state::ClusterState;
-use mcr_testkit::sim::SimBody;
 
 /// A part that no logical cluster has: a view of it has no objects.
 const NOWHERE: &str = "-";
@@ -68,7 +68,9 @@ impl Call<'_> {
             Route::Resource(target) => target.verb(&parts.method, &query),
             _ => "get",
         };
-        self.visit.user.may_use(&self.asked.cluster, &self.asked.export, verb)?;
+        self.visit
+            .user
+            .may_use(&self.asked.cluster, &self.asked.export, verb)?;
         let all = target == "*";
         if target.contains(':') {
             return Err(denied("Path not resolved to a valid virtual workspace"));

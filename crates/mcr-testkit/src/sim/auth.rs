@@ -69,7 +69,15 @@ impl SimRule {
 
     #[doc(hidden)]
     pub fn of_rule(rule: &Value) -> Self {
-        let texts = |of: &str| strings(rule[of].as_array().into_iter().flatten().filter_map(Value::as_str));
+        let texts = |of: &str| {
+            strings(
+                rule[of]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .filter_map(Value::as_str),
+            )
+        };
         Self {
             groups: texts("apiGroups"),
             resources: texts("resources"),

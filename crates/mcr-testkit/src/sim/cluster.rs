@@ -207,8 +207,7 @@ impl SimCluster {
     }
 
     fn write(&self, kind: &Arc<Kind>, namespace: &str, name: &str, verb: Verb) -> Result<Value, SimError> {
-        let write = Write::new(kind, namespace, name, "sim");
-        let done = write.run(&self.inner, verb)?;
+        let done = Write::new(&self.inner, kind, namespace, name, "sim").run(verb)?;
         Ok(done.object.value_as(kind))
     }
 

@@ -205,9 +205,7 @@ fn parse_fields(kind: &Kind, text: &str) -> Result<Vec<Field>, SimError> {
         };
         let selectable = kind.custom.as_ref().map(|custom| &custom.selectable);
         let known = matches!(path, "metadata.name" | "metadata.namespace")
-            || known_fields(kind)
-                .split_whitespace()
-                .any(|known| known == path)
+            || known_fields(kind).split_whitespace().any(|known| known == path)
             || selectable.is_some_and(|selectable| selectable.iter().any(|known| known == path));
         if !known {
             let message = format!("field label not supported: {path}");
