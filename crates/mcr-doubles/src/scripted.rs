@@ -23,7 +23,7 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::status_object;
+use crate::{kube_system, status_object, version};
 
 /// The path of ConfigMaps.
 pub const MAPS: &str = "/api/v1/configmaps";
@@ -421,10 +421,8 @@ fn is_probe(path: &str) -> bool {
 /// What an API server answers to a probe of a user that it knows.
 pub fn probe_answer(path: &str, uid: &str) -> Answer {
     Answer::json(&match path {
-        "/version" => json!({"major": "1", "minor": "36", "gitVersion": "v1.36.0"}),
-        "/api/v1/namespaces/kube-system" => {
-            json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "kube-system", "uid": uid}})
-        }
+        "/version" => version(),
+        "/api/v1/namespaces/kube-system" => kube_system(uid),
         _ => json!({"kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1",
             "status": {"userInfo": {"username": "me"}}}),
     })
