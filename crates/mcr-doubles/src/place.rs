@@ -17,7 +17,9 @@ use kube::{Client, client::Body};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::{InMemory, answer, status_object};
+use crate::{
+    InMemory, Query, after, answer, kube_system, page_metadata, page_of, query_of, status_object, version,
+};
 
 type Line = Result<Bytes, io::Error>;
 
@@ -94,7 +96,7 @@ impl Fault {
 /// One object as the server has it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stored {
-    /// Its UID, which says of which place it is.
+    /// Its UID, which names its place.
     pub uid: String,
     /// Its resource version.
     pub version: String,
@@ -153,7 +155,7 @@ struct State {
     /// Watches can't go on from before this.
     compacted: u64,
     watchers: Vec<Watcher>,
-    /// Watches that will never hear anything again and do not know it.
+    /// Watches that will never receive anything again and do not know it.
     silent: Vec<Watcher>,
     fault: Option<Fault>,
     latency: Duration,
@@ -326,7 +328,7 @@ impl Place {
         self.state().watchers.clear();
     }
 
-    /// Tells every watch how far it is.
+    /// Sends every watch a bookmark.
     pub fn bookmark(&self) {
         let mut state = self.state();
         let version = state.version;
@@ -420,19 +422,8 @@ impl Place {
         let plural = match path {
             "/api/v1/configmaps" => MAPS,
             "/apis/example.com/v1/widgets" => WIDGETS,
-            "/version" => {
-                return Ok(whole(
-                    200,
-                    &json!({"major": "1", "minor": "36", "gitVersion": "v1.36.0"}),
-                ));
-            }
-            "/api/v1/namespaces/kube-system" => {
-                let uid = self.uid();
-                return Ok(whole(
-                    200,
-                    &json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "kube-system", "uid": uid}}),
-                ));
-            }
+            "/version" => return Ok(whole(200, &version())),
+            "/api/v1/namespaces/kube-system" => return Ok(whole(200, &kube_system(&self.uid()))),
             _ => return Ok(status(404, "NotFound")),
         };
         if self.state().forbidden == Some(plural) {
@@ -450,10 +441,7 @@ impl Place {
         }
         let accept = request.headers().get("accept");
         let metadata_only = accept.is_some_and(|form| form.to_str().unwrap().contains("PartialObject"));
-        let query: BTreeMap<String, String> =
-            form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes())
-                .into_owned()
-                .collect();
+        let query = query_of(request.uri());
         if query.contains_key("watch") {
             return Ok(self.watch(plural, metadata_only, &query));
         }
@@ -471,35 +459,24 @@ impl Place {
         Ok(self.list(plural, metadata_only, &query))
     }
 
-    fn list(&self, plural: &'static str, metadata_only: bool, query: &BTreeMap<String, String>) -> InMemory {
+    fn list(&self, plural: &'static str, metadata_only: bool, query: &Query) -> InMemory {
         let state = self.state();
         let from_cache = query.get("resourceVersion").is_some_and(|version| version == "0");
-        let (version, offset) = match query.get("continue") {
-            Some(token) => {
-                let (version, offset) = token.split_once(':').unwrap();
-                (version.parse().unwrap(), offset.parse().unwrap())
-            }
-            None if from_cache && state.fault == Some(Fault::StaleList) => {
-                (state.version.saturating_sub(5).max(state.compacted), 0)
-            }
-            None => (state.version, 0),
+        let newest = if from_cache && state.fault == Some(Fault::StaleList) {
+            state.version.saturating_sub(5).max(state.compacted)
+        } else {
+            state.version
         };
+        let (version, offset, limit) = page_of(query, newest);
         if version < state.compacted {
             return status(410, "Expired");
         }
         let all = state.at(version, plural);
-        let limit = query
-            .get("limit")
-            .map_or(usize::MAX, |limit| limit.parse().unwrap());
         let page = all.iter().skip(offset).take(limit);
         let items: Vec<Value> = page
             .map(|(key, stored)| state.shown(plural, key, stored, metadata_only, false))
             .collect();
-        let end = offset + items.len();
-        let mut meta = json!({"resourceVersion": version.to_string()});
-        if end < all.len() {
-            meta["continue"] = json!(format!("{version}:{end}"));
-        }
+        let meta = page_metadata(version, offset + items.len(), all.len());
         let mut list = json!({"kind": "List", "apiVersion": "v1", "metadata": meta, "items": items});
         match state.fault {
             Some(Fault::NoResourceVersion) => list["metadata"] = json!({}),
@@ -515,7 +492,7 @@ impl Place {
         whole(200, &list)
     }
 
-    fn watch(&self, plural: &'static str, metadata_only: bool, query: &BTreeMap<String, String>) -> InMemory {
+    fn watch(&self, plural: &'static str, metadata_only: bool, query: &Query) -> InMemory {
         let mut state = self.state();
         let from: u64 = query["resourceVersion"].parse().unwrap();
         if from < state.compacted {
@@ -578,7 +555,7 @@ impl Place {
         let bookmark = move || {
             let (place, own) = (place.upgrade()?, own.upgrade()?);
             let state = place.state.lock().unwrap();
-            // One that fell silent says nothing any more.
+            // One that fell silent sends nothing any more.
             let reported = state
                 .watchers
                 .iter()
@@ -638,16 +615,9 @@ impl State {
 
     /// What there was at a resource version.
     fn at(&self, version: u64, plural: &str) -> BTreeMap<String, Stored> {
-        let mut objects = BTreeMap::new();
         let events = self.log.iter().filter(|event| event.plural == plural);
-        for event in events.take_while(|event| event.version <= version) {
-            if event.verb == "DELETED" {
-                objects.remove(&event.key);
-            } else {
-                objects.insert(event.key.clone(), event.stored.clone());
-            }
-        }
-        objects
+        let events = events.take_while(|event| event.version <= version);
+        after(events.map(|event| (event.verb, &event.key, &event.stored)))
     }
 
     fn shown(&self, plural: &str, key: &str, stored: &Stored, metadata_only: bool, live: bool) -> Value {

@@ -1,4 +1,4 @@
-//! An API server that does what a test tells it to, byte by byte, and writes down what it was asked.
+//! An API server that follows the script of a test, byte by byte, and records the requests.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -23,7 +23,7 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::status_object;
+use crate::{kube_system, status_object, version};
 
 /// The path of ConfigMaps.
 pub const MAPS: &str = "/api/v1/configmaps";
@@ -85,7 +85,7 @@ enum Step {
     Wait(Duration),
     /// Waits until the test gives a permit.
     Gate(Arc<Semaphore>),
-    /// Passes on what [`Server::send`] says, until the other side closes.
+    /// Passes on what [`Server::send`] sends, until the other side closes.
     Live,
 }
 
@@ -163,7 +163,7 @@ impl Answer {
         }
     }
 
-    /// A watch that says this and goes on with what [`Server::send`] says.
+    /// A watch that sends these events and goes on with those of [`Server::send`].
     pub fn watch<'a>(events: impl IntoIterator<Item = &'a Value>) -> Self {
         let mut answer = events
             .into_iter()
@@ -172,7 +172,7 @@ impl Answer {
         answer
     }
 
-    /// A watch that says this and ends, as at its timeout.
+    /// A watch that sends these events and ends, as at its timeout.
     pub fn short_watch<'a>(events: impl IntoIterator<Item = &'a Value>) -> Self {
         events
             .into_iter()
@@ -215,7 +215,7 @@ impl Answer {
         self
     }
 
-    /// Then what [`Server::send`] says.
+    /// Then the events of [`Server::send`].
     pub fn live(mut self) -> Self {
         self.steps.push(Step::Live);
         self
@@ -338,7 +338,7 @@ impl Server {
         self.shared.silent.send_replace(false);
     }
 
-    /// All requests so far but those that only look after the cluster, or for its newest version.
+    /// All requests so far but the probes of the cluster and of its newest version.
     pub fn asked(&self) -> Vec<Asked> {
         let all = self.shared.asked.lock().unwrap();
         all.iter()
@@ -347,7 +347,7 @@ impl Server {
             .collect()
     }
 
-    /// How many requests so far only looked after the cluster.
+    /// How many requests so far were probes of the cluster.
     pub fn probes(&self) -> usize {
         let all = self.shared.asked.lock().unwrap();
         all.iter().filter(|asked| is_probe(&asked.path)).count()
@@ -369,7 +369,7 @@ impl Server {
             .collect()
     }
 
-    /// Says an event on every open watch of a path, once there is one.
+    /// Sends an event on every open watch of a path, once there is one.
     pub async fn send(&self, path: &str, event: &Value) {
         let mut watched = self.shared.watched.subscribe();
         watched.wait_for(|watched| watched.contains(path)).await.unwrap();
@@ -421,10 +421,8 @@ fn is_probe(path: &str) -> bool {
 /// What an API server answers to a probe of a user that it knows.
 pub fn probe_answer(path: &str, uid: &str) -> Answer {
     Answer::json(&match path {
-        "/version" => json!({"major": "1", "minor": "36", "gitVersion": "v1.36.0"}),
-        "/api/v1/namespaces/kube-system" => {
-            json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "kube-system", "uid": uid}})
-        }
+        "/version" => version(),
+        "/api/v1/namespaces/kube-system" => kube_system(uid),
         _ => json!({"kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1",
             "status": {"userInfo": {"username": "me"}}}),
     })
@@ -479,12 +477,12 @@ pub fn page(version: u32, token: &str, items: impl IntoIterator<Item = Value>) -
     Answer::json(&page)
 }
 
-/// A watch on which nothing is said.
+/// A watch without events.
 pub fn quiet() -> Answer {
     Answer::watch([])
 }
 
-/// What a server answers on whose watches nothing is said. `script` answers all else.
+/// The script of a server whose watches have no events. `script` answers all else.
 pub fn lists(script: impl Fn(&Asked) -> Answer) -> impl Fn(&Asked) -> Answer {
     move |asked| {
         if asked.is_watch() { quiet() } else { script(asked) }

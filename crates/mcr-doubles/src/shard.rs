@@ -18,7 +18,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::{InMemory, answer, status_object};
+use crate::{InMemory, Query, after, answer, page_metadata, page_of, query_of, status_object, version};
 
 /// The annotation that names the workspace of an object.
 pub const CLUSTER: &str = "kcp.io/cluster";
@@ -56,7 +56,7 @@ struct State {
     forgiven: BTreeSet<String>,
     history: Vec<Event>,
     watchers: Vec<Watcher>,
-    /// They will never hear anything, and do not know it.
+    /// They will never receive anything, and do not know it.
     dead: Vec<Watcher>,
     down: bool,
     lists_fail: bool,
@@ -69,6 +69,10 @@ struct State {
 
 /// Cluster, namespace and name.
 type Key = (String, String, String);
+
+fn key(cluster: &str, namespace: &str, name: &str) -> Key {
+    (cluster.to_owned(), namespace.to_owned(), name.to_owned())
+}
 
 struct Event {
     version: u64,
@@ -187,7 +191,7 @@ impl Shard {
         state.bound.insert(cluster.to_owned());
     }
 
-    /// A workspace is not bound any more. Its objects go; if it was the last one, whoever watches never hears of it.
+    /// A workspace is not bound any more. Its objects go; if it was the last one, whoever watches never receives that.
     pub fn unbind(&self, cluster: &str) {
         let mut state = self.state();
         state.bound.remove(cluster);
@@ -208,7 +212,7 @@ impl Shard {
     /// Creates an object or changes it, from the inside of a workspace.
     pub fn put(&self, cluster: &str, namespace: &str, name: &str, value: &str) {
         let mut state = self.state();
-        let key = (cluster.to_owned(), namespace.to_owned(), name.to_owned());
+        let key = key(cluster, namespace, name);
         let uid = state
             .objects
             .get(&key)
@@ -222,14 +226,13 @@ impl Shard {
 
     /// Deletes an object.
     pub fn delete(&self, cluster: &str, namespace: &str, name: &str) {
-        self.state()
-            .delete(&(cluster.to_owned(), namespace.to_owned(), name.to_owned()));
+        self.state().delete(&key(cluster, namespace, name));
     }
 
     /// Sets the deletion timestamp of an object, which stays because of a finalizer.
     pub fn begin_deletion(&self, cluster: &str, namespace: &str, name: &str) {
         let mut state = self.state();
-        let key = (cluster.to_owned(), namespace.to_owned(), name.to_owned());
+        let key = key(cluster, namespace, name);
         let object = deleting(state.objects[&key].clone());
         state.put(key, object);
     }
@@ -237,7 +240,7 @@ impl Shard {
     /// Sets the deletion timestamp and deletes the object at once.
     pub fn delete_with_timestamp(&self, cluster: &str, namespace: &str, name: &str) {
         let mut state = self.state();
-        let key = (cluster.to_owned(), namespace.to_owned(), name.to_owned());
+        let key = key(cluster, namespace, name);
         let object = deleting(state.objects[&key].clone());
         state.objects.insert(key.clone(), object);
         state.delete(&key);
@@ -257,7 +260,7 @@ impl Shard {
         }
     }
 
-    /// Forgets its history and says so to whoever watches.
+    /// Forgets its history and reports that to whoever watches.
     pub fn expire(&self) {
         let mut state = self.state();
         state.version += 1;
@@ -297,7 +300,7 @@ impl Shard {
         self.state().lists_fail = fail;
     }
 
-    /// Tells every watch how far it is.
+    /// Sends every watch a bookmark.
     pub fn bookmark(&self) {
         let state = self.state();
         for watcher in &state.watchers {
@@ -324,7 +327,7 @@ impl Shard {
         .collect()
     }
 
-    /// Whether it has an object, and nobody may be told otherwise.
+    /// Whether it has an object, and nobody may receive its deletion.
     pub fn surely_has(&self, uid: &str) -> bool {
         let state = self.state();
         let has = state
@@ -334,7 +337,7 @@ impl Shard {
         has && !state.forgiven.contains(uid)
     }
 
-    /// Of what a workspace has now it may be told that it was deleted: it was, once, and who comes now may hear of that.
+    /// What a workspace has now may be reported as deleted: it was, once, and a new watch may receive that.
     pub fn forgive(&self, cluster: &str) {
         let uids: Vec<String> = self.has(cluster).into_values().map(|(uid, ..)| uid).collect();
         self.state().forgiven.extend(uids);
@@ -345,7 +348,7 @@ impl Shard {
         self.state().asked.iter().filter(|asked| asked.lists(ALL)).count()
     }
 
-    /// The watches that are open and hear of everything.
+    /// The watches that are open and receive everything.
     pub fn watching(&self) -> usize {
         let mut state = self.state();
         state.watchers.retain(|watcher| !watcher.lines.is_closed());
@@ -405,15 +408,8 @@ impl State {
 
     /// What there was at a resource version.
     fn at(&self, version: u64) -> BTreeMap<Key, Value> {
-        let mut objects = BTreeMap::new();
-        for event in self.history.iter().take_while(|event| event.version <= version) {
-            if event.verb == "DELETED" {
-                objects.remove(&event.key);
-            } else {
-                objects.insert(event.key.clone(), event.object.clone());
-            }
-        }
-        objects
+        let events = self.history.iter().take_while(|event| event.version <= version);
+        after(events.map(|event| (event.verb, &event.key, &event.object)))
     }
 
     fn bookmark(&self) -> String {
@@ -423,12 +419,7 @@ impl State {
         format!("{}\n", json!({"type": "BOOKMARK", "object": object}))
     }
 
-    fn list(
-        &self,
-        cluster: Option<&str>,
-        namespace: Option<&str>,
-        query: &BTreeMap<String, String>,
-    ) -> Reply {
+    fn list(&self, cluster: Option<&str>, namespace: Option<&str>, query: &Query) -> Reply {
         if self.lists_fail {
             return status(500, "InternalError", "etcd is sad");
         }
@@ -445,13 +436,7 @@ impl State {
         if asked > self.version {
             return Reply::Hang;
         }
-        let (version, offset) = match query.get("continue") {
-            None => (self.version, 0),
-            Some(token) => {
-                let (version, offset) = token.split_once(':').unwrap();
-                (version.parse().unwrap(), offset.parse().unwrap())
-            }
-        };
+        let (version, offset, limit) = page_of(query, self.version);
         if version < self.compacted {
             return status(410, "Expired", "the continue token is too old");
         }
@@ -462,20 +447,13 @@ impl State {
             .filter(|(key, _)| namespace.is_none_or(|namespace| key.1 == namespace))
             .map(|(_, object)| object)
             .collect();
-        let limit = query
-            .get("limit")
-            .map_or(usize::MAX, |limit| limit.parse().unwrap());
         let items: Vec<&Value> = all.iter().skip(offset).take(limit).collect();
-        let mut metadata = json!({"resourceVersion": version.to_string()});
-        let end = offset + items.len();
-        if end < all.len() {
-            metadata["continue"] = json!(format!("{version}:{end}"));
-        }
+        let metadata = page_metadata(version, offset + items.len(), all.len());
         let list = json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata, "items": items});
         Reply::Whole(200, list)
     }
 
-    fn watch(&mut self, cluster: Option<&str>, query: &BTreeMap<String, String>) -> Reply {
+    fn watch(&mut self, cluster: Option<&str>, query: &Query) -> Reply {
         let seconds = query
             .get("timeoutSeconds")
             .map_or(300, |seconds| seconds.parse().unwrap());
@@ -527,7 +505,7 @@ impl Event {
     }
 }
 
-/// In the stream, where kcp says it.
+/// In the stream, where kcp reports it.
 fn expired() -> String {
     let status = status_object(410, "Expired", "too old resource version");
     format!("{}\n", json!({"type": "ERROR", "object": status}))
@@ -539,10 +517,7 @@ fn status(code: u16, reason: &str, message: &str) -> Reply {
 
 impl Shard {
     fn answer(&self, method: &Method, uri: &http::Uri, body: &[u8]) -> Reply {
-        let query: BTreeMap<String, String> =
-            form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
-                .into_owned()
-                .collect();
+        let query = query_of(uri);
         let path = uri.path();
         self.state().asked.push(Asked {
             path: path.to_owned(),
@@ -565,11 +540,11 @@ impl Shard {
         }
     }
 
-    fn of_all(&self, rest: &[&str], query: &BTreeMap<String, String>) -> Reply {
+    fn of_all(&self, rest: &[&str], query: &Query) -> Reply {
         let watch = query.contains_key("watch");
         let mut state = self.state();
         match rest {
-            ["version"] => Reply::Whole(200, json!({"major": "1", "minor": "36", "gitVersion": "v1.36.0"})),
+            ["version"] => Reply::Whole(200, version()),
             ["api", "v1", "configmaps"] if watch => state.watch(None, query),
             ["api", "v1", "configmaps"] => state.list(None, None, query),
             ["api", "v1", "namespaces", _, "configmaps"] if watch => {
@@ -591,20 +566,11 @@ impl Shard {
         }
     }
 
-    fn of_one(
-        &self,
-        cluster: &str,
-        method: &Method,
-        rest: &[&str],
-        query: &BTreeMap<String, String>,
-        body: &[u8],
-    ) -> Reply {
+    fn of_one(&self, cluster: &str, method: &Method, rest: &[&str], query: &Query, body: &[u8]) -> Reply {
         let mut state = self.state();
         let missing = || status(404, "NotFound", "not found");
         match (method.as_str(), rest) {
-            ("GET", ["version"]) => {
-                Reply::Whole(200, json!({"major": "1", "minor": "36", "gitVersion": "v1.36.0"}))
-            }
+            ("GET", ["version"]) => Reply::Whole(200, version()),
             ("GET", ["api", "v1", "configmaps"]) if query.contains_key("watch") => {
                 state.watch(Some(cluster), query)
             }
@@ -617,19 +583,19 @@ impl Shard {
                 let name = object["metadata"]["name"].as_str().unwrap().to_owned();
                 state.uids += 1;
                 object["metadata"]["uid"] = json!(format!("{}-{}", self.0.name, state.uids));
-                let key = (cluster.to_owned(), (*namespace).to_owned(), name);
+                let key = key(cluster, namespace, &name);
                 state.put(key.clone(), object);
                 Reply::Whole(201, state.objects[&key].clone())
             }
             (verb, ["api", "v1", "namespaces", namespace, "configmaps", name]) => {
-                let key = (cluster.to_owned(), (*namespace).to_owned(), (*name).to_owned());
+                let key = key(cluster, namespace, name);
                 let Some(mut object) = state.objects.get(&key).cloned() else {
                     return missing();
                 };
                 match verb {
                     "GET" => Reply::Whole(200, object),
                     "PATCH" => {
-                        merge(&mut object, &serde_json::from_slice(body).unwrap());
+                        json_patch::merge(&mut object, &serde_json::from_slice(body).unwrap());
                         state.put(key.clone(), object);
                         Reply::Whole(200, state.objects[&key].clone())
                     }
@@ -639,20 +605,5 @@ impl Shard {
             }
             _ => missing(),
         }
-    }
-}
-
-fn merge(object: &mut Value, patch: &Value) {
-    match (object, patch) {
-        (Value::Object(object), Value::Object(patch)) => {
-            for (name, value) in patch {
-                if value.is_null() {
-                    object.remove(name);
-                } else {
-                    merge(object.entry(name).or_insert(Value::Null), value);
-                }
-            }
-        }
-        (object, patch) => *object = patch.clone(),
     }
 }

@@ -1,3 +1,4 @@
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -15,7 +16,7 @@ use super::inner::Inner;
 use super::server::{KcpServer, Ports};
 use super::shard::Shard;
 use super::state::State;
-use super::user::{ADMINS, KcpUser, Users};
+use super::user::{ADMINS, KcpUser};
 use super::{kinds, root};
 use mcr_testkit::sim::SimServerError;
 use mcr_testkit::sim::kinds::Kinds;
@@ -121,7 +122,9 @@ impl KcpBuilder {
     /// As [`build`](Self::build).
     pub async fn serve(self) -> Result<KcpServer, SimServerError> {
         let ports = Ports::find(self.shards.len()).await?;
-        let kcp = self.build_at(ports.front_url(), ports.shard_urls());
+        let mut urls = ports.urls();
+        let front = urls.remove(0);
+        let kcp = self.build_at(front, urls);
         Ok(KcpServer::open(kcp, ports))
     }
 
@@ -146,13 +149,12 @@ impl KcpBuilder {
             Arc::new(Shard::new(name.into(), number, url, server))
         });
         let admin_token = format!("kcp-admin-{seed:016x}");
-        let mut users = Users::default();
-        users.set(admin_token.clone(), KcpUser::new("kcp-admin").group(ADMINS));
+        let admin = Arc::new(KcpUser::new("kcp-admin").group(ADMINS));
         let timed = Arc::new(Notify::new());
         let inner = Arc::new(Inner {
             shards: shards.collect(),
             directory,
-            users: Mutex::new(users),
+            users: Mutex::new(HashMap::from([(admin_token.clone(), admin)])),
             control: Mutex::new(State::default()),
             delays: self.delays,
             url,

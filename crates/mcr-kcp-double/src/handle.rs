@@ -58,7 +58,7 @@ impl Kcp {
             "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": { "name": name },
             "spec": { "location": { "selector": { "matchLabels": { "name": shard } } } },
         });
-        Write::new(&kind, "", name, "kcp").run(&on.view(&entry.id), Verb::Create(object))?;
+        Write::new(&on.view(&entry.id), &kind, "", name, "kcp").run(Verb::Create(object))?;
         self.inner.reconcile();
         self.inner.schedule_now(&(entry.id.clone(), name.to_owned()));
         let path = format!("{}:{name}", entry.path);
@@ -114,12 +114,12 @@ impl Kcp {
 
     /// Adds the user of a bearer token, or replaces it.
     pub fn set_user(&self, token: impl Into<String>, user: KcpUser) {
-        self.inner.users.lock().set(token.into(), user);
+        self.inner.users.lock().insert(token.into(), Arc::new(user));
     }
 
     /// Makes a token unknown, as if it had expired: requests get 401 from now on. Open watches go on.
     pub fn remove_user(&self, token: &str) -> bool {
-        self.inner.users.lock().remove(token)
+        self.inner.users.lock().remove(token).is_some()
     }
 
     /// The token of the user who may do everything in every workspace.

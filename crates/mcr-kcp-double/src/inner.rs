@@ -1,3 +1,4 @@
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +11,7 @@ use super::directory::{Directory, Entry};
 use super::names;
 use super::shard::Shard;
 use super::state::State;
-use super::user::Users;
+use super::user::KcpUser;
 
 /// The data of a double of kcp.
 ///
@@ -19,7 +20,8 @@ use super::user::Users;
 pub(super) struct Inner {
     pub(super) shards: Vec<Arc<Shard>>,
     pub(super) directory: Arc<Directory>,
-    pub(super) users: Mutex<Users>,
+    /// By their bearer tokens.
+    pub(super) users: Mutex<HashMap<String, Arc<KcpUser>>>,
     pub(super) control: Mutex<State>,
     pub(super) delays: KcpDelays,
     /// `https://<address>` of the front proxy.

@@ -11,37 +11,18 @@ use mcr_testkit::sim::kinds::{Kind, Versions, builtins, resource_id};
 use mcr_testkit::sim::object::text;
 
 /// Groups of Kubernetes of which a workspace serves everything that the simulator knows.
-const GROUPS: &[&str] = &[
-    "admissionregistration.k8s.io",
-    "apiextensions.k8s.io",
-    "authentication.k8s.io",
-    "authorization.k8s.io",
-    "certificates.k8s.io",
-    "coordination.k8s.io",
-    "events.k8s.io",
-    "rbac.authorization.k8s.io",
-];
-
-/// Resources of the core group that a workspace serves.
-const CORE: &[&str] = &[
-    "configmaps",
-    "events",
-    "limitranges",
-    "namespaces",
-    "resourcequotas",
-    "secrets",
-    "serviceaccounts",
-];
+const GROUPS: &str = "admissionregistration.k8s.io apiextensions.k8s.io authentication.k8s.io authorization.k8s.io \
+                      certificates.k8s.io coordination.k8s.io events.k8s.io rbac.authorization.k8s.io";
 
 /// Resources of the core group that an export may claim; those of `GROUPS` may all be claimed.
-const CLAIMABLE_CORE: &[&str] = &[
-    "configmaps",
-    "events",
-    "namespaces",
-    "resourcequotas",
-    "secrets",
-    "serviceaccounts",
-];
+const CLAIMABLE_CORE: &str = "configmaps events namespaces resourcequotas secrets serviceaccounts";
+
+/// Another one that a workspace serves.
+const LIMIT_RANGES: &str = "limitranges";
+
+fn has(words: &str, word: &str) -> bool {
+    words.split_whitespace().any(|known| known == word)
+}
 
 pub(super) const BINDINGS: &str = "apibindings.apis.kcp.io";
 pub(super) const EXPORTS: &str = "apiexports.apis.kcp.io";
@@ -52,39 +33,14 @@ pub(super) const TYPES: &str = "workspacetypes.tenancy.kcp.io";
 pub(super) const LOGICAL_CLUSTERS: &str = "logicalclusters.core.kcp.io";
 
 /// The kinds of kcp: group, version, plural, kind, and whether they have a status. All are cluster-scoped.
-const OWN: &[(&str, &str, &str, &str, bool)] = &[
-    ("apis.kcp.io", "v1alpha2", "apiexports", "APIExport", true),
-    ("apis.kcp.io", "v1alpha2", "apibindings", "APIBinding", true),
-    (
-        "apis.kcp.io",
-        "v1alpha1",
-        "apiexportendpointslices",
-        "APIExportEndpointSlice",
-        true,
-    ),
-    (
-        "apis.kcp.io",
-        "v1alpha1",
-        "apiresourceschemas",
-        "APIResourceSchema",
-        false,
-    ),
-    ("tenancy.kcp.io", "v1alpha1", "workspaces", "Workspace", true),
-    (
-        "tenancy.kcp.io",
-        "v1alpha1",
-        "workspacetypes",
-        "WorkspaceType",
-        true,
-    ),
-    (
-        "core.kcp.io",
-        "v1alpha1",
-        "logicalclusters",
-        "LogicalCluster",
-        true,
-    ),
-];
+const OWN: &str = "
+    apis.kcp.io v1alpha2 apiexports APIExport true
+    apis.kcp.io v1alpha2 apibindings APIBinding true
+    apis.kcp.io v1alpha1 apiexportendpointslices APIExportEndpointSlice true
+    apis.kcp.io v1alpha1 apiresourceschemas APIResourceSchema false
+    tenancy.kcp.io v1alpha1 workspaces Workspace true
+    tenancy.kcp.io v1alpha1 workspacetypes WorkspaceType true
+    core.kcp.io v1alpha1 logicalclusters LogicalCluster true";
 
 /// What every workspace serves, made once.
 pub(super) fn everywhere() -> &'static Versions {
@@ -93,16 +49,20 @@ pub(super) fn everywhere() -> &'static Versions {
         let mut versions = Versions::new();
         for ((group, version), kinds) in builtins() {
             let served = |kind: &&Arc<Kind>| {
-                GROUPS.contains(&&**group) || (group.is_empty() && CORE.contains(&&*kind.plural))
+                has(GROUPS, group)
+                    || group.is_empty() && (has(CLAIMABLE_CORE, &kind.plural) || *kind.plural == *LIMIT_RANGES)
             };
             let served: Vec<Arc<Kind>> = kinds.iter().filter(served).cloned().collect();
             if !served.is_empty() {
                 versions.insert((group.clone(), version.clone()), served);
             }
         }
-        for (group, version, plural, kind, has_status) in OWN {
+        for own in OWN.lines() {
+            let [group, version, plural, kind, has_status] = own.split_whitespace().collect::<Vec<_>>()[..] else {
+                continue;
+            };
             let mut of_version = json!({ "name": version, "served": true, "storage": true });
-            if *has_status {
+            if has_status == "true" {
                 of_version["subresources"] = json!({ "status": {} });
             }
             let names = json!({
@@ -115,7 +75,7 @@ pub(super) fn everywhere() -> &'static Versions {
             });
             // Can't fail: each has a group, a plural and one stored version.
             let own = crd::kinds(&own).unwrap_or_default();
-            let at = (Cow::Borrowed(*group), Cow::Borrowed(*version));
+            let at = (Cow::Borrowed(group), Cow::Borrowed(version));
             versions.entry(at).or_default().extend(own);
         }
         versions
@@ -138,8 +98,8 @@ pub(super) fn well_known(table: &str) -> Option<Arc<Kind>> {
 /// All versions of a built-in resource, or of one of kcp's groups, that an export may claim.
 pub(super) fn claimable(group: &str, resource: &str) -> Vec<Arc<Kind>> {
     let may = match group {
-        "" => CLAIMABLE_CORE.contains(&resource),
-        group => GROUPS.contains(&group) || group.ends_with(".kcp.io"),
+        "" => has(CLAIMABLE_CORE, resource),
+        group => has(GROUPS, group) || group.ends_with(".kcp.io"),
     };
     let all = everywhere().values().flatten();
     all.filter(|kind| may && kind.group == group && kind.plural == resource)

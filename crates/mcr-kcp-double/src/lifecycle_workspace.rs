@@ -9,12 +9,9 @@ use http::request::Parts;
 use serde_json::Value;
 
 use super::control::{INITIALIZING, PHASE};
-use super::inner::Inner;
 use super::kinds::{self, LOGICAL_CLUSTERS, TYPES};
 use super::names::lifecycle_label;
-use super::rewrite::{add_label, refuse};
-use super::shard::Shard;
-use super::user::KcpUser;
+use super::rewrite::{Visit, add_label};
 use mcr_testkit::sim::SimError;
 use mcr_testkit::sim::answer::Answer;
 use mcr_testkit::sim::auth::Attributes;
@@ -67,24 +64,10 @@ pub(super) struct Asked {
 }
 
 /// Answers a request to the virtual workspace of an initializer or terminator.
-pub(super) fn answer(
-    inner: &Inner,
-    shard: &Shard,
-    asked: &Asked,
-    mut parts: Parts,
-    body: &Bytes,
-    user: &KcpUser,
-    whole: &str,
-) -> Response<SimBody> {
-    let call = Call {
-        inner,
-        shard,
-        asked,
-        user,
-    };
-    match call.adapt(&mut parts) {
-        Ok((view, caller)) => handle_for(&view, &parts, body, caller, whole),
-        Err(error) => refuse(shard, &parts, &user.name, error, whole),
+pub(super) fn answer(visit: Visit<'_>, asked: &Asked, mut parts: Parts, body: &Bytes) -> Response<SimBody> {
+    match (Call { visit, asked }).adapt(&mut parts) {
+        Ok((view, caller)) => handle_for(&view, &parts, body, caller, visit.whole),
+        Err(error) => visit.refuse(&parts, error),
     }
 }
 
@@ -131,10 +114,8 @@ impl Admission for OwnOnly {
 }
 
 struct Call<'a> {
-    inner: &'a Inner,
-    shard: &'a Shard,
+    visit: Visit<'a>,
     asked: &'a Asked,
-    user: &'a KcpUser,
 }
 
 type Adapted = (Arc<ClusterState>, Caller);
@@ -151,7 +132,7 @@ impl Call<'_> {
             return Err(forbidden("Path not resolved to a valid virtual workspace"));
         };
         let [_, _, verb, _] = self.asked.stage.words();
-        self.user.may_in(
+        self.visit.user.may_in(
             cluster,
             &Attributes {
                 verb,
@@ -165,13 +146,13 @@ impl Call<'_> {
         if target == "*" {
             return self.all(&route, parts);
         }
-        let live = self.shard.get(target, LOGICAL_CLUSTERS, "cluster");
+        let live = self.visit.shard.get(target, LOGICAL_CLUSTERS, "cluster");
         let live = live.filter(|live| self.waits(live));
         let own = matches!(&route, Route::Resource(path) if is_logical_clusters(path));
         match (&route, live) {
             (Route::Resource(path), Some(_)) if own => self.logical_cluster(path, target, parts),
             (_, Some(_)) => self.content(cluster, of_type, &route, target, parts),
-            (_, None) if own => Ok(self.view("-", self.admin())),
+            (_, None) if own => Ok(self.view("-", self.visit.admin())),
             (_, None) => Ok(self.refused(403, "cannot access this workspace")),
         }
     }
@@ -188,24 +169,18 @@ impl Call<'_> {
             }
     }
 
-    fn admin(&self) -> Caller {
-        Caller::User(Arc::new(
-            SimUser::new(self.user.name.clone()).rule(SimRule::all()),
-        ))
-    }
-
     /// Plain text, as kcp refuses content.
     fn refused(&self, code: u16, why: &str) -> Adapted {
         let [word, ..] = self.asked.stage.words();
         let text = format!("{word} {:?} {why}\n", self.asked.name);
         let answer = Ok(Answer::Text(code, text.into()));
-        let caller = Caller::Answered(self.user.name.clone(), answer);
-        (self.shard.view(""), caller)
+        let caller = Caller::Answered(self.visit.user.name.clone(), answer);
+        (self.visit.shard.view(""), caller)
     }
 
     /// A view of a part that serves LogicalClusters only.
     fn view(&self, part: &str, caller: Caller) -> Adapted {
-        (self.shard.view_of(part, Some(logical_clusters())), caller)
+        (self.visit.shard.view_of(part, Some(logical_clusters())), caller)
     }
 
     fn all(&self, route: &Route, parts: &mut Parts) -> Result<Adapted, SimError> {
@@ -221,8 +196,11 @@ impl Call<'_> {
             add_label(parts, &(PHASE.to_owned(), INITIALIZING.to_owned()));
         }
         Ok(match self.asked.stage {
-            Stage::Initializing => self.view("", self.admin()),
-            Stage::Terminating => (self.shard.view_of_deleting(logical_clusters()), self.admin()),
+            Stage::Initializing => self.view("", self.visit.admin()),
+            Stage::Terminating => (
+                self.visit.shard.view_of_deleting(logical_clusters()),
+                self.visit.admin(),
+            ),
         })
     }
 
@@ -238,12 +216,12 @@ impl Call<'_> {
             name: self.asked.name.clone(),
         };
         let view = ClusterState::part_of(
-            self.shard.server.clone(),
-            self.shard.name.clone(),
+            self.visit.shard.server.clone(),
+            self.visit.shard.name.clone(),
             target.into(),
             Some(logical_clusters()),
         );
-        Ok((Arc::new(view.guarded(Arc::new(guard))), self.admin()))
+        Ok((Arc::new(view.guarded(Arc::new(guard))), self.visit.admin()))
     }
 
     /// The content of the workspace, with the rights that the type gives.
@@ -257,26 +235,23 @@ impl Call<'_> {
     ) -> Result<Adapted, SimError> {
         let discovers = !matches!(route, Route::Resource(_));
         if discovers && self.asked.stage == Stage::Terminating {
-            return Ok(self.view(target, self.admin()));
+            return Ok(self.view(target, self.visit.admin()));
         }
         let [_, _, _, field] = self.asked.stage.words();
-        let entry = self.inner.directory.by_id(cluster);
-        let home = entry.and_then(|entry| self.inner.shard_of(&entry));
+        let entry = self.visit.inner.directory.by_id(cluster);
+        let home = entry.and_then(|entry| self.visit.inner.shard_of(&entry));
         let object = home.and_then(|home| home.get(cluster, TYPES, of_type));
         let Some(object) = object else {
             // kcp takes the rights from the type.
             return Ok(self.refused(503, "WorkspaceType not found in local or cached indexer"));
         };
         let rules = object["spec"][field].as_array().cloned().unwrap_or_default();
-        let view = self.shard.view(target);
+        let view = self.visit.shard.view(target);
         if rules.is_empty() || discovers {
-            return Ok((view, self.admin()));
+            return Ok((view, self.visit.admin()));
         }
-        let user = rules
-            .iter()
-            .fold(SimUser::new(self.user.name.clone()), |user, rule| {
-                user.rule(policy(rule))
-            });
+        let mut user = SimUser::new(self.visit.user.name.clone());
+        user.rules = rules.iter().map(SimRule::of_rule).collect();
         if let Route::Resource(path) = route {
             let verb = path.verb(&parts.method, &Query::parse(parts.uri.query()));
             if !user.may(&path.attributes(verb, "")) {
@@ -285,7 +260,6 @@ impl Call<'_> {
                 } else {
                     &path.group
                 };
-                let [.., field] = self.asked.stage.words();
                 let place = match &*path.namespace {
                     "" => String::new(),
                     namespace => format!(" in namespace {namespace}"),
@@ -313,15 +287,4 @@ fn logical_clusters() -> Kinds {
 
 fn is_logical_clusters(path: &Target) -> bool {
     path.group == "core.kcp.io" && path.plural == "logicalclusters"
-}
-
-/// A PolicyRule of RBAC.
-fn policy(rule: &Value) -> SimRule {
-    let words = |field: &str| -> Vec<String> {
-        let words = rule[field].as_array().into_iter().flatten();
-        words.filter_map(Value::as_str).map(str::to_owned).collect()
-    };
-    let names = words("resourceNames");
-    let all = SimRule::new(words("apiGroups"), words("resources"), words("verbs"));
-    if names.is_empty() { all } else { all.names(names) }
 }

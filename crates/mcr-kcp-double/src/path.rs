@@ -11,7 +11,7 @@ use super::export_workspace::{self, Asked};
 use super::inner::Inner;
 use super::lifecycle_workspace::{self, Stage};
 use super::missing::no_workspace;
-use super::rewrite::{refuse, set_path};
+use super::rewrite::{Visit, set_path};
 use super::shard::Shard;
 use super::user::KcpUser;
 use mcr_testkit::sim::SimBody;
@@ -61,14 +61,21 @@ pub(super) fn answer(inner: &Inner, entry: Entry, mut parts: Parts, body: &Bytes
     let Some(own) = own else {
         return Response::new(SimBody::full(Bytes::new()));
     };
-    let user = inner
-        .users
-        .lock()
-        .authenticate(header(&parts.headers, AUTHORIZATION));
-    let user = match user {
-        Ok(user) => user,
-        Err(error) => return refuse(own, &parts, "", error, &whole),
+    let token = header(&parts.headers, AUTHORIZATION)
+        .split_once(' ')
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let user = token.and_then(|(_, token)| inner.users.lock().get(token.trim()).cloned());
+    let known = user.is_some();
+    let user = user.unwrap_or_else(|| Arc::new(KcpUser::new("")));
+    let visit = Visit {
+        inner,
+        shard: own,
+        user: &user,
+        whole: &whole,
     };
+    if !known {
+        return visit.refuse(&parts, SimError::unauthorized());
+    }
     let query = parts.uri.query().map(str::to_owned);
     let path = parts.uri.path().to_owned();
     let escaped = [("%2A", "*"), ("%2a", "*"), ("%3A", ":"), ("%3a", ":")];
@@ -79,14 +86,7 @@ pub(super) fn answer(inner: &Inner, entry: Entry, mut parts: Parts, body: &Bytes
     let response = match (entry, path.as_slice()) {
         (_, ["clusters", name, behind @ ..]) => {
             set_path(&mut parts, &rest(behind), query.as_deref());
-            let visit = Visit {
-                inner,
-                entry,
-                own,
-                user: &user,
-                whole: &whole,
-            };
-            cluster(visit, name, &parts, body)
+            cluster(visit, entry, name, &parts, body)
         }
         (Entry::Shard(_), ["services", "apiexport", cluster, export, behind @ ..]) => {
             let (target, path) = target(behind);
@@ -96,23 +96,23 @@ pub(super) fn answer(inner: &Inner, entry: Entry, mut parts: Parts, body: &Bytes
                 export: (*export).to_owned(),
                 target,
             };
-            export_workspace::answer(inner, own, &asked, parts, body, &user, &whole)
+            export_workspace::answer(visit, &asked, parts, body)
         }
         (Entry::Shard(_), ["services", service, name, behind @ ..]) => {
             let Some(stage) = Stage::of(service) else {
-                return refuse(own, &parts, &user.name, SimError::no_such_resource(), &whole);
+                return visit.refuse(&parts, SimError::no_such_resource());
             };
             let (target, path) = target(behind);
             set_path(&mut parts, &path, query.as_deref());
             let name = (*name).to_owned();
             let asked = lifecycle_workspace::Asked { stage, name, target };
-            lifecycle_workspace::answer(inner, own, &asked, parts, body, &user, &whole)
+            lifecycle_workspace::answer(visit, &asked, parts, body)
         }
         (_, ["healthz" | "livez" | "readyz" | "version", ..]) => {
             let caller = Caller::User(Arc::new(user.within("root")));
             handle_for(&own.view("root"), &parts, body, caller, &whole)
         }
-        _ => refuse(own, &parts, &user.name, SimError::no_such_resource(), &whole),
+        _ => visit.refuse(&parts, SimError::no_such_resource()),
     };
     if writes {
         inner.reconcile();
@@ -120,26 +120,12 @@ pub(super) fn answer(inner: &Inner, entry: Entry, mut parts: Parts, body: &Bytes
     response
 }
 
-/// Who comes through which door, and with which whole path.
-#[derive(Clone, Copy)]
-struct Visit<'a> {
-    inner: &'a Inner,
-    entry: Entry,
-    own: &'a Shard,
-    user: &'a KcpUser,
-    whole: &'a str,
-}
-
 /// Answers a request to a workspace.
-fn cluster(visit: Visit<'_>, name: &str, parts: &Parts, body: &Bytes) -> Response<SimBody> {
+fn cluster(visit: Visit<'_>, entry: Entry, name: &str, parts: &Parts, body: &Bytes) -> Response<SimBody> {
     let Visit {
-        inner,
-        entry,
-        own,
-        user,
-        whole,
+        inner, user, whole, ..
     } = visit;
-    let refused = |error: SimError| refuse(own, parts, &user.name, error, whole);
+    let refused = |error: SimError| visit.refuse(parts, error);
     let Some(found) = inner.directory.find(name) else {
         // A shard does not know whether a word without a colon is an id of another shard. A front proxy, which a kcp of one
         // shard does not need, knows no more about a path.
@@ -159,7 +145,7 @@ fn cluster(visit: Visit<'_>, name: &str, parts: &Parts, body: &Bytes) -> Respons
     let Some(shard) = inner.shard_of(&found) else {
         return refused(no_workspace(name));
     };
-    if entry != Entry::Front && shard.number != own.number {
+    if entry != Entry::Front && shard.number != visit.shard.number {
         return refused(no_workspace(name));
     }
     if shard.is_down() {

@@ -1,13 +1,15 @@
+use std::sync::Arc;
+
 use bytes::Bytes;
 use form_urlencoded::Serializer;
 use http::request::Parts;
 use http::{Response, Uri};
 
+use super::inner::Inner;
 use super::shard::Shard;
-use mcr_testkit::sim::SimBody;
-use mcr_testkit::sim::SimError;
-use mcr_testkit::sim::answer::Answer;
+use super::user::KcpUser;
 use mcr_testkit::sim::handle::{Caller, handle_for};
+use mcr_testkit::sim::{SimBody, SimError, SimRule, SimUser};
 
 /// Replaces the path of a request.
 pub(super) fn set_path(parts: &mut Parts, path: &str, query: Option<&str>) {
@@ -42,15 +44,27 @@ pub(super) fn pairs(query: Option<&str>) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Answers with an error, which the audit log of a shard has too.
-pub(super) fn refuse(
-    shard: &Shard,
-    parts: &Parts,
-    user: &str,
-    error: SimError,
-    whole: &str,
-) -> Response<SimBody> {
-    let outcome: Result<Answer, SimError> = Err(error);
-    let caller = Caller::Answered(user.to_owned(), outcome);
-    handle_for(&shard.view(""), parts, &Bytes::new(), caller, whole)
+/// A request: to which shard it came, and from whom.
+#[derive(Clone, Copy)]
+pub(super) struct Visit<'a> {
+    pub(super) inner: &'a Inner,
+    pub(super) shard: &'a Shard,
+    pub(super) user: &'a KcpUser,
+    /// Its path and query, as they came.
+    pub(super) whole: &'a str,
+}
+
+impl Visit<'_> {
+    /// Answers with an error, which the audit log of the shard has too.
+    pub(super) fn refuse(self, parts: &Parts, error: SimError) -> Response<SimBody> {
+        let caller = Caller::Answered(self.user.name.clone(), Err(error));
+        handle_for(&self.shard.view(""), parts, &Bytes::new(), caller, self.whole)
+    }
+
+    /// The user with all rights.
+    pub(super) fn admin(self) -> Caller {
+        Caller::User(Arc::new(
+            SimUser::new(self.user.name.clone()).rule(SimRule::all()),
+        ))
+    }
 }

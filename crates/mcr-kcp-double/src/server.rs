@@ -20,20 +20,13 @@ pub struct KcpServer {
     ports: Ports,
 }
 
-/// The open ports, before and while they serve a kcp.
+/// The open ports: that of the front proxy, then those of the shards.
 #[derive(Debug)]
 pub(super) struct Ports {
     tls: SimTls,
+    /// None before they serve a kcp.
     kcp: Arc<OnceLock<Kcp>>,
-    front: Port,
-    shards: Vec<Port>,
-}
-
-#[derive(Debug)]
-struct Port {
-    number: u16,
-    entry: Entry,
-    open: Mutex<Option<Listening>>,
+    all: Vec<(u16, Mutex<Option<Listening>>)>,
 }
 
 #[derive(Debug)]
@@ -61,69 +54,50 @@ impl Answers for Door {
 impl Ports {
     /// Opens a port for the front proxy and one for each shard.
     pub(super) async fn find(shards: usize) -> Result<Self, SimServerError> {
-        let (tls, kcp) = (SimTls::new()?, Arc::new(OnceLock::new()));
-        let front = Port::find(Entry::Front, &tls, &kcp).await?;
-        let mut open = Vec::new();
-        for number in 0..shards {
-            open.push(Port::find(Entry::Shard(number), &tls, &kcp).await?);
+        let mut ports = Self {
+            tls: SimTls::new()?,
+            kcp: Arc::default(),
+            all: Vec::new(),
+        };
+        for at in 0..=shards {
+            let listening = ports.listen(at, 0).await?;
+            ports
+                .all
+                .push((listening.address.port(), Mutex::new(Some(listening))));
         }
-        Ok(Self {
-            tls,
-            kcp,
-            front,
-            shards: open,
-        })
+        Ok(ports)
     }
 
-    pub(super) fn front_url(&self) -> String {
-        self.front.url()
+    async fn listen(&self, at: usize, port: u16) -> Result<Listening, SimServerError> {
+        let kcp = self.kcp.clone();
+        let entry = at.checked_sub(1).map_or(Entry::Front, Entry::Shard);
+        listen(port, &self.tls, Arc::new(Door { kcp, entry })).await
     }
 
-    pub(super) fn shard_urls(&self) -> Vec<String> {
-        self.shards.iter().map(Port::url).collect()
-    }
-}
-
-impl Port {
-    async fn find(entry: Entry, tls: &SimTls, kcp: &Arc<OnceLock<Kcp>>) -> Result<Self, SimServerError> {
-        let door = Arc::new(Door {
-            kcp: kcp.clone(),
-            entry,
-        });
-        let listening = listen(0, tls, door).await?;
-        Ok(Self {
-            number: listening.address.port(),
-            entry,
-            open: Mutex::new(Some(listening)),
-        })
+    pub(super) fn urls(&self) -> Vec<String> {
+        let ports = self.all.iter();
+        ports
+            .map(|(port, _)| format!("https://127.0.0.1:{port}"))
+            .collect()
     }
 
-    fn url(&self) -> String {
-        format!("https://127.0.0.1:{}", self.number)
+    fn close(&self, at: usize) {
+        self.all[at].1.lock().take();
     }
 
-    fn close(&self) {
-        self.open.lock().take();
-    }
-
-    async fn reopen(&self, ports: &Ports) -> Result<(), SimServerError> {
+    async fn reopen(&self, at: usize) -> Result<(), SimServerError> {
+        let (port, open) = &self.all[at];
         let mut tries = 0;
-        loop {
-            let door = Arc::new(Door {
-                kcp: ports.kcp.clone(),
-                entry: self.entry,
-            });
-            match listen(self.number, &ports.tls, door).await {
-                Ok(listening) => {
-                    *self.open.lock() = Some(listening);
-                    return Ok(());
-                }
+        let listening = loop {
+            match self.listen(at, *port).await {
                 // The task of the closed port may still hold it for a moment.
                 Err(_) if tries < 200 => tries += 1,
-                Err(error) => return Err(error),
+                result => break result?,
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        };
+        *open.lock() = Some(listening);
+        Ok(())
     }
 }
 
@@ -161,9 +135,7 @@ impl KcpServer {
             return false;
         };
         shard.set_down(true);
-        if let Some(port) = self.ports.shards.get(shard.number) {
-            port.close();
-        }
+        self.ports.close(shard.number + 1);
         true
     }
 
@@ -176,9 +148,7 @@ impl KcpServer {
         let Some(shard) = self.kcp.inner.shard_named(name) else {
             return Ok(false);
         };
-        if let Some(port) = self.ports.shards.get(shard.number) {
-            port.reopen(&self.ports).await?;
-        }
+        self.ports.reopen(shard.number + 1).await?;
         shard.set_down(false);
         Ok(true)
     }
@@ -189,13 +159,13 @@ impl KcpServer {
     ///
     /// When another process has taken a port meanwhile.
     pub async fn restart(&self) -> Result<(), SimServerError> {
-        self.ports.front.close();
+        self.ports.close(0);
         for shard in &self.kcp.inner.shards {
             self.stop_shard(&shard.name);
         }
         for shard in &self.kcp.inner.shards {
             self.start_shard(&shard.name).await?;
         }
-        self.ports.front.reopen(&self.ports).await
+        self.ports.reopen(0).await
     }
 }

@@ -139,7 +139,7 @@ impl Shard {
     pub(super) fn delete(&self, cluster: &str, kind: &Arc<Kind>, path: &str) {
         let (namespace, name) = path.split_once('/').unwrap_or(("", path));
         // It may be gone already.
-        let _ = Write::new(kind, namespace, name, "kcp").run(&self.view(cluster), Verb::Delete(json!({})));
+        let _ = Write::new(&self.view(cluster), kind, namespace, name, "kcp").run(Verb::Delete(json!({})));
     }
 
     /// Removes an object, whatever finalizers it has.

@@ -109,26 +109,3 @@ impl KcpUser {
         Err(wanted.forbidden(&user))
     }
 }
-
-/// The users by their bearer tokens.
-#[derive(Debug, Default)]
-pub(super) struct Users(HashMap<String, Arc<KcpUser>>);
-
-impl Users {
-    pub(super) fn set(&mut self, token: String, user: KcpUser) {
-        self.0.insert(token, Arc::new(user));
-    }
-
-    pub(super) fn remove(&mut self, token: &str) -> bool {
-        self.0.remove(token).is_some()
-    }
-
-    pub(super) fn authenticate(&self, authorization: &str) -> Result<Arc<KcpUser>, SimError> {
-        let token = authorization
-            .split_once(' ')
-            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
-            .map(|(_, token)| token.trim());
-        let user = token.and_then(|token| self.0.get(token)).cloned();
-        user.ok_or_else(SimError::unauthorized)
-    }
-}

@@ -1,5 +1,5 @@
 //! The control plane kit against real servers. Without binaries these tests fail, they never skip:
-//! the message says to run `cargo xtask assets`.
+//! the message names `cargo xtask assets`.
 
 use std::time::{Duration, Instant};
 
@@ -171,7 +171,7 @@ async fn a_paused_server_is_silent_and_goes_on() {
     assert!(names(&client).await.is_empty());
 }
 
-/// Whether every thread of a process does, where the system tells.
+/// Whether every thread of a process does, where the system shows it.
 fn stands_still(pid: u32) -> bool {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
         return true;

@@ -9,11 +9,9 @@ use serde_json::Value;
 use super::access::{Access, Source};
 use super::{Asked, body as text, lossy_apply};
 use crate::admission::EXPORT_LABEL;
-use crate::inner::Inner;
-use crate::rewrite::{add_label, refuse, set_path};
-use crate::shard::Shard;
+use crate::rewrite::{Visit, add_label, set_path};
 use crate::state::allows;
-use crate::user::KcpUser;
+use mcr_testkit::sim::SimBody;
 use mcr_testkit::sim::SimError;
 use mcr_testkit::sim::handle::{Caller, handle_for};
 use mcr_testkit::sim::kinds::Kind;
@@ -21,7 +19,6 @@ use mcr_testkit::sim::query::Query;
 use mcr_testkit::sim::request::header;
 use mcr_testkit::sim::route::{Route, Target};
 use mcr_testkit::sim::state::ClusterState;
-use mcr_testkit::sim::{SimBody, SimRule};
 
 /// A part that no logical cluster has: a view of it has no objects.
 const NOWHERE: &str = "-";
@@ -35,24 +32,10 @@ struct Adapted {
 }
 
 /// Answers a request to the virtual workspace of an export.
-pub(crate) fn answer(
-    inner: &Inner,
-    shard: &Shard,
-    asked: &Asked,
-    parts: Parts,
-    body: &Bytes,
-    user: &KcpUser,
-    whole: &str,
-) -> Response<SimBody> {
-    let call = Call {
-        inner,
-        shard,
-        asked,
-        user,
-    };
-    match call.adapt(parts.clone(), body.clone()) {
-        Ok(it) => handle_for(&it.view, &it.parts, &it.body, it.caller, whole),
-        Err(error) => refuse(shard, &parts, &user.name, error, whole),
+pub(crate) fn answer(visit: Visit<'_>, asked: &Asked, parts: Parts, body: &Bytes) -> Response<SimBody> {
+    match (Call { visit, asked }).adapt(parts.clone(), body.clone()) {
+        Ok(it) => handle_for(&it.view, &it.parts, &it.body, it.caller, visit.whole),
+        Err(error) => visit.refuse(&parts, error),
     }
 }
 
@@ -67,10 +50,8 @@ struct Wanted<'a> {
 }
 
 struct Call<'a> {
-    inner: &'a Inner,
-    shard: &'a Shard,
+    visit: Visit<'a>,
     asked: &'a Asked,
-    user: &'a KcpUser,
 }
 
 impl Call<'_> {
@@ -80,14 +61,16 @@ impl Call<'_> {
                 "a virtual workspace is used with /clusters/* or /clusters/<id> behind its URL",
             ));
         };
-        let access = Access::of(self.inner, self.shard, self.asked)?;
+        let access = Access::of(self.visit.inner, self.visit.shard, self.asked)?;
         let query = Query::parse(parts.uri.query());
         let route = Route::of(parts.uri.path());
         let verb = match &route {
             Route::Resource(target) => target.verb(&parts.method, &query),
             _ => "get",
         };
-        self.user.may_use(&self.asked.cluster, &self.asked.export, verb)?;
+        self.visit
+            .user
+            .may_use(&self.asked.cluster, &self.asked.export, verb)?;
         let all = target == "*";
         if target.contains(':') {
             return Err(denied("Path not resolved to a valid virtual workspace"));
@@ -121,12 +104,11 @@ impl Call<'_> {
     }
 
     fn as_is(&self, access: &Access, part: &str, parts: Parts, body: Bytes) -> Adapted {
-        let user = mcr_testkit::sim::SimUser::new(self.user.name.clone()).rule(SimRule::all());
         Adapted {
-            view: self.shard.view_of(part, Some(access.kinds.clone())),
+            view: self.visit.shard.view_of(part, Some(access.kinds.clone())),
             parts,
             body,
-            caller: Caller::User(Arc::new(user)),
+            caller: self.visit.admin(),
         }
     }
 
@@ -171,7 +153,7 @@ impl Call<'_> {
         set_path(&mut parts, &path, Some(&watch));
         let mut adapted = self.as_is(access, NOWHERE, parts, body);
         if verb == "list" {
-            adapted.caller = Caller::Answered(self.user.name.clone(), Ok(text::dead_list(kind)));
+            adapted.caller = Caller::Answered(self.visit.user.name.clone(), Ok(text::dead_list(kind)));
         }
         adapted
     }
@@ -231,7 +213,7 @@ impl Call<'_> {
             && !path.name.is_empty()
         {
             let key = mcr_testkit::sim::object::key("", &path.namespace, &path.name);
-            let live = self.shard.get(id, &kind.table, &key);
+            let live = self.visit.shard.get(id, &kind.table, &key);
             let seen = live
                 .as_ref()
                 .is_some_and(|live| live["metadata"]["labels"][&label.0] == *label.1);
@@ -243,7 +225,7 @@ impl Call<'_> {
         }
         narrow(access, kind, &mut parts);
         if applies {
-            let view = self.shard.view_of(id, Some(access.kinds.clone()));
+            let view = self.visit.shard.view_of(id, Some(access.kinds.clone()));
             (parts, body) = lossy_apply::as_update(&view, kind, path, wanted.query, parts, &body)?;
             if let Some((key, value)) = label_of {
                 body = text::with_labels(&body, [(key, value.into())]);

@@ -9,7 +9,7 @@ const CLUSTERS: &str = "/apis/core.kcp.io/v1alpha1/logicalclusters";
 const CLUSTER: &str = "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// What an event says of one of the lists in the status of a workspace.
+/// What an event has of one of the lists in the status of a workspace.
 async fn next_of(events: &mut Watch, id: &str, list: &str) -> (String, bool, Value, Value) {
     let event = events
         .find(|event| event["object"]["metadata"]["annotations"]["kcp.io/cluster"] == *id)

@@ -52,7 +52,7 @@ async fn a_resource_that_nobody_binds_has_no_version_and_a_dead_watch() {
         let mut dead = watch(&all, &format!("{WIDGETS}?watch=true")).await;
         bind(&one, &provider, json!([])).await;
         create(&one.client, IN_DEFAULT, &widget("w")).await;
-        // Another watch tells the object; the first one never does.
+        // Another watch has the object; the first one never does.
         let mut live = watch(&all, &format!("{WIDGETS}?watch=true")).await;
         live.find(|event| event["type"] == "ADDED").await;
         let silent = tokio::time::timeout(Duration::from_millis(50), dead.next()).await;

@@ -152,14 +152,8 @@ macro_rules! dispatch {
                 );
                 return;
             }
-            let shared = |alone: bool| {
-                if alone {
-                    (None, Some(ALONE.write()))
-                } else {
-                    (Some(ALONE.read()), None)
-                }
-            };
-            let _turn = shared(check_name == "a_discovery_leaves_nothing_behind");
+            let alone = check_name == "a_discovery_leaves_nothing_behind";
+            let _turn = if alone { Err(ALONE.write()) } else { Ok(ALONE.read()) };
             on_runtime(check::<S>(check_name));
         }
 

@@ -1,6 +1,6 @@
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use kube::Client;
@@ -8,7 +8,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::pki::{self, Authority, Pair, SigningKey};
 use super::process::Process;
-use super::{ControlPlaneError, audit};
+use super::{ControlPlaneError, Credentials, Etcd, KubeconfigBuilder, audit, kubeconfig};
 
 /// The files in a control plane's folder that its processes read and write.
 #[derive(Debug)]
@@ -30,41 +30,93 @@ impl Files {
         std::fs::write(&path, content).map_err(ControlPlaneError::io(format!("writing {}", path.display())))
     }
 
-    /// Writes the files that never change in the life of a control plane.
-    pub(super) fn write_fixed(&self, client_ca: &str, tokens: &SigningKey) -> Result<(), ControlPlaneError> {
-        self.write("client-ca.crt", client_ca)?;
-        self.write("service-account.key", &tokens.private_pem())?;
-        self.write("service-account.pub", &tokens.public_pem())?;
-        self.write("audit-policy.yaml", audit::POLICY)?;
-        // Created empty, so that it can be read before the first request is logged.
-        self.write("audit.log", "")
-    }
-
-    /// Writes a server certificate of this authority, and the authority for clients.
-    pub(super) fn write_serving(&self, authority: &Authority) -> Result<(), ControlPlaneError> {
-        let Pair { certificate, key } = pki::server(authority)?;
-        self.write("serving.crt", &certificate)?;
-        self.write("serving.key", &key)?;
-        self.write("serving-ca.crt", &authority.pem())
+    /// Writes all that an API server reads.
+    pub(super) fn write_all(&self, identity: &Identity) -> Result<(), ControlPlaneError> {
+        let Pair { certificate, key } = pki::server(&identity.serving)?;
+        let files = [
+            ("client-ca.crt", identity.clients.pem()),
+            ("service-account.key", identity.tokens.private_pem()),
+            ("service-account.pub", identity.tokens.public_pem()),
+            ("audit-policy.yaml", audit::POLICY.to_owned()),
+            // Created empty, so that it can be read before the first request is logged.
+            ("audit.log", String::new()),
+            ("serving.crt", certificate),
+            ("serving.key", key),
+            ("serving-ca.crt", identity.serving.pem()),
+        ];
+        files
+            .iter()
+            .try_for_each(|(name, content)| self.write(name, content))
     }
 }
 
-/// The inputs of the command line.
-pub(super) struct Arguments<'a> {
-    pub(super) files: &'a Files,
-    pub(super) etcd_url: String,
-    pub(super) etcd_prefix: &'a str,
+/// The parts that the API servers of one cluster have in common.
+#[derive(Debug)]
+pub(super) struct Identity {
+    etcd_prefix: String,
+    pub(super) clients: Arc<Authority>,
+    pub(super) serving: Arc<Authority>,
+    tokens: SigningKey,
+}
+
+impl Identity {
+    pub(super) fn new(
+        name: &str,
+        number: usize,
+        authority: Option<Arc<Authority>>,
+    ) -> Result<Self, ControlPlaneError> {
+        let (clients, serving) = match authority {
+            Some(authority) => (authority.clone(), authority),
+            None => (
+                Arc::new(pki::authority(&format!("clients of {name}"))?),
+                Arc::new(pki::authority(&format!("{name} {number}"))?),
+            ),
+        };
+        Ok(Self {
+            etcd_prefix: format!("/{}-{number}", std::process::id()),
+            clients,
+            serving,
+            tokens: SigningKey::new()?,
+        })
+    }
+}
+
+/// An API server that can be launched again and again.
+pub(super) struct Server {
+    pub(super) name: String,
     pub(super) port: u16,
     pub(super) audit: bool,
-    pub(super) extra: &'a [String],
+    pub(super) args: Vec<String>,
+    pub(super) identity: Arc<Identity>,
+    pub(super) admin: Credentials,
+    pub(super) files: Files,
+    pub(super) etcd: Etcd,
 }
 
-impl Arguments<'_> {
-    pub(super) fn to_vec(&self) -> Vec<String> {
+impl Server {
+    /// Starts the server and waits until it is ready. With a new client, because the pool of an older one may hold dead
+    /// connections.
+    pub(super) async fn launch(&self) -> Result<(Process, Client), ControlPlaneError> {
+        let _permit = start_permit().await;
+        let client = kubeconfig::client(&self.kubeconfig(self.admin.clone())).await?;
+        let (program, log) = (
+            self.etcd.binaries().api_server(),
+            self.files.path("kube-apiserver.log"),
+        );
+        let name = format!("kube-apiserver of {}", self.name);
+        let process = Process::start(&name, &program, &self.arguments(), log, &self.files.folder)?;
+        // The server is ready a moment before it has made the default namespaces, which every test uses.
+        for path in ["/readyz", "/api/v1/namespaces/default"] {
+            process.until_ready(async || get(&client, path).await).await?;
+        }
+        Ok((process, client))
+    }
+
+    fn arguments(&self) -> Vec<String> {
         let file = |flag: &str, name: &str| format!("--{flag}={}", self.files.path(name).display());
         let mut args = vec![
-            format!("--etcd-servers={}", self.etcd_url),
-            format!("--etcd-prefix={}", self.etcd_prefix),
+            format!("--etcd-servers={}", self.etcd.url()),
+            format!("--etcd-prefix={}", self.identity.etcd_prefix),
             "--bind-address=127.0.0.1".to_owned(),
             // Without this flag the server looks up the address of the default route, and there may be none.
             "--advertise-address=127.0.0.1".to_owned(),
@@ -95,8 +147,18 @@ impl Arguments<'_> {
             // The server must not rotate the file, because marks are offsets in it.
             args.push("--audit-log-maxsize=1000000".to_owned());
         }
-        args.extend_from_slice(self.extra);
+        args.extend_from_slice(&self.args);
         args
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("https://127.0.0.1:{}", self.port)
+    }
+
+    pub(super) fn kubeconfig(&self, credentials: Credentials) -> String {
+        let ca = self.identity.serving.pem();
+        let builder = KubeconfigBuilder::new().context(&self.name, self.url(), ca, credentials);
+        builder.to_yaml()
     }
 }
 
@@ -121,24 +183,4 @@ pub(super) async fn get(client: &Client, path: &str) -> Result<String, String> {
         Ok(result) => result.map_err(|error| error.to_string()),
         Err(_) => Err(format!("GET {path} was not answered within 20 s")),
     }
-}
-
-/// Waits until the server is ready and has made its first namespace.
-pub(super) async fn wait_ready(process: &Process, client: &Client) -> Result<(), ControlPlaneError> {
-    // The server is ready a moment before it has made the default namespaces, which every test uses.
-    for path in ["/readyz", "/api/v1/namespaces/default"] {
-        process.until_ready(async || get(client, path).await).await?;
-    }
-    Ok(())
-}
-
-/// Starts the server. Returns before it is ready.
-pub(super) fn start(
-    program: &Path,
-    arguments: &Arguments<'_>,
-    name: &str,
-) -> Result<Process, ControlPlaneError> {
-    let log = arguments.files.path("kube-apiserver.log");
-    let name = format!("kube-apiserver of {name}");
-    Process::start(&name, program, &arguments.to_vec(), log, &arguments.files.folder)
 }

@@ -28,8 +28,6 @@ struct Inner {
 const DATA: &str = "data";
 const BACKUP: &str = "backup";
 
-const ATTEMPTS: usize = 5;
-
 impl Etcd {
     /// Starts an etcd with an empty store and waits until it is ready. The etcd never syncs to
     /// disk, because its data is removed with the test.
@@ -41,35 +39,21 @@ impl Etcd {
     /// When the binaries are missing or etcd does not become ready within 60 s.
     pub async fn start() -> Result<Self, ControlPlaneError> {
         let binaries = Binaries::find()?;
-        let mut attempt = 1;
-        loop {
-            match Self::try_start(binaries.clone()).await {
-                // Another process took the port after it was found free and before etcd bound it.
-                Err(ControlPlaneError::Exited { log, .. })
-                    if attempt < ATTEMPTS && log.contains("address already in use") =>
-                {
-                    attempt += 1;
-                }
-                result => return result,
-            }
-        }
-    }
-
-    async fn try_start(binaries: Binaries) -> Result<Self, ControlPlaneError> {
-        let folder = tempfile::Builder::new()
-            .prefix("mcr-etcd-")
-            .tempdir()
-            .map_err(ControlPlaneError::io("creating a temporary folder"))?;
-        let port = port::free_port()?;
-        let process = launch(&binaries, port, folder.path()).await?;
-        Ok(Self {
-            inner: Arc::new(Inner {
+        let start = async |port| {
+            let folder = tempfile::Builder::new()
+                .prefix("mcr-etcd-")
+                .tempdir()
+                .map_err(ControlPlaneError::io("creating a temporary folder"))?;
+            let process = launch(&binaries, port, folder.path()).await?;
+            Ok(Inner {
                 process: Mutex::new(process),
                 port,
-                binaries,
+                binaries: binaries.clone(),
                 folder,
-            }),
-        })
+            })
+        };
+        let inner = Arc::new(port::on_free_port(start).await?);
+        Ok(Self { inner })
     }
 
     /// The URL of the etcd: plain HTTP on 127.0.0.1.

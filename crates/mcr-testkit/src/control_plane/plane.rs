@@ -5,12 +5,10 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::api_server::{self, Arguments, Files};
-use super::pki::{self, Authority, SigningKey};
+use super::api_server::{Files, Identity, Server};
+use super::pki::{self, Authority};
 use super::process::Process;
-use super::{
-    ControlPlaneError, Credentials, Etcd, KubeconfigBuilder, controller_manager, crd, kubeconfig, port,
-};
+use super::{ControlPlaneError, Credentials, Etcd, controller_manager, crd, port};
 use crate::audit::{AuditLog, AuditMark};
 
 /// A running kube-apiserver, and the credentials of its administrator.
@@ -38,48 +36,6 @@ struct Running {
     client: kube::Client,
 }
 
-/// An API server that can be launched again and again.
-struct Server {
-    name: String,
-    port: u16,
-    audit: bool,
-    args: Vec<String>,
-    identity: Arc<Identity>,
-    admin: Credentials,
-    files: Files,
-    etcd: Etcd,
-}
-
-impl Server {
-    /// Starts the server and waits until it is ready. With a new client, because the pool of an older one may hold dead
-    /// connections.
-    async fn launch(&self) -> Result<(Process, kube::Client), ControlPlaneError> {
-        let _permit = api_server::start_permit().await;
-        let arguments = Arguments {
-            files: &self.files,
-            etcd_url: self.etcd.url(),
-            etcd_prefix: &self.identity.etcd_prefix,
-            port: self.port,
-            audit: self.audit,
-            extra: &self.args,
-        };
-        let client = kubeconfig::client(&self.kubeconfig(self.admin.clone())).await?;
-        let process = api_server::start(&self.etcd.binaries().api_server(), &arguments, &self.name)?;
-        api_server::wait_ready(&process, &client).await?;
-        Ok((process, client))
-    }
-
-    fn url(&self) -> String {
-        format!("https://127.0.0.1:{}", self.port)
-    }
-
-    fn kubeconfig(&self, credentials: Credentials) -> String {
-        let ca = self.identity.serving.pem();
-        let builder = KubeconfigBuilder::new().context(&self.name, self.url(), ca, credentials);
-        builder.to_yaml()
-    }
-}
-
 /// The options of a control plane, except its name, its etcd and its CRDs.
 #[derive(Debug, Default)]
 pub(super) struct Settings {
@@ -90,35 +46,6 @@ pub(super) struct Settings {
     pub(super) port: Option<u16>,
     pub(super) args: Vec<String>,
 }
-
-/// The parts that the API servers of one cluster have in common.
-#[derive(Debug)]
-pub(super) struct Identity {
-    etcd_prefix: String,
-    clients: Arc<Authority>,
-    serving: Arc<Authority>,
-    tokens: SigningKey,
-}
-
-impl Identity {
-    fn new(name: &str, number: usize, authority: Option<Arc<Authority>>) -> Result<Self, ControlPlaneError> {
-        let (clients, serving) = match authority {
-            Some(authority) => (authority.clone(), authority),
-            None => (
-                Arc::new(pki::authority(&format!("clients of {name}"))?),
-                Arc::new(pki::authority(&format!("{name} {number}"))?),
-            ),
-        };
-        Ok(Self {
-            etcd_prefix: format!("/{}-{number}", std::process::id()),
-            clients,
-            serving,
-            tokens: SigningKey::new()?,
-        })
-    }
-}
-
-const ATTEMPTS: usize = 5;
 
 impl ControlPlane {
     pub(super) async fn start_with(
@@ -143,8 +70,7 @@ impl ControlPlane {
         let files = Files {
             folder: folder.path().to_path_buf(),
         };
-        files.write_fixed(&identity.clients.pem(), &identity.tokens)?;
-        files.write_serving(&identity.serving)?;
+        files.write_all(&identity)?;
 
         let mut server = Server {
             name,
@@ -156,24 +82,20 @@ impl ControlPlane {
             files,
             etcd,
         };
-        let mut attempt = 1;
-        let (api_server, client) = loop {
-            server.port = match settings.port {
-                Some(port) => port,
-                None => port::free_port()?,
-            };
-            match server.launch().await {
-                // Another process took the port after it was found free and before the server bound it.
-                Err(ControlPlaneError::Exited { log, .. })
-                    if settings.port.is_none()
-                        && attempt < ATTEMPTS
-                        && log.contains("address already in use") =>
-                {
-                    attempt += 1;
-                }
-                launched => break launched?,
+        let launched = match settings.port {
+            Some(port) => {
+                server.port = port;
+                server.launch().await
+            }
+            None => {
+                let launch = async |port| {
+                    server.port = port;
+                    server.launch().await
+                };
+                port::on_free_port(launch).await
             }
         };
+        let (api_server, client) = launched?;
         let running = Running {
             controller_manager: None,
             api_server: Some(api_server),

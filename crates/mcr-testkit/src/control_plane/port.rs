@@ -33,3 +33,19 @@ pub(super) fn free_port() -> Result<u16, ControlPlaneError> {
         "no free port on 127.0.0.1 in {RANGE:?}"
     )))
 }
+
+/// Starts a server on a free port. Another process may take the port after it was found free and before the server binds
+/// it: then the server is started on another one.
+pub(super) async fn on_free_port<T>(
+    mut start: impl AsyncFnMut(u16) -> Result<T, ControlPlaneError>,
+) -> Result<T, ControlPlaneError> {
+    let mut attempts = 5;
+    loop {
+        attempts -= 1;
+        match start(free_port()?).await {
+            Err(ControlPlaneError::Exited { log, .. })
+                if attempts > 0 && log.contains("address already in use") => {}
+            result => return result,
+        }
+    }
+}

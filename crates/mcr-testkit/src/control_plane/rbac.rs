@@ -1,12 +1,12 @@
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::rbac::v1::{PolicyRule, Subject};
-use kube::Client;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::ControlPlaneError;
+use super::{ControlPlane, ControlPlaneError};
 use crate::request::send;
 
 /// The limit for the authorizer, which reads from its own caches, to notice a change.
@@ -39,9 +39,10 @@ pub(super) type Grant = (Option<String>, Vec<PolicyRule>);
 /// The rights of one subject: a role and a binding for each scope, all named after the subject.
 #[derive(Debug)]
 pub(super) struct Access {
+    pub(super) plane: ControlPlane,
     subject: Subject,
     /// The user name that the authorizer sees.
-    user: String,
+    pub(super) user: String,
     groups: Vec<String>,
     name: String,
     given: Mutex<Given>,
@@ -54,23 +55,31 @@ struct Given {
 }
 
 impl Access {
-    pub(super) fn new(subject: Subject, user: String, groups: Vec<String>) -> Self {
+    /// With these rules, once they work.
+    pub(super) async fn with(
+        plane: ControlPlane,
+        subject: Subject,
+        user: String,
+        groups: Vec<String>,
+        grants: Vec<Grant>,
+    ) -> Result<Arc<Self>, ControlPlaneError> {
         let name = format!("mcr-testkit:{user}");
-        Self {
+        let access = Self {
+            plane,
             subject,
             user,
             groups,
             name,
             given: Mutex::default(),
+        };
+        for grant in grants {
+            access.allow(grant).await?;
         }
+        Ok(Arc::new(access))
     }
 
     /// Sets the rules of a scope and waits until they work.
-    pub(super) async fn allow(
-        &self,
-        client: &Client,
-        (scope, rules): Grant,
-    ) -> Result<(), ControlPlaneError> {
+    pub(super) async fn allow(&self, (scope, rules): Grant) -> Result<(), ControlPlaneError> {
         let probes = rules.iter().filter_map(|rule| self.probe(scope.as_deref(), rule));
         let probes: Vec<Value> = probes.collect();
         {
@@ -86,26 +95,26 @@ impl Access {
             object["kind"] = kind.into();
             object["metadata"] = json!({ "name": self.name });
             let path = self.path(scope.as_deref(), kind) + "?fieldManager=mcr-testkit&force=true";
-            let applied = send(client, "PATCH", &path, &object).await;
+            let applied = send(&self.plane.client(), "PATCH", &path, &object).await;
             applied.map_err(ControlPlaneError::api(format!("granting rules to {}", self.user)))?;
         }
-        self.wait(client, &probes, true).await
+        self.wait(&probes, true).await
     }
 
     /// Removes all rules and waits until none works.
-    pub(super) async fn revoke(&self, client: &Client) -> Result<(), ControlPlaneError> {
+    pub(super) async fn revoke(&self) -> Result<(), ControlPlaneError> {
         let Given { scopes, probes } = std::mem::take(&mut *self.given.lock());
         for scope in scopes {
             let [_, binding] = kinds(scope.as_deref());
             let path = self.path(scope.as_deref(), binding);
-            match send(client, "DELETE", &path, &json!({})).await {
+            match send(&self.plane.client(), "DELETE", &path, &json!({})).await {
                 Err(kube::Error::Api(status)) if status.code == 404 => {}
                 result => {
                     result.map_err(ControlPlaneError::api(format!("revoking rules of {}", self.user)))?;
                 }
             }
         }
-        self.wait(client, &probes, false).await
+        self.wait(&probes, false).await
     }
 
     fn path(&self, namespace: Option<&str>, kind: &str) -> String {
@@ -133,13 +142,13 @@ impl Access {
         Some(json!({ "apiVersion": version, "kind": "SubjectAccessReview", "spec": spec }))
     }
 
-    async fn wait(&self, client: &Client, probes: &[Value], allowed: bool) -> Result<(), ControlPlaneError> {
+    async fn wait(&self, probes: &[Value], allowed: bool) -> Result<(), ControlPlaneError> {
         const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-        let started = Instant::now();
+        let (client, started) = (self.plane.client(), Instant::now());
         for probe in probes {
             loop {
                 let doing = format!("asking what {} may do", self.user);
-                let review = send(client, "POST", REVIEWS, probe).await;
+                let review = send(&client, "POST", REVIEWS, probe).await;
                 let review = review.map_err(ControlPlaneError::api(doing))?;
                 if review["status"]["allowed"] == allowed {
                     break;

@@ -83,16 +83,10 @@ impl ServiceAccountBuilder {
             "system:serviceaccounts".to_owned(),
             format!("system:serviceaccounts:{namespace}"),
         ];
-        let access = Arc::new(Access::new(subject, user.clone(), groups));
-        for grant in grants {
-            access.allow(&client, grant).await?;
-        }
         Ok(ServiceAccountUser {
-            plane,
             namespace: namespace.into(),
             account: name.into(),
-            name: user.into(),
-            access,
+            access: Access::with(plane, subject, user, groups, grants).await?,
         })
     }
 }
@@ -101,17 +95,15 @@ impl ServiceAccountBuilder {
 /// Cheap to clone; keeps its control plane alive.
 #[derive(Clone, Debug)]
 pub struct ServiceAccountUser {
-    plane: ControlPlane,
     namespace: Arc<str>,
     account: Arc<str>,
-    name: Arc<str>,
     access: Arc<Access>,
 }
 
 impl ServiceAccountUser {
     /// The name the API server sees, as in its audit log: `system:serviceaccount:<namespace>:<name>`.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.access.user
     }
 
     /// A new token with a chosen life; Kubernetes makes none that live less than 10 minutes.
@@ -125,8 +117,14 @@ impl ServiceAccountUser {
             "kind": "TokenRequest",
             "spec": { "expirationSeconds": 3600, "audiences": [] },
         });
-        let doing = || format!("requesting a token of {}", self.name);
-        let answer = send(&self.plane.client(), "POST", &self.path("/token"), &request).await;
+        let doing = || format!("requesting a token of {}", self.name());
+        let answer = send(
+            &self.access.plane.client(),
+            "POST",
+            &self.path("/token"),
+            &request,
+        )
+        .await;
         let answer = answer.map_err(ControlPlaneError::api(doing()))?;
         match answer["status"]["token"].as_str() {
             Some(token) => Ok(token.to_owned()),
@@ -136,7 +134,9 @@ impl ServiceAccountUser {
 
     /// A kubeconfig with one context, named after the control plane, that uses `token`.
     pub fn kubeconfig(&self, token: impl Into<String>) -> String {
-        self.plane.kubeconfig_with(Credentials::Token(token.into()))
+        self.access
+            .plane
+            .kubeconfig_with(Credentials::Token(token.into()))
     }
 
     /// Removes all granted rules, and waits until requests are refused (403).
@@ -145,7 +145,7 @@ impl ServiceAccountUser {
     ///
     /// When the API server refuses, or the account still has the rights after 10 s.
     pub async fn revoke(&self) -> Result<(), ControlPlaneError> {
-        self.access.revoke(&self.plane.client()).await
+        self.access.revoke().await
     }
 
     /// Deletes the account: all its tokens become invalid (401). A token that the API server has
@@ -155,8 +155,8 @@ impl ServiceAccountUser {
     ///
     /// When the API server refuses.
     pub async fn delete(&self) -> Result<(), ControlPlaneError> {
-        let deleted = send(&self.plane.client(), "DELETE", &self.path(""), &json!({})).await;
-        let deleted = deleted.map_err(ControlPlaneError::api(format!("deleting {}", self.name)));
+        let deleted = send(&self.access.plane.client(), "DELETE", &self.path(""), &json!({})).await;
+        let deleted = deleted.map_err(ControlPlaneError::api(format!("deleting {}", self.name())));
         deleted.map(drop)
     }
 

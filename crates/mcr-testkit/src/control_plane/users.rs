@@ -76,25 +76,14 @@ impl UserBuilder {
             name: self.name.clone(),
             namespace: None,
         };
-        let access = Access::new(subject, self.name.clone(), self.groups);
-        let user = User {
-            plane: self.plane,
-            name: self.name.into(),
-            credentials,
-            access: Arc::new(access),
-        };
-        for grant in self.grants {
-            user.access.allow(&user.plane.client(), grant).await?;
-        }
-        Ok(user)
+        let access = Access::with(self.plane, subject, self.name, self.groups, self.grants).await?;
+        Ok(User { credentials, access })
     }
 }
 
 /// A user with a client certificate and chosen rights. Cheap to clone; keeps its control plane alive.
 #[derive(Clone, Debug)]
 pub struct User {
-    plane: ControlPlane,
-    name: Arc<str>,
     credentials: Credentials,
     access: Arc<Access>,
 }
@@ -102,7 +91,7 @@ pub struct User {
 impl User {
     /// The name the API server sees, as in its audit log.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.access.user
     }
 
     /// The certificate and key.
@@ -112,7 +101,7 @@ impl User {
 
     /// A kubeconfig with one context, named after the control plane.
     pub fn kubeconfig(&self) -> String {
-        self.plane.kubeconfig_with(self.credentials())
+        self.access.plane.kubeconfig_with(self.credentials())
     }
 
     /// A client with the credentials of this user.
@@ -130,9 +119,7 @@ impl User {
     ///
     /// When the API server refuses, or the rules do not take effect within 10 s.
     pub async fn allow(&self, rules: impl IntoIterator<Item = PolicyRule>) -> Result<(), ControlPlaneError> {
-        self.access
-            .allow(&self.plane.client(), (None, rules.into_iter().collect()))
-            .await
+        self.access.allow((None, rules.into_iter().collect())).await
     }
 
     /// Removes all rules that this user or its builder has granted, and waits until requests are
@@ -143,6 +130,6 @@ impl User {
     ///
     /// When the API server refuses, or the user still has the rights after 10 s.
     pub async fn revoke(&self) -> Result<(), ControlPlaneError> {
-        self.access.revoke(&self.plane.client()).await
+        self.access.revoke().await
     }
 }

@@ -63,20 +63,29 @@ impl SimRule {
     /// If it is none.
     pub fn of_role(role: &str) -> Result<Vec<Self>, String> {
         let role: Value = serde_saphyr::from_str(role).map_err(|error| error.to_string())?;
-        let texts = |rule: &Value, of: &str| -> Vec<String> {
-            let texts = rule[of].as_array().into_iter().flatten();
-            strings(texts.filter_map(Value::as_str))
-        };
-        let rule = |rule: &Value| Self {
-            groups: texts(rule, "apiGroups"),
-            resources: texts(rule, "resources"),
-            verbs: texts(rule, "verbs"),
-            names: texts(rule, "resourceNames"),
-            namespace: None,
-            paths: texts(rule, "nonResourceURLs"),
-        };
         let rules = role["rules"].as_array().ok_or("it has no rules")?;
-        Ok(rules.iter().map(rule).collect())
+        Ok(rules.iter().map(Self::of_rule).collect())
+    }
+
+    #[doc(hidden)]
+    pub fn of_rule(rule: &Value) -> Self {
+        let texts = |of: &str| {
+            strings(
+                rule[of]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .filter_map(Value::as_str),
+            )
+        };
+        Self {
+            groups: texts("apiGroups"),
+            resources: texts("resources"),
+            verbs: texts("verbs"),
+            names: texts("resourceNames"),
+            namespace: None,
+            paths: texts("nonResourceURLs"),
+        }
     }
 
     /// Only in this namespace.
@@ -261,24 +270,12 @@ impl Attributes<'_> {
 /// The users of a cluster, by their credentials.
 #[derive(Clone, Debug, Default)]
 pub struct Users {
-    tokens: HashMap<String, Arc<SimUser>>,
+    pub tokens: HashMap<String, Arc<SimUser>>,
     /// By the certificate, DER. Only certificates of `SimTls::client_certificate` are in it.
-    certificates: HashMap<Vec<u8>, Arc<SimUser>>,
+    pub certificates: HashMap<Vec<u8>, Arc<SimUser>>,
 }
 
 impl Users {
-    pub fn set_token(&mut self, token: String, user: SimUser) {
-        self.tokens.insert(token, Arc::new(user));
-    }
-
-    pub fn remove_token(&mut self, token: &str) -> bool {
-        self.tokens.remove(token).is_some()
-    }
-
-    pub fn set_certificate(&mut self, der: Vec<u8>, user: SimUser) {
-        self.certificates.insert(der, Arc::new(user));
-    }
-
     pub fn token_of(&self, name: &str) -> Option<String> {
         let found = self.tokens.iter().find(|(_, user)| user.name == name);
         found.map(|(token, _)| token.clone())

@@ -143,10 +143,11 @@ impl SimBuilder {
         };
         let mut users = Users::default();
         let token = self.admin_token.unwrap_or_else(|| format!("admin-{seed:016x}"));
-        users.set_token(token, SimUser::new(ADMIN).group("system:masters"));
-        for (token, user) in self.users {
-            users.set_token(token, user);
-        }
+        let admin = (token, SimUser::new(ADMIN).group("system:masters"));
+        let all = std::iter::once(admin).chain(self.users);
+        users
+            .tokens
+            .extend(all.map(|(token, user)| (token, Arc::new(user))));
         let name = self.name.unwrap_or_else(|| format!("sim-{number}"));
         let state = ClusterState::new(name.into(), seed, self.settings, store, users);
         make_namespaces(&state);

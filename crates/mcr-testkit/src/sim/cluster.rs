@@ -51,18 +51,19 @@ impl SimCluster {
 
     /// Adds the user of a bearer token, or replaces it. Rules are checked when a request starts.
     pub fn set_user(&self, token: impl Into<String>, user: SimUser) {
-        self.inner.users().set_token(token.into(), user);
+        self.inner.users().tokens.insert(token.into(), Arc::new(user));
     }
 
     /// Makes the holder of a client certificate a user of this cluster; see
     /// [`SimTls::client_certificate`](super::SimTls::client_certificate).
     pub fn set_certificate_user(&self, certificate: &super::SimCertificate, user: SimUser) {
-        self.inner.users().set_certificate(certificate.der.clone(), user);
+        let mut users = self.inner.users();
+        users.certificates.insert(certificate.der.clone(), Arc::new(user));
     }
 
     /// Makes a token unknown: requests get 401 from now on. Open watches go on, as in Kubernetes.
     pub fn remove_user(&self, token: &str) -> bool {
-        self.inner.users().remove_token(token)
+        self.inner.users().tokens.remove(token).is_some()
     }
 
     /// The UID of the kube-system namespace, which stands for the identity of the cluster.
@@ -206,8 +207,7 @@ impl SimCluster {
     }
 
     fn write(&self, kind: &Arc<Kind>, namespace: &str, name: &str, verb: Verb) -> Result<Value, SimError> {
-        let write = Write::new(kind, namespace, name, "sim");
-        let done = write.run(&self.inner, verb)?;
+        let done = Write::new(&self.inner, kind, namespace, name, "sim").run(verb)?;
         Ok(done.object.value_as(kind))
     }
 

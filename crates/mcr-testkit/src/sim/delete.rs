@@ -6,19 +6,13 @@ use super::clock;
 use super::error::SimError;
 use super::kinds::Kind;
 use super::object::{Object, has_finalizers, metadata_mut, text};
-use super::state::ClusterState;
 use super::store::Store;
 use super::write::{Done, Write};
 
 /// Deletions. An object with finalizers is only marked at first.
 impl Write<'_> {
-    pub(super) fn delete(
-        &self,
-        cluster: &ClusterState,
-        store: &mut Store,
-        options: &Value,
-    ) -> Result<Done, SimError> {
-        let live = self.live(cluster, store)?;
+    pub(super) fn delete(&self, store: &mut Store, options: &Value) -> Result<Done, SimError> {
+        let live = self.live(store)?;
         if self.kind.is_namespaces() && matches!(self.name, "default" | "kube-system" | "kube-public") {
             let message = format!(
                 "{} is forbidden: this namespace may not be deleted",
@@ -33,7 +27,7 @@ impl Write<'_> {
         }
         if may_go(self.kind, &object) {
             if !self.dry_run {
-                self.remove(cluster, store, &live);
+                self.remove(store, &live);
             }
             let reported = if self.dry_run {
                 live
@@ -56,9 +50,9 @@ impl Write<'_> {
         if self.kind.is_namespaces() {
             object["status"] = json!({ "phase": "Terminating" });
         }
-        let object = self.commit(cluster, store, object)?;
-        if self.kind.is_namespaces() && cluster.settings.finish_namespaces && !self.dry_run {
-            self.finish_namespace(cluster, store, &object);
+        let object = self.commit(store, object)?;
+        if self.kind.is_namespaces() && self.cluster.settings.finish_namespaces && !self.dry_run {
+            self.finish_namespace(store, &object);
         }
         Ok(Done::with(object))
     }
@@ -90,34 +84,24 @@ impl Write<'_> {
     }
 
     /// Deletes all in a namespace, then the namespace.
-    fn finish_namespace(&self, cluster: &ClusterState, store: &mut Store, namespace: &Object) {
-        let within = cluster.prefix(self.name);
-        for resource in store.resources() {
-            let Some(kind) = store
-                .kinds(&cluster.part)
-                .of_table(&resource)
-                .filter(|kind| kind.namespaced)
-            else {
-                continue;
-            };
-            let names: Vec<String> = store
-                .current(&resource, &within, "")
-                .map(|object| object.name().to_owned())
-                .collect();
-            for name in names {
-                let write = Write::new(&kind, self.name, &name, "");
+    fn finish_namespace(&self, store: &mut Store, namespace: &Object) {
+        let within = self.cluster.prefix(self.name);
+        let kinds = store.kinds(&self.cluster.part).clone();
+        let tables = store.resources().into_iter();
+        let kinds = tables.filter_map(|table| kinds.of_table(&table).filter(|kind| kind.namespaced));
+        let kinds: Vec<Arc<Kind>> = kinds.collect();
+        for kind in &kinds {
+            let names = store
+                .current(&kind.table, &within, "")
+                .map(|object| object.name().to_owned());
+            for name in names.collect::<Vec<_>>() {
+                let write = Write::new(self.cluster, kind, self.name, &name, "");
                 // Can't fail: the object was found under the same lock.
-                let _ = write.delete(cluster, store, &json!({}));
+                let _ = write.delete(store, &json!({}));
             }
         }
-        let mut empty = store.resources().into_iter().filter(|resource| {
-            store
-                .kinds(&cluster.part)
-                .of_table(resource)
-                .is_some_and(|kind| kind.namespaced)
-                && store.current(resource, &within, "").next().is_some()
-        });
-        if empty.next().is_none() {
+        let left = |kind: &Arc<Kind>| store.current(&kind.table, &within, "").next().is_some();
+        if !kinds.iter().any(left) {
             store.remove(&self.kind.table, &namespace.key);
         }
     }

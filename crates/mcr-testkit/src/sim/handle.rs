@@ -242,9 +242,9 @@ impl Request<'_> {
         let mut store = self.cluster.store();
         let page = list::list(&store, kind, &self.cluster.prefix(&target.namespace), &options)?;
         for object in &page.objects {
-            let mut write = Write::new(kind, object.namespace(), object.name(), "");
+            let mut write = Write::new(self.cluster, kind, object.namespace(), object.name(), "");
             write.dry_run = self.query.dry_run("DeleteOptions")?;
-            write.run_in(self.cluster, &mut store, Verb::Delete(delete.clone()))?;
+            write.run_in(&mut store, Verb::Delete(delete.clone()))?;
         }
         let mut bytes = Vec::new();
         form::write_page(kind, &page, self.form, &mut bytes)?;
@@ -253,7 +253,7 @@ impl Request<'_> {
 
     fn write(&self, kind: &Arc<Kind>, target: &Target, verb: &str) -> Result<Answer, SimError> {
         let media = self.content_type();
-        let mut write = Write::new(kind, &target.namespace, &target.name, "");
+        let mut write = Write::new(self.cluster, kind, &target.namespace, &target.name, "");
         write.subresource = &target.subresource;
         write.manager = self.manager();
         let (options, doing) = match verb {
@@ -289,7 +289,7 @@ impl Request<'_> {
             }
         };
         write.dry_run |= self.query.dry_run(options)?;
-        let done = write.run(self.cluster, doing)?;
+        let done = write.run(doing)?;
         if done.removed && !kind.delete_answers_object {
             let value = done.object.value();
             let mut details = kind.details(&target.name);

@@ -171,39 +171,25 @@ fn is_name(text: &str) -> bool {
 }
 
 /// Field selectors that a built-in resource knows besides name and namespace.
-fn known_fields(kind: &Kind) -> &'static [&'static str] {
+fn known_fields(kind: &Kind) -> &'static str {
     match &*kind.resource {
-        "pods" => &[
-            "spec.nodeName",
-            "spec.restartPolicy",
-            "spec.schedulerName",
-            "spec.serviceAccountName",
-            "spec.hostNetwork",
-            "status.phase",
-            "status.podIP",
-            "status.nominatedNodeName",
-        ],
-        "nodes" => &["spec.unschedulable"],
-        "secrets" => &["type"],
-        "namespaces" => &["status.phase"],
-        "services" => &["spec.clusterIP", "spec.type"],
-        "events" => &[
-            "involvedObject.kind",
-            "involvedObject.namespace",
-            "involvedObject.name",
-            "involvedObject.uid",
-            "involvedObject.apiVersion",
-            "involvedObject.resourceVersion",
-            "involvedObject.fieldPath",
-            "reason",
-            "reportingComponent",
-            "source",
-            "type",
-        ],
-        "jobs.batch" => &["status.successful"],
-        "replicasets.apps" | "replicationcontrollers" => &["status.replicas"],
-        "certificatesigningrequests.certificates.k8s.io" => &["spec.signerName"],
-        _ => &[],
+        "pods" => {
+            "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName spec.hostNetwork status.phase \
+             status.podIP status.nominatedNodeName"
+        }
+        "nodes" => "spec.unschedulable",
+        "secrets" => "type",
+        "namespaces" => "status.phase",
+        "services" => "spec.clusterIP spec.type",
+        "events" => {
+            "involvedObject.kind involvedObject.namespace involvedObject.name involvedObject.uid \
+             involvedObject.apiVersion involvedObject.resourceVersion involvedObject.fieldPath reason \
+             reportingComponent source type"
+        }
+        "jobs.batch" => "status.successful",
+        "replicasets.apps" | "replicationcontrollers" => "status.replicas",
+        "certificatesigningrequests.certificates.k8s.io" => "spec.signerName",
+        _ => "",
     }
 }
 
@@ -219,7 +205,7 @@ fn parse_fields(kind: &Kind, text: &str) -> Result<Vec<Field>, SimError> {
         };
         let selectable = kind.custom.as_ref().map(|custom| &custom.selectable);
         let known = matches!(path, "metadata.name" | "metadata.namespace")
-            || known_fields(kind).contains(&path)
+            || known_fields(kind).split_whitespace().any(|known| known == path)
             || selectable.is_some_and(|selectable| selectable.iter().any(|known| known == path));
         if !known {
             let message = format!("field label not supported: {path}");

@@ -92,10 +92,8 @@ impl Store {
             kinds: self.kinds.clone(),
             kinds_of: self.kinds_of.clone(),
             tables: self.tables.iter().map(copy).collect(),
-            window,
             compacted: self.version,
-            written: None,
-            wakes: Vec::new(),
+            ..Self::new(window)
         }
     }
 
@@ -184,8 +182,7 @@ impl Store {
         while table.log.len() > window {
             table.forget_oldest();
         }
-        let waiting: Vec<Waker> = table.waiting.drain().map(|(_, waker)| waker).collect();
-        self.wakes.extend(waiting);
+        self.wake_resource(resource);
     }
 
     fn table(&mut self, resource: &Arc<str>) -> &mut Table {
@@ -209,10 +206,9 @@ impl Store {
                 table.forget_oldest();
             }
             table.forgotten = table.forgotten.max(version);
-            // Wakes the watches: those that are behind end with a 410.
-            let waiting = table.waiting.drain().map(|(_, waker)| waker);
-            self.wakes.extend(waiting);
         }
+        // Those that are behind end with a 410.
+        self.wake_all();
     }
 
     /// Forgets the history of one resource.
@@ -306,23 +302,15 @@ impl Store {
     }
 
     pub fn wake_resource(&mut self, resource: &Arc<str>) {
-        let waiting: Vec<Waker> = self
-            .table(resource)
-            .waiting
-            .drain()
-            .map(|(_, waker)| waker)
-            .collect();
-        self.wakes.extend(waiting);
+        if let Some(table) = self.tables.get_mut(resource) {
+            self.wakes.extend(table.waiting.drain().map(|(_, waker)| waker));
+        }
     }
 
     pub fn wake_all(&mut self) {
         for table in self.tables.values_mut() {
             self.wakes.extend(table.waiting.drain().map(|(_, waker)| waker));
         }
-    }
-
-    pub fn object_count(&self) -> usize {
-        self.tables.values().map(|table| table.objects.len()).sum()
     }
 
     pub fn resources(&self) -> Vec<Arc<str>> {

@@ -7,7 +7,6 @@ use super::delete::may_go;
 use super::error::SimError;
 use super::kinds::Kind;
 use super::object::{Object, metadata_mut, text};
-use super::state::ClusterState;
 use super::store::Store;
 use super::write::{Done, Write};
 use super::{clock, crd, defaults, managed};
@@ -17,15 +16,15 @@ impl Write<'_> {
     /// Replaces the live state.
     pub(super) fn replace(
         &self,
-        cluster: &ClusterState,
         store: &mut Store,
         live: &Arc<Object>,
         mut object: Value,
         managed_already: bool,
     ) -> Result<Done, SimError> {
         let before = live.value_as(self.kind);
-        cluster.mark(&mut object);
-        cluster.ask_guard(self.kind, self.subresource, &before, &mut object)?;
+        self.cluster.mark(&mut object);
+        self.cluster
+            .ask_guard(self.kind, self.subresource, &before, &mut object)?;
         self.check_preconditions(&before, &object, live.version)?;
         self.carry_over(&before, &mut object);
         let deleting = !text(&before, "deletionTimestamp").is_empty();
@@ -46,12 +45,13 @@ impl Write<'_> {
             let generation = before["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
             metadata_mut(&mut object).insert("generation".to_owned(), generation.into());
         }
-        let tracked = cluster.settings.managed_fields || !before["metadata"]["managedFields"].is_null();
+        let tracked = self.cluster.settings.managed_fields || !before["metadata"]["managedFields"].is_null();
         if tracked && !managed_already {
             managed::track(self.kind, self.subresource, &self.manager, &before, &mut object);
         }
-        cluster.mark(&mut object);
-        cluster.admit(self.kind, self.subresource, Some(&before), &mut object)?;
+        self.cluster.mark(&mut object);
+        self.cluster
+            .admit(self.kind, self.subresource, Some(&before), &mut object)?;
         let metadata = metadata_mut(&mut object);
         metadata.insert("resourceVersion".to_owned(), live.version.to_string().into());
         if managed::same(&before, &object) {
@@ -60,13 +60,13 @@ impl Write<'_> {
         if deleting && may_go(self.kind, &object) {
             // This update has removed the last finalizer, so the object is deleted. The answer has the new state, the
             // `DELETED` event the state before.
-            let last = Arc::new(Object::new(&cluster.part, object, live.version));
+            let last = Arc::new(Object::new(&self.cluster.part, object, live.version));
             if !self.dry_run {
-                self.remove(cluster, store, live);
+                self.remove(store, live);
             }
             return Ok(Done::with(last));
         }
-        self.commit(cluster, store, object).map(Done::with)
+        self.commit(store, object).map(Done::with)
     }
 
     fn check_preconditions(&self, before: &Value, object: &Value, live: u64) -> Result<(), SimError> {
@@ -105,18 +105,9 @@ impl Write<'_> {
     /// Restores the fields that this write can't change: those of the server, and those of the other subresource.
     fn carry_over(&self, before: &Value, object: &mut Value) {
         if self.subresource == "status" {
-            let status = object.get("status").cloned();
             let managed = object["metadata"].get("managedFields").cloned();
             let mut whole = before.clone();
-            match (whole.as_object_mut(), status) {
-                (Some(map), Some(status)) => {
-                    map.insert("status".to_owned(), status);
-                }
-                (Some(map), None) => {
-                    map.remove("status");
-                }
-                (None, _) => {}
-            }
+            copy_status(object, &mut whole);
             if let Some(managed) = managed {
                 metadata_mut(&mut whole).insert("managedFields".to_owned(), managed);
             }
@@ -127,28 +118,32 @@ impl Write<'_> {
             object["spec"] = before["spec"].clone();
         }
         let metadata = metadata_mut(object);
-        for field in [
-            "uid",
+        let times = [
             "creationTimestamp",
             "deletionTimestamp",
             "deletionGracePeriodSeconds",
-            "generation",
-            "name",
-            "namespace",
-        ] {
+        ];
+        for field in times
+            .into_iter()
+            .chain(["uid", "generation", "name", "namespace"])
+        {
             match before["metadata"].get(field) {
                 Some(value) => metadata.insert(field.to_owned(), value.clone()),
                 None => metadata.remove(field),
             };
         }
-        if let Some(map) = object.as_object_mut()
-            && self.kind.has_status
-        {
-            match before.get("status") {
-                Some(status) => map.insert("status".to_owned(), status.clone()),
-                None => map.remove("status"),
-            };
+        if self.kind.has_status {
+            copy_status(before, object);
         }
+    }
+}
+
+fn copy_status(from: &Value, to: &mut Value) {
+    if let Some(map) = to.as_object_mut() {
+        match from.get("status") {
+            Some(status) => map.insert("status".to_owned(), status.clone()),
+            None => map.remove("status"),
+        };
     }
 }
 

@@ -28,6 +28,7 @@ pub enum Verb {
 /// The target and the options of a write, and its field manager.
 #[derive(Debug)]
 pub struct Write<'a> {
+    pub cluster: &'a ClusterState,
     pub kind: &'a Arc<Kind>,
     pub namespace: &'a str,
     pub name: &'a str,
@@ -57,8 +58,15 @@ impl Done {
 }
 
 impl<'a> Write<'a> {
-    pub fn new(kind: &'a Arc<Kind>, namespace: &'a str, name: &'a str, manager: &str) -> Self {
+    pub fn new(
+        cluster: &'a ClusterState,
+        kind: &'a Arc<Kind>,
+        namespace: &'a str,
+        name: &'a str,
+        manager: &str,
+    ) -> Self {
         Self {
+            cluster,
             kind,
             namespace,
             name,
@@ -68,23 +76,23 @@ impl<'a> Write<'a> {
         }
     }
 
-    pub fn run(&self, cluster: &ClusterState, verb: Verb) -> Result<Done, SimError> {
-        let mut store = cluster.store();
-        self.run_in(cluster, &mut store, verb)
+    pub fn run(&self, verb: Verb) -> Result<Done, SimError> {
+        let mut store = self.cluster.store();
+        self.run_in(&mut store, verb)
     }
 
-    pub fn run_in(&self, cluster: &ClusterState, store: &mut Store, verb: Verb) -> Result<Done, SimError> {
+    pub fn run_in(&self, store: &mut Store, verb: Verb) -> Result<Done, SimError> {
         match verb {
-            Verb::Create(object) => self.create(cluster, store, object),
-            Verb::Update(object) => self.update(cluster, store, object),
-            Verb::Patch(patch) => self.patch(cluster, store, &patch),
-            Verb::Apply { object, force } => self.apply(cluster, store, object, force),
-            Verb::Delete(options) => self.delete(cluster, store, &options),
+            Verb::Create(object) => self.create(store, object),
+            Verb::Update(object) => self.update(store, object),
+            Verb::Patch(patch) => self.patch(store, &patch),
+            Verb::Apply { object, force } => self.apply(store, object, force),
+            Verb::Delete(options) => self.delete(store, &options),
         }
     }
 
-    pub fn live(&self, cluster: &ClusterState, store: &Store) -> Result<Arc<Object>, SimError> {
-        let key = cluster.key(self.namespace, self.name);
+    pub fn live(&self, store: &Store) -> Result<Arc<Object>, SimError> {
+        let key = self.cluster.key(self.namespace, self.name);
         let live = store.get(&self.kind.table, &key).cloned();
         live.ok_or_else(|| SimError::not_found(self.kind, self.name))
     }
@@ -93,16 +101,16 @@ impl<'a> Write<'a> {
         SimError::invalid(&self.kind.group, &self.kind.kind, name, causes)
     }
 
-    fn create(&self, cluster: &ClusterState, store: &mut Store, mut object: Value) -> Result<Done, SimError> {
+    fn create(&self, store: &mut Store, mut object: Value) -> Result<Done, SimError> {
         self.check_namespace(&mut object)?;
         if !text(&object, "resourceVersion").is_empty() {
             return Err(SimError::internal(
                 "resourceVersion should not be set on objects to be created",
             ));
         }
-        self.namespace_is_open(cluster, store, &object)?;
+        self.namespace_is_open(store, &object)?;
         let now = clock::now();
-        let uid = cluster.uid();
+        let uid = self.cluster.uid();
         let metadata = metadata_mut(&mut object);
         for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
             metadata.remove(field);
@@ -116,12 +124,12 @@ impl<'a> Write<'a> {
         let prefix = text(&object, "generateName").to_owned();
         let generated = text(&object, "name").is_empty() && !prefix.is_empty();
         if generated {
-            let mut name = format!("{prefix}{}", cluster.suffix());
+            let mut name = format!("{prefix}{}", self.cluster.suffix());
             while store
-                .get(&self.kind.table, &cluster.key(self.namespace, &name))
+                .get(&self.kind.table, &self.cluster.key(self.namespace, &name))
                 .is_some()
             {
-                name = format!("{prefix}{}", cluster.suffix());
+                name = format!("{prefix}{}", self.cluster.suffix());
             }
             metadata_mut(&mut object).insert("name".to_owned(), name.into());
         }
@@ -146,20 +154,21 @@ impl<'a> Write<'a> {
             Some(manages) if self.manager.is_empty() => {
                 metadata_mut(&mut object).insert("managedFields".to_owned(), manages);
             }
-            _ if cluster.settings.managed_fields => {
+            _ if self.cluster.settings.managed_fields => {
                 let nobodys = defaults::untracked(self.kind, &object);
                 managed::track(self.kind, self.subresource, &self.manager, &nobodys, &mut object);
             }
             _ => {}
         }
-        cluster.mark(&mut object);
-        let key = cluster.key(self.namespace, &name);
+        self.cluster.mark(&mut object);
+        let key = self.cluster.key(self.namespace, &name);
         if let Some(there) = store.get(&self.kind.table, &key) {
             let leaving = !text(&there.value(), "deletionTimestamp").is_empty();
             return Err(SimError::already_exists(self.kind, &name, leaving));
         }
-        cluster.admit(self.kind, self.subresource, None, &mut object)?;
-        let object = self.commit(cluster, store, object)?;
+        self.cluster
+            .admit(self.kind, self.subresource, None, &mut object)?;
+        let object = self.commit(store, object)?;
         Ok(Done {
             created: true,
             ..Done::with(object)
@@ -179,18 +188,13 @@ impl<'a> Write<'a> {
         Ok(())
     }
 
-    fn namespace_is_open(
-        &self,
-        cluster: &ClusterState,
-        store: &Store,
-        object: &Value,
-    ) -> Result<(), SimError> {
+    fn namespace_is_open(&self, store: &Store, object: &Value) -> Result<(), SimError> {
         if !self.kind.namespaced {
             return Ok(());
         }
         let namespace = self.namespace;
         let found = store
-            .get(NAMESPACES, &cluster.key("", namespace))
+            .get(NAMESPACES, &self.cluster.key("", namespace))
             .map(|object| object.value());
         let Some(found) = found else {
             let message = format!("namespaces \"{namespace}\" not found");
@@ -214,7 +218,7 @@ impl<'a> Write<'a> {
         Err(SimError::new(403, "Forbidden", message).with(details))
     }
 
-    fn update(&self, cluster: &ClusterState, store: &mut Store, mut object: Value) -> Result<Done, SimError> {
+    fn update(&self, store: &mut Store, mut object: Value) -> Result<Done, SimError> {
         let given = text(&object, "name");
         if given.is_empty() {
             return Err(SimError::bad_request(format!(
@@ -224,11 +228,9 @@ impl<'a> Write<'a> {
         }
         self.same_name(given)?;
         self.check_namespace(&mut object)?;
-        match self.live(cluster, store) {
-            Ok(live) => self.replace(cluster, store, &live, object, false),
-            Err(_) if self.kind.create_on_update && self.subresource.is_empty() => {
-                self.create(cluster, store, object)
-            }
+        match self.live(store) {
+            Ok(live) => self.replace(store, &live, object, false),
+            Err(_) if self.kind.create_on_update && self.subresource.is_empty() => self.create(store, object),
             Err(error) => Err(error),
         }
     }
@@ -243,8 +245,8 @@ impl<'a> Write<'a> {
         )))
     }
 
-    fn patch(&self, cluster: &ClusterState, store: &mut Store, patch: &Patch) -> Result<Done, SimError> {
-        let live = self.live(cluster, store)?;
+    fn patch(&self, store: &mut Store, patch: &Patch) -> Result<Done, SimError> {
+        let live = self.live(store)?;
         let before = live.value_as(self.kind);
         let object = patch.apply(self.kind, &before)?;
         self.same_name(text(&object, "name"))?;
@@ -253,23 +255,17 @@ impl<'a> Write<'a> {
             let cause = Cause::invalid("metadata.uid", format!("{uid:?}"), "field is immutable");
             return Err(self.invalid(self.name, &[cause.clone(), cause]));
         }
-        self.replace(cluster, store, &live, object, false)
+        self.replace(store, &live, object, false)
     }
 
-    fn apply(
-        &self,
-        cluster: &ClusterState,
-        store: &mut Store,
-        mut config: Value,
-        force: bool,
-    ) -> Result<Done, SimError> {
+    fn apply(&self, store: &mut Store, mut config: Value, force: bool) -> Result<Done, SimError> {
         self.same_name(text(&config, "name"))?;
         if !config["metadata"]["managedFields"].is_null() {
             return Err(SimError::bad_request("metadata.managedFields must be nil"));
         }
         self.check_namespace(&mut config)?;
         metadata_mut(&mut config).insert("name".to_owned(), self.name.into());
-        match self.live(cluster, store) {
+        match self.live(store) {
             Ok(live) => {
                 let version = text(&config, "resourceVersion").to_owned();
                 let before = live.value_as(self.kind);
@@ -278,7 +274,7 @@ impl<'a> Write<'a> {
                 if !version.is_empty() {
                     metadata_mut(&mut merged).insert("resourceVersion".to_owned(), version.into());
                 }
-                self.replace(cluster, store, &live, merged, true)
+                self.replace(store, &live, merged, true)
             }
             Err(error) if !self.subresource.is_empty() => Err(error),
             Err(_) => {
@@ -296,7 +292,7 @@ impl<'a> Write<'a> {
                     kind: self.kind,
                     ..*self
                 };
-                write.create(cluster, store, object)
+                write.create(store, object)
             }
         }
     }
@@ -319,39 +315,34 @@ impl<'a> Write<'a> {
         causes.unwrap_or_default()
     }
 
-    pub fn commit(
-        &self,
-        cluster: &ClusterState,
-        store: &mut Store,
-        object: Value,
-    ) -> Result<Arc<Object>, SimError> {
+    pub fn commit(&self, store: &mut Store, object: Value) -> Result<Arc<Object>, SimError> {
         let kinds = if self.kind.is_crds() {
             Some(crd::kinds(&object)?)
         } else {
             None
         };
         if self.dry_run {
-            let mut object = Object::new(&cluster.part, object, store.version);
+            let mut object = Object::new(&self.cluster.part, object, store.version);
             object.forget_version();
             return Ok(Arc::new(object));
         }
-        let object = Arc::new(Object::new(&cluster.part, object, store.next_version()));
+        let object = Arc::new(Object::new(&self.cluster.part, object, store.next_version()));
         store.put(&self.kind.table, object.clone());
         if let Some(kinds) = kinds {
-            store.kinds_mut(&cluster.part).set_crd(object.name(), kinds);
+            store.kinds_mut(&self.cluster.part).set_crd(object.name(), kinds);
         }
         Ok(object)
     }
 
-    pub fn remove(&self, cluster: &ClusterState, store: &mut Store, object: &Object) {
+    pub fn remove(&self, store: &mut Store, object: &Object) {
         store.remove(&self.kind.table, &object.key);
         if !self.kind.is_crds() {
             return;
         }
         // Deleting a CRD deletes its objects.
-        for kind in store.kinds_mut(&cluster.part).remove_crd(object.name()) {
+        for kind in store.kinds_mut(&self.cluster.part).remove_crd(object.name()) {
             let keys: Vec<_> = store
-                .current(&kind.table, &cluster.prefix(""), "")
+                .current(&kind.table, &self.cluster.prefix(""), "")
                 .map(|object| object.key.clone())
                 .collect();
             for key in keys {

@@ -162,7 +162,7 @@ impl Templates {
 /// Plays a scenario of a file, on a tokio runtime of its own in paused time. The tests of [`steps!`](macro@crate::steps) call it.
 ///
 /// # Panics
-/// If the provider does not do what the scenario says. The message has the step and what was announced.
+/// If the provider departs from the scenario. The message has the step and what was announced.
 pub fn run<P: HubProvider>(file: &str, scenario: &str) {
     let file = scenario::File::read(file);
     let runtime = tokio::runtime::Builder::new_current_thread()

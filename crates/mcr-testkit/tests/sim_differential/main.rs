@@ -143,7 +143,7 @@ impl Server for Sim {
     }
 }
 
-/// Runs a script against both and says where they differ.
+/// Runs a script against both and reports where they differ.
 async fn differences(real: &Real, sim: &Sim, script: &Script) -> Vec<String> {
     let (truth, claim) = tokio::join!(script::run(real, script), script::run(sim, script));
     let (truth_normal, claim_normal) = (normal::transcript(&truth), normal::transcript(&claim));

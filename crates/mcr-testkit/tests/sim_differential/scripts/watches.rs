@@ -98,7 +98,7 @@ pub(super) fn watch_live() -> Script {
             watch(&at(WIDGETS, "?watch=true&timeoutSeconds=6")),
             post(MAPS, map("b")),
             patch("merge", &at(MAPS, "/b"), json!({ "data": { "key": "2" } })),
-            // Nothing changes, nothing is told.
+            // Nothing changes, nothing is sent.
             patch("merge", &at(MAPS, "/b"), json!({ "data": { "key": "2" } })),
             post(WIDGETS, widget("w", json!({ "size": 1 }))),
             delete(&at(MAPS, "/b")),
