@@ -230,7 +230,7 @@ impl Memory {
         }
     }
 
-    /// Notes when to look again at a source that has left the watch: the controller requeues only the objects in it.
+    /// Notes when to observe a source again that has left the watch: the controller requeues only the objects in it.
     pub(crate) fn note_later(&self, source: &RequestKey, after: Duration) {
         self.later.0.lock().insert(source.clone(), after);
         self.later.1.notify_one();

@@ -1,4 +1,4 @@
-//! Clusters that do not take an object: it is told in words and tried later and later, and others are not held.
+//! Clusters that do not take an object: it is reported in words and tried later and later, and others are not held.
 
 use mcr_sync::TargetNamespace;
 
@@ -167,7 +167,7 @@ async fn sync_target_cluster_without_the_right_to_create_is_reported_and_others_
 
 #[tokio::test(start_paused = true)]
 async fn sync_source_cluster_without_the_right_to_patch_holds_no_other() {
-    // What is allowed, what is told, and whether targets are made.
+    // What is allowed, what is reported, and whether targets are made.
     let read = &["get", "list", "watch"][..];
     for (resource, verbs, reported, right, is_made) in [
         ("*", read, "update", "\"widgets\"", false),

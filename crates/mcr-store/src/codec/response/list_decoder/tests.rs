@@ -6,7 +6,7 @@ use crate::codec::response::{
     tests::{Encoded, bodies, encoded},
 };
 
-/// All that a list says, or its error.
+/// All that a list has, or its error.
 type Announced = Result<(Vec<Encoded>, String, Option<String>), ListError>;
 
 fn all_of(page: Result<ListPage<'_>, ListError>) -> Announced {
