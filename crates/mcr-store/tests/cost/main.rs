@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 static MEMORY: PeakAlloc = PeakAlloc;
 
 /// Fewer where everything takes long.
-const CLUSTERS: usize = if cfg!(debug_assertions) { 10 } else { 100 };
+const CLUSTERS: usize = if cfg!(debug_assertions) { 4 } else { 100 };
 
 /// How many objects of each kind a cluster has.
 const OBJECTS: usize = 100;
