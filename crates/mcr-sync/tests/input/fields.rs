@@ -63,9 +63,7 @@ async fn sync_fields_that_the_target_server_drops_are_reported_and_sent_again_ea
     // Who may not read the definition sees no change.
     for (mode, target, restarts, reads) in [
         (None, "w", false, false),
-        (None, "w", false, true),
         (None, "w", true, true),
-        (apply, "w", true, true),
         (apply, "w", false, true),
         (None, "copy", true, true),
     ] {
