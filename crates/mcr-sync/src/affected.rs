@@ -23,10 +23,10 @@ struct Seen {
     ready_since: Option<SystemTime>,
     /// Whether it is not yet known if the cluster answers. Nothing is reported until then.
     is_new: bool,
-    /// A hash of whether it is another name of a cluster, and of the labels and the properties if a function of the user may look at
+    /// A hash of whether it is another name of a cluster, and of the labels and the properties if a function of the user may read
     /// them.
     described: u64,
-    /// A hash of the labels and the properties of a source cluster, which the projection may look at.
+    /// A hash of the labels and the properties of a source cluster, which the projection may read.
     own: u64,
 }
 

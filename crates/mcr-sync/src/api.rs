@@ -129,7 +129,7 @@ impl Remote {
     }
 
     /// The object as the server has it now. A 404 counts only if it names the object: that of a kind which is not served, or
-    /// of something in front of the server, says nothing about the object.
+    /// of something in front of the server, proves nothing about the object.
     pub(crate) async fn get(&self) -> Result<Option<Arc<DynamicObject>>, SyncError> {
         match self.sent(Way::Read, self.api.get(&self.segment)).await? {
             Ok(object) => Ok(Some(self.kept(object))),
@@ -295,7 +295,7 @@ impl Remote {
             .await?
         {
             Ok(_) => Ok(true),
-            // It has changed or is gone. The next read says which.
+            // It has changed or is gone. The next read shows which.
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(false),
             Err(error) => Err(self.failed("delete")(error)),
         }
@@ -355,7 +355,7 @@ fn is_too_large(status: &Status) -> bool {
 
 /// An object as JSON. The metadata of a dynamic object always serialises.
 pub(crate) fn value(object: &DynamicObject) -> Value {
-    // The derived implementation copies each field of a flattened object twice, and this runs at every look.
+    // The derived implementation copies each field of a flattened object twice, and this runs at every observation.
     let mut all = match &object.data {
         Value::Object(fields) => fields.clone(),
         _ => Map::new(),

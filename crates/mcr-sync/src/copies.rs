@@ -1,4 +1,4 @@
-//! The origins of copies: which copies shall exist, and what the servers say about origins and copies.
+//! The origins of copies: which copies shall exist, and what the servers report of origins and copies.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

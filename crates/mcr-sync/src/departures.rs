@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The time until the fleet is read again while its providers have not announced all their clusters.
-const LOOK_AGAIN: Duration = Duration::from_secs(15);
+const OBSERVE_AGAIN: Duration = Duration::from_secs(15);
 
 impl<S, T> ObjectSync<S, T>
 where
@@ -105,7 +105,7 @@ struct Orphans {
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Keep,
-    LookAgain(Duration),
+    ObserveAgain(Duration),
     Delete,
 }
 
@@ -128,15 +128,15 @@ impl Orphans {
             left.remove(cluster);
             return Verdict::Keep;
         }
-        // A provider that has not announced all its clusters says nothing about those that are missing.
+        // A provider that has not announced all its clusters proves nothing about those that are missing.
         if !is_discovered {
-            return Verdict::LookAgain(LOOK_AGAIN);
+            return Verdict::ObserveAgain(OBSERVE_AGAIN);
         }
         let now = Instant::now();
         let since = *left.entry(cluster.clone()).or_insert(now);
         match self.grace.saturating_sub(now - since) {
             Duration::ZERO => Verdict::Delete,
-            rest => Verdict::LookAgain(rest),
+            rest => Verdict::ObserveAgain(rest),
         }
     }
 
@@ -199,10 +199,10 @@ async fn clean(request: Request<DynamicObject>, orphans: Arc<Orphans>) -> Result
     );
     match orphans.verdict(&source.cluster, is_in_fleet, is_discovered) {
         Verdict::Keep => Ok(Action::done()),
-        Verdict::LookAgain(after) => Ok(Action::requeue(after)),
+        Verdict::ObserveAgain(after) => Ok(Action::requeue(after)),
         Verdict::Delete => {
             if !orphans.copies_are_gone(&request, &source).await? {
-                return Ok(Action::requeue(LOOK_AGAIN));
+                return Ok(Action::requeue(OBSERVE_AGAIN));
             }
             let remote = Remote::new(&request.cluster, &orphans.target, &request.key.object)?;
             if let Some(target) = remote.get().await?
@@ -276,15 +276,15 @@ mod tests {
         };
         let cluster = ClusterName::new("team-a").unwrap();
         let verdict = |is_in_fleet, is_discovered| orphans.verdict(&cluster, is_in_fleet, is_discovered);
-        assert_eq!(verdict(false, false), Verdict::LookAgain(LOOK_AGAIN));
+        assert_eq!(verdict(false, false), Verdict::ObserveAgain(OBSERVE_AGAIN));
         tokio::time::advance(2 * hour).await;
         assert_eq!(
             verdict(false, true),
-            Verdict::LookAgain(hour),
+            Verdict::ObserveAgain(hour),
             "the grace begins now"
         );
         tokio::time::advance(hour).await;
-        assert_eq!(verdict(false, false), Verdict::LookAgain(LOOK_AGAIN));
+        assert_eq!(verdict(false, false), Verdict::ObserveAgain(OBSERVE_AGAIN));
         assert_eq!(verdict(false, true), Verdict::Delete);
     }
 }

@@ -21,12 +21,12 @@ pub enum BuildError {
         "the sync has the owner {0:?}; use 1 to 63 lower case letters, digits and '-', with a letter or digit at both ends"
     )]
     Owner(String),
-    /// Nothing says which targets of clusters that have left are those of this installation.
+    /// Nothing names the targets of this installation among those of clusters that have left.
     #[error(
         "the sync {0:?} is to delete orphans and has no owner; call `owner` with an id of this installation"
     )]
     NoOwner(String),
-    /// Nothing says in which clusters the targets shall be.
+    /// Nothing names the clusters of the targets.
     #[error("the sync {0:?} has no placement; call `to`, `to_each` or `place`")]
     NoPlacement(String),
     /// The namespace of [`TargetNamespace::Fixed`](crate::TargetNamespace::Fixed) is not valid.
@@ -35,7 +35,7 @@ pub enum BuildError {
          both ends"
     )]
     Namespace(String),
-    /// Nothing says how a target is made from a source.
+    /// Nothing makes a target from a source.
     #[error("the sync {0:?} has no projection; call `project` or `mirror`")]
     NoProjection(String),
     /// [`mirror`](crate::ObjectSync::mirror) of a kind whose objects belong to their cluster, such as a Pod.
@@ -50,7 +50,7 @@ pub enum BuildError {
          both ends, and a different one for each relation"
     )]
     RelatedId(String),
-    /// Nothing says which related objects are copied.
+    /// Nothing chooses the related objects.
     #[error("the relation to related objects {0:?} chooses no objects; call `named`, `labelled` or `select`")]
     NoSelection(String),
     /// The controller refused its settings.
@@ -125,7 +125,7 @@ pub enum SyncError {
          by the labels of the permission claim"
     )]
     Hidden(RequestKey),
-    /// The server does not say whether an object exists.
+    /// The server does not report whether an object exists.
     #[error(
         "the server answered 404 for the kind of {0}, not for the object; install its CustomResourceDefinition, or correct the \
          version of the kind"
@@ -177,10 +177,10 @@ pub enum SyncError {
     TooManySteps(usize),
 }
 
-/// What to do about a refused request, if its answer does not say so.
+/// What to do about a refused request, if its answer has no advice.
 fn advice(error: &kube::Error) -> &'static str {
     match error {
-        // Admission and a namespace that ends have this code too, and say what they want.
+        // Admission and a namespace that ends have this code too, and their own advice.
         kube::Error::Api(status) if status.code == 403 && status.message.contains(" cannot ") => {
             ". Grant this verb to the credentials of the cluster; it is tried again"
         }

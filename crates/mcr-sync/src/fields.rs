@@ -60,7 +60,7 @@ impl Fields {
 
 /// The same for equal values, whatever the order of their keys.
 pub(crate) fn digest(value: &Value) -> String {
-    /// Takes the text as it is made, because this runs at every look.
+    /// Takes the text as it is made, because this runs at every observation.
     struct Hash(Sha256);
 
     impl io::Write for Hash {
@@ -139,7 +139,7 @@ pub(crate) fn contains(live: &Value, desired: &Value, lists: bool) -> bool {
 }
 
 /// The paths at which `live` differs from `desired`, as people write them. With `absent`, only those that `live` does not have at all,
-/// unless they are empty: a server may leave out what says nothing.
+/// unless they are empty: a server may leave out what has no effect.
 fn paths(desired: &Value, live: &Value, absent: bool) -> Vec<String> {
     let below = |name: String, desired: &Value, live: &Value| {
         let below = paths(desired, live, absent).into_iter();

@@ -17,8 +17,8 @@ impl StatusKinds {
         self.0.lock()
     }
 
-    /// Whether the API server says that the kind has no status subresource. An API server that does not answer the question, as
-    /// one that allows no discovery, does not say so: the first write of a status then shows it.
+    /// Whether the API server reports that the kind has no status subresource. An API server that does not answer the question, as
+    /// one that allows no discovery, does not report it: the first write of a status then shows it.
     pub(crate) async fn is_missing(&self, cluster: &Cluster, resource: &ApiResource) -> bool {
         if self.known().get(cluster.name()) == Some(&cluster.epoch()) {
             return false;
@@ -63,7 +63,7 @@ pub(crate) async fn or_none(
     }
 }
 
-/// Whether the API server says that it does not serve a kind. One that does not answer the question does not say so.
+/// Whether the API server reports that it does not serve a kind. One that does not answer the question does not report it.
 async fn is_not_served(cluster: &Cluster, resource: &ApiResource) -> bool {
     let client = cluster.client();
     let Ok(groups) = client.list_api_groups().await else {

@@ -42,6 +42,15 @@ struct Remembered {
 }
 
 impl Remembered {
+    /// Forgets all but the objects that name the source.
+    fn forget(&mut self) {
+        let claims = std::mem::take(&mut self.claims);
+        *self = Self {
+            claims,
+            ..Self::default()
+        };
+    }
+
     fn is_empty(&self) -> bool {
         let none = self.away.is_empty() && self.waits_for.is_empty() && self.claims.is_empty();
         none && self.problem.is_none() && self.counts.is_empty() && self.unsynced.is_none()
@@ -230,7 +239,7 @@ impl Memory {
         }
     }
 
-    /// Notes when to look again at a source that has left the watch: the controller requeues only the objects in it.
+    /// Notes when to observe a source again that has left the watch: the controller requeues only the objects in it.
     pub(crate) fn note_later(&self, source: &RequestKey, after: Duration) {
         self.later.0.lock().insert(source.clone(), after);
         self.later.1.notify_one();
@@ -279,13 +288,7 @@ impl Memory {
     /// Forgets a source that is gone, but for the objects that name it.
     pub(crate) fn forget(&self, source: &RequestKey) {
         self.note_counts(source, 0, BTreeMap::new(), true);
-        self.change(source, |of| {
-            let claims = std::mem::take(&mut of.claims);
-            *of = Remembered {
-                claims,
-                ..Remembered::default()
-            };
-        });
+        self.change(source, Remembered::forget);
     }
 
     /// Forgets the sources of a cluster that has left, and the objects in it. They are observed again when it is back.
@@ -296,11 +299,7 @@ impl Memory {
         inner.sources.retain(|source, of| {
             of.claims.retain(|object, _| object.cluster != *cluster);
             if source.cluster == *cluster {
-                let claims = std::mem::take(&mut of.claims);
-                *of = Remembered {
-                    claims,
-                    ..Remembered::default()
-                };
+                of.forget();
             }
             !of.is_empty()
         });

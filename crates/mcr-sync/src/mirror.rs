@@ -33,7 +33,7 @@ fn remove(object: &mut Value, at: &str, fields: &[&str]) {
     }
 }
 
-/// Removes the fields that the server or a controller of a cluster chooses. The error says why an object can't be copied.
+/// Removes the fields that the server or a controller of a cluster chooses. The error has the reason why an object can't be copied.
 pub(crate) fn strip(kind: &ApiResource, object: &mut Value) -> Result<(), &'static str> {
     match (&*kind.group, &*kind.kind) {
         ("", "Service") => {

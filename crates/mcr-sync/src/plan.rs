@@ -130,7 +130,7 @@ pub(crate) enum Decision<P, K> {
     Forget(BTreeSet<P>),
     /// Remove the placements and the finalizer from the source.
     Release,
-    /// There is nothing to write now. The holds say what is still to come; without holds all is as it should be.
+    /// There is nothing to write now. The holds are what is still to come; without holds all is as it should be.
     Rest(Vec<Hold<K>>),
 }
 

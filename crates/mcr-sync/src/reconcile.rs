@@ -32,7 +32,7 @@ const MOST_STEPS: usize = 8;
 /// The time until an object that is not listed, or is being deleted, is observed again.
 const OBSERVE_AGAIN: Duration = Duration::from_secs(15);
 
-/// That time for a cluster that was connected less than [`LISTS_WITHIN`] ago: no event says that its targets are listed.
+/// That time for a cluster that was connected less than [`LISTS_WITHIN`] ago: no event reports that its targets are listed.
 const OBSERVE_SOON: Duration = Duration::from_secs(1);
 
 /// The time until a name that is taken, or an object that names a source wrongly, is observed again, and the longest time until a

@@ -72,7 +72,7 @@ pub(crate) fn places(sync: &str, meta: &ObjectMeta) -> Result<BTreeSet<RequestKe
     Ok(places.into_iter().filter_map(place).collect())
 }
 
-/// Whether the owner of the source says that this cluster is gone for good.
+/// Whether the owner of the source has declared this cluster gone for good.
 pub(crate) fn is_abandoned(meta: &ObjectMeta, cluster: &str) -> bool {
     part(&meta.annotations, ABANDON).is_some_and(|names| names.split(',').any(|name| name.trim() == cluster))
 }

@@ -137,7 +137,7 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         self.own()?.patch_status(patch).await.map(drop)
     }
 
-    /// What is wrong with the sync of the source, as its condition and its events say.
+    /// What is wrong with the sync of the source, as its condition and its events report it.
     fn problem(&self, outcome: &Outcome) -> Option<Problem> {
         let mut all: Vec<(&'static str, String)> = Vec::new();
         if outcome.is_paused {

@@ -19,7 +19,7 @@ use crate::{
 
 /// The time after which sources that have lost their labels are reconciled again. A standby drops the request of an object that
 /// leaves the watch of the sources, and no other event may come after it leads.
-const LOOK_AGAIN: Duration = Duration::from_secs(600);
+const OBSERVE_AGAIN: Duration = Duration::from_secs(600);
 
 type Meta = PartialObjectMeta<DynamicObject>;
 
@@ -120,7 +120,7 @@ pub(crate) fn watch_marked<S: 'static, T: 'static>(
         .cluster_source(move |cluster, enqueue, stop| {
             let (relation, marked) = (marking.clone(), marked.clone());
             async move {
-                let next = || stop.run_until_cancelled(tokio::time::sleep(LOOK_AGAIN));
+                let next = || stop.run_until_cancelled(tokio::time::sleep(OBSERVE_AGAIN));
                 while next().await.is_some() {
                     for key in left(&relation, &cluster, &marked).into_iter().flatten() {
                         enqueue.add_initial(key);

@@ -201,7 +201,7 @@ impl Writes {
         is_new
     }
 
-    /// Whether an object is to be written now, what is to be reported of it, and when to observe it again. `differs` says whether there
+    /// Whether an object is to be written now, what is to be reported of it, and when to observe it again. `differs`: whether there
     /// is anything to write but fields that the server has dropped before.
     pub(crate) fn judge(
         &self,

@@ -127,7 +127,7 @@ async fn sync_500_clusters_restart_without_a_write_and_a_burst_of_edits_is_never
     let writes = world.all_writes();
     let running = world.start();
     let read_again = || world.read_again.lock().unwrap().len() == counters.len();
-    eventually(LIMIT, "every source is looked at again", read_again).await;
+    eventually(LIMIT, "every source is observed again", read_again).await;
     assert_eq!(world.all_writes(), writes, "writes after a restart");
 
     // Each edit raises the counter of a source that chance selects.

@@ -19,7 +19,7 @@ const MIB: usize = 1 << 20;
 
 /// The bytes that the lists of a fleet may take at once.
 ///
-/// A list *begins* with some bytes, which are enough for most lists, and says how many it uses as it *grows*. Lists begin first
+/// A list *begins* with some bytes, which are enough for most lists, and reports how many it uses as it *grows*. Lists begin first
 /// come first served. Bytes that are given back go to lists that grow before others begin, because lists under way have to end.
 /// A list that only waits for its server gives back all bytes but those that it uses.
 ///

@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(cells.expected_page(), 0);
         cells.read_page(160_000);
         assert_eq!(cells.expected_page(), 170_000);
-        // The last page of a list is small, which says nothing about the next list.
+        // The last page of a list is small, which means nothing for the next list.
         cells.read_page(1_000);
         assert_eq!(cells.expected_page(), 127_500);
         for _ in 0..40 {

@@ -8,7 +8,7 @@ use mcr_store::{EventError, ListError, Status};
 
 /// Why a kind in a cluster is not listed or watched at the moment.
 ///
-/// The texts say what to do next. They quote no data of a response but the message of a Kubernetes `Status`.
+/// The texts have the next step. They quote no data of a response but the message of a Kubernetes `Status`.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum WatchError {
@@ -26,7 +26,7 @@ pub enum WatchError {
     /// The cluster is part of a scope whose clusters don't have this kind.
     #[error("this kind can't be watched in this cluster: {message}")]
     NotInScope {
-        /// Why, as the scope says.
+        /// The reason of the scope.
         message: String,
     },
     /// A part of the request is not valid, such as the name of its namespace. Nothing was sent.
@@ -58,7 +58,7 @@ pub enum WatchError {
     /// The API server asks for fewer requests.
     #[error("too many requests (429): the API server asks to wait")]
     TooManyRequests {
-        /// How long, if the API server said so.
+        /// How long, if the API server names a time.
         retry_after: Option<Duration>,
     },
     /// The API server answered with another error.
@@ -68,7 +68,7 @@ pub enum WatchError {
         code: u16,
         /// The API server's message, or `no further words`.
         message: String,
-        /// How long the API server asks to wait, if it said so.
+        /// How long the API server asks to wait, if it names a time.
         retry_after: Option<Duration>,
     },
     /// The response could not be read.

@@ -20,13 +20,6 @@ impl Permit {
         Self(permits.clone().acquire_owned().await.ok())
     }
 
-    /// Waits for a permit if [`hold_at_most`](Self::hold_at_most) has released this one.
-    pub async fn acquire_again(&mut self, permits: &Arc<Semaphore>) {
-        if self.0.is_none() {
-            *self = Self::acquire(permits).await;
-        }
-    }
-
     /// Runs `work` to its end, and releases the permit if that takes longer than `limit`.
     pub async fn hold_at_most<T>(&mut self, limit: Duration, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);

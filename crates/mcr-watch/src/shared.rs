@@ -230,7 +230,7 @@ impl SharedWatch {
         join()
     }
 
-    /// Withholds the kind from the cluster for this reason: the kind is blocked, whatever the feed says. `None` grants the
+    /// Withholds the kind from the cluster for this reason: the kind is blocked, whatever the feed reports. `None` grants the
     /// kind. The caller then has to run [`confirm_grant`](crate::internal::confirm_grant). Call it only inside the closure
     /// that is given to [`join_with`](Self::join_with).
     pub fn withhold(&self, reason: Option<&str>) -> Option<Grant> {
@@ -293,14 +293,14 @@ impl SharedWatch {
         }
     }
 
-    /// Takes the objects from the cache of a place in a scope from now on. That replaces the place that the watch read
+    /// Reads the objects from the cache of a place in a scope from now on. That replaces the place that the watch read
     /// before. Call it only inside the closure that is given to [`join_with`](Self::join_with).
     pub fn join(&self, feed: Arc<dyn Feed>, cache: Arc<Cache>) {
         let left = self.feed().replace(feed.clone());
         match left {
             None => self.move_to(cache),
             Some(left) => {
-                // Keep a copy: what becomes of the objects at the old place says nothing about those at the new one.
+                // Keep a copy: what becomes of the objects at the old place proves nothing about those at the new one.
                 let own = self.cache().split(self.id);
                 self.move_to(own);
                 if !std::ptr::addr_eq(Arc::as_ptr(&left), Arc::as_ptr(&feed)) {
@@ -359,7 +359,7 @@ impl SharedWatch {
         self.status_changed();
     }
 
-    /// Sets an error for a kind that can't be watched in this cluster, whatever its API server says.
+    /// Sets an error for a kind that can't be watched in this cluster, whatever its API server answers.
     pub fn refuse(&self, error: WatchError) {
         self.change_status(TargetEvent::Failed(error));
     }

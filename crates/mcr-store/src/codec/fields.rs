@@ -1,4 +1,4 @@
-//! The fields of objects, as a scanner reads them: two levels deep, without a look into the values.
+//! The fields of objects, as a scanner reads them: two levels deep, without reading the values.
 
 use std::{borrow::Cow, ops::Range};
 

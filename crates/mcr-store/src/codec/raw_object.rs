@@ -25,7 +25,7 @@ pub type Item<'a> = Result<RawObject<'a>, NotAnObject>;
 /// An object as it was sent: its fields are known, their values are not read yet. It borrows the body of the list or the
 /// line of the watch.
 ///
-/// A caller can look at its [`metadata`](Self::metadata), and [`encode`](Self::encode) it or skip it.
+/// A caller can read its [`metadata`](Self::metadata), and [`encode`](Self::encode) it or skip it.
 ///
 /// ```
 /// use mcr_store::{Encoder, Encoding, parse_list};

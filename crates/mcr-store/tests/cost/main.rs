@@ -28,12 +28,12 @@ use serde_json::{Value, json};
 static MEMORY: PeakAlloc = PeakAlloc;
 
 /// Fewer where everything takes long.
-const CLUSTERS: usize = if cfg!(debug_assertions) { 10 } else { 100 };
+const CLUSTERS: usize = if cfg!(debug_assertions) { 4 } else { 100 };
 
 /// How many objects of each kind a cluster has.
 const OBJECTS: usize = 100;
 
-/// Times say something of optimised programs only.
+/// Times have a meaning for optimised programs only.
 const ROUNDS: usize = if cfg!(debug_assertions) { 1 } else { 61 };
 
 /// The targets of the project: see docs/design/store.md.

@@ -34,7 +34,7 @@ use crate::{functions::typed, values::discreet_words};
 ///
 /// The kind must be namespaced if the source and the target are, and cluster-scoped if they are.
 ///
-/// **Choose objects of `up` by what the target says, not by what the source says**, if targets of several consumers share a
+/// **Choose objects of `up` by fields of the target, not by fields of the source**, if targets of several consumers share a
 /// namespace. The author of a source could otherwise name an object of somebody else, and would get a copy of it.
 ///
 /// ```

@@ -1,4 +1,4 @@
-//! Which events of the fleet lead to a look at the sources.
+//! Which events of the fleet lead to a reconcile of the sources.
 
 use crate::world::{gate::Silence, widgets::*};
 
@@ -30,7 +30,7 @@ async fn sync_event_of_the_fleet_leads_to_a_look_at_the_sources_that_it_may_move
     for (what, wanted, spec) in [
         ("it joins", 0, paris.clone()),
         ("its labels", 0, large(&paris)),
-        // The placement may look at labels and properties.
+        // The placement may read labels and properties.
         ("the labels of a target cluster", 2, large(&berlin)),
         ("its properties", 2, large(&berlin).property("size", "large")),
         ("the source of a cluster with other labels", 1, large(&team)),

@@ -8,7 +8,7 @@ use crate::world::widgets::*;
 /// What no error may quote.
 const CANARY: &str = "canary-of-a-secret";
 
-/// Panics if the object says so.
+/// Panics if the object asks for it.
 fn call(function: &str, object: &DynamicObject) -> bool {
     assert!(object.data["spec"]["panics"] != function, "{CANARY}");
     true

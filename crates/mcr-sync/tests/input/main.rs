@@ -1,4 +1,4 @@
-//! Bad input of a sync: it is told in words and tried again as fits, and others are not affected.
+//! Bad input of a sync: it is reported in words and tried again as fits, and others are not affected.
 //!
 //! API servers are simulated, and time is paused: minutes of waiting cost nothing.
 #![allow(clippy::unwrap_used)]

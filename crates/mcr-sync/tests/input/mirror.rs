@@ -96,7 +96,7 @@ fn sync_mirror_of_a_kind_that_belongs_to_its_cluster_is_refused_in_words() {
         let words = "because it belongs to its cluster; use `project` to make another kind from it, \
             or only the fields that you choose";
         assert_eq!(refused.to_string(), format!("a {of} can't be mirrored, {words}"));
-        // A projection says itself what it takes along.
+        // A projection chooses itself what it copies.
         mirror(&kind(group, of))
             .project(|it, _| it.clone())
             .build()

@@ -25,7 +25,7 @@ async fn sync_target_whose_source_is_gone_without_its_finalizer_is_reported_and_
         let found = is_there(&world.berlin, "back", 2).await;
         assert_eq!(found["metadata"]["uid"], target["metadata"]["uid"]);
         world.synced("back").await;
-        // An event of the other target is no reason to tell it again, or to delete it.
+        // An event of the other target is no reason to report it again, or to delete it.
         size(&world.berlin, "lost", 5);
         sleep(secs(60)).await;
         is_there(&world.berlin, "lost", 5).await;
@@ -73,7 +73,7 @@ async fn sync_source_that_vanishes_with_its_finalizer_while_the_program_runs_is_
             world.begin(sync());
         }
         world.synced("lost").await;
-        // No event tells what happens now, as when the storage of the cluster is replaced by a backup.
+        // No event reports what happens now, as when the storage of the cluster is replaced by a backup.
         world.team_gate.now().lag = secs(100_000);
         end(&world.team_a, "lost");
         world.team_a.compact(world.team_a.resource_version());

@@ -31,7 +31,7 @@ fn asked(cluster: &SimCluster, but: &str) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn sync_record_with_a_name_that_no_object_can_have_is_reported_and_leads_to_no_request() {
     let world = World::of(&["w"], sync()).await;
-    // Another generation each time, so that the new words are told at once.
+    // Another generation each time, so that the new words are reported at once.
     let write = |generation: usize, record: &Value| {
         let spec = json!({"size": 2, "generation": generation});
         set(&world.team_a, "w", &["spec"], spec);

@@ -1,4 +1,4 @@
-//! A place that fails holds up no other place, and a place is given up only if its cluster is away or its user says so.
+//! A place that fails holds up no other place, and a place is given up only if its cluster is away or its user asks for it.
 
 use mcr_testkit::log::Log;
 
@@ -97,7 +97,7 @@ async fn sync_target_that_was_given_up_is_reported_without_a_claim_about_an_obje
             reported.len() == 1 && reported[0].contains(words),
             "{reported:#?}"
         );
-        // What is left is told when the cluster is back.
+        // What is left is reported when the cluster is back.
         world.clusters.remove("berlin");
         sleep(LONG).await;
         world.clusters.add(spec(&world.berlin, "target"));

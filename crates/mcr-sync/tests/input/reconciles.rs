@@ -1,4 +1,4 @@
-//! What leads to another look at a source, what does not, and paused sources.
+//! What leads to another reconcile of a source, what does not, and paused sources.
 
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -99,7 +99,7 @@ async fn sync_labels_of_a_cluster_that_change_during_a_reconcile_lead_to_another
     until("the zone", zone).await;
 }
 
-/// A provider that can't be reached: it never says which clusters it has.
+/// A provider that can't be reached: it never announces which clusters it has.
 struct Never;
 
 impl Provider for Never {
@@ -176,7 +176,7 @@ async fn sync_origin_of_a_copy_is_asked_for_once_and_not_for_each_place() {
     assert_eq!(asked() - before, 1);
 }
 
-/// The synced source is looked at again: a cluster of its target is another one under the same name, and after a second claim.
+/// The synced source is observed again: a cluster of its target is another one under the same name, and after a second claim.
 #[tokio::test(start_paused = true)]
 async fn sync_source_without_a_change_is_reconciled_again_for_a_replaced_cluster_and_a_second_claim() {
     let mut world = World::of(&["w"], sync()).await;

@@ -1,4 +1,4 @@
-//! No value of an object is told: of a source, of a target, of a related object, or what a server or a decoder quotes.
+//! No value of an object is reported: of a source, of a target, of a related object, or what a server or a decoder quotes.
 
 use kube::core::Object;
 use mcr_sync::{NameTemplate, ObjectSync, Related};

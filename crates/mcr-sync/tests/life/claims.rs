@@ -63,7 +63,7 @@ async fn sync_an_object_that_names_a_source_and_is_not_its_target_is_reported_an
     // The target is still kept as it should be.
     size(&world.berlin, "w", 7);
     is_there(&world.berlin, "w", 1).await;
-    // A restart tells it again, and a deletion of the source does not reach the copy.
+    // A restart reports it again, and a deletion of the source does not reach the copy.
     world.stop().await;
     set(&world.team_a, "w", &["status", "conditions"], json!([]));
     world.begin(sync());

@@ -1,4 +1,4 @@
-//! What a sync tells people, how it changes targets for their clusters, and the ends of sources and clusters.
+//! What a sync reports to people, how it changes targets for their clusters, and the ends of sources and clusters.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../world/mod.rs"]

@@ -121,7 +121,7 @@ impl World {
         }
     }
 
-    /// A target is deleted because of what the server said about the source, and after its copies. A move makes the
+    /// A target is deleted because of the server's answer about the source, and after its copies. A move makes the
     /// new target first.
     fn check_delete(&mut self, slot: Slot, id: Id, stamp: &Stamp, known: &Known) {
         if slot.what != TARGET {

@@ -358,7 +358,7 @@ impl Slot {
         its.map(|(at, key)| (["labels", "annotations"][at / 3], format!("sync.mcr.dev/{key}")))
     }
 
-    /// Whether the object has the first ones of its marks: 3 are the labels, and the fourth tells the place of a copy.
+    /// Whether the object has the first ones of its marks: 3 are the labels, and the fourth names the place of a copy.
     pub fn has_marks(self, object: &Value, first: usize) -> bool {
         let mut marks = self.marks().take(first);
         marks.all(|(half, key)| object["metadata"][half][key].is_string())

@@ -84,7 +84,7 @@ pub fn allow_each(cluster: &SimCluster, rules: &[(&str, &[&str])]) {
     cluster.set_user(cluster.admin_token(), user);
 }
 
-/// A sync to `berlin` that keeps names and the spec, and tells all it can.
+/// A sync to `berlin` that keeps names and the spec, and reports all it can.
 pub fn sync() -> Widgets {
     Widgets::with("widgets", &widgets(), &widgets())
         .from(ClusterSelector::label("role", "source"))

@@ -125,7 +125,7 @@ impl Progress {
         }
     }
 
-    /// The cluster is down. Its failures say nothing about the time after: an API server that starts forbids everything
+    /// The cluster is down. Its failures mean nothing for the time after: an API server that starts forbids everything
     /// for a moment. How often a cluster that comes and goes is dialled is up to its supervisor.
     pub(super) fn cluster_down(&mut self) {
         self.versions.unconfirmed = true;

@@ -67,7 +67,7 @@ impl Staged {
             };
         };
         *self.places.entry(place.clone()).or_default() += bytes;
-        // First: the objects of such a place can be many, and to leave it out looks through all others.
+        // First: the objects of such a place can be many, and to leave it out reads through all others.
         if self.left_out.contains(&place) {
             return Ok(());
         }

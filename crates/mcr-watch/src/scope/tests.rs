@@ -123,7 +123,7 @@ struct Scoped {
 }
 
 impl Scoped {
-    /// A watch event or a complete list says that an object is gone.
+    /// A watch event or a complete list shows that an object is gone.
     fn remove(&mut self, place: usize, name: String, is_read: bool) {
         let Some((.., deleting)) = self.places[place].get(&name) else {
             return;

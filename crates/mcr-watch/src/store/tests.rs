@@ -164,7 +164,7 @@ fn after_the_first_complete_list_a_store_is_readable_until_its_cluster_is_gone()
         driven.store.get_unsynced(&key("a")),
         Err(StoreError::Gone { .. })
     ));
-    // That of a cluster that was never listed says the same.
+    // That of a cluster that was never listed has the same error.
     let never = Driven::new();
     never.watch.mark_gone();
     assert_eq!(never.refusals(), gone);

@@ -70,7 +70,7 @@ async fn a_page_that_fails_is_asked_for_again_or_its_list_begins_anew() {
                 "limit 250, token u",
             ],
         ),
-        // One that can't be read says nothing of its size.
+        // One that can't be read shows nothing of its size.
         (vec![first(), no_list, anew()], &["-b", "-c"], &[ALL, NEXT, ALL]),
         // An expired list goes on.
         (

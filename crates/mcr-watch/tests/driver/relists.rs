@@ -1,4 +1,4 @@
-//! What lists and events say that contradicts what is held: versions that are equal or lower, objects that were deleted and
+//! What lists and events bring that contradicts what is held: versions that are equal or lower, objects that were deleted and
 //! created again, and data that was restored from a backup.
 
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -102,7 +102,7 @@ async fn a_version_that_goes_back_leads_to_one_list_however_it_shows() {
         Answer::watch([&event("MODIFIED", map("a", 1))]),
         Answer::watch([&event("DELETED", map("gone", 204))]),
         Answer::status(504, "Timeout", "Too large resource version: 250, current: 204"),
-        // A watch from the future begins without an error, and says nothing until versions have passed it. So after a failure
+        // A watch from the future begins without an error, and reports nothing until versions have passed it. So after a failure
         // the newest version is asked for.
         Answer::begin().chunk("{"),
         Answer::status(500, "InternalError", "etcd is away"),

@@ -23,13 +23,13 @@ async fn two_who_watch_the_same_cost_one_list_and_one_watch() {
     let (_also, at_once) = one.cluster.follow(WatchRequest::of::<ConfigMap>());
     eventually("watched", || server.live() == 1).await;
     let (_later, late) = one.cluster.follow(WatchRequest::of::<ConfigMap>());
-    // Who comes late is told what is there.
+    // Who comes late receives what is there.
     late.is(&["+a"]);
     server.send(MAPS, &event("ADDED", map("b", 11))).await;
     for log in [&one.log, &at_once, &late] {
         log.becomes(&["+a", "+b"]).await;
     }
-    // What one of them would have asked for itself was asked before it heard of anything.
+    // What one of them would have asked for itself was asked before it received anything.
     server.send(MAPS, &event("ADDED", map("c", 12))).await;
     for log in [&one.log, &at_once, &late] {
         log.becomes(&["+a", "+b", "+c"]).await;
@@ -49,7 +49,7 @@ async fn the_connection_of_a_watch_closes_with_its_last_handle() {
     eventually("watched", || server.live() == 1).await;
     let store = one.cluster.store::<ConfigMap>().unwrap();
     drop(one.watch);
-    // The second still holds it: a watch that was told to end would hear of one more event at most.
+    // The second still holds it: a watch that is to end would receive one more event at most.
     server.send(MAPS, &event("ADDED", map("b", 11))).await;
     log.becomes(&["+a", "+b"]).await;
     server.send(MAPS, &event("ADDED", map("c", 12))).await;
@@ -94,10 +94,10 @@ async fn a_sink_that_panics_ends_the_watch_for_nobody() {
     let _early = cluster.watch(WatchRequest::of::<ConfigMap>(), early.clone());
     let (_good, log) = cluster.follow(WatchRequest::of::<ConfigMap>());
     log.becomes(&["+a", "+b"]).await;
-    // Being told what is there panics, too; the handle must be had all the same, and be given back.
+    // Receiving what is there panics, too; the handle must be had all the same, and be given back.
     let late = Arc::new(Panics::default());
     let late_handle = cluster.watch(WatchRequest::of::<ConfigMap>(), late.clone());
-    assert_eq!(late.changes.load(Ordering::SeqCst), 2, "it was told both");
+    assert_eq!(late.changes.load(Ordering::SeqCst), 2, "it received both");
     eventually("watched", || server.live() == 1).await;
     server.send(MAPS, &event("ADDED", map("c", 11))).await;
     log.becomes(&["+a", "+b", "+c"]).await;

@@ -66,7 +66,7 @@ async fn a_watch_goes_on_from_its_last_bookmark_without_a_list() {
     }
 }
 
-/// A connection that breaks is no reason to list, nor to tell anything twice.
+/// A connection that breaks is no reason to list, nor to report anything twice.
 #[tokio::test(start_paused = true)]
 async fn an_event_cut_off_in_the_middle_is_asked_for_again_from_where_it_was() {
     let server = Server::in_memory(|asked| match (asked.is_watch(), asked.nth) {
@@ -116,7 +116,7 @@ async fn after_what_can_not_be_understood_or_is_too_old_everything_is_listed_aga
             Answer::watch([&event("DELETED", json!({"metadata": {"name": 7}}))]),
             "deleted object can't be read",
         ),
-        // kube's watcher asks again and again from the version that the answer said is too old.
+        // kube's watcher asks again and again from the version that is too old by the answer.
         (too_old(), "too old (410)"),
         (Answer::watch([&gone]), "too old (410)"),
         // The last event of a body need not end with a line feed: a 410 on one line often does not.
@@ -154,7 +154,7 @@ async fn an_error_event_is_survived_without_a_list() {
     assert!(one.watch.status().problem.is_none());
 }
 
-/// Half open: the other side is gone, what stands between still says that all is well, and new connections work.
+/// Half open: the other side is gone, what stands between still reports that all is well, and new connections work.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_falls_silent_after_a_bookmark_goes_on_over_another_connection() {
     let server = Server::in_memory(|asked| match (asked.is_watch(), asked.nth) {

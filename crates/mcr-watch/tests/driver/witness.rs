@@ -1,4 +1,4 @@
-//! Sees what a watch is told and notes whatever can't be true. The tests of mcr-core use it, too.
+//! Receives what a watch reports, and notes whatever can't be true. The tests of mcr-core use it, too.
 
 #![allow(dead_code, reason = "each crate uses its part")]
 
@@ -60,17 +60,17 @@ impl Witness {
         })
     }
 
-    /// From now on nothing may be told any more.
+    /// From now on nothing may be reported any more.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
     }
 
-    /// What there is, by what was told.
+    /// What there is, by what was reported.
     pub(crate) fn held(&self) -> BTreeMap<String, Stored> {
         self.seen.lock().unwrap().held.clone()
     }
 
-    /// How many deletes were told.
+    /// How many deletes were reported.
     pub(crate) fn deletes(&self) -> usize {
         self.seen.lock().unwrap().deletes
     }
@@ -84,7 +84,7 @@ impl Witness {
     }
 }
 
-/// An object as told, in whichever form.
+/// An object as reported, in whichever form.
 pub(crate) fn stored(object: &Object) -> Stored {
     let json: Value = serde_json::from_slice(&object.to_json()).unwrap();
     let meta = &json["metadata"];
@@ -106,12 +106,12 @@ impl ChangeSink for Witness {
             change.new.as_deref().map(stored),
         );
         if self.closed.load(Ordering::SeqCst) {
-            self.wrong(format_args!("told of {key} after it left"));
+            self.wrong(format_args!("reported {key} after it left"));
         }
         for one in old.iter().chain(&new) {
             let of = Place::of_uid(&one.uid);
             if *seen.place.get_or_insert(of.unwrap()) != of.unwrap() {
-                self.wrong(format_args!("told of {key} of another place: {one:?}"));
+                self.wrong(format_args!("reported {key} of another place: {one:?}"));
             }
         }
         let known = seen.held.get(&key).cloned();
@@ -133,7 +133,7 @@ impl ChangeSink for Witness {
                     self.wrong(format_args!("{key} became another object without a delete"));
                 }
                 if old == new {
-                    self.wrong(format_args!("{key} told without a change"));
+                    self.wrong(format_args!("{key} reported without a change"));
                 }
                 seen.held.insert(key, new);
             }
@@ -148,13 +148,13 @@ impl ChangeSink for Witness {
                 seen.held.remove(&key);
                 seen.buried.insert(old.uid);
             }
-            (None, None) => self.wrong("told of nothing"),
+            (None, None) => self.wrong("reported nothing"),
         }
     }
 
     fn status_changed(&self, _: &WatchStatus) {
         if self.closed.load(Ordering::SeqCst) {
-            self.wrong("told of its status after it left");
+            self.wrong("reported its status after it left");
         }
     }
 }

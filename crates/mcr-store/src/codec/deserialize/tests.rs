@@ -19,9 +19,9 @@ use serde::{
     Deserialize, Deserializer,
     de::{IgnoredAny, SeqAccess, Visitor},
 };
-use serde_json::{Value, json, value::RawValue};
+use serde_json::{Value, json};
 
-use self::ask::{Ask, Seen};
+use self::ask::{Ask, Raw, Seen};
 use super::*;
 use crate::codec::{
     scan::{
@@ -32,15 +32,6 @@ use crate::codec::{
 };
 
 mod ask;
-
-#[derive(Debug, Deserialize)]
-struct Raw(Box<RawValue>);
-
-impl PartialEq for Raw {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.get() == other.0.get()
-    }
-}
 
 #[derive(Debug, PartialEq, Deserialize)]
 struct Flat {

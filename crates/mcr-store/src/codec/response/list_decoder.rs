@@ -17,7 +17,7 @@ use reader::ListReader;
 /// arrives in. Only an error can come too late: items that were read before it are part of no list. Use the items after
 /// `finish` has succeeded.
 ///
-/// The buffer shrinks by what was read, so it holds at most one part and one incomplete object. Each byte is looked at a
+/// The buffer shrinks by what was read, so it holds at most one part and one incomplete object. Each byte is read a
 /// bounded number of times, however small the parts are. Parts of about 1 MiB cost the least time.
 ///
 /// ```

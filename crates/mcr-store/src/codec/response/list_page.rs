@@ -25,7 +25,7 @@ impl<'a> ListPage<'a> {
     }
 }
 
-/// What a list says beside its items.
+/// What a list has beside its items.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListEnd {
     /// `metadata.resourceVersion`, which a watch can start from. Never empty.

@@ -202,7 +202,7 @@ fn objects_of_the_same_name_in_two_clusters_differ_and_one_without_a_cluster_is_
     assert!(receive(&target, "DELETED", of_none));
     assert!(receive(&target, "DELETED", of("y", 2)));
     assert_eq!(events(&target), ["-y/a"]);
-    // It exists, but nobody can say where: the list deletes nothing.
+    // It exists, but nobody knows where: the list deletes nothing.
     assert!(!receive(&target, "MODIFIED", of("panic", 3)));
     begin(&target);
     let body = json!({"metadata": {"resourceVersion": "9"}, "items": [of("panic", 3)]}).to_string();

@@ -6,8 +6,16 @@ use serde::{
     Deserialize, Deserializer,
     de::{self, DeserializeSeed, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor},
 };
+use serde_json::value::RawValue;
 
-use super::Raw;
+#[derive(Debug, Deserialize)]
+pub(super) struct Raw(Box<RawValue>);
+
+impl PartialEq for Raw {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.get() == other.0.get()
+    }
+}
 
 /// The value that a visitor of any type was given.
 #[derive(Debug, Clone, PartialEq)]

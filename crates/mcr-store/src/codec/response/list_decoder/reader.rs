@@ -35,7 +35,7 @@ pub(super) struct ListReader {
     lines: usize,
     /// The bytes of the last line that were read.
     columns: usize,
-    /// How many bytes were looked at, each as often as it was.
+    /// How many bytes were read, each as often as it was.
     #[cfg(test)]
     pub(super) scanned: usize,
 }

@@ -6,7 +6,7 @@ use crate::codec::response::{
     tests::{Encoded, bodies, encoded},
 };
 
-/// All that a list says, or its error.
+/// All that a list has, or its error.
 type Announced = Result<(Vec<Encoded>, String, Option<String>), ListError>;
 
 fn all_of(page: Result<ListPage<'_>, ListError>) -> Announced {
@@ -67,10 +67,7 @@ fn a_list_reads_the_same_wherever_it_is_cut() {
         r#"{"items":null,"metadata":{"resourceVersion":"1"}}"#,
         r#"{"items":[],"metadata":{"resourceVersion":"1"}}"#,
         r#"{"metadata":{"resourceVersion":"1"}}"#,
-        r#"{"items":[]}"#,
         r#"{"metadata":null,"items":[]}"#,
-        r#"{"metadata":{"resourceVersion":""},"items":[]}"#,
-        "{}",
         "",
         " \n ",
         r#"{"zero":-0.5e-7,"metadata":{"resourceVersion":"1"},"one":[1,{"a":"]}"}],"items":[-1.5e+10,12,true,false,null,"a\"]b",[[]],{},{"metadata":{"name":"a"},"n":-1e5}],"last":12}"#,
@@ -79,26 +76,14 @@ fn a_list_reads_the_same_wherever_it_is_cut() {
         r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old","reason":"Expired","code":410}"#,
         "<html>\n<body>502 Bad Gateway</body></html>",
         r#"{"metadata":{"resourceVersion":"1"},"items":[]} x"#,
-        r#"{"metadata":{"resourceVersion":"1"},"items":[]}{}"#,
         r#"{"metadata":{"resourceVersion":1},"items":[]}"#,
-        r#"{"metadata":[],"items":[]}"#,
         r#"{"metadata":{"resourceVersion":"1"},"items":{}}"#,
-        r#"{"metadata":{"resourceVersion":"1"},"items":7}"#,
         r#"{"metadata":{"resourceVersion":"1"},"metadata":{},"items":[]}"#,
         "{\"metadata\":null,\n\"items\":[\n1],\"metadata\":{}}",
         r#"{"items":[{"metadata":{"name":"a"}}],"items":null}"#,
         r#"{"items":[1,2,],"metadata":{"resourceVersion":"1"}}"#,
-        r#"{"items":[,1],"metadata":{"resourceVersion":"1"}}"#,
         "{\"items\":[1\n 2]}",
-        "{\"items\":[\n01]}",
         r#"{"items":[{"a":[}]}"#,
-        r#"{"items":[1:2]}"#,
-        r#"{"items":[1}}"#,
-        r#"{,}"#,
-        r#"{"a":1,}"#,
-        r#"{"a" 1}"#,
-        r#"{"a","b"}"#,
-        r#"{"\ud800":1}"#,
         r#"{"a":"\ud800","items":[{"\ud800":1,"metadata":{"name":"a"}}],"metadata":{"resourceVersion":"1"}}"#,
         // Backslashes before a quote, before a letter, and before another one, each at the end of a string and within.
         r#"{"a":["\\","\"","\n","\\\"x","x\n"],"items":["\\",{"metadata":{"name":"a"},"data":{"k":"\n","l":"\\\"","m":"\"\\"}}],"metadata":{"resourceVersion":"1"}}"#,
@@ -107,7 +92,6 @@ fn a_list_reads_the_same_wherever_it_is_cut() {
         r#"{"type":"ADDED","items":[{"metadata":{"name":"a"}}e1]}"#,
         r#"[{"resourceVersion":"1"},[]]"#,
         "\"list\"",
-        "12",
         "\u{feff}{}",
         "{\"a\":\"\u{1}\"}",
     ] {
@@ -251,8 +235,13 @@ fn an_error_stays() {
 
 proptest! {
     #[test]
-    fn any_parts_give_the_same_list([body, _] in bodies(), cuts in prop::collection::vec(any::<Index>(), 0..6)) {
-        let body = body.as_bytes();
+    fn any_parts_give_the_same_list(
+        [body, _] in bodies(),
+        end in prop::option::of(any::<Index>()),
+        cuts in prop::collection::vec(any::<Index>(), 0..6),
+    ) {
+        let end = end.map_or(body.len(), |end| end.index(body.len()));
+        let body = &body.as_bytes()[..end];
         let expected = at_once(body);
         let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(body.len() + 1)).collect();
         cuts.sort_unstable();

@@ -2,10 +2,10 @@
 
 /// How far the end of a unit was searched. A unit is a value, or the name of a field with its colon.
 ///
-/// It tells complete from incomplete, and looks at each byte once. Whether the bytes are JSON, others find out.
+/// It distinguishes complete from incomplete, and reads each byte once. Whether the bytes are JSON, others find out.
 #[derive(Default)]
 pub(super) struct UnitEnd {
-    /// How many bytes of the unit were looked at.
+    /// How many bytes of the unit were read.
     at: usize,
     in_string: bool,
     depth: usize,
