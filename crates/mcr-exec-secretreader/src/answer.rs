@@ -19,7 +19,7 @@ use crate::request::Content;
 /// The key of a token, as in the plugin `secretreader` of the Cluster Inventory API.
 const TOKEN_KEY: &str = "token";
 
-/// How long a credential is used that does not tell when it expires. The caller then asks again, and finds a replaced one.
+/// How long a credential is used that does not report when it expires. The caller then asks again, and finds a replaced one.
 const UNKNOWN_LIFE: Duration = Duration::from_secs(60);
 
 /// A credential with its expiry. Debug output shows no secret.
@@ -150,7 +150,7 @@ fn not_after(certificate: &InlineCertificate) -> Option<SystemTime> {
     SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds.unwrap_or(0)))
 }
 
-/// The time in whole seconds, as Kubernetes writes times. Certificates without an end say 9999-12-31T23:59:59, which is later
+/// The time in whole seconds, as Kubernetes writes times. Certificates without an end have 9999-12-31T23:59:59, which is later
 /// than the last time that jiff knows.
 fn timestamp(time: SystemTime) -> Timestamp {
     let seconds = time

@@ -116,7 +116,7 @@ async fn from_kubeconfig(access: &KubeconfigAccess) -> anyhow::Result<Config> {
         .map_err(|_| anyhow!(unusable))
 }
 
-/// Says why a request failed, without the text of an error that can quote a Secret or the output of a login program.
+/// Why a request failed, without the text of an error that can quote a Secret or the output of a login program.
 fn text_of(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => {

@@ -57,7 +57,7 @@ pub async fn run() -> ExitCode {
 }
 
 fn print(why: fmt::Arguments<'_>) {
-    // Nobody is left to tell if stderr is closed.
+    // Nobody reads it if stderr is closed.
     writeln!(std::io::stderr().lock(), "mcr-exec-secretreader: {why}").ok();
 }
 

@@ -79,28 +79,28 @@ const ADVICE: &[Advice] = &[
     Advice::new(
         Fault::Suspended,
         "",
-        "look at the Cluster, which says what Cluster API waits for",
+        "check the Cluster, which reports what Cluster API waits for",
         DESCRIBE,
     ),
     obstacle(
         "deleting",
-        "look at its condition Deleting, which says what the deletion waits for",
+        "check its condition Deleting, which reports what the deletion waits for",
     ),
     obstacle(
         "paused before",
-        "look at the Cluster: it is paused, so Cluster API does nothing for it",
+        "check the Cluster: it is paused, so Cluster API does nothing for it",
     ),
     obstacle(
         "not initialized",
-        "look at its conditions, which say what Cluster API waits for",
+        "check its conditions, which report what Cluster API waits for",
     ),
     obstacle(
         "paused after",
-        "look at the Cluster: it is paused, so Cluster API does not write the Secret",
+        "check the Cluster: it is paused, so Cluster API does not write the Secret",
     ),
     obstacle(
         "no Secret",
-        "look at its conditions, and at the log of its control plane provider, which writes the Secret",
+        "check its conditions, and the log of its control plane provider, which writes the Secret",
     ),
     Advice::new(
         Fault::Obstacle,

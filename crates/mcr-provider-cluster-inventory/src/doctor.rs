@@ -48,7 +48,7 @@ const ADVICE: &[Advice] = &[
     Advice::new(
         Fault::Description,
         "",
-        "look at status.accessProviders of the ClusterProfile, which its cluster manager writes",
+        "check status.accessProviders of the ClusterProfile, which its cluster manager writes",
         DESCRIBE,
     ),
     Advice::new(
@@ -60,13 +60,13 @@ const ADVICE: &[Advice] = &[
     Advice::new(
         Fault::Suspended,
         "",
-        "look at the ClusterProfile, whose conditions its cluster manager writes",
+        "check the ClusterProfile, whose conditions its cluster manager writes",
         DESCRIBE,
     ),
     Advice::new(
         Fault::Obstacle,
         "deleting",
-        "look at its finalizers, which say what the deletion waits for",
+        "check its finalizers, which show what the deletion waits for",
         DESCRIBE,
     ),
     Advice::new(
@@ -79,13 +79,13 @@ const ADVICE: &[Advice] = &[
     Advice::new(
         Fault::Obstacle,
         "unhealthy",
-        "look at the ClusterProfile, whose conditions its cluster manager {manager} writes",
+        "check the ClusterProfile, whose conditions its cluster manager {manager} writes",
         DESCRIBE,
     ),
     Advice::new(
         Fault::Obstacle,
         "no Secret",
-        "look at the cluster manager, which writes the Secret, and correct --consumer if it writes the Secret for another one",
+        "check the cluster manager, which writes the Secret, and correct --consumer if it writes the Secret for another one",
         "",
     ),
     Advice::new(
@@ -97,7 +97,7 @@ const ADVICE: &[Advice] = &[
     Advice::new(
         Fault::Obstacle,
         "no access",
-        "look at the cluster manager: it, or an add-on of it, writes status.accessProviders",
+        "check the cluster manager: it, or an add-on of it, writes status.accessProviders",
         DESCRIBE,
     ),
     Advice::new(

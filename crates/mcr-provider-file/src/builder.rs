@@ -2,7 +2,6 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use glob::Pattern;
 use mcr_core::{ClusterName, Trust};
-use parking_lot::Mutex;
 
 use crate::{
     config::Config,
@@ -21,52 +20,41 @@ const DEFAULT_GLOBS: [&str; 5] = [
     "*.kubeconfig.yml",
 ];
 
-/// A file that is written all the time is read after this many times the quiet time, counted from its first change.
-const DEBOUNCE_AT_MOST: u32 = 10;
-
 /// Builds a [`FileProvider`]. [`FileProvider::builder`] creates it.
 #[derive(Debug, Clone)]
 pub struct FileProviderBuilder {
     name: Arc<str>,
-    files: Vec<PathBuf>,
-    dirs: Vec<PathBuf>,
+    /// Empty: the default ones.
     globs: Vec<String>,
-    separator: String,
-    qualified: bool,
-    labels: Option<LabelFn>,
-    trust: Trust,
-    poll: Duration,
-    debounce: Duration,
-    notifications: bool,
-    environment: Option<Environment>,
+    /// Without the globs.
+    config: Config,
 }
 
 impl FileProvider {
     /// A builder. Without options it finds what kubectl finds: the files in `$KUBECONFIG`, or else
     /// `~/.kube/config`, or else kubeconfigs in the working directory.
     pub fn builder() -> FileProviderBuilder {
-        FileProviderBuilder::new()
+        FileProviderBuilder {
+            name: "file".into(),
+            globs: Vec::new(),
+            config: Config {
+                files: Vec::new(),
+                dirs: Vec::new(),
+                globs: Vec::new(),
+                separator: "+".into(),
+                qualified: false,
+                labels: None,
+                trust: Trust::Trusted,
+                poll: Duration::from_secs(10),
+                debounce: Duration::from_millis(100),
+                notifications: true,
+                environment: None,
+            },
+        }
     }
 }
 
 impl FileProviderBuilder {
-    fn new() -> Self {
-        Self {
-            name: "file".into(),
-            files: Vec::new(),
-            dirs: Vec::new(),
-            globs: Vec::new(),
-            separator: "+".into(),
-            qualified: false,
-            labels: None,
-            trust: Trust::Trusted,
-            poll: Duration::from_secs(10),
-            debounce: Duration::from_millis(100),
-            notifications: true,
-            environment: None,
-        }
-    }
-
     /// Sets the provider's name. Default: `file`.
     #[must_use]
     pub fn provider_name(mut self, name: impl Into<Arc<str>>) -> Self {
@@ -84,7 +72,7 @@ impl FileProviderBuilder {
     /// users of its own file.
     #[must_use]
     pub fn files(mut self, paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
-        self.files.extend(non_empty(paths));
+        self.config.files.extend(non_empty(paths));
         self
     }
 
@@ -98,7 +86,7 @@ impl FileProviderBuilder {
     /// Adds folders; see [`dir`](Self::dir).
     #[must_use]
     pub fn dirs(mut self, paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
-        self.dirs.extend(non_empty(paths));
+        self.config.dirs.extend(non_empty(paths));
         self
     }
 
@@ -131,7 +119,7 @@ impl FileProviderBuilder {
     /// ```
     #[must_use]
     pub fn qualified_names(mut self) -> Self {
-        self.qualified = true;
+        self.config.qualified = true;
         self
     }
 
@@ -157,14 +145,14 @@ impl FileProviderBuilder {
         K: Into<String>,
         V: Into<String>,
     {
-        self.labels = Some(LabelFn::new(labels));
+        self.config.labels = Some(LabelFn::new(labels));
         self
     }
 
     /// Sets the text between path and context in a [qualified name](Self::qualified_names). Default: `+`.
     #[must_use]
     pub fn separator(mut self, separator: impl Into<String>) -> Self {
-        self.separator = separator.into();
+        self.config.separator = separator.into();
         self
     }
 
@@ -172,7 +160,7 @@ impl FileProviderBuilder {
     /// read. Choose [`Trust::Untrusted`] if others can write the files.
     #[must_use]
     pub fn trust(mut self, trust: Trust) -> Self {
-        self.trust = trust;
+        self.config.trust = trust;
         self
     }
 
@@ -182,7 +170,7 @@ impl FileProviderBuilder {
     /// systems have none. A poll costs one `stat` per file. Only files whose metadata have changed are read.
     #[must_use]
     pub fn poll_interval(mut self, interval: Duration) -> Self {
-        self.poll = interval;
+        self.config.poll = interval;
         self
     }
 
@@ -190,7 +178,7 @@ impl FileProviderBuilder {
     /// read after ten times that.
     #[must_use]
     pub fn debounce(mut self, quiet: Duration) -> Self {
-        self.debounce = quiet;
+        self.config.debounce = quiet;
         self
     }
 
@@ -198,7 +186,7 @@ impl FileProviderBuilder {
     /// notices changes by [polling](Self::poll_interval) only.
     #[must_use]
     pub fn notifications(mut self, on: bool) -> Self {
-        self.notifications = on;
+        self.config.notifications = on;
         self
     }
 
@@ -206,7 +194,7 @@ impl FileProviderBuilder {
     /// discovery starts.
     #[must_use]
     pub fn environment(mut self, environment: Environment) -> Self {
-        self.environment = Some(environment);
+        self.config.environment = Some(environment);
         self
     }
 
@@ -216,37 +204,24 @@ impl FileProviderBuilder {
     /// [`FileError`] if a glob is no valid pattern for file names, the separator is empty or not printable, or the poll
     /// interval is zero.
     pub fn build(self) -> Result<FileProvider, FileError> {
-        let globs = if self.globs.is_empty() {
-            DEFAULT_GLOBS.map(str::to_owned).to_vec()
+        let (globs, mut config) = (self.globs, self.config);
+        config.globs = if globs.is_empty() {
+            let globs = DEFAULT_GLOBS.map(str::to_owned).into_iter();
+            globs.map(pattern).collect::<Result<_, _>>()?
         } else {
-            self.globs
+            globs.into_iter().map(pattern).collect::<Result<_, _>>()?
         };
-        let globs = globs.into_iter().map(pattern).collect::<Result<_, _>>()?;
         // Whatever can be a name can be in one.
-        if ClusterName::new(&self.separator).is_err() {
-            return Err(FileError::Separator(self.separator));
+        if ClusterName::new(&config.separator).is_err() {
+            return Err(FileError::Separator(config.separator));
         }
-        if self.poll.is_zero() {
+        if config.poll.is_zero() {
             return Err(FileError::PollInterval);
         }
-        let config = Config {
-            files: self.files,
-            dirs: self.dirs,
-            globs,
-            separator: self.separator,
-            qualified: self.qualified,
-            labels: self.labels,
-            trust: self.trust,
-            poll: self.poll,
-            debounce: self.debounce,
-            debounce_at_most: self.debounce.saturating_mul(DEBOUNCE_AT_MOST),
-            notifications: self.notifications,
-            environment: self.environment,
-        };
         Ok(FileProvider {
             name: self.name,
             config: Arc::new(config),
-            known: Arc::new(Mutex::default()),
+            known: Arc::default(),
             searched: Arc::default(),
         })
     }
@@ -280,7 +255,7 @@ mod tests {
 
     #[test]
     fn bad_options_are_refused_with_what_to_do() {
-        let builder = FileProviderBuilder::new;
+        let builder = FileProvider::builder;
         assert_eq!(
             error(builder().globs(["***"])),
             "glob \"***\" is not a valid pattern: wildcards are either regular `*` or recursive `**`; see \

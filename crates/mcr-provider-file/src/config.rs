@@ -6,7 +6,7 @@ use mcr_core::Trust;
 use crate::{label::LabelFn, search::Environment};
 
 /// The options of a provider, checked.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) files: Vec<PathBuf>,
     pub(crate) dirs: Vec<PathBuf>,
@@ -18,7 +18,6 @@ pub(crate) struct Config {
     pub(crate) trust: Trust,
     pub(crate) poll: Duration,
     pub(crate) debounce: Duration,
-    pub(crate) debounce_at_most: Duration,
     pub(crate) notifications: bool,
     pub(crate) environment: Option<Environment>,
 }

@@ -61,32 +61,29 @@ impl Provider for FileProvider {
     /// Starts a discovery. Must be polled within a tokio runtime that has its time driver enabled.
     fn discover(&self, stop: CancellationToken) -> Discovery {
         let running = Running {
-            config: self.config.clone(),
-            known: self.known.clone(),
-            searched: self.searched.clone(),
+            provider: self.clone(),
             signal: Arc::default(),
             work: None,
             round: None,
-            ended: false,
         };
-        stream::unfold(running, async |mut running| {
-            let item = running.next().await?;
-            Some((item, running))
+        stream::try_unfold(running, async |mut running| {
+            let change = running.next().await?;
+            Ok::<_, BoxError>(Some((change, running)))
         })
         .take_until(stop.cancelled_owned())
         .boxed()
     }
 }
 
+/// A file that is written all the time is read after this many times the quiet time, counted from its first change.
+const DEBOUNCE_AT_MOST: u32 = 10;
+
 struct Running {
-    config: Arc<Config>,
-    known: Arc<Mutex<LastGoodFiles>>,
-    searched: Arc<Mutex<String>>,
+    provider: FileProvider,
     signal: Arc<Signal>,
     /// `None` before the first round and during a round.
     work: Option<Work>,
     round: Option<Round>,
-    ended: bool,
 }
 
 /// A scan of all files, on a thread that may block. It sends clusters as it finds them, so that the fleet connects
@@ -105,26 +102,21 @@ struct Work {
 }
 
 impl Running {
-    /// The next item. After an error there is no other item. Not cancel safe: dropping the future loses the discovery.
-    async fn next(&mut self) -> Option<Result<Change, BoxError>> {
+    /// The next change. After an error there is no other one. Not cancel safe: dropping the future loses the discovery.
+    async fn next(&mut self) -> Result<Change, BoxError> {
         loop {
-            if self.ended {
-                return None;
-            }
-            let advanced = match &mut self.round {
+            let change = match &mut self.round {
                 Some(round) => match round.changes.recv().await {
-                    Some(change) => return Some(Ok(change)),
-                    None => self.end_round().await,
+                    Some(change) => Some(change),
+                    None => self.end_round().await?,
                 },
-                None => self.advance().await.map(|()| None),
-            };
-            match advanced {
-                Ok(None) => {}
-                Ok(Some(change)) => return Some(Ok(change)),
-                Err(error) => {
-                    self.ended = true;
-                    return Some(Err(error));
+                None => {
+                    self.advance().await?;
+                    None
                 }
+            };
+            if let Some(change) = change {
+                return Ok(change);
             }
         }
     }
@@ -150,14 +142,14 @@ impl Running {
     /// Waits for the next change, poll or result of a round, and handles it.
     async fn advance(&mut self) -> Result<(), BoxError> {
         let Some(mut work) = self.work.take() else {
-            let (config, known, signal) = (self.config.clone(), self.known.clone(), self.signal.clone());
-            let searched = self.searched.clone();
-            self.begin_round(true, move || Work::new(config, known, &searched, signal));
+            let (provider, signal) = (self.provider.clone(), self.signal.clone());
+            self.begin_round(true, move || Work::new(provider, signal));
             return Ok(());
         };
+        let config = &self.provider.config;
         let reported = tokio::select! {
             () = self.signal.changed() => true,
-            () = sleep(self.config.poll) => false,
+            () = sleep(config.poll) => false,
         };
         let mut outdated = reported;
         if !reported {
@@ -170,9 +162,8 @@ impl Running {
         if outdated {
             // Waits until the files are quiet, so that a file that is replaced by removing and writing it is not
             // announced as removed.
-            self.signal
-                .quiet(self.config.debounce, self.config.debounce_at_most)
-                .await;
+            let at_most = config.debounce.saturating_mul(DEBOUNCE_AT_MOST);
+            self.signal.quiet(config.debounce, at_most).await;
             self.begin_round(false, move || work);
         } else {
             self.work = Some(work);
@@ -182,22 +173,18 @@ impl Running {
 }
 
 impl Work {
-    fn new(
-        config: Arc<Config>,
-        known: Arc<Mutex<LastGoodFiles>>,
-        searched: &Mutex<String>,
-        signal: Arc<Signal>,
-    ) -> Self {
+    fn new(provider: FileProvider, signal: Arc<Signal>) -> Self {
+        let config = provider.config;
         let environment = config.environment.clone().unwrap_or_else(Environment::of_process);
         let sources = sources(&config.files, &config.dirs, &environment, |path| path.exists());
         tracing::info!(
             files = ?sources.lists, folders = ?sources.dirs, chosen_by = sources.origin,
             "looking for kubeconfigs"
         );
-        *searched.lock() = sources.in_words(&config.globs);
+        *provider.searched.lock() = sources.in_words(&config.globs);
         let watch = FolderWatch::new(config.notifications, signal);
         Self {
-            scanner: Scanner::new(config, sources, known),
+            scanner: Scanner::new(config, sources, provider.known),
             watch,
             announced: Clusters::new(),
         }

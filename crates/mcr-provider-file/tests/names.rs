@@ -159,7 +159,7 @@ async fn an_equal_context_with_equal_content_is_the_same_cluster() {
         received.clusters["./b.kubeconfig+eu"],
         taken("b.kubeconfig", "a.kubeconfig")
     );
-    // Both change at once: the two settle in one scan, or in two.
+    // Both change at once: one scan announces both, or two do.
     folder.write("b.kubeconfig", kubeconfig_with_token(&["eu"], "new"));
     fs::write(file, kubeconfig_with_token(&["eu"], "new")).unwrap();
     received

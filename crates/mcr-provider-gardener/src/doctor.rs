@@ -53,25 +53,25 @@ const ADVICE: &[Advice] = &[
     Advice::new(
         Fault::Description,
         "",
-        "look at the Shoot, whose kubeconfig Gardener makes",
+        "check the Shoot, whose kubeconfig Gardener makes",
         DESCRIBE,
     ),
     Advice::new(
         Fault::Credentials,
         "",
-        "look at the Shoot; the provider asks for new credentials by itself",
+        "check the Shoot; the provider asks for new credentials by itself",
         DESCRIBE,
     ),
     Advice::new(
         Fault::Suspended,
         "",
-        "look at the Shoot, which says what Gardener does; one that is hibernated can be woken up",
+        "check the Shoot, which reports what Gardener does; one that is hibernated can be woken up",
         DESCRIBE,
     ),
     Advice::new(
         Fault::Obstacle,
         "deleting",
-        "look at its last operation, which says what the deletion waits for",
+        "check its last operation, which reports what the deletion waits for",
         DESCRIBE,
     ),
 ];

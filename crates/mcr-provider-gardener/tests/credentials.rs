@@ -1,4 +1,4 @@
-//! Kubeconfigs that are refused, renewed and tried in a fleet, over days, and a thousand of them at once.
+//! Kubeconfigs that are refused, renewed and tried in a fleet, and a thousand of them at once.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
@@ -14,23 +14,19 @@ use std::{
 };
 
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-use mcr_core::{Access, Change, ClusterState, Refresh, WatchRequest};
+use k8s_openapi::api::core::v1::Namespace;
+use mcr_core::{Access, Change, ClusterState, Refresh};
 use mcr_garden_double::{Garden, Issued};
 use mcr_testkit::{
     discovery::Followed,
-    sim::{SimAuditEvent, SimCluster, SimFleet, SimRule, SimUser},
+    sim::{SimCluster, SimFleet, SimRule, SimUser},
     waiting,
 };
 use serde_json::json;
 use support::{World, fleet_of, hour, kubeconfig};
-use tokio::{
-    task::yield_now,
-    time::{Instant, advance, pause, resume, sleep, timeout},
-};
+use tokio::time::{Instant, sleep, timeout};
 
 const MINUTE: Duration = Duration::from_secs(60);
-const HOUR: Duration = Duration::from_secs(3600);
 
 async fn eventually(what: &str, so: impl FnMut() -> bool) {
     waiting::eventually(MINUTE, what, so).await;

@@ -40,7 +40,7 @@ fn builder(client: kube::Client, options: &Options) -> GardenerProviderBuilder {
     builder
 }
 
-/// A garden that issues what the scenario says for each Shoot: null or nothing is another token each time.
+/// A garden that issues what the scenario sets for each Shoot: null or nothing is another token each time.
 struct Shoots {
     garden: Garden,
     issue: Arc<Mutex<HashMap<String, Value>>>,

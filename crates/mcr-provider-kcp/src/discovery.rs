@@ -166,13 +166,13 @@ impl Running {
                     error => return self.slice_problem(format!("{kind}s can't be watched: {error}")),
                 };
                 return self.slice_problem(format!(
-                    "{kind}s can't be watched: {answer}. {fix}, unless kcp is still starting, which its /readyz tells"
+                    "{kind}s can't be watched: {answer}. {fix}, unless kcp is still starting, which its /readyz shows"
                 ));
             }
             _ => return Ok(()),
         }
         if self.slices_listed {
-            self.take_slice()
+            self.apply_slice()
         } else {
             Ok(())
         }
@@ -188,8 +188,8 @@ impl Running {
         Ok(())
     }
 
-    /// Takes over the endpoints of the slice that serves the API.
-    fn take_slice(&mut self) -> Result<(), BoxError> {
+    /// Applies the endpoints of the slice that serves the API.
+    fn apply_slice(&mut self) -> Result<(), BoxError> {
         let (urls, problem) = match self.config.api.choose(&self.known) {
             // At the start it is wrong input. Later there may be workspaces that still wait.
             Ok((

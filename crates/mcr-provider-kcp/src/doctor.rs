@@ -58,7 +58,7 @@ const COMMON: [Advice; 6] = [
     Advice::new(
         Fault::Suspended,
         "",
-        "look at the conditions of the APIBinding, which say what kcp waits for",
+        "check the conditions of the APIBinding, which report what kcp waits for",
         "kubectl --server {workspace} describe apibindings.apis.kcp.io {binding}",
     ),
 ];

@@ -4,7 +4,7 @@
 pub enum KcpError {
     /// There is no access.
     #[error(
-        "there is no workspace to find the endpoints in; say how to reach the workspace of the endpoint slice, or of the \
+        "there is no workspace to find the endpoints in; set how to reach the workspace of the endpoint slice, or of the \
          WorkspaceType, with `access`"
     )]
     NoWorkspace,

@@ -36,7 +36,7 @@ pub(crate) struct Members {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Missing {
     cluster: Arc<str>,
-    /// Tells this time from later ones.
+    /// Distinguishes this time from later ones.
     number: u64,
 }
 

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
-use futures::{StreamExt, stream};
-use mcr_core::{Discovery, DiscoverySettings, Provider, doctor::Doctor};
+use futures::{StreamExt, TryStreamExt, stream};
+use mcr_core::{BoxError, Discovery, DiscoverySettings, Provider, doctor::Doctor};
 use tokio_util::sync::CancellationToken;
 
 use crate::{config::Config, discovery::Running, doctor::KcpDoctor, paths::Paths};
@@ -55,27 +55,16 @@ pub(crate) fn discover(
     stop: CancellationToken,
     settings: &DiscoverySettings,
 ) -> Discovery {
-    let start = Step::Connect(config.clone(), settings.clone());
-    stream::unfold(start, async |step| match step {
-        Step::Connect(config, settings) => Some(match Running::start(config, settings).await {
-            // No change yet: the stream goes on at once.
-            Ok(running) => (None, Step::Follow(Box::new(running))),
-            Err(error) => (Some(Err(error)), Step::End),
-        }),
-        Step::Follow(mut running) => Some(match running.next().await {
-            Ok(change) => (Some(Ok(change)), Step::Follow(running)),
-            Err(error) => (Some(Err(error)), Step::End),
-        }),
-        Step::End => None,
-    })
-    .filter_map(async |item| item)
-    .take_until(stop.cancelled_owned())
-    .boxed()
-}
-
-enum Step {
-    Connect(Arc<Config>, DiscoverySettings),
-    Follow(Box<Running>),
-    /// The discovery has ended with an error.
-    End,
+    let start = Running::start(config.clone(), settings.clone());
+    let changes = async {
+        let running = start.await?;
+        Ok::<_, BoxError>(stream::try_unfold(running, async |mut running| {
+            let change = running.next().await?;
+            Ok::<_, BoxError>(Some((change, running)))
+        }))
+    };
+    stream::once(changes)
+        .try_flatten()
+        .take_until(stop.cancelled_owned())
+        .boxed()
 }

@@ -85,7 +85,7 @@ impl Api {
     /// Chooses the slice that serves the API.
     ///
     /// # Errors
-    /// Text that says what to do, if there is none, or if there are several.
+    /// Text with what to do, if there is none, or if there are several.
     pub(crate) fn choose<'s>(
         &self,
         slices: &'s BTreeMap<Arc<str>, Slice>,
@@ -229,7 +229,7 @@ struct TypeEndpoint {
 }
 
 impl RawType {
-    /// None if the object does not say which workspace it is in.
+    /// None if the object does not name its workspace.
     fn of_stage(self, stage: Stage) -> Option<Slice> {
         let cluster = self.metadata.annotations.get("kcp.io/cluster")?;
         let is_set = match stage {

@@ -29,7 +29,7 @@ pub(crate) struct Export {
 /// Checks the address of the workspace that has the endpoint slice or the WorkspaceType, which `wanted` names.
 ///
 /// # Errors
-/// Text that says what to do.
+/// Text with what to do.
 pub(crate) fn check_workspace(server: &Uri, wanted: &str) -> Result<(), String> {
     let path = server.path().trim_end_matches('/');
     if let Some(at) = path.find("/services/") {
@@ -62,7 +62,7 @@ pub(crate) fn check_workspace(server: &Uri, wanted: &str) -> Result<(), String> 
 /// `https://<shard>/services/<service>/<id>:<type>`.
 ///
 /// # Errors
-/// Text that says what is wrong.
+/// Text with what is wrong.
 pub(crate) fn endpoint(url: &str, workspace: &Uri, stage: Option<Stage>) -> Result<(Uri, Export), String> {
     let uri: Uri = url
         .trim_end_matches('/')

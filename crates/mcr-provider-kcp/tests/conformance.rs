@@ -14,7 +14,7 @@ use std::{collections::HashMap, sync::Arc};
 use futures::StreamExt;
 use mcr_core::{Availability, BoxError, Change, ClusterName, Discovery, DiscoverySettings, Provider};
 use mcr_kcp_double::{Kcp, KcpWorkspace};
-use mcr_provider_kcp::KcpProvider;
+use mcr_provider_kcp::{KcpProvider, Readiness};
 use mcr_testkit::conformance::{Ability, Ability::*, Draft, Subject};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -78,7 +78,9 @@ impl Subject for Bound {
 
     async fn start() -> Self {
         let world = World::with_shards(SHARDS.len()).await;
-        let provider = world.builder().build().or_fail();
+        // Before the claims are applied, a workspace that is ready may be announced with its claims withheld.
+        let readiness = Readiness::PermissionClaimsApplied;
+        let provider = world.builder().readiness(readiness).build().or_fail();
         Self {
             world,
             provider,

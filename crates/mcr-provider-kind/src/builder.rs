@@ -11,40 +11,30 @@ use crate::{config::Config, engine::Engine, error::KindError, provider::KindProv
 #[derive(Debug, Clone)]
 pub struct KindProviderBuilder {
     name: Arc<str>,
-    prefix: String,
-    engine: Option<Engine>,
-    program: Option<PathBuf>,
-    env: Vec<(OsString, OsString)>,
-    poll: Duration,
-    poll_without_events: Duration,
-    events: bool,
-    deadline: Duration,
-    refresh: Duration,
+    config: Config,
 }
 
 impl KindProvider {
     /// A builder. Without options it finds the clusters that `kind get clusters` shows.
     pub fn builder() -> KindProviderBuilder {
-        KindProviderBuilder::new()
+        KindProviderBuilder {
+            name: "kind".into(),
+            config: Config {
+                prefix: String::new(),
+                engine: None,
+                program: None,
+                env: Vec::new(),
+                poll: Duration::from_secs(10),
+                poll_without_events: Duration::from_secs(2),
+                events: true,
+                deadline: Duration::from_secs(10),
+                refresh: Duration::from_secs(600),
+            },
+        }
     }
 }
 
 impl KindProviderBuilder {
-    fn new() -> Self {
-        Self {
-            name: "kind".into(),
-            prefix: String::new(),
-            engine: None,
-            program: None,
-            env: Vec::new(),
-            poll: Duration::from_secs(10),
-            poll_without_events: Duration::from_secs(2),
-            events: true,
-            deadline: Duration::from_secs(10),
-            refresh: Duration::from_secs(600),
-        }
-    }
-
     /// Sets the provider's name. Default: `kind`.
     #[must_use]
     pub fn provider_name(mut self, name: impl Into<Arc<str>>) -> Self {
@@ -55,7 +45,7 @@ impl KindProviderBuilder {
     /// Takes only clusters whose names have this prefix. Their names are not shortened. Default: all.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.prefix = prefix.into();
+        self.config.prefix = prefix.into();
         self
     }
 
@@ -63,7 +53,7 @@ impl KindProviderBuilder {
     /// and Podman that is installed. kind chooses in the same way.
     #[must_use]
     pub fn engine(mut self, engine: Engine) -> Self {
-        self.engine = Some(engine);
+        self.config.engine = Some(engine);
         self
     }
 
@@ -71,7 +61,7 @@ impl KindProviderBuilder {
     /// [`Engine::program`]. Without [`engine`](Self::engine), the provider runs the program to find out which engine it is.
     #[must_use]
     pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
-        self.program = Some(program.into());
+        self.config.program = Some(program.into());
         self
     }
 
@@ -79,21 +69,21 @@ impl KindProviderBuilder {
     /// process.
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
-        self.env.push((name.into(), value.into()));
+        self.config.env.push((name.into(), value.into()));
         self
     }
 
     /// Sets how often the provider queries the engine without an event. Default: 10 s.
     #[must_use]
     pub fn poll_interval(mut self, interval: Duration) -> Self {
-        self.poll = interval;
+        self.config.poll = interval;
         self
     }
 
     /// Sets how often the provider queries the engine while the event stream is off or broken. Default: 2 s.
     #[must_use]
     pub fn poll_interval_without_events(mut self, interval: Duration) -> Self {
-        self.poll_without_events = interval;
+        self.config.poll_without_events = interval;
         self
     }
 
@@ -101,14 +91,14 @@ impl KindProviderBuilder {
     /// [polling](Self::poll_interval_without_events) only.
     #[must_use]
     pub fn events(mut self, on: bool) -> Self {
-        self.events = on;
+        self.config.events = on;
         self
     }
 
     /// Sets how long one run of the program may take. After that it is killed. Default: 10 s.
     #[must_use]
     pub fn command_deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = deadline;
+        self.config.deadline = deadline;
         self
     }
 
@@ -116,7 +106,7 @@ impl KindProviderBuilder {
     /// Default: 10 minutes.
     #[must_use]
     pub fn refresh_interval(mut self, interval: Duration) -> Self {
-        self.refresh = interval;
+        self.config.refresh = interval;
         self
     }
 
@@ -125,34 +115,21 @@ impl KindProviderBuilder {
     /// # Errors
     /// [`KindError`] if an interval or the deadline is zero, or the program is an empty path.
     pub fn build(self) -> Result<KindProvider, KindError> {
+        let config = self.config;
         for (what, value) in [
-            ("the poll interval", self.poll),
-            ("the poll interval without events", self.poll_without_events),
-            ("the command deadline", self.deadline),
-            ("the refresh interval", self.refresh),
+            ("the poll interval", config.poll),
+            ("the poll interval without events", config.poll_without_events),
+            ("the command deadline", config.deadline),
+            ("the refresh interval", config.refresh),
         ] {
             if value.is_zero() {
                 return Err(KindError::Zero(what));
             }
         }
-        if self
-            .program
-            .as_ref()
-            .is_some_and(|program| program.as_os_str().is_empty())
-        {
+        let program = config.program.as_ref();
+        if program.is_some_and(|program| program.as_os_str().is_empty()) {
             return Err(KindError::Program);
         }
-        let config = Config {
-            prefix: self.prefix,
-            engine: self.engine,
-            program: self.program,
-            env: self.env.into(),
-            poll: self.poll,
-            poll_without_events: self.poll_without_events,
-            events: self.events,
-            deadline: self.deadline,
-            refresh: self.refresh,
-        };
         Ok(KindProvider {
             name: self.name,
             config: Arc::new(config),
@@ -167,7 +144,7 @@ mod tests {
 
     #[test]
     fn bad_options_are_refused_with_what_to_do() {
-        let builder = KindProviderBuilder::new;
+        let builder = KindProvider::builder;
         let error = |builder: KindProviderBuilder| builder.build().expect_err("must be refused").to_string();
         assert_eq!(
             error(builder().refresh_interval(Duration::ZERO)),

@@ -19,6 +19,8 @@ const MOST_STDOUT: u64 = 32 << 20;
 pub(crate) const MOST_STDERR: u64 = 16 << 10;
 /// The limit for `program -v`, which does not contact the engine.
 const GREETING: Duration = Duration::from_secs(5);
+const WAS_THERE: &str = "it was there when discovery began";
+
 /// A program with its environment and the deadline for its runs.
 #[derive(Debug, Clone)]
 pub(crate) struct Cli {
@@ -33,25 +35,6 @@ pub(crate) struct Output {
     pub(crate) success: bool,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: String,
-}
-
-/// Why `program -v` failed.
-#[derive(Debug)]
-pub(crate) enum Mute {
-    NotThere,
-    Error(EngineError),
-}
-
-impl Mute {
-    pub(crate) fn of(self, cli: &Cli, chosen: &str) -> EngineError {
-        match self {
-            Self::NotThere => EngineError::NotInstalled {
-                program: cli.program(),
-                chosen: chosen.to_owned(),
-            },
-            Self::Error(error) => error,
-        }
-    }
 }
 
 impl Cli {
@@ -82,21 +65,20 @@ impl Cli {
         shown
     }
 
-    /// The output of `program -v`. Does not contact the engine.
-    pub(crate) async fn greeting(&self) -> Result<String, Mute> {
+    /// The output of `program -v`. Does not contact the engine. `chosen`: why it is this program.
+    pub(crate) async fn greeting(&self, chosen: &str) -> Result<String, EngineError> {
         let args = ["-v"];
         let deadline = GREETING.min(self.deadline);
         match self.run_within(&args, deadline).await {
             Ok(ended) => Ok(String::from_utf8_lossy(&ended.stdout).into_owned()),
-            Err(RunError::Start(error)) if error.kind() == io::ErrorKind::NotFound => Err(Mute::NotThere),
-            Err(error) => Err(Mute::Error(self.error(&args, error, deadline))),
+            Err(error) => Err(self.error(&args, error, deadline, chosen)),
         }
     }
 
     /// Runs a command to its end, or to its deadline. Dropping the future kills it.
     pub(crate) async fn run(&self, args: &[impl AsRef<OsStr>]) -> Result<Output, EngineError> {
         let ended = self.run_within(args, self.deadline).await;
-        let ended = ended.map_err(|error| self.error(args, error, self.deadline))?;
+        let ended = ended.map_err(|error| self.error(args, error, self.deadline, WAS_THERE))?;
         Ok(Output {
             success: ended.status.success(),
             stdout: ended.stdout,
@@ -106,7 +88,7 @@ impl Cli {
 
     /// Starts a command that runs until it is dropped.
     pub(crate) fn follow(&self, args: &[impl AsRef<OsStr>]) -> Result<Running, EngineError> {
-        process::start(&mut self.command(args)).map_err(|error| self.not_started(&error))
+        process::start(&mut self.command(args)).map_err(|error| self.not_started(&error, WAS_THERE))
     }
 
     /// The error for a failed run.
@@ -122,12 +104,12 @@ impl Cli {
         command
     }
 
-    fn not_started(&self, error: &io::Error) -> EngineError {
+    fn not_started(&self, error: &io::Error, chosen: &str) -> EngineError {
         let program = self.program();
         match error.kind() {
             io::ErrorKind::NotFound => EngineError::NotInstalled {
                 program,
-                chosen: "it was there when discovery began".to_owned(),
+                chosen: chosen.to_owned(),
             },
             _ => EngineError::Start {
                 program,
@@ -145,10 +127,16 @@ impl Cli {
         process::run(&mut self.command(args), limits, |_| ()).await
     }
 
-    fn error(&self, args: &[impl AsRef<OsStr>], error: RunError, deadline: Duration) -> EngineError {
+    fn error(
+        &self,
+        args: &[impl AsRef<OsStr>],
+        error: RunError,
+        deadline: Duration,
+        chosen: &str,
+    ) -> EngineError {
         let command = self.shown(args);
         match error {
-            RunError::Start(error) => self.not_started(&error),
+            RunError::Start(error) => self.not_started(&error, chosen),
             RunError::TimedOut => EngineError::TimedOut { command, deadline },
             RunError::TooMuchOutput => EngineError::TooMuch {
                 command,

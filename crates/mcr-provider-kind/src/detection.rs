@@ -21,7 +21,7 @@ pub(crate) struct Chosen {
 pub(crate) async fn choose(config: &Config) -> Result<Chosen, EngineError> {
     let cli = |engine: Engine| {
         let program = config.program.clone().unwrap_or_else(|| engine.program().into());
-        Cli::new(program, config.env.clone(), config.deadline)
+        Cli::new(program, config.env.clone().into(), config.deadline)
     };
     if let Some(engine) = config.engine {
         return wanted(engine, cli(engine), "chosen by the option `engine`").await;
@@ -41,10 +41,7 @@ pub(crate) async fn choose(config: &Config) -> Result<Chosen, EngineError> {
         // The option names a program without an engine: its version text names the engine. A program with an unknown
         // text counts as Docker.
         let probe = cli(Engine::Docker);
-        let announced = probe
-            .greeting()
-            .await
-            .map_err(|error| error.of(&probe, "chosen by the option `program`"))?;
+        let announced = probe.greeting("chosen by the option `program`").await?;
         let engine = Engine::greeted(&announced).unwrap_or(Engine::Docker);
         tracing::info!(%engine, program = %probe.program(), "looking for kind clusters");
         return Ok(Chosen {
@@ -55,7 +52,7 @@ pub(crate) async fn choose(config: &Config) -> Result<Chosen, EngineError> {
     }
     let mut installed = Vec::new();
     for engine in ORDER {
-        let announced = cli(engine).greeting().await;
+        let announced = cli(engine).greeting("").await;
         if announced.is_ok_and(|announced| Engine::greeted(&announced) == Some(engine)) {
             installed.push(engine);
         }
@@ -76,7 +73,7 @@ pub(crate) async fn choose(config: &Config) -> Result<Chosen, EngineError> {
 }
 
 async fn wanted(engine: Engine, cli: Cli, why: &str) -> Result<Chosen, EngineError> {
-    cli.greeting().await.map_err(|error| error.of(&cli, why))?;
+    cli.greeting(why).await?;
     tracing::info!(%engine, program = %cli.program(), chosen_by = why, "looking for kind clusters");
     Ok(Chosen {
         engine,

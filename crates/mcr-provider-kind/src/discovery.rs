@@ -51,7 +51,6 @@ pub(crate) struct Running {
     failed: Arc<AtomicBool>,
     work: Option<Work>,
     ready: VecDeque<Change>,
-    ended: bool,
 }
 
 impl Running {
@@ -61,41 +60,35 @@ impl Running {
             failed,
             work: None,
             ready: VecDeque::new(),
-            ended: false,
         }
     }
 
-    /// The next item. After an error there is no other item. Not cancel safe: dropping the future loses the discovery.
-    pub(crate) async fn next(&mut self) -> Option<Result<Change, BoxError>> {
+    /// The next change. After an error there is no other one. Not cancel safe: dropping the future loses the discovery.
+    pub(crate) async fn next(&mut self) -> Result<Change, BoxError> {
+        let next = self.advance().await;
+        if next.is_err() {
+            self.failed.store(true, Ordering::Relaxed);
+        }
+        next.map_err(Into::into)
+    }
+
+    async fn advance(&mut self) -> Result<Change, EngineError> {
         loop {
             if let Some(change) = self.ready.pop_front() {
-                return Some(Ok(change));
-            }
-            if self.ended {
-                return None;
+                return Ok(change);
             }
             let work = match &mut self.work {
                 Some(work) => work,
-                None => match begin(&self.config, self.failed.load(Ordering::Relaxed)).await {
-                    Ok(work) => self.work.insert(work),
-                    Err(error) => return Some(self.end(error)),
-                },
+                None => {
+                    let work = begin(&self.config, self.failed.load(Ordering::Relaxed)).await?;
+                    self.work.insert(work)
+                }
             };
-            match work.step().await {
-                Ok(changes) => self.ready.extend(changes),
-                Err(error) => return Some(self.end(error)),
-            }
+            self.ready.extend(work.step().await?);
             if work.synced {
                 self.failed.store(false, Ordering::Relaxed);
             }
         }
-    }
-
-    fn end(&mut self, error: EngineError) -> Result<Change, BoxError> {
-        self.ended = true;
-        self.work = None; // kills what still runs
-        self.failed.store(true, Ordering::Relaxed);
-        Err(Box::new(error))
     }
 }
 
@@ -414,11 +407,11 @@ async fn read(engine: Engine, cli: Cli, read: Read) -> Answer {
 fn not_read(engine: Engine, stderr: &str) -> String {
     let low = stderr.to_lowercase();
     if low.contains("no such file") && low.contains("admin.conf") {
-        "it is not there yet: kind is making the cluster, or was interrupted; it is looked for again, and if it does not come, \
+        "it is not there yet: kind is making the cluster, or was interrupted; it is read again, and if it does not come, \
          delete the cluster and make it anew"
             .to_owned()
     } else {
-        format!("{engine} says: {}", one_line(stderr))
+        format!("{engine} reports: {}", one_line(stderr))
     }
 }
 

@@ -18,7 +18,7 @@ const ADVICE: &[Advice] = &[
     Advice::new(
         Fault::Description,
         "",
-        "look whether kind itself can use the cluster; make it again only if it can't, because all that is in it is lost then",
+        "check whether kind itself can use the cluster; make it again only if it can't, because all that is in it is lost then",
         "kind export kubeconfig --name {name}",
     ),
     Advice::new(Fault::Credentials, "", "", RESTART),

@@ -162,7 +162,7 @@ pub(crate) fn one_line(text: &str) -> String {
     let line = text.lines().map(str::trim).rfind(|line| !line.is_empty());
     match line {
         Some(line) => mcr_core::reason(line),
-        None => "it did not say why".to_owned(),
+        None => "it reported no reason".to_owned(),
     }
 }
 
@@ -197,6 +197,6 @@ mod tests {
             sorted("template: \u{7}oops\n\n"),
             "`docker ps` failed: template: \\u{7}oops"
         );
-        assert_eq!(sorted(""), "`docker ps` failed: it did not say why");
+        assert_eq!(sorted(""), "`docker ps` failed: it reported no reason");
     }
 }

@@ -126,7 +126,7 @@ impl Inventory {
         }
     }
 
-    /// Takes in all containers. Returns the changes that follow at once.
+    /// Applies an observation of all containers. Returns the changes that follow at once.
     pub(crate) fn observe(&mut self, nodes: Vec<Node>, now: Instant) -> Vec<Change> {
         let mut found: BTreeMap<ClusterName, Vec<Node>> = BTreeMap::new();
         for node in nodes {
@@ -214,7 +214,7 @@ impl Inventory {
         waiting.filter_map(|cluster| cluster.read_at).min()
     }
 
-    /// Takes in an admin.conf. `jitter` is between 0 and 1.
+    /// Applies an admin.conf that was read. `jitter` is between 0 and 1.
     pub(crate) fn read(
         &mut self,
         read: &Read,

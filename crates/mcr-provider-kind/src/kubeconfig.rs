@@ -11,9 +11,9 @@ pub(crate) const PATH: &str = "/etc/kubernetes/admin.conf";
 pub(crate) enum ConfError {
     #[error("it is empty; kubeadm is writing it, or the disk of the node is full")]
     Empty,
-    #[error("it is not YAML (line {line}); look at it with `cat {PATH}` in the node")]
+    #[error("it is not YAML (line {line}); read it with `cat {PATH}` in the node")]
     Syntax { line: u64 },
-    #[error("it has no cluster; look at it with `cat {PATH}` in the node")]
+    #[error("it has no cluster; read it with `cat {PATH}` in the node")]
     NoCluster,
     #[error(transparent)]
     Access(#[from] AccessError),

@@ -4,7 +4,7 @@ use std::{
 };
 
 use futures::{StreamExt, stream};
-use mcr_core::{Discovery, Provider, doctor::Doctor};
+use mcr_core::{BoxError, Discovery, Provider, doctor::Doctor};
 use tokio_util::sync::CancellationToken;
 
 use crate::{config::Config, discovery::Running, doctor::KindDoctor};
@@ -61,9 +61,9 @@ impl Provider for KindProvider {
     /// Starts a discovery. Poll it within a tokio runtime with enabled time and I/O drivers.
     fn discover(&self, stop: CancellationToken) -> Discovery {
         let running = Running::new(self.config.clone(), self.failed.clone());
-        stream::unfold(running, async |mut running| {
-            let item = running.next().await?;
-            Some((item, running))
+        stream::try_unfold(running, async |mut running| {
+            let change = running.next().await?;
+            Ok::<_, BoxError>(Some((change, running)))
         })
         .take_until(stop.cancelled_owned())
         .boxed()

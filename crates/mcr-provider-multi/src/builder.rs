@@ -9,9 +9,7 @@ use crate::{
 /// Builds a [`MultiProvider`]. [`MultiProvider::builder`] creates it.
 pub struct MultiProviderBuilder {
     name: Arc<str>,
-    separator: Arc<str>,
-    removal_grace: Duration,
-    sync_timeout: Duration,
+    options: Options,
     children: Vec<(Arc<str>, Arc<dyn Provider>)>,
 }
 
@@ -20,9 +18,11 @@ impl MultiProvider {
     pub fn builder() -> MultiProviderBuilder {
         MultiProviderBuilder {
             name: "multi".into(),
-            separator: "#".into(),
-            removal_grace: Duration::from_secs(30),
-            sync_timeout: Duration::from_secs(30),
+            options: Options {
+                separator: "#".into(),
+                removal_grace: Duration::from_secs(30),
+                sync_timeout: Duration::from_secs(30),
+            },
             children: Vec::new(),
         }
     }
@@ -39,7 +39,7 @@ impl MultiProviderBuilder {
     /// Sets the text between child and cluster in the name of a cluster. Default: `#`.
     #[must_use]
     pub fn separator(mut self, separator: impl Into<Arc<str>>) -> Self {
-        self.separator = separator.into();
+        self.options.separator = separator.into();
         self
     }
 
@@ -60,7 +60,7 @@ impl MultiProviderBuilder {
     /// Sets how long a cluster stays after its child, started again, no longer announces it. Default: 30 s.
     #[must_use]
     pub fn removal_grace(mut self, grace: Duration) -> Self {
-        self.removal_grace = grace;
+        self.options.removal_grace = grace;
         self
     }
 
@@ -69,7 +69,7 @@ impl MultiProviderBuilder {
     /// The timeout removes no cluster: the known clusters of the child stay until the child has synced.
     #[must_use]
     pub fn sync_timeout(mut self, timeout: Duration) -> Self {
-        self.sync_timeout = timeout;
+        self.options.sync_timeout = timeout;
         self
     }
 
@@ -78,12 +78,8 @@ impl MultiProviderBuilder {
     /// # Errors
     /// [`MultiError`] if the separator is empty or not printable, or the name of a child is taken or unusable.
     pub fn build(self) -> Result<MultiProvider, MultiError> {
-        check_separator(&self.separator)?;
-        let registry = Registry::new(Options {
-            separator: self.separator,
-            removal_grace: self.removal_grace,
-            sync_timeout: self.sync_timeout,
-        });
+        check_separator(&self.options.separator)?;
+        let registry = Registry::new(self.options);
         for (name, provider) in self.children {
             registry.add(name, provider)?;
         }
@@ -99,9 +95,7 @@ impl fmt::Debug for MultiProviderBuilder {
         let children: Vec<&str> = self.children.iter().map(|(name, _)| &**name).collect();
         f.debug_struct("MultiProviderBuilder")
             .field("name", &self.name)
-            .field("separator", &self.separator)
-            .field("removal_grace", &self.removal_grace)
-            .field("sync_timeout", &self.sync_timeout)
+            .field("options", &self.options)
             .field("children", &children)
             .finish()
     }

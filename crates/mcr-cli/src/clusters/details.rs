@@ -49,7 +49,7 @@ pub(crate) struct InController<'a> {
     pub(crate) running: u64,
     /// The objects whose last reconcile failed, the worst first. May be only some of them.
     pub(crate) failing: Vec<Failing<'a>>,
-    /// The number of such objects. `None` if the report does not say.
+    /// The number of such objects. `None` if the report does not have it.
     pub(crate) failing_count: Option<u64>,
 }
 

@@ -243,7 +243,7 @@ impl Diagnosis<'_> {
                 if connection.proxied {
                     self.ok(
                         "connection",
-                        format!("{}, by a proxy: not looked at", connection.address),
+                        format!("{}, by a proxy: not examined", connection.address),
                     );
                 }
                 true
@@ -327,7 +327,7 @@ impl Diagnosis<'_> {
     fn tls(&mut self, connection: &Connection, tls: &Tls) -> Option<()> {
         let now = self.facts.now;
         let renew = || {
-            let action = "renew the certificate on the control-plane node, or as the distribution says";
+            let action = "renew the certificate on the control-plane node, or as the distribution documents";
             Some(plain(action, "kubeadm certs renew apiserver"))
         };
         let compare = || {
@@ -339,7 +339,7 @@ impl Diagnosis<'_> {
         if let Some(Verdict::Bad { why, text }) = &tls.verdict
             && !connection.insecure
         {
-            let other = "give the server another certificate, as this finding says";
+            let other = "give the server another certificate, as this finding shows";
             let fix = match why {
                 Bad::UnknownIssuer => self.advise(Fault::Description, ""),
                 Bad::Other => Some(plain(other, "")),

@@ -43,7 +43,7 @@ pub(super) const GENERAL: &[Advice] = &[
     Advice::new(
         Fault::Unreached,
         "(waited for",
-        "look at firewalls and routes between here and {address}",
+        "check firewalls and routes between here and {address}",
         "",
     ),
     Advice::new(Fault::Unreached, "", "", "request /livez"),

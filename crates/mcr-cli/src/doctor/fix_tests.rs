@@ -17,13 +17,13 @@ use crate::providers::{ClusterFlags, ProviderOptions, builtin};
 const VERBS: [&str; 15] = [
     "add",
     "allow",
+    "check",
     "choose",
     "compare",
     "correct",
     "give",
     "grant",
     "install",
-    "look",
     "renew",
     "repeat",
     "restart",
@@ -147,8 +147,8 @@ fn a_command_has_a_line_of_its_own_and_runs_nothing_else() {
     };
     let lines = |lines: &[&str]| Some(lines.iter().map(|line| (*line).to_owned()).collect());
     assert_eq!(
-        fix("look at {name}", "id {name}", "eu-1"),
-        lines(&["look at eu-1:", "id eu-1"])
+        fix("check {name}", "id {name}", "eu-1"),
+        lines(&["check eu-1:", "id eu-1"])
     );
     assert_eq!(fix("", "id {name}", "a; rm -rf /"), lines(&["id 'a; rm -rf /'"]));
     assert_eq!(fix("", "id {name}", "it's $(x)"), lines(&[r"id 'it'\''s $(x)'"]));
@@ -157,7 +157,7 @@ fn a_command_has_a_line_of_its_own_and_runs_nothing_else() {
         fix("the rule {verbs: [\"access\"]} of {name}", "", "x"),
         lines(&["the rule {verbs: [\"access\"]} of x"])
     );
-    assert_eq!(fix("look at {other}", "", "x"), None);
+    assert_eq!(fix("check {other}", "", "x"), None);
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn the_first_row_that_fits_and_has_its_values_counts() {
             const {
                 &[
                     Advice::new(Fault::Unreached, "", "start {node}", ""),
-                    Advice::new(Fault::Credentials, "401", "look at {name}", ""),
+                    Advice::new(Fault::Credentials, "401", "check {name}", ""),
                     Advice::new(Fault::Expiring, "", "", ""),
                 ]
             }

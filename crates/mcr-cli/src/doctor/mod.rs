@@ -105,7 +105,7 @@ pub(crate) async fn run(args: DoctorArgs, linked: &[Linked]) -> anyhow::Result<b
     drop(options);
     running.stop().await;
     let Some(found) = examined else {
-        anyhow::bail!("stopped before everything was looked at");
+        anyhow::bail!("stopped before everything was examined");
     };
     let mut found = found?;
     let good = found.problems == 0;
@@ -140,7 +140,7 @@ async fn examine(
     let mut wanted = Wanted::new(&args.names);
     wanted.find(&known.iter().map(String::as_str).collect::<Vec<_>>(), true)?;
 
-    progress.show("looking at providers");
+    progress.show("examining providers");
     let mut found = sources::providers(running, options, &ask).await;
     let asked = |status: &ClusterStatus| wanted.means(&status.name);
     let asked_clusters: Vec<ClusterStatus> = snapshot.clusters.into_iter().filter(asked).collect();
@@ -149,9 +149,9 @@ async fn examine(
         .map(|status| cluster(status, args, running, &ask))
         .buffered(AT_ONCE)
         .enumerate();
-    progress.show(&format!("looking at {all} clusters"));
+    progress.show(&format!("examining {all} clusters"));
     while let Some((number, rows)) = examining.next().await {
-        progress.show(&format!("looked at {} of {all} clusters", number + 1));
+        progress.show(&format!("examined {} of {all} clusters", number + 1));
         found.extend(rows);
     }
     for name in wanted.missing() {

@@ -25,7 +25,7 @@ pub(super) async fn providers(running: &Running, options: &ProviderOptions, ask:
         );
     }
     for (linked, why) in &running.failed {
-        let action = "choose another hub with --hub-context or --hub-kubeconfig, or look at this one";
+        let action = "choose another hub with --hub-context or --hub-kubeconfig, or check this one";
         let of_hub = options.hub_error().is_some_and(|error| why.contains(&error));
         let finding = Finding {
             level: Level::Problem,
@@ -97,7 +97,7 @@ async fn provider(tap: &Tap, ask: &Asking) -> Vec<Finding> {
 /// The advice if no object of a hub describes a cluster.
 fn elsewhere(hub: &Hub) -> Fix {
     let kind = &hub.kind;
-    let look = format!("look at the {}s that there are", kind.kind);
+    let look = format!("list the {}s that there are", kind.kind);
     let action = match hub.namespaces.as_slice() {
         [] => look,
         _ => format!("choose another namespace with -n or -A, or {look}"),
@@ -153,7 +153,7 @@ fn unknown(name: &str, known: &[String]) -> Finding {
         [] => "there are none".to_owned(),
         close => format!("there are {}", close.join(", ")),
     };
-    let look = "look at the clusters that there are, with the same flags";
+    let look = "list the clusters that there are, with the same flags";
     Finding {
         level: Level::Problem,
         fix: Some(plain(look, "mcr clusters")),

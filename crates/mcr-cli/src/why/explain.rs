@@ -75,7 +75,7 @@ pub(super) fn explain(report: &Report, target: &Target, now: Timestamp) -> Expla
             explaining.controller(&controller, running(report, target, controller.name));
         }
         if row.controllers().is_empty() {
-            let saw = "no controller works on this cluster, so nothing reconciles the object; look at the selectors of \
+            let saw = "no controller works on this cluster, so nothing reconciles the object; check the selectors of \
                        the controllers";
             explaining.add(None, "controllers", Level::Problem, saw);
         }

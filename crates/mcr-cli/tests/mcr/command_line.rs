@@ -34,7 +34,7 @@ async fn the_help_is_as_it_was_written_down() {
     }
     assert_eq!(
         wrong, [""; 0],
-        "look at the changes with MCR_UPDATE_SNAPSHOTS=1 and git diff"
+        "review the changes with MCR_UPDATE_SNAPSHOTS=1 and git diff"
     );
 }
 

@@ -120,7 +120,7 @@ async fn hostile_secrets_are_explained_and_hurt_only_themselves() {
          zoo     | description | problem | | --allow-loopback
          by-name | address     | problem | loopback | --server",
     );
-    // One that no provider names is looked for.
+    // One that no provider announces.
     let text_of = user.run(format!("{doctor} stranger")).await.ended(1);
     let (level, saw, fix) = text_of.found("stranger", "name");
     assert!(level == "problem" && saw.contains("without the label"), "{saw}");

@@ -26,7 +26,7 @@ enum Outcome {
 }
 use Outcome::*;
 
-/// The credential without its expiry, which only this program tells.
+/// The credential without its expiry, which only this program reports.
 fn credential(ran: &Output) -> Option<Value> {
     if ran.code != Some(0) {
         assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{}", ran.err);

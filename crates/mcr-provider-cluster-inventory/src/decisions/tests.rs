@@ -109,13 +109,6 @@ fn ready(uid: &str, server: &str) -> Arc<Facts> {
     facts(profile(uid, server))
 }
 
-fn member(uid: &str, id: &str, created: u8) -> Arc<Facts> {
-    let mut profile = profile(uid, "one");
-    profile["metadata"]["labels"] = json!({MEMBER_ID_LABEL: id});
-    profile["metadata"]["creationTimestamp"] = format!("2026-01-01T00:00:{created:02}Z").into();
-    facts(profile)
-}
-
 fn shown(changes: &[Change]) -> Vec<String> {
     let change = |change: &Change| match change {
         Change::Upsert(spec) => match &spec.availability {
@@ -141,8 +134,6 @@ fn server(spec: &ClusterSpec) -> String {
     let host = shown.split("https://").nth(1).unwrap_or("nowhere");
     host.split('.').next().unwrap().to_owned()
 }
-
-const NO_ACCESS: &str = "it has no access providers; its cluster manager, or an add-on of it, writes them";
 
 #[test]
 fn another_id_is_another_cluster_also_in_the_next_discovery_and_one_that_comes_or_goes_is_none() {

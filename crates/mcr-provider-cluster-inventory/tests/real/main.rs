@@ -44,7 +44,7 @@ const PROFILE: (&str, &str) = ("multicluster.x-k8s.io/v1alpha1", "ClusterProfile
 /// The namespace of the inventory.
 const FLEET: &str = "fleet";
 
-/// The folder with the programs. None: the test says that it is skipped.
+/// The folder with the programs. None: the test reports that it is skipped.
 fn folder(test: &str) -> Option<PathBuf> {
     let folder = std::env::var_os("MCR_UPSTREAM_INVENTORY").map(PathBuf::from);
     if folder.is_none() {

@@ -133,7 +133,7 @@ async fn clusters_are_reached_with_the_upstream_plugins_and_a_revoked_token_is_r
     .await;
     let before = a.audit().await.or_fail().mark();
     first.delete().await.or_fail();
-    // The plugin does not tell when a token expires, so only a request that is refused makes it run again. The API server refuses
+    // The plugin does not report when a token expires, so only a request that is refused makes it run again. The API server refuses
     // the token once its own cache of tokens has expired.
     let nothing = cluster.namespaced::<ConfigMap>("default");
     let asked = async {

@@ -119,7 +119,7 @@ impl Received {
             }
         };
         if tokio::time::timeout(DEADLINE, listen).await.is_err() {
-            panic!("not heard in time; heard: {:#?}", self.log);
+            panic!("not announced in time; announced: {:#?}", self.log);
         }
     }
 

@@ -301,7 +301,7 @@ fn kcp_a_workspace_that_vanishes_from_its_shard_may_come_back_on_another_one() {
     assert_eq!(world.vanish(A, "x", "e").unwrap(), missing);
 }
 
-/// The virtualWorkspaceURL of a shard is changed from A to B. Nobody will ever say that A has lost its bindings.
+/// The virtualWorkspaceURL of a shard is changed from A to B. Nobody ever reports that A has lost its bindings.
 #[test]
 fn kcp_a_workspace_at_a_replaced_url_leaves_when_it_is_unbound() {
     for (new, at) in [(ready(), "+x at b"), (labelling(), WAITS_AT_B)] {
@@ -435,7 +435,7 @@ proptest! {
         let mut announced = BTreeMap::new();
         for event in events {
             let mut given_up = false;
-            // Each event twice: a list after a broken watch says again what is known.
+            // Each event twice: a list after a broken watch reports again what is known.
             for again in [false, true] {
                 let decisions: Vec<Decision> = match &event {
                     Event::Slice(urls) => {

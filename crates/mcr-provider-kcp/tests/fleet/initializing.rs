@@ -111,7 +111,7 @@ async fn kcp_a_type_that_is_deleted_keeps_the_workspaces_that_wait() {
         .home
         .delete("workspacetypes.tenancy.kcp.io", "managed")
         .or_fail();
-    eventually(PATIENCE, "the provider says so", || {
+    eventually(PATIENCE, "the provider reports it", || {
         let lines = log.lines_with("WorkspaceType managed does not exist");
         lines.iter().any(|line| line.contains("create it again"))
     })

@@ -77,7 +77,7 @@ fn sheet(workspace: &KcpWorkspace, name: &str) {
         .or_fail();
 }
 
-/// A list of such a kind has no resource version, and a watch of it would never tell anything.
+/// A list of such a kind has no resource version, and a watch of it would never send anything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kcp_a_kind_that_is_bound_later_is_delivered() {
     let world = World::with_shards(1).await;
@@ -107,7 +107,7 @@ async fn kcp_a_kind_that_is_bound_later_is_delivered() {
     running.stop().await;
 }
 
-/// kcp ends the watch of the old kind. The double does not, which is harder: nothing tells that it is the wrong kind.
+/// kcp ends the watch of the old kind. The double does not, which is harder: nothing shows that it is the wrong kind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kcp_a_claimed_kind_with_another_identity_is_delivered_and_the_old_objects_leave() {
     for ended in [false, true] {

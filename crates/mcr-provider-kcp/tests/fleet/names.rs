@@ -203,7 +203,7 @@ async fn run(steps: Vec<Step>) {
         }
     }
 
-    // Each live widget has been reconciled in its last state, and told so in its own workspace.
+    // Each live widget has been reconciled in its last state, with an event in its own workspace.
     for (workspace, wanted) in workspaces.iter().zip(&model) {
         for name in wanted.keys() {
             let key = (workspace.id().to_owned(), format!("default/{name}"));

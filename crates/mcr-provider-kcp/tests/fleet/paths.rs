@@ -87,7 +87,7 @@ async fn kcp_the_log_shows_the_path_beside_the_name() {
     let shows_path = async |words: &str| {
         let line = eventually(
             PATIENCE,
-            format!("the log says {words:?} of the workspace"),
+            format!("the log has {words:?} of the workspace"),
             || {
                 let of_a = |line: &String| line.contains(&format!("cluster={}", a.id()));
                 log.lines_with(words).into_iter().find(of_a)

@@ -124,8 +124,7 @@ async fn kcp_an_initializer_prepares_a_workspace_which_then_leaves() {
             .patch("made", &params, &applied("made"))
             .await
             .or_fail();
-        finished(initializer.remove(&one.client()).await);
-        running.left(&id).await;
+        released(&running, &id, async || initializer.remove(&one.client()).await).await;
         let again = initializer.remove(&one.client()).await;
         assert_eq!(again.or_fail(), Removal::Left);
         workspace_is(&kcp, &at, |answer| answer.json["status"]["phase"] == "Ready").await;

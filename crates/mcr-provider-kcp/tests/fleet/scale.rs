@@ -41,7 +41,7 @@ struct Asked {
     watches: usize,
 }
 
-/// The clusters of one shard, and what their widgets told.
+/// The clusters of one shard, and the changes of their widgets.
 struct OnShard {
     shard: KcpShard,
     workspaces: Vec<KcpWorkspace>,
@@ -58,7 +58,7 @@ impl OnShard {
         .await;
     }
 
-    /// What each cluster is, since when, and what it has told of its objects.
+    /// What each cluster is, since when, and the changes of its objects that it has reported.
     fn reported(&self) -> Vec<(ClusterState, SystemTime, Vec<String>)> {
         let clusters = self.clusters.iter().zip(&self.seen);
         let reported =

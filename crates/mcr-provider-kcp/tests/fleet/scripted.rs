@@ -1,4 +1,4 @@
-//! A server that answers as a test says, as a workspace and a shard of a kcp that is out of order.
+//! A server that answers as a test decides, as a workspace and a shard of a kcp that is out of order.
 
 use std::{
     collections::HashMap,
@@ -133,7 +133,7 @@ impl Scripted {
         self.put_slice(urls, &json!([]));
     }
 
-    /// As [`set_slice`](Self::set_slice), with a condition that says why the export is not valid.
+    /// As [`set_slice`](Self::set_slice), with a condition about why the export is not valid.
     pub(crate) fn set_invalid_slice(&self, urls: &[&str], message: &str) {
         let condition = json!({"type": "APIExportValid", "status": "False", "message": message});
         self.put_slice(urls, &json!([condition]));
@@ -148,7 +148,7 @@ impl Scripted {
             "spec": {"export": {"path": "root:provider", "name": "widgets"}},
             "status": {"endpoints": endpoints, "conditions": conditions},
         });
-        // A watch that goes on hears of it, too.
+        // A watch that goes on receives it, too.
         let event = json!({"type": "MODIFIED", "object": slice});
         let list = Answer::list("APIExportEndpointSliceList", "apis.kcp.io/v1alpha1", &[slice])
             .watched(&format!("{event}\n"))

@@ -108,7 +108,7 @@ impl Stages {
     }
 }
 
-/// What a discovery says, in words.
+/// What a discovery announces, in words.
 pub(crate) struct Received {
     stream: Discovery,
     _stop: DropGuard,
@@ -138,7 +138,7 @@ impl Received {
         }
     }
 
-    /// Fails unless the discovery says this next.
+    /// Fails unless the discovery announces this next.
     pub(crate) async fn receives(&mut self, expected: &[String]) {
         for expected in expected {
             assert_eq!(self.next().await, *expected);

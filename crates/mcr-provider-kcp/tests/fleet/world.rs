@@ -292,7 +292,7 @@ pub(crate) async fn set_ready(world: &World, workspace: &KcpWorkspace, status: &
         .or_fail();
 }
 
-/// Waits until the provider has handled all bindings of a shard: a watch tells a new workspace after all that happened before.
+/// Waits until the provider has handled all bindings of a shard: a watch reports a new workspace after all that happened before.
 pub(crate) async fn caught_up(world: &World, running: &Running, shard: &str) {
     let number = world.provider.list("configmaps", "default").len();
     let mark = format!("mark-{number}");

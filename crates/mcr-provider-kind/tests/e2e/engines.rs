@@ -12,7 +12,7 @@ use mcr_testkit::e2e::{self, E2e};
 
 use crate::{announce, kind::Kind, world::World};
 
-/// A program that says it is an engine's, whose engine never answers.
+/// A program that claims to be an engine's, whose engine never answers.
 fn silent(folder: &Path, name: &str, greeting: &str) {
     let script = format!(
         "#!/bin/sh\n[ \"$1\" = -v ] && echo '{greeting}' && exit\n\
@@ -55,7 +55,7 @@ async fn of_two_engines_the_silent_one_is_explained_and_does_not_stand_in_the_wa
     let World { kind, running, .. } = world;
     running.stop().await.unwrap();
 
-    // The one that is chosen does not answer: said with its name. It starts: found without a word from anybody.
+    // The one that is chosen does not answer: reported with its name. It starts: found without a word from anybody.
     let real = path.split(':').map(|folder| Path::new(folder).join("docker"));
     let real = real.into_iter().find(|program| program.is_file()).unwrap();
     silent(

@@ -22,7 +22,7 @@ async fn real_clusters_are_found_followed_and_released() {
     let world = World::start(kind, KindProvider::builder().poll_interval(NEVER));
     world.is_asked().await;
 
-    // Two at once: seen while they are made, ready when kind says that they are.
+    // Two at once: seen while they are made, ready when kind reports that they are.
     let first_seen = async {
         until("the half-made cluster is seen", || world.state("a")).await;
         SystemTime::now()
@@ -97,7 +97,7 @@ async fn real_clusters_are_found_followed_and_released() {
             assert!(same_a.is_same(&anew) && same_b.is_same(&b), "they are the same");
             world.reconciles(&same_b, "three").await;
             world.controllers_work(&same_b, "after-the-start").await;
-            // The provider has found the engine, too: it hears of what comes next.
+            // The provider has found the engine, too: it receives what comes next.
             until("the provider goes on", || {
                 world.fleet.is_discovered().then_some(())
             })

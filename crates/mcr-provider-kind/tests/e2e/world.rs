@@ -37,7 +37,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A manager over the clusters of a test, with a controller that looks at ConfigMaps.
+    /// A manager over the clusters of a test, with a controller that watches ConfigMaps.
     pub(crate) fn start(kind: Kind, provider: KindProviderBuilder) -> Self {
         let provider = provider.prefix(&kind.prefix).build().unwrap();
         let seen = Seen::default();

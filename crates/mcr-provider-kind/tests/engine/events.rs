@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Received, ScriptedEngine, admin_conf, container};
+use crate::support::{Received, ScriptedEngine, container};
 
 /// At once: everything else that would notice a change has an interval of an hour.
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{DEADLINE, NEVER, Received, ScriptedEngine, admin_conf, container};
+use crate::support::{DEADLINE, NEVER, Received, ScriptedEngine};
 
 #[tokio::test]
 async fn what_is_wrong_with_the_engine_is_reported_with_what_to_do() {
@@ -38,7 +38,7 @@ async fn an_engine_that_stops_ends_the_discovery_and_the_next_one_waits_for_it()
     let mut received = Received::of(&provider);
     received.until("synced").await;
     received.quiet(&engine).await;
-    // Nothing is asked within the hour, so the end of the events is what tells of it.
+    // Nothing is asked within the hour, so the end of the events is what shows it.
     engine.stop();
     let error = received.error().await;
     assert!(error.contains("start the engine"), "{error}");

@@ -183,7 +183,7 @@ impl Received {
     /// The next announcement, in short form.
     pub async fn next(&mut self) -> Result<String, BoxError> {
         let next = tokio::time::timeout(DEADLINE, self.discovery.next()).await;
-        let next = next.expect("nothing was said").expect("the discovery ended");
+        let next = next.expect("nothing was announced").expect("the discovery ended");
         next.map(|change| reported(&change))
     }
 
@@ -234,7 +234,7 @@ impl Received {
 
     pub async fn nothing_for(&mut self, quiet: Duration) {
         if let Ok(announced) = tokio::time::timeout(quiet, self.discovery.next()).await {
-            panic!("nothing should be said, and there was {announced:?}");
+            panic!("nothing should be announced, and there was {announced:?}");
         }
     }
 }
