@@ -38,7 +38,7 @@ fn map(label: &str, value: &str) -> Value {
     })
 }
 
-/// Records each request, and whether the server says that an object which left the watch was deleted.
+/// Records each request, and whether an object that left the watch was deleted, by the answer of the server.
 async fn confirm(request: Request<ConfigMap>, seen: Arc<Seen<String>>) -> Result<(), BoxError> {
     let line = line(&request)
         .trim_start_matches("cluster://a/default/x ")
@@ -154,7 +154,7 @@ enum Answer {
     Other(u16, &'static str),
 }
 
-/// A client of the server that answers as `answer` says if it is asked for the object.
+/// A client of the server, whose GET of the object gets `answer`.
 fn client(server: &SimCluster, answer: Arc<Mutex<Answer>>) -> Client {
     let server = server.service().with_token(&server.admin_token());
     let service = tower::service_fn(move |request: HttpRequest<Body>| {

@@ -66,7 +66,7 @@ use crate::{
 /// [`ControllerStatus`](crate::ControllerStatus) shows the reason. Other clusters go on.
 ///
 /// A watch of the hub ([`ClusterSelector::hub`]) gates all requests of the controller, in whatever cluster: none is dispatched
-/// before the watch has listed there once. [`WatchOptions::gates_all`] says when, and how to change it.
+/// before the watch has listed there once. [`WatchOptions::gates_all`] has the rule, and changes it.
 ///
 /// # What can't be written
 /// A controller has at most one primary kind, and only objects of a primary kind own others:

@@ -1,4 +1,4 @@
-//! One behaviour per test; the names say which. `tests/queue/model.rs` checks the whole against a naive model.
+//! One behaviour per test, which its name describes. `tests/queue/model.rs` checks the whole against a naive model.
 
 mod clusters;
 
