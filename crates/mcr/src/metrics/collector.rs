@@ -20,6 +20,7 @@ use crate::{
     report::{ClusterReport, FleetReport, distinct, leadership},
 };
 
+#[derive(Debug)]
 pub(super) struct FleetCollector {
     fleet: Fleet,
     controllers: Vec<ControllerHandle>,
@@ -33,15 +34,6 @@ impl FleetCollector {
             controllers,
             options,
         }
-    }
-}
-
-impl fmt::Debug for FleetCollector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FleetCollector")
-            .field("controllers", &self.controllers)
-            .field("options", &self.options)
-            .finish_non_exhaustive()
     }
 }
 

@@ -1,4 +1,5 @@
 //! Dispatch, deletions, the sync gate, parking, and clusters that leave.
+
 use std::{sync::Arc, time::Duration};
 
 use crate::support::{

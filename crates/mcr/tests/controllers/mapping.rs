@@ -1,4 +1,5 @@
 //! The selection of clusters, the filtering of changes, and the mapping to requests.
+
 use std::{
     sync::{Arc, Mutex},
     time::Duration,

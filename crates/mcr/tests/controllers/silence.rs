@@ -1,4 +1,5 @@
 //! A fleet without clusters, and a controller that selects none of them, are explained in the log.
+
 use std::{sync::Arc, time::Duration};
 
 use crate::support::{World, maps::keys, sleep, until_true};

@@ -1,4 +1,5 @@
 //! Reconcilers for the `Controller` of kube.
+
 use std::{
     collections::BTreeMap,
     convert::Infallible,
