@@ -415,9 +415,12 @@ where
         Ctx: Send + Sync + 'static,
     {
         let on_error = self.on_error.take();
-        self.finish(Arc::new(MultiCluster::<K, _, Ctx>::new(
-            reconciler, ctx, on_error,
-        )))
+        self.finish(Arc::new(MultiCluster {
+            reconciler,
+            ctx,
+            on_error,
+            kind: PhantomData::<fn() -> K>,
+        }))
     }
 }
 
