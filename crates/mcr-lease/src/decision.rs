@@ -7,7 +7,7 @@
 //!   clock. The duration is longer than the `renew_deadline` of the holder. The write names the version that the rival saw.
 //!   Every wait is as long as the longest duration that the candidate has seen: a holder that wrote a longer one may believe
 //!   after its record is gone or was replaced by a shorter one.
-//! - A Lease that is missing, or that no candidate has written, says nothing about the past: somebody may have deleted it under
+//! - A Lease that is missing, or that no candidate has written, shows nothing about the past: somebody may have deleted it under
 //!   its holder. A candidate that creates it *claims* it: it writes its name, and believes only after another write to
 //!   the same object, that long later. Until then any earlier holder has stopped.
 //! - Belief begins with a successful write that was sent after all of these waits, so the object was this candidate's through

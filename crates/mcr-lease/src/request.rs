@@ -17,7 +17,7 @@ pub(crate) enum Response {
     Written(Box<Lease>),
     /// The Lease has another version, exists already, or does not exist any more.
     Rejected,
-    /// The text says why, and what to do.
+    /// The text has the reason, and what to do.
     Failed(String),
 }
 
@@ -90,7 +90,7 @@ fn text(verb: &str, error: &Error) -> String {
         }
         Error::Api(status) => format!("{verb}: {} {}", status.code, status.message),
         error => {
-            // The first error of kube's client alone says little.
+            // The first error of kube's client alone explains little.
             let mut text = format!("{verb}: {error}");
             let mut source = std::error::Error::source(error);
             while let Some(cause) = source {

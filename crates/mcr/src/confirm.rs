@@ -122,7 +122,7 @@ impl<K: Resource> Request<K> {
             source,
         };
         let unclear = |error: BoxError| no_answer(kube::Error::Service(error));
-        // Not with `kube::Api`: the name `editor?x` would ask for `editor`, whose absence says nothing of this object.
+        // Not with `kube::Api`: the name `editor?x` would ask for `editor`, whose absence shows nothing about this object.
         let path = ObjectPath {
             group: &K::group(dynamic),
             version: &K::version(dynamic),
@@ -186,7 +186,7 @@ impl<K: Resource> Request<K> {
     }
 }
 
-/// Whether the response says that the object is not found. A 404 also comes from a path that is not served, and from proxies.
+/// Whether the response is a 404 about this object. A 404 also comes from a path that is not served, and from proxies.
 fn names_object(status: &Status, name: &str) -> bool {
     status.is_not_found()
         && status

@@ -90,7 +90,7 @@ pub enum ManagerError {
     Build(#[from] BuildError),
     /// Two controllers have the same name.
     #[error(
-        "two controllers are named {name}: logs and metrics could not tell them apart. Rename one, or allow it with ManagerBuilder::allow_equal_names"
+        "two controllers are named {name}: logs and metrics could not distinguish them. Rename one, or allow it with ManagerBuilder::allow_equal_names"
     )]
     EqualNames {
         /// The name of the controllers.

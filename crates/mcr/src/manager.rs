@@ -123,7 +123,7 @@ impl Manager {
     /// signal ends the process at once with code 1. The manager raises the soft limit of open files to the hard limit.
     ///
     /// If the program has neither a `tracing` subscriber nor a logger of the crate `log` after 10 seconds, the manager prints
-    /// one line on stderr that says how to set one.
+    /// one line on stderr that explains how to set one.
     ///
     /// # Errors
     /// The first [`ManagerError`] of a controller or task, after all of them have ended. After [`ManagerError::Stuck`] a task may

@@ -153,21 +153,10 @@ pub(crate) type OnError = Arc<dyn Fn(&(dyn Error + 'static), u32) -> Option<Acti
 
 /// Runs a [`Reconciler`].
 pub(crate) struct MultiCluster<K, R, Ctx> {
-    reconciler: R,
-    ctx: Arc<Ctx>,
-    on_error: Option<OnError>,
-    _kind: PhantomData<fn() -> K>,
-}
-
-impl<K, R, Ctx> MultiCluster<K, R, Ctx> {
-    pub(crate) fn new(reconciler: R, ctx: Arc<Ctx>, on_error: Option<OnError>) -> Self {
-        Self {
-            reconciler,
-            ctx,
-            on_error,
-            _kind: PhantomData,
-        }
-    }
+    pub(crate) reconciler: R,
+    pub(crate) ctx: Arc<Ctx>,
+    pub(crate) on_error: Option<OnError>,
+    pub(crate) kind: PhantomData<fn() -> K>,
 }
 
 impl<K, R, Ctx> RunReconcile for MultiCluster<K, R, Ctx>

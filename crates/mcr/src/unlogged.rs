@@ -1,4 +1,4 @@
-//! Tells the user of a program that shows no log.
+//! Warns the user of a program that shows no log.
 
 use std::{
     convert::Infallible,

@@ -210,7 +210,7 @@ async fn series_of_clusters_are_capped_whole() {
 
 #[tokio::test(start_paused = true)]
 async fn equal_names_never_make_a_series_twice() {
-    let mut world = World::with_settings(|settings| settings.drain_grace = Duration::from_secs(2));
+    let mut world = World::with_settings(|settings| settings.drain_grace = Duration::from_millis(200));
     let first = world.run(maps("same"));
     let second = world.run(maps("same"));
     let api = support::ApiAccess::default();

@@ -6,8 +6,6 @@ use mcr_core::ClusterName;
 use mcr_lease::Leadership;
 use tokio::time::Instant;
 
-#[cfg(feature = "metrics")]
-use super::engine::histogram::HistogramRead;
 use super::{
     engine::{Core, counters::ControllerCounts, running::RunningRequest},
     member::{
@@ -168,16 +166,6 @@ impl ControllerHandle {
     /// The number of running reconciles that need this process to lead.
     pub(crate) fn running_as_leader(&self) -> usize {
         self.0.needs().map_or(0, |_| self.0.queue.running())
-    }
-
-    #[cfg(feature = "metrics")]
-    pub(crate) fn durations(&self) -> HistogramRead {
-        self.0.counters.durations.read()
-    }
-
-    #[cfg(feature = "metrics")]
-    pub(crate) fn waits(&self) -> HistogramRead {
-        self.0.counters.waits.read()
     }
 }
 

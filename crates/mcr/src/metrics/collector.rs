@@ -20,6 +20,7 @@ use crate::{
     report::{ClusterReport, FleetReport, distinct, leadership},
 };
 
+#[derive(Debug)]
 pub(super) struct FleetCollector {
     fleet: Fleet,
     controllers: Vec<ControllerHandle>,
@@ -33,15 +34,6 @@ impl FleetCollector {
             controllers,
             options,
         }
-    }
-}
-
-impl fmt::Debug for FleetCollector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FleetCollector")
-            .field("controllers", &self.controllers)
-            .field("options", &self.options)
-            .finish_non_exhaustive()
     }
 }
 
@@ -189,7 +181,9 @@ impl FleetCollector {
             c.queue.oldest_wait.unwrap_or_default()
         })?;
         let handles = || named().map(|(name, _)| &**name).zip(&self.controllers);
-        out.histograms(names::QUEUE_WAIT, handles(), ControllerHandle::waits)?;
+        out.histograms(names::QUEUE_WAIT, handles(), |handle| {
+            handle.0.counters.waits.read()
+        })?;
         out.each(names::QUEUE_ADDS, named(), |c| c.counts.requested)?;
         out.each(names::QUEUE_COALESCED, named(), |c| c.counts.coalesced)?;
         out.each(names::RUNNING, named(), |c| c.queue.running)?;
@@ -210,7 +204,9 @@ impl FleetCollector {
             counts.map(|(result, count)| ([&*controller.name, result], count))
         });
         out.all(names::RECONCILES, results)?;
-        out.histograms(names::DURATION, handles(), ControllerHandle::durations)?;
+        out.histograms(names::DURATION, handles(), |handle| {
+            handle.0.counters.durations.read()
+        })?;
         out.each(names::RETRIES, named(), |c| c.counts.retries)?;
         out.each(names::UNDECODABLE, named(), |c| c.counts.undecodable)?;
         out.each(names::CALLBACK_PANICS, named(), |c| c.counts.callback_panics)?;

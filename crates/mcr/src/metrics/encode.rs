@@ -105,7 +105,7 @@ impl<'a> Encoder<'a> {
     }
 }
 
-fn labels<'v, const N: usize>(metric: MetricInfo, values: [&'v str; N]) -> Vec<(&'static str, &'v str)> {
+fn labels<const N: usize>(metric: MetricInfo, values: [&str; N]) -> Vec<(&'static str, &str)> {
     debug_assert_eq!(N, metric.labels.len(), "{}", metric.name);
     metric.labels.iter().copied().zip(values).collect()
 }

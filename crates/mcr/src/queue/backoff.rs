@@ -92,24 +92,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_doubles_up_to_the_cap() {
-        let backoff = Backoff::default();
+    fn it_doubles_up_to_the_cap_whatever_the_jitter_is() {
+        let mut backoff = Backoff::default();
         let ms: Vec<_> = (0..=19).map(|n| backoff.nominal(n).as_millis()).collect();
         assert_eq!(ms[..6], [0, 5, 10, 20, 40, 80]);
-        assert_eq!(ms[18], 655_360);
-        assert_eq!(ms[19], 1_000_000);
+        assert_eq!(ms[18..], [655_360, 1_000_000]);
         for failures in [20, 32, 33, 34, u32::MAX] {
             assert_eq!(backoff.nominal(failures), Duration::from_secs(1000), "{failures}");
         }
-    }
-
-    #[test]
-    fn a_senseless_jitter_is_harmless() {
         for jitter in [f64::NAN, f64::INFINITY, -3.0, 12.0] {
-            let backoff = Backoff {
-                jitter,
-                ..Backoff::default()
-            };
+            backoff.jitter = jitter;
             assert!(backoff.delay(5, &mut Rng::new(1)) <= Duration::from_millis(80));
         }
     }

@@ -6,7 +6,7 @@ use super::backoff::Rng;
 use super::config::QueueConfig;
 use super::delay::{DelayHeap, Tick};
 use super::item::Add;
-use super::items::{Finished, Items, Requeue};
+use super::items::{Finished, Items};
 use super::list::{Links, List};
 use super::priority::Priority;
 use super::stats::Counters;
@@ -355,14 +355,14 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash, E: Clone + PartialEq> QueueCore
         };
         self.runs = self.runs.wrapping_add(1);
         let slot = &mut self.slots[at as usize];
-        let started = slot.items.start(now, self.age_after, self.runs)?;
+        let (item, waited) = slot.items.start(now, self.age_after, self.runs)?;
         let work = Work {
             cluster: slot.name.clone(),
-            key: started.item.key.clone(),
+            key: item.key.clone(),
             epoch: slot.epoch.clone()?,
-            priority: started.item.priority,
-            attempt: started.item.attempt,
-            queued_for: Duration::from_nanos(started.waited),
+            priority: item.priority,
+            attempt: item.attempt,
+            queued_for: Duration::from_nanos(waited),
             run: self.runs,
             slot: at,
         };
@@ -398,7 +398,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash, E: Clone + PartialEq> QueueCore
         let mut failed = false;
         let requeue = |failures: u32| {
             let (delay, priority) = match outcome {
-                Outcome::Success { requeue_after: None } | Outcome::Drop => return Requeue::NONE,
+                Outcome::Success { requeue_after: None } | Outcome::Drop => return None,
                 Outcome::Success {
                     requeue_after: Some(delay),
                 } => (delay, Priority::Initial),
@@ -412,10 +412,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash, E: Clone + PartialEq> QueueCore
                 }
             };
             failed = priority == Priority::Retry;
-            Requeue {
-                failed,
-                again: Some((now.saturating_add(ticks(delay)), priority)),
-            }
+            Some((now.saturating_add(ticks(delay)), priority))
         };
         let slot = &mut self.slots[at as usize];
         let Some(finished) = slot.items.finish(&work.key, work.run, requeue, now, &self.hasher) else {

@@ -12,24 +12,8 @@ use std::hash::{BuildHasher, Hash};
 /// Storage of at most this capacity is never shrunk.
 const SMALL: usize = 8;
 
-/// An item whose run begins, and how long it was ready.
-pub(super) struct Started<'a, K> {
-    pub(super) item: &'a Item<K>,
-    pub(super) waited: Tick,
-}
-
-/// Whether and when a completed run asks for another run.
-pub(super) struct Requeue {
-    pub(super) failed: bool,
-    pub(super) again: Option<(Tick, Priority)>,
-}
-
-impl Requeue {
-    pub(super) const NONE: Self = Self {
-        failed: false,
-        again: None,
-    };
-}
+/// When a completed run asks for another run, if it does. It has failed if the class is [`Priority::Retry`].
+pub(super) type Requeue = Option<(Tick, Priority)>;
 
 /// Whether a completed run belongs to the current epoch.
 #[derive(PartialEq, Eq, Debug)]
@@ -141,15 +125,15 @@ impl<K: Clone + Eq + Hash> Items<K> {
         moved
     }
 
-    /// Takes the next item from the lanes and begins its run.
-    pub(super) fn start(&mut self, now: Tick, age_after: Tick, run: u32) -> Option<Started<'_, K>> {
+    /// Takes the next item from the lanes and begins its run. Returns it with the time for which it was ready.
+    pub(super) fn start(&mut self, now: Tick, age_after: Tick, run: u32) -> Option<(&Item<K>, Tick)> {
         let id = self.lanes.take(&mut self.slab, now, age_after)?;
         let item = &mut self.slab[id as usize];
         let waited = now.saturating_sub(item.since);
         item.state = State::Running;
         item.run = run;
         (item.since, item.quiet, item.due, item.added) = (NEVER, NEVER, NEVER, None);
-        Some(Started { item, waited })
+        Some((item, waited))
     }
 
     /// Ends a run. Calls `requeue` with the number of failures before this run, unless the run was orphaned. Returns
@@ -171,9 +155,9 @@ impl<K: Clone + Eq + Hash> Items<K> {
         let (finished, requeue) = match item.state {
             State::Queued | State::Delayed => return None,
             State::Running => (Finished::Current, requeue(item.attempt)),
-            State::Orphaned => (Finished::Orphaned, Requeue::NONE),
+            State::Orphaned => (Finished::Orphaned, None),
         };
-        item.attempt = if requeue.failed {
+        item.attempt = if matches!(requeue, Some((_, Priority::Retry))) {
             item.attempt.saturating_add(1)
         } else {
             0
@@ -181,10 +165,10 @@ impl<K: Clone + Eq + Hash> Items<K> {
         let added = item.added.take();
         if item.since == NEVER {
             // Only adds with a delay came: the earliest time and the highest priority win.
-            if let Some((at, _)) = requeue.again {
+            if let Some((at, _)) = requeue {
                 item.due = item.due.min(at);
             }
-            let again = requeue.again.map(|(_, priority)| priority);
+            let again = requeue.map(|(_, priority)| priority);
             if let Some(priority) = added.max(again) {
                 item.priority = priority;
                 let due = item.due;

@@ -1,4 +1,5 @@
 //! Dispatch, deletions, the sync gate, parking, and clusters that leave.
+
 use std::{sync::Arc, time::Duration};
 
 use crate::support::{
@@ -128,23 +129,13 @@ async fn the_gate_opens_when_all_watches_have_listed() {
     assert_eq!(status["clusters"]["b"]["gate"], "open");
     let kind = &status["clusters"]["a"]["kinds"][0];
     assert_eq!(kind["watch"], "secrets");
-    assert!(
-        kind["reason"]
-            .as_str()
-            .unwrap()
-            .starts_with("forbidden: secrets is forbidden"),
-        "{kind}"
-    );
+    let reason = kind["reason"].as_str().unwrap();
+    assert!(reason.starts_with("forbidden: secrets is forbidden"), "{reason}");
     assert_eq!(status["clusters"]["a"]["ready"], 1);
     a.allow("secrets");
     assert_eq!(seen.wait_for(2).await[1], "cluster://a/ns/x live 1");
-    assert!(
-        handle
-            .status()
-            .clusters
-            .values()
-            .all(|cluster| cluster.gate.is_open())
-    );
+    let clusters = handle.status().clusters;
+    assert!(clusters.values().all(|cluster| cluster.gate.is_open()));
     world.end().await;
 }
 

@@ -1,4 +1,5 @@
 //! Failing requests: the list in the status, the log, and the error policies.
+
 use std::{sync::Arc, time::Duration};
 
 use crate::support::{Seen, World, maps::maps, sleep, until, until_true};

@@ -1,4 +1,5 @@
 //! Watches that gate all requests of their controller until they have listed once.
+
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use crate::support::{

@@ -1,4 +1,5 @@
 //! Building, running and ending managers.
+
 use std::{
     sync::{
         Arc,

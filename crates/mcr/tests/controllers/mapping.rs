@@ -1,9 +1,7 @@
 //! The selection of clusters, the filtering of changes, and the mapping to requests.
+
 use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -19,11 +17,13 @@ use kube::{
     core::{Expression, PartialObjectMeta},
 };
 use mcr::{
-    BoxError, ClusterSelector, Controller, Fleet, FleetEvent, ObjectChange, ObjectKey, OwnsOptions,
-    Predicate, Request, RequestKey, RequestObject, WatchOptions, WatchRequest, Watched,
+    BoxError, Cluster, ClusterEnqueue, ClusterSelector, Controller, Fleet, FleetEvent, ObjectChange,
+    ObjectKey, OwnsOptions, Predicate, Request, RequestKey, RequestObject, WatchOptions, WatchRequest,
+    Watched,
     core::{Change, ChangeSink},
 };
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 fn owner(kind: &str, name: &str, controller: bool) -> serde_json::Value {
     json!({"metadata": {"ownerReferences": [
@@ -76,24 +76,22 @@ async fn a_hub_object_is_reconciled_for_what_happens_in_any_cluster() {
     a.put("nodes", "n1", json!({}));
     let to_hub = |node: Watched<Node>| {
         let object = node.object.metadata.name.clone().unwrap_or_default();
-        [RequestKey::new(
-            name("hub"),
-            ObjectKey::namespaced(node.cluster.name().as_str(), object),
-        )]
+        let key = ObjectKey::namespaced(node.cluster.name().as_str(), object);
+        [RequestKey::new(name("hub"), key)]
     };
     let members = WatchOptions::new().clusters(!ClusterSelector::hub());
     let controller = Controller::<ConfigMap>::new("inventory")
         .clusters(ClusterSelector::hub())
         .watches_with(&(), to_hub, members);
     let (handle, seen) = world.run_with(controller, keys);
-    until_true(|| {
+    let is_open = || {
         handle
             .status()
             .clusters
             .get("a")
             .is_some_and(|a| a.gate.is_open())
-    })
-    .await;
+    };
+    until_true(is_open).await;
     sleep(1_000).await;
     let hub = world.join("hub");
     assert_eq!(seen.wait_for(1).await, ["cluster://hub/a/n1"]);
@@ -462,10 +460,8 @@ async fn spec_changed_passes_a_new_generation_finalizers_and_the_mark_of_a_delet
     .await;
     let expected: String = states.iter().map(|(_, passes)| passes).collect();
     assert_eq!(passed(&changes, Predicate::spec_changed()), expected);
-    assert_eq!(
-        passed(&changes, Predicate::generation_changed()),
-        "10000010000111"
-    );
+    let by_generation = passed(&changes, Predicate::generation_changed());
+    assert_eq!(by_generation, "10000010000111");
 }
 
 #[tokio::test(start_paused = true)]
@@ -479,11 +475,7 @@ async fn panics_of_the_functions_given_are_counted_and_disturb_nobody() {
         .weight_by(|_| panic!("weight"));
     let (handle, seen) = world.run_with(controller, keys);
     seen.wait_for(1).await;
-    assert!(
-        handle.status().counts.callback_panics >= 4,
-        "{:?}",
-        handle.status().counts
-    );
+    assert!(handle.status().counts.callback_panics >= 4);
     world.end().await;
 }
 
@@ -491,34 +483,35 @@ async fn panics_of_the_functions_given_are_counted_and_disturb_nobody() {
 async fn sources_per_cluster_live_as_long_as_it_and_failed_ones_start_again() {
     let mut world = World::new();
     world.join("a");
-    let ended: Seen<String> = Seen::default();
-    let tries = Arc::new(AtomicUsize::new(0));
-    let controller = Controller::named("sources").cluster_source({
-        let ended = ended.clone();
-        move |cluster, enqueue, stop| {
-            let (ended, tries) = (ended.clone(), tries.clone());
+    let runs: Seen<String> = Seen::default();
+    let source = {
+        let runs = runs.clone();
+        move |cluster: Cluster, enqueue: ClusterEnqueue, stop: CancellationToken| {
+            let runs = runs.clone();
             async move {
-                match tries.fetch_add(1, Ordering::SeqCst) {
-                    0 => return Err("first".into()),
-                    1 => panic!("second"),
+                runs.push("begun");
+                match runs.len() {
+                    1 => return Err("first".into()),
+                    2 => panic!("second"),
                     _ => {}
                 }
                 assert!(enqueue.add(ObjectKey::cluster_scoped("from-source")));
                 assert!(enqueue.add_after(ObjectKey::cluster_scoped("later"), Duration::from_secs(1)));
                 stop.cancelled().await;
                 assert!(!enqueue.add(ObjectKey::cluster_scoped("too-late")));
-                ended.push(cluster.name().as_str());
+                runs.push(cluster.name().as_str());
                 Ok(())
             }
         }
-    });
-    let (_, seen) = world.run_with(controller, keys::<()>);
+    };
+    let controller = Controller::named("sources").cluster_source(source);
+    let (_, seen) = world.run_with(controller, keys);
     assert_eq!(
         seen.wait_for(2).await,
         ["cluster://a/from-source", "cluster://a/later"]
     );
     world.remove("a");
-    assert_eq!(ended.wait_for(1).await, ["a"]);
+    assert_eq!(runs.wait_for(4).await[3], "a");
     world.end().await;
     assert_eq!(seen.len(), 2);
 }

@@ -1,6 +1,6 @@
 //! The ends of single reconciles and their effects: failures, panics, timeouts and requeues.
+
 use std::{
-    collections::HashMap,
     sync::{
         Arc, Condvar, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -15,7 +15,7 @@ use crate::support::{
     name, sleep, until_true,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
-use mcr::{Action, Backoff, ClusterSelector, Request, RequestKey};
+use mcr::{Action, Backoff, ClusterSelector, Request};
 use mcr_testkit::log::Log;
 use serde_json::json;
 use tokio::time::Instant;
@@ -190,73 +190,6 @@ async fn what_still_runs_for_a_cluster_that_was_released_is_not_run_beside_when_
     until_true(|| !handle.status().clusters.is_empty()).await;
     assert_eq!(seen.wait_for(4).await, ["begin", "end", "begin", "end"]);
     world.end().await;
-}
-
-#[derive(Default)]
-struct Runs {
-    running: Mutex<HashMap<RequestKey, usize>>,
-    overlaps: AtomicUsize,
-    runs: AtomicUsize,
-}
-
-struct Running(Arc<Runs>, RequestKey);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        *self.0.running.lock().unwrap().get_mut(&self.1).unwrap() -= 1;
-    }
-}
-
-/// With real time and threads: many changes of few keys, in several clusters that join and leave.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_key_is_ever_reconciled_twice_at_once() {
-    let mut world = World::with_settings(|settings| settings.drain_grace = Duration::from_millis(50));
-    let apis = ["a", "b", "c"].map(|cluster| (cluster, world.join(cluster)));
-    let reconcile = |request: Request<ConfigMap>, ctx: Arc<Runs>| async move {
-        let count = {
-            let mut running = ctx.running.lock().unwrap();
-            let count = running.entry(request.key.clone()).or_default();
-            *count += 1;
-            *count
-        };
-        let _running = Running(ctx.clone(), request.key.clone());
-        ctx.overlaps.fetch_add(usize::from(count > 1), Ordering::SeqCst);
-        let run = ctx.runs.fetch_add(1, Ordering::SeqCst);
-        tokio::time::sleep(Duration::from_micros(run as u64 % 7 * 300)).await;
-        assert!(run % 11 != 0, "now and then");
-        if run % 5 == 0 {
-            Fallible::<()>::Err("now and then".into())
-        } else {
-            Ok(())
-        }
-    };
-    std::panic::set_hook(Box::new(|panic| {
-        if !panic.to_string().contains("now and then") {
-            eprintln!("{panic}");
-        }
-    }));
-    let ctx = Arc::<Runs>::default();
-    world.run(maps().build(reconcile, ctx.clone()).unwrap());
-    let begun = std::time::Instant::now();
-    for round in 0.. {
-        if round >= 400 && ctx.runs.load(Ordering::SeqCst) > 100 {
-            break;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(120), "after {round} rounds");
-        for (_, api) in &apis {
-            api.put_map(&format!("ns/{}", round % 3), &round.to_string());
-        }
-        if round % 50 == 20 {
-            world.remove(apis[round % 3].0);
-        }
-        if round % 50 == 22 {
-            world.add(apis[(round - 2) % 3].0, &apis[(round - 2) % 3].1, &[]);
-        }
-        tokio::time::sleep(Duration::from_micros(500)).await;
-    }
-    world.end().await;
-    assert_eq!(ctx.overlaps.load(Ordering::SeqCst), 0);
-    assert!(ctx.running.lock().unwrap().values().all(|count| *count == 0));
 }
 
 /// The dropped value belongs to the user, and its drop may panic.

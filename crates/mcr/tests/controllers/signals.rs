@@ -1,4 +1,5 @@
 //! Signals, sent to a child process.
+
 use std::{
     io::{BufRead, BufReader},
     process::{Child, Command, Stdio},

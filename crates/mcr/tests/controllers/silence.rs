@@ -1,4 +1,5 @@
 //! A fleet without clusters, and a controller that selects none of them, are explained in the log.
+
 use std::{sync::Arc, time::Duration};
 
 use crate::support::{World, maps::keys, sleep, until_true};
@@ -75,7 +76,7 @@ async fn a_controller_that_gets_its_cluster_in_time_or_wants_only_the_hub_report
     world.end().await;
 }
 
-/// Finds no cluster, and has a text that says where.
+/// Finds no cluster, and describes where it has searched.
 struct Nowhere;
 
 impl Provider for Nowhere {

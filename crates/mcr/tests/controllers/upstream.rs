@@ -1,5 +1,6 @@
 //! The cases of the tests of multicluster-runtime for its builder and source, as far as no other file here has them.
 //! `docs/comparison.md` lists every case; the numbers are those of its table.
+
 use std::{
     sync::{
         Arc,

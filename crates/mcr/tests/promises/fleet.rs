@@ -228,7 +228,7 @@ pub(crate) fn hasty(settings: &mut FleetSettings) {
     settings.probe_timeout = Duration::from_secs(3);
 }
 
-/// Compares figures that are taken in two ways, turn by turn, until those of the second way stay within 1.25 times, or 10 ms
+/// Compares figures that are measured in two ways, turn by turn, until those of the second way stay within 1.25 times, or 10 ms
 /// more, of those of the first. What else the machine does only adds to a figure, so of each the least of some turns counts;
 /// what slows each turn of the second way is in its least, too. Only the last turns count: one that the machine was idle for
 /// stands for nothing that is measured long after it.
@@ -389,7 +389,7 @@ impl Running {
         self.seen.0.lock().unwrap().get(&key).copied()
     }
 
-    /// Waits until an object is reconciled, and says when it was.
+    /// Waits until an object is reconciled. Returns when it was.
     pub(crate) async fn reconciled(
         &self,
         cluster: &str,

@@ -1,4 +1,4 @@
-//! Tests that look at what belongs to a whole process, such as its log.
+//! Tests of what belongs to a whole process, such as its log.
 
 /// Runs the calling test in a process of its own. True in that process; in the other one it returns when that has
 /// passed.

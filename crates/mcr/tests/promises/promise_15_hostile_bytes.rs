@@ -46,39 +46,27 @@ fn kubeconfigs() -> Vec<Vec<u8>> {
              clusters: [{{name: a, cluster: {{server: 'https://127.0.0.1:1'}}}}], users: [{{name: a, user: {user}}}]}}"
         )
     };
-    let mut all: Vec<Vec<u8>> = [
+    let users = [
+        format!("{{token: [{canary}]}}"),
+        format!("{{token: {{{canary}: {canary}}}}}"),
+        format!("{{token: \"{canary}\\n\"}}"),
+        format!("{{client-certificate-data: {canary}, client-key-data: {canary}}}"),
+        format!("{{client-certificate-data: Y2Fu, client-key-data: '{canary}'}}"),
+        format!("{{username: {canary}, password: [{canary}]}}"),
+        format!("{{exec: {{command: {canary}, apiVersion: nothing, env: {canary}}}}}"),
+        format!("{{auth-provider: {{name: x, config: {{access-token: {canary}}}}}}}"),
+        format!("{{token: {canary}"),
+        format!("{{token: &a [*a, {canary}]}}"),
+    ];
+    let others = [
         canary.to_owned(),
         format!("token: {canary}\n\t- x"),
         format!("users: {{a: {canary}}}"),
-        user(&format!("{{token: [{canary}]}}")),
-        user(&format!("{{token: {{{canary}: {canary}}}}}")),
-        user(&format!("{{token: \"{canary}\\n\"}}")),
-        user(&format!(
-            "{{client-certificate-data: {canary}, client-key-data: {canary}}}"
-        )),
-        user(&format!(
-            "{{client-certificate-data: Y2Fu, client-key-data: '{canary}'}}"
-        )),
-        user(&format!("{{username: {canary}, password: [{canary}]}}")),
-        user(&format!(
-            "{{exec: {{command: {canary}, apiVersion: nothing, env: {canary}}}}}"
-        )),
-        user(&format!(
-            "{{auth-provider: {{name: x, config: {{access-token: {canary}}}}}}}"
-        )),
-        user(&format!("{{token: {canary}")),
-        user(&format!("{{token: &a [*a, {canary}]}}")),
-    ]
-    .into_iter()
-    .map(String::into_bytes)
-    .collect();
-    all.push(
-        [
-            user(&format!("{{token: {canary}")).as_bytes(),
-            &[0xff, 0xfe, 0x00],
-        ]
-        .concat(),
-    );
+    ];
+    let all = others.into_iter().chain(users.map(|of| user(&of)));
+    let mut all: Vec<Vec<u8>> = all.map(String::into_bytes).collect();
+    let broken = user(&format!("{{token: {canary}"));
+    all.push([broken.as_bytes(), &[0xff, 0xfe, 0x00]].concat());
     all
 }
 

@@ -71,12 +71,12 @@ pub(crate) async fn show_and_recover(world: &World, faults: &[Rule]) {
     world.infect(faults).await;
     let started = Instant::now();
     let running = Running::start(world.specs(), noting, hasty);
-    // Each that does not work says why.
+    // Each that does not work shows the reason.
     for (sick, rule) in world.sick.iter().zip(faults.iter().cycle()) {
         while !reports_why(&running, &sick.name, rule) {
             assert!(
                 started.elapsed() < PATIENCE,
-                "{} with {rule:?} does not say so: {:?}",
+                "{} with {rule:?} does not show it: {:?}",
                 sick.name,
                 running
                     .fleet
@@ -89,7 +89,7 @@ pub(crate) async fn show_and_recover(world: &World, faults: &[Rule]) {
         }
     }
     println!(
-        "all {SICK} sick clusters say what is wrong after {:?}",
+        "all {SICK} sick clusters show what is wrong after {:?}",
         started.elapsed()
     );
     world.heal().await;

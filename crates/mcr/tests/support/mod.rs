@@ -1,7 +1,7 @@
 //! An API server in memory behind `kube::Client`, and a fleet of such servers.
 
 #![allow(dead_code, unreachable_pub)] // Each test file uses its part.
-#![allow(clippy::unwrap_used)] // Clippy takes only functions marked as tests for tests.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // Clippy takes only functions marked as tests for tests.
 
 pub mod maps;
 
@@ -414,15 +414,21 @@ impl std::ops::Deref for ApiAccess {
     }
 }
 
-/// Calls a function until it returns a value.
-pub async fn until<T>(mut ask: impl FnMut() -> Option<T>) -> T {
-    for _ in 0..60_000 {
+/// Calls a function until it returns a value, with pauses that grow to 50 ms: in paused time, each call costs more than its pause.
+/// `None` after two minutes.
+async fn until_or_never<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
+    for attempt in 0..3_000 {
         if let Some(answer) = ask() {
-            return answer;
+            return Some(answer);
         }
-        sleep(2).await;
+        sleep((2 + attempt / 10).min(50)).await;
     }
-    panic!("it never came");
+    None
+}
+
+/// Calls a function until it returns a value.
+pub async fn until<T>(ask: impl FnMut() -> Option<T>) -> T {
+    until_or_never(ask).await.expect("it never came")
 }
 
 pub async fn until_true(mut ask: impl FnMut() -> bool) {
@@ -463,13 +469,8 @@ impl<T: Clone + PartialEq + std::fmt::Debug> Seen<T> {
 
     /// Waits for this number of lines.
     pub async fn wait_for(&self, count: usize) -> Vec<T> {
-        for _ in 0..60_000 {
-            if self.len() >= count {
-                return self.all();
-            }
-            sleep(2).await;
-        }
-        panic!("{count} wanted, {:?} came", self.all());
+        let arrived = until_or_never(|| (self.len() >= count).then(|| self.all())).await;
+        arrived.unwrap_or_else(|| panic!("{count} wanted, {:?} came", self.all()))
     }
 
     /// As [`wait_for`](Self::wait_for), in their order of `T`.

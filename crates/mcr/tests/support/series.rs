@@ -5,6 +5,9 @@
 
 use std::collections::BTreeMap;
 
+/// Labels with their values.
+type Labels<'a> = &'a [(&'a str, &'a str)];
+
 /// The series of a scrape.
 #[derive(Debug, Default)]
 pub struct Scrape {
@@ -54,7 +57,7 @@ impl Scrape {
     }
 
     /// The value of the series that has at least these labels.
-    pub fn get(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+    pub fn get(&self, name: &str, labels: Labels<'_>) -> Option<f64> {
         let mut found = self.series.iter().filter(|series| {
             series.name == name
                 && labels
@@ -67,7 +70,7 @@ impl Scrape {
     }
 
     /// Panics unless each of these series has its value.
-    pub fn expect(&self, series: &[(&str, &[(&str, &str)], f64)]) {
+    pub fn expect(&self, series: &[(&str, Labels<'_>, f64)]) {
         for (name, labels, value) in series {
             assert_eq!(self.get(name, labels), Some(*value), "{name} {labels:?}");
         }

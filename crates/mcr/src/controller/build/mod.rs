@@ -66,7 +66,7 @@ use crate::{
 /// [`ControllerStatus`](crate::ControllerStatus) shows the reason. Other clusters go on.
 ///
 /// A watch of the hub ([`ClusterSelector::hub`]) gates all requests of the controller, in whatever cluster: none is dispatched
-/// before the watch has listed there once. [`WatchOptions::gates_all`] says when, and how to change it.
+/// before the watch has listed there once. [`WatchOptions::gates_all`] has the rule, and changes it.
 ///
 /// # What can't be written
 /// A controller has at most one primary kind, and only objects of a primary kind own others:
@@ -415,9 +415,12 @@ where
         Ctx: Send + Sync + 'static,
     {
         let on_error = self.on_error.take();
-        self.finish(Arc::new(MultiCluster::<K, _, Ctx>::new(
-            reconciler, ctx, on_error,
-        )))
+        self.finish(Arc::new(MultiCluster {
+            reconciler,
+            ctx,
+            on_error,
+            kind: PhantomData::<fn() -> K>,
+        }))
     }
 }
 

@@ -89,7 +89,7 @@ where
     }
 
     /// Declares that objects of the primary kind have no namespace. Needed for `DynamicObject` with [`owns`](Self::owns): its
-    /// type does not say whether the kind is namespaced.
+    /// type does not show whether the kind is namespaced.
     pub fn cluster_scoped(mut self) -> Self {
         if let Some(primary) = &mut self.primary {
             primary.owner.cluster_scoped = true;

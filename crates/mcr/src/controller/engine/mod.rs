@@ -54,7 +54,7 @@ pub(crate) struct Core {
     overflowed: AtomicBool,
     /// Whether all objects have to be reconciled, because another replica may have led since this one did.
     pub(super) leads_again: AtomicBool,
-    /// Tells the follower that a cluster may dispatch again, after an overflow or after the term of another replica.
+    /// Wakes the follower when a cluster may dispatch again, after an overflow or after the term of another replica.
     reopened: Notify,
 }
 
@@ -201,14 +201,14 @@ impl Core {
         }
     }
 
-    /// Tells the follower that a cluster may dispatch again.
+    /// Wakes the follower: a cluster may dispatch again.
     pub(crate) fn reopened(&self) {
         if self.overflowed.load(Ordering::SeqCst) {
             self.reopened.notify_one();
         }
     }
 
-    /// Tells the follower that a later term has begun.
+    /// Wakes the follower: a later term has begun.
     pub(super) fn leads_again(&self) {
         self.leads_again.store(true, Ordering::SeqCst);
         self.reopened.notify_one();

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::queue::Priority;
 
-/// How long a controller may select no cluster of the fleet before the log says so.
+/// How long a controller may select no cluster of the fleet before the log has a warning.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Follows the fleet until `stop` is cancelled.

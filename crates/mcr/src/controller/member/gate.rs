@@ -167,7 +167,7 @@ fn problem_of(status: &WatchStatus) -> Option<(String, bool)> {
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A watch that keeps all requests of its controller waiting, because it has not listed yet.
-/// [`WatchOptions::gates_all`](crate::WatchOptions::gates_all) says which watches do.
+/// [`WatchOptions::gates_all`](crate::WatchOptions::gates_all) decides which watches do.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

@@ -1,4 +1,4 @@
-//! One behaviour per test; the names say which. `tests/queue/model.rs` checks the whole against a naive model.
+//! One behaviour per test, which its name describes. `tests/queue/model.rs` checks the whole against a naive model.
 
 mod clusters;
 
@@ -50,15 +50,11 @@ fn a_higher_priority_promotes_and_a_lower_one_does_not_demote() {
     q.add(&"a", 2, Retry, now + ms(5));
     let first = q.pop(now + ms(10)).unwrap();
     let second = q.pop(now + ms(10)).unwrap();
-    assert_eq!(
-        (first.key, first.priority),
-        (2, Live),
-        "promoted items join the end of the class"
-    );
+    // Promoted items join the end of the class, and the earliest add counts.
+    assert_eq!((first.key, first.priority), (2, Live));
     assert_eq!(
         (second.key, second.priority, second.queued_for),
-        (1, Live, ms(10)),
-        "the earliest add counts"
+        (1, Live, ms(10))
     );
 }
 
@@ -92,20 +88,15 @@ fn introspection_reports_ready_from_delayed_from_running() {
     q.add_after(&"a", 9, Live, ms(500), now);
     q.pop(now + ms(5)).unwrap();
     let depth = q.depth(&"a", now + ms(10)).unwrap();
+    assert_eq!((depth.ready, depth.delayed, depth.running), (2, 1, 1));
     assert_eq!(
-        (depth.ready, depth.delayed, depth.running, depth.oldest_wait),
-        (2, 1, 1, Some(ms(9)))
+        (depth.oldest_wait, q.oldest_wait(now + ms(10))),
+        (Some(ms(9)), Some(ms(9)))
     );
-    assert_eq!(
-        (q.len(), q.oldest_wait(now + ms(10)), q.depth(&"x", now)),
-        (3, Some(ms(9)), None)
-    );
+    assert_eq!((q.len(), q.depth(&"x", now)), (3, None));
+    // Parked clusters wait for another reason.
     q.park(&"a");
-    assert_eq!(
-        q.oldest_wait(now),
-        None,
-        "parked clusters wait for another reason"
-    );
+    assert_eq!(q.oldest_wait(now), None);
     assert_eq!(q.clusters().collect::<Vec<_>>(), [(&"a", &1), (&"b", &1)]);
 }
 
@@ -137,10 +128,8 @@ fn a_key_is_due_at_the_end_of_its_delay_and_unknown_once_it_is_done() {
     let due = |q: &Queue| q.due(&"a", &1);
     assert_eq!((due(&q), q.due(&"unknown", &1)), (None, None));
     q.add_after(&"a", 1, Live, ms(50), now);
-    assert_eq!(
-        (due(&q), q.due(&"a", &2), q.due(&"b", &1)),
-        (Some(now + ms(50)), None, None)
-    );
+    let all = (due(&q), q.due(&"a", &2), q.due(&"b", &1));
+    assert_eq!(all, (Some(now + ms(50)), None, None));
     // A change makes it ready, and then it runs.
     q.add(&"a", 1, Live, now + ms(10));
     assert_eq!(due(&q), Some(now));
@@ -171,10 +160,8 @@ fn a_full_cluster_takes_known_keys_and_what_fails_runs_at_once_without_its_failu
         (None, 1, Added::Yes),
         (Some(&2), 1, Added::NotEngaged),
     ] {
-        assert_eq!(
-            queue.add_within(&"eu", epoch, (key, 2), Priority::Live, zero, now),
-            added
-        );
+        let result = queue.add_within(&"eu", epoch, (key, 2), Priority::Live, zero, now);
+        assert_eq!(result, added);
     }
     let requeue_after = Some(Duration::from_secs(9));
     for outcome in [Outcome::Retry, Outcome::Success { requeue_after }] {
@@ -184,11 +171,8 @@ fn a_full_cluster_takes_known_keys_and_what_fails_runs_at_once_without_its_failu
     assert_eq!(queue.pop(now), None);
     queue.retry_now(&"eu", now);
     let work = queue.pop(now).unwrap();
-    assert_eq!(
-        (work.key, work.attempt, queue.pop(now)),
-        (1, 0, None),
-        "the other one has not failed"
-    );
+    assert_eq!((work.key, work.attempt), (1, 0));
+    assert_eq!(queue.pop(now), None, "the other one has not failed");
 }
 
 #[test]
@@ -200,10 +184,8 @@ fn a_forgotten_key_does_not_run_and_a_running_one_is_left_alone() {
     queue.add_after(&"eu", "delayed", Priority::Live, Duration::from_secs(1), now);
     assert!(queue.forget(&"eu", &"ready") && queue.forget(&"eu", &"delayed"));
     assert!(!queue.forget(&"eu", &"ready") && !queue.forget(&"us", &"ready"));
-    assert_eq!(
-        (queue.len(), queue.next_deadline(), queue.counters().dropped),
-        (0, None, 2)
-    );
+    let left = (queue.len(), queue.next_deadline(), queue.counters().dropped);
+    assert_eq!(left, (0, None, 2));
     assert_eq!(queue.pop(now + Duration::from_secs(2)), None);
 
     queue.add(&"eu", "running", Priority::Live, now);
