@@ -286,7 +286,8 @@ impl ServerCertVerifier for Witness {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.signatures.verify_tls12_signature(message, certificate, signed)
+        self.signatures
+            .verify_tls12_signature(message, certificate, signed)
     }
 
     fn verify_tls13_signature(
@@ -295,7 +296,8 @@ impl ServerCertVerifier for Witness {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.signatures.verify_tls13_signature(message, certificate, signed)
+        self.signatures
+            .verify_tls13_signature(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
