@@ -95,14 +95,16 @@ pub(crate) fn add(stages: &mut Stages, args: &Args) {
 
     // All features are on in the stages before, which means ring. Here aws-lc-rs, and neither, where TLS is.
     stages.run("cryptography", || {
-        const ACCESS: [&str; 3] = ["test", "--no-default-features", "--package=mcr-access"];
-        workspace::check(workspace::cargo().args(ACCESS).args([
+        // Both packages in both commands, so that the second finds most dependencies compiled.
+        let both = [
+            "test",
+            "--no-default-features",
+            "--package=mcr-access",
             "--package=mcr-client",
-            "--features=mcr-client/aws-lc-rs",
-            "--lib",
-            "--test=crypto",
-        ]))?;
-        workspace::check(workspace::cargo().args(ACCESS).arg("--test=crypto"))?;
+        ];
+        let aws_lc_rs = ["--features=mcr-client/aws-lc-rs", "--lib", "--test=crypto"];
+        workspace::check(workspace::cargo().args(both).args(aws_lc_rs))?;
+        workspace::check(workspace::cargo().args(both).arg("--test=crypto"))?;
         if args.full {
             let neither = [
                 "test",
