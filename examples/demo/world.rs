@@ -95,7 +95,9 @@ impl World {
             export.unwrap_or_else(|error| format!("# no kubeconfig: {error:#}"))
         );
         // Simulated API servers do not read what a typed `kubectl create` sends.
-        hint += &format!("\n  kubectl create configmap mine -n {NAMESPACE} --dry-run=client -o yaml | kubectl apply -f -");
+        hint += &format!(
+            "\n  kubectl create configmap mine -n {NAMESPACE} --dry-run=client -o yaml | kubectl apply -f -"
+        );
         if let Some(url) = url {
             hint += &format!("\n  curl {url}/clusters");
         }

@@ -104,7 +104,12 @@ pub(crate) fn add(stages: &mut Stages, args: &Args) {
         ]))?;
         workspace::check(workspace::cargo().args(ACCESS).arg("--test=crypto"))?;
         if args.full {
-            let neither = ["test", "--no-default-features", "--package=mcr", "--test=no_crypto"];
+            let neither = [
+                "test",
+                "--no-default-features",
+                "--package=mcr",
+                "--test=no_crypto",
+            ];
             workspace::check(workspace::cargo().args(neither))?;
         }
         Ok(Done::Passed)

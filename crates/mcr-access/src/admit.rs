@@ -109,7 +109,11 @@ impl AccessPolicy {
                 file_refused("put the certificates into certificate-authority-data"),
             );
         }
-        if endpoint.proxy.as_ref().is_some_and(|proxy| !self.allows_proxy(proxy)) {
+        if endpoint
+            .proxy
+            .as_ref()
+            .is_some_and(|proxy| !self.allows_proxy(proxy))
+        {
             return refused(
                 "proxy-url",
                 "names a proxy, which untrusted kubeconfigs may not do; remove it, or allow the proxy with \

@@ -11,12 +11,7 @@ use std::{
 use rustls::{RootCertStore, SignatureScheme, sign::CertifiedKey};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
-use crate::{
-    crypto,
-    fingerprint::Fingerprint,
-    key_kind,
-    weak_cache::WeakCache,
-};
+use crate::{crypto, fingerprint::Fingerprint, key_kind, weak_cache::WeakCache};
 
 /// Which part of an identity has a problem, and which.
 pub type IdentityProblem = (IdentityPart, Cow<'static, str>);

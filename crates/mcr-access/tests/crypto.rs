@@ -77,7 +77,10 @@ fn an_installed_provider_is_used_else_ring_else_aws_lc_rs_else_none() {
         read().unwrap();
     } else {
         let text = crypto::install_default().unwrap_err().to_string();
-        for advice in ["feature ring or aws-lc-rs of mcr", "CryptoProvider::install_default"] {
+        for advice in [
+            "feature ring or aws-lc-rs of mcr",
+            "CryptoProvider::install_default",
+        ] {
             assert!(text.contains(advice), "{text}");
         }
         let read = read().unwrap_err();

@@ -166,7 +166,10 @@ fn proxy_url(variable: &'static str, value: &str) -> Result<Uri, AccessError> {
     let url = value.parse().ok().filter(has_host);
     let url = url.or_else(|| {
         let url = format!("http://{value}");
-        url.parse().ok().filter(has_host).filter(|_| !value.contains("://"))
+        url.parse()
+            .ok()
+            .filter(has_host)
+            .filter(|_| !value.contains("://"))
     });
     url.filter(|url: &Uri| matches!(url.scheme_str(), Some("http" | "https" | "socks5" | "socks5h")))
         .ok_or_else(|| {

@@ -9,7 +9,9 @@
     any(feature = "control-plane", feature = "faults", feature = "sim"),
     not(any(feature = "ring", feature = "aws-lc-rs", feature = "ring-certificates"))
 ))]
-compile_error!("mcr-testkit makes certificates: turn on its feature `ring`, `aws-lc-rs` or `ring-certificates`");
+compile_error!(
+    "mcr-testkit makes certificates: turn on its feature `ring`, `aws-lc-rs` or `ring-certificates`"
+);
 
 #[cfg(any(feature = "sim", all(unix, feature = "control-plane")))]
 mod audit;

@@ -8,5 +8,8 @@ fn a_manager_without_cryptography_is_not_built_and_names_what_to_do() {
     let error = Manager::builder().build().unwrap_err();
     assert!(matches!(error, ManagerError::NoCryptoProvider(_)));
     let text = error.to_string();
-    assert!(text.contains("turn on the feature ring or aws-lc-rs of mcr"), "{text}");
+    assert!(
+        text.contains("turn on the feature ring or aws-lc-rs of mcr"),
+        "{text}"
+    );
 }

@@ -14,7 +14,10 @@ const CHOICES: [&str; 2] = ["ring", "aws-lc-rs"];
 /// Checks the tree of each published crate that uses TLS: with each choice, and with none.
 pub(super) fn check() -> Result<()> {
     let mut wrong = Vec::new();
-    for package in crates::members()?.iter().filter(|package| crates::is_published(package)) {
+    for package in crates::members()?
+        .iter()
+        .filter(|package| crates::is_published(package))
+    {
         let name = package["name"].as_str().unwrap_or_default();
         let others = others(package);
         let bare = tree(name, &others)?;
@@ -52,7 +55,10 @@ fn defaults(package: &Value, wrong: &mut Vec<String>) {
     let name = package["name"].as_str().unwrap_or_default();
     let default = package["features"]["default"].as_array().into_iter().flatten();
     if !default.into_iter().any(|feature| feature == CHOICES[0]) {
-        wrong.push(format!("{name} has not {} among its default features", CHOICES[0]));
+        wrong.push(format!(
+            "{name} has not {} among its default features",
+            CHOICES[0]
+        ));
     }
 }
 

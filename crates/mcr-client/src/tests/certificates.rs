@@ -64,8 +64,10 @@ fn acceptor(certificate: &str, key: &str, clients: Option<&Authority>) -> TlsAcc
         Some(authority) => {
             let mut roots = RootCertStore::empty();
             roots.add(authority.0.der().clone()).unwrap();
-            let verifier =
-                WebPkiClientVerifier::builder_with_provider(Arc::new(roots), crypto::provider().unwrap().clone());
+            let verifier = WebPkiClientVerifier::builder_with_provider(
+                Arc::new(roots),
+                crypto::provider().unwrap().clone(),
+            );
             builder.with_client_cert_verifier(verifier.build().unwrap())
         }
     };
@@ -149,7 +151,11 @@ async fn the_key_of_a_server_is_proven_in_each_full_handshake() {
     let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
     let claims = CertifiedKey::new(
         chain,
-        crypto::provider().unwrap().key_provider.load_private_key(another).unwrap(),
+        crypto::provider()
+            .unwrap()
+            .key_provider
+            .load_private_key(another)
+            .unwrap(),
     );
     let versions = [&rustls::version::TLS13, &rustls::version::TLS12];
     let dialer = dialer();
@@ -335,8 +341,14 @@ async fn p521_and_sha512_can_be_used_with_aws_lc_rs_and_are_named_with_ring() {
         );
         let client = Credential::certificate(part("client"), part("client key"));
         let endpoint = Endpoint::new("https://127.0.0.1:1".parse().unwrap());
-        let refused = dialer().channel(&endpoint, &client, Trust::Trusted).err().unwrap();
-        for text in [crate::explain::explain(&verified.unwrap_err()), refused.to_string()] {
+        let refused = dialer()
+            .channel(&endpoint, &client, Trust::Trusted)
+            .err()
+            .unwrap();
+        for text in [
+            crate::explain::explain(&verified.unwrap_err()),
+            refused.to_string(),
+        ] {
             assert!(
                 text.contains("(ECDSA P-521)") || text.contains("(ECDSA with SHA-512)"),
                 "{text}"
@@ -366,11 +378,13 @@ async fn p521_and_sha512_can_be_used_with_aws_lc_rs_and_are_named_with_ring() {
             Endpoint::new(server.uri("https", "")).certificate_authority(part("authority").to_owned());
         for key in ["client key", "client key in SEC1"] {
             let credential = Credential::certificate(part("client"), part(key));
-            let channel = dialer()
-                .channel(&endpoint, &credential, Trust::Trusted)
-                .unwrap();
+            let channel = dialer().channel(&endpoint, &credential, Trust::Trusted).unwrap();
             let mut body = channel.send(get("/version")).await.unwrap().into_body();
-            assert_eq!(rest(&mut body).await, ("{}".to_owned(), None), "{version:?} {key}");
+            assert_eq!(
+                rest(&mut body).await,
+                ("{}".to_owned(), None),
+                "{version:?} {key}"
+            );
         }
         let other = endpoint.certificate_authority(Authority::new().pem());
         let text = failure(&other, Trust::Trusted).await.to_string();
