@@ -1,4 +1,4 @@
-//! The one runner of all suites: subjects take turns within a run, and a row has the medians of its runs.
+//! Runs every suite. In each run the subjects take turns. A row that is reported has the medians of all runs.
 
 use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
@@ -13,34 +13,34 @@ use crate::{
 /// The options of one call, which are the same for all suites.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// How often each is measured.
+    /// The number of runs. Each run measures every subject once.
     pub runs: usize,
-    /// Which subjects.
+    /// The subjects to measure.
     pub subjects: Vec<Subject>,
-    /// How many clusters, if not the suite's own number.
+    /// The number of clusters. `None`: the number that the suite chooses.
     pub clusters: Option<usize>,
-    /// How many objects in each.
+    /// The number of objects in each cluster. `None`: the number that the suite chooses.
     pub objects: Option<usize>,
     /// Whether `fleet`, `kinds` and `work` run on the simulator.
     pub sim: bool,
-    /// The kubeconfig of clusters that someone brings.
+    /// The kubeconfig of the caller's own clusters. `None`: the bench starts its own servers.
     pub kubeconfig: Option<PathBuf>,
-    /// How many threads the subjects of `fleet` and `update` work with, if not one for each core.
+    /// The number of threads of a subject in `fleet` and `update`. `None`: one thread for each core.
     pub threads: Option<NonZeroUsize>,
-    /// How many seconds `churn` takes.
+    /// The duration of `churn`, in seconds.
     pub seconds: Option<usize>,
-    /// How long after the sync memory is read, if not the usual time.
+    /// The pause between the end of the sync and the reading of memory. `None`: the usual pause.
     pub idle: Option<Duration>,
 }
 
-/// After this time a subject has freed its memory of the sync, and is idle.
+/// The pause after the sync. A subject needs it to free the memory that only the sync uses.
 pub const REST: Duration = Duration::from_secs(3);
 
-/// One call of the command: its options, its programs, and the receiver of rows.
+/// One call of `mcr-bench`: its options, its programs, and the receiver of rows.
 pub struct Session<'a> {
-    /// The options.
+    /// The options of the call.
     pub options: Options,
-    /// The programs.
+    /// The programs of the subjects.
     pub programs: Programs,
     /// Receives each row.
     pub on_row: &'a mut dyn FnMut(&Row),
@@ -57,9 +57,10 @@ pub(crate) struct Turn {
 }
 
 impl Session<'_> {
-    /// Measures these parties in turns, as often as asked for. Each run starts with another one, so that none always follows the
-    /// same one. Returns the medians.
-    pub(crate) async fn rounds<P: Clone>(
+    /// Measures every party once in each run. Returns the medians.
+    ///
+    /// The first party of a run comes last in the next run. Otherwise the same party would always be measured first.
+    pub(crate) async fn take_turns<P: Clone>(
         &mut self,
         parties: &[P],
         mut measure: impl AsyncFnMut(&Session<'_>, usize, P) -> Result<Vec<Row>>,
@@ -79,17 +80,17 @@ impl Session<'_> {
         Ok(self.report(&runs))
     }
 
-    /// Measures the subjects that fit, in turns. `row` is their row without the subject. A subject that is not there has a row with
-    /// the reason.
+    /// Measures those of the requested subjects that are in `fit`, in turns. `row` is the row of every subject, without
+    /// its name. A subject whose program is not built gets a row with the reason.
     pub(crate) async fn subjects(
         &mut self,
         row: Row,
         fit: &[Subject],
         mut measure: impl AsyncFnMut(&Session<'_>, Turn) -> Result<Vec<Row>>,
     ) -> Result<Vec<Row>> {
-        let asked = self.options.subjects.iter().copied();
-        let subjects: Vec<Subject> = asked.filter(|subject| fit.contains(subject)).collect();
-        self.rounds(&subjects, async |session, run, subject| {
+        let requested = self.options.subjects.iter().copied();
+        let subjects: Vec<Subject> = requested.filter(|subject| fit.contains(subject)).collect();
+        self.take_turns(&subjects, async |session, run, subject| {
             let mut row = row.clone();
             row.subject = subject.name();
             if subject.is_go() && session.programs.go.is_none() {
@@ -109,7 +110,7 @@ impl Session<'_> {
         Ok(process)
     }
 
-    /// Measures what mcr does alone, in a process of its own, with an allocator that counts if `heap` is set.
+    /// Measures one part of mcr, without a subject, in a new process. With `heap`, that process counts its allocations.
     pub(crate) async fn alone(&self, case: Case, heap: bool, args: &[String]) -> Result<Figures> {
         let program = if heap {
             self.programs.beside("mcr-bench-heap")?
@@ -122,7 +123,7 @@ impl Session<'_> {
         process.figures(Duration::from_secs(300)).await
     }
 
-    /// The variant of a row, which names the number of threads where it was asked for.
+    /// The variant of a row. If the call sets the number of threads, the variant names it.
     pub(crate) fn variant(&self, variant: &str) -> String {
         let threads = self.options.threads.map(|threads| format!("threads {threads}"));
         let variant = Some(variant.to_owned()).filter(|variant| !variant.is_empty());
@@ -130,19 +131,20 @@ impl Session<'_> {
         parts.join(", ")
     }
 
-    /// Passes on the medians of the runs of the same, in the order of the subjects and then in that in which they came first.
+    /// Gives the receiver one row for all rows that differ only in the run: it has their medians. Rows are in the order
+    /// of the subjects. Rows of one subject are in the order of their first run.
     fn report(&mut self, runs: &[Row]) -> Vec<Row> {
-        let mut same: Vec<Vec<Row>> = Vec::new();
+        let mut groups: Vec<Vec<Row>> = Vec::new();
         for row in runs {
-            let like = same
+            let group = groups
                 .iter_mut()
                 .find(|rows| rows.iter().any(|first| first.is_like(row)));
-            match like {
+            match group {
                 Some(rows) => rows.push(row.clone()),
-                None => same.push(vec![row.clone()]),
+                None => groups.push(vec![row.clone()]),
             }
         }
-        let mut rows: Vec<Row> = same.iter().filter_map(|rows| Row::medians(rows)).collect();
+        let mut rows: Vec<Row> = groups.iter().filter_map(|rows| Row::medians(rows)).collect();
         let subjects = &self.options.subjects;
         rows.sort_by_key(|row| subjects.iter().position(|subject| subject.name() == row.subject));
         rows.iter().for_each(|row| (self.on_row)(row));
@@ -171,7 +173,7 @@ mod tests {
         let variants = ["", "sim"].map(|of| session.variant(of));
         assert_eq!(variants, ["threads 2", "sim, threads 2"]);
         let mut turns = Vec::new();
-        let measured = session.rounds(&["a", "b"], async |_, run, party| {
+        let measured = session.take_turns(&["a", "b"], async |_, run, party| {
             turns.push(party);
             Ok(vec![
                 Row::new("queue", party, 1, 1).with(Figure::Value, run as f64),

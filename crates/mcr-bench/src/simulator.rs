@@ -4,15 +4,15 @@
 //!
 //! | command | what it does |
 //! | --- | --- |
-//! | `counts` | reports the requests to all clusters together |
-//! | `beat SEQ FROM TO` | writes the beat in the clusters of these numbers, TO excluded |
-//! | `storm RATE KEYS` | from now on writes ConfigMaps of the first cluster, RATE times a second, KEYS different ones in turns; 0 ends it |
-//! | `fault NAME` | has the clusters behind proxies fail in this way |
-//! | `sync fill CLUSTERS OBJECTS` | creates so many sources of suite `sync` in each of these clusters but the first |
-//! | `sync burst EDITS` | edits so many sources |
+//! | `counts` | reports the sum of the requests to all clusters |
+//! | `beat SEQ FROM TO` | writes SEQ into the ConfigMap `beat` of the clusters from number FROM to before number TO |
+//! | `storm RATE KEYS` | writes KEYS ConfigMaps of the first cluster in turns, RATE times a second; RATE 0 ends it |
+//! | `fault NAME` | sets this fault in all proxies |
+//! | `sync fill CLUSTERS OBJECTS` | creates OBJECTS sources in each cluster from number 1 to before CLUSTERS |
+//! | `sync burst EDITS` | makes EDITS edits of sources |
 //! | `sync wait` | waits until the first cluster has the target of each source |
 //! | `sync requests` | reports the requests for ConfigMaps |
-//! | `contexts STABLE FROM TO` | writes the kubeconfig anew, with the first STABLE clusters and those of these numbers |
+//! | `contexts STABLE FROM TO` | writes a new kubeconfig: the first STABLE clusters, and FROM to before TO |
 
 use std::{
     path::{Path, PathBuf},
@@ -43,37 +43,37 @@ use crate::{
     sync_load::SyncLoad,
 };
 
-/// What the simulator is started with.
+/// The arguments of the simulator.
 #[derive(clap::Args, Clone, Debug)]
 pub struct SimArgs {
     /// How many clusters
     #[arg(long)]
     pub clusters: usize,
-    /// How many objects of each kind in each
+    /// How many objects of each kind in each cluster
     #[arg(long)]
     pub objects: usize,
-    /// Which kinds, of which requests are counted
+    /// The kinds of the objects; the simulator counts the requests for these kinds
     #[arg(long, value_enum, value_delimiter = ',')]
     pub kinds: Vec<Kind>,
-    /// How many large Pods in each, which differ from cluster to cluster
+    /// How many large Pods in each cluster; the Pods differ from cluster to cluster
     #[arg(long)]
     pub large_pods: usize,
-    /// How many of the clusters, the last ones, are behind proxies that can fail
+    /// How many clusters are behind proxies that can fail: the last ones
     #[arg(long)]
     pub proxied: usize,
-    /// How many namespaces with one more ConfigMap there are in each
+    /// How many namespaces with one ConfigMap each cluster has in addition
     #[arg(long)]
     pub tenants: usize,
     /// How many requests each cluster remembers
     #[arg(long)]
     pub audit: usize,
-    /// Where to write their kubeconfig
+    /// Where to write the kubeconfig of the clusters
     #[arg(long)]
     pub kubeconfig: PathBuf,
 }
 
 impl SimArgs {
-    /// So many clusters with as many ConfigMaps each.
+    /// This number of clusters, each with `objects` ConfigMaps.
     pub fn new(clusters: usize, objects: usize) -> Self {
         Self {
             clusters,
@@ -87,7 +87,7 @@ impl SimArgs {
         }
     }
 
-    /// The command line, with this kubeconfig.
+    /// The command line that starts the simulator with these arguments, but with this kubeconfig.
     pub(crate) fn command(&self, kubeconfig: &Path) -> Vec<String> {
         vec![
             "sim".to_owned(),
@@ -103,7 +103,7 @@ impl SimArgs {
     }
 }
 
-/// Serves until its stdin ends.
+/// Serves the clusters until stdin ends.
 ///
 /// # Errors
 ///
@@ -124,14 +124,15 @@ pub fn run(args: SimArgs) -> Result<()> {
     })
 }
 
-/// The address of a cluster.
+/// What a kubeconfig needs to reach a cluster.
 struct Address {
     url: String,
     ca: String,
     token: String,
 }
 
-/// How many writes of a kind each cluster remembers: so many that a storm or a burst of them does not cause lists.
+/// How many writes of a kind each cluster remembers. If a storm or a burst had more writes, watches would have to list
+/// again.
 const HISTORY: usize = 100_000;
 
 struct Served {
@@ -199,10 +200,10 @@ impl Served {
             })
             .collect();
         let text = kubeconfig(&numbered?);
-        // Writes a new file and renames it, so that no half-written file is read.
-        let half = path.with_extension("new");
-        std::fs::write(&half, text)?;
-        Ok(std::fs::rename(half, path)?)
+        // A subject that reads the kubeconfig at this moment must not get a part of it.
+        let unfinished = path.with_extension("new");
+        std::fs::write(&unfinished, text)?;
+        Ok(std::fs::rename(unfinished, path)?)
     }
 
     async fn obey(&mut self, line: &str, kubeconfig: &Path) -> Result<Message> {
@@ -312,25 +313,25 @@ fn count(cluster: &SimCluster, kind: Kind) -> usize {
     cluster.list(&resource, "").len()
 }
 
-/// Writes until the task is aborted. Ten times a second it makes the writes that are due.
+/// Writes `keys` ConfigMaps in turns, `rate` writes a second, until the task is aborted.
 async fn storm(cluster: SimCluster, rate: usize, keys: usize) {
-    const TICKS: usize = 100;
-    let mut ticks = interval(Duration::from_secs(1) / TICKS as u32);
+    const TICKS_PER_SECOND: usize = 100;
+    let mut ticks = interval(Duration::from_secs(1) / TICKS_PER_SECOND as u32);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut written = 0;
-    for due in (0..).map(|tick| tick * rate / TICKS) {
+    for due in (0..).map(|tick| tick * rate / TICKS_PER_SECOND) {
         ticks.tick().await;
         while written < due {
             let mut map = objects::config_map(100_000 + written % keys.max(1));
             map["data"]["written"] = written.to_string().into();
-            // Can't fail: there is no other writer.
+            // The write can't fail, because there is no other writer.
             let _ = cluster.apply(map);
             written += 1;
         }
     }
 }
 
-/// The faults of `isolation`, by the names of its rows.
+/// The faults that suite `isolation` measures, each with the name that its rows use.
 pub const FAULTS: [(&str, Fault); 7] = [
     ("refused", Fault::Refuse),
     ("black-hole", Fault::BlackHole),

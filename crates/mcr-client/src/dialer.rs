@@ -28,12 +28,12 @@ struct DialerInner {
 }
 
 impl Dialer {
-    /// Makes channels under this policy, with the default time limits.
+    /// A dialer whose channels follow this policy and have the default time limits.
     pub fn new(policy: &AccessPolicy) -> Self {
         Self::with_settings(policy, Settings::default().into())
     }
 
-    /// Makes channels under this policy, with other time limits.
+    /// A dialer whose channels follow this policy and have these settings.
     pub fn with_settings(policy: &AccessPolicy, settings: Arc<Settings>) -> Self {
         Self(Arc::new(DialerInner {
             policy: policy.clone(),
@@ -42,7 +42,7 @@ impl Dialer {
         }))
     }
 
-    /// Makes a channel to an API server. It connects with its first request.
+    /// Makes a channel to an API server. The channel connects when it sends its first request.
     ///
     /// # Errors
     ///
@@ -58,14 +58,14 @@ impl Dialer {
             settings,
             tls,
         } = &*self.0;
-        let addresses = match trust {
+        let allowed = match trust {
             Trust::Trusted => AddressPolicy::any(),
             Trust::Untrusted => policy.address_policy(),
         };
         let host = endpoint.server.host().unwrap_or_default();
-        // Checked here, because the resolver, which checks all other addresses, never sees an IP address.
+        // The resolver checks the addresses of host names. It never gets a host that is an IP address already.
         if let Some(address) = literal_ip(&endpoint.server) {
-            addresses
+            allowed
                 .check(address)
                 .map_err(|error| AccessError::refused("server", error.to_string()))?;
         }
@@ -86,14 +86,15 @@ impl Dialer {
             return Err(AccessError::refused(
                 "server",
                 format!(
-                    "would be reached through the proxy of the environment, {}, which untrusted kubeconfigs may not use; allow the                      proxy with AccessPolicy::allow_proxy, or add the server to NO_PROXY",
+                    "would be reached through the proxy of the environment, {}, which untrusted kubeconfigs may not \
+                     use; allow the proxy with AccessPolicy::allow_proxy, or add the server to NO_PROXY",
                     redacted_uri(proxy)
                 ),
             ));
         }
         let config = tls.config(endpoint, credential.certificate.as_ref())?;
         let proxy_tls = || tls.config(&Endpoint::new(Uri::default()), None);
-        let connector = Connector::new(endpoint, proxy, config, proxy_tls, addresses, settings)?;
+        let connector = Connector::new(endpoint, proxy, config, proxy_tls, allowed, settings)?;
         let pool = Pool::new(connector, &endpoint.server, settings).map_err(|_| {
             AccessError::invalid("server", "has a host that does not fit into a header; correct it")
         })?;

@@ -29,12 +29,13 @@ const UNAUTHORIZED: &str =
 
 const ANONYMOUS_USER: &str = "the API server takes the user for system:anonymous; add credentials, or set FleetSettings::allow_anonymous";
 
-/// The size limit of an answer, in bytes. An answer to a probe has a few hundred bytes.
+/// The size limit of an answer, in bytes. API servers answer a probe with a few hundred bytes.
 const MAX_ANSWER: usize = 256 << 10;
 
-/// Reads the UID of the `kube-system` namespace. The UID is none if the credential may not read it.
+/// Reads the UID of the `kube-system` namespace. Returns `None` if the user of the credential may not read it.
 ///
-/// Success proves that an API server answers, and that it knows the user, unless it shows its version only.
+/// Success proves that an API server answers. It also proves that the server knows the user, except with a server that
+/// shows nothing but its version.
 ///
 /// # Errors
 ///
@@ -47,13 +48,14 @@ pub async fn identify(
 ) -> Result<Option<Arc<str>>, ConnectError> {
     let uid = prove(channel, &[Asked::KubeSystem, Asked::Groups], true, after, limit).await?;
     if channel.lacks_credential() {
-        // Anonymous users may have the right to read this. A proxy may add the credential.
+        // Anonymous users may have the right to read the namespace, so the UID proves nothing about the user. The
+        // server may know a user all the same, because a proxy may add a credential. Only the review names that user.
         prove(channel, &[Asked::Review, Asked::Groups], true, after, limit).await?;
     }
     Ok(uid)
 }
 
-/// Asks for the version of the API server, which is the cheapest request.
+/// Checks that an API server answers. It requests the version, which costs the server least.
 ///
 /// # Errors
 ///
@@ -67,17 +69,19 @@ pub async fn alive(channel: &Channel, after: ProbeConnection, limit: Duration) -
 ///
 /// # Errors
 ///
-/// If the answers don't prove it, or if there is none within `limit`.
+/// If no answer proves that the API server knows the user, or if no answer comes within `limit`.
 pub async fn try_credential(channel: &Channel, limit: Duration) -> Result<(), ConnectError> {
-    // Some API servers lack reviews.
+    // Some API servers don't serve SelfSubjectReviews, so other requests follow.
     let requests = [Asked::Review, Asked::KubeSystem, Asked::Groups];
     prove(channel, &requests, false, ProbeConnection::Keep, limit)
         .await
         .map(|_| ())
 }
 
-/// Sends one request after the other until an answer decides. `server_suffices`: an API server that shows nothing of the user
-/// is enough.
+/// Sends one request after the other until an answer decides.
+///
+/// With `server_suffices`, an answer decides if it comes from an API server. Otherwise the answer must also prove that
+/// the server knows the user.
 async fn prove(
     channel: &Channel,
     requests: &[Asked],
@@ -141,7 +145,7 @@ async fn ask(
         let body = Limited::new(body, MAX_ANSWER).collect().await;
         let body = match body {
             Ok(body) => body.to_bytes(),
-            // The status is enough.
+            // A 401 needs no body to decide.
             Err(_) if head.status == StatusCode::UNAUTHORIZED => return Ok(Proof::Unauthorized),
             Err(error) => return Err(ConnectError::new(explain(error.as_ref()))),
         };

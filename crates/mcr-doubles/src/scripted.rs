@@ -1,4 +1,4 @@
-//! An API server that follows the script of a test, byte by byte, and records the requests.
+//! An API server that answers with the bytes that a test has chosen, and records all requests.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -30,39 +30,39 @@ pub const MAPS: &str = "/api/v1/configmaps";
 /// The path of Secrets.
 pub const SECRETS: &str = "/api/v1/secrets";
 
-/// One request, as it came.
+/// One request that the server has received.
 #[derive(Debug, Clone)]
 pub struct Asked {
-    /// When it came.
+    /// When the server received the request.
     pub at: Instant,
-    /// Its path, without the query.
+    /// The path, without the query.
     pub path: String,
-    /// Its query, as it came.
+    /// The query, not decoded.
     pub raw_query: String,
     query: HashMap<String, String>,
     headers: Vec<(String, String)>,
-    /// How many requests of this path and form (list or watch) came before it.
+    /// How many earlier requests had the same path and the same form: list, watch, or request for the newest version.
     pub nth: usize,
 }
 
 impl Asked {
-    /// Whether it starts a watch.
+    /// Whether the request starts a watch.
     pub fn is_watch(&self) -> bool {
         self.get("watch") == Some("true")
     }
 
-    /// Whether it asks for the newest version only.
+    /// Whether the request is for the newest resource version only.
     fn is_check(&self) -> bool {
         let accept = self.header("accept").unwrap_or_default();
         self.get("limit") == Some("1") && accept.contains("PartialObjectMetadataList")
     }
 
-    /// A parameter of its query.
+    /// A parameter of the query.
     pub fn get(&self, parameter: &str) -> Option<&str> {
         self.query.get(parameter).map(String::as_str)
     }
 
-    /// One of its headers.
+    /// A header of the request.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers
             .iter()
@@ -71,21 +71,21 @@ impl Asked {
     }
 }
 
-/// What is done with a request, in order. After the last step the connection is kept for the next request if
-/// the answer was complete, else closed.
+/// What the server does about a request, step by step. After the last step of a complete answer, the server keeps the
+/// connection for the next request. After any other answer, it closes the connection.
 #[derive(Debug, Clone, Default)]
 pub struct Answer {
     steps: Vec<Step>,
-    keeps: bool,
+    keeps_connection: bool,
 }
 
 #[derive(Debug, Clone)]
 enum Step {
     Write(Vec<u8>),
     Wait(Duration),
-    /// Waits until the test gives a permit.
+    /// Waits until the test adds a permit to the semaphore.
     Gate(Arc<Semaphore>),
-    /// Passes on what [`Server::send`] sends, until the other side closes.
+    /// Passes on the events of [`Server::send`], until the client closes the connection.
     Live,
 }
 
@@ -110,15 +110,15 @@ impl Answer {
         bytes.extend_from_slice(body);
         Self {
             steps: vec![Step::Write(bytes)],
-            keeps: true,
+            keeps_connection: true,
         }
     }
 
-    /// An answer byte by byte, after which the connection closes.
+    /// Exactly these bytes. Then the server closes the connection.
     pub fn bytes(bytes: impl AsRef<[u8]>) -> Self {
         Self {
             steps: vec![Step::Write(bytes.as_ref().to_vec())],
-            keeps: false,
+            keeps_connection: false,
         }
     }
 
@@ -127,7 +127,7 @@ impl Answer {
         Self::new(200, "application/json", body.to_string())
     }
 
-    /// A `Status` as API servers answer.
+    /// A complete answer with the `Status` object of an API server.
     pub fn status(code: u16, reason: &str, message: &str) -> Self {
         Self::new(
             code,
@@ -136,34 +136,34 @@ impl Answer {
         )
     }
 
-    /// Nothing at all, until the other side gives up.
+    /// Nothing at all, until the client closes the connection.
     pub fn silence() -> Self {
         Self {
             steps: vec![Step::Live],
-            keeps: false,
+            keeps_connection: false,
         }
     }
 
-    /// The head of an answer whose length is not known.
+    /// The head of an answer in chunks, whose length the client does not know in advance.
     pub fn begin() -> Self {
         let head = b"HTTP/1.1 200 x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
         Self {
             steps: vec![Step::Write(head.to_vec())],
-            keeps: false,
+            keeps_connection: false,
         }
     }
 
-    /// The head of an answer that promises more than comes.
+    /// An answer whose head promises more bytes than its body has.
     pub fn promise(length: usize, body: impl AsRef<[u8]>) -> Self {
         let head =
             format!("HTTP/1.1 200 x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n");
         Self {
             steps: vec![Step::Write([head.as_bytes(), body.as_ref()].concat())],
-            keeps: false,
+            keeps_connection: false,
         }
     }
 
-    /// A watch that sends these events and goes on with those of [`Server::send`].
+    /// A watch that sends these events, and then those of [`Server::send`].
     pub fn watch<'a>(events: impl IntoIterator<Item = &'a Value>) -> Self {
         let mut answer = events
             .into_iter()
@@ -172,7 +172,7 @@ impl Answer {
         answer
     }
 
-    /// A watch that sends these events and ends, as at its timeout.
+    /// A watch that sends these events and ends, as a watch does at its timeout.
     pub fn short_watch<'a>(events: impl IntoIterator<Item = &'a Value>) -> Self {
         events
             .into_iter()
@@ -180,51 +180,51 @@ impl Answer {
             .end()
     }
 
-    /// Then this line.
+    /// Adds a step: the server sends this line.
     pub fn line(self, event: &Value) -> Self {
         self.chunk(format!("{event}\n"))
     }
 
-    /// Then these bytes.
+    /// Adds a step: the server sends a chunk with these bytes.
     pub fn chunk(mut self, bytes: impl AsRef<[u8]>) -> Self {
         self.steps.push(Step::Write(chunk(bytes.as_ref())));
         self
     }
 
-    /// Then nothing for this time.
+    /// Adds a step: the server sends nothing for this time.
     pub fn wait(mut self, time: Duration) -> Self {
         self.steps.push(Step::Wait(time));
         self
     }
 
-    /// Goes on when the test has added a permit.
+    /// Adds a step: the server waits until the test adds a permit.
     pub fn gate(mut self, gate: &Arc<Semaphore>) -> Self {
         self.steps.push(Step::Gate(gate.clone()));
         self
     }
 
-    /// Waits before all else, so that the head comes late, too.
+    /// Adds a first step: the server waits for this time, so that even the head comes late.
     pub fn after(mut self, time: Duration) -> Self {
         self.steps.insert(0, Step::Wait(time));
         self
     }
 
-    /// Waits for a permit before all else, so that the head comes late, too.
+    /// Adds a first step: the server waits until the test adds a permit, so that even the head comes late.
     pub fn after_gate(mut self, gate: &Arc<Semaphore>) -> Self {
         self.steps.insert(0, Step::Gate(gate.clone()));
         self
     }
 
-    /// Then the events of [`Server::send`].
+    /// Adds a last step: the server sends the events of [`Server::send`].
     pub fn live(mut self) -> Self {
         self.steps.push(Step::Live);
         self
     }
 
-    /// Then the end of the answer.
+    /// Adds a last step: the server sends the last chunk, so that the answer is complete.
     pub fn end(mut self) -> Self {
         self.steps.push(Step::Write(b"0\r\n\r\n".to_vec()));
-        self.keeps = true;
+        self.keeps_connection = true;
         self
     }
 }
@@ -237,7 +237,7 @@ type Script = Box<dyn Fn(&Asked) -> Answer + Send + Sync>;
 
 /// A server that follows a script.
 pub struct Server {
-    /// Port 0 for one that is in memory.
+    /// The address of the socket. A server in memory has port 0.
     pub address: SocketAddr,
     shared: Arc<Shared>,
     _task: Option<AbortOnDropHandle<()>>,
@@ -247,25 +247,28 @@ struct Shared {
     script: Script,
     asked: Mutex<Vec<Asked>>,
     events: broadcast::Sender<(String, String)>,
-    /// The paths that have been watched.
+    /// The paths on which there has been a live watch.
     watched: watch::Sender<HashSet<String>>,
+    /// How many connections were ever made.
     connections: AtomicUsize,
+    /// How many connections are open.
     open: AtomicUsize,
+    /// How many answers are in their live step.
     live: AtomicUsize,
-    /// Which cluster stands here, for those who ask who it is.
+    /// How often the test has replaced the cluster. The number is a part of the UID that the server answers to probes.
     incarnation: AtomicUsize,
-    /// Whether requests get no answer any more.
+    /// Whether new requests get no answer.
     silent: watch::Sender<bool>,
-    /// The newest version, for those who ask for it alone. 0: such a request is refused.
+    /// The answer to a request for the newest resource version. 0: the server refuses such a request.
     newest: AtomicUsize,
-    /// Whether the script answers probes, too.
+    /// Whether the script also answers probes.
     scripts_probes: AtomicBool,
-    /// The values of `Authorization` that are answered 401.
+    /// The values of the header `Authorization` that the server answers with 401.
     refused: Mutex<HashSet<String>>,
 }
 
 impl Server {
-    /// One that listens on a socket.
+    /// Starts a server that listens on a socket.
     pub async fn start(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -290,8 +293,8 @@ impl Server {
         }
     }
 
-    /// One without sockets, for paused time: to the clock, whoever waits for a socket has nothing to do, so that it would
-    /// run ahead of what is on its way.
+    /// Makes a server without sockets, for tests in paused time. A paused clock moves on as soon as all tasks wait,
+    /// also if they wait for bytes in a socket, so requests over sockets would time out.
     pub fn in_memory(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Self {
         Self {
             address: ([127, 0, 0, 1], 0).into(),
@@ -300,7 +303,7 @@ impl Server {
         }
     }
 
-    /// A client of one in memory.
+    /// A client of a server in memory.
     pub fn client(&self) -> kube::Client {
         assert_eq!(self.address.port(), 0);
         let shared = self.shared.clone();
@@ -318,27 +321,27 @@ impl Server {
         kube::Client::new(service, "default")
     }
 
-    /// A kubeconfig that leads to it.
+    /// A kubeconfig with the address of the server.
     pub fn kubeconfig(&self) -> String {
         kubeconfig(&format!("http://{}", self.address))
     }
 
-    /// From now on the script answers probes, too.
+    /// From now on the script also answers probes.
     pub fn script_probes(&self) {
         self.shared.scripts_probes.store(true, Ordering::SeqCst);
     }
 
-    /// From now on requests get no answer, and what is open stays open.
+    /// From now on new requests get no answer. All connections stay open, and all watches go on.
     pub fn fall_silent(&self) {
         self.shared.silent.send_replace(true);
     }
 
-    /// Ends that, for requests that come from now on.
+    /// Ends [`fall_silent`](Self::fall_silent): requests that come from now on get an answer.
     pub fn speak_again(&self) {
         self.shared.silent.send_replace(false);
     }
 
-    /// All requests so far but the probes of the cluster and of its newest version.
+    /// All requests so far, except probes and requests for the newest resource version.
     pub fn asked(&self) -> Vec<Asked> {
         let all = self.shared.asked.lock().unwrap();
         all.iter()
@@ -347,7 +350,7 @@ impl Server {
             .collect()
     }
 
-    /// How many requests so far were probes of the cluster.
+    /// The number of probes so far.
     pub fn probes(&self) -> usize {
         let all = self.shared.asked.lock().unwrap();
         all.iter().filter(|asked| is_probe(&asked.path)).count()
@@ -369,7 +372,7 @@ impl Server {
             .collect()
     }
 
-    /// Sends an event on every open watch of a path, once there is one.
+    /// Sends an event on every live watch of a path. Waits until there is one.
     pub async fn send(&self, path: &str, event: &Value) {
         let mut watched = self.shared.watched.subscribe();
         watched.wait_for(|watched| watched.contains(path)).await.unwrap();
@@ -379,17 +382,17 @@ impl Server {
             .unwrap();
     }
 
-    /// From now on this is the newest version.
-    pub fn is_at(&self, version: usize) {
+    /// Sets the answer to requests for the newest resource version.
+    pub fn set_newest_version(&self, version: usize) {
         self.shared.newest.store(version, Ordering::SeqCst);
     }
 
-    /// The cluster is deleted and another one made at the same address.
+    /// From now on the server answers probes with the UID of another cluster, as if somebody had replaced the cluster.
     pub fn become_another(&self) {
         self.shared.incarnation.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// From now on every request with this token is answered 401, probes included.
+    /// From now on the server answers every request with this token with 401, probes included.
     pub fn refuse(&self, token: &str) {
         self.shared
             .refused
@@ -408,7 +411,7 @@ impl Server {
         self.shared.open.load(Ordering::SeqCst)
     }
 
-    /// How many answers are held open.
+    /// How many answers are in their live step: the server keeps them open for further events.
     pub fn live(&self) -> usize {
         self.shared.live.load(Ordering::SeqCst)
     }
@@ -418,7 +421,7 @@ fn is_probe(path: &str) -> bool {
     matches!(path, "/version" | "/api/v1/namespaces/kube-system") || path.ends_with("/selfsubjectreviews")
 }
 
-/// What an API server answers to a probe of a user that it knows.
+/// The answer of an API server to a probe, for a user that the server knows.
 pub fn probe_answer(path: &str, uid: &str) -> Answer {
     Answer::json(&match path {
         "/version" => version(),
@@ -428,7 +431,7 @@ pub fn probe_answer(path: &str, uid: &str) -> Answer {
     })
 }
 
-/// A kubeconfig that leads to this address.
+/// A kubeconfig with this address.
 pub fn kubeconfig(server: &str) -> String {
     format!(
         "{{apiVersion: v1, kind: Config, current-context: c, contexts: [{{name: c, context: {{cluster: c, user: u}}}}], \
@@ -436,7 +439,7 @@ pub fn kubeconfig(server: &str) -> String {
     )
 }
 
-/// A ConfigMap. Its UID goes by its name.
+/// A ConfigMap with a UID that follows from its name.
 pub fn map(name: &str, version: u32) -> Value {
     let uid = format!(
         "{:032x}",
@@ -470,30 +473,31 @@ pub fn list(version: u32, items: impl IntoIterator<Item = Value>) -> Answer {
     Answer::json(&list_object(version, items))
 }
 
-/// A page with more to come.
+/// A page of a list, with the token of the next page.
 pub fn page(version: u32, token: &str, items: impl IntoIterator<Item = Value>) -> Answer {
     let mut page = list_object(version, items);
     page["metadata"]["continue"] = token.into();
     Answer::json(&page)
 }
 
-/// A watch without events.
+/// A watch without events. It passes on those of [`Server::send`].
 pub fn quiet() -> Answer {
     Answer::watch([])
 }
 
-/// The script of a server whose watches have no events. `script` answers all else.
+/// A script that answers each watch with [`quiet`], and all other requests with `script`.
 pub fn lists(script: impl Fn(&Asked) -> Answer) -> impl Fn(&Asked) -> Answer {
     move |asked| {
         if asked.is_watch() { quiet() } else { script(asked) }
     }
 }
 
-/// What such a server answers that has the ConfigMap `a`.
-pub fn reports_nothing_more(asked: &Asked) -> Answer {
+/// A script that answers each list with the ConfigMap `a`, and each watch with [`quiet`].
+pub fn serves_one_map(asked: &Asked) -> Answer {
     lists(|_| list(10, [map("a", 1)]))(asked)
 }
 
+/// Counts up, until it is dropped.
 struct Count<'a>(&'a AtomicUsize);
 
 impl<'a> Count<'a> {
@@ -599,7 +603,7 @@ impl Shared {
                     return;
                 }
             }
-            if !answer.keeps || asked.header("connection") == Some("close") {
+            if !answer.keeps_connection || asked.header("connection") == Some("close") {
                 return;
             }
         }
@@ -652,7 +656,7 @@ async fn live(
 ) {
     loop {
         tokio::select! {
-            // Nothing more is asked on a connection whose answer goes on: this is its end.
+            // A client sends no request before the answer ends, so it has closed the connection.
             _ = read.read_u8() => return,
             event = events.recv() => {
                 let Ok((of, line)) = event else { return };

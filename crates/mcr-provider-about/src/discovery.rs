@@ -1,4 +1,5 @@
-//! One discovery. It has no task: the inner discovery and the probes are polled with it and dropped with it.
+//! One discovery of the provider. It spawns no task: it polls the inner discovery and the probes itself, and drops them
+//! when it is dropped.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -16,19 +17,23 @@ use crate::{
     statuses::Shared,
 };
 
-/// When and how often clusters are probed.
+/// When the discovery probes clusters, and what their answers may change.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
+    /// The time between two probes of a cluster.
     pub(crate) refresh: Duration,
+    /// The time limit of a probe.
     pub(crate) timeout: Duration,
+    /// How many probes run at the same time.
     pub(crate) at_once: usize,
+    /// The names of the properties that a cluster may set by itself.
     pub(crate) may_set: Arc<BTreeSet<String>>,
 }
 
 pub(crate) enum Event {
     /// The inner provider has announced something.
     Announced(Result<Change, BoxError>),
-    /// A probe has ended. The answer is none if it was cancelled.
+    /// A probe has ended. The answer is `None` if the probe was cancelled.
     Probed(ClusterName, Ticket, Option<Result<Properties, Arc<str>>>),
 }
 
@@ -53,7 +58,7 @@ impl Decide for Decisions {
                 }
                 Event::Probed(name, ticket, answer) => {
                     if let Some(Err(error)) = &answer {
-                        tracing::debug!(cluster = %name, %error, "ClusterProperties not read, the last known ones stay");
+                        tracing::debug!(cluster = %name, %error, "can't read the ClusterProperties; the last known ones stay in use");
                     }
                     outcome
                         .changes
@@ -90,7 +95,8 @@ impl Decisions {
         }
     }
 
-    /// What to announce after a change of the inner provider, which is passed on in any case.
+    /// The changes to announce after a change of the inner provider. An upsert gets the properties that the cluster has
+    /// reported. All other changes stay as they are.
     fn announced(&mut self, change: Change, now: Instant) -> Vec<Change> {
         match change {
             Change::Upsert(spec) => {
@@ -106,7 +112,8 @@ impl Decisions {
             }
             Change::Synced => {
                 self.members.synced();
-                // An earlier discovery named clusters that this one did not.
+                // An earlier discovery may have announced clusters that this one has not. They must not be shown any
+                // more.
                 self.shared.names().iter().for_each(|name| self.show(name));
             }
             _ => {}
@@ -114,7 +121,7 @@ impl Decisions {
         vec![change]
     }
 
-    /// Shows what is known of a cluster now.
+    /// Makes the status of a cluster visible to the handle of the provider.
     fn show(&self, name: &ClusterName) {
         let mut statuses = self.shared.statuses.lock();
         match self.members.status(name) {

@@ -1,4 +1,4 @@
-//! What `mcr doctor` checks of Shoots of Gardener.
+//! What `mcr doctor` checks for Shoots of Gardener.
 
 use kube::Client;
 use mcr_core::doctor::{Advice, Described, Doctor, Fault, Hub, Kind, Right, Values};
@@ -22,16 +22,16 @@ const SEED: Kind = Kind {
     keeps: "",
 };
 
-const READ: Right<'static> = Right::new("shoots.core.gardener.cloud", &["list", "watch"]);
-const OF_ADMIN: &[Right<'static>] = &[
-    READ,
+const READ_SHOOTS: Right<'static> = Right::new("shoots.core.gardener.cloud", &["list", "watch"]);
+const RIGHTS_WITH_ADMIN_KUBECONFIG: &[Right<'static>] = &[
+    READ_SHOOTS,
     Right::new("shoots.core.gardener.cloud/adminkubeconfig", &["create"]),
 ];
-const OF_VIEWER: &[Right<'static>] = &[
-    READ,
+const RIGHTS_WITH_VIEWER_KUBECONFIG: &[Right<'static>] = &[
+    READ_SHOOTS,
     Right::new("shoots.core.gardener.cloud/viewerkubeconfig", &["create"]),
 ];
-const OF_SEED: &[Right<'static>] = &[
+const RIGHTS_IN_SEED: &[Right<'static>] = &[
     Right::new("clusters.extensions.gardener.cloud", &["list", "watch"]),
     Right {
         name: Some("gardener"),
@@ -44,12 +44,12 @@ const CONTEXTS: &str = "kubectl config get-contexts";
 const OTHER_GARDEN: &str = "choose the garden with --hub-context or --hub-kubeconfig; for a seed, add --seed";
 const OTHER_SEED: &str =
     "choose the seed with --hub-context or --hub-kubeconfig; for a garden, leave --seed out";
-const RIGHTS: &str = "grant the rights that the findings about the provider name";
+const GRANT_RIGHTS: &str = "grant the rights that the findings about the provider name";
 
 const ADVICE: &[Advice] = &[
     Advice::new(Fault::NotServed, "core.gardener.cloud", OTHER_GARDEN, CONTEXTS),
     Advice::new(Fault::NotServed, "", OTHER_SEED, CONTEXTS),
-    Advice::new(Fault::Description, "grant the verb ", RIGHTS, ""),
+    Advice::new(Fault::Description, "grant the verb ", GRANT_RIGHTS, ""),
     Advice::new(
         Fault::Description,
         "",
@@ -77,7 +77,8 @@ const ADVICE: &[Advice] = &[
 ];
 
 impl GardenerDoctor {
-    /// `subresource`: the one of a Shoot that issues kubeconfigs. `None` in a seed.
+    /// A doctor for the hub of this client. `subresource` is the subresource of Shoots that issues kubeconfigs; `None`
+    /// if the hub is a seed.
     pub(crate) fn new(
         client: Client,
         namespaces: Vec<String>,
@@ -85,9 +86,9 @@ impl GardenerDoctor {
         subresource: Option<&str>,
     ) -> Self {
         let (kind, rights) = match subresource {
-            None => (SEED, OF_SEED),
-            Some("viewerkubeconfig") => (SHOOTS, OF_VIEWER),
-            Some(_) => (SHOOTS, OF_ADMIN),
+            None => (SEED, RIGHTS_IN_SEED),
+            Some("viewerkubeconfig") => (SHOOTS, RIGHTS_WITH_VIEWER_KUBECONFIG),
+            Some(_) => (SHOOTS, RIGHTS_WITH_ADMIN_KUBECONFIG),
         };
         Self(Hub {
             client,
@@ -105,15 +106,16 @@ impl Doctor for GardenerDoctor {
     }
 
     fn values(&self, cluster: Option<&Described<'_>>) -> Values {
-        let place = cluster.and_then(|cluster| {
-            // A cluster that was never usable has no properties, but its announcement names the Shoot.
+        let shoot = cluster.and_then(|cluster| {
+            // A cluster without a usable description has no properties. Its broken announcement names the Shoot,
+            // though.
             let broken = cluster
                 .broken
                 .and_then(|object| object.strip_prefix("Shoot ")?.split_once('/'));
             let property = |key: &str| cluster.properties.get(key).map(String::as_str);
             property("namespace").zip(property("shoot")).or(broken)
         });
-        place
+        shoot
             .map(|(namespace, name)| Hub::values(namespace, name))
             .unwrap_or_default()
     }
@@ -122,7 +124,8 @@ impl Doctor for GardenerDoctor {
         Some(&self.0)
     }
 
-    /// The name of a cluster has the name of the Project, whose namespace usually begins with `garden-`. A seed has no Shoots.
+    /// A cluster of a garden is named `project/shoot`. The namespace of a Project is usually `garden-` and its name,
+    /// sometimes only its name. A seed has no Shoots, so there is no place to search.
     fn places(&self, cluster: &str) -> Vec<(Option<String>, String)> {
         match cluster.split_once('/') {
             _ if self.0.kind.group == SEED.group => Vec::new(),

@@ -354,7 +354,7 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
     fn report_unselected(&self) {
         let (sync, key, meta) = (&*self.relation.name, &self.request.key, self.meta());
         let lives_on = self.source.is_some() && meta.deletion_timestamp.is_none();
-        if lives_on && !record::is_taken(sync, &meta) && !self.relation.has_labels(&meta) {
+        if lives_on && !record::may_have_targets(sync, &meta) && !self.relation.has_labels(&meta) {
             tracing::info!(sync, source = %key, "released the source, which no longer has the labels that the sync selects");
         }
     }

@@ -16,7 +16,7 @@ use crate::{
     functions::decode,
     name,
     silent::{Answering, SOON},
-    values::discreet,
+    values::without_quoted_values,
     writes::Namespaces,
 };
 
@@ -249,7 +249,7 @@ impl Remote {
                     .await?
             }
         };
-        let answer = answer.map_err(discreet);
+        let answer = answer.map_err(without_quoted_values);
         if let Err(kube::Error::Api(status)) = &answer
             && let Some(fields) = desired::conflicts(status)
         {
@@ -304,7 +304,7 @@ impl Remote {
 
 fn failed(verb: &'static str, key: RequestKey) -> impl FnOnce(kube::Error) -> SyncError {
     move |source| {
-        let source = Box::new(discreet(source));
+        let source = Box::new(without_quoted_values(source));
         match &*source {
             kube::Error::Api(status) if is_too_large(status) => SyncError::TooLarge { key, source },
             _ => SyncError::Api { verb, key, source },

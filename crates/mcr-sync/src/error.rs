@@ -2,7 +2,7 @@
 
 use mcr::{BoxError, RequestKey};
 
-use crate::{desired::TooManyFields, name::NameError, values::discreet_words};
+use crate::{desired::TooManyFields, name::NameError, values::without_quoted_json};
 
 /// The reason of [`SyncError::NoStatus`].
 pub(crate) const NO_STATUS: &str = "NoStatus";
@@ -191,7 +191,7 @@ fn advice(error: &kube::Error) -> &'static str {
 impl SyncError {
     /// The failure of a function of the user.
     pub(crate) fn function(function: &'static str, error: BoxError) -> Self {
-        let source = discreet_words(error);
+        let source = without_quoted_json(error);
         Self::Function { function, source }
     }
 

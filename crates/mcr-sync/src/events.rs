@@ -8,7 +8,7 @@ use kube::{
 };
 use tokio::time::timeout;
 
-use crate::{memory::Problem, pass::Pass, report::PAUSED, values::discreet};
+use crate::{memory::Problem, pass::Pass, report::PAUSED, values::without_quoted_values};
 
 /// The most bytes of the text of an event that an API server takes.
 const MAX_NOTE: usize = 1024;
@@ -58,7 +58,7 @@ impl<S, T> Pass<'_, S, T> {
         let (recorder, on) = (cluster.recorder(), source.object_ref(&self.relation.source));
         let error = match timeout(PUBLISHED_WITHIN, recorder.publish(&event, &on)).await {
             Ok(Ok(())) => return,
-            Ok(Err(error)) => mcr::core::explain_error(&discreet(error)).to_string(),
+            Ok(Err(error)) => mcr::core::explain_error(&without_quoted_values(error)).to_string(),
             Err(_) => format!("no answer within {PUBLISHED_WITHIN:?}"),
         };
         let is_first = self.relation.memory.is_first_refusal(cluster.name());

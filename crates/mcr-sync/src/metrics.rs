@@ -14,11 +14,23 @@ use crate::memory::Memory;
 ///
 /// | metric | meaning |
 /// | --- | --- |
-/// | `mcr_sync_placements` | targets and copies by `state`: `synced`, `away`, `silent`, `deleting`, `taken`, `failed` |
-/// | `mcr_sync_writes_total` | writes of targets and copies by `verb` and `result`: `done`, `conflict`, `failed` |
-/// | `mcr_sync_oldest_unsynced_seconds` | the longest time for which a source has had an object that is not as it should be; a paused source has none |
+/// | `mcr_sync_placements` | the number of targets and copies, by `state` |
+/// | `mcr_sync_writes_total` | writes to targets and copies, by `verb` and `result`: `done`, `conflict`, `failed` |
+/// | `mcr_sync_oldest_unsynced_seconds` | how long the oldest unsynced source has been so; paused ones don't count |
 ///
-/// Each has the label `sync` with the name of the sync.
+/// A source is unsynced while one of its targets or copies is not as it should be, or its status can't be written. The
+/// states:
+///
+/// | state | meaning |
+/// | --- | --- |
+/// | `synced` | the object is as it should be |
+/// | `away` | its cluster is away, or its kind can't be listed there |
+/// | `silent` | its cluster does not answer in time |
+/// | `deleting` | the object is being deleted and waits for its finalizers |
+/// | `taken` | an object that the sync must not touch has its name, or names its source |
+/// | `failed` | the sync could not write the object |
+///
+/// Each metric has the label `sync` with the name of the sync.
 #[derive(Clone)]
 pub struct SyncMetrics {
     pub(crate) sync: Arc<str>,

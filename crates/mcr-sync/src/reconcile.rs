@@ -98,10 +98,11 @@ pub(crate) async fn reconcile<S: SourceKind, T: TargetKind>(
         .map(|(limit, waited)| limit.saturating_sub(waited))
         .filter(|rest| !rest.is_zero());
     let next = outcome.again.into_iter().chain(limit).min();
-    let is_taken = |source: &Arc<DynamicObject>| record::is_taken(&relation.name, &source.metadata);
+    let may_have_targets =
+        |source: &Arc<DynamicObject>| record::may_have_targets(&relation.name, &source.metadata);
     if request.live().is_none() {
         match next {
-            _ if !pass.source.as_ref().is_some_and(is_taken) => relation.forget(&request.key),
+            _ if !pass.source.as_ref().is_some_and(may_have_targets) => relation.forget(&request.key),
             Some(next) => relation.memory.note_later(&request.key, next),
             None => {}
         }
@@ -140,7 +141,8 @@ async fn source_of<S: SourceKind, T: TargetKind>(
             let remote = Remote::new(&request.cluster, &relation.source, &request.key.object)?;
             found = remote.get().await?;
             let is_left = |source: &Arc<DynamicObject>| {
-                !relation.has_labels(&source.metadata) && record::is_taken(&relation.name, &source.metadata)
+                !relation.has_labels(&source.metadata)
+                    && record::may_have_targets(&relation.name, &source.metadata)
             };
             if let Some(source) = found.as_ref().filter(|found| is_left(found)) {
                 return Ok(Source::Object(source.clone()));

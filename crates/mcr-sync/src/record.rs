@@ -35,7 +35,7 @@ pub(crate) fn has_mark(sync: &str, meta: &ObjectMeta) -> bool {
 }
 
 /// Whether targets of this source may exist, as far as the source knows.
-pub(crate) fn is_taken(sync: &str, meta: &ObjectMeta) -> bool {
+pub(crate) fn may_have_targets(sync: &str, meta: &ObjectMeta) -> bool {
     has_finalizer(sync, meta) || part(&meta.annotations, &annotation(sync)).is_some()
 }
 

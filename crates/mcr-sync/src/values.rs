@@ -1,11 +1,12 @@
-//! Texts of errors without the values of objects that they quote: a value may be a secret.
+//! Removes values of objects from the texts of errors. Errors quote values, and a value may be a secret.
 
 use std::{error::Error, iter::successors};
 
 use mcr::{BoxError, core::internal::describe_json_error};
 use serde::de::Error as _;
 
-/// API servers quote a value after each of these. The last one is an element of a set, in the path of a field.
+/// The marks after which an API server quotes a value. The last mark begins an element of a set in the path of a field,
+/// as in `tags[="value"]`.
 const BEFORE_A_VALUE: [&str; 8] = [
     "Invalid value: ",
     "Unsupported value: ",
@@ -17,9 +18,9 @@ const BEFORE_A_VALUE: [&str; 8] = [
     "[=",
 ];
 
-/// The text of a server without values.
+/// The text of an API server with `…` in the place of each value.
 fn without_values(text: &str) -> String {
-    // The lines after the one that forbids a change show what is to be changed.
+    // If the first line forbids a change, the lines after it show the change with its values.
     let mut rest = match text.split_once('\n') {
         Some((first, _)) if first.contains(": Forbidden: ") => first,
         _ => text,
@@ -29,7 +30,7 @@ fn without_values(text: &str) -> String {
         let found = BEFORE_A_VALUE
             .iter()
             .filter_map(|mark| Some((rest.find(mark)?, mark.len())));
-        // The first one, and the longer of two at the same place.
+        // If two marks begin at the same place, the longer one counts, because the value begins behind it.
         found.min_by_key(|(at, length)| (*at, usize::MAX - length))
     };
     while let Some((at, length)) = next(rest) {
@@ -42,7 +43,8 @@ fn without_values(text: &str) -> String {
     kept
 }
 
-/// The length of a value as Go prints it: a quoted text, something in brackets, or a word.
+/// The length of the value at the beginning of a text, as Go prints it: a quoted text, something in brackets, or a
+/// word.
 fn length_of_value(text: &str) -> usize {
     let (mut depth, mut is_quoted, mut is_escaped) = (0_usize, false, false);
     for (at, letter) in text.char_indices() {
@@ -60,8 +62,8 @@ fn length_of_value(text: &str) -> usize {
     text.len()
 }
 
-/// An error of a client without values.
-pub(crate) fn discreet(mut error: kube::Error) -> kube::Error {
+/// Removes all values of objects from the error of a client.
+pub(crate) fn without_quoted_values(mut error: kube::Error) -> kube::Error {
     match &mut error {
         kube::Error::Api(status) => {
             status.message = without_values(&status.message);
@@ -76,8 +78,11 @@ pub(crate) fn discreet(mut error: kube::Error) -> kube::Error {
     error
 }
 
-/// The error of a function of the user, without the values that a JSON error among its causes quotes. Its own words stay.
-pub(crate) fn discreet_words(error: BoxError) -> BoxError {
+/// Removes quoted values from an error that a function of the user has returned.
+///
+/// Only a JSON error among its causes quotes values without the user's intent. The rest of the text stays as the user
+/// wrote it.
+pub(crate) fn without_quoted_json(error: BoxError) -> BoxError {
     let first: &(dyn Error + 'static) = &*error;
     let causes = successors(Some(first), |&error| error.source());
     let json = causes.filter_map(|cause| cause.downcast_ref::<serde_json::Error>());

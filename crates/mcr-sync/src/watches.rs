@@ -1,4 +1,4 @@
-//! The watches of the controller of a sync.
+//! Builds the controller of a sync with its watches.
 
 use std::{collections::HashSet, fmt::Display, sync::Arc, time::Duration};
 
@@ -17,9 +17,11 @@ use crate::{
     relation::{Relation, SourceKind, TargetKind},
 };
 
-/// The time after which sources that have lost their labels are reconciled again. A standby drops the request of an object that
-/// leaves the watch of the sources, and no other event may come after it leads.
-const OBSERVE_AGAIN: Duration = Duration::from_secs(600);
+/// The time between two requests for each source that has lost its labels.
+///
+/// When a source leaves the watch of the sources, a standby drops the request. After the standby becomes the leader,
+/// there may be no other event of the source.
+const UNSELECTED_INTERVAL: Duration = Duration::from_secs(600);
 
 type Meta = PartialObjectMeta<DynamicObject>;
 
@@ -38,8 +40,8 @@ pub(crate) fn controller<S: SourceKind + 'static, T: TargetKind + 'static>(
         Clusters::default(),
         options(&relation.targets, relation.target_watch()),
     );
-    // Notes where an object names a source, and leads to the source.
-    let claimed = move |target: Watched<DynamicObject>| {
+    // Requests the source that a target names. Remembers the target, which the source may not have recorded.
+    let claimed_source = move |target: Watched<DynamicObject>| {
         let (source, at) = (source_of(&target)?, key_of(&target)?);
         of_targets.memory.note_claim(&source, at, !target.deleted);
         Some(source)
@@ -47,10 +49,11 @@ pub(crate) fn controller<S: SourceKind + 'static, T: TargetKind + 'static>(
     let mut controller = Controller::<DynamicObject>::with(relation.name.clone(), &relation.source)
         .clusters(relation.sources.clone())
         .on_error(after_error)
-        .watches_with(&relation.target, claimed, targets)
+        .watches_with(&relation.target, claimed_source, targets)
         // A change of the fleet may change a placement, or end the wait for a cluster.
         .watches_fleet(move |event, fleet| {
-            // The event may come after another cluster has taken the name.
+            // A new cluster may have the same name already. Then the memory must not forget what it has about the new
+            // one.
             if let FleetEvent::Disengaged { name, .. } = event
                 && fleet.get(name).is_err()
             {
@@ -64,31 +67,37 @@ pub(crate) fn controller<S: SourceKind + 'static, T: TargetKind + 'static>(
             Way::Down => (&relation.sources, &relation.targets),
         };
         let index = rule.index.clone();
-        let concerned = move |origin: Watched<DynamicObject>| {
+        let sources_of_origin = move |origin: Watched<DynamicObject>| {
             index.concerned(origin.cluster.name(), &origin.object.metadata)
         };
         let index = rule.index.clone();
-        let owner = move |copy: Watched<DynamicObject>| {
+        let source_of_copy = move |copy: Watched<DynamicObject>| {
             let source = source_of(&copy)?;
             index.saw_copy(&source, key_of(&copy)?, copy.deleted);
             Some(source)
         };
         let of_copies = options(copies, rule.copy_watch(&relation.name));
         controller = controller
-            .watches_with(&rule.resource, concerned, options(origins, rule.origin_watch()))
-            .watches_with(&rule.resource, owner, of_copies);
+            .watches_with(
+                &rule.resource,
+                sources_of_origin,
+                options(origins, rule.origin_watch()),
+            )
+            .watches_with(&rule.resource, source_of_copy, of_copies);
     }
     controller
 }
 
-/// A request with these labels beside those that it has.
+/// Adds labels to those that a watch request selects.
 pub(crate) fn with_labels(request: &WatchRequest, labels: impl Display) -> WatchRequest {
     let other = request.label_selector().filter(|other| !other.is_empty());
     let labels = other.map_or_else(|| labels.to_string(), |other| format!("{other},{labels}"));
     request.clone().labels(labels)
 }
 
-/// Adds a watch of the sources with the mark, as the user has limited it. Those that have lost the selected labels are in no other.
+/// Adds a watch of all sources that have the mark of the sync, within the limits that the user has set.
+///
+/// Only this watch has the sources that have lost the labels that the sync selects.
 pub(crate) fn watch_marked<S: 'static, T: 'static>(
     controller: Controller<DynamicObject>,
     relation: &Arc<Relation<S, T>>,
@@ -98,11 +107,12 @@ pub(crate) fn watch_marked<S: 'static, T: 'static>(
     let (watch, selecting, marking) = (marked.clone(), relation.clone(), relation.clone());
     let memory = relation.memory.clone();
     let options = WatchOptions::new().request(move |_| watch).optional();
-    // Those that match are in the watch of the sources. A mark alone may be that of a manifest that somebody copied.
+    // The watch of the sources has all sources with the labels. A mark without a finalizer or a record proves nothing,
+    // because somebody may have copied the manifest of a source.
     let unselected = move |source: Watched<Meta>| {
         let meta = &source.object.metadata;
-        let is_left = record::is_taken(&selecting.name, meta) && !selecting.has_labels(meta);
-        ObjectKey::of(&*source.object).filter(|_| is_left)
+        let is_unselected = record::may_have_targets(&selecting.name, meta) && !selecting.has_labels(meta);
+        ObjectKey::of(&*source.object).filter(|_| is_unselected)
     };
     controller
         .watches_with(&relation.source, unselected, options)
@@ -120,9 +130,12 @@ pub(crate) fn watch_marked<S: 'static, T: 'static>(
         .cluster_source(move |cluster, enqueue, stop| {
             let (relation, marked) = (marking.clone(), marked.clone());
             async move {
-                let next = || stop.run_until_cancelled(tokio::time::sleep(OBSERVE_AGAIN));
+                let next = || stop.run_until_cancelled(tokio::time::sleep(UNSELECTED_INTERVAL));
                 while next().await.is_some() {
-                    for key in left(&relation, &cluster, &marked).into_iter().flatten() {
+                    for key in unselected_sources(&relation, &cluster, &marked)
+                        .into_iter()
+                        .flatten()
+                    {
                         enqueue.add_initial(key);
                     }
                 }
@@ -131,19 +144,27 @@ pub(crate) fn watch_marked<S: 'static, T: 'static>(
         })
 }
 
-/// The sources that have the mark and the finalizer and have lost their labels, and are not in the watch of the sources.
-fn left<S, T>(relation: &Relation<S, T>, cluster: &Cluster, marked: &WatchRequest) -> Option<Vec<ObjectKey>> {
+/// The sources with the mark and the finalizer that have lost the labels that the sync selects, and have left the watch
+/// of the sources. `None` if one of the two watches is missing.
+fn unselected_sources<S, T>(
+    relation: &Relation<S, T>,
+    cluster: &Cluster,
+    marked: &WatchRequest,
+) -> Option<Vec<ObjectKey>> {
     let watched = cluster.store_of::<DynamicObject>(relation.source_watch()?).ok()?;
     let watched = HashSet::<_>::from_iter(watched.keys_unsynced().ok()?);
     let marked = cluster.store_of::<Meta>(marked).ok()?;
-    let mut left = marked.keys_unsynced().ok()?;
-    let is_kept = |source: Arc<Meta>| {
+    let mut unselected = marked.keys_unsynced().ok()?;
+    let is_unselected = |source: Arc<Meta>| {
         record::has_finalizer(&relation.name, &source.metadata) && !relation.has_labels(&source.metadata)
     };
-    left.retain(|key| !watched.contains(key) && marked.get_unsynced(key).ok().flatten().is_some_and(is_kept));
-    Some(left)
+    unselected.retain(|key| {
+        !watched.contains(key) && marked.get_unsynced(key).ok().flatten().is_some_and(is_unselected)
+    });
+    Some(unselected)
 }
 
+/// The place of an object: its cluster and its key.
 fn key_of(object: &Watched<DynamicObject>) -> Option<RequestKey> {
     Some(RequestKey::new(
         object.cluster.name().clone(),

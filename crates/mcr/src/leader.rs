@@ -41,7 +41,8 @@ pub struct LeaderElection {
     client: MakeClient,
 }
 
-/// Makes the client when the manager runs, because it may read files and run a credential plugin. The text names the cluster.
+/// Makes the client of the Lease when the manager runs, because it may read files and run a credential plugin. The
+/// string is the address of the cluster, for the log.
 pub(crate) type MakeClient =
     Arc<dyn Fn() -> BoxFuture<'static, Result<(Client, Option<String>), BoxError>> + Send + Sync>;
 
@@ -64,8 +65,8 @@ impl LeaderElection {
     /// Sets the client of the cluster that has the Lease. Default: the cluster in which the Pod runs, or else the current
     /// context of the kubeconfig, as in `Client::try_default`.
     ///
-    /// All replicas must use the same cluster. Outside of a Pod, set the client: the current context can change between two
-    /// starts, and each replica would then lead with a Lease of its own.
+    /// All replicas must use the same cluster. Outside of a Pod, set the client. The current context can change between
+    /// the starts of two replicas, and each replica would then lead with a Lease in another cluster.
     pub fn client(self, client: Client) -> Self {
         self.client_from(Arc::new(move || ready(Ok((client.clone(), None))).boxed()))
     }
@@ -81,8 +82,8 @@ impl LeaderElection {
         self
     }
 
-    /// Sets the first part of the name under which this process holds the Lease; a random part follows. Default: the environment
-    /// variable `POD_NAME` or `HOSTNAME`, which is the name of the Pod.
+    /// Sets the first part of the name under which this process holds the Lease. A random part follows it. Default: the
+    /// value of the environment variable `POD_NAME` or `HOSTNAME`, which is the name of the Pod.
     pub fn identity(mut self, identity: impl Into<String>) -> Self {
         self.candidate = self.candidate.identity(identity);
         self
@@ -94,11 +95,11 @@ impl LeaderElection {
         self
     }
 
-    /// Sets how long this process leads after it sent its last successful renewal. Must be shorter than the lease duration.
-    /// Default 10 seconds.
+    /// Sets how long this process leads after it sent its last successful renewal. It must be shorter than the lease
+    /// duration. Default 10 seconds.
     ///
-    /// At this time the tokens of running reconciles are cancelled. Those that have not ended in the middle between this time and
-    /// the end of the lease duration are aborted.
+    /// After this time the manager cancels the tokens of running reconciles. In the middle between this time and the
+    /// end of the lease duration, it aborts the reconciles that still run.
     pub fn renew_deadline(mut self, deadline: Duration) -> Self {
         self.candidate = self.candidate.renew_deadline(deadline);
         self
@@ -149,8 +150,8 @@ impl Elected {
     }
 }
 
-/// Waits for a panic in the task of an election.
-pub(crate) async fn failed(election: &mut Option<RunningElection>) -> JoinError {
+/// Waits until the task of an election panics. Waits for ever if there is no election.
+pub(crate) async fn wait_for_panic(election: &mut Option<RunningElection>) -> JoinError {
     if let Some(election) = election
         && let Some(Err(error)) = election.task.join_next().await
     {
@@ -159,15 +160,17 @@ pub(crate) async fn failed(election: &mut Option<RunningElection>) -> JoinError 
     std::future::pending().await
 }
 
-/// The task of an election. Dropping it ends the task without a release of the Lease.
+/// The task of an election. Dropping it ends the task, but does not release the Lease.
 pub(crate) struct RunningElection {
     task: JoinSet<()>,
     stop: CancellationToken,
 }
 
 impl RunningElection {
-    /// Ends the election. Releases the Lease only if no reconcile of the leader and no task runs any more: one that could not be
-    /// aborted may go on until the Lease expires.
+    /// Ends the election. Releases the Lease only if all reconciles that need the Lease have ended, and all tasks.
+    ///
+    /// Otherwise the Lease stays until it expires. So a reconcile that the manager could not abort has that time to end
+    /// before another replica leads.
     pub(crate) async fn end(mut self, controllers: &[ControllerHandle], tasks_have_ended: bool) {
         let running: usize = controllers.iter().map(ControllerHandle::running_as_leader).sum();
         if running > 0 || !tasks_have_ended {
@@ -179,7 +182,7 @@ impl RunningElection {
             return;
         }
         self.stop.cancel();
-        // The release has its own, shorter time limit.
+        // The election has a shorter time limit for the release, so this limit is only a safeguard.
         let _ = timeout(Duration::from_secs(30), self.task.join_next()).await;
     }
 }

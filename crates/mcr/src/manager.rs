@@ -198,7 +198,7 @@ impl Manager {
             failed = running.first_failure() => Err(failed),
             // A fleet that returns without an error was already running elsewhere, and goes on there.
             Some(Err(error)) = fleet_task.join_next() => Err(panicked("fleet", error)),
-            error = leader::failed(&mut election) => Err(panicked("leader election", error)),
+            error = leader::wait_for_panic(&mut election) => Err(panicked("leader election", error)),
             never = unlogged::warn_if_unlogged() => match never {},
         };
         if let Err(error) = &result {

@@ -29,10 +29,13 @@ use crate::{
 /// process, without a terminal. At its deadline the source kills it with its children.
 ///
 /// Sources with an equal configuration (command, arguments, environment, cluster information) share one result. They
-/// never run the program twice at the same time, however many clusters use it. At most eight programs work at once in a
-/// process; those that do nothing but wait for a server, for longer than a second, are not counted, up to 1,024. Programs
-/// that failed come last, and take at most half of the places. The output of the program is never logged, and never part of
-/// an error.
+/// never run the program twice at the same time, however many clusters use it.
+///
+/// In one process, at most eight programs work at the same time. The limit does not count a program that has run for
+/// more than a second and only waits for a server. At most 1,024 such programs run beside the eight. A program whose
+/// last run failed waits until all others have started, and such programs never fill more than half of the places.
+///
+/// The source never logs the output of the program, and never makes it part of an error.
 ///
 /// ```
 /// use mcr_access::{Endpoint, EndpointAccess, ExecPlugin};
@@ -45,7 +48,7 @@ use crate::{
 pub struct ExecPlugin {
     config: Arc<PluginConfig>,
     impersonate: Option<Impersonation>,
-    /// Set on first use, when the configuration is complete.
+    /// Empty until the first use, because the configuration is complete only then.
     shared: OnceLock<Arc<SharedPlugin>>,
     /// The serial number of the last credential that this source returned.
     last_serial: Arc<AtomicU64>,
@@ -73,7 +76,7 @@ impl ExecPlugin {
 
     fn change(mut self, change: impl FnOnce(&mut PluginConfig)) -> Self {
         change(Arc::make_mut(&mut self.config));
-        // Set if this source has been in use: it belongs to the former configuration.
+        // After the first use, this is the plugin of the former configuration.
         self.shared = OnceLock::new();
         self
     }
@@ -82,13 +85,14 @@ impl ExecPlugin {
         &self.config
     }
 
-    /// A source of its own for the same program, under this command and deadline, and for the endpoint as it is now.
+    /// A new source that runs the same program with the command and the deadline that a policy admits. The program gets
+    /// `endpoint` as its cluster.
     pub(crate) fn admitted(&self, command: PathBuf, deadline: Duration, endpoint: &Endpoint) -> Self {
         let mut config = self.config.clone();
         let cluster = config.cluster.as_ref();
-        let is_at = cluster.is_none_or(|cluster| cluster.endpoint == *endpoint);
-        // Most are as they were, and share their configuration.
-        if !is_at || config.command != command || config.deadline != deadline {
+        let is_same_endpoint = cluster.is_none_or(|cluster| cluster.endpoint == *endpoint);
+        // Most policies change nothing. The new source then shares the configuration, which saves memory.
+        if !is_same_endpoint || config.command != command || config.deadline != deadline {
             let changed = Arc::make_mut(&mut config);
             (changed.command, changed.deadline) = (command, deadline);
             if let Some(cluster) = &mut changed.cluster {
@@ -103,7 +107,7 @@ impl ExecPlugin {
         }
     }
 
-    /// Adds arguments of the program.
+    /// Adds arguments to the command line of the program.
     #[must_use]
     pub fn args<A: Into<String>>(self, args: impl IntoIterator<Item = A>) -> Self {
         self.change(|config| config.args.extend(args.into_iter().map(Into::into)))

@@ -1,4 +1,4 @@
-//! The suites. The short ones are here, the others each in its own file.
+//! The suites. Short suites are in this file. Every other suite has a file of its own.
 
 mod fleet;
 mod latency;
@@ -19,14 +19,14 @@ use crate::{
     simulator::SimArgs,
 };
 
-/// The number of workspaces with which the others are compared.
-const FEW: usize = 100;
+/// The size of the small fleet of suite `workspaces`. A comparison with it shows the cost of each further workspace.
+const FEW_WORKSPACES: usize = 100;
 
 /// Measures a suite. Returns its rows.
 ///
 /// # Errors
 ///
-/// When servers or programs don't start, and when a subject does not do its job in time.
+/// If a server or a program does not start, or if a subject does not finish in time.
 pub async fn run(suite: Suite, session: &mut Session<'_>) -> Result<Vec<Row>> {
     match suite {
         Suite::Fleet => fleet::fleet(session).await,
@@ -46,7 +46,7 @@ pub async fn run(suite: Suite, session: &mut Session<'_>) -> Result<Vec<Row>> {
     }
 }
 
-/// Ten thousand clusters behind one endpoint.
+/// Measures ten thousand clusters behind one endpoint.
 async fn shared_scope(session: &mut Session<'_>) -> Result<Vec<Row>> {
     let clusters = session.options.clusters.unwrap_or(10_000);
     let row = Row::new("shared-scope", "", clusters, 1);
@@ -67,7 +67,7 @@ async fn shared_scope(session: &mut Session<'_>) -> Result<Vec<Row>> {
     session.subjects(row, &[Subject::Mcr], measure).await
 }
 
-/// A thousand clusters that a provider finds in a hub.
+/// Measures how a provider finds a thousand clusters in a hub.
 async fn discovery(session: &mut Session<'_>) -> Result<Vec<Row>> {
     let clusters = session.options.clusters.unwrap_or(1_000);
     let row = Row::new("discovery", "", clusters, 1);
@@ -80,13 +80,13 @@ async fn discovery(session: &mut Session<'_>) -> Result<Vec<Row>> {
     session.subjects(row, &[Subject::Mcr], measure).await
 }
 
-/// Ten thousand workspaces of a double of kcp.
+/// Measures ten thousand workspaces of a test double of kcp, and a few workspaces to compare.
 async fn workspaces(session: &mut Session<'_>) -> Result<Vec<Row>> {
     let all = session.options.clusters.unwrap_or(10_000);
     let row = Row::new("workspaces", "", all, 1);
     let measure = async |session: &Session<'_>, turn: Turn| {
         let mut rows = Vec::new();
-        for clusters in [FEW.min(all), all] {
+        for clusters in [FEW_WORKSPACES.min(all), all] {
             let args = [format!("--size={clusters}")];
             let figures = session.alone(Case::Workspaces, true, &args).await?;
             let row = turn.row.clone();
@@ -97,7 +97,7 @@ async fn workspaces(session: &mut Session<'_>) -> Result<Vec<Row>> {
     session.subjects(row, &[Subject::Mcr], measure).await
 }
 
-/// Pushes and pops a second of one core.
+/// Measures how many pushes and pops the queue does in a second, on one core.
 async fn queue(session: &mut Session<'_>) -> Result<Vec<Row>> {
     let row = Row::new("queue", "", 0, 0);
     let measure = async |session: &Session<'_>, turn: Turn| {

@@ -33,7 +33,7 @@ pub(super) async fn run(session: &mut Session<'_>) -> Result<Vec<Row>> {
         let rows = one(session, name, session.programs.beside(program)?).await;
         rows.with_context(|| format!("sync {name}"))
     };
-    session.rounds(&subjects, measure).await
+    session.take_turns(&subjects, measure).await
 }
 
 /// A subject and its servers.

@@ -1,4 +1,4 @@
-//! The hub of a provider: whether it serves the API, the rights there, and the objects of clusters.
+//! Examines the hub of a provider: the API of the provider's kind, the rights of the user, and the objects of clusters.
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
@@ -14,7 +14,7 @@ use super::{
     fix::{advise, plain},
 };
 
-/// The versions of its API that a hub serves, the preferred one first. Empty: none.
+/// The versions of the kind's API that the hub serves, the preferred one first. Empty if the hub serves none.
 async fn versions(hub: &Hub, ask: &Asking) -> Result<Vec<String>, String> {
     if hub.kind.group.is_empty() {
         return Ok(vec![hub.kind.version.to_owned()]);
@@ -33,7 +33,8 @@ async fn versions(hub: &Hub, ask: &Asking) -> Result<Vec<String>, String> {
     }))
 }
 
-/// The findings about a hub. `None` if it does not serve the API: rights on a kind that is not there mean nothing.
+/// The findings about a hub. `None` if the hub does not serve the API of the kind, because the rights then mean
+/// nothing.
 pub(super) async fn examine(hub: &Hub, ask: &Asking) -> Option<Vec<Finding>> {
     let (kind, mut found) = (&hub.kind, Vec::new());
     match versions(hub, ask).await {
@@ -79,10 +80,10 @@ pub(super) async fn examine(hub: &Hub, ask: &Asking) -> Option<Vec<Finding>> {
                 continue;
             }
         }
-        let place = requests::place(*namespace);
+        let where_in_words = requests::place(*namespace);
         for right in hub.rights {
             found.push(
-                ask.right(&hub.client, *right, *namespace, &format!(" {place}"))
+                ask.right(&hub.client, *right, *namespace, &format!(" {where_in_words}"))
                     .await,
             );
         }
@@ -90,14 +91,14 @@ pub(super) async fn examine(hub: &Hub, ask: &Asking) -> Option<Vec<Finding>> {
     Some(found)
 }
 
-/// The objects of a name in a namespace, or in all.
+/// The objects with this name and these labels, in one namespace. Without a namespace: in all namespaces.
 async fn objects(hub: &Hub, namespace: Option<&str>, name: &str, labels: &str, ask: &Asking) -> Vec<Value> {
     let versions = versions(hub, ask).await.unwrap_or_default();
     let version = versions.iter().find(|version| *version == hub.kind.version);
     let Some(version) = version.or(versions.first()) else {
         return Vec::new();
     };
-    // Not by a GET: a name that was typed in may be no part of a path.
+    // A list, because the path of a GET would contain the name. Users type the name, so it could lead to another path.
     let fields = format!("metadata.name={name}");
     let selected = Selected {
         namespace,
@@ -108,7 +109,7 @@ async fn objects(hub: &Hub, namespace: Option<&str>, name: &str, labels: &str, a
     listed.await.unwrap_or_default()
 }
 
-/// What keeps a Suspended cluster waiting, with the advice on it.
+/// Why a Suspended cluster waits, with the advice on it.
 pub(super) async fn suspended(
     doctor: &dyn Doctor,
     values: &Values,
@@ -128,7 +129,8 @@ pub(super) async fn suspended(
     Some((found, fix))
 }
 
-fn deleting(hub: &Hub, of: InHub<'_>) -> Obstacle {
+/// The obstacle that the object of a cluster is being deleted.
+fn deletion_obstacle(hub: &Hub, of: InHub<'_>) -> Obstacle {
     let (kind, keeps) = (hub.kind.kind, hub.kind.keeps);
     Obstacle {
         level: Level::Problem,
@@ -140,7 +142,8 @@ fn deleting(hub: &Hub, of: InHub<'_>) -> Obstacle {
     }
 }
 
-/// The findings about a name that a provider does not announce, from the objects of that name.
+/// Explains why the provider announces no cluster of this name: a finding for each object that such a cluster could
+/// come from.
 pub(super) async fn missing(doctor: &dyn Doctor, cluster: &str, ask: &Asking) -> Vec<Finding> {
     let Some(hub) = doctor.hub() else {
         return Vec::new();
@@ -154,7 +157,7 @@ pub(super) async fn missing(doctor: &dyn Doctor, cluster: &str, ask: &Asking) ->
         let found = futures::future::join_all(
             objects
                 .iter()
-                .map(|object| absent(doctor, hub, name, object, ask)),
+                .map(|object| not_announced(doctor, hub, name, object, ask)),
         )
         .await;
         if !found.is_empty() {
@@ -177,8 +180,8 @@ pub(super) async fn missing(doctor: &dyn Doctor, cluster: &str, ask: &Asking) ->
         .collect()
 }
 
-/// Why the provider does not announce an object.
-async fn absent(doctor: &dyn Doctor, hub: &Hub, name: &str, object: &Value, ask: &Asking) -> Finding {
+/// Explains why the provider announces no cluster for this object.
+async fn not_announced(doctor: &dyn Doctor, hub: &Hub, name: &str, object: &Value, ask: &Asking) -> Finding {
     let kind = hub.kind.kind;
     let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
     let of = InHub {
@@ -210,7 +213,7 @@ async fn absent(doctor: &dyn Doctor, hub: &Hub, name: &str, object: &Value, ask:
         );
     }
     if !object["metadata"]["deletionTimestamp"].is_null() {
-        return finding(doctor, of, deleting(hub, of));
+        return finding(doctor, of, deletion_obstacle(hub, of));
     }
     match doctor.obstacle(of, ask).await {
         Some(found) => finding(doctor, of, found),
@@ -221,6 +224,7 @@ async fn absent(doctor: &dyn Doctor, hub: &Hub, name: &str, object: &Value, ask:
     }
 }
 
+/// The obstacle of a cluster as a finding, with the advice on it.
 fn finding(doctor: &dyn Doctor, of: InHub<'_>, found: Obstacle) -> Finding {
     let mut values = doctor.values(None);
     values.extend([

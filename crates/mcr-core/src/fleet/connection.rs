@@ -26,11 +26,11 @@ use super::{
 use crate::{access::Access, provider::DiscoverySettings, spec::ClusterSpec};
 use mcr_access::{Fingerprint, Refresh};
 
-/// The warning while a credential is in use that had expired when it came.
+/// The warning of a cluster whose credential had already expired when its source issued it.
 pub(super) const HAD_EXPIRED: &str = "its credential had expired when it came, but the API server takes it; compare the clock of \
                                       this machine, or renew the credential at its source";
 
-/// A credential that was in use for longer was a good one.
+/// A credential that was in use for longer than this has worked: the back-off of renewals begins again.
 const LASTED: Duration = Duration::from_secs(60);
 
 /// The connection of a cluster.
@@ -45,12 +45,12 @@ pub(super) struct Connection {
     pub(super) refresh_backoff: Backoff,
     /// When the credential was renewed last.
     pub(super) renewed_at: Option<Instant>,
-    /// Until then no other credential is fetched because the server refuses this one.
+    /// Until this time, the fleet fetches no other credential if the API server refuses this one.
     pub(super) refused_until: Option<Instant>,
 }
 
 impl Connection {
-    /// Uses a newer credential.
+    /// Puts a newer credential and its channel in the place of the present ones.
     pub(super) fn renew(
         &mut self,
         issued: &IssuedCredential,
@@ -64,7 +64,8 @@ impl Connection {
             count(&counts.failed);
         } else {
             count(&counts.renewed);
-            // A source can issue one credential after the other that the server takes and then refuses.
+            // A server may accept each new credential for a moment and then refuse it. Then the pause between renewals
+            // must grow, so only a credential that lasted resets it.
             if lasted {
                 self.refresh_backoff.reset();
             }
@@ -77,7 +78,7 @@ impl Connection {
         self.channel = channel;
     }
 
-    /// Keeps the credential, because a renewal has brought no newer one. Returns why, if the source has failed.
+    /// Keeps the credential, because a renewal has brought no newer one. If the source has failed, returns the reason.
     pub(super) fn keep_credential(&mut self, renewal: Renewal, counts: &Counts) -> Option<String> {
         let (every, problem) = match renewal {
             Renewal::TooSoon => return None,
@@ -98,14 +99,15 @@ impl Connection {
     }
 }
 
-/// What a renewal has come to.
+/// The result of a renewal.
 #[expect(clippy::large_enum_variant, reason = "it exists for a moment")]
 pub(super) enum Renewal {
-    /// The source has issued a credential. If it is another one, this is the channel that uses it, with the UID of the cluster that
-    /// answers there if it was to be compared.
+    /// The source has issued a credential. If it differs from the credential in use, there is a channel that uses it.
+    /// The UID is that of the cluster behind this channel, if the renewal had to compare it.
     Issued(IssuedCredential, Option<(Channel, Option<Arc<str>>)>),
     Failed(ConnectError),
-    /// The API server refuses the newest credential of the source, which is not to be asked again so soon.
+    /// The API server refuses the newest credential of the source, and the pause before the next request to the source
+    /// goes on.
     TooSoon,
     /// A ready client has its own credentials.
     NoSource,
@@ -113,7 +115,7 @@ pub(super) enum Renewal {
     Silent(ConnectError),
 }
 
-/// A new connection, with the properties that its cluster gets from it.
+/// A new connection, with what the fleet learns about its cluster from the spec and the credential.
 pub(super) struct NewConnection {
     pub(super) connection: Connection,
     pub(super) identity: KnownIdentity,
@@ -122,14 +124,15 @@ pub(super) struct NewConnection {
     pub(super) namespace: Arc<str>,
 }
 
-/// Makes clients for single requests to clusters, beside the fleet that they belong to. The policy holds as it does there.
+/// Makes clients for single requests to clusters, beside the connections of the fleet. The access policy of the fleet
+/// applies.
 ///
-/// For providers that ask a cluster before they announce it, or that announce what a cluster reports of itself. All others never
-/// connect to clusters.
+/// A provider needs it to send a request to a cluster before it announces the cluster, or to announce what a cluster
+/// reports about itself. No other provider connects to clusters.
 pub struct OneOffClients(Resources);
 
 impl OneOffClients {
-    /// Connects as a fleet with these settings does. An answer of more than `body_limit` bytes is an error.
+    /// Clients that connect as a fleet with these settings does. An answer of more than `body_limit` bytes is an error.
     pub fn new(settings: &DiscoverySettings, body_limit: usize) -> Self {
         let mut transport = mcr_client::Settings::clone(&settings.transport);
         transport.body_limit = body_limit;
@@ -142,10 +145,12 @@ impl OneOffClients {
         }))
     }
 
-    /// A client with a credential fetched now. It sends nothing by itself, and its connections close when it is dropped.
+    /// Fetches a credential and makes a client with it. The client sends nothing by itself. Dropping it closes its
+    /// connections.
     ///
     /// # Errors
-    /// With the reason, if the access is unusable, gives no credential or is a place in a scope.
+    /// The reason why the access is unusable: the policy refuses it, it gives no credential, or it is a place in a
+    /// scope.
     pub async fn client(&self, spec: ClusterSpec) -> Result<kube::Client, Arc<str>> {
         let transport = Transport::with_settings(spec.name.clone(), self.0.settings.transport.clone());
         let new = dial(&self.0, &Description::parse(spec).await, Refresh::First, "").await;
@@ -208,8 +213,9 @@ pub(super) async fn dial(
 const NO_CONNECTION: &str = "its description can't be used: access: is a place in a scope, which has no connection of its own; give a \
                              kubeconfig, an address or a client";
 
-/// The access of a spec as the policy of the fleet admits it now. Does so off the executor if it has to read a file that a kubeconfig
-/// names, or to find a program.
+/// The access of a spec as the policy of the fleet admits it now.
+///
+/// The policy may have to read files that a kubeconfig names, or to find a program. A blocking thread does that.
 pub(super) async fn resolve(resources: &Resources, spec: &Description) -> Result<Access, String> {
     let policy = &resources.settings.access_policy;
     let access = match &spec.access {
@@ -244,7 +250,7 @@ pub(super) async fn resolve(resources: &Resources, spec: &Description) -> Result
     }
 }
 
-/// The parts of a spec that decide what a change costs.
+/// The parts of a spec that decide whether a change of the spec costs no list, one list of each kind, or a new cluster.
 ///
 /// # Errors
 /// If its credential source panics.

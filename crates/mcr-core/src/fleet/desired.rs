@@ -1,6 +1,7 @@
-//! The table of claims: which provider announced which cluster, and which clusters there should be.
+//! The table of claims: which provider announced which cluster. The claims decide which clusters the fleet has.
 //!
-//! The table does no I/O and has no clock of its own. Each change of it returns effects, which the caller applies.
+//! The table does no I/O and has no clock of its own. Each change of the table returns effects, which the caller
+//! applies.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -19,30 +20,33 @@ pub struct ProviderId(pub u64);
 /// The effect of a change of the table.
 #[derive(Debug, Clone)]
 pub(crate) enum Effect<T> {
-    /// There should be this cluster, with the spec that this provider announces.
+    /// The fleet must have this cluster, with the spec that this provider announces.
     Set(ProviderId, ClusterName, Arc<T>),
-    /// There should not be this cluster.
+    /// The fleet must not have this cluster.
     Unset(ClusterName),
     /// Only the status of the cluster has changed.
-    Shown(ClusterName),
-    /// Two providers announce the same name. The cluster of the late one waits.
+    StatusChanged(ClusterName),
+    /// Two providers announce the same name. The cluster of the provider that came later waits.
     Clash {
         name: ClusterName,
         holder: ProviderId,
         late: ProviderId,
     },
-    /// A restarted discovery no longer names more than half of the clusters of its provider, so none is removed.
+    /// After a restart, a discovery has not named more than half of the known clusters of its provider. None is
+    /// removed.
     Held(ProviderId, HeldClusters),
-    /// Nobody claims this spec any more. Dropping it is code of users, which may panic.
+    /// No claim has this spec any more. The caller drops it, because its destructor may be code of users, which may
+    /// panic.
     Dropped { _spec: Arc<T> },
 }
 
 /// The table of claims. `T` is a stored spec.
 #[derive(Debug)]
 pub(crate) struct Desired<T> {
-    /// The claims of each name, in the order of their first announcement, but see [`usable_first`]. The first claim is in force.
+    /// The claims of each name. The first claim is in force. Claims are in the order of their first announcement,
+    /// except where [`usable_first`] changes it.
     clusters: HashMap<ClusterName, Vec<Claim<T>>>,
-    /// Each provider is judged by its own clusters.
+    /// For each provider its own rounds, so that a large provider can't hide that a small one has lost all clusters.
     rounds: HashMap<ProviderId, Rounds>,
 }
 
@@ -66,7 +70,7 @@ pub struct KnownCluster<T> {
     pub spec: Option<Arc<T>>,
     /// Why the newest description can't be used.
     pub broken: Option<BrokenCluster>,
-    /// Whether the cluster is held: the provider no longer announces it, nor most of its clusters.
+    /// Whether the cluster is held: its provider announces neither this cluster nor most of its others any more.
     pub held: bool,
 }
 
@@ -80,7 +84,7 @@ impl<T> Default for Desired<T> {
 }
 
 impl<T> Desired<T> {
-    /// The set of providers starts again. Until the end of the provider's next round, none of its clusters is missing.
+    /// The set of providers runs again after a stop. No cluster of the provider is missing until its next round ends.
     pub(crate) fn begin_run(&mut self, provider: ProviderId) {
         self.rounds.entry(provider).or_default().forget_all();
     }
@@ -138,7 +142,7 @@ impl<T> Desired<T> {
         claim.broken = Some(Box::new(broken));
         let holder = self.clusters.get(&name).and_then(|claims| claims.first());
         if holder.is_some_and(|holder| holder.provider == provider) {
-            vec![Effect::Shown(name)]
+            vec![Effect::StatusChanged(name)]
         } else {
             Vec::new()
         }
@@ -163,7 +167,7 @@ impl<T> Desired<T> {
         }
         let left = match removed.spec {
             Some(_) => Effect::Unset(name.clone()),
-            None => Effect::Shown(name.clone()),
+            None => Effect::StatusChanged(name.clone()),
         };
         let dropped = removed.spec.map(|_spec| Effect::Dropped { _spec });
         if at > 0 {
@@ -171,7 +175,7 @@ impl<T> Desired<T> {
         }
         let inherited = heir.map(|(provider, spec)| match spec {
             Some(spec) => Effect::Set(provider, name.clone(), spec),
-            None => Effect::Shown(name.clone()),
+            None => Effect::StatusChanged(name.clone()),
         });
         [left].into_iter().chain(inherited).chain(dropped).collect()
     }
@@ -189,20 +193,20 @@ impl<T> Desired<T> {
     }
 
     fn names_of(&self, provider: ProviderId) -> Vec<ClusterName> {
-        self.of(provider).map(|(name, _)| name.clone()).collect()
+        self.claims_of(provider).map(|(name, _)| name.clone()).collect()
     }
 
-    fn of(&self, provider: ProviderId) -> impl Iterator<Item = (&ClusterName, &Claim<T>)> {
+    fn claims_of(&self, provider: ProviderId) -> impl Iterator<Item = (&ClusterName, &Claim<T>)> {
         self.clusters.iter().filter_map(move |(name, claims)| {
             let claim = claims.iter().find(|claim| claim.provider == provider)?;
             Some((name, claim))
         })
     }
 
-    /// The clusters that a provider claims, in the order of their names.
+    /// The clusters that a provider has announced, in the order of their names.
     pub(crate) fn known(&self, provider: ProviderId) -> Vec<KnownCluster<T>> {
         let rounds = self.rounds.get(&provider);
-        let known = self.of(provider).map(|(name, claim)| KnownCluster {
+        let known = self.claims_of(provider).map(|(name, claim)| KnownCluster {
             name: name.clone(),
             spec: claim.spec.clone(),
             broken: claim.broken.as_deref().cloned(),
@@ -245,13 +249,14 @@ impl<T> Desired<T> {
             .rounds
             .iter()
             .filter(|(id, _)| only.is_none_or(|only| only == **id));
-        let going = rounds.flat_map(|(id, rounds)| which(rounds).into_iter().map(move |name| (*id, name)));
-        let going: Vec<(ProviderId, ClusterName)> = going.collect();
-        let removed = going.iter().flat_map(|(id, name)| self.remove(*id, name));
+        let selected = rounds.flat_map(|(id, rounds)| which(rounds).into_iter().map(move |name| (*id, name)));
+        let selected: Vec<(ProviderId, ClusterName)> = selected.collect();
+        let removed = selected.iter().flat_map(|(id, name)| self.remove(*id, name));
         removed.collect()
     }
 
-    /// When to sweep. Called after each change of any provider, so it must not iterate over all clusters.
+    /// When the caller must [sweep](Self::sweep). The caller asks after each change of any provider, so this must not
+    /// iterate over all clusters.
     pub(crate) fn next_sweep(&self) -> Option<Instant> {
         self.rounds.values().filter_map(Rounds::next_due).min()
     }
@@ -277,7 +282,10 @@ impl<T> Desired<T> {
     }
 }
 
-/// A claim that was never usable must not keep a name from one that is: its writer may only have the right to choose names.
+/// Moves the first claim with a usable spec to the front.
+///
+/// A claim that was never usable must not block the name for a usable claim. Otherwise somebody who may do no more than
+/// create objects with chosen names could keep clusters out of the fleet.
 fn usable_first<T>(claims: &mut [Claim<T>]) {
     let usable = claims.iter().position(|claim| claim.spec.is_some());
     if let Some(at) = usable {
@@ -307,7 +315,7 @@ mod tests {
                 Effect::Dropped { .. } => String::new(),
                 Effect::Set(ProviderId(p), name, _) => format!("set {name} by {p}"),
                 Effect::Unset(name) => format!("unset {name}"),
-                Effect::Shown(name) => format!("shown {name}"),
+                Effect::StatusChanged(name) => format!("shown {name}"),
                 Effect::Clash { name, holder, late } => format!("clash {name} {} {}", holder.0, late.0),
                 Effect::Held(_, HeldClusters { missing, known }) => format!("held {missing}/{known}"),
             })

@@ -347,7 +347,7 @@ impl<S: ClusterSink> ProviderSet<S> {
             Effect::Dropped { .. } => {}
             Effect::Set(provider, name, spec) => self.sink.set(&name_of(provider), &name, &spec),
             Effect::Unset(name) => self.sink.unset(&name),
-            Effect::Shown(name) => {
+            Effect::StatusChanged(name) => {
                 let broken = self.desired().broken_of(&name).cloned();
                 self.sink.show_broken(&name, broken.as_ref());
             }

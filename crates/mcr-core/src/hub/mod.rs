@@ -1,18 +1,18 @@
 //! A kit for providers that find clusters in objects of a hub: Secrets, custom resources, or both.
 //!
-//! A provider on this kit has three parts of its own: the types of its objects, the facts that it reads from an object, and, where
-//! its kind needs one, a flow that fetches credentials. The kit has the rest:
+//! A provider that uses this kit adds three parts: the types of its objects, the facts that it reads from an object,
+//! and, if its kind needs that, the requests that fetch credentials. The kit has the rest:
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`HubOptions`], [`Hub`] | the options that all such providers share, checked; watches with their log lines; names of clusters |
-//! | [`discovery`], [`Decide`] | runs a discovery: events go in, one decision is made, changes and tasks come out |
-//! | [`Inventory`], [`Verdict`] | what was announced: each change once, `Synced` when it is due, a memory over discoveries |
-//! | [`Described`], [`Description`], [`decoded`] | the description of a cluster by an object, in little memory; objects that can't be decoded |
-//! | [`SecretContent`], [`Kubeconfig`], [`Judge`] | kubeconfigs in Secrets, parsed once and judged by the policies |
-//! | [`Requests`], [`fetch`], [`fetch_secret`] | requests beside the watches: when, how many at once, and when again after a failure |
-//! | [`Versions`] | the version of a kind that the hub serves |
-//! | [`Notice`], [`EventPublisher`] | Kubernetes events on Secrets that can't be used |
+//! | [`HubOptions`], [`Hub`] | check the shared options; start and log watches; name clusters |
+//! | [`discovery`], [`Decide`] | run a discovery: the provider decides about events, and returns changes and tasks |
+//! | [`Inventory`], [`Verdict`] | announce each change once, and `Synced` after all lists; remember clusters |
+//! | [`Described`], [`Description`], [`decoded`] | describe a cluster by its object, in little memory |
+//! | [`SecretContent`], [`Kubeconfig`], [`Judge`] | parse a kubeconfig once, and check it against the policies |
+//! | [`Requests`], [`fetch`], [`fetch_secret`] | send single requests: limit them, and retry after a pause |
+//! | [`Versions`] | finds the version of a kind that the hub serves |
+//! | [`Notice`], [`EventPublisher`] | publish Kubernetes events about Secrets that can't be used |
 //!
 //! This provider announces a cluster for each ConfigMap with a kubeconfig:
 //!
@@ -57,7 +57,7 @@
 //!
 //! impl Decide for Decisions {
 //!     type Event = HubEvent<Decoded<Facts>>;
-//!     const BLOCKS: bool = true; // parses kubeconfigs
+//!     const BLOCKS: bool = true; // parsing kubeconfigs takes long
 //!
 //!     fn decide(&mut self, events: Vec<Self::Event>, _: Instant) -> Outcome<Self::Event> {
 //!         for event in events {
@@ -78,7 +78,7 @@
 //!                 }
 //!                 HubEvent::Deleted(key) => self.inventory.deleted(&key),
 //!                 HubEvent::Synced => self.inventory.listed(),
-//!                 _ => {} // an outage, which is logged
+//!                 _ => {} // an outage of the hub, which the kit logs
 //!             }
 //!         }
 //!         self.inventory.take_changes().into()

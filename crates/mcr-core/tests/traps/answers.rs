@@ -105,7 +105,7 @@ async fn a_credential_that_works_is_not_replaced_by_one_that_proves_nothing() {
         .unwrap();
     let server = Server::start(move |asked| match asked.header("authorization") {
         Some("Bearer t") if asked.path.ends_with("/a") => Answer::json(&map("a", 1)),
-        Some("Bearer t") if asked.path == MAPS => reports_nothing_more(asked),
+        Some("Bearer t") if asked.path == MAPS => serves_one_map(asked),
         Some("Bearer t") => probe_answer(&asked.path, "u"),
         Some("Bearer version") => Answer::new(200, JSON, VERSION),
         Some(bad) => other(bad[7..].parse().unwrap()),
@@ -163,7 +163,7 @@ async fn a_credential_that_works_is_not_replaced_by_one_that_proves_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_ready_cluster_whose_lists_become_pages_is_unreachable() {
     let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
-        (false, 0) => reports_nothing_more(asked),
+        (false, 0) => serves_one_map(asked),
         (true, 0) => Answer::status(410, "Expired", "too old"),
         _ => other(0),
     })
@@ -184,7 +184,7 @@ async fn a_ready_cluster_of_which_only_the_load_balancer_is_left_is_unreachable(
             continue;
         }
         let server = Server::in_memory(move |asked| match (asked.is_watch(), asked.nth) {
-            (false, 0) => reports_nothing_more(asked),
+            (false, 0) => serves_one_map(asked),
             (true, 0) => Answer::short_watch([]),
             _ => other(n),
         });
@@ -212,7 +212,7 @@ async fn requests_that_fail_or_wait_have_the_cluster_probed_and_end_when_it_is_u
     let server = Server::in_memory(|asked| match asked.path.rsplit('/').next() {
         Some("half") => Answer::promise(100, "{").live(),
         Some("broken") => Answer::default(),
-        _ => reports_nothing_more(asked),
+        _ => serves_one_map(asked),
     });
     let one = One::with(&server, Running::with_settings(never_probed)).await;
     one.log.becomes(&["+a"]).await;

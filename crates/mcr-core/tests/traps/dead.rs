@@ -40,7 +40,7 @@ async fn a_dead_cluster_is_dialled_with_growing_pauses_however_much_is_watched_t
 /// Many clusters that never answer, and one that is well and comes last.
 #[tokio::test(start_paused = true)]
 async fn silent_newcomers_do_not_keep_a_healthy_one_waiting() {
-    let good = Server::in_memory(reports_nothing_more);
+    let good = Server::in_memory(serves_one_map);
     let running = Running::start_with(|settings| {
         // Two lists begin at once.
         Arc::make_mut(&mut settings.watch).fleet_list_bytes = 2 << 20;
@@ -65,7 +65,7 @@ async fn silent_newcomers_do_not_keep_a_healthy_one_waiting() {
 /// Each of two is probed every two seconds, not every tenth of one.
 #[tokio::test(start_paused = true)]
 async fn the_clusters_of_a_large_fleet_are_probed_less_often() {
-    let server = Server::in_memory(reports_nothing_more);
+    let server = Server::in_memory(serves_one_map);
     let running = Running::start_with(|settings| {
         settings.probe_after = Duration::from_millis(100);
         settings.probes_per_second = 1;
@@ -122,7 +122,7 @@ async fn a_silent_cluster_is_found_out_by_a_probe_and_a_quiet_one_is_not() {
 /// One that was never heard of, and is there in the end.
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_never_answers_reports_so_within_thirty_seconds() {
-    let server = Server::in_memory(reports_nothing_more);
+    let server = Server::in_memory(serves_one_map);
     server.fall_silent();
     let one = One::with(&server, Running::with_settings(|_| {})).await;
     unreachable_in_time(&one.cluster).await;

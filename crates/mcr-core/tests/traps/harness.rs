@@ -13,9 +13,7 @@ use mcr_doubles::scripted::Server;
 
 use crate::common::pause_at_most;
 
-pub(crate) use mcr_doubles::scripted::{
-    MAPS, SECRETS, event, list, list_object, map, quiet, reports_nothing_more,
-};
+pub(crate) use mcr_doubles::scripted::{MAPS, SECRETS, event, list, list_object, map, quiet, serves_one_map};
 
 /// How to reach a server.
 pub(crate) trait Reached {
@@ -113,7 +111,7 @@ pub(crate) async fn for_millis(millis: u64) {
 
 /// A server that has the ConfigMap `a` at version 10 and says nothing more.
 pub(crate) async fn quiet_server() -> Server {
-    Server::start(reports_nothing_more).await
+    Server::start(serves_one_map).await
 }
 
 /// Runs the calling test in a process of its own, for tests that look at what belongs to a whole process.

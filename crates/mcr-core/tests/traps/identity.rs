@@ -48,7 +48,7 @@ fn get(path: &str) -> Request<Vec<u8>> {
 #[tokio::test(start_paused = true)]
 async fn another_name_of_a_cluster_is_engaged_only_when_the_first_one_leaves() {
     let log = Log::of_this_thread(Level::WARN);
-    let server = Server::in_memory(reports_nothing_more);
+    let server = Server::in_memory(serves_one_map);
     let running = without_duplicates();
     let first = running.join_by("b", server.access()).await;
     ready(&first).await;
@@ -75,7 +75,7 @@ async fn another_name_of_a_cluster_is_engaged_only_when_the_first_one_leaves() {
     synced(&watch).await;
     let again = running.join_by("b", server.access()).await;
     waits_beside(&again, "a").await;
-    let elsewhere = Server::in_memory(reports_nothing_more);
+    let elsewhere = Server::in_memory(serves_one_map);
     elsewhere.become_another();
     running
         .clusters
@@ -108,7 +108,7 @@ async fn another_name_stays_out_also_when_its_uid_may_not_be_read_any_more() {
 
 #[tokio::test(start_paused = true)]
 async fn the_hub_takes_the_place_of_its_other_name() {
-    let server = Server::in_memory(reports_nothing_more);
+    let server = Server::in_memory(serves_one_map);
     let running = without_duplicates();
     let first = running.join_by("a", server.access()).await;
     ready(&first).await;
@@ -166,7 +166,7 @@ impl CredentialSource for Source {
 /// The identity provider may be behind the same network.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_cluster_is_unreachable_although_its_credential_source_hangs() {
-    let server = Server::start(reports_nothing_more).await;
+    let server = Server::start(serves_one_map).await;
     let second = std::time::Duration::from_secs(1);
     let running =
         Running::start_with(|settings| (settings.probe_after, settings.probe_timeout) = (second, second));

@@ -71,7 +71,7 @@ async fn all_connections_of_a_removed_cluster_close_at_once() {
 /// While the fleet waits for an answer of a cluster that may be dead it must still notice that it was removed.
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_is_being_probed_can_be_removed() {
-    let server = Server::in_memory(reports_nothing_more);
+    let server = Server::in_memory(serves_one_map);
     let running = Running::start_with(|settings| {
         in_an_hour(settings);
         settings.probe_after = Duration::from_millis(200);

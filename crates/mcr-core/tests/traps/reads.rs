@@ -13,7 +13,7 @@ use mcr_doubles::scripted::{Answer, Server};
 use crate::{harness::*, ready::gated};
 
 fn quiet_in_memory() -> Server {
-    Server::in_memory(reports_nothing_more)
+    Server::in_memory(serves_one_map)
 }
 
 /// `cluster/name` of the objects, and the texts of the missing clusters.

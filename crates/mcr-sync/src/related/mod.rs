@@ -19,7 +19,7 @@ pub(crate) use self::{
     rule::{Rule, Way},
 };
 use self::{index::Index, rule::Selection};
-use crate::{functions::typed, values::discreet_words};
+use crate::{functions::typed, values::without_quoted_json};
 
 /// Related objects of a sync: objects of the kind `K` that are copied along with each source `S` and its targets `T`.
 ///
@@ -180,8 +180,8 @@ where
         E: Into<BoxError>,
     {
         let make = move |source: &S, object: &Value| {
-            let made =
-                project(source, &typed(object)?).map_err(|error| discreet_words(error.into()).to_string())?;
+            let made = project(source, &typed(object)?)
+                .map_err(|error| without_quoted_json(error.into()).to_string())?;
             serde_json::to_value(made).map_err(|_| "the projected object can't be written as JSON".to_owned())
         };
         self.rule.project = Some(Arc::new(make));

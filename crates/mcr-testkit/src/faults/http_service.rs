@@ -28,7 +28,7 @@ pub(super) async fn answer(shared: &Shared, request: Request<Incoming>) -> Resul
             first_byte,
             bytes_per_second: rate,
         } = rule.fault()
-            && rule.take(&shared.hits)
+            && rule.count_match(&shared.hits)
         {
             bytes_per_second = *rate;
             sleep(*first_byte).await;
@@ -56,7 +56,7 @@ async fn prompt(
 ) -> Result<Response<Body>, BoxError> {
     for rule in fitting(rules, &info) {
         if let Some(response) = instead(rule.fault(), &info)
-            && rule.take(&shared.hits)
+            && rule.count_match(&shared.hits)
         {
             return Ok(response);
         }
@@ -72,7 +72,8 @@ async fn prompt(
     };
     let remembered = key.as_deref().and_then(|key| shared.memory.get(key));
     if let Some(remembered) = remembered
-        && fitting(rules, &info).any(|rule| *rule.fault() == Fault::StaleReads && rule.take(&shared.hits))
+        && fitting(rules, &info)
+            .any(|rule| *rule.fault() == Fault::StaleReads && rule.count_match(&shared.hits))
     {
         let mut response = Response::new(remembered.body());
         if let Some(content_type) = remembered.content_type() {
@@ -96,8 +97,8 @@ async fn prompt(
         let body = watched(incoming, info, shared.rules.subscribe(), shared.hits.clone());
         return Ok(Response::from_parts(parts, body));
     }
-    let damage =
-        fitting(rules, &info).find(|rule| body::changes(rule.fault(), &info) && rule.take(&shared.hits));
+    let damage = fitting(rules, &info)
+        .find(|rule| body::changes(rule.fault(), &info) && rule.count_match(&shared.hits));
     if let Some(rule) = damage {
         let whole = incoming.collect().await?.to_bytes();
         parts.headers.remove(header::CONTENT_LENGTH);

@@ -1,15 +1,16 @@
-//! Parses requests as an API server does, and matches them with the conditions of a fault.
+//! Finds the resource and the verb of a request, as an API server does, and compares them with the conditions of a
+//! fault.
 
 use http::{Method, Uri};
 
-/// The resource and the operation of a request. A part that the path does not have is empty.
+/// The resource and the verb of a request. What the path does not name is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct RequestInfo {
     pub(super) path: String,
     pub(super) verb: &'static str,
     pub(super) group: String,
     pub(super) resource: String,
-    /// A list in the form of a watch.
+    /// Whether a watch begins with all objects (`sendInitialEvents`), in the place of a list.
     pub(super) streaming_list: bool,
 }
 
@@ -27,7 +28,7 @@ impl RequestInfo {
             ["namespaces", _, rest @ ..] if !rest.is_empty() => rest,
             rest => rest,
         };
-        let has = |name: &str| {
+        let is_set = |name: &str| {
             uri.query().unwrap_or_default().split('&').any(|pair| {
                 let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
                 key == name && matches!(value, "true" | "1" | "")
@@ -35,7 +36,7 @@ impl RequestInfo {
         };
         let verb = match *method {
             Method::GET | Method::HEAD if rest.is_empty() => "get",
-            Method::GET | Method::HEAD if has("watch") => "watch",
+            Method::GET | Method::HEAD if is_set("watch") => "watch",
             Method::GET | Method::HEAD if rest.len() == 1 => "list",
             Method::GET | Method::HEAD => "get",
             Method::POST => "create",
@@ -50,11 +51,11 @@ impl RequestInfo {
             verb,
             group: group.to_owned(),
             resource: rest.first().map_or("", |resource| resource).to_owned(),
-            streaming_list: verb == "watch" && has("sendInitialEvents"),
+            streaming_list: verb == "watch" && is_set("sendInitialEvents"),
         }
     }
 
-    /// Whether the answer contains objects, as opposed to discovery and health.
+    /// Whether the request reads objects, and not the discovery documents or the health of the server.
     pub(super) fn reads_objects(&self) -> bool {
         matches!(self.verb, "list" | "get") && !self.resource.is_empty()
     }
@@ -96,21 +97,22 @@ impl Match {
         self
     }
 
-    /// Not the first `count` times that all other conditions match.
+    /// Leaves out the first `count` requests that meet all other conditions.
     pub fn skip(mut self, count: u64) -> Self {
         self.skip = count;
         self
     }
 
-    /// No more than `count` times. A fault in the lines of watches counts each line, any other fault each request.
+    /// Applies the fault at most `count` times. A fault in the lines of watches counts lines, any other fault counts
+    /// requests.
     pub fn times(mut self, count: u64) -> Self {
         self.times = Some(count);
         self
     }
 
     pub(super) fn fits(&self, info: &RequestInfo) -> bool {
-        let is =
+        let meets =
             |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
-        is(&self.verb, info.verb) && is(&self.resource, &info.resource)
+        meets(&self.verb, info.verb) && meets(&self.resource, &info.resource)
     }
 }

@@ -1,3 +1,5 @@
+//! Faults with conditions, and how often a rule has applied.
+
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
@@ -7,7 +9,8 @@ use parking_lot::Mutex;
 
 use super::{Fault, Match, request::RequestInfo};
 
-/// A fault and the requests to which it applies. Made from a [`Fault`] or by [`Fault::on`].
+/// A fault and the requests to which it applies. [`Fault::on`] makes it. A [`Fault`] alone becomes a rule for all
+/// requests.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Rule {
@@ -34,7 +37,7 @@ impl From<Fault> for Rule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RuleId(pub(super) u64);
 
-/// The rules in force, in the order they were set.
+/// The rules in force, in the order in which the test has set them.
 pub(super) type Rules = Arc<Vec<Arc<Active>>>;
 
 /// A rule in force.
@@ -42,14 +45,25 @@ pub(super) type Rules = Arc<Vec<Arc<Active>>>;
 pub(super) struct Active {
     pub(super) id: RuleId,
     pub(super) rule: Rule,
-    /// How many matches are still skipped, and how many may still be hit (`None`: any number).
-    counts: Mutex<(u64, Option<u64>)>,
+    remaining: Mutex<Remaining>,
+}
+
+/// What remains of the counts of a [`Match`].
+#[derive(Debug)]
+struct Remaining {
+    /// How many further matches the rule leaves out.
+    skip: u64,
+    /// How many further times the fault applies. `None`: any number of times.
+    times: Option<u64>,
 }
 
 impl Active {
     pub(super) fn new(id: RuleId, rule: Rule) -> Self {
-        let counts = Mutex::new((rule.which.skip, rule.which.times));
-        Self { id, rule, counts }
+        let remaining = Mutex::new(Remaining {
+            skip: rule.which.skip,
+            times: rule.which.times,
+        });
+        Self { id, rule, remaining }
     }
 
     pub(super) fn fault(&self) -> &Fault {
@@ -60,17 +74,18 @@ impl Active {
         self.rule.which.fits(info)
     }
 
-    /// Whether the fault applies this time. Call it only if all conditions match, because it counts the match.
-    pub(super) fn take(&self, hits: &AtomicU64) -> bool {
-        let mut counts = self.counts.lock();
-        if counts.1 == Some(0) {
+    /// Counts a request or a line that meets all conditions. Returns whether the fault applies to it, and adds that to
+    /// `hits`.
+    pub(super) fn count_match(&self, hits: &AtomicU64) -> bool {
+        let mut remaining = self.remaining.lock();
+        if remaining.times == Some(0) {
             return false;
         }
-        if counts.0 > 0 {
-            counts.0 -= 1;
+        if remaining.skip > 0 {
+            remaining.skip -= 1;
             return false;
         }
-        counts.1 = counts.1.map(|left| left - 1);
+        remaining.times = remaining.times.map(|times| times - 1);
         hits.fetch_add(1, Ordering::Relaxed);
         true
     }
@@ -80,15 +95,17 @@ impl Active {
 mod tests {
     use super::*;
 
-    fn taken(which: Match, of: usize) -> Vec<usize> {
+    fn hit(which: Match, matches: usize) -> Vec<usize> {
         let active = Active::new(RuleId(0), Fault::Forbidden.on(which));
-        (0..of).filter(|_| active.take(&AtomicU64::new(0))).collect()
+        (0..matches)
+            .filter(|_| active.count_match(&AtomicU64::new(0)))
+            .collect()
     }
 
     #[test]
-    fn a_rule_lets_off_some_takes_some_and_is_spent() {
-        assert_eq!(taken(Match::any(), 3), [0, 1, 2]);
-        assert_eq!(taken(Match::any().skip(1).times(2), 6), [1, 2]);
-        assert_eq!(taken(Match::any().times(0), 3), [0; 0]);
+    fn a_rule_skips_some_matches_hits_some_and_ends() {
+        assert_eq!(hit(Match::any(), 3), [0, 1, 2]);
+        assert_eq!(hit(Match::any().skip(1).times(2), 6), [1, 2]);
+        assert_eq!(hit(Match::any().times(0), 3), [0; 0]);
     }
 }

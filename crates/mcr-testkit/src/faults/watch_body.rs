@@ -141,7 +141,7 @@ impl WatchBody {
                 fault,
                 Fault::GoneEvent | Fault::Truncated | Fault::CutOff | Fault::Garbage
             );
-            if !strikes || !self.struck.insert(rule.id) || !rule.take(&self.hits) {
+            if !strikes || !self.struck.insert(rule.id) || !rule.count_match(&self.hits) {
                 continue;
             }
             match fault {
@@ -176,9 +176,9 @@ impl WatchBody {
         for rule in rules.iter().filter(|rule| rule.fits(&self.info)) {
             let (hits, id) = (&self.hits, rule.id);
             match rule.fault() {
-                Fault::Garbage if rule.take(hits) => return self.ready.push_back(garbage_line()),
-                Fault::SkipEvents if is_event(&line) && rule.take(hits) => return,
-                Fault::DuplicateEvents if is_event(&line) && rule.take(hits) => {
+                Fault::Garbage if rule.count_match(hits) => return self.ready.push_back(garbage_line()),
+                Fault::SkipEvents if is_event(&line) && rule.count_match(hits) => return,
+                Fault::DuplicateEvents if is_event(&line) && rule.count_match(hits) => {
                     return self.ready.extend([line.clone(), line]);
                 }
                 Fault::Undecodable { name } if name.is_some() || !self.struck.contains(&id) => {
@@ -186,7 +186,7 @@ impl WatchBody {
                     let line = edited(line.clone(), |event| {
                         spoilt = is_event_value(event)
                             && is_named(&event["object"], name.as_deref())
-                            && rule.take(hits)
+                            && rule.count_match(hits)
                             && spoil(&mut event["object"]);
                         spoilt
                     });

@@ -1,3 +1,5 @@
+//! Serves simulated clusters over TLS: one cluster behind a port, or many clusters behind one port.
+
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -31,8 +33,9 @@ pub struct SimServer {
 
 /// Many simulated clusters behind one listener and one certificate: `https://127.0.0.1:<port>/clusters/<name>`.
 ///
-/// One port, one certificate and one task for all of them, and a task per connection: made for
-/// thousands. Where a test is to cut off one cluster's address, serve it alone.
+/// All clusters share one port, one certificate and one task, so a fleet can have thousands of clusters. Each
+/// connection has a task. A test that closes the port of a single cluster must serve that cluster by
+/// [`SimCluster::serve`].
 #[derive(Clone, Debug)]
 pub struct SimFleet {
     inner: Arc<FleetInner>,
@@ -65,7 +68,7 @@ impl Drop for Listening {
 /// Answers the requests that come to a port.
 #[doc(hidden)]
 pub trait Answers: Send + Sync + std::fmt::Debug {
-    /// `certificate`: that of the client, DER.
+    /// Answers a request. `certificate` is the client certificate in DER, if the client has sent one.
     fn answer(&self, parts: Parts, body: Bytes, certificate: Option<&[u8]>) -> Response<SimBody>;
 }
 
@@ -77,15 +80,15 @@ impl Answers for SimCluster {
 
 impl Answers for Clusters {
     fn answer(&self, mut parts: Parts, body: Bytes, certificate: Option<&[u8]>) -> Response<SimBody> {
-        // The cluster of a request. Its part of the path is removed.
-        let cluster = || {
+        // The cluster that the path names, and the rest of the path, which is the path within that cluster.
+        let named = || {
             let whole = parts.uri.path_and_query()?.as_str();
             let (name, _) = whole.strip_prefix("/clusters/")?.split_once('/')?;
             let cluster = self.0.lock().get(name)?.clone();
             let rest: Uri = whole.get("/clusters/".len() + name.len()..)?.parse().ok()?;
             Some((cluster, rest))
         };
-        let Some((cluster, rest)) = cluster() else {
+        let Some((cluster, rest)) = named() else {
             return refusal(&SimError::no_such_resource());
         };
         parts.uri = rest;
@@ -103,8 +106,10 @@ impl SimCluster {
         self.serve_at(0, &SimTls::new()?).await
     }
 
-    /// Serves the cluster on this port of 127.0.0.1 (0: a free port) with these certificates. For a
-    /// server that returns at the same address, or for many servers with the same authority.
+    /// Serves the cluster on this port of 127.0.0.1 (0: a free port) with these certificates.
+    ///
+    /// Use it for a server that comes back at its former address, or for several servers with one certificate
+    /// authority.
     ///
     /// # Errors
     ///
@@ -161,7 +166,7 @@ impl SimServer {
 }
 
 impl SimFleet {
-    /// Serves clusters by their names. Names must be different.
+    /// Serves these clusters, each under its name. No two may have the same name.
     ///
     /// # Errors
     ///
@@ -223,13 +228,13 @@ impl SimFleet {
 
 /// Opens a port of 127.0.0.1; 0 for a free one.
 #[doc(hidden)]
-pub async fn listen(port: u16, tls: &SimTls, serves: Arc<dyn Answers>) -> Result<Listening, SimServerError> {
+pub async fn listen(port: u16, tls: &SimTls, answers: Arc<dyn Answers>) -> Result<Listening, SimServerError> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let failed = |source| SimServerError::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let stop = CancellationToken::new();
-    tokio::spawn(accept(listener, tls.clone(), serves, stop.clone()));
+    tokio::spawn(accept(listener, tls.clone(), answers, stop.clone()));
     Ok(Listening {
         address,
         tls: tls.clone(),
@@ -237,7 +242,7 @@ pub async fn listen(port: u16, tls: &SimTls, serves: Arc<dyn Answers>) -> Result
     })
 }
 
-async fn accept(listener: TcpListener, tls: SimTls, serves: Arc<dyn Answers>, stop: CancellationToken) {
+async fn accept(listener: TcpListener, tls: SimTls, answers: Arc<dyn Answers>, stop: CancellationToken) {
     let acceptor = tls.acceptor();
     loop {
         let arrived = tokio::select! {
@@ -245,11 +250,11 @@ async fn accept(listener: TcpListener, tls: SimTls, serves: Arc<dyn Answers>, st
             arrived = listener.accept() => arrived,
         };
         let Ok((stream, _)) = arrived else {
-            // Probably out of file descriptors: others may be closed meanwhile.
+            // The process probably has no free file descriptor. One may become free during the pause.
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
             continue;
         };
-        let connection = connection(stream, acceptor.clone(), serves.clone());
+        let connection = connection(stream, acceptor.clone(), answers.clone());
         let stop = stop.clone();
         tokio::spawn(async move {
             tokio::select! {
@@ -260,8 +265,8 @@ async fn accept(listener: TcpListener, tls: SimTls, serves: Arc<dyn Answers>, st
     }
 }
 
-async fn connection(stream: TcpStream, acceptor: tokio_rustls::TlsAcceptor, serves: Arc<dyn Answers>) {
-    // Small answers should not wait for an acknowledgement.
+async fn connection(stream: TcpStream, acceptor: tokio_rustls::TlsAcceptor, answers: Arc<dyn Answers>) {
+    // Otherwise a small answer may wait until the client has acknowledged the answer before it.
     let _ = stream.set_nodelay(true);
     let Ok(stream) = acceptor.accept(stream).await else {
         return;
@@ -271,16 +276,16 @@ async fn connection(stream: TcpStream, acceptor: tokio_rustls::TlsAcceptor, serv
         .and_then(<[_]>::first)
         .map(|certificate| certificate.as_ref().into());
     let service = service_fn(move |request: Request<Incoming>| {
-        let (serves, certificate) = (serves.clone(), certificate.clone());
+        let (answers, certificate) = (answers.clone(), certificate.clone());
         async move {
             let (parts, body) = request.into_parts();
             Ok::<_, Infallible>(match body.collect().await {
-                Ok(body) => serves.answer(parts, body.to_bytes(), certificate.as_deref()),
+                Ok(body) => answers.answer(parts, body.to_bytes(), certificate.as_deref()),
                 Err(_) => refusal(&SimError::body_ended()),
             })
         }
     });
-    // Ignores clients that disconnect during a request.
+    // An error is only that the client has closed the connection.
     let _ = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .serve_connection(TokioIo::new(stream), service)

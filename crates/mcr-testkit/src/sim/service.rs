@@ -14,8 +14,8 @@ use super::error::SimError;
 use super::handle::{handle, refusal};
 use super::state::ClusterState;
 
-/// A simulated cluster as a tower service, for any request body; for hyper see
-/// [`SimServer`](super::SimServer).
+/// A simulated cluster as a tower service, for requests with any body. A [`SimServer`](super::SimServer) listens on a
+/// port.
 #[derive(Clone, Debug)]
 pub struct SimService {
     cluster: Arc<ClusterState>,

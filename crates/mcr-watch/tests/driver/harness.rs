@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use crate::log::Log;
 pub(crate) use mcr_doubles::scripted::{
-    MAPS, SECRETS, bookmark, event, list, list_object, lists, map, page, quiet, reports_nothing_more,
+    MAPS, SECRETS, bookmark, event, list, list_object, lists, map, page, quiet, serves_one_map,
 };
 use mcr_doubles::{
     scripted::{Answer, Asked, Server},

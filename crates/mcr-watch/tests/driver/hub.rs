@@ -15,7 +15,7 @@ use crate::harness::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_hub_watch_with_a_name_lists_once() {
-    let server = Server::in_memory(reports_nothing_more);
+    let server = Server::in_memory(serves_one_map);
     let hub = HubWatch::new(server.client(), WatchRequest::of::<ConfigMap>());
     // Long enough for a list, if the watch had started.
     for_millis(1_000).await;

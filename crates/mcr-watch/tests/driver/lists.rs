@@ -193,7 +193,7 @@ fn one_list_at_a_time(settings: &mut WatchSettings) {
 #[tokio::test(start_paused = true)]
 async fn a_place_among_the_lists_is_not_kept_by_a_server_that_is_silent() {
     let silent = Server::in_memory(lists(|_| Answer::silence()));
-    let good = Server::in_memory(reports_nothing_more);
+    let good = Server::in_memory(serves_one_map);
     let silent_one = One::with(&silent, one_list_at_a_time);
     eventually("the silent one is being listed", || silent.live() == 1).await;
     let cluster = silent_one.cluster.beside("good", &good);

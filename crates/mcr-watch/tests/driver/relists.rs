@@ -113,7 +113,7 @@ async fn a_version_that_goes_back_leads_to_one_list_however_it_shows() {
             (true, 0) => first_watch.clone(),
             (true, _) => quiet(),
         });
-        server.is_at(204);
+        server.set_newest_version(204);
         let one = One::of(&server);
         one.log.becomes(&["+a", "+lost", "-lost"]).await;
         eventually("watched", || server.watches(MAPS).len() == 2).await;

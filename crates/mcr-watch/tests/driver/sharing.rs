@@ -18,7 +18,7 @@ use crate::harness::*;
 
 #[tokio::test(start_paused = true)]
 async fn two_who_watch_the_same_cost_one_list_and_one_watch() {
-    let server = Server::in_memory(reports_nothing_more);
+    let server = Server::in_memory(serves_one_map);
     let one = One::of(&server);
     let (_also, at_once) = one.cluster.follow(WatchRequest::of::<ConfigMap>());
     eventually("watched", || server.live() == 1).await;
@@ -43,7 +43,7 @@ async fn two_who_watch_the_same_cost_one_list_and_one_watch() {
 
 #[tokio::test(start_paused = true)]
 async fn the_connection_of_a_watch_closes_with_its_last_handle() {
-    let server = Server::in_memory(reports_nothing_more);
+    let server = Server::in_memory(serves_one_map);
     let one = One::of(&server);
     let (second, log) = one.cluster.follow(WatchRequest::of::<ConfigMap>());
     eventually("watched", || server.live() == 1).await;

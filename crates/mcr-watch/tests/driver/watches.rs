@@ -84,7 +84,7 @@ async fn an_event_cut_off_in_the_middle_is_asked_for_again_from_where_it_was() {
         (true, _) => Answer::watch([&event("ADDED", map("cut", 12))]),
     });
     // Nothing was restored.
-    server.is_at(11);
+    server.set_newest_version(11);
     let one = One::of(&server);
     one.log.becomes(&["+a", "+whole", "+cut"]).await;
     let from: Vec<_> = server

@@ -17,7 +17,7 @@ use mcr_doubles::{
 use mcr_testkit::waiting::eventually;
 
 use super::{At, CANARY, SOON, Trap, unreachable};
-use crate::harness::{MAPS, Running, event, follow, gone, map, name, ready, reports_nothing_more};
+use crate::harness::{MAPS, Running, event, follow, gone, map, name, ready, serves_one_map};
 
 /// The client of a cluster with the ConfigMap `a`, whose second watch says that there is `b`.
 pub(super) struct Client {
@@ -31,7 +31,7 @@ impl Client {
             trap: Trap::at(at),
             server: Server::in_memory(|asked| match (asked.is_watch(), asked.nth) {
                 (true, 1..) => Answer::watch([&event("ADDED", map("b", 12))]),
-                _ => reports_nothing_more(asked),
+                _ => serves_one_map(asked),
             }),
         }
     }

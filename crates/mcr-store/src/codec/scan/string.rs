@@ -1,4 +1,4 @@
-//! Strings and the names of fields.
+//! Reads strings and the names of fields.
 
 use std::borrow::Cow;
 
@@ -11,9 +11,9 @@ use crate::codec::text::Text;
 
 /// The content of a string.
 pub(in crate::codec) enum ScannedString<'a, 'b> {
-    /// A part of the JSON, which has no escapes.
+    /// The string has no escapes, so this is a part of the JSON.
     Borrowed(&'a str),
-    /// A text in the buffer, without the escapes of the JSON.
+    /// The string has escapes, so this is its unescaped text in the buffer of the caller.
     Unescaped(&'b str),
 }
 
@@ -24,7 +24,8 @@ enum Special {
     Backslash,
 }
 
-/// The byte that the escape of a backslash and this byte stands for. Zero for bytes that make no escape of two bytes.
+/// What an escape of two bytes stands for, by its second byte: `\n` stands for a line feed, so the entry of `n` is a
+/// line feed. An entry is zero if its byte after a backslash is no escape of two bytes.
 const ESCAPED: [u8; 256] = {
     let mut escaped = [0; 256];
     let mut rest: &[(u8, u8)] = &[
@@ -44,13 +45,13 @@ const ESCAPED: [u8; 256] = {
     escaped
 };
 
-/// The digits of a code point.
-const CODE_POINT: usize = 4;
+/// The number of hexadecimal digits in an escaped code point.
+const CODE_POINT_DIGITS: usize = 4;
 
-/// Reads the code point of an escape. `at` is behind the backslash. `None` if no code point is there.
+/// Reads an escaped code point, such as `u00e9`. `at` is the position of its `u`. `None` if there is no such escape.
 #[inline(never)]
 fn code_point(text: &str, at: usize) -> Option<u32> {
-    let digits = text.get(at..)?.strip_prefix('u')?.get(..CODE_POINT)?;
+    let digits = text.get(at..)?.strip_prefix('u')?.get(..CODE_POINT_DIGITS)?;
     let are_digits = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     u32::from_str_radix(digits, 16).ok().filter(|_| are_digits)
 }
@@ -60,10 +61,10 @@ impl<'a> Scanner<'a> {
     #[inline(always)]
     pub(super) fn name(&mut self) -> Option<Cow<'a, str>> {
         self.peek()?;
-        // A local copy, because compilers keep its fields in registers.
+        // The compiler keeps the fields of a local copy in registers, which is faster.
         let mut end = self.clone();
         end.expect(b'"')?;
-        let has_escapes = end.string(&mut ())?;
+        let has_escapes = end.skip_string(&mut ())?;
         let name = if has_escapes {
             Text::of(self.text.get(self.at..end.at)?)?
         } else {
@@ -74,7 +75,7 @@ impl<'a> Scanner<'a> {
         Some(name)
     }
 
-    /// Reads a string from behind its first quote. If it has escapes, unescapes it into `buffer`.
+    /// Reads a string. The position is behind its first quote. A string with escapes is unescaped into `buffer`.
     #[inline(always)]
     pub(in crate::codec) fn read_string<'b>(
         &mut self,
@@ -87,23 +88,23 @@ impl<'a> Scanner<'a> {
         self.unescape(start, buffer).map(ScannedString::Unescaped)
     }
 
-    /// Passes over a string from behind its first quote. Returns whether it has escapes.
+    /// Skips a string. The position is behind its first quote. Returns whether the string has escapes.
     #[inline(always)]
-    pub(super) fn string(&mut self, recorder: &mut impl Recorder) -> Option<bool> {
+    pub(super) fn skip_string(&mut self, recorder: &mut impl Recorder) -> Option<bool> {
         let mut has_escapes = false;
         while self.next_special()? == Special::Backslash {
             has_escapes = true;
             recorder.escape(self.at - 1);
             if ESCAPED[usize::from(self.byte()?)] == 0 {
                 code_point(self.text, self.at)?;
-                self.at += CODE_POINT;
+                self.at += CODE_POINT_DIGITS;
             }
             self.at += 1;
         }
         Some(has_escapes)
     }
 
-    /// Passes over the plain bytes of a string and over the quote or backslash behind them.
+    /// Skips the plain bytes of a string, and the quote or backslash behind them.
     #[inline(always)]
     fn next_special(&mut self) -> Option<Special> {
         let bytes = self.text.as_bytes();
@@ -123,12 +124,12 @@ impl<'a> Scanner<'a> {
         match bytes.get(self.at - 1)? {
             b'"' => Some(Special::Quote),
             b'\\' => Some(Special::Backslash),
-            // JSON requires escapes for control characters.
+            // It is a control character, which JSON allows only as an escape.
             _ => None,
         }
     }
 
-    /// Unescapes a string that starts at `start`. The position is behind its first backslash.
+    /// Unescapes a string. `start` is the position behind its first quote, and `self` is behind its first backslash.
     #[inline(never)]
     fn unescape<'b>(&mut self, start: usize, buffer: &'b mut String) -> Option<&'b str> {
         buffer.clear();
@@ -144,7 +145,7 @@ impl<'a> Scanner<'a> {
                     return self.unescape_by_serde_json(start, buffer);
                 };
                 buffer.push(character);
-                here.at += CODE_POINT;
+                here.at += CODE_POINT_DIGITS;
             }
             here.at += 1;
             from = here.at;
@@ -157,11 +158,12 @@ impl<'a> Scanner<'a> {
         Some(buffer)
     }
 
-    /// Reads a string that has surrogates.
+    /// Unescapes a string with UTF-16 surrogates. Such strings are rare, so the slower serde_json is good enough for
+    /// them.
     #[cold]
     fn unescape_by_serde_json<'b>(&mut self, start: usize, buffer: &'b mut String) -> Option<&'b str> {
         self.at = start;
-        self.string(&mut ())?;
+        self.skip_string(&mut ())?;
         *buffer = Text::of(self.text.get(start - 1..self.at)?)?.into_owned();
         Some(buffer)
     }

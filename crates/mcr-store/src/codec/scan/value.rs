@@ -123,7 +123,7 @@ impl<'a> Scanner<'a> {
         let start = self.at;
         let mark = recorder.scalars.mark();
         let has_escapes = if quoted {
-            let Some(has_escapes) = self.string(recorder) else {
+            let Some(has_escapes) = self.skip_string(recorder) else {
                 recorder.scalars.truncate(mark);
                 return None;
             };
@@ -149,7 +149,7 @@ impl<'a> Scanner<'a> {
                 b'"' => {
                     self.at += 1;
                     let start = self.at;
-                    let has_escapes = self.string(recorder)?;
+                    let has_escapes = self.skip_string(recorder)?;
                     if name_is_next {
                         self.expect(b':')?;
                         name_is_next = false;

@@ -1,4 +1,4 @@
-//! Builds a controller: takes its settings, checks them and removes the types of its objects.
+//! Builds a controller: collects its settings, checks them, and makes a plan without the Rust types of its objects.
 
 mod options;
 mod primary;
@@ -36,8 +36,8 @@ use crate::{
 
 /// Builds a controller: sets the kinds and clusters to watch, and how requests are dispatched.
 ///
-/// `K` is the primary kind, whose objects are reconciled; `()` for a controller without a primary kind. All clusters share
-/// one fair queue: a busy cluster does not keep the others waiting.
+/// `K` is the primary kind, whose objects the controller reconciles. Without a primary kind, `K` is `()`. All clusters
+/// share one fair queue: a busy cluster does not keep the others waiting.
 ///
 /// ```
 /// use std::{sync::Arc, time::Duration};
@@ -65,8 +65,9 @@ use crate::{
 /// If a kind can't be listed in a cluster, the requests of that cluster wait, and
 /// [`ControllerStatus`](crate::ControllerStatus) shows the reason. Other clusters go on.
 ///
-/// A watch of the hub ([`ClusterSelector::hub`]) gates all requests of the controller, in whatever cluster: none is dispatched
-/// before the watch has listed there once. [`WatchOptions::gates_all`] has the rule, and changes it.
+/// A watch of the hub ([`ClusterSelector::hub`]) gates the requests for all clusters: the controller dispatches none of
+/// them before this watch has listed the hub once. [`WatchOptions::gates_all`] describes the exceptions, and how to
+/// change this.
 ///
 /// # What can't be written
 /// A controller has at most one primary kind, and only objects of a primary kind own others:
@@ -103,12 +104,15 @@ use crate::{
 /// ```
 ///
 /// # Deletions
-/// After an object is deleted, its requests have [`RequestObject::Deleted`](crate::RequestObject::Deleted). With a label or
-/// field selector in [`watch_request`](Self::watch_request), they have
-/// [`LeftWatch`](crate::RequestObject::LeftWatch) instead, as do those of objects that no longer match:
-/// [`Request::confirm_deleted`](crate::Request::confirm_deleted) asks the server. Deletions while the program does not run,
-/// or while it is a [standby](crate::ManagerBuilder::leader_election), are not reported. If a cluster leaves, its objects do
-/// not count as deleted.
+/// After an object is deleted, its requests have [`RequestObject::Deleted`](crate::RequestObject::Deleted).
+///
+/// With a label or field selector in [`watch_request`](Self::watch_request), requests have
+/// [`LeftWatch`](crate::RequestObject::LeftWatch) both after a deletion and when the object no longer matches. To find
+/// out which of the two happened, call [`Request::confirm_deleted`](crate::Request::confirm_deleted), which asks the
+/// API server.
+///
+/// The controller does not report deletions that happen while the program does not run, or while it is a
+/// [standby](crate::ManagerBuilder::leader_election). If a cluster leaves, its objects do not count as deleted.
 #[must_use = "a controller does nothing until it is built and run"]
 pub struct Controller<K> {
     settings: Settings,
@@ -165,15 +169,15 @@ impl<K> Controller<K> {
     /// Selects the clusters to work on. Default: all but the one named `hub`.
     ///
     /// Watches use the same selector unless their options have another. The selector is evaluated again when the labels of a
-    /// cluster change. If it selects none of the fleet's clusters for 10 seconds, the controller logs a warning with the
-    /// selector, and no second one before it has selected a cluster.
+    /// cluster change. If the selector selects none of the fleet's clusters for 10 seconds, the controller logs one
+    /// warning. It logs another one only if the selector has selected a cluster since.
     pub fn clusters(mut self, clusters: ClusterSelector) -> Self {
         self.settings.clusters = clusters;
         self
     }
 
-    /// Ignores changes of all watches that do not pass this predicate. It applies in addition to the predicates of a watch,
-    /// and before them. It does not apply to sources and fleet events. With several filters, a change must pass all.
+    /// Ignores each change that does not pass this predicate, in all watches. The filter applies before the predicates
+    /// of a watch. It does not apply to sources and fleet events. With several filters, a change must pass all of them.
     pub fn event_filter(mut self, predicate: Predicate) -> Self {
         self.event_filter.push(predicate);
         self
@@ -223,9 +227,10 @@ impl<K> Controller<K> {
 
     /// Maps fleet events (clusters that join, leave or change) to requests in any cluster.
     ///
-    /// A request for a cluster that has not joined yet is kept until it joins. A cluster may join while the hub is
-    /// listed for the first time. So a mapper that reads the store of the hub uses
-    /// [`Store::keys_unsynced`](mcr_core::Store::keys_unsynced).
+    /// The controller keeps a request for a cluster that has not joined yet until the cluster joins.
+    ///
+    /// A cluster may join while the watch of the hub has not listed yet. So a mapper that reads the store of the hub
+    /// must use [`Store::keys_unsynced`](mcr_core::Store::keys_unsynced).
     ///
     /// ```
     /// # use mcr::{Controller, FleetEvent, ObjectKey, RequestKey};
@@ -322,16 +327,20 @@ impl<K> Controller<K> {
         self
     }
 
-    /// Sets the error policy: what follows the error of a reconciler that was given to [`build`](Self::build).
+    /// Sets the error policy, which decides what follows an error of the reconciler that [`build`](Self::build) gets.
     ///
     /// The policy gets the error, and how many reconciles of the request failed in a row, this one included. It returns an
     /// [`Action`], or `None` for the [back-off](Self::backoff) of the controller:
     /// - [`Action::requeue`]: the request is retried after this time. The failure counts in the back-off.
     /// - [`Action::done`]: the request is not retried until its object changes. The next failure is the first again.
     ///
-    /// The policy is not asked about a [`TerminalError`](crate::TerminalError), which is never retried, about
-    /// [`ClusterNotFound`](mcr_core::ClusterNotFound) for the cluster of the request, which is dropped, or about panics and
-    /// timeouts, which are retried after the back-off. If the policy panics, the reconcile counts as panicked.
+    /// The controller does not ask the policy in these cases:
+    /// - The error is a [`TerminalError`](crate::TerminalError): the controller never retries the request.
+    /// - The error is a [`ClusterNotFound`](mcr_core::ClusterNotFound) for the cluster of the request: the controller
+    ///   drops the request.
+    /// - The reconcile panics or exceeds its time limit: the controller retries the request after the back-off.
+    ///
+    /// If the policy panics, the reconcile counts as panicked.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::ConfigMap;
@@ -357,8 +366,9 @@ impl<K> Controller<K> {
         self
     }
 
-    /// Limits the time of one reconcile. A reconcile that takes longer is dropped at its next await and counts as failed.
-    /// Default: no limit. (The requests of a client of a cluster have their own timeouts.)
+    /// Limits the time of one reconcile. The controller drops a reconcile that takes longer at its next await, and
+    /// counts it as failed. Default: no limit. (The requests that a reconcile sends to clusters have their own time
+    /// limits.)
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.settings.timeout = Some(limit);
         self
@@ -368,7 +378,7 @@ impl<K> Controller<K> {
     ///
     /// Weights matter when several clusters have ready requests. A cluster at its limit of
     /// [`cluster_concurrency`](Self::cluster_concurrency) is skipped, so its weight has no effect until one of its reconciles
-    /// ends. For a cluster to run more reconciles at once than others, that limit must be high enough.
+    /// ends. A cluster with a large weight can run more reconciles at once than others only below that limit.
     pub fn weight_by(mut self, weight: impl Fn(&Cluster) -> u32 + Send + Sync + 'static) -> Self {
         self.settings.weigh = Some(Arc::new(weight));
         self
@@ -407,7 +417,8 @@ where
     /// [`BuildError`] if nothing could ever trigger the controller, or if a setting makes no sense.
     pub fn build<Ctx>(
         mut self,
-        // If the arguments are others, rustc ignores the hints of attributes, but it shows the next line.
+        // If a user passes kube's arguments here, the error of rustc shows the next line. It shows no hint of an
+        // attribute.
         reconciler: impl Reconciler<K, Ctx>, // kube's `async fn(Arc<K>, Arc<Ctx>)` goes to `build_uniform`
         ctx: Arc<Ctx>,
     ) -> Result<BuiltController, BuildError>
@@ -431,15 +442,16 @@ impl<K> Controller<K> {
         if name.is_empty() {
             return Err(BuildError::EmptyName);
         }
-        // `build` has taken it.
+        // `build` has moved its policy into the reconciler. So this one comes with `build_uniform`, which has a policy
+        // already.
         if self.on_error.is_some() {
             return Err(BuildError::TwoErrorPolicies { controller: name });
         }
-        let nothing = self.primary.is_none()
+        let has_no_trigger = self.primary.is_none()
             && self.watches.is_empty()
             && settings.fleet_maps.is_empty()
             && self.sources.is_empty();
-        if nothing {
+        if has_no_trigger {
             return Err(BuildError::NoWatches { controller: name });
         }
         for (setting, zero) in [
