@@ -31,6 +31,7 @@ mod proof;
 mod connect;
 mod lookups;
 mod pool;
+mod server_tls;
 mod tls;
 
 // Responses.
@@ -77,7 +78,10 @@ pub mod internal {
     };
 
     pub mod tls {
-        pub use crate::tls::{Verifier, system, verifier};
+        pub use crate::{
+            server_tls::{ServerTls, ServerTlsProblem},
+            tls::{Verifier, system, verifier},
+        };
     }
 
     pub mod probe {

@@ -164,7 +164,7 @@ impl Manager {
         let (mut server, stop_server) = (JoinSet::new(), CancellationToken::new());
         #[cfg(feature = "server")]
         if let Some(options) = serve {
-            let bound = Server::bind(options, &fleet, handles.clone(), stop_work.clone())?;
+            let bound = Server::bind(options, &fleet, handles.clone(), stop_work.clone()).await?;
             server.spawn(bound.run(stop_server.clone()));
         }
         let mut election = match elected {
@@ -335,7 +335,7 @@ impl ManagerBuilder {
 
     /// Serves `/metrics`, `/clusters`, `/healthz` and `/readyz` while the manager runs; see [`server`](crate::server).
     ///
-    /// If the address can't be bound, [`Manager::run`] returns an error before it starts anything. A second call replaces
+    /// If the address can't be bound, or a file can't be used, [`Manager::run`] returns an error before it starts anything. A second call replaces
     /// the options of the first.
     ///
     /// ```no_run
@@ -389,8 +389,13 @@ impl ManagerBuilder {
     ///
     /// # Errors
     /// [`ManagerError`] if a controller could not be built, if two controllers have the same name, or if the manager has
-    /// neither a provider nor a fleet, or has a fleet together with providers or settings.
+    /// neither a provider nor a fleet, or has a fleet together with providers or settings. With a server, also if that could be read
+    /// from other machines and nothing decides by whom ([`ServerOptions::access`](crate::server::ServerOptions::access)).
     pub fn build(self) -> Result<Manager, ManagerError> {
+        #[cfg(feature = "server")]
+        if let Some(options) = &self.serve {
+            options.check()?;
+        }
         let fleet = match self.fleet {
             Some(_) if self.providers > 0 || self.settings => return Err(ManagerError::TwoFleets),
             Some(fleet) => fleet,
