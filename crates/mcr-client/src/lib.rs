@@ -82,6 +82,7 @@ pub mod internal {
             server_tls::{ServerTls, ServerTlsProblem},
             tls::{Verifier, system, verifier},
         };
+        pub use mcr_access::internal::pem::provider;
     }
 
     pub mod probe {

@@ -61,11 +61,10 @@ impl ServerTls {
             None => builder.with_no_client_auth(),
             Some(pem) => {
                 let roots = pem::authorities(pem).map_err(ClientAuthorities)?;
-                let verifier =
-                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
-                        .allow_unauthenticated()
-                        .build()
-                        .map_err(|_| ClientAuthorities("holds no usable certificate authority"))?;
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+                    .allow_unauthenticated()
+                    .build()
+                    .map_err(|_| ClientAuthorities("holds no usable certificate authority"))?;
                 builder.with_client_cert_verifier(verifier)
             }
         };

@@ -172,7 +172,8 @@ pub enum ServeError {
     },
     /// The server would be readable from other machines, and nothing decides by whom.
     #[error(
-        "/clusters and /metrics would be open to everybody who reaches {}: choose who may read with ServerOptions::access or its flags, serve at a loopback address, or ask for ServerAccess::open", address_or_socket(address)
+        "/clusters and /metrics would be open to everybody who reaches {}: choose who may read with ServerOptions::access or its flags, serve at a loopback address, or ask for ServerAccess::open",
+        address_or_socket(address)
     )]
     Unguarded {
         /// The address, if the socket has one.
@@ -180,7 +181,8 @@ pub enum ServeError {
     },
     /// Tokens would be sent to the server without encryption.
     #[error(
-        "tokens would be sent to {} without encryption: set ServerOptions::tls, or plain_http if a service mesh or a proxy encrypts", address_or_socket(address)
+        "tokens would be sent to {} without encryption: set ServerOptions::tls, or plain_http if a service mesh or a proxy encrypts",
+        address_or_socket(address)
     )]
     TokensWithoutTls {
         /// The address, if the socket has one.

@@ -165,7 +165,10 @@ fn not_ready(app: &App) -> Option<String> {
         .filter(|provider| !provider.synced)
         .map(|provider| match &provider.last_error {
             Some(error) if app.shows_errors => format!("{} (its discovery fails: {error})", provider.name),
-            Some(_) => format!("{} (its discovery fails; /clusters has the reason)", provider.name),
+            Some(_) => format!(
+                "{} (its discovery fails; /clusters has the reason)",
+                provider.name
+            ),
             None => provider.name.to_string(),
         })
         .collect();

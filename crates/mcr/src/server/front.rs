@@ -178,7 +178,10 @@ fn is_read(method: &Method) -> bool {
 }
 
 fn not_allowed() -> Response {
-    let mut response = error(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are allowed here");
+    let mut response = error(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "only GET and HEAD are allowed here",
+    );
     response
         .headers_mut()
         .insert(header::ALLOW, HeaderValue::from_static("GET,HEAD"));
@@ -187,7 +190,9 @@ fn not_allowed() -> Response {
 
 /// Whether a path means the same to the guard and to a route.
 fn is_plain(path: &str) -> bool {
-    let segments = path.strip_prefix('/').map(|path| path.trim_end_matches('/').split('/'));
+    let segments = path
+        .strip_prefix('/')
+        .map(|path| path.trim_end_matches('/').split('/'));
     !path.contains(['%', '\\'])
         && !path.ends_with("//")
         && segments.is_some_and(|mut segments| {

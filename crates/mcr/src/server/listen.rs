@@ -56,7 +56,13 @@ pub(super) async fn serve(
                 }
                 let place = Arc::new(Place::default());
                 others.push_back(place.clone());
-                connections.spawn(connection(stream, front.clone(), place, head_within, stop.clone()));
+                connections.spawn(connection(
+                    stream,
+                    front.clone(),
+                    place,
+                    head_within,
+                    stop.clone(),
+                ));
             }
             Err(error) => {
                 // Mostly the process is out of file descriptors for a while. One warning is enough.

@@ -42,22 +42,15 @@ use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use self::{
-    access::Kind,
-    app::App,
-    checks::Check,
-    front::Front,
-    guard::Guard,
-    tls::Certificate,
-};
+use self::{access::Kind, app::App, checks::Check, front::Front, guard::Guard, tls::Certificate};
 pub use self::{access::ServerAccess, tls::TlsFiles};
 pub use crate::error::ServeError;
-/// The release of axum whose `Router` the server serves.
-pub use axum;
 use crate::{
     controller::ControllerHandle,
     metrics::{Metrics, MetricsOptions},
 };
+/// The release of axum whose `Router` the server serves.
+pub use axum;
 
 /// The address and the content of the HTTP server; see [`ManagerBuilder::serve`](crate::ManagerBuilder::serve).
 ///

@@ -114,7 +114,12 @@ impl Reviews {
         if status.allowed && !status.denied {
             return Ok(Verdict::Allowed);
         }
-        tracing::debug!(user = user.username, verb, path, "a request to this server is forbidden");
+        tracing::debug!(
+            user = user.username,
+            verb,
+            path,
+            "a request to this server is forbidden"
+        );
         Ok(Verdict::Forbidden)
     }
 

@@ -7,4 +7,6 @@
 #[allow(dead_code, reason = "shared with the promises")]
 #[path = "../promises/fleet.rs"]
 mod fleet;
+#[cfg(feature = "server")]
+mod guarded;
 mod sick;
