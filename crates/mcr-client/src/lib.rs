@@ -13,6 +13,7 @@ mod state;
 mod transport;
 
 // Channels: requests to one API server with one credential.
+mod agent;
 mod channel;
 mod dialer;
 mod headers;
@@ -53,6 +54,7 @@ mod requests;
 #[cfg(test)]
 mod tests;
 
+pub use agent::{InvalidUserAgent, UserAgent};
 pub use answer_body::AnswerBody;
 pub use body::ResponseBody;
 pub use channel::{Channel, Route};
@@ -68,6 +70,7 @@ pub use transport::Transport;
 #[doc(hidden)]
 pub mod internal {
     pub use crate::{
+        agent::Sender,
         backoff::{Backoff, jitter},
         connect_error::ConnectError,
         endpoint_credentials::{EndpointCredentials, IssuedCredential},

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::HeaderValue;
+use crate::agent::{Sender, UserAgent};
 
 /// Time limits of connections, requests and responses, and the size limit of a response.
 #[derive(Debug, Clone)]
@@ -38,7 +38,11 @@ pub struct Settings {
     /// Whether a probe accepts an API server that takes the user for `system:anonymous`, if there is no credential. False by
     /// default.
     pub allow_anonymous: bool,
-    pub(crate) user_agent: HeaderValue,
+    /// The User-Agent of requests.
+    pub user_agent: UserAgent,
+    /// Who sends all requests, where that is one part of a program. Not part of the API.
+    #[doc(hidden)]
+    pub sender: Option<Sender>,
 }
 
 impl Default for Settings {
@@ -55,7 +59,8 @@ impl Default for Settings {
             refresh_wait: Duration::from_secs(10),
             refresh_pause: Duration::from_secs(10),
             allow_anonymous: false,
-            user_agent: HeaderValue::from_static(concat!("mcr/", env!("CARGO_PKG_VERSION"))),
+            user_agent: UserAgent::default(),
+            sender: None,
         }
     }
 }

@@ -106,6 +106,9 @@ pub enum ManagerError {
         "the manager has a fleet of its own, and also providers or fleet settings. Give those to the builder of the fleet instead"
     )]
     TwoFleets,
+    /// The User-Agent does not fit into a header.
+    #[error(transparent)]
+    UserAgent(#[from] mcr_core::InvalidUserAgent),
     /// A setting of the leader election is not valid.
     #[error(transparent)]
     LeaderElection(#[from] mcr_lease::InvalidCandidate),

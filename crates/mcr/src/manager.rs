@@ -9,7 +9,7 @@ use std::{
 
 use futures::FutureExt;
 use kube::Client;
-use mcr_core::{BoxError, Fleet, FleetBuilder, FleetSettings, Provider};
+use mcr_core::{BoxError, Fleet, FleetBuilder, FleetSettings, Provider, UserAgent};
 use mcr_lease::{InvalidCandidate, Leadership};
 use tokio::{
     task::JoinSet,
@@ -62,6 +62,7 @@ pub struct ManagerBuilder {
     election: Option<Result<Elected, InvalidCandidate>>,
     /// The leadership for the leader tasks; set by `build`.
     leadership: Arc<OnceLock<Leadership>>,
+    user_agent: Option<String>,
     #[cfg(feature = "server")]
     serve: Option<crate::server::ServerOptions>,
 }
@@ -80,6 +81,7 @@ impl Manager {
             equal_names: false,
             election: None,
             leadership: Arc::default(),
+            user_agent: None,
             #[cfg(feature = "server")]
             serve: None,
         }
@@ -269,6 +271,16 @@ impl ManagerBuilder {
         self
     }
 
+    /// Sets who API servers take the program for, best as `NAME/VERSION`; see [`UserAgent`]. Default: the name of the executable file.
+    ///
+    /// ```
+    /// let builder = mcr::Manager::builder().user_agent(concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")));
+    /// ```
+    pub fn user_agent(mut self, program: impl Into<String>) -> Self {
+        self.user_agent = Some(program.into());
+        self
+    }
+
     /// Adds a controller, or the result of [`Controller::build`](crate::Controller::build). In the second case,
     /// [`build`](Self::build) returns its error.
     pub fn controller(mut self, controller: impl IntoController) -> Self {
@@ -396,11 +408,16 @@ impl ManagerBuilder {
         if let Some(options) = &self.serve {
             options.check()?;
         }
+        let agent = self.user_agent.as_deref().map(UserAgent::new).transpose()?;
+        let has_settings = self.settings || agent.is_some();
         let fleet = match self.fleet {
-            Some(_) if self.providers > 0 || self.settings => return Err(ManagerError::TwoFleets),
+            Some(_) if self.providers > 0 || has_settings => return Err(ManagerError::TwoFleets),
             Some(fleet) => fleet,
             None if self.providers == 0 => return Err(ManagerError::NoProvider),
-            None => self.builder.build(),
+            None => match agent {
+                Some(agent) => self.builder.settings(|settings| settings.user_agent = agent).build(),
+                None => self.builder.build(),
+            },
         };
         let controllers = self.controllers.into_iter().collect::<Result<Vec<_>, _>>()?;
         let mut names = HashSet::new();

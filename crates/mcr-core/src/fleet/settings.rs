@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use mcr_access::AccessPolicy;
+use mcr_client::UserAgent;
 use mcr_watch::WatchSettings;
 
 /// The settings of a fleet. Most programs need no other values than the defaults.
@@ -45,6 +46,8 @@ pub struct FleetSettings {
     pub allow_anonymous: bool,
     /// The settings of lists and watches.
     pub watch: Arc<WatchSettings>,
+    /// The User-Agent of all requests of the fleet and of the watches of its providers.
+    pub user_agent: UserAgent,
     /// The `reportingComponent` of Kubernetes events. Default `mcr`.
     pub event_reporter: String,
     /// Whether a declared identity stands alone, so that the UID of `kube-system` is not read beside it: for providers whose
@@ -73,6 +76,7 @@ impl Default for FleetSettings {
             access_policy: AccessPolicy::default(),
             allow_anonymous: false,
             watch: Arc::default(),
+            user_agent: UserAgent::default(),
             event_reporter: "mcr".to_owned(),
             declared_identity_suffices: false,
             transport: Arc::default(),

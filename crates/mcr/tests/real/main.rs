@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+mod agents;
 #[allow(dead_code, reason = "shared with the promises")]
 #[path = "../promises/fleet.rs"]
 mod fleet;
