@@ -38,10 +38,10 @@ async fn get(stream: &mut TcpStream, path: &str, token: Option<&str>) -> u16 {
         }
     }
     let head = String::from_utf8_lossy(&head).to_lowercase();
-    let length = head.split("content-length: ").nth(1).or_fail();
-    let length: usize = length.lines().next().or_fail().parse().or_fail();
+    let length = head.split("content-length: ").nth(1).unwrap();
+    let length: usize = length.lines().next().unwrap().parse().or_fail();
     stream.read_exact(&mut vec![0; length]).await.or_fail();
-    head.split(' ').nth(1).or_fail().parse().or_fail()
+    head.split(' ').nth(1).unwrap().parse().or_fail()
 }
 
 async fn get_anew(address: SocketAddr, path: &str, token: Option<&str>) -> u16 {
@@ -80,7 +80,7 @@ async fn the_rbac_of_the_hub_decides_and_a_revoked_token_is_refused_on_a_connect
     let stop = CancellationToken::new();
     let running = tokio::spawn(manager.run_until(stop.clone()));
 
-    let forged = format!("{}.AAAA", reads_all.rsplit_once('.').or_fail().0);
+    let forged = format!("{}.AAAA", reads_all.rsplit_once('.').unwrap().0);
     for (path, token, status) in [
         ("/clusters", None, 401),
         ("/metrics", None, 401),

@@ -286,10 +286,8 @@ async fn callers_who_are_refused_keep_no_connection() {
         assert_eq!(status_over(&mut stream, BAD).await, 401);
         held.push(stream);
     }
-    let answer = timeout(
-        PATIENCE,
-        ask_with(served.address, "GET", "/clusters", &with_token(GOOD)),
-    );
+    let headers = with_token(GOOD);
+    let answer = timeout(PATIENCE, ask_with(served.address, "GET", "/clusters", &headers));
     assert_eq!(answer.await.unwrap().status, 200);
     served.end().await;
 }
