@@ -78,7 +78,10 @@ impl Default for UserAgent {
     fn default() -> Self {
         static DEFAULT: LazyLock<UserAgent> = LazyLock::new(|| {
             let program = env::args_os().next().unwrap_or_default();
-            let name = Path::new(&program).file_name().unwrap_or_default().to_string_lossy();
+            let name = Path::new(&program)
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy();
             UserAgent::new(&name)
                 .ok()
                 .or_else(|| UserAgent::of(&library()))
@@ -140,7 +143,10 @@ mod tests {
         );
         let default = UserAgent::default();
         let default = default.value(None).to_str().unwrap();
-        assert!(default.starts_with("mcr_client-") && default.ends_with(&library()), "{default}");
+        assert!(
+            default.starts_with("mcr_client-") && default.ends_with(&library()),
+            "{default}"
+        );
         for wrong in ["", " ", "a\nb", "a\0"] {
             assert!(UserAgent::new(wrong).is_err(), "{wrong:?}");
         }

@@ -415,7 +415,10 @@ impl ManagerBuilder {
             Some(fleet) => fleet,
             None if self.providers == 0 => return Err(ManagerError::NoProvider),
             None => match agent {
-                Some(agent) => self.builder.settings(|settings| settings.user_agent = agent).build(),
+                Some(agent) => self
+                    .builder
+                    .settings(|settings| settings.user_agent = agent)
+                    .build(),
                 None => self.builder.build(),
             },
         };

@@ -36,7 +36,10 @@ async fn requests_carry_the_credential_and_the_path_of_the_server() {
     assert_eq!(seen.header("impersonate-group"), ["a", "b"]);
     assert_eq!(seen.header("impersonate-extra-acme.com%2f%50roject"), ["x", "y"]);
     let agent = seen.header("user-agent")[0];
-    assert!(agent.contains(concat!(" mcr/", env!("CARGO_PKG_VERSION"), " (")), "{agent}");
+    assert!(
+        agent.contains(concat!(" mcr/", env!("CARGO_PKG_VERSION"), " (")),
+        "{agent}"
+    );
     assert_eq!(seen.header("accept"), ["application/json"]);
     assert_eq!(seen.header("host"), [server.address.to_string()]);
 

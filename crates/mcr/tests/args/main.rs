@@ -89,7 +89,10 @@ fn all_flags_are_parsed() {
     }
     // Without a guard the flag for the address alone opens nothing to other machines.
     let everywhere = parse(&["--serve=0.0.0.0:0"]).unwrap().manager();
-    let error = everywhere.provider(FileProvider::builder().files(["/nowhere/f"]).build().unwrap()).build().unwrap_err();
+    let error = everywhere
+        .provider(FileProvider::builder().files(["/nowhere/f"]).build().unwrap())
+        .build()
+        .unwrap_err();
     assert!(error.to_string().contains("open to everybody"), "{error}");
     assert_eq!(args.log.log_format, LogFormat::Json);
     assert!(!args.clusters().is_empty());

@@ -47,13 +47,16 @@ impl Provider for InSecrets {
 }
 
 async fn annotates(request: Request<ConfigMap>, _: Arc<()>) -> Result<Action, kube::Error> {
-    request.api::<ConfigMap>().list_metadata(&kube::api::ListParams::default().limit(3)).await?;
+    request
+        .api::<ConfigMap>()
+        .list_metadata(&kube::api::ListParams::default().limit(3))
+        .await?;
     Ok(Action::await_change())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_programs_and_the_parts_of_each_are_told_apart_in_one_audit_log() {
-    let plane = ControlPlane::start().await.or_fail();
+    let plane = ControlPlane::builder().audit(true).start().await.or_fail();
     let stop = CancellationToken::new();
     let programs = [Some("policy/1.2.3"), Some("backup/4.5.6"), None];
     let running = programs.map(|program| {
@@ -84,7 +87,10 @@ async fn two_programs_and_the_parts_of_each_are_told_apart_in_one_audit_log() {
                         Some(_) => event.user_agent.starts_with(&start),
                         None => event.user_agent.starts_with("real-") && event.user_agent.contains(library),
                     };
-                    event.resource == resource && event.verb == verb && agent && event.user_agent.ends_with(sender)
+                    event.resource == resource
+                        && event.verb == verb
+                        && agent
+                        && event.user_agent.ends_with(sender)
                 }) > 0
             };
             let seen = async {
@@ -95,10 +101,17 @@ async fn two_programs_and_the_parts_of_each_are_told_apart_in_one_audit_log() {
             let seen = tokio::time::timeout(PATIENCE, seen).await;
             let agents = async || {
                 let log = plane.audit().await.or_fail();
-                let of = log.events().filter(|event| event.resource == resource && event.verb == verb);
-                of.map(|event| event.user_agent.clone()).collect::<std::collections::BTreeSet<_>>()
+                let of = log
+                    .events()
+                    .filter(|event| event.resource == resource && event.verb == verb);
+                of.map(|event| event.user_agent.clone())
+                    .collect::<std::collections::BTreeSet<_>>()
             };
-            assert!(seen.is_ok(), "{program:?}, {resource}, {verb}: {:?}", agents().await);
+            assert!(
+                seen.is_ok(),
+                "{program:?}, {resource}, {verb}: {:?}",
+                agents().await
+            );
         }
     }
     stop.cancel();
@@ -112,6 +125,10 @@ async fn two_programs_and_the_parts_of_each_are_told_apart_in_one_audit_log() {
         hub: plane.client(),
         kubeconfig: String::new(),
     };
-    let error = Manager::builder().provider(provider).user_agent("a\nb").build().unwrap_err();
+    let error = Manager::builder()
+        .provider(provider)
+        .user_agent("a\nb")
+        .build()
+        .unwrap_err();
     assert!(error.to_string().contains("write NAME/VERSION"), "{error}");
 }
