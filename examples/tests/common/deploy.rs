@@ -104,7 +104,10 @@ impl<'a> Deployed<'a> {
         let (_, kubectl) = &self.hub;
         kubectl.run_with(&["apply", "-f", "-"], &secret.to_string());
         kubectl.run(&["-n", &self.namespace, "create", "serviceaccount", "reader"]);
-        let (binding, reader) = (self.reader(), format!("--serviceaccount={}:reader", self.namespace));
+        let (binding, reader) = (
+            self.reader(),
+            format!("--serviceaccount={}:reader", self.namespace),
+        );
         let role = format!("--clusterrole={READER}");
         kubectl.run(&["create", "clusterrolebinding", &binding, &role, &reader]);
     }
@@ -208,7 +211,10 @@ impl<'a> Deployed<'a> {
         let mut mounts = Vec::new();
         for mount in list(&container["volumeMounts"]) {
             let volumes = list(&pod["volumes"]);
-            let volume = volumes.iter().find(|volume| volume["name"] == mount["name"]).unwrap();
+            let volume = volumes
+                .iter()
+                .find(|volume| volume["name"] == mount["name"])
+                .unwrap();
             let there = folder.join(mount["name"].as_str().unwrap());
             fs::create_dir_all(&there).unwrap();
             if let Some(map) = volume["configMap"]["name"].as_str() {
@@ -239,9 +245,11 @@ impl<'a> Deployed<'a> {
             kubeconfig.display().to_string(),
         ];
         for arg in list(&container["args"]) {
-            let arg = mounts.iter().fold(arg.as_str().unwrap().to_owned(), |arg, (path, there)| {
-                arg.replace(&format!("={path}/"), &format!("={there}/"))
-            });
+            let arg = mounts
+                .iter()
+                .fold(arg.as_str().unwrap().to_owned(), |arg, (path, there)| {
+                    arg.replace(&format!("={path}/"), &format!("={there}/"))
+                });
             args.push(
                 arg.replace("0.0.0.0:8443", &format!("127.0.0.1:{port}"))
                     .replace("0.0.0.0:8081", &format!("127.0.0.1:{probes}")),
@@ -322,7 +330,11 @@ fn line<'a>(kind: &'a str, name: &'a str, event: &'a str) -> impl Fn(&Value) -> 
 impl Running<'_> {
     fn probe(&self, path: &str) -> Option<String> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.probes)).ok()?;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: 10.0.0.7\r\nConnection: close\r\n\r\n").ok()?;
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: 10.0.0.7\r\nConnection: close\r\n\r\n"
+        )
+        .ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
         answer.starts_with("HTTP/1.1 200").then_some(answer)
@@ -343,7 +355,10 @@ impl Running<'_> {
             let refused = controller.raw(path).unwrap_err();
             assert!(refused.contains("orbidden"), "{refused}");
             let refused = nobody.raw(path).unwrap_err();
-            assert!(refused.contains("must be logged in") || refused.contains("nauthorized"), "{refused}");
+            assert!(
+                refused.contains("must be logged in") || refused.contains("nauthorized"),
+                "{refused}"
+            );
         }
     }
 

@@ -47,7 +47,11 @@ impl Kubectl {
 
     /// What a server has at a path, or what kubectl prints about its refusal.
     pub(crate) fn raw(&self, path: &str) -> Result<String, String> {
-        let output = self.command(&["get", "--raw", path]).stdin(Stdio::null()).output().unwrap();
+        let output = self
+            .command(&["get", "--raw", path])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         if output.status.success() {
             Ok(text(&output.stdout))

@@ -60,8 +60,15 @@ fn files(folder: &Path) -> TlsFiles {
 
 fn write(folder: &Path, authority: &CertificateAuthority) {
     let (certificate, key) = authority.server().unwrap();
-    fs::write(folder.join("tls.crt"), certificate).unwrap();
-    fs::write(folder.join("tls.key"), key).unwrap();
+    place(&folder.join("tls.crt"), &certificate);
+    place(&folder.join("tls.key"), &key);
+}
+
+/// Replaces a file at once: nobody reads the half of it.
+fn place(path: &Path, content: &str) {
+    let new = path.with_extension("new");
+    fs::write(&new, content).unwrap();
+    fs::rename(new, path).unwrap();
 }
 
 async fn until_served_by(address: SocketAddr, authority: &CertificateAuthority) -> TlsStream<TcpStream> {
@@ -102,15 +109,15 @@ async fn a_certificate_that_is_replaced_is_served_to_new_connections_and_a_broke
     living.read_exact(&mut head).await.unwrap();
     assert_eq!(&head, b"HTTP/1.1 200");
 
-    // The certificate of one key and the key of another; then no PEM; then no file.
+    // The certificate of one key and the key of another; then no PEM.
     let (certificate, _) = third.server().unwrap();
-    fs::write(folder.path().join("tls.crt"), certificate).unwrap();
+    place(&folder.path().join("tls.crt"), &certificate);
     for (problem, spoil) in [
         ("does not belong to the certificate", None),
         ("holds no PEM certificate", Some("tls.crt")),
     ] {
         if let Some(file) = spoil {
-            fs::write(folder.path().join(file), "nothing").unwrap();
+            place(&folder.path().join(file), "nothing");
         }
         let begun = Instant::now();
         while log.lines_with(problem).is_empty() {
@@ -169,7 +176,7 @@ async fn a_client_certificate_of_the_authority_is_needed_but_for_probes() {
     }
 
     // The authorities are replaced: certificates of the old ones are refused from then on.
-    fs::write(&authorities, strangers.certificate_pem()).unwrap();
+    place(&authorities, &strangers.certificate_pem());
     let begun = Instant::now();
     loop {
         let refused = match connect(served.address, &server, Some(mine.clone())).await {
