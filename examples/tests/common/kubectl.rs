@@ -45,10 +45,10 @@ impl Kubectl {
         self.run_with(args, "")
     }
 
-    /// What a server has at a path, or what kubectl prints about its refusal.
+    /// What a server has at a path, or what kubectl prints about its refusal. A timeout would become a part of the query.
     pub(crate) fn raw(&self, path: &str) -> Result<String, String> {
         let output = self
-            .command(&["get", "--raw", path])
+            .command(&["get", "--raw", path, "--request-timeout=0"])
             .stdin(Stdio::null())
             .output()
             .unwrap();
