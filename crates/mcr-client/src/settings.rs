@@ -38,11 +38,17 @@ pub struct Settings {
     /// Whether a probe accepts an API server that takes the user for `system:anonymous`, if there is no credential. False by
     /// default.
     pub allow_anonymous: bool,
-    /// The User-Agent of requests.
-    pub user_agent: UserAgent,
-    /// Who sends all requests, where that is one part of a program. Not part of the API.
+    pub(crate) user_agent: UserAgent,
+    /// Who sends all requests, where that is one part of a program.
+    pub(crate) sender: Option<Sender>,
+}
+
+impl Settings {
+    /// Sets the User-Agent of requests, and who sends all of them, where that is one part of a program. Not part of the API.
     #[doc(hidden)]
-    pub sender: Option<Sender>,
+    pub fn set_user_agent(&mut self, agent: UserAgent, sender: Option<Sender>) {
+        (self.user_agent, self.sender) = (agent, sender);
+    }
 }
 
 impl Default for Settings {

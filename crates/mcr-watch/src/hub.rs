@@ -210,11 +210,8 @@ impl<T: Clone + Send + 'static> HubWatch<T> {
     fn ensure_started(&mut self) {
         let Some(start) = self.start.take() else { return };
         let transport = Transport::new(start.name.clone());
-        let settings = Settings {
-            user_agent: start.settings.user_agent.clone(),
-            sender: Some(Sender::Provider),
-            ..Settings::default()
-        };
+        let mut settings = Settings::default();
+        settings.set_user_agent(start.settings.user_agent.clone(), Some(Sender::Provider));
         let dialer = Dialer::with_settings(&AccessPolicy::default(), settings.into());
         transport.swap(dialer.client_channel(start.client));
         let env = DriverEnv {

@@ -37,7 +37,7 @@ impl Resources {
             Arc::make_mut(&mut settings.transport).allow_anonymous = true;
         }
         if settings.user_agent != UserAgent::default() {
-            Arc::make_mut(&mut settings.transport).user_agent = settings.user_agent.clone();
+            Arc::make_mut(&mut settings.transport).set_user_agent(settings.user_agent.clone(), None);
             Arc::make_mut(&mut settings.watch).user_agent = settings.user_agent.clone();
         }
         Self {

@@ -37,7 +37,7 @@ pub struct ManagerArgs {
     /// The private key of the certificate
     #[arg(long, value_name = "PATH", requires = "serve_tls_cert")]
     pub serve_tls_key: Option<PathBuf>,
-    /// Take tokens without TLS, because a service mesh or a proxy encrypts
+    /// Accept tokens without TLS, because a service mesh or a proxy encrypts
     #[arg(long, requires = "serve", conflicts_with = "serve_tls_cert")]
     pub serve_plain_http: bool,
     /// Serve /healthz and /readyz there too, to everybody and without TLS

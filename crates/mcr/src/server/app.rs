@@ -173,7 +173,7 @@ fn not_ready(app: &App) -> Option<String> {
         })
         .collect();
     let list = waiting.join(", ");
-    (!waiting.is_empty()).then(|| format!("not every provider has said which clusters there are: {list}"))
+    (!waiting.is_empty()).then(|| format!("not every provider has announced all its clusters: {list}"))
 }
 
 /// The clusters that a query selects: with one of these names or display names, and in one of these states. Empty lists select all.

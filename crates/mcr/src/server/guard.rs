@@ -22,7 +22,7 @@ const TOKEN_FILE: u64 = 64 << 10;
 /// A guard that runs.
 pub(super) enum Guard {
     Open,
-    Hub(Reviews),
+    Hub(Box<Reviews>),
     TokenFile(PathBuf),
     ClientCertificates,
 }
@@ -44,7 +44,7 @@ impl Guard {
             Some(Kind::Hub { client, cache_ttl }) => {
                 let made = client().await;
                 let (client, _) = made.map_err(|source| ServeError::HubClient { source })?;
-                Self::Hub(Reviews::new(client, cache_ttl))
+                Self::Hub(Box::new(Reviews::new(client, cache_ttl)))
             }
             Some(Kind::TokenFile(path)) => {
                 let tokens = tokens(&path);

@@ -168,7 +168,7 @@ impl ServerOptions {
         self
     }
 
-    /// Takes tokens without TLS at an address other than loopback, because something in front of the server encrypts, such as a service
+    /// Accepts tokens without TLS at an address other than loopback, because something in front of the server encrypts, such as a service
     /// mesh. Otherwise everybody on the network between could read them.
     pub fn plain_http(mut self) -> Self {
         self.plain_http = true;
