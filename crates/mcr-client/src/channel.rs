@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use http::{HeaderValue, Request, Response, header::CONNECTION};
+use http::{
+    HeaderValue, Request, Response,
+    header::{CONNECTION, USER_AGENT},
+};
 use kube::client::Body;
 use mcr_access::BoxError;
 
@@ -59,7 +62,7 @@ pub(crate) struct PooledBackend {
     pub(crate) pool: Pool,
     /// The path of the server's address, which precedes the path of every request.
     pub(crate) base_path: Box<str>,
-    /// Headers of every request. A slice, because there are one or two, and a `HeaderMap` takes 600 bytes.
+    /// The headers of the credential. A slice, because there is mostly one, and a `HeaderMap` takes 600 bytes.
     pub(crate) headers: Box<[Header]>,
     /// Whether the credential is empty.
     pub(crate) lacks_credential: bool,
@@ -155,8 +158,12 @@ impl Channel {
         {
             *request.uri_mut() = prefixed(prefix, request.uri()).map_err(|error| bad_path(info, error))?;
         }
+        let settings = &self.0.settings;
+        let sender = settings.sender.or_else(|| request.extensions().get().copied());
+        let agent = settings.user_agent.value(sender);
         match &self.0.backend {
             Backend::Pooled(backend) => {
+                request.headers_mut().insert(USER_AGENT, agent.clone());
                 let PooledBackend {
                     pool,
                     base_path,
@@ -183,6 +190,8 @@ impl Channel {
                 Ok(response.map(|body| ResponseBody::pooled(body, info.clone(), read_timeout)))
             }
             Backend::Client(client) => {
+                // A client that has a User-Agent of its own puts that into the request later.
+                request.headers_mut().insert(USER_AGENT, agent.clone());
                 // Converts the error inside, because the services below the client are user code, and so is the text of their
                 // errors.
                 let sent = async {

@@ -101,7 +101,7 @@ impl Dialer {
         let backend = PooledBackend {
             pool,
             base_path: endpoint.server.path().trim_end_matches('/').into(),
-            headers: headers(credential, settings)?.into(),
+            headers: headers(credential)?.into(),
             lacks_credential: credential.is_empty(),
         };
         Ok(Channel::pooled(backend, settings.clone()))

@@ -1,24 +1,19 @@
 //! Request headers that carry a credential.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use http::{
-    HeaderName, HeaderValue,
-    header::{AUTHORIZATION, USER_AGENT},
-};
+use http::{HeaderName, HeaderValue, header::AUTHORIZATION};
 use mcr_access::{AccessError, Credential, Impersonation};
 use secrecy::ExposeSecret;
 
-use crate::settings::Settings;
-
 pub(crate) type Header = (HeaderName, HeaderValue);
 
-/// The headers of every request with this credential.
+/// The headers that carry a credential.
 ///
 /// # Errors
 ///
 /// Names the field of the credential that does not fit into a header.
-pub(crate) fn headers(credential: &Credential, settings: &Settings) -> Result<Vec<Header>, AccessError> {
-    let mut headers = vec![(USER_AGENT, settings.user_agent.clone())];
+pub(crate) fn headers(credential: &Credential) -> Result<Vec<Header>, AccessError> {
+    let mut headers = Vec::new();
     let secret = |field: &str, value: String| {
         let mut value = HeaderValue::try_from(value).map_err(|_| {
             AccessError::invalid(

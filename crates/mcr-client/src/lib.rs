@@ -14,6 +14,7 @@ mod state;
 mod transport;
 
 // Channels: requests to one API server with one credential.
+mod agent;
 mod channel;
 mod dialer;
 mod headers;
@@ -33,6 +34,7 @@ mod connect;
 mod lookups;
 mod pool;
 mod proxies;
+mod server_tls;
 mod tls;
 
 // Responses.
@@ -54,6 +56,7 @@ mod requests;
 #[cfg(test)]
 mod tests;
 
+pub use agent::{InvalidUserAgent, UserAgent};
 pub use answer_body::AnswerBody;
 pub use body::ResponseBody;
 pub use channel::{Channel, Route};
@@ -71,6 +74,7 @@ pub use transport::Transport;
 #[doc(hidden)]
 pub mod internal {
     pub use crate::{
+        agent::Sender,
         backoff::{Backoff, jitter},
         connect_error::ConnectError,
         endpoint_credentials::{EndpointCredentials, IssuedCredential},
@@ -82,7 +86,10 @@ pub mod internal {
     };
 
     pub mod tls {
-        pub use crate::tls::{Verifier, system, verifier};
+        pub use crate::{
+            server_tls::{ServerTls, ServerTlsProblem},
+            tls::{Verifier, system, verifier},
+        };
     }
 
     pub mod probe {

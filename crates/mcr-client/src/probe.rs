@@ -8,6 +8,7 @@ use kube::client::Body;
 use tokio::time::timeout;
 
 use crate::{
+    agent::Sender,
     channel::{Channel, LastRequest},
     connect_error::ConnectError,
     explain::explain,
@@ -133,6 +134,7 @@ async fn ask(
     let mut request = request
         .body(body)
         .map_err(|error| ConnectError::new(format!("the request can't be made: {error}")))?;
+    request.extensions_mut().insert(Sender::Fleet);
     if after == ProbeConnection::Close {
         request.extensions_mut().insert(LastRequest);
     }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http::HeaderValue;
+use crate::agent::{Sender, UserAgent};
 
 use crate::proxies::ProxyEnvironment;
 
@@ -42,7 +42,17 @@ pub struct Settings {
     /// Whether a probe accepts an API server that takes the user for `system:anonymous`, if there is no credential. False by
     /// default.
     pub allow_anonymous: bool,
-    pub(crate) user_agent: HeaderValue,
+    pub(crate) user_agent: UserAgent,
+    /// Who sends all requests, where that is one part of a program.
+    pub(crate) sender: Option<Sender>,
+}
+
+impl Settings {
+    /// Sets the User-Agent of requests, and who sends all of them, where that is one part of a program. Not part of the API.
+    #[doc(hidden)]
+    pub fn set_user_agent(&mut self, agent: UserAgent, sender: Option<Sender>) {
+        (self.user_agent, self.sender) = (agent, sender);
+    }
 }
 
 impl Default for Settings {
@@ -60,7 +70,8 @@ impl Default for Settings {
             refresh_wait: Duration::from_secs(10),
             refresh_pause: Duration::from_secs(10),
             allow_anonymous: false,
-            user_agent: HeaderValue::from_static(concat!("mcr/", env!("CARGO_PKG_VERSION"))),
+            user_agent: UserAgent::default(),
+            sender: None,
         }
     }
 }

@@ -81,6 +81,9 @@ pub use fleet::{FleetObjects, MissingCluster};
 pub use mcr_store::{DecodeError, ObjectChange};
 pub use mcr_watch::{ChangeSink, Store, StoreError, WatchHandle};
 
+// Who asks API servers.
+pub use mcr_client::{InvalidUserAgent, UserAgent};
+
 // The state of a fleet, and its counters.
 pub use fleet::{
     ClusterStatus, CredentialCounts, FleetCounts, FleetSnapshot, ProviderStatus, ScopeStatus,

@@ -9,7 +9,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use kube::Client;
 use mcr_access::{AccessPolicy, ClusterName};
-use mcr_client::{Dialer, Transport};
+use mcr_client::{Dialer, Settings, Transport, internal::Sender};
 use mcr_store::{Object, ObjectKey, ObjectMetadata, TemplateRegistry};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -210,7 +210,10 @@ impl<T: Clone + Send + 'static> HubWatch<T> {
     fn ensure_started(&mut self) {
         let Some(start) = self.start.take() else { return };
         let transport = Transport::new(start.name.clone());
-        transport.swap(Dialer::new(&AccessPolicy::default()).client_channel(start.client));
+        let mut settings = Settings::default();
+        settings.set_user_agent(start.settings.user_agent.clone(), Some(Sender::Provider));
+        let dialer = Dialer::with_settings(&AccessPolicy::default(), settings.into());
+        transport.swap(dialer.client_channel(start.client));
         let env = DriverEnv {
             cluster: start.name,
             health: Arc::new(Health::unsupervised(transport.link())),

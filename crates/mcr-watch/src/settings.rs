@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use mcr_client::UserAgent;
+
 /// How lists and watches behave. The defaults suit fleets of any size.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -40,6 +42,8 @@ pub struct WatchSettings {
     /// date. Behind a scope endpoint only that cluster is blocked, with
     /// [`WatchError::PlaceTooLarge`](crate::WatchError::PlaceTooLarge). Default none: no limit.
     pub held_bytes: Option<usize>,
+    /// The User-Agent of a [`HubWatch`](crate::HubWatch). A fleet sets it to its own.
+    pub user_agent: UserAgent,
 }
 
 impl Default for WatchSettings {
@@ -53,6 +57,7 @@ impl Default for WatchSettings {
             list_bytes: 256 << 20,
             fleet_list_bytes: 512 << 20,
             held_bytes: None,
+            user_agent: UserAgent::default(),
         }
     }
 }

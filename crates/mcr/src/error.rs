@@ -1,7 +1,7 @@
 //! Errors of controllers, the manager and the HTTP server.
 
 #[cfg(feature = "server")]
-use std::{io, net::SocketAddr};
+use std::{io, net::SocketAddr, path::PathBuf};
 use std::{sync::Arc, time::Duration};
 
 use mcr_core::BoxError;
@@ -109,6 +109,9 @@ pub enum ManagerError {
     /// The program has no cryptography for TLS.
     #[error(transparent)]
     NoCryptoProvider(#[from] mcr_core::crypto::NoCryptoProvider),
+    /// The User-Agent does not fit into a header.
+    #[error(transparent)]
+    UserAgent(#[from] mcr_core::InvalidUserAgent),
     /// A setting of the leader election is not valid.
     #[error(transparent)]
     LeaderElection(#[from] mcr_lease::InvalidCandidate),
@@ -173,6 +176,41 @@ pub enum ServeError {
         /// The error of the operating system.
         source: io::Error,
     },
+    /// The server would be readable from other machines, and nothing decides by whom.
+    #[error(
+        "/clusters and /metrics would be open to everybody who reaches {}: choose who may read with ServerOptions::access or its flags, serve at a loopback address, or ask for ServerAccess::open",
+        address_or_socket(address)
+    )]
+    Unguarded {
+        /// The address, if the socket has one.
+        address: Option<SocketAddr>,
+    },
+    /// Tokens would be sent to the server without encryption.
+    #[error(
+        "tokens would be sent to {} without encryption: set ServerOptions::tls, or plain_http if a service mesh or a proxy encrypts",
+        address_or_socket(address)
+    )]
+    TokensWithoutTls {
+        /// The address, if the socket has one.
+        address: Option<SocketAddr>,
+    },
+    /// Client certificates are asked for, but there is no TLS to send them in.
+    #[error("client certificates need TLS: set ServerOptions::tls, or another ServerAccess")]
+    CertificatesWithoutTls,
+    /// A file of the server can't be used.
+    #[error("can't serve metrics and health: {} {problem}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// There is no client of the hub, which decides who may read.
+    #[error("no client of the hub, which decides who may read /clusters and /metrics: {source}")]
+    HubClient {
+        /// The error.
+        source: BoxError,
+    },
     /// The given socket can't be used.
     #[error(
         "can't serve metrics and health on the given socket: {source}. Check that it is a TCP socket that listens"
@@ -181,4 +219,9 @@ pub enum ServeError {
         /// The error of the operating system.
         source: io::Error,
     },
+}
+
+#[cfg(feature = "server")]
+fn address_or_socket(address: &Option<SocketAddr>) -> String {
+    address.map_or_else(|| "the given socket".to_owned(), |address| address.to_string())
 }

@@ -46,7 +46,7 @@ pub struct LeaderElection {
 pub(crate) type MakeClient =
     Arc<dyn Fn() -> BoxFuture<'static, Result<(Client, Option<String>), BoxError>> + Send + Sync>;
 
-async fn default_client() -> Result<(Client, Option<String>), BoxError> {
+pub(crate) async fn default_client() -> Result<(Client, Option<String>), BoxError> {
     let config = Config::infer().await?;
     let address = config.cluster_url.to_string();
     mcr_core::crypto::install_default()?;

@@ -60,8 +60,8 @@ pub use mcr_core::{
 pub use mcr_core::{
     BoxError, Cluster, ClusterName, ClusterNotFound, ClusterSpec, ClusterState, DISPLAY_NAME, Epoch, Fleet,
     FleetBuilder, FleetEvent, FleetEvents, FleetObjects, FleetSettings, FleetSnapshot, HUB,
-    InvalidClusterName, MissingCluster, ObjectChange, ObjectKey, ObjectPath, Provider, SINGLE_CLUSTER, Store,
-    StoreError, WatchRequest, crypto, layer,
+    InvalidClusterName, InvalidUserAgent, MissingCluster, ObjectChange, ObjectKey, ObjectPath, Provider,
+    SINGLE_CLUSTER, Store, StoreError, UserAgent, WatchRequest, crypto, layer,
 };
 
 /// The `kube` crate that this release of mcr is built on.

@@ -9,7 +9,7 @@ use std::{
 
 use futures::FutureExt;
 use kube::Client;
-use mcr_core::{BoxError, Fleet, FleetBuilder, FleetSettings, Provider};
+use mcr_core::{BoxError, Fleet, FleetBuilder, FleetSettings, Provider, UserAgent};
 use mcr_lease::{InvalidCandidate, Leadership};
 use tokio::{
     task::JoinSet,
@@ -62,6 +62,7 @@ pub struct ManagerBuilder {
     election: Option<Result<Elected, InvalidCandidate>>,
     /// The leadership for the leader tasks; set by `build`.
     leadership: Arc<OnceLock<Leadership>>,
+    user_agent: Option<String>,
     #[cfg(feature = "server")]
     serve: Option<crate::server::ServerOptions>,
 }
@@ -80,6 +81,7 @@ impl Manager {
             equal_names: false,
             election: None,
             leadership: Arc::default(),
+            user_agent: None,
             #[cfg(feature = "server")]
             serve: None,
         }
@@ -164,7 +166,7 @@ impl Manager {
         let (mut server, stop_server) = (JoinSet::new(), CancellationToken::new());
         #[cfg(feature = "server")]
         if let Some(options) = serve {
-            let bound = Server::bind(options, &fleet, handles.clone(), stop_work.clone())?;
+            let bound = Server::bind(options, &fleet, handles.clone(), stop_work.clone()).await?;
             server.spawn(bound.run(stop_server.clone()));
         }
         let mut election = match elected {
@@ -269,6 +271,16 @@ impl ManagerBuilder {
         self
     }
 
+    /// Sets who API servers take the program for, best as `NAME/VERSION`; see [`UserAgent`]. Default: the name of the executable file.
+    ///
+    /// ```
+    /// let builder = mcr::Manager::builder().user_agent(concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")));
+    /// ```
+    pub fn user_agent(mut self, program: impl Into<String>) -> Self {
+        self.user_agent = Some(program.into());
+        self
+    }
+
     /// Adds a controller, or the result of [`Controller::build`](crate::Controller::build). In the second case,
     /// [`build`](Self::build) returns its error.
     pub fn controller(mut self, controller: impl IntoController) -> Self {
@@ -335,7 +347,7 @@ impl ManagerBuilder {
 
     /// Serves `/metrics`, `/clusters`, `/healthz` and `/readyz` while the manager runs; see [`server`](crate::server).
     ///
-    /// If the address can't be bound, [`Manager::run`] returns an error before it starts anything. A second call replaces
+    /// If the address can't be bound, or a file can't be used, [`Manager::run`] returns an error before it starts anything. A second call replaces
     /// the options of the first.
     ///
     /// ```no_run
@@ -390,14 +402,27 @@ impl ManagerBuilder {
     /// # Errors
     /// [`ManagerError`] if a controller could not be built, if two controllers have the same name, or if the manager has
     /// neither a provider nor a fleet, or has a fleet together with providers or settings, or if the program has no
-    /// cryptography for TLS (see [`crypto`](crate::crypto)).
+    /// cryptography for TLS (see [`crypto`](crate::crypto)). With a server, also if that could be read from other machines
+    /// and nothing decides by whom ([`ServerOptions::access`](crate::server::ServerOptions::access)).
     pub fn build(self) -> Result<Manager, ManagerError> {
         mcr_core::crypto::provider()?;
+        #[cfg(feature = "server")]
+        if let Some(options) = &self.serve {
+            options.check()?;
+        }
+        let agent = self.user_agent.as_deref().map(UserAgent::new).transpose()?;
+        let has_settings = self.settings || agent.is_some();
         let fleet = match self.fleet {
-            Some(_) if self.providers > 0 || self.settings => return Err(ManagerError::TwoFleets),
+            Some(_) if self.providers > 0 || has_settings => return Err(ManagerError::TwoFleets),
             Some(fleet) => fleet,
             None if self.providers == 0 => return Err(ManagerError::NoProvider),
-            None => self.builder.build(),
+            None => match agent {
+                Some(agent) => self
+                    .builder
+                    .settings(|settings| settings.user_agent = agent)
+                    .build(),
+                None => self.builder.build(),
+            },
         };
         let controllers = self.controllers.into_iter().collect::<Result<Vec<_>, _>>()?;
         let mut names = HashSet::new();

@@ -7,11 +7,12 @@ use std::{
     net::{Ipv4Addr, TcpListener, TcpStream},
 };
 
-use k8s_openapi::api::{apps::v1::Deployment, rbac::v1::ClusterRole};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret, rbac::v1::ClusterRole};
 use kube::{
     Api,
     api::{Patch, PatchParams},
 };
+use mcr_testkit::control_plane::CertificateAuthority;
 use serde_json::{Value, json};
 
 use super::{
@@ -21,6 +22,10 @@ use super::{
 };
 
 const LABEL: &str = "sigs.k8s.io/multicluster-runtime-kubeconfig";
+
+/// The ClusterRoles of `base/server.yaml`: for the program, and for whoever reads.
+const REVIEWS: &str = "controller-reviews";
+const READER: &str = "controller-reader";
 
 /// A group, a resource with its subresource, and a verb.
 pub(crate) type Right = (String, String, String);
@@ -33,6 +38,8 @@ pub(crate) struct Deployed<'a> {
     pub(crate) hub: (&'a Member, Kubectl),
     pub(crate) member: (&'a Member, Kubectl),
     files: [tempfile::TempDir; 3],
+    /// Has signed the certificate of the program's server.
+    authority: CertificateAuthority,
 }
 
 impl<'a> Deployed<'a> {
@@ -49,6 +56,12 @@ impl<'a> Deployed<'a> {
         // A dry run makes no namespace for what is to be in it.
         hub_kubectl.run(&["create", "namespace", &namespace]);
         more["namespace"] = json!(namespace);
+        // Of the whole hub, which other tests use too.
+        more["patches"] = json!([{
+            "target": {"kind": "ClusterRoleBinding", "name": REVIEWS},
+            "options": {"allowNameChange": true},
+            "patch": format!("- {{op: replace, path: /metadata/name, value: {namespace}-reviews}}"),
+        }]);
         let on_hub = kustomization(&format!("overlays/{overlay}"), more);
         let prefix = format!("{namespace}-");
         let on_member = kustomization(&format!("member-rbac/{example}"), json!({"namePrefix": prefix}));
@@ -73,9 +86,57 @@ impl<'a> Deployed<'a> {
             hub: (hub, hub_kubectl),
             member: (member, member_kubectl),
             files: [on_hub, on_member, tempfile::tempdir().unwrap()],
+            authority: CertificateAuthority::new("metrics").unwrap(),
         };
+        deployed.prepare_server();
         deployed.add_secret("east", &deployed.member_kubeconfig());
         deployed
+    }
+
+    /// What the README has of the server: its certificate, and somebody who may read.
+    fn prepare_server(&self) {
+        let (certificate, key) = self.authority.server().unwrap();
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
+            "metadata": {"name": "controller-tls", "namespace": self.namespace},
+            "stringData": {"tls.crt": certificate, "tls.key": key},
+        });
+        let (_, kubectl) = &self.hub;
+        kubectl.run_with(&["apply", "-f", "-"], &secret.to_string());
+        kubectl.run(&["-n", &self.namespace, "create", "serviceaccount", "reader"]);
+        let (binding, reader) = (
+            self.reader(),
+            format!("--serviceaccount={}:reader", self.namespace),
+        );
+        let role = format!("--clusterrole={READER}");
+        kubectl.run(&["create", "clusterrolebinding", &binding, &role, &reader]);
+    }
+
+    fn reader(&self) -> String {
+        format!("{}-reader", self.namespace)
+    }
+
+    /// kubectl for the program's server, as this ServiceAccount or as nobody.
+    fn reads(&self, port: u16, account: Option<&str>) -> Kubectl {
+        let user = match account {
+            Some(account) => {
+                let create = ["-n", &self.namespace, "create", "token", account];
+                json!({"token": self.hub.1.run(&create).trim()})
+            }
+            // Without a user, kubectl would ask for one.
+            None => json!({"token": "of-nobody"}),
+        };
+        let folder = self.files[2].path();
+        fs::write(folder.join("ca.crt"), self.authority.certificate_pem()).unwrap();
+        let cluster = json!({
+            "server": format!("https://127.0.0.1:{port}"), "certificate-authority": folder.join("ca.crt"),
+        });
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "a",
+            "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+            "clusters": [{"name": "a", "cluster": cluster}], "users": [{"name": "a", "user": user}],
+        });
+        Kubectl::new(&kubeconfig.to_string()).unwrap()
     }
 
     /// Who the program is to the hub.
@@ -121,6 +182,7 @@ impl<'a> Deployed<'a> {
         let roles = hub["items"].as_array().unwrap();
         assert!(!roles.is_empty());
         let mut on_hub: BTreeSet<Right> = roles.iter().flat_map(rights).collect();
+        on_hub.extend(rights(&self.hub.1.get(&["clusterrole", REVIEWS])));
         if self.example == "progressive-rollout" {
             on_hub.extend(rights(&self.hub.1.get(&["clusterrole", self.example])));
         }
@@ -146,42 +208,63 @@ impl<'a> Deployed<'a> {
         fs::write(&kubeconfig, with_token(&hub.kubeconfig, &token, &self.namespace)).unwrap();
 
         let container = &pod["containers"][0];
-        let mount = &container["volumeMounts"][0];
-        assert_eq!(mount["name"], pod["volumes"][0]["name"]);
-        if let Some(map) = pod["volumes"][0]["configMap"]["name"].as_str() {
-            let mounted = kubectl.get(&[&in_namespace[..], &["configmap", map]].concat());
-            for (name, text) in mounted["data"].as_object().unwrap() {
-                fs::write(folder.join(name), content.or(text.as_str()).unwrap()).unwrap();
+        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        let mut mounts = Vec::new();
+        for mount in list(&container["volumeMounts"]) {
+            let volumes = list(&pod["volumes"]);
+            let volume = volumes
+                .iter()
+                .find(|volume| volume["name"] == mount["name"])
+                .unwrap();
+            let there = folder.join(mount["name"].as_str().unwrap());
+            fs::create_dir_all(&there).unwrap();
+            if let Some(map) = volume["configMap"]["name"].as_str() {
+                let mounted = kubectl.get(&[&in_namespace[..], &["configmap", map]].concat());
+                for (name, text) in mounted["data"].as_object().unwrap() {
+                    fs::write(there.join(name), content.or(text.as_str()).unwrap()).unwrap();
+                }
             }
+            if let Some(secret) = volume["secret"]["secretName"].as_str() {
+                let secret = [&in_namespace[..], &["secret", secret]].concat();
+                let Secret { data, .. } = serde_json::from_value(kubectl.get(&secret)).unwrap();
+                for (name, content) in data.unwrap() {
+                    fs::write(there.join(name), content.0).unwrap();
+                }
+            }
+            let path = mount["mountPath"].as_str().unwrap().to_owned();
+            mounts.push((path, there.to_str().unwrap().to_owned()));
         }
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
+        let free = || {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            (listener.local_addr().unwrap().port(), listener)
+        };
+        // Both are held until both are known.
+        let ((port, _held), (probes, _held_too)) = (free(), free());
         let mut args = vec![
             "--allow-loopback".to_owned(),
             "--hub-kubeconfig".to_owned(),
             kubeconfig.display().to_string(),
         ];
-        for arg in container["args"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|arg| arg.as_str().unwrap())
-        {
-            match (arg, mount["mountPath"].as_str()) {
-                ("--serve=0.0.0.0:8080", _) => args.push(format!("--serve=127.0.0.1:{port}")),
-                (arg, Some(there)) => args.push(arg.replace(there, folder.to_str().unwrap())),
-                (arg, None) => args.push(arg.to_owned()),
-            }
+        for arg in list(&container["args"]) {
+            let arg = mounts
+                .iter()
+                .fold(arg.as_str().unwrap().to_owned(), |arg, (path, there)| {
+                    arg.replace(&format!("={path}/"), &format!("={there}/"))
+                });
+            args.push(
+                arg.replace("0.0.0.0:8443", &format!("127.0.0.1:{port}"))
+                    .replace("0.0.0.0:8081", &format!("127.0.0.1:{probes}")),
+            );
         }
-        assert_eq!(container["ports"][0]["containerPort"], 8080);
+        assert_eq!(container["ports"][0]["containerPort"], 8443);
+        assert_eq!(container["ports"][1]["containerPort"], 8081);
+        drop((_held, _held_too));
         let program = Program::start_text_with(self.example, &args, [("LANG", "C")]);
         Running {
             deployed: self,
             program,
             port,
+            probes,
         }
     }
 }
@@ -191,6 +274,8 @@ impl Drop for Deployed<'_> {
     fn drop(&mut self) {
         let (hub, member) = (&self.hub.1, &self.member.1);
         hub.try_run(&["delete", "namespace", &self.namespace, "--wait=false"]);
+        let bindings = [self.reader(), format!("{}-reviews", self.namespace)];
+        hub.try_run(&["delete", "clusterrolebinding", &bindings[0], &bindings[1]]);
         member.try_run(&["delete", "-k", self.files[1].path().to_str().unwrap_or_default()]);
         if self.example == "progressive-rollout" {
             hub.try_run(&["delete", "clusterrole,clusterrolebinding", self.example]);
@@ -234,6 +319,7 @@ pub(crate) struct Running<'a> {
     deployed: &'a Deployed<'a>,
     program: Program,
     port: u16,
+    probes: u16,
 }
 
 fn line<'a>(kind: &'a str, name: &'a str, event: &'a str) -> impl Fn(&Value) -> bool + 'a {
@@ -243,11 +329,11 @@ fn line<'a>(kind: &'a str, name: &'a str, event: &'a str) -> impl Fn(&Value) -> 
 }
 
 impl Running<'_> {
-    fn get(&self, path: &str) -> Option<String> {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).ok()?;
+    fn probe(&self, path: &str) -> Option<String> {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.probes)).ok()?;
         write!(
             stream,
-            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+            "GET {path} HTTP/1.1\r\nHost: 10.0.0.7\r\nConnection: close\r\n\r\n"
         )
         .ok()?;
         let mut answer = String::new();
@@ -255,16 +341,25 @@ impl Running<'_> {
         answer.starts_with("HTTP/1.1 200").then_some(answer)
     }
 
-    /// Asks what the probes of the Deployment ask, and Prometheus.
+    /// Asks what the probes of the Deployment ask, and what Prometheus asks, over TLS: as the reader, as the controller, who may not
+    /// read, and as nobody.
     pub(crate) fn answers(&self) {
-        for (path, word) in [
-            ("/healthz", "ok"),
-            ("/readyz", "\"ready\":true"),
-            ("/metrics", "mcr_"),
-            ("/clusters", "east"),
-        ] {
-            let answers = || self.get(path).filter(|answer| answer.contains(word));
+        for (path, word) in [("/healthz", "ok"), ("/readyz", "\"ready\":true")] {
+            let answers = || self.probe(path).filter(|answer| answer.contains(word));
             self.program.wait(path, answers);
+        }
+        let reads = |account| self.deployed.reads(self.port, account);
+        let (reader, controller, nobody) = (reads(Some("reader")), reads(Some("controller")), reads(None));
+        for (path, word) in [("/metrics", "mcr_"), ("/clusters", "east")] {
+            let answers = || reader.raw(path).ok().filter(|answer| answer.contains(word));
+            self.program.wait(path, answers);
+            let refused = controller.raw(path).unwrap_err();
+            assert!(refused.contains("orbidden"), "{refused}");
+            let refused = nobody.raw(path).unwrap_err();
+            assert!(
+                refused.contains("must be logged in") || refused.contains("nauthorized"),
+                "{refused}"
+            );
         }
     }
 

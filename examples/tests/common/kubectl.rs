@@ -45,6 +45,21 @@ impl Kubectl {
         self.run_with(args, "")
     }
 
+    /// What a server has at a path, or what kubectl prints about its refusal. A timeout would become a part of the query.
+    pub(crate) fn raw(&self, path: &str) -> Result<String, String> {
+        let output = self
+            .command(&["get", "--raw", path, "--request-timeout=0"])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if output.status.success() {
+            Ok(text(&output.stdout))
+        } else {
+            Err(text(&output.stderr))
+        }
+    }
+
     /// What it reads with these arguments.
     pub(crate) fn get(&self, what: &[&str]) -> Value {
         serde_json::from_str(&self.run(&[&["get", "-o", "json"][..], what].concat())).unwrap()

@@ -35,9 +35,10 @@ async fn requests_carry_the_credential_and_the_path_of_the_server() {
     assert_eq!(seen.header("impersonate-uid"), ["7"]);
     assert_eq!(seen.header("impersonate-group"), ["a", "b"]);
     assert_eq!(seen.header("impersonate-extra-acme.com%2f%50roject"), ["x", "y"]);
-    assert_eq!(
-        seen.header("user-agent"),
-        [concat!("mcr/", env!("CARGO_PKG_VERSION"))]
+    let agent = seen.header("user-agent")[0];
+    assert!(
+        agent.contains(concat!(" mcr/", env!("CARGO_PKG_VERSION"), " (")),
+        "{agent}"
     );
     assert_eq!(seen.header("accept"), ["application/json"]);
     assert_eq!(seen.header("host"), [server.address.to_string()]);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use mcr_access::internal::WeakCache;
-use mcr_client::Dialer;
+use mcr_client::{Dialer, UserAgent};
 use mcr_watch::internal::{KindTables, ListBudget};
 use tokio::{
     runtime::{EnterGuard, Handle},
@@ -35,6 +35,10 @@ impl Resources {
     pub(crate) fn new(mut settings: FleetSettings) -> Self {
         if settings.allow_anonymous {
             Arc::make_mut(&mut settings.transport).allow_anonymous = true;
+        }
+        if settings.user_agent != UserAgent::default() {
+            Arc::make_mut(&mut settings.transport).set_user_agent(settings.user_agent.clone(), None);
+            Arc::make_mut(&mut settings.watch).user_agent = settings.user_agent.clone();
         }
         Self {
             connect_permits: Arc::new(Semaphore::new(settings.connects.max(1))),

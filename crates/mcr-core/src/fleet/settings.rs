@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use mcr_access::{AccessPolicy, ClusterName};
-use mcr_client::TransportLayer;
+use mcr_client::{TransportLayer, UserAgent};
 use mcr_watch::WatchSettings;
 
 /// The settings of a fleet. Most programs need no other values than the defaults.
@@ -48,6 +48,8 @@ pub struct FleetSettings {
     pub watch: Arc<WatchSettings>,
     /// Set by [`FleetBuilder::transport_layer`](super::FleetBuilder::transport_layer).
     pub(crate) transport_layer: Option<TransportLayers>,
+    /// The User-Agent of all requests of the fleet and of the watches of its providers.
+    pub user_agent: UserAgent,
     /// The `reportingComponent` of Kubernetes events. Default `mcr`.
     pub event_reporter: String,
     /// Whether a declared identity stands alone, so that the UID of `kube-system` is not read beside it: for providers whose
@@ -98,6 +100,7 @@ impl Default for FleetSettings {
             allow_anonymous: false,
             watch: Arc::default(),
             transport_layer: None,
+            user_agent: UserAgent::default(),
             event_reporter: "mcr".to_owned(),
             declared_identity_suffices: false,
             transport: Arc::default(),

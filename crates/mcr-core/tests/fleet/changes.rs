@@ -85,7 +85,7 @@ async fn another_address_of_the_same_cluster_keeps_the_store_and_reports_missed_
         .await
         .or_fail()
         .since(mark)
-        .count(|e| e.is_list("configmaps") && e.user_agent.starts_with("mcr/"));
+        .count(|e| e.is_list("configmaps") && e.user_agent.contains(" mcr/"));
     assert_eq!(lists, 1, "another address costs one list");
     running.stop().await;
 }

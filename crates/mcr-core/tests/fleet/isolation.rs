@@ -122,7 +122,7 @@ async fn engaging_a_hundred_clusters_costs_little_more_than_a_hundred_lists() {
     }
     let audit = plane.audit().await.or_fail().since(mark);
     let asked = |of: &dyn Fn(&AuditEvent) -> bool| {
-        audit.count(|event| event.user_agent.starts_with("mcr/") && event.is_start() && of(event))
+        audit.count(|event| event.user_agent.contains(" mcr/") && event.is_start() && of(event))
     };
     let who = |event: &AuditEvent| event.verb == "get" && event.name == "kube-system";
     let reported = [

@@ -20,9 +20,15 @@ async fn every_request_reports_who_asks_and_wants_json_as_it_is() {
     assert_eq!(asked.len(), 3);
     for asked in &asked {
         let agent = asked.header("user-agent").expect("a User-Agent");
-        assert!(agent.starts_with("mcr/"), "{agent}");
+        assert!(agent.contains(" mcr/"), "{agent}");
         assert_eq!(asked.header("authorization"), Some("Bearer t"));
     }
+    let senders: Vec<_> = asked
+        .iter()
+        .filter_map(|asked| asked.header("user-agent")?.rsplit(") ").next())
+        .collect();
+    assert_eq!(senders[..2], ["fleet", "controllers"]);
+    assert!(senders[2].ends_with(')'), "the program itself: {}", senders[2]);
     // API servers from 1.37 on compress watches in a form that many clients can't read.
     for asked in &asked[..2] {
         assert_eq!(asked.header("accept-encoding"), Some("identity"));

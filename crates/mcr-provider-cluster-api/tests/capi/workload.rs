@@ -98,7 +98,7 @@ impl Load {
 
 /// Whether this is about a request of the tests' controllers, and not one of Cluster API or of the tests themselves.
 pub(crate) fn from_us(event: &AuditEvent) -> bool {
-    event.user_agent.starts_with("mcr/")
+    event.user_agent.contains(" mcr/")
 }
 
 /// Waits until the tests' controllers ask with a credential that is as wanted, and returns it.

@@ -53,6 +53,17 @@ impl CertificateAuthority {
         Ok((certificate, key))
     }
 
+    /// The certificate and the private key of a client with this name, PEM.
+    ///
+    /// # Errors
+    ///
+    /// When they can't be made.
+    pub fn client(&self, name: &str) -> Result<(String, String), ControlPlaneError> {
+        let pair = self.inner.client(name, |_| {});
+        let Pair { certificate, key } = pair.map_err(ControlPlaneError::certificate(name))?.into();
+        Ok((certificate, key))
+    }
+
     pub(super) fn inner(&self) -> Arc<Authority> {
         self.inner.clone()
     }

@@ -7,7 +7,7 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use mcr_client::{
     ResponseBody,
-    internal::{HeadTimeout, jitter, probe},
+    internal::{HeadTimeout, Sender, jitter, probe},
 };
 use mcr_store::{parse_list, parse_status};
 use tokio::time::{sleep, timeout};
@@ -161,6 +161,7 @@ fn get<'q>(
     Request::get(format!("{}?{}", kind.path(), query.finish()))
         .header(header::ACCEPT, accept)
         .header(header::ACCEPT_ENCODING, "identity")
+        .extension(Sender::Controllers)
         .body(Body::empty())
         .map_err(|_| WatchError::Malformed(format!("{kind} does not make a valid URL")))
 }

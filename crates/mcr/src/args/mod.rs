@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `--kubeconfigs`, `--kubeconfig-dirs`, `--globs` | [`KubeconfigArgs`] |
 //! | `--hub-kubeconfig`, `--hub-context` | [`HubArgs`] |
-//! | `--serve`, `--leader-election` | [`ManagerArgs`] |
+//! | `--serve` and `--serve-…`, `--leader-election` | [`ManagerArgs`] |
 //! | `--log-format` | [`LogArgs`] |
 //! | `--allow-duplicates` | [`Args`] only, for [`Args::fleet`] |
 //!
@@ -166,7 +166,7 @@ impl Args {
         let of_hub = self.hub.hub_kubeconfig.is_some() || self.hub.hub_context.is_some();
         let given = [
             !self.clusters.is_empty() || !self.clusters.globs.is_empty(),
-            of_hub && self.manager.leader_election.is_none(),
+            of_hub && !self.manager.needs_hub(),
         ];
         let read = self.read.clone();
         // A task, because the program may read them after this.

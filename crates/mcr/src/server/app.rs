@@ -4,25 +4,25 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{
     Router,
-    body::Body,
     extract::{RawQuery, State},
     response::Response,
     routing::get,
 };
-use http::{HeaderValue, StatusCode, header};
+use http::StatusCode;
 use mcr_core::{ClusterState, Fleet};
 use serde_json::json;
 use tokio::{sync::Semaphore, time::timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::{
+    answer::{JSON, TEXT, error, respond},
+    checks::{Check, Failed, failures},
+};
 use crate::{
     controller::ControllerHandle,
     metrics::Metrics,
     report::{ClusterReport, FleetReport, leadership},
 };
-
-const TEXT: &str = "text/plain; charset=utf-8";
-const JSON: &str = "application/json";
 
 /// How many reports of all clusters are made at once. Further requests wait.
 const REPORTS: usize = 2;
@@ -31,60 +31,50 @@ const PERMIT_WAIT: Duration = Duration::from_secs(10);
 
 /// The state behind the routes.
 pub(super) struct App {
-    fleet: Fleet,
-    controllers: Vec<ControllerHandle>,
-    metrics: Metrics,
-    stopping: CancellationToken,
-    permits: Arc<Semaphore>,
+    pub(super) fleet: Fleet,
+    pub(super) controllers: Vec<ControllerHandle>,
+    pub(super) metrics: Metrics,
+    pub(super) stopping: CancellationToken,
+    pub(super) permits: Arc<Semaphore>,
+    pub(super) health: Vec<Check>,
+    pub(super) readiness: Vec<Check>,
+    /// Whether probes, which anybody may send, are answered with the texts of errors. Those can have addresses in them.
+    pub(super) shows_errors: bool,
 }
 
 impl App {
-    pub(super) fn new(
-        fleet: Fleet,
-        controllers: Vec<ControllerHandle>,
-        metrics: Metrics,
-        stopping: CancellationToken,
-    ) -> Self {
-        Self {
-            fleet,
-            controllers,
-            metrics,
-            stopping,
-            permits: Arc::new(Semaphore::new(REPORTS)),
-        }
+    /// The permits for [`permits`](Self::permits).
+    pub(super) fn permits() -> Arc<Semaphore> {
+        Arc::new(Semaphore::new(REPORTS))
     }
 
-    pub(super) fn router(self) -> Router {
-        Router::new()
-            .route("/healthz", get(async || respond(StatusCode::OK, TEXT, "ok")))
+    /// The routes, and those of the program for all other paths.
+    pub(super) fn router(self, own: Option<Router>) -> Router {
+        let router = Router::new()
+            .route("/healthz", get(healthy))
             .route("/readyz", get(ready))
             .route("/metrics", get(metrics))
             .route("/clusters", get(clusters))
-            .fallback(async || {
+            .with_state(Arc::new(self));
+        match own {
+            Some(own) => router.fallback_service(own),
+            None => router.fallback(async || {
                 error(
                     StatusCode::NOT_FOUND,
                     "no such path; there are /clusters, /metrics, /healthz and /readyz",
                 )
-            })
-            .with_state(Arc::new(self))
+            }),
+        }
     }
-}
 
-fn respond(status: StatusCode, content_type: &'static str, body: impl Into<Body>) -> Response {
-    let mut response = Response::new(body.into());
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(
-        header::X_CONTENT_TYPE_OPTIONS,
-        HeaderValue::from_static("nosniff"),
-    );
-    response
-}
-
-pub(super) fn error(status: StatusCode, message: &str) -> Response {
-    respond(status, JSON, json!({ "error": message }).to_string())
+    fn describe(&self, failed: Failed<'_>) -> String {
+        let Failed { name, error } = failed;
+        if self.shows_errors {
+            format!("the check {name} fails: {error}")
+        } else {
+            format!("the check {name} fails; the log has the reason")
+        }
+    }
 }
 
 /// Responds with a report of all clusters. Makes it on a blocking thread, and only a few reports at once.
@@ -134,8 +124,23 @@ async fn clusters(State(app): State<Arc<App>>, RawQuery(query): RawQuery) -> Res
     .await
 }
 
+async fn healthy(State(app): State<Arc<App>>) -> Response {
+    match failures(&app.health).await.into_iter().next() {
+        None => respond(StatusCode::OK, TEXT, "ok"),
+        Some(failed) => respond(StatusCode::SERVICE_UNAVAILABLE, TEXT, app.describe(failed)),
+    }
+}
+
 async fn ready(State(app): State<Arc<App>>) -> Response {
-    match not_ready(&app) {
+    let reason = match not_ready(&app) {
+        Some(reason) => Some(reason),
+        None => failures(&app.readiness)
+            .await
+            .into_iter()
+            .next()
+            .map(|failed| app.describe(failed)),
+    };
+    match reason {
         None => {
             let mut body = json!({ "ready": true });
             if let Some(leadership) = leadership(&app.controllers) {
@@ -159,12 +164,16 @@ fn not_ready(app: &App) -> Option<String> {
         .iter()
         .filter(|provider| !provider.synced)
         .map(|provider| match &provider.last_error {
-            Some(error) => format!("{} (its discovery fails: {error})", provider.name),
+            Some(error) if app.shows_errors => format!("{} (its discovery fails: {error})", provider.name),
+            Some(_) => format!(
+                "{} (its discovery fails; /clusters has the reason)",
+                provider.name
+            ),
             None => provider.name.to_string(),
         })
         .collect();
     let list = waiting.join(", ");
-    (!waiting.is_empty()).then(|| format!("not every provider has said which clusters there are: {list}"))
+    (!waiting.is_empty()).then(|| format!("not every provider has announced all its clusters: {list}"))
 }
 
 /// The clusters that a query selects: with one of these names or display names, and in one of these states. Empty lists select all.

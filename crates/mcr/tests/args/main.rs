@@ -58,6 +58,11 @@ fn all_flags_are_parsed() {
         "--hub-kubeconfig=h",
         "--hub-context=ctx",
         "--serve=127.0.0.1:0",
+        "--serve-authorize",
+        "--serve-tls-cert=c",
+        "--serve-tls-key=k",
+        "--serve-probes=127.0.0.1:1",
+        "--serve-host=a,b",
         "--log-format=json",
     ])
     .unwrap();
@@ -70,6 +75,25 @@ fn all_flags_are_parsed() {
     let error = args.hub().unwrap_err().to_string();
     assert!(error.contains("--hub-kubeconfig h"), "{error}");
     assert_eq!(args.manager.serve.unwrap().port(), 0);
+    assert!(args.manager.serve_authorize && !args.manager.serve_open);
+    assert_eq!(args.manager.serve_host, ["a", "b"]);
+    for wrong in [
+        &["--serve-authorize"][..],
+        &["--serve=127.0.0.1:0", "--serve-open", "--serve-authorize"],
+        &["--serve=127.0.0.1:0", "--serve-open", "--serve-token-file=t"],
+        &["--serve=127.0.0.1:0", "--serve-tls-cert=c"],
+        &["--serve=127.0.0.1:0", "--serve-client-ca=c"],
+        &["--serve-probes=127.0.0.1:0"],
+    ] {
+        assert!(parse(wrong).is_err(), "{wrong:?}");
+    }
+    // Without a guard the flag for the address alone opens nothing to other machines.
+    let everywhere = parse(&["--serve=0.0.0.0:0"]).unwrap().manager();
+    let error = everywhere
+        .provider(FileProvider::builder().files(["/nowhere/f"]).build().unwrap())
+        .build()
+        .unwrap_err();
+    assert!(error.to_string().contains("open to everybody"), "{error}");
     assert_eq!(args.log.log_format, LogFormat::Json);
     assert!(!args.clusters().is_empty());
     // A variable of a manifest may be empty.

@@ -4,7 +4,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+mod agents;
 #[allow(dead_code, reason = "shared with the promises")]
 #[path = "../promises/fleet.rs"]
 mod fleet;
+#[cfg(feature = "server")]
+mod guarded;
 mod sick;

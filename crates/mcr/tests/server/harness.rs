@@ -15,7 +15,7 @@ use mcr::{
 };
 use serde_json::Value;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
     sync::mpsc,
     task::JoinHandle,
@@ -42,7 +42,7 @@ pub(crate) async fn done(_: Request<ConfigMap>, _: Arc<()>) -> Result<Action, Bo
 }
 
 /// Longer than any test: a limit of this length never takes effect.
-const NEVER: Duration = Duration::from_secs(3600);
+pub(crate) const NEVER: Duration = Duration::from_secs(3600);
 /// The timeout of a wait in a test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -55,13 +55,25 @@ pub(crate) fn serve_with(
     head_within: Duration,
     with: impl FnOnce(ManagerBuilder) -> ManagerBuilder,
 ) -> Served {
+    serve_as(|options| options.head_within(head_within), with)
+}
+
+/// With changed server options.
+pub(crate) fn serve_options(change: impl FnOnce(ServerOptions) -> ServerOptions) -> Served {
+    serve_as(|options| change(options.head_within(NEVER)), |builder| builder)
+}
+
+fn serve_as(
+    change: impl FnOnce(ServerOptions) -> ServerOptions,
+    with: impl FnOnce(ManagerBuilder) -> ManagerBuilder,
+) -> Served {
     let (announce, provider) = Scripted::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let builder = Manager::builder()
         .provider(provider)
         .controller(Controller::<ConfigMap>::new("animals").build(done, Arc::new(())))
-        .serve(ServerOptions::from(listener).head_within(head_within));
+        .serve(change(ServerOptions::from(listener)));
     let manager = with(builder).build().unwrap();
     let (stop, fleet) = (CancellationToken::new(), manager.fleet().clone());
     let running = tokio::spawn(manager.run_until(stop.clone()));
@@ -92,12 +104,59 @@ impl Answer {
 }
 
 pub(crate) async fn ask(address: SocketAddr, method: &str, path: &str) -> Answer {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    ask_with(address, method, path, "host: localhost\r\n").await
+}
+
+/// With these header lines.
+pub(crate) async fn ask_with(address: SocketAddr, method: &str, path: &str, headers: &str) -> Answer {
+    let stream = TcpStream::connect(address).await.unwrap();
+    ask_over(stream, method, path, headers).await
+}
+
+/// Over a connection, which is closed.
+pub(crate) async fn ask_over(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    method: &str,
+    path: &str,
+    headers: &str,
+) -> Answer {
+    let request = format!("{method} {path} HTTP/1.1\r\n{headers}connection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
-    let mut all = String::new();
-    stream.read_to_string(&mut all).await.unwrap();
-    answer(&all)
+    let mut all = Vec::new();
+    // The end of a TLS connection is not always announced.
+    let _ = stream.read_to_end(&mut all).await;
+    answer(&String::from_utf8(all).unwrap())
+}
+
+/// The status of `GET /metrics` with a bearer token, over a connection that stays open.
+pub(crate) async fn status_over(stream: &mut TcpStream, token: &str) -> u16 {
+    let request =
+        format!("GET /metrics HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    let end = |answer: &[u8]| {
+        let text = String::from_utf8_lossy(answer);
+        let (head, body) = text.split_once("\r\n\r\n")?;
+        let length = head.to_lowercase();
+        let length: usize = length
+            .split("content-length: ")
+            .nth(1)?
+            .lines()
+            .next()?
+            .parse()
+            .ok()?;
+        (body.len() >= length).then(|| head.split(' ').nth(1).unwrap().parse().unwrap())
+    };
+    loop {
+        if let Some(status) = end(&answer) {
+            return status;
+        }
+        assert_ne!(
+            stream.read_buf(&mut answer).await.unwrap(),
+            0,
+            "the server closed the connection"
+        );
+    }
 }
 
 pub(crate) fn answer(all: &str) -> Answer {

@@ -84,7 +84,7 @@ async fn ready_once_every_provider_has_announced_everything() {
     assert_eq!(before.status, 503);
     assert_eq!(
         before.json(),
-        json!({"ready": false, "reason": "not every provider has said which clusters there are: told"})
+        json!({"ready": false, "reason": "not every provider has announced all its clusters: told"})
     );
     assert_eq!(served.get("/healthz").await.status, 200, "not ready is not dead");
     served

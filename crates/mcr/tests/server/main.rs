@@ -1,5 +1,7 @@
 //! The HTTP server: its responses, its limits, and its start and end.
 
+mod checks;
+mod guard;
 mod harness;
 mod http;
 mod report;
@@ -7,3 +9,4 @@ mod report;
 mod series;
 #[path = "../support/mod.rs"]
 mod support;
+mod tls;

@@ -1,0 +1,177 @@
+//! Decides who is served.
+
+use std::{
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+use axum::response::Response;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use mcr_core::Fingerprint;
+
+use super::{
+    access::{Kind, ServerAccess},
+    answer::error,
+    reviews::{Reviews, Undecided, Verdict},
+};
+use crate::error::ServeError;
+
+/// The largest file of tokens.
+const TOKEN_FILE: u64 = 64 << 10;
+
+/// A guard that runs.
+pub(super) enum Guard {
+    Open,
+    Hub(Box<Reviews>),
+    TokenFile(PathBuf),
+    ClientCertificates,
+}
+
+/// What a guard decides by.
+pub(super) struct Caller<'a> {
+    pub(super) verb: &'a str,
+    pub(super) path: &'a str,
+    pub(super) headers: &'a HeaderMap,
+    /// Whether the connection has a client certificate that was verified.
+    pub(super) is_verified: bool,
+}
+
+impl Guard {
+    pub(super) async fn new(access: Option<ServerAccess>) -> Result<Self, ServeError> {
+        Ok(match access.map(|access| access.0) {
+            // For this machine only: `ServerOptions::check`.
+            None | Some(Kind::Open) => Self::Open,
+            Some(Kind::Hub { client, cache_ttl }) => {
+                let made = client().await;
+                let (client, _) = made.map_err(|source| ServeError::HubClient { source })?;
+                Self::Hub(Box::new(Reviews::new(client, cache_ttl)))
+            }
+            Some(Kind::TokenFile(path)) => {
+                let tokens = tokens(&path);
+                let problem = match &tokens {
+                    Ok(tokens) if !tokens.is_empty() => return Ok(Self::TokenFile(path)),
+                    Ok(_) => "holds no token",
+                    Err(problem) => problem,
+                };
+                return Err(ServeError::File {
+                    problem: (*problem).to_owned(),
+                    path,
+                });
+            }
+            Some(Kind::ClientCertificates(_)) => Self::ClientCertificates,
+        })
+    }
+
+    /// The response to a caller who is not served.
+    pub(super) async fn refusal(&self, caller: &Caller<'_>) -> Option<Response> {
+        match self {
+            Self::Open => None,
+            Self::ClientCertificates => {
+                let message = "show a client certificate of the authority that this server trusts";
+                (!caller.is_verified).then(|| error(StatusCode::UNAUTHORIZED, message))
+            }
+            Self::Hub(reviews) => {
+                let Some(token) = bearer(caller.headers) else {
+                    return Some(unauthorized());
+                };
+                match reviews.verdict(token, caller.verb, caller.path).await {
+                    Ok(Verdict::Allowed) => None,
+                    Ok(Verdict::Unauthenticated) => Some(unauthorized()),
+                    Ok(Verdict::Forbidden) => Some(error(
+                        StatusCode::FORBIDDEN,
+                        &format!(
+                            "the user of this token may not {} this path; grant it by a ClusterRole with nonResourceURLs",
+                            caller.verb
+                        ),
+                    )),
+                    Err(Undecided) => Some(undecided()),
+                }
+            }
+            Self::TokenFile(path) => {
+                let Some(token) = bearer(caller.headers) else {
+                    return Some(unauthorized());
+                };
+                let (path, token) = (path.clone(), Fingerprint::of(&token));
+                match tokio::task::spawn_blocking(move || tokens(&path)).await {
+                    Ok(Ok(tokens)) if tokens.contains(&token) => None,
+                    Ok(Ok(_)) => Some(unauthorized()),
+                    _ => Some(undecided()),
+                }
+            }
+        }
+    }
+}
+
+fn unauthorized() -> Response {
+    let mut response = error(
+        StatusCode::UNAUTHORIZED,
+        "send a token that is valid, in the header Authorization: Bearer TOKEN",
+    );
+    response
+        .headers_mut()
+        .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    response
+}
+
+fn undecided() -> Response {
+    let message = "it can't be checked who may read this; the log of the program has the reason";
+    error(StatusCode::SERVICE_UNAVAILABLE, message)
+}
+
+/// The token of a request that has one, and only one.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut all = headers.get_all(header::AUTHORIZATION).iter();
+    let (Some(value), None) = (all.next(), all.next()) else {
+        return None;
+    };
+    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}
+
+/// The fingerprints of the tokens in a file. A comparison of tokens themselves would take longer the more of them is right.
+fn tokens(path: &Path) -> Result<Vec<Fingerprint>, &'static str> {
+    let mut text = String::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(TOKEN_FILE + 1).read_to_string(&mut text));
+    match read {
+        Ok(read) if read as u64 > TOKEN_FILE => Err("is larger than 64 KiB"),
+        Ok(_) => Ok(text
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .map(|token| Fingerprint::of(&token))
+            .collect()),
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "the file of tokens can't be read, so requests are refused");
+            Err("can't be read as text")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_has_one_bearer_token_or_none() {
+        let of = |values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(header::AUTHORIZATION, value.parse().unwrap());
+            }
+            bearer(&headers).map(str::to_owned)
+        };
+        assert_eq!(of(&["Bearer abc"]).as_deref(), Some("abc"));
+        assert_eq!(of(&["bEARER  abc "]).as_deref(), Some("abc"));
+        for none in [
+            &[][..],
+            &["Bearer"],
+            &["Bearer "],
+            &["Basic abc"],
+            &["abc"],
+            &["Bearer abc", "Bearer abc"],
+        ] {
+            assert_eq!(of(none), None, "{none:?}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Health checks and routes of the program.
+#![allow(clippy::unwrap_used)] // Clippy takes only functions marked as tests for tests.
+
+use std::{
+    future::pending,
+    net::TcpListener,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+
+use mcr::{
+    BoxError,
+    core::Change,
+    server::axum::{Router, routing::get},
+};
+use mcr_testkit::log::Log;
+use tokio::{io::AsyncWriteExt, net::TcpStream, time::timeout};
+use tracing::Level;
+
+use crate::harness::{PATIENCE, ask, serve_options, until_answer};
+
+#[tokio::test]
+async fn a_check_that_fails_is_named_and_a_probe_runs_it_once_a_second_at_most() {
+    let log = Log::of_this_thread(Level::INFO);
+    let (fails, runs) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
+    let served = serve_options(|options| {
+        let (fails, runs) = (fails.clone(), runs.clone());
+        let database = move || {
+            runs.fetch_add(1, Ordering::Relaxed);
+            let fails = fails.load(Ordering::Relaxed);
+            async move {
+                if fails {
+                    return Err(BoxError::from("no route to db-1"));
+                }
+                Ok(())
+            }
+        };
+        options
+            .readyz_check("database", database)
+            .healthz_check("loop", async || Ok(()))
+    });
+    served.announce(Change::Synced);
+    let failing = until_answer(&served, |answer| answer.body.contains("database")).await;
+    assert_eq!(failing.status, 503);
+    assert_eq!(
+        failing.json()["reason"],
+        "the check database fails: no route to db-1"
+    );
+    assert_eq!(served.get("/healthz").await.body, "ok");
+    let before = runs.load(Ordering::Relaxed);
+    for _ in 0..50 {
+        served.get("/readyz").await;
+    }
+    let after = runs.load(Ordering::Relaxed);
+    assert!(after - before < 25, "{before} to {after} runs for 50 probes");
+    fails.store(false, Ordering::Relaxed);
+    until_answer(&served, |answer| answer.status == 200).await;
+    assert_eq!(log.lines_with("a health check fails").len(), 1, "{}", log.text());
+    assert_eq!(log.lines_with("succeeds again").len(), 1, "{}", log.text());
+    served.end().await;
+}
+
+#[tokio::test]
+async fn a_check_that_hangs_or_panics_fails() {
+    let served = serve_options(|options| {
+        options
+            .healthz_check("hangs", pending)
+            .readyz_check("panics", async || panic!("a fault"))
+    });
+    served.announce(Change::Synced);
+    let panics = until_answer(&served, |answer| answer.body.contains("panics")).await;
+    assert_eq!(
+        panics.json()["reason"],
+        "the check panics fails: the check panicked"
+    );
+    let hangs = timeout(PATIENCE, served.get("/healthz")).await.unwrap();
+    assert_eq!(hangs.status, 503);
+    assert_eq!(hangs.body, "the check hangs fails: no answer within 5 s");
+    served.end().await;
+}
+
+#[tokio::test]
+async fn routes_of_the_program_are_served_beside_those_of_mcr() {
+    let own = Router::new()
+        .route("/version", get(async || "1.2.3").post(async || "set"))
+        .route("/clusters", get(async || "mine"))
+        .fallback(async || "nothing");
+    let served = serve_options(|options| options.merge_router(own));
+    assert_eq!(served.get("/version").await.body, "1.2.3");
+    assert_eq!(ask(served.address, "POST", "/version").await.body, "set");
+    assert_eq!(served.get("/elsewhere").await.body, "nothing");
+    assert!(served.get("/clusters").await.json()["clusters"].is_array());
+    assert_eq!(ask(served.address, "TRACE", "/version").await.status, 405);
+    served.end().await;
+}
+
+#[tokio::test]
+async fn probes_have_an_address_of_their_own_and_nothing_else_is_served_there() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let probes = listener.local_addr().unwrap();
+    let served = serve_options(|options| options.probes_on(listener));
+    // The other address is full, and floods of connections that never ask take turns there.
+    let mut held = Vec::new();
+    for _ in 0..64 {
+        let mut stream = TcpStream::connect(served.address).await.unwrap();
+        let request = b"GET /clusters HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        stream.write_all(request).await.unwrap();
+        held.push(stream);
+    }
+    for _ in 0..100 {
+        held.push(TcpStream::connect(served.address).await.unwrap());
+    }
+    for (path, status) in [
+        ("/healthz", 200),
+        ("/readyz", 503),
+        ("/clusters", 404),
+        ("/metrics", 404),
+        ("/", 404),
+    ] {
+        let answer = timeout(PATIENCE, ask(probes, "GET", path)).await.unwrap();
+        assert_eq!(answer.status, status, "{path}: {}", answer.body);
+    }
+    assert_eq!(ask(probes, "POST", "/healthz").await.status, 405);
+    served.end().await;
+    assert!(TcpStream::connect(probes).await.is_err());
+}
