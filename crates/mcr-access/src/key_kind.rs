@@ -2,13 +2,13 @@
 
 use rustls_pki_types::PrivateKeyDer;
 
+/// An elliptic curve that is spelled out, or that has no name here.
+pub(crate) const SPELLED_OUT: &str = "ECDSA with an uncommon or spelled-out curve";
+
 /// The names of object identifiers: keys, curves, and the signatures that a server may still use and can't be verified.
 const NAMES: [(&[u8], &str); 10] = [
     (b"\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01", "RSA"),
-    (
-        b"\x2a\x86\x48\xce\x3d\x02\x01",
-        "ECDSA with an uncommon or spelled-out curve",
-    ),
+    (b"\x2a\x86\x48\xce\x3d\x02\x01", SPELLED_OUT),
     (b"\x2a\x86\x48\xce\x3d\x03\x01\x07", "ECDSA P-256"),
     (b"\x2b\x81\x04\x00\x22", "ECDSA P-384"),
     (b"\x2b\x81\x04\x00\x23", "ECDSA P-521"),
@@ -36,7 +36,7 @@ pub(crate) fn of_private_key(key: &PrivateKeyDer<'_>) -> Option<String> {
                 if curve.contains("ECDSA") {
                     curve
                 } else {
-                    NAMES[1].1
+                    SPELLED_OUT
                 }
                 .to_owned(),
             )

@@ -97,7 +97,8 @@ fn parse_identity(chain: &[u8], key: &str) -> Result<CertifiedKey, IdentityProbl
     CertifiedKey::from_der(chain, key, provider).map_err(|error| {
         use rustls::{Error, InconsistentKeys};
         match error {
-            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+            // aws-lc-rs reads a spelled-out curve, and the certificate has it in another form.
+            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) if kind.as_deref() != Some(key_kind::SPELLED_OUT) => {
                 (IdentityPart::Key, "does not belong to the client certificate; copy both again from the same place".into())
             }
             Error::InvalidCertificate(error) if format!("{error:?}").contains("UnsupportedCertVersion") => (
@@ -154,7 +155,7 @@ mod tests {
             let (kind, key) = part.split_once('\n').unwrap();
             let (half, problem) = parse_identity(chain.as_bytes(), key).unwrap_err();
             assert_eq!(half, IdentityPart::Key);
-            let only_aws_lc_rs = ["P-521", "spelled-out", "exponent 3", "8192"];
+            let only_aws_lc_rs = ["P-521", "exponent 3", "8192"];
             if verifies_p521() && only_aws_lc_rs.iter().any(|part| kind.contains(part)) {
                 // The key can be used, and is not that of the certificate.
                 assert!(problem.starts_with("does not belong"), "{kind}: {problem}");
