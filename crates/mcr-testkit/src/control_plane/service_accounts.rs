@@ -139,6 +139,15 @@ impl ServiceAccountUser {
             .kubeconfig_with(Credentials::Token(token.into()))
     }
 
+    /// Replaces the rules for all namespaces, and waits until they work.
+    ///
+    /// # Errors
+    ///
+    /// When the API server refuses, or the rules do not take effect within 10 s.
+    pub async fn allow(&self, rules: impl IntoIterator<Item = PolicyRule>) -> Result<(), ControlPlaneError> {
+        self.access.allow((None, rules.into_iter().collect())).await
+    }
+
     /// Removes all granted rules, and waits until requests are refused (403).
     ///
     /// # Errors
