@@ -27,7 +27,7 @@ async fn every_request_reports_who_asks_and_wants_json_as_it_is() {
         .iter()
         .filter_map(|asked| asked.header("user-agent")?.rsplit(") ").next())
         .collect();
-    assert_eq!(senders[..2], ["fleet", "controllers"]);
+    assert_eq!(senders[..2], ["controllers", "controllers"]);
     assert!(senders[2].ends_with(')'), "the program itself: {}", senders[2]);
     // API servers from 1.37 on compress watches in a form that many clients can't read.
     for asked in &asked[..2] {
