@@ -44,7 +44,8 @@ pub(super) struct Access {
     /// The user name that the authorizer sees.
     pub(super) user: String,
     groups: Vec<String>,
-    name: String,
+    /// The name of its roles and bindings.
+    role: String,
     given: Mutex<Given>,
 }
 
@@ -63,13 +64,13 @@ impl Access {
         groups: Vec<String>,
         grants: Vec<Grant>,
     ) -> Result<Arc<Self>, ControlPlaneError> {
-        let name = format!("mcr-testkit:{user}");
+        let role = format!("mcr-testkit:{user}");
         let access = Self {
             plane,
             subject,
             user,
             groups,
-            name,
+            role,
             given: Mutex::default(),
         };
         for grant in grants {
@@ -88,12 +89,12 @@ impl Access {
             given.probes.extend(probes.iter().cloned());
         }
         let [role, binding] = kinds(scope.as_deref());
-        let role_ref = json!({ "apiGroup": RBAC, "kind": role, "name": self.name });
+        let role_ref = json!({ "apiGroup": RBAC, "kind": role, "name": self.role });
         let bound = json!({ "roleRef": role_ref, "subjects": [self.subject] });
         for (kind, mut object) in [(role, json!({ "rules": rules })), (binding, bound)] {
             object["apiVersion"] = format!("{RBAC}/v1").into();
             object["kind"] = kind.into();
-            object["metadata"] = json!({ "name": self.name });
+            object["metadata"] = json!({ "name": self.role });
             let path = self.path(scope.as_deref(), kind) + "?fieldManager=mcr-testkit&force=true";
             let applied = send(&self.plane.client(), "PATCH", &path, &object).await;
             applied.map_err(ControlPlaneError::api(format!("granting rules to {}", self.user)))?;
@@ -119,7 +120,7 @@ impl Access {
 
     fn path(&self, namespace: Option<&str>, kind: &str) -> String {
         let place = namespace.map_or_else(String::new, |namespace| format!("/namespaces/{namespace}"));
-        format!("/apis/{RBAC}/v1{place}/{}s/{}", kind.to_lowercase(), self.name)
+        format!("/apis/{RBAC}/v1{place}/{}s/{}", kind.to_lowercase(), self.role)
     }
 
     /// A `SubjectAccessReview` whose answer depends on the rule. One for each rule is enough,
