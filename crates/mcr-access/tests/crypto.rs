@@ -1,4 +1,5 @@
 //! Which cryptography is used. One test, in a process of its own, because a provider is installed once in a process.
+#![allow(clippy::unwrap_used)]
 
 use mcr_access::{KubeconfigAccess, Trust, crypto};
 use rustls::{

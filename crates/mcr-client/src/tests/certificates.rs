@@ -374,8 +374,7 @@ async fn p521_and_sha512_can_be_used_with_aws_lc_rs_and_are_named_with_ring() {
             )
             .unwrap();
         let server = tls_server(TlsAcceptor::from(Arc::new(config))).await;
-        let endpoint =
-            Endpoint::new(server.uri("https", "")).certificate_authority(part("authority").to_owned());
+        let endpoint = Endpoint::new(server.uri("https", "")).certificate_authority(part("authority"));
         for key in ["client key", "client key in SEC1"] {
             let credential = Credential::certificate(part("client"), part(key));
             let channel = dialer().channel(&endpoint, &credential, Trust::Trusted).unwrap();
