@@ -33,7 +33,6 @@ use tokio_util::either::Either;
 use tower::{Service, ServiceExt};
 
 use crate::{
-    explain::explain,
     headers::basic_auth,
     lookups::Lookups,
     proxies::{hint, unused_variable},
@@ -214,7 +213,7 @@ fn with_port(to: Uri) -> Uri {
 
 /// No connection, and the environment has a proxy that the fleet does not use.
 #[derive(Debug, thiserror::Error)]
-#[error("{}; {}", explain(.source.as_ref()), hint(.variable))]
+#[error("{}", hint(.variable))]
 pub(crate) struct ProxyNotUsed {
     variable: &'static str,
     source: BoxError,

@@ -1,6 +1,9 @@
 //! Sends requests over the current channel of a transport: the retry after a 401, and the end of old channels.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use arc_swap::ArcSwapOption;
 use http::{Request, Response, StatusCode};
@@ -12,6 +15,7 @@ use crate::{
     body::{BodyTracker, ResponseBody, RunningBodies},
     channel::Channel,
     error::{TransportError, TransportErrorKind},
+    layer::TransportLayer,
     path,
     refresh::CredentialRefresh,
     request::{RequestClass, RequestInfo},
@@ -26,6 +30,7 @@ pub(crate) struct CurrentChannel {
     pub(crate) state: Arc<TransportState>,
     pub(crate) generation: ArcSwapOption<Generation>,
     pub(crate) refresh: CredentialRefresh,
+    pub(crate) layer: OnceLock<Box<TransportLayer>>,
     /// The runtime in which the transport was made, for calls from other threads.
     pub(crate) runtime: Option<tokio::runtime::Handle>,
 }
@@ -136,7 +141,7 @@ impl CurrentChannel {
     ) -> Result<Response<ResponseBody>, TransportError> {
         // A request of a cluster in a scope has passed the layer of that cluster.
         let is_routed = request.extensions().get::<RequestClass>().is_some();
-        let layer = self.state.layer.get().filter(|layer| layer.receives(info.class));
+        let layer = self.layer.get().filter(|layer| layer.receives(info.class));
         match layer.filter(|_| !is_routed) {
             Some(layer) => layer.send(channel, request, info).await,
             None => channel.send(request).await,

@@ -50,11 +50,10 @@ pub fn explain(error: &(dyn Error + 'static)) -> String {
         if let Some(error) = error.downcast_ref::<TransportError>() {
             return error.kind().to_string();
         }
-        if error.is::<ForbiddenAddress>()
-            || error.is::<ProxyNotUsed>()
-            || error.is::<UnknownHost>()
-            || error.is::<ConnectTimeout>()
-        {
+        if let (true, Some(source)) = (error.is::<ProxyNotUsed>(), error.source()) {
+            return format!("{}; {error}", explain(source));
+        }
+        if error.is::<ForbiddenAddress>() || error.is::<UnknownHost>() || error.is::<ConnectTimeout>() {
             return error.to_string();
         }
         if error.is::<tower::buffer::error::Closed>() {

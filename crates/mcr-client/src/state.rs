@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, LazyLock, OnceLock,
+        Arc, LazyLock,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, SystemTime},
@@ -12,7 +12,7 @@ use mcr_access::ClusterName;
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use crate::{error::TransportErrorKind, layer::TransportLayer, link::Link, settings::Settings};
+use crate::{error::TransportErrorKind, link::Link, settings::Settings};
 
 static START: LazyLock<(Instant, SystemTime)> = LazyLock::new(|| (Instant::now(), SystemTime::now()));
 
@@ -26,7 +26,6 @@ pub(crate) struct TransportState {
     pub(crate) link: Link,
     /// A request asks whether the cluster still answers. Holds one wish at most.
     pub(crate) probe_wanted: Notify,
-    pub(crate) layer: OnceLock<Box<TransportLayer>>,
     /// Milliseconds after [`START`]; 0 for never.
     last_received: AtomicU64,
 }
@@ -41,7 +40,6 @@ impl TransportState {
             open_bodies: AtomicUsize::new(0),
             link: Link::default(),
             probe_wanted: Notify::new(),
-            layer: OnceLock::new(),
             last_received: AtomicU64::new(0),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, LazyLock, atomic::Ordering},
+    sync::{Arc, LazyLock, OnceLock, atomic::Ordering},
     time::SystemTime,
 };
 
@@ -47,6 +47,7 @@ impl Transport {
             state: Arc::new(TransportState::new(cluster, settings)),
             generation: ArcSwapOption::empty(),
             refresh: CredentialRefresh::default(),
+            layer: OnceLock::new(),
             runtime: tokio::runtime::Handle::try_current().ok(),
         };
         Self {
@@ -57,7 +58,7 @@ impl Transport {
 
     /// Puts a layer over all requests. Only the first call has an effect.
     pub fn set_layer(&self, layer: TransportLayer) {
-        let _ = self.current.state.layer.set(Box::new(layer));
+        let _ = self.current.layer.set(Box::new(layer));
     }
 
     /// Replaces the channel.

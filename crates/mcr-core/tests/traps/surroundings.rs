@@ -63,5 +63,13 @@ async fn proxies_of_the_environment_are_not_applied_to_clusters() {
     one.running.join("tls", &kubeconfig).await;
     let dialled = tokio::time::timeout(SOON, direct.accept()).await;
     dialled.unwrap().unwrap();
+    // The error names the variable that would have helped.
+    let far = mcr_doubles::scripted::kubeconfig("https://no-such-host.invalid");
+    let far = one.running.join("far", &far).await;
+    eventually("the variable is named", || {
+        format!("{:?}", far.state())
+            .contains("; HTTPS_PROXY is set, and kubectl would connect through that proxy")
+    })
+    .await;
     one.running.stop().await;
 }

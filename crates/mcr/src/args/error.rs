@@ -2,7 +2,7 @@
 
 use mcr_core::{AccessError, BoxError};
 
-/// Why the flags lead to no hub. The text names the flag or the file and says what to correct.
+/// Why the flags lead to no hub, or can't be used. The text names the flag or the file and says what to correct.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArgsError {
@@ -53,6 +53,9 @@ pub enum ArgsError {
         /// Why this is not a Pod.
         source: BoxError,
     },
+    /// A variable of the environment has no URL of a proxy.
+    #[error("--proxy-from-env")]
+    Proxy(#[source] AccessError),
     /// kube can't build a client of the hub.
     #[error("{origin}: can't build a client of the hub")]
     #[non_exhaustive]

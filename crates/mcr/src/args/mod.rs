@@ -6,7 +6,7 @@
 //! | `--hub-kubeconfig`, `--hub-context` | [`HubArgs`] |
 //! | `--serve` and `--serve-…`, `--leader-election` | [`ManagerArgs`] |
 //! | `--log-format` | [`LogArgs`] |
-//! | `--allow-duplicates` | [`Args`] only, for [`Args::fleet`] |
+//! | `--allow-duplicates`, `--proxy-from-env` | [`Args`] only, for [`Args::fleet`] |
 //!
 //! [`Args`] has all of them. The command `mcr` has the same flags for clusters and hub, with the same meaning.
 //!
@@ -73,7 +73,7 @@ pub use hub::{Hub, HubArgs};
 pub use kubeconfigs::KubeconfigArgs;
 pub use log::{LogArgs, LogFormat};
 pub use manager::ManagerArgs;
-use mcr_core::{Fleet, FleetBuilder, Provider};
+use mcr_core::{Fleet, FleetBuilder, Provider, ProxyEnvironment};
 
 /// All flags of this module. See [`args`](self).
 ///
@@ -113,6 +113,11 @@ pub struct Args {
     /// takes its source for a copy, and in the end deletes it
     #[arg(long, help_heading = "Clusters")]
     pub allow_duplicates: bool,
+    /// Connect to clusters through the proxies of the environment: HTTPS_PROXY and HTTP_PROXY, with the exceptions of NO_PROXY
+    ///
+    /// The proxy-url of a cluster comes first. Without this flag, clusters without one are connected to directly
+    #[arg(long, help_heading = "Clusters")]
+    pub proxy_from_env: bool,
     /// Whether the program has read the flags of the clusters, and those of the hub.
     #[arg(skip)]
     read: Arc<[AtomicBool; 2]>,
@@ -146,12 +151,16 @@ impl Args {
     /// out of the members, see [`Hub::members_of`].
     ///
     /// # Errors
-    /// As for [`HubArgs::hub`].
+    /// As for [`HubArgs::hub`], and if a variable of the environment has no proxy and `--proxy-from-env` is given.
     pub fn fleet(&self, members: impl Provider) -> Result<FleetBuilder, ArgsError> {
         let hub = self.hub()?;
         let members = hub.members_of(members);
         let allow = self.allow_duplicates;
-        let fleet = Fleet::builder().settings(|settings| settings.allow_duplicates = allow);
+        let mut fleet = Fleet::builder().settings(|settings| settings.allow_duplicates = allow);
+        if self.proxy_from_env {
+            let proxies = ProxyEnvironment::from_env().map_err(ArgsError::Proxy)?;
+            fleet = fleet.transport(|transport| transport.proxies = Some(Arc::new(proxies)));
+        }
         Ok(fleet.provider(hub).provider(members))
     }
 

@@ -55,7 +55,7 @@ async fn annotates(request: Request<ConfigMap>, _: Arc<()>) -> Result<Action, ku
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_programs_and_the_parts_of_each_are_told_apart_in_one_audit_log() {
+async fn one_audit_log_distinguishes_two_programs_and_their_parts() {
     let plane = ControlPlane::builder().audit(true).start().await.or_fail();
     let stop = CancellationToken::new();
     let programs = [Some("policy/1.2.3"), Some("backup/4.5.6"), None];
