@@ -95,6 +95,14 @@ impl SimError {
         Self::new(405, "MethodNotAllowed", message).with(json!({}))
     }
 
+    /// The verb is not one of a custom resource.
+    pub fn not_supported(kind: &Kind, verb: &str) -> Self {
+        let resource = &kind.resource;
+        let message = format!("{verb} is not supported on resources of kind \"{resource}\"");
+        let details = json!({"group": kind.group, "kind": kind.plural});
+        Self::new(405, "MethodNotAllowed", message).with(details)
+    }
+
     pub fn not_found(kind: &Kind, name: &str) -> Self {
         Self::new(404, "NotFound", format!("{} not found", kind.quoted(name))).with(kind.details(name))
     }

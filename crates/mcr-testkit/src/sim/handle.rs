@@ -16,7 +16,7 @@ use super::list;
 use super::patch::Patch;
 use super::query::{ListOptions, Query};
 use super::request::{Request, header};
-use super::route::{Route, Target};
+use super::route::{Route, Target, is_built_in};
 use super::state::ClusterState;
 use super::watch::Watch;
 use super::write::{Verb, Write};
@@ -128,7 +128,13 @@ impl Request<'_> {
             Route::CoreVersions => Some(discovery::core_versions()),
             Route::Groups => Some(discovery::groups(&kinds)),
             Route::Group(group) => discovery::group(&kinds, group),
-            Route::Resources(group, version) => discovery::resources(&kinds, group, version),
+            Route::Resources(group, version) => {
+                let found = discovery::resources(&kinds, group, version);
+                if found.is_none() && is_built_in(group) {
+                    return Err(SimError::no_such_resource());
+                }
+                found
+            }
             Route::OpenApi => Some(openapi::index(&kinds)),
             Route::OpenApiOf(group, version) => openapi::document(&kinds, group, version),
             Route::Resource(_) | Route::Nothing => None,
@@ -149,15 +155,20 @@ impl Request<'_> {
         accepted: &Result<Form, SimError>,
     ) -> Result<Answer, SimError> {
         let custom = kind.custom.is_some();
+        let is_all = matches!(verb, "list" | "watch");
         let misplaced = if kind.namespaced {
             target.namespace.is_empty()
         } else {
             !target.namespace.is_empty()
         };
+        // Custom resources are served elsewhere, and that server passes on what it does not serve.
+        if misplaced && custom && (!kind.namespaced || !is_all) {
+            return Ok(Answer::Text(404, "404 page not found\n".into()));
+        }
         if misplaced && (!kind.namespaced || !target.name.is_empty()) {
             return Err(SimError::no_such_resource());
         }
-        if misplaced && !matches!(verb, "list" | "watch") {
+        if misplaced && !is_all {
             return Err(SimError::method_not_allowed());
         }
         if kind.create_only && !target.name.is_empty() {
@@ -184,6 +195,7 @@ impl Request<'_> {
             "" => {}
             "status" if kind.has_status && matches!(verb, "get" | "update" | "patch") => {}
             "finalize" if kind.is_namespaces() && verb == "update" => {}
+            "status" if kind.has_status && custom => return Err(SimError::not_supported(kind, verb)),
             "status" if kind.has_status => return Err(SimError::method_not_allowed()),
             _ if custom => return Err(SimError::not_found(kind, &target.name)),
             _ => return Err(SimError::no_such_resource()),

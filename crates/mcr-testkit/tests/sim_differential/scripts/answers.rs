@@ -38,6 +38,7 @@ pub(super) fn discovery() -> Script {
             get("/apis/apps"),
             get("/apis/autoscaling"),
             get("/apis/nope.example.com"),
+            get("/apis/apps/v9"),
             get("/readyz"),
         ],
     )
@@ -54,6 +55,7 @@ pub(super) fn refused_paths() -> Script {
             get("/api/v1/configmaps/a"),
             get("/api/v1/namespaces/{ns}/nodes"),
             delete("/api/v1/configmaps"),
+            delete("/apis/example.com/v1/widgets?fieldSelector=metadata.name%3Dnone"),
             raw(Method::PATCH, MAPS, "{}"),
             raw(Method::OPTIONS, MAPS, ""),
         ],

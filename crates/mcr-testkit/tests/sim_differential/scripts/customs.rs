@@ -92,6 +92,7 @@ pub(super) fn status() -> Script {
             get(&at(WIDGETS, "/w/status")),
             get(&at(WIDGETS, "/nope/status")),
             merge(json!({ "status": null })),
+            delete(&at(WIDGETS, "/w/status")),
             get(&at(MAPS, "/w/status")),
         ],
     )
