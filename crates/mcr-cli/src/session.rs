@@ -1,13 +1,13 @@
 //! A connection to one cluster, for commands that read or write there.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
 use futures::{StreamExt, stream};
 use kube::Client;
 use mcr_core::{
     Access, Change, Cluster, ClusterName, ClusterSpec, ClusterState, Discovery, Fleet, FleetEvent, Provider,
-    explain_error,
+    ProxyEnvironment, explain_error,
 };
 use tokio::{task::JoinHandle, time::timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -44,13 +44,19 @@ impl Provider for Only {
 
 impl Session {
     /// Connects to a cluster. `name` is for errors.
-    pub(crate) async fn open(name: &str, access: impl Into<Access>, limit: Duration) -> anyhow::Result<Self> {
+    pub(crate) async fn open(
+        name: &str,
+        access: impl Into<Access>,
+        limit: Duration,
+        proxies: Option<Arc<ProxyEnvironment>>,
+    ) -> anyhow::Result<Self> {
         let only = Only {
             name: ClusterName::new(name).context("the context's name can't be shown")?,
             access: access.into(),
         };
         let fleet = Fleet::builder()
             .provider(only)
+            .transport(|transport| transport.proxies = proxies)
             .settings(|settings| {
                 settings.drain_grace = Duration::from_secs(1);
                 settings.probe_timeout = limit;

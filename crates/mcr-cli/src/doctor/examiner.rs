@@ -1,11 +1,11 @@
 //! The requests and connections that the engine makes for providers.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use kube::Client;
 use mcr_core::{
-    Access, AddressPolicy, Trust,
+    Access, AddressPolicy, ProxyEnvironment, Trust,
     doctor::{Doctor, Examiner, Finding, Right, Selected},
 };
 use serde_json::Value;
@@ -23,11 +23,18 @@ pub(super) struct Asking {
     pub(super) limit: Duration,
     /// The addresses that untrusted kubeconfigs may name.
     pub(super) addresses: AddressPolicy,
+    /// The proxies that the fleet uses.
+    pub(super) proxies: Option<Arc<ProxyEnvironment>>,
 }
 
 impl Asking {
     /// The connection to a target, step by step.
     pub(super) async fn connection(&self, target: &Target) -> Connection {
+        let mut target = target.clone();
+        let server = target.address.parse().ok();
+        let proxy = |server| self.proxies.as_ref()?.proxy_to(&server).cloned();
+        target.proxied |= server.and_then(proxy).is_some();
+        let target = &target;
         match target.trust {
             Trust::Trusted => probe::connection(target, &AddressPolicy::any(), self.limit).await,
             Trust::Untrusted => probe::connection(target, &self.addresses, self.limit).await,

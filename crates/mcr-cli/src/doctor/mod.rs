@@ -127,6 +127,7 @@ async fn examine(
 ) -> anyhow::Result<Findings> {
     let deadline = Instant::now() + args.timeout;
     let ask = Asking {
+        proxies: options.proxies()?,
         limit: (args.timeout / 3).max(Duration::from_millis(100)),
         addresses: args.clusters.policy().address_policy(),
     };

@@ -85,6 +85,9 @@ pub(crate) struct ClusterFlags {
     /// For the providers cluster-api, cluster-inventory, gardener and kubeconfig: allow loopback addresses, such as those of kind
     #[arg(long)]
     pub(crate) allow_loopback: bool,
+    /// Connect to clusters and hub through the proxies of the environment: HTTPS_PROXY, with the exceptions of NO_PROXY
+    #[arg(long)]
+    pub(crate) proxy_from_env: bool,
     /// For the provider kcp: the APIExportEndpointSlice of the hub whose consumers are the clusters
     #[arg(long, value_name = "NAME")]
     pub(crate) slice: Option<String>,

@@ -43,13 +43,16 @@ pub(crate) async fn start(chosen: Vec<Linked>, options: ProviderOptions) -> anyh
             }
         }
     }
-    let mut fleet = Fleet::builder().settings(|settings| {
-        settings.access_policy = options.access_policy();
-        // Only to be shown: each name is shown, with the cluster that it is another name of.
-        settings.allow_duplicates = true;
-        settings.drain_grace = Duration::from_secs(1);
-        settings.reconnect_cap = Duration::from_secs(5);
-    });
+    let proxies = options.proxies()?;
+    let mut fleet = Fleet::builder()
+        .transport(|transport| transport.proxies = proxies)
+        .settings(|settings| {
+            settings.access_policy = options.access_policy();
+            // Only to be shown: each name is shown, with the cluster that it is another name of.
+            settings.allow_duplicates = true;
+            settings.drain_grace = Duration::from_secs(1);
+            settings.reconnect_cap = Duration::from_secs(5);
+        });
     if merged {
         let mut multi = MultiProvider::builder()
             .separator(SEPARATOR)

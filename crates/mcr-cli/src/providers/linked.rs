@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, future::Future, path::PathBuf, sync::Arc, 
 
 use futures::{FutureExt, future::BoxFuture};
 use kube::Client;
-use mcr_core::{Access, AccessPolicy, BoxError, Provider};
+use mcr_core::{Access, AccessError, AccessPolicy, BoxError, Provider, ProxyEnvironment};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
@@ -110,6 +110,16 @@ impl ProviderOptions {
         self.0.flags.fleet_policy()
     }
 
+    /// The proxies of the environment, with `--proxy-from-env`.
+    ///
+    /// # Errors
+    /// If a variable has no URL of a proxy.
+    pub(crate) fn proxies(&self) -> Result<Option<Arc<ProxyEnvironment>>, AccessError> {
+        let wanted = self.0.flags.proxy_from_env;
+        let proxies = wanted.then(ProxyEnvironment::from_env).transpose()?;
+        Ok(proxies.map(Arc::new))
+    }
+
     /// A client of the hub: the cluster of `--hub-kubeconfig` and `--hub-context`, or else the one that kubectl would
     /// use, or else the cluster of the pod in which this program runs. All callers share one connection.
     ///
@@ -119,7 +129,7 @@ impl ProviderOptions {
         let session = self.0.hub.get_or_try_init(|| async {
             let flags = &self.0.flags;
             let (name, access) = hub(flags).await?;
-            Session::open(&name, access, HUB_WITHIN).await
+            Session::open(&name, access, HUB_WITHIN, self.proxies()?).await
         });
         self.noted(session.await).map(Session::client)
     }

@@ -260,7 +260,7 @@ fn account_of(review: TokenReviewStatus) -> Option<Account> {
 /// Checks that the cluster accepts the token, at the address that works from this machine.
 pub(super) async fn try_token(plan: &Plan, token: &str) -> anyhow::Result<()> {
     let access = KubeconfigAccess::new(document::kubeconfig(plan, token, true)?, Trust::Trusted);
-    let session = Session::open(&plan.member, Access::from(access), WITHIN)
+    let session = Session::open(&plan.member, Access::from(access), WITHIN, None)
         .await
         .context("the fresh token was tried, and does not work")?;
     let reviews: Api<SelfSubjectReview> = Api::all(session.client());

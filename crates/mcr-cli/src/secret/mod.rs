@@ -38,7 +38,9 @@ pub(crate) async fn create(args: CreateArgs) -> anyhow::Result<()> {
         return Ok(output::print(&show::dry_run(&plan, args.output)?)?);
     }
 
-    let session = Session::open(&hub, hub_access, WITHIN).await.context("the hub")?;
+    let session = Session::open(&hub, hub_access, WITHIN, None)
+        .await
+        .context("the hub")?;
     let result = with_hub(&args, &mut plan, session.client(), member_access).await;
     session.close().await;
     result
@@ -60,7 +62,7 @@ async fn with_hub(
         }
         hub.may_write(plan).await?;
     }
-    let session = Session::open(&plan.member, member_access, WITHIN)
+    let session = Session::open(&plan.member, member_access, WITHIN, None)
         .await
         .context("the cluster")?;
     let result = with_member(args, plan, &hub, session.client()).await;

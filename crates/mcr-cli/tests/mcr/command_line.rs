@@ -39,6 +39,21 @@ async fn the_help_is_as_it_was_written_down() {
 }
 
 #[tokio::test]
+async fn proxies_of_the_environment_are_read_only_with_the_flag() {
+    let user = User::new();
+    let mut args = vec!["clusters", "--kubeconfigs", "/nowhere/kubeconfig"];
+    let without = user.mcr_with("HTTPS_PROXY", "ftp://proxy", &args).await;
+    assert!(!without.err.contains("HTTPS_PROXY"), "{}", without.err);
+    args.push("--proxy-from-env");
+    let with = user.mcr_with("HTTPS_PROXY", "ftp://proxy", &args).await;
+    assert!(
+        with.err.contains("HTTPS_PROXY: has no URL of a proxy"),
+        "{}",
+        with.err
+    );
+}
+
+#[tokio::test]
 async fn the_help_fills_the_width_of_the_terminal() {
     let user = User::new();
     for command in COMMANDS {
