@@ -179,15 +179,17 @@ impl Service<Request<Body>> for RequestService {
 pub struct RequestLimit(Arc<leaky_bucket::RateLimiter>);
 
 impl RequestLimit {
-    /// At most so many requests a second, and so many at once after a pause. 0 counts as 1.
+    /// At most so many requests a second, and so many at once after a pause, or those of a hundredth of a second if they are more. 0
+    /// counts as 1.
     pub fn new(per_second: u32, burst: u32) -> Self {
         let (per_second, burst) = (per_second.max(1), burst.max(1));
-        // One at a time, so that waiting requests are spread over the second.
+        // As few at a time as possible, so that waiting requests are spread over the second. The limiter counts milliseconds.
+        let refill = per_second.div_ceil(100);
         let limiter = leaky_bucket::RateLimiter::builder()
             .initial(burst as usize)
-            .max(burst as usize)
-            .refill(1)
-            .interval(Duration::from_secs(1) / per_second)
+            .max(burst.max(refill) as usize)
+            .refill(refill as usize)
+            .interval(Duration::from_secs(1) * refill / per_second)
             .build();
         Self(Arc::new(limiter))
     }

@@ -102,7 +102,8 @@ impl ProxyEnvironment {
         let port = server
             .port()
             .map_or_else(|| port.to_owned(), |port| port.to_string());
-        let address = literal_ip(server);
+        // An IPv4 address may be written as IPv6.
+        let address = literal_ip(server).map(|address| address.to_canonical());
         let is_local = host == "localhost" || address.is_some_and(|address| address.is_loopback());
         let is_exception = |exception: &Exception| exception.matches(&host, address, &port);
         proxy
@@ -135,16 +136,16 @@ fn exception(entry: &str) -> Option<Exception> {
     if let Ok(network) = entry.parse() {
         return Some(Exception::Network(network));
     }
-    if let Ok(address) = entry.trim_matches(['[', ']']).parse() {
-        return Some(Exception::Address(address, None));
+    if let Ok(address) = entry.trim_matches(['[', ']']).parse::<IpAddr>() {
+        return Some(Exception::Address(address.to_canonical(), None));
     }
     let (name, port) = match entry.rsplit_once(':') {
         Some((name, port)) => (name, Some(port.to_owned())),
         None => (&*entry, None),
     };
     let name = name.trim_matches(['[', ']']);
-    if let Ok(address) = name.parse() {
-        return Some(Exception::Address(address, port));
+    if let Ok(address) = name.parse::<IpAddr>() {
+        return Some(Exception::Address(address.to_canonical(), port));
     }
     let name = name
         .strip_prefix('*')
@@ -191,7 +192,7 @@ pub fn unused_variable(server: &Uri) -> Option<&'static str> {
 pub fn hint(variable: &str) -> String {
     format!(
         "{variable} is set, and kubectl would connect through that proxy: to use it, too, start the program with --proxy-from-env, or \
-         set FleetSettings::proxies; or name the proxy as proxy-url of the cluster in the kubeconfig"
+         set TransportSettings::proxies; or name the proxy as proxy-url of the cluster in the kubeconfig"
     )
 }
 
@@ -232,6 +233,9 @@ mod tests {
             ("127.0.0.2", false),
             ("[::1]", false),
             ("[::2]", true),
+            ("[::ffff:127.0.0.1]", false),
+            ("[::ffff:10.0.0.2]", false),
+            ("[::ffff:192.168.1.1]", false),
             ("192.168.1.1", false),
             ("192.168.1.2", true),
             ("192.168.1.3", false),

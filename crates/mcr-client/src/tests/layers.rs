@@ -1,6 +1,7 @@
 //! Layers of the program over the requests of a cluster.
 
 use std::{
+    convert::Infallible,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -13,7 +14,7 @@ use mcr_access::BoxError;
 use mcr_testkit::waiting::hold_clock;
 use tokio::time::Instant;
 use tower::{
-    ServiceBuilder,
+    Layer, ServiceExt,
     layer::layer_fn,
     service_fn,
     util::{MapRequestLayer, MapResponseLayer},
@@ -202,21 +203,22 @@ async fn what_breaks_off_below_a_layer_is_reported_as_without_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_spreads_requests_and_outlives_a_rotation() {
-    let server = server().await;
-    let limit = ServiceBuilder::new().layer(RequestLimit::new(2, 3));
-    let transport = layered(&server, TransportLayer::new(limit));
-    let begun = Instant::now();
-    for number in 0..7 {
-        transport.send(get("/version")).await.unwrap();
-        if number == 3 {
-            transport.swap(channel(&server, "two"));
+async fn a_limit_spreads_requests() {
+    let took = async |per_second, burst, requests| {
+        let service = service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(()) });
+        let service = RequestLimit::new(per_second, burst).layer(service);
+        let begun = Instant::now();
+        for _ in 0..requests {
+            service.clone().oneshot(get("/version")).await.unwrap();
         }
-    }
-    let took = begun.elapsed();
+        begun.elapsed().as_millis()
+    };
     // Three at once, and four at two a second.
-    assert!(
-        took >= Duration::from_millis(1_900) && took < Duration::from_secs(3),
-        "{took:?}"
-    );
+    assert!((1_950..2_100).contains(&took(2, 3, 7).await));
+    for per_second in [99, 150, 1_000, 2_000, 10_000] {
+        let took = took(per_second, 1, 10 * per_second).await;
+        assert!((9_000..11_000).contains(&took), "{per_second}: {took}");
+    }
+    assert_eq!(took(0, 0, 2).await, 1_000, "0 counts as 1");
+    assert_eq!(took(u32::MAX, u32::MAX, 2).await, 0);
 }

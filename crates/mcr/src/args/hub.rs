@@ -149,7 +149,26 @@ fn in_cluster(origin: String) -> Result<Hub, ArgsError> {
 
 fn client(config: Config) -> Result<Client, BoxError> {
     mcr_core::crypto::install_default()?;
-    Ok(Client::try_from(config)?)
+    let has_proxy = config.proxy_url.is_some();
+    Client::try_from(config).map_err(|error| {
+        if has_proxy {
+            // kube's error quotes the URL of the proxy, which may contain a password.
+            "the client can't use the proxy-url of the kubeconfig; turn on the feature http-proxy or socks5 of kube".into()
+        } else {
+            error.into()
+        }
+    })
+}
+
+/// Whether the kubeconfig names a proxy for the cluster of a context. kube uses `HTTPS_PROXY` for the others, without `NO_PROXY`.
+fn names_proxy(kubeconfig: &Kubeconfig, context: &str) -> bool {
+    let mut contexts = kubeconfig.contexts.iter();
+    let context = contexts.find(|named| named.name == context);
+    let cluster = context.and_then(|named| Some(&named.context.as_ref()?.cluster));
+    let mut clusters = kubeconfig.clusters.iter();
+    let cluster = clusters.find(|named| Some(&named.name) == cluster);
+    let proxy = cluster.and_then(|named| named.cluster.as_ref()?.proxy_url.as_ref());
+    proxy.is_some_and(|proxy| !proxy.is_empty())
 }
 
 /// The hub that the flags name. [`HubArgs::hub`] creates it.
@@ -199,7 +218,9 @@ impl Hub {
             } else {
                 Kubeconfig::read()?
             };
-            let config = Config::from_custom_kubeconfig(read, &options).await?;
+            let names_proxy = names_proxy(&read, context);
+            let mut config = Config::from_custom_kubeconfig(read, &options).await?;
+            config.proxy_url.take_if(|_| !names_proxy);
             client(config)
         };
         build().await.map_err(|source| ArgsError::Client {
