@@ -211,6 +211,39 @@ async fn a_hub_is_a_cluster_and_a_client() {
     assert!(matches!(Access::from(hub), Access::Kubeconfig(_)));
 }
 
+/// kube would use it, without the exceptions of `NO_PROXY`.
+#[test]
+fn a_proxy_that_only_the_environment_names_is_not_used_for_the_hub() {
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_hub_is_a_cluster_and_a_client"])
+        .env("HTTPS_PROXY", "http://me:CANARY@proxy.example:3128")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
+#[tokio::test]
+async fn an_error_about_the_proxy_of_the_hub_does_not_quote_its_password() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hub.yaml");
+    let proxy = "server: 'http://c.example', proxy-url: 'http://me:CANARY@proxy.example:3128'";
+    let text = kubeconfig("eu", &["eu"]).replace("server: 'http://c.example'", proxy);
+    std::fs::write(&path, text).unwrap();
+    let hub = parse(&["--hub-kubeconfig", path.to_str().unwrap()])
+        .unwrap()
+        .hub();
+    // kube is built without its feature for proxies.
+    let Err(error) = hub.unwrap().client().await else {
+        panic!("kube can't use it")
+    };
+    let text = format!("{} {error:?}", all(&error));
+    assert!(
+        text.contains("feature http-proxy") && !text.contains("CANARY"),
+        "{text}"
+    );
+}
+
 /// The contexts that a provider announces first.
 async fn announced(provider: impl Provider) -> Vec<String> {
     let stop = CancellationToken::new();
