@@ -13,7 +13,7 @@ use http::Uri;
 use mcr_core::doctor::Level;
 
 pub(crate) use self::{
-    controller::Controller,
+    controller::{Controller, ServerFlags},
     details::{Failing, Gating, InController},
     report::{Report, Row},
 };
@@ -41,6 +41,8 @@ pub(crate) struct ClustersArgs {
         conflicts_with = "ClusterFlags"
     )]
     server: Option<Uri>,
+    #[command(flatten, next_help_heading = "Clusters")]
+    server_flags: ServerFlags,
     /// Keep running and print a line for each change
     #[arg(long, short = 'w', help_heading = "Output")]
     watch: bool,
@@ -81,7 +83,7 @@ pub(crate) async fn run(args: ClustersArgs, linked: &[Linked]) -> anyhow::Result
     let stop = stop::at_signal();
     let mut wanted = Wanted::new(&args.names);
     if let Some(server) = &args.server {
-        let controller = Controller::new(server.clone(), args.timeout)?;
+        let controller = Controller::new(server.clone(), &args.server_flags, args.timeout)?;
         if args.watch {
             let look = async || Ok(controller.report().await?.only(&mut wanted)?);
             watch::follow(look, &stop, args.lines(), controller::PAUSE).await?;

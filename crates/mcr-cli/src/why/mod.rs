@@ -9,7 +9,11 @@ use http::Uri;
 use jiff::Timestamp;
 
 use self::target::Target;
-use crate::{clusters::Controller, colour::Colours, output, values};
+use crate::{
+    clusters::{Controller, ServerFlags},
+    colour::Colours,
+    output, values,
+};
 
 /// The flags of `mcr why`.
 #[derive(Debug, clap::Args)]
@@ -20,6 +24,8 @@ pub(crate) struct WhyArgs {
     /// The address where the running controller serves /clusters
     #[arg(long, value_name = "URL")]
     server: Uri,
+    #[command(flatten)]
+    server_flags: ServerFlags,
     /// How long to wait for the answer
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = values::duration)]
     timeout: Duration,
@@ -39,7 +45,7 @@ enum Format {
 
 /// Explains the state of an object. Returns whether no problem was found.
 pub(crate) async fn run(args: WhyArgs) -> anyhow::Result<bool> {
-    let controller = Controller::new(args.server, args.timeout)?;
+    let controller = Controller::new(args.server, &args.server_flags, args.timeout)?;
     let report = controller.report().await?;
     let target = Target::find(&args.object, &report)?;
     let explanation = explain::explain(&report, &target, Timestamp::now());

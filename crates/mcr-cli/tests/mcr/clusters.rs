@@ -272,3 +272,50 @@ async fn a_controller_that_runs_is_asked() {
     user.runs("3 | clusters --server localhost:8080 | | http://host:port")
         .await;
 }
+
+#[tokio::test]
+async fn a_controller_that_is_guarded_is_asked_with_a_token() {
+    use mcr::server::{ServerAccess, ServerOptions};
+    let user = User::new();
+    let access = ServerAccess::token_file(user.file("tokens", "CANARY\n"));
+    let path = |name: &str| user.home().join(name).display().to_string();
+    let (tokens, wrong) = (path("tokens"), user.file("wrong", "other").display().to_string());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = format!("http://{}", listener.local_addr().unwrap());
+    let options = ServerOptions::from(listener).access(access);
+    let manager = Manager::builder()
+        .provider(ClustersProvider::new())
+        .serve(options)
+        .build()
+        .or_fail();
+    let running = Background::start(|stop| manager.run_until(stop));
+    let ask = async |token: Option<&str>| {
+        let token = token.map(|token| ["--server-token-file", token]);
+        let args = ["clusters", "--server", &server].into_iter();
+        user.mcr(args.chain(token.into_iter().flatten())).await
+    };
+    for token in [None, Some(&*wrong)] {
+        ask(token).await.ended(3).reports("--server-token-file");
+    }
+    ask(Some(&tokens)).await.ended(0);
+    running.stop().await.or_fail();
+    let far = [
+        "clusters",
+        "--server",
+        "http://far.example",
+        "--server-token-file",
+        &tokens,
+    ];
+    user.mcr(far)
+        .await
+        .ended(3)
+        .reports("a token is sent over https only");
+    let ca = [
+        "clusters",
+        "--server",
+        "https://far.example",
+        "--server-ca",
+        &tokens,
+    ];
+    user.mcr(ca).await.ended(3).reports("holds no PEM certificate");
+}
