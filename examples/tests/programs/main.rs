@@ -1,6 +1,7 @@
 //! Runs whole programs on simulated clusters that join, fail and come back.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod kinds;
 mod operator;
 mod report;
 mod rollout;
@@ -18,6 +19,9 @@ mod fleet_report;
 #[path = "../../examples/progressive-rollout/main.rs"]
 #[allow(dead_code, reason = "the main function and its flags")]
 mod progressive_rollout;
+#[path = "../../examples/published-kinds.rs"]
+#[allow(dead_code, reason = "the main function")]
+mod published_kinds;
 #[path = "../../examples/secret-sync.rs"]
 #[allow(dead_code, reason = "the main function and its flags")]
 mod secret_sync;
