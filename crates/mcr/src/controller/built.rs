@@ -49,9 +49,11 @@ impl BuiltController {
     ///
     /// The caller must [run](Fleet::run) the fleet too, and should stop it after its controllers: reconciles that are
     /// ending still need their clusters. After `stop`, the controller starts no reconcile and cancels the tokens of the
-    /// running ones. A program may start and stop controllers like this at any time, for kinds that it learns of while it runs; the
-    /// example `published-kinds` of the repository has one for each row of a hub. It aborts reconciles and sources that have not ended within the
+    /// running ones. It aborts reconciles and sources that have not ended within the
     /// [grace period](super::Controller::shutdown_grace).
+    ///
+    /// A program may start and stop controllers like this at any time, for kinds that it learns of while it runs. The example
+    /// `published-kinds` of the repository has one for each row of a hub.
     ///
     /// ```no_run
     /// use mcr::{BuiltController, Fleet};
