@@ -120,6 +120,16 @@ fn a_single_watch_may_fill_the_registry() {
 }
 
 #[test]
+fn one_watch_leaves_room_for_others() {
+    let registry = registry();
+    let held = pairs(&registry, 0, MAX_TEMPLATES, WATCH);
+    assert_eq!(held.len(), MAX_TEMPLATES / MAX_SHARES);
+    let others = pairs(&registry, 1 << 20, 10, WatchId(1));
+    assert_eq!(others.len(), 10);
+    assert_eq!(counts(&registry).0, MAX_TEMPLATES / MAX_SHARES + 10);
+}
+
+#[test]
 fn unused_templates_make_room() {
     let registry = registry();
     let mut held = fill(&registry);
