@@ -237,7 +237,7 @@ async fn only_an_answer_about_the_object_reports_that_it_is_deleted() {
     assert!(matches!(error, ConfirmError::NoAnswer { .. }), "{error}");
     assert!(
         error.to_string().starts_with(
-            "can't tell whether cluster://a/default/x was deleted; the request is retried: no answer within 30 s; "
+            "can't tell whether cluster://a/default/x was deleted; the request is retried: no answer within 60 s; "
         ),
         "{error}"
     );
