@@ -19,7 +19,7 @@ use super::{
     tls::Certificate,
 };
 
-/// The most connections at once that have asked for more than a probe.
+/// The most connections at once that have been given more than a probe.
 const CONNECTIONS: usize = 64;
 /// The longest time from a request to the head of its response.
 const REQUEST_WITHIN: Duration = Duration::from_secs(30);
@@ -67,7 +67,7 @@ impl Front {
     }
 }
 
-/// The permit of a connection, held from the first request that is no probe.
+/// The permit of a connection, held from the first request that is no probe and that the guard lets pass.
 pub(super) type Permit = Mutex<Option<OwnedSemaphorePermit>>;
 
 /// One connection.
@@ -127,26 +127,25 @@ impl Connection {
             Method::OPTIONS => "options",
             _ => return Some(not_allowed()),
         };
-        {
-            let mut permit = permit.lock();
-            if permit.is_none() {
-                *permit = self.front.free.clone().try_acquire_owned().ok();
-            }
-            if permit.is_none() {
-                let message = "too many connections; try again";
-                return Some(closing(error(StatusCode::SERVICE_UNAVAILABLE, message)));
-            }
-        }
         let caller = Caller {
             verb,
             path,
             headers,
             is_verified: self.tls.as_ref().is_some_and(|(_, verified)| *verified),
         };
-        let refusal = self.front.guard.refusal(&caller).await?;
-        // Who is refused keeps no place from others.
-        permit.lock().take();
-        Some(closing(refusal))
+        // Who is refused or not decided about keeps no place from others.
+        if let Some(refusal) = self.front.guard.refusal(&caller).await {
+            permit.lock().take();
+            return Some(closing(refusal));
+        }
+        let mut permit = permit.lock();
+        if permit.is_none() {
+            *permit = self.front.free.clone().try_acquire_owned().ok();
+        }
+        let message = "too many connections; try again";
+        permit
+            .is_none()
+            .then(|| closing(error(StatusCode::SERVICE_UNAVAILABLE, message)))
     }
 
     /// Whether a request names this server. A page in a browser can make a name of its own lead here, and read what the server

@@ -19,6 +19,8 @@ use tokio::{
 
 /// How many callers are reviewed at once. Further ones wait.
 const AT_ONCE: usize = 8;
+/// The same for those who had a right not long ago, so that they do not wait behind others.
+const KNOWN_AT_ONCE: usize = 2;
 /// How long a caller waits for a decision.
 const WITHIN: Duration = Duration::from_secs(10);
 /// How long a refusal is kept at most.
@@ -55,6 +57,7 @@ pub(super) struct Reviews {
     cache_ttl: Duration,
     cache: Mutex<[Kept; 2]>,
     permits: Semaphore,
+    permits_of_known: Semaphore,
     warned: Mutex<Option<Instant>>,
 }
 
@@ -65,6 +68,7 @@ impl Reviews {
             cache_ttl,
             cache: Mutex::new([Kept::new(ALLOWED), Kept::new(REFUSED)]),
             permits: Semaphore::new(AT_ONCE),
+            permits_of_known: Semaphore::new(KNOWN_AT_ONCE),
             warned: Mutex::default(),
         }
     }
@@ -77,7 +81,13 @@ impl Reviews {
             return Ok(verdict);
         }
         let asked = timeout(WITHIN, async {
-            let _permit = self.permits.acquire().await?;
+            let is_known = self.cache.lock()[0].until.contains_key(&key);
+            let permits = if is_known {
+                &self.permits_of_known
+            } else {
+                &self.permits
+            };
+            let _permit = permits.acquire().await?;
             match self.kept(key) {
                 Some(verdict) => Ok(verdict),
                 None => self.ask(token, verb, path).await,
@@ -155,7 +165,10 @@ impl Reviews {
         let [allowed, refused] = &mut *cache;
         match verdict {
             Verdict::Allowed => allowed.insert(key, verdict, self.cache_ttl),
-            _ => refused.insert(key, verdict, self.cache_ttl.min(REFUSED_TTL)),
+            _ => {
+                allowed.until.remove(&key);
+                refused.insert(key, verdict, self.cache_ttl.min(REFUSED_TTL));
+            }
         }
     }
 
@@ -169,7 +182,7 @@ impl Reviews {
     }
 }
 
-/// Decisions, each until its time is over.
+/// Decisions, each until its time is over. One that is over makes room for others, and until then shows whom the hub knew.
 struct Kept {
     most: usize,
     until: HashMap<Fingerprint, (Instant, Verdict)>,

@@ -4,8 +4,10 @@
 use std::{
     convert::Infallible,
     fs,
+    future::pending,
     net::{SocketAddr, TcpListener},
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use http::{Request, Response};
@@ -21,7 +23,11 @@ use mcr::{
 };
 use mcr_testkit::log::Log;
 use serde_json::{Value, json};
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{
+    io::AsyncWriteExt,
+    net::TcpStream,
+    time::{sleep, timeout},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::Level;
 
@@ -37,6 +43,9 @@ const BAD: &str = "b4d-t0ken";
 fn with_token(token: &str) -> String {
     format!("host: localhost\r\nauthorization: Bearer {token}\r\n")
 }
+
+/// The status of a hub that does not answer.
+const HANGS: u16 = 0;
 
 /// A hub that knows two tokens, and lets one of them get and post what it names. Returns what it was asked to review.
 fn hub(broken: Arc<Mutex<Option<(u16, String)>>>) -> (Client, Arc<Mutex<Vec<Value>>>) {
@@ -69,6 +78,9 @@ fn hub(broken: Arc<Mutex<Option<(u16, String)>>>) -> (Client, Arc<Mutex<Vec<Valu
                 }
             };
             seen.lock().unwrap().push(review);
+            if status == HANGS {
+                return pending().await;
+            }
             let response = Response::builder()
                 .status(status)
                 .body(Body::from(answer.into_bytes()));
@@ -339,5 +351,40 @@ async fn hosts_and_paths_that_lead_elsewhere_are_refused() {
             .status,
         403
     );
+    served.end().await;
+}
+
+/// Reviews that hang keep nobody waiting about whom the hub has decided.
+#[tokio::test]
+async fn callers_under_review_keep_no_place_from_others() {
+    let broken = Arc::<Mutex<Option<(u16, String)>>>::default();
+    let (client, reviews) = hub(broken.clone());
+    let served = serve_options(|options| options.access(ServerAccess::hub(client)));
+    let read = async || {
+        let answer = ask_with(served.address, "GET", "/metrics", &with_token(GOOD)).await;
+        answer.status
+    };
+    assert_eq!(read().await, 200);
+    *broken.lock().unwrap() = Some((HANGS, String::new()));
+    let before = reviews.lock().unwrap().len();
+    let mut held = Vec::new();
+    for caller in 0..64 {
+        let mut stream = TcpStream::connect(served.address).await.unwrap();
+        let request = format!(
+            "GET /metrics HTTP/1.1\r\n{}\r\n",
+            with_token(&format!("random-{caller}"))
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        held.push(stream);
+    }
+    let all_under_review = async {
+        while reviews.lock().unwrap().len() < before + 8 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, all_under_review).await.unwrap();
+    for _ in 0..10 {
+        assert_eq!(read().await, 200);
+    }
     served.end().await;
 }
