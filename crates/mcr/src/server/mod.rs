@@ -12,7 +12,8 @@
 //! a cluster as the servers of kubebuilder's projects, by tokens in a file, by client certificates, or everybody.
 //!
 //! `/healthz` and `/readyz` are for everybody. They have connections of their own, so that others can't keep probes waiting, and on
-//! request [an address of their own](ServerOptions::probes).
+//! request [an address of their own](ServerOptions::probes). Texts of errors are in their answers only if there is no guard and nobody but this
+//! machine reaches the server.
 //!
 //! `/clusters` and `/metrics` answer only GET and HEAD. The server limits the size and the time of request heads, the time of requests,
 //! and the number and the lifetime of connections. Paths other than the probes are refused (403) for a `Host` that is not
@@ -312,6 +313,15 @@ impl Server {
         options.check()?;
         let listener = options.socket.listen()?;
         let probes = options.probes.map(Socket::listen).transpose()?;
+        // Both have the same routes.
+        let is_local = [Some(&listener), probes.as_ref()]
+            .into_iter()
+            .flatten()
+            .all(|listener| {
+                listener
+                    .local_addr()
+                    .is_ok_and(|address| is_loopback(address.ip()))
+            });
         let authorities = match &options.access {
             Some(ServerAccess(Kind::ClientCertificates(path))) => Some(path.clone()),
             _ => None,
@@ -334,7 +344,7 @@ impl Server {
             permits: App::permits(),
             health: options.health,
             readiness: options.readiness,
-            shows_errors: matches!(guard, Guard::Open),
+            shows_errors: is_local && matches!(guard, Guard::Open),
         };
         let router = app.router(options.router);
         let probes = probes.map(|listener| (listener, Front::for_probes(router.clone())));

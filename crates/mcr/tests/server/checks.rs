@@ -3,7 +3,7 @@
 
 use std::{
     future::pending,
-    net::TcpListener,
+    net::{SocketAddr, TcpListener},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -13,7 +13,10 @@ use std::{
 use mcr::{
     BoxError,
     core::Change,
-    server::axum::{Router, routing::get},
+    server::{
+        ServerAccess,
+        axum::{Router, routing::get},
+    },
 };
 use mcr_testkit::log::Log;
 use tokio::{io::AsyncWriteExt, net::TcpStream, time::timeout};
@@ -125,4 +128,40 @@ async fn probes_have_an_address_of_their_own_and_nothing_else_is_served_there() 
     assert_eq!(ask(probes, "POST", "/healthz").await.status, 405);
     served.end().await;
     assert!(TcpStream::connect(probes).await.is_err());
+}
+
+/// The address of probes has the same routes, so what one may show to this machine only is not shown if others reach the other.
+#[tokio::test]
+async fn texts_of_errors_are_shown_to_this_machine_only() {
+    for (probes_at, shows) in [("127.0.0.1:0", true), ("0.0.0.0:0", false)] {
+        for access in [None, Some(ServerAccess::open())] {
+            let listener = TcpListener::bind(probes_at).unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let served = serve_options(|options| {
+                let options = match access {
+                    Some(access) => options.access(access),
+                    None => options,
+                };
+                options
+                    .probes_on(listener)
+                    .healthz_check("database", async || Err(BoxError::from("no route to db-1")))
+            });
+            for address in [served.address, SocketAddr::from(([127, 0, 0, 1], port))] {
+                let failing = ask(address, "GET", "/healthz").await;
+                assert_eq!(failing.status, 503);
+                assert!(
+                    failing.body.contains("the check database fails"),
+                    "{}",
+                    failing.body
+                );
+                assert_eq!(
+                    failing.body.contains("db-1"),
+                    shows,
+                    "{probes_at}: {}",
+                    failing.body
+                );
+            }
+            served.end().await;
+        }
+    }
 }
