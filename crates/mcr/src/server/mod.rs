@@ -40,7 +40,7 @@ use std::{
 use axum::Router;
 use mcr_core::{BoxError, Fleet};
 use prometheus_client::registry::Registry;
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use self::{access::Kind, app::App, checks::Check, front::Front, guard::Guard, tls::Certificate};
@@ -81,8 +81,8 @@ pub struct ServerOptions {
     plain_http: bool,
     probes: Option<Socket>,
     hosts: Vec<String>,
-    health: Vec<Check>,
-    readiness: Vec<Check>,
+    health: Vec<Arc<Check>>,
+    readiness: Vec<Arc<Check>>,
     router: Option<Router>,
 }
 
@@ -198,7 +198,8 @@ impl ServerOptions {
     /// Adds a check to `/readyz`, as `AddReadyzCheck` of controller-runtime. While it returns an error, panics, or does not answer within
     /// five seconds, `/readyz` answers 503 with its name, and the log has the reason.
     ///
-    /// It runs at most once a second, and never twice at once. If the caller of `/readyz` goes away, its future is dropped.
+    /// It runs at most once a second, and never twice at once; a caller of `/readyz` that goes away does not end it. Give a kubelet more than
+    /// five seconds (`timeoutSeconds: 6`) for a check that may be slow.
     ///
     /// ```
     /// use mcr::server::ServerOptions;
@@ -214,7 +215,7 @@ impl ServerOptions {
     where
         Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
     {
-        self.readiness.push(Check::new(name.into(), check));
+        self.readiness.push(Arc::new(Check::new(name.into(), check)));
         self
     }
 
@@ -227,7 +228,7 @@ impl ServerOptions {
     where
         Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
     {
-        self.health.push(Check::new(name.into(), check));
+        self.health.push(Arc::new(Check::new(name.into(), check)));
         self
     }
 
@@ -299,6 +300,7 @@ pub(crate) struct Server {
     listener: TcpListener,
     front: Front,
     probes: Option<(TcpListener, Front)>,
+    checks: Vec<Arc<Check>>,
     head_within: Duration,
 }
 
@@ -336,6 +338,7 @@ impl Server {
         for register in options.register {
             register(metrics.registry_mut());
         }
+        let checks = [&options.health[..], &options.readiness[..]].concat();
         let app = App {
             fleet: fleet.clone(),
             controllers,
@@ -352,6 +355,7 @@ impl Server {
             listener,
             front: Front::new(router, guard, options.hosts, certificate),
             probes,
+            checks,
             head_within: options.head_within,
         })
     }
@@ -359,6 +363,7 @@ impl Server {
     /// Serves until `stop` is cancelled. Then open connections get a second to end.
     pub(crate) async fn run(self, stop: CancellationToken) {
         let (within, certificate) = (self.head_within, self.front.certificate.clone());
+        let mut checks: JoinSet<()> = self.checks.into_iter().map(Check::follow).collect();
         let all = listen::serve(self.listener, Arc::new(self.front), within, stop.clone());
         let probes = async {
             if let Some((listener, front)) = self.probes {
@@ -371,6 +376,7 @@ impl Server {
             }
         };
         tokio::join!(all, probes, follow);
+        checks.shutdown().await;
     }
 }
 

@@ -8,6 +8,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use mcr::{
@@ -19,10 +20,15 @@ use mcr::{
     },
 };
 use mcr_testkit::log::Log;
-use tokio::{io::AsyncWriteExt, net::TcpStream, time::timeout};
+use tokio::{
+    io::AsyncWriteExt,
+    net::TcpStream,
+    sync::Semaphore,
+    time::{sleep, timeout},
+};
 use tracing::Level;
 
-use crate::harness::{PATIENCE, ask, serve_options, until_answer};
+use crate::harness::{PATIENCE, Served, ask, serve_options, until_answer};
 
 #[tokio::test]
 async fn a_check_that_fails_is_named_and_a_probe_runs_it_once_a_second_at_most() {
@@ -164,4 +170,64 @@ async fn texts_of_errors_are_shown_to_this_machine_only() {
             served.end().await;
         }
     }
+}
+
+/// Sends a probe and goes away once the check runs.
+async fn probe_and_leave(served: &Served, path: &str, begun: &AtomicBool) {
+    let mut stream = TcpStream::connect(served.address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let runs = async {
+        while !begun.load(Ordering::Relaxed) {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, runs).await.unwrap();
+}
+
+/// A check that is slower than its callers are patient would never end, if each caller began it anew.
+#[tokio::test]
+async fn a_caller_that_leaves_does_not_end_a_check() {
+    let log = Log::of_this_thread(Level::INFO);
+    let (hangs, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (runs, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+    let served = serve_options(|options| {
+        let (hangs, begun, runs, gate) = (hangs.clone(), begun.clone(), runs.clone(), gate.clone());
+        let hanging = move || {
+            hangs.store(true, Ordering::Relaxed);
+            pending()
+        };
+        let slow = move || {
+            runs.fetch_add(1, Ordering::Relaxed);
+            begun.store(true, Ordering::Relaxed);
+            let gate = gate.clone();
+            async move {
+                gate.acquire().await?.forget();
+                Ok(())
+            }
+        };
+        options
+            .healthz_check("hanging", hanging)
+            .readyz_check("slow", slow)
+    });
+    probe_and_leave(&served, "/healthz", &hangs).await;
+    let logged = async {
+        while log.lines_with("no answer within 5 s").is_empty() {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, logged).await.expect("the log has the reason");
+
+    served.announce(Change::Synced);
+    served
+        .clusters(|report| report["providers"][0]["synced"] == true)
+        .await;
+    for _ in 0..3 {
+        probe_and_leave(&served, "/readyz", &begun).await;
+    }
+    let release = async { gate.add_permits(10) };
+    let (ready, ()) = tokio::join!(served.get("/readyz"), release);
+    assert_eq!(ready.status, 200, "{}", ready.body);
+    assert_eq!(runs.load(Ordering::Relaxed), 1);
+    served.end().await;
 }
