@@ -127,6 +127,10 @@ impl Connection {
             Method::OPTIONS => "options",
             _ => return Some(not_allowed()),
         };
+        if verb != "get" && !is_of_no_other_page(headers) {
+            let message = "a page of another origin may only read";
+            return Some(error(StatusCode::FORBIDDEN, message));
+        }
         let caller = Caller {
             verb,
             path,
@@ -170,6 +174,20 @@ fn is_own_host(host: &str, own: &[String], certificate: Option<&ServerTls>) -> b
         || address.parse::<IpAddr>().is_ok()
         || own.iter().any(|own| name.eq_ignore_ascii_case(own))
         || certificate.is_some_and(|certificate| certificate.is_for(name))
+}
+
+/// Whether a request comes from a page of this server or from no page. A browser sends a POST for any page, and only hides
+/// the answer from it; but it adds the origin of the page.
+fn is_of_no_other_page(headers: &HeaderMap) -> bool {
+    let own = headers.get(header::HOST).map(HeaderValue::as_bytes);
+    headers.get_all(header::ORIGIN).iter().all(|origin| {
+        let origin = origin.as_bytes();
+        let host = origin
+            .strip_prefix(b"https://")
+            .or_else(|| origin.strip_prefix(b"http://"));
+        host.zip(own)
+            .is_some_and(|(host, own)| host.eq_ignore_ascii_case(own))
+    })
 }
 
 fn is_read(method: &Method) -> bool {

@@ -234,7 +234,8 @@ impl ServerOptions {
 
     /// Adds routes of the program, as `AddMetricsServerExtraHandler` of controller-runtime. They are behind the same
     /// [guard](Self::access), which asks the hub for the verb that is the method in lower case; HEAD is `get`. The four paths of mcr stay
-    /// what they are.
+    /// what they are. For other methods than GET and HEAD, a request with an `Origin` other than that of its `Host` is refused (403): a browser
+    /// sends it for any page.
     ///
     /// A response has to begin within 30 seconds, and a connection lives for two minutes. A panic in a route closes its connection.
     ///

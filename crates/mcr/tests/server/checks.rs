@@ -28,7 +28,7 @@ use tokio::{
 };
 use tracing::Level;
 
-use crate::harness::{PATIENCE, Served, ask, serve_options, until_answer};
+use crate::harness::{PATIENCE, Served, ask, ask_with, serve_options, until_answer};
 
 #[tokio::test]
 async fn a_check_that_fails_is_named_and_a_probe_runs_it_once_a_second_at_most() {
@@ -229,5 +229,32 @@ async fn a_caller_that_leaves_does_not_end_a_check() {
     let (ready, ()) = tokio::join!(served.get("/readyz"), release);
     assert_eq!(ready.status, 200, "{}", ready.body);
     assert_eq!(runs.load(Ordering::Relaxed), 1);
+    served.end().await;
+}
+
+/// A page in a browser can send a POST anywhere, but not without its origin.
+#[tokio::test]
+async fn what_changes_something_is_refused_to_pages_of_others() {
+    let own = Router::new().route("/set", get(async || "is").post(async || "set"));
+    let served = serve_options(|options| options.merge_router(own));
+    for (method, origins, status) in [
+        ("POST", "", 200),
+        ("POST", "origin: http://localhost:8080\r\n", 200),
+        ("POST", "origin: https://LocalHost:8080\r\n", 200),
+        ("POST", "origin: http://localhost\r\n", 403),
+        ("POST", "origin: http://localhost:3000\r\n", 403),
+        ("POST", "origin: http://evil.example\r\n", 403),
+        ("POST", "origin: null\r\n", 403),
+        (
+            "POST",
+            "origin: http://localhost:8080\r\norigin: http://evil.example\r\n",
+            403,
+        ),
+        ("GET", "origin: http://evil.example\r\n", 200),
+    ] {
+        let headers = format!("host: localhost:8080\r\n{origins}");
+        let answer = ask_with(served.address, method, "/set", &headers).await;
+        assert_eq!(answer.status, status, "{method} {origins}: {}", answer.body);
+    }
     served.end().await;
 }
