@@ -28,6 +28,7 @@ mod front;
 mod guard;
 mod listen;
 mod reviews;
+mod seldom;
 mod tls;
 
 use std::{

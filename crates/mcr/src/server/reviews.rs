@@ -17,6 +17,8 @@ use tokio::{
     time::{Instant, timeout},
 };
 
+use super::seldom::Seldom;
+
 /// How many callers are reviewed at once. Further ones wait.
 const AT_ONCE: usize = 8;
 /// The same for those who had a right not long ago, so that they do not wait behind others.
@@ -31,8 +33,6 @@ const ALLOWED: usize = 256;
 const REFUSED: usize = 1024;
 /// The largest answer of the hub.
 const ANSWER: usize = 1 << 20;
-/// The pause between two warnings.
-const WARN_EVERY: Duration = Duration::from_secs(60);
 
 const TOKENS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const ACCESS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
@@ -58,7 +58,7 @@ pub(super) struct Reviews {
     cache: Mutex<[Kept; 2]>,
     permits: Semaphore,
     permits_of_known: Semaphore,
-    warned: Mutex<Option<Instant>>,
+    warnings: Seldom,
 }
 
 impl Reviews {
@@ -69,7 +69,7 @@ impl Reviews {
             cache: Mutex::new([Kept::new(ALLOWED), Kept::new(REFUSED)]),
             permits: Semaphore::new(AT_ONCE),
             permits_of_known: Semaphore::new(KNOWN_AT_ONCE),
-            warned: Mutex::default(),
+            warnings: Seldom::default(),
         }
     }
 
@@ -173,9 +173,7 @@ impl Reviews {
     }
 
     fn undecided(&self, error: &dyn std::fmt::Display) -> Undecided {
-        let mut warned = self.warned.lock();
-        if warned.is_none_or(|at| at.elapsed() >= WARN_EVERY) {
-            *warned = Some(Instant::now());
+        if self.warnings.is_due() {
             tracing::warn!(%error, "requests to this server are refused, because the hub can't be asked who may read");
         }
         Undecided

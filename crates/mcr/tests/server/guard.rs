@@ -156,7 +156,11 @@ async fn files_that_can_not_be_used_are_reported_before_anything_begins() {
     };
     let tokens = || options().access(ServerAccess::token_file(&path));
     let named = format!("can't serve metrics and health: {}", path.display());
-    assert_eq!(run(tokens()).await, format!("{named} can't be read as text"));
+    let unread = run(tokens()).await;
+    assert!(
+        unread.starts_with(&format!("{named} can't be read as text: ")),
+        "{unread}"
+    );
     fs::write(&path, "\n \n").unwrap();
     assert_eq!(run(tokens()).await, format!("{named} holds no token"));
     let tls = options().tls(TlsFiles::new(&path, &path));
@@ -387,4 +391,51 @@ async fn callers_under_review_keep_no_place_from_others() {
         assert_eq!(read().await, 200);
     }
     served.end().await;
+}
+
+#[tokio::test]
+async fn a_line_that_is_no_token_spoils_the_file() {
+    let log = Log::of_this_thread(Level::WARN);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tokens");
+    for line in ["# the t0ken of Prometheus", "#t0ken", "t0ken of Prometheus"] {
+        fs::write(&path, format!("{GOOD}\n\n{line}\n")).unwrap();
+        let options = ServerOptions::from(TcpListener::bind("127.0.0.1:0").unwrap());
+        let manager = Manager::single(Api::default().client())
+            .serve(options.access(ServerAccess::token_file(&path)))
+            .build()
+            .unwrap();
+        let running = timeout(PATIENCE, manager.run_until(CancellationToken::new()));
+        let error = running.await.unwrap().unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.ends_with("tokens has no token on line 3: a token has no spaces and no # at its beginning"),
+            "{text}"
+        );
+    }
+    fs::write(&path, GOOD).unwrap();
+    let served = serve_options(|options| options.access(ServerAccess::token_file(&path)));
+    let status = async |token: &str| {
+        let answer = ask_with(served.address, "GET", "/metrics", &with_token(token)).await;
+        answer.status
+    };
+    assert_eq!(status(GOOD).await, 200);
+    for spoiled in ["#t0ken".to_owned(), "x".repeat(70_000)] {
+        fs::write(&path, &spoiled).unwrap();
+        for token in [GOOD, "#t0ken"] {
+            assert_eq!(status(token).await, 503);
+        }
+    }
+    served.end().await;
+    assert_eq!(
+        log.lines_with("the file of tokens").len(),
+        1,
+        "once a minute: {}",
+        log.text()
+    );
+    assert!(
+        log.text().contains("line 1") && !log.text().contains("t0ken"),
+        "{}",
+        log.text()
+    );
 }
