@@ -10,6 +10,9 @@ use crate::leader::MakeClient;
 /// How long a decision of the hub is kept.
 const CACHE_TTL: Duration = Duration::from_secs(30);
 
+/// The longest time for the same.
+const MOST_CACHE_TTL: Duration = Duration::from_secs(3600);
+
 /// Who may read `/clusters`, `/metrics` and the routes of the program; see [`ServerOptions::access`](super::ServerOptions::access).
 ///
 /// Each request is checked by itself, so a connection that stays open gives no right that its token has lost. What can't be checked
@@ -61,10 +64,10 @@ impl ServerAccess {
     }
 
     /// Sets how long a decision of the [hub](Self::hub) is kept, which is how long a token or a right that is revoked still reads.
-    /// Default 30 seconds. Refusals are kept for 10 seconds at most. Without effect on other kinds.
+    /// Default 30 seconds, an hour at most. Refusals are kept for 10 seconds at most. Without effect on other kinds.
     pub fn cache_ttl(mut self, ttl: Duration) -> Self {
         if let Kind::Hub { cache_ttl, .. } = &mut self.0 {
-            *cache_ttl = ttl;
+            *cache_ttl = ttl.min(MOST_CACHE_TTL);
         }
         self
     }

@@ -90,14 +90,17 @@ impl Reviews {
             let _permit = permits.acquire().await?;
             match self.kept(key) {
                 Some(verdict) => Ok(verdict),
-                None => self.ask(token, verb, path).await,
+                None => {
+                    // What is revoked during the review may still be in its answer.
+                    let since = Instant::now();
+                    let verdict = self.ask(token, verb, path).await?;
+                    self.keep(key, verdict, since);
+                    Ok::<_, BoxError>(verdict)
+                }
             }
         });
         match asked.await {
-            Ok(Ok(verdict)) => {
-                self.keep(key, verdict);
-                Ok(verdict)
-            }
+            Ok(Ok(verdict)) => Ok(verdict),
             Ok(Err(error)) => Err(self.undecided(&*error)),
             Err(_) => Err(self.undecided(&"no answer in time")),
         }
@@ -160,14 +163,14 @@ impl Reviews {
         self.cache.lock().iter().find_map(|kept| kept.get(key))
     }
 
-    fn keep(&self, key: Fingerprint, verdict: Verdict) {
+    fn keep(&self, key: Fingerprint, verdict: Verdict, since: Instant) {
         let mut cache = self.cache.lock();
         let [allowed, refused] = &mut *cache;
         match verdict {
-            Verdict::Allowed => allowed.insert(key, verdict, self.cache_ttl),
+            Verdict::Allowed => allowed.insert(key, verdict, since + self.cache_ttl),
             _ => {
                 allowed.until.remove(&key);
-                refused.insert(key, verdict, self.cache_ttl.min(REFUSED_TTL));
+                refused.insert(key, verdict, since + self.cache_ttl.min(REFUSED_TTL));
             }
         }
     }
@@ -199,7 +202,7 @@ impl Kept {
         (Instant::now() < *until).then_some(*verdict)
     }
 
-    fn insert(&mut self, key: Fingerprint, verdict: Verdict, ttl: Duration) {
+    fn insert(&mut self, key: Fingerprint, verdict: Verdict, until: Instant) {
         let now = Instant::now();
         if self.until.len() >= self.most {
             self.until.retain(|_, (until, _)| now < *until);
@@ -210,7 +213,7 @@ impl Kept {
                 self.until.remove(&first);
             }
         }
-        self.until.insert(key, (now + ttl, verdict));
+        self.until.insert(key, (until, verdict));
     }
 }
 

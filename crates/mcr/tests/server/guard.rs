@@ -439,3 +439,14 @@ async fn a_line_that_is_no_token_spoils_the_file() {
         log.text()
     );
 }
+
+#[tokio::test]
+async fn a_decision_is_kept_for_an_hour_at_most() {
+    let (client, _) = hub(Arc::default());
+    let access = ServerAccess::hub(client).cache_ttl(Duration::MAX);
+    assert!(format!("{access:?}").contains("3600s"), "{access:?}");
+    let served = serve_options(|options| options.access(access));
+    let answer = ask_with(served.address, "GET", "/metrics", &with_token(GOOD)).await;
+    assert_eq!(answer.status, 200);
+    served.end().await;
+}
