@@ -12,7 +12,7 @@ use mcr_core::Fingerprint;
 use super::{
     access::{Kind, ServerAccess},
     answer::error,
-    reviews::{Reviews, Undecided, Verdict},
+    reviews::{Reviews, Undecided, Verdict, without_credentials},
     seldom::Seldom,
 };
 use crate::error::ServeError;
@@ -44,7 +44,9 @@ impl Guard {
             None | Some(Kind::Open) => Self::Open,
             Some(Kind::Hub { client, cache_ttl }) => {
                 let made = client().await;
-                let (client, _) = made.map_err(|source| ServeError::HubClient { source })?;
+                let (client, _) = made.map_err(|source| ServeError::HubClient {
+                    source: without_credentials(source),
+                })?;
                 Self::Hub(Box::new(Reviews::new(client, cache_ttl)))
             }
             Some(Kind::TokenFile(path)) => {

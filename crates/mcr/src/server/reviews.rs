@@ -2,12 +2,13 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    error::Error,
     time::Duration,
 };
 
 use axum::body::{Body, to_bytes};
 use http::{Method, Request, StatusCode, header};
-use kube::Client;
+use kube::{Client, client::AuthError};
 use mcr_core::{BoxError, Fingerprint};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -143,7 +144,8 @@ impl Reviews {
             .uri(path)
             .header(header::CONTENT_TYPE, "application/json")
             .body(serde_json::to_vec(review)?.into())?;
-        let answer = self.client.send(request).await?;
+        let sent = self.client.send(request).await;
+        let answer = sent.map_err(|error| without_credentials(error.into()))?;
         if answer.status() == StatusCode::FORBIDDEN {
             return Err("forbidden: grant the program create on tokenreviews.authentication.k8s.io and \
                         subjectaccessreviews.authorization.k8s.io, as the ClusterRole system:auth-delegator does"
@@ -181,6 +183,19 @@ impl Reviews {
         }
         Undecided
     }
+}
+
+/// The error of a client of the hub. Those of credentials quote what a plugin wrote, which may be a credential.
+pub(super) fn without_credentials(error: BoxError) -> BoxError {
+    let mut next: Option<&(dyn Error + 'static)> = Some(&*error);
+    while let Some(cause) = next {
+        if cause.is::<AuthError>() {
+            return "no credential for the hub: its credential plugin or its file of credentials failed"
+                .into();
+        }
+        next = cause.source();
+    }
+    error
 }
 
 /// Decisions, each until its time is over. One that is over makes room for others, and until then shows whom the hub knew.

@@ -205,3 +205,21 @@ async fn callers_with_a_right_do_not_wait_behind_those_without() {
     assert_eq!(asked(&reviews, "good").await, Ok(Verdict::Unauthenticated));
     assert_eq!(reviews.cache.lock()[0].until.len(), 0);
 }
+
+/// A plugin that fails may have written a credential all the same.
+#[test]
+fn the_output_of_a_credential_plugin_is_not_shown() {
+    let plugin = || AuthError::AuthExec("s3cret".to_owned());
+    let wrapped: [BoxError; 3] = [
+        plugin().into(),
+        kube::Error::Auth(plugin()).into(),
+        kube::Error::Service(plugin().into()).into(),
+    ];
+    for error in wrapped {
+        let shown = without_credentials(error).to_string();
+        assert!(shown.starts_with("no credential for the hub"), "{shown}");
+    }
+    let other = kube::Error::Service("connection refused".into());
+    let shown = without_credentials(other.into()).to_string();
+    assert!(shown.contains("connection refused"), "{shown}");
+}
