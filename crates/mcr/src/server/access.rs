@@ -53,7 +53,8 @@ impl ServerAccess {
 
     /// Those who show a client certificate of the authorities in this file. All certificates of these authorities are
     /// accepted, so give an authority that is made for this. Needs [TLS](super::ServerOptions::tls); a connection lives for two
-    /// minutes at most after its certificate was checked.
+    /// minutes at most after its certificate was checked. The file is read with those of [TLS](super::TlsFiles), every ten seconds; if it
+    /// can't be used, everybody is refused. There are no lists of revoked certificates.
     pub fn client_certificates(authorities: impl Into<PathBuf>) -> Self {
         Self(Kind::ClientCertificates(authorities.into()))
     }

@@ -136,6 +136,11 @@ impl Connection {
             path,
             headers,
             is_verified: self.tls.as_ref().is_some_and(|(_, verified)| *verified),
+            trusts_old_authorities: self
+                .front
+                .certificate
+                .as_ref()
+                .is_some_and(|certificate| certificate.trusts_old_authorities()),
         };
         // Who is refused or not decided about keeps no place from others.
         if let Some(refusal) = self.front.guard.refusal(&caller).await {

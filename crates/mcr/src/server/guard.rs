@@ -35,6 +35,8 @@ pub(super) struct Caller<'a> {
     pub(super) headers: &'a HeaderMap,
     /// Whether the connection has a client certificate that was verified.
     pub(super) is_verified: bool,
+    /// Whether that may have been by an authority that is trusted no more.
+    pub(super) trusts_old_authorities: bool,
 }
 
 impl Guard {
@@ -68,6 +70,7 @@ impl Guard {
     pub(super) async fn refusal(&self, caller: &Caller<'_>) -> Option<Response> {
         match self {
             Self::Open => None,
+            Self::ClientCertificates if caller.trusts_old_authorities => Some(undecided()),
             Self::ClientCertificates => {
                 let message = "show a client certificate of the authority that this server trusts";
                 (!caller.is_verified).then(|| error(StatusCode::UNAUTHORIZED, message))
