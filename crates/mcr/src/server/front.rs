@@ -110,7 +110,7 @@ impl Connection {
         let authority = request.uri().authority().map(|authority| authority.as_str());
         if !self.is_own(authority, headers) {
             let message = "the host must be localhost, an address, a name in the certificate of this server, or one that \
-                           it was given (ServerOptions::host)";
+                           it was given (ServerOptions::host, --serve-host)";
             return Some(error(StatusCode::FORBIDDEN, message));
         }
         if !is_plain(path) {

@@ -190,7 +190,7 @@ impl ServerOptions {
         self
     }
 
-    /// Adds a name under which the server is reached, such as `metrics.fleet.svc`, if it is not in the certificate.
+    /// Adds a name under which the server is reached, such as `metrics.fleet.svc`, if it is not in the certificate. Without a port.
     pub fn host(mut self, name: impl Into<String>) -> Self {
         self.hosts.push(name.into());
         self
@@ -262,6 +262,9 @@ impl ServerOptions {
             && self.tls.is_none()
         {
             return Err(ServeError::CertificatesWithoutTls);
+        }
+        if let Some(name) = self.hosts.iter().find(|name| name.contains(':')) {
+            return Err(ServeError::Host { name: name.clone() });
         }
         let address = self.socket.address();
         match (&self.access, address) {

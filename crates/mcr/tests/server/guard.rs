@@ -128,6 +128,10 @@ fn what_is_readable_from_other_machines_is_asked_for_in_words() {
     let error = build(ServerOptions::default().access(certificates())).unwrap_err();
     assert!(matches!(error, ServeError::CertificatesWithoutTls), "{error:?}");
 
+    let error = build(ServerOptions::default().host("metrics.fleet.svc:8443")).unwrap_err();
+    assert!(matches!(error, ServeError::Host { .. }), "{error:?}");
+    assert!(error.to_string().contains("without a port"), "{error}");
+
     build(ServerOptions::default()).unwrap();
     build(ServerOptions::from(SocketAddr::from((
         [0, 0, 0, 0, 0, 0, 0, 1],
