@@ -45,8 +45,8 @@ impl ServerAccess {
         })
     }
 
-    /// Those who send one of the bearer tokens in this file, which has one token on each line and nothing else. Each request reads the file, so a token
-    /// that is removed is refused at once.
+    /// Those who send one of the bearer tokens in this file, which has one token on each line and nothing else. Each
+    /// request reads the file, so a token that is removed is refused at once.
     pub fn token_file(path: impl Into<PathBuf>) -> Self {
         Self(Kind::TokenFile(path.into()))
     }

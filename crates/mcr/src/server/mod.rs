@@ -12,8 +12,8 @@
 //! a cluster as the servers of kubebuilder's projects, by tokens in a file, by client certificates, or everybody.
 //!
 //! `/healthz` and `/readyz` are for everybody. They have connections of their own, so that others can't keep probes waiting, and on
-//! request [an address of their own](ServerOptions::probes). Texts of errors are in their answers only if there is no guard and nobody but this
-//! machine reaches the server.
+//! request [an address of their own](ServerOptions::probes). Texts of errors are in their answers only if there is no
+//! guard and nobody but this machine reaches the server.
 //!
 //! `/clusters` and `/metrics` answer only GET and HEAD. The server limits the size and the time of request heads, the time of requests,
 //! and the number and the lifetime of connections. Paths other than the probes are refused (403) for a `Host` that is not
